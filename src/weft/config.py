@@ -1,0 +1,422 @@
+"""Settings: the environment and the optional config file, read once.
+
+``config()`` reads both at its first call and keeps the result, so that nothing on a hot path
+parses the environment. The environment wins over the file, and the file over the defaults. A
+value that cannot be understood is a `ParseError` that names the key; it is never ignored.
+
+=====================================  =========================================================
+``WEFT_DEVICE``                        default device, ``family[:ordinal][/pair]``
+``WEFT_CACHE_DIR``                     folder of the disk cache
+``WEFT_NUM_THREADS``                   threads of the CPU pool, at least 1
+``WEFT_DEBUG``                         bit mask, see `Debug`
+``WEFT_REQUIRE``                       capabilities whose absence is an error: ``cpu,torch``
+``WEFT_CONFIG``                        config file instead of the user's own
+``WEFT_BACKEND_NAME``                  1 or 0: enable or disable a backend
+``WEFT_BACKEND_NAME_IDS``              the device ids that it may use: ``0,2``
+``WEFT_AUTOTUNE_LIMIT``                one limit of `AutotuneConfig`, e.g. ``..._N_LAUNCHES``
+=====================================  =========================================================
+
+In ``NAME``, every character that is not a letter or digit is written ``_``: ``cpu/c`` is
+``WEFT_BACKEND_CPU_C``. The file, ``config.toml`` in the user's config folder, looks like this::
+
+    [backends.cuda]
+    enabled = true
+    ids = [0, 1]
+
+    [autotune]
+    n_launches = 3
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from weft.errors import ParseError
+
+__all__ = [
+    "VERSION",
+    "AutotuneConfig",
+    "BackendConfig",
+    "Config",
+    "Debug",
+    "config",
+    "debug",
+    "reset",
+]
+
+VERSION = "0.1.0"
+
+
+class Debug:
+    """The bits of ``WEFT_DEBUG``; each prints its own category and nothing else."""
+
+    DEVICE: Final = 1
+    GRAPH: Final = 2
+    SCHEDULE: Final = 4
+    IR: Final = 8
+    SOURCE: Final = 16
+    COPY: Final = 32
+    ALLOCATION: Final = 64
+    COMPILE: Final = 128
+    AUTOTUNE: Final = 256
+    ALL: Final = 511
+
+
+class _Record:
+    """An immutable record over ``__slots__``.
+
+    Three frozen dataclasses would cost more than a millisecond of every import.
+    """
+
+    __slots__: tuple[str, ...] = ()
+
+    def _fields(self) -> Iterator[tuple[str, object]]:
+        return ((name, getattr(self, name)) for name in self.__slots__)
+
+    def _init(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} is read-only")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return dict(self._fields()) == dict(other._fields())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self._fields())
+        return f"{type(self).__name__}({fields})"
+
+
+class BackendConfig(_Record):
+    """Whether a backend is used, and which of its devices.
+
+    Parameters
+    ----------
+    enabled
+        A disabled backend is never probed and is absent from ``weft.devices()``.
+    ids
+        The device ids that may be used; None is all of them.
+    """
+
+    __slots__ = ("enabled", "ids")
+    enabled: bool
+    ids: tuple[int, ...] | None
+
+    def __init__(self, enabled: bool = True, ids: tuple[int, ...] | None = None) -> None:
+        self._init(
+            enabled=_boolean("backends.enabled", enabled),
+            ids=None if ids is None else _ids("backends.ids", ids),
+        )
+
+
+class AutotuneConfig(_Record):
+    """The limits of a search for schedules; each one bounds it.
+
+    Parameters
+    ----------
+    save_to_disk
+        Keep what was found, so that the next process launches nothing to tune.
+    n_launches
+        Timed launches for each candidate.
+    n_seeds
+        Candidates that the search starts from.
+    n_added_per_step, n_removed_per_step
+        Candidates that each step adds, and drops.
+    n_total_opts
+        Candidates tried at most.
+    """
+
+    __slots__ = (
+        "n_added_per_step",
+        "n_launches",
+        "n_removed_per_step",
+        "n_seeds",
+        "n_total_opts",
+        "save_to_disk",
+    )
+    save_to_disk: bool
+    n_launches: int
+    n_seeds: int
+    n_added_per_step: int
+    n_removed_per_step: int
+    n_total_opts: int
+
+    def __init__(
+        self,
+        save_to_disk: bool = True,
+        n_launches: int = 1,
+        n_seeds: int = 100,
+        n_added_per_step: int = 10,
+        n_removed_per_step: int = 5,
+        n_total_opts: int = 1000,
+    ) -> None:
+        self._init(
+            save_to_disk=_boolean("autotune.save_to_disk", save_to_disk),
+            n_launches=_integer("autotune.n_launches", n_launches, 1),
+            n_seeds=_integer("autotune.n_seeds", n_seeds, 1),
+            n_added_per_step=_integer("autotune.n_added_per_step", n_added_per_step, 0),
+            n_removed_per_step=_integer("autotune.n_removed_per_step", n_removed_per_step, 0),
+            n_total_opts=_integer("autotune.n_total_opts", n_total_opts, 1),
+        )
+
+
+_AUTOTUNE_KEYS = frozenset(AutotuneConfig.__slots__)
+_BACKEND_KEYS = frozenset(BackendConfig.__slots__)
+
+
+class Config(_Record):
+    """All settings of the process.
+
+    Parameters
+    ----------
+    device
+        Name of the default device, None when the user chose none.
+    cache_dir
+        Folder of the disk cache, None for the user's own cache folder.
+    num_threads
+        Threads of the CPU pool, None for one for each usable core.
+    debug
+        Bits of `Debug`.
+    require
+        Names of capabilities whose absence is an error.
+    autotune
+        Limits of the search for schedules.
+    backends
+        Settings of the backends that the user mentioned; ask `backend` for any name.
+    """
+
+    __slots__ = (
+        "autotune",
+        "backends",
+        "cache_dir",
+        "debug",
+        "device",
+        "num_threads",
+        "require",
+    )
+    device: str | None
+    cache_dir: str | None
+    num_threads: int | None
+    debug: int
+    require: frozenset[str]
+    autotune: AutotuneConfig
+    backends: Mapping[str, BackendConfig]
+
+    def __init__(
+        self,
+        device: str | None = None,
+        cache_dir: str | None = None,
+        num_threads: int | None = None,
+        debug: int = 0,
+        require: frozenset[str] = frozenset(),
+        autotune: AutotuneConfig | None = None,
+        backends: Mapping[str, BackendConfig] | None = None,
+    ) -> None:
+        threads = None if num_threads is None else _integer("num_threads", num_threads, 1)
+        self._init(
+            device=None if device is None else _device("device", device),
+            cache_dir=cache_dir,
+            num_threads=threads,
+            debug=_integer("debug", debug, 0, Debug.ALL),
+            require=require,
+            autotune=AutotuneConfig() if autotune is None else autotune,
+            backends={_env_name(name): value for name, value in (backends or {}).items()},
+        )
+
+    def backend(self, name: str) -> BackendConfig:
+        """Return the settings of the backend ``name``, the defaults if none were given."""
+        return self.backends.get(_env_name(name)) or BackendConfig()
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None) -> "Config":
+        """Read the environment (``os.environ`` by default) and the config file it points at."""
+        source = os.environ if environ is None else environ
+        env = {key: value.strip() for key, value in source.items()}
+        file = _read_file(env)
+        _known("config", file, frozenset({"autotune", "backends"}))
+        return cls(
+            device=_device("WEFT_DEVICE", env["WEFT_DEVICE"]) if env.get("WEFT_DEVICE") else None,
+            cache_dir=env.get("WEFT_CACHE_DIR") or None,
+            num_threads=_env_integer(env, "WEFT_NUM_THREADS", 1),
+            debug=_env_integer(env, "WEFT_DEBUG", 0, Debug.ALL) or 0,
+            require=frozenset(_words(env.get("WEFT_REQUIRE", "").lower())),
+            autotune=_load_autotune(env, file),
+            backends=_load_backends(env, file),
+        )
+
+
+_current: Config | None = None
+
+
+def config() -> Config:
+    """Return the settings of the process, read at the first call and kept."""
+    global _current
+    if _current is None:
+        _current = Config.load()
+    return _current
+
+
+def reset(new: Config | None = None) -> None:
+    """Replace the settings; with None, the next `config` reads environment and file again."""
+    global _current
+    _current = new
+
+
+def debug(bit: int) -> bool:
+    """Tell whether a bit of `Debug` is set."""
+    return bool(config().debug & bit)
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def _read_file(env: Mapping[str, str]) -> dict[str, object]:
+    path = env.get("WEFT_CONFIG") or _default_path()
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        if env.get("WEFT_CONFIG"):
+            raise ParseError(
+                "config file", found=f"WEFT_CONFIG={path}, which is not there", expected="a file"
+            ) from None
+        return {}
+    except OSError as error:
+        raise ParseError(
+            "config file", found=f"{path}: {error.strerror}", expected="a readable file"
+        ) from error
+    import tomllib  # parsing is rare: most users have no file
+
+    try:
+        return tomllib.loads(content.decode())
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are both ValueErrors
+        raise ParseError("config file", found=f"{path}: {error}", expected="valid TOML") from error
+
+
+def _default_path() -> str:
+    import platformdirs  # costs milliseconds, so never at import
+
+    return os.path.join(platformdirs.user_config_dir("weft", appauthor=False), "config.toml")
+
+
+def _load_autotune(env: Mapping[str, str], file: Mapping[str, object]) -> AutotuneConfig:
+    table = dict(_table("autotune", file.get("autotune", {})))
+    _known("autotune", table, _AUTOTUNE_KEYS)
+    for key in _AUTOTUNE_KEYS:
+        name = f"WEFT_AUTOTUNE_{key.upper()}"
+        if env.get(name):
+            is_flag = key == "save_to_disk"
+            table[key] = _env_boolean(env, name) if is_flag else _env_integer(env, name, 0)
+    return AutotuneConfig(**table)  # type: ignore[arg-type]  # the constructor checks each value
+
+
+def _load_backends(env: Mapping[str, str], file: Mapping[str, object]) -> dict[str, BackendConfig]:
+    enabled: dict[str, bool] = {}
+    ids: dict[str, tuple[int, ...]] = {}
+    for name, value in _table("backends", file.get("backends", {})).items():
+        key = f"backends.{name}"
+        table = _table(key, value)
+        _known(key, table, _BACKEND_KEYS)
+        if "enabled" in table:
+            enabled[_env_name(name)] = _boolean(f"{key}.enabled", table["enabled"])
+        if "ids" in table:
+            ids[_env_name(name)] = _ids(f"{key}.ids", table["ids"])
+    for key, value in env.items():
+        match = re.fullmatch(r"WEFT_BACKEND_(\w+?)(_IDS)?", key)
+        if match is None or not value:
+            continue
+        if match[2]:
+            ids[match[1]] = _ids(key, tuple(_parse_integer(key, word, 0) for word in _words(value)))
+        else:
+            enabled[match[1]] = _env_boolean(env, key)
+    return {
+        name: BackendConfig(enabled.get(name, True), ids.get(name))
+        for name in sorted(enabled.keys() | ids.keys())
+    }
+
+
+def _env_name(backend: str) -> str:
+    """Return a backend's name as the environment spells it; ``cpu/c`` and ``cpu_c`` are one."""
+    return re.sub(r"\W", "_", backend).upper()
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+# ---- checks: each takes the key, so that an error can name it ------------------------------------
+
+
+def _table(key: str, value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise ParseError(key, found=repr(value), expected="a table")
+    return value
+
+
+def _known(key: str, table: Mapping[str, object], names: frozenset[str]) -> None:
+    for name in table:
+        if name not in names:
+            raise ParseError(key, found=f"the key {name!r}", expected=f"one of {sorted(names)}")
+
+
+def _boolean(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ParseError(key, found=repr(value), expected="true or false")
+    return value
+
+
+def _integer(key: str, value: object, low: int, high: int | None = None) -> int:
+    # not isinstance: True would pass for 1
+    if type(value) is int and value >= low and (high is None or value <= high):
+        return value
+    limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+    raise ParseError(key, found=repr(value), expected=f"an integer {limits}")
+
+
+def _ids(key: str, value: object) -> tuple[int, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise ParseError(key, found=repr(value), expected="a list of device ids")
+    ids = tuple(_integer(key, item, 0) for item in value)
+    if len(set(ids)) != len(ids):
+        raise ParseError(key, found=repr(list(ids)), expected="each device id once")
+    return ids
+
+
+def _device(key: str, value: str) -> str:
+    if re.fullmatch(r"[a-z][a-z0-9_]*(:\d+)?(/[a-z][a-z0-9_]*)?", value) is None:
+        raise ParseError(
+            key, found=repr(value), expected="family[:ordinal][/pair], e.g. cpu, cpu/c or cuda:1"
+        )
+    return value
+
+
+def _parse_integer(key: str, text: str, low: int, high: int | None = None) -> int:
+    try:
+        value: object = int(text, 0)
+    except ValueError:
+        value = text
+    return _integer(key, value, low, high)
+
+
+def _env_integer(
+    env: Mapping[str, str], key: str, low: int, high: int | None = None
+) -> int | None:
+    text = env.get(key)
+    return _parse_integer(key, text, low, high) if text else None
+
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+def _env_boolean(env: Mapping[str, str], key: str) -> bool:
+    text = env[key].lower()
+    if text not in _TRUE | _FALSE:
+        raise ParseError(key, found=repr(env[key]), expected="1 or 0")
+    return text in _TRUE

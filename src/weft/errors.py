@@ -1,0 +1,255 @@
+"""The typed errors of Weft.
+
+Every error says what was being done, what was found, what was expected, what to do about it, and
+which line of the user's program asked for it. Each class also inherits the built-in exception that
+a Python programmer would catch there, so ``except IndexError`` works without importing Weft.
+"""
+
+import linecache
+import os
+import sys
+from typing import NamedTuple
+
+__all__ = [
+    "AllocationError",
+    "AxisError",
+    "BoundsError",
+    "CacheError",
+    "CaptureError",
+    "CompileError",
+    "CopyError",
+    "DTypeError",
+    "DeallocationError",
+    "DeviceError",
+    "EnumerationError",
+    "GradientError",
+    "HandleError",
+    "InitializationError",
+    "LaunchError",
+    "LibraryNotFoundError",
+    "ParseError",
+    "QueryError",
+    "RangeError",
+    "ScheduleError",
+    "ShapeError",
+    "SyncError",
+    "UnsupportedError",
+    "VariableError",
+    "VerifyError",
+    "WeftError",
+    "Where",
+    "user_line",
+    "user_location",
+]
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_INSTALLED = (os.path.join(_STDLIB, "site-packages"), os.path.join(_STDLIB, "dist-packages"))
+
+
+class Where(NamedTuple):
+    """A line of source: ``file``, ``line`` (from 1) and its ``text`` (empty when not readable)."""
+
+    file: str
+    line: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        """Return ``file:line: text``, which terminals and editors make clickable."""
+        return f"{self.file}:{self.line}" + (f": {self.text}" if self.text else "")
+
+
+def _is_foreign(file: str) -> bool:
+    """Tell whether no user wrote ``file``: ours, frozen, or the standard library.
+
+    The library counts because a frame of contextlib or functools may stand between our code and
+    the line that the user wrote; what is installed beside it is somebody's program and does not.
+    """
+    if file.startswith((_PACKAGE, "<frozen ")):
+        return True
+    return file.startswith(_STDLIB) and not file.startswith(_INSTALLED)
+
+
+def user_location() -> tuple[str, int] | None:
+    """Return (file, line) of the innermost frame that is the user's, or None if there is none.
+
+    It reads no file and keeps no frame alive, so it may be called for every node that is built.
+    """
+    frame = sys._getframe(1)
+    while _is_foreign(frame.f_code.co_filename):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def user_line() -> Where | None:
+    """Return the user's line with its text, or None if no frame is the user's."""
+    location = user_location()
+    return None if location is None else _with_text(*location)
+
+
+def _with_text(file: str, line: int) -> Where:
+    return Where(file, line, linecache.getline(file, line).strip())
+
+
+class WeftError(Exception):
+    """The root of all errors that Weft raises on purpose.
+
+    Parameters
+    ----------
+    operation
+        What was being done, e.g. ``"matmul"``; or a whole sentence when nothing else is given.
+    found, expected
+        What was met, and what would have been right.
+    hint
+        What the user can do about it.
+    where
+        The line to blame: ``(file, line)`` or ``(file, line, text)``. By default the first stack
+        frame outside Weft at the time of construction.
+    """
+
+    operation: str
+    found: str | None
+    expected: str | None
+    hint: str | None
+    where: Where | None
+
+    def __init__(
+        self,
+        operation: object = "",
+        *,
+        found: object = None,
+        expected: object = None,
+        hint: object = None,
+        where: Where | tuple[str, int] | tuple[str, int, str] | None = None,
+    ) -> None:
+        # args holds only the operation, so that copying an error through another process, which
+        # calls type(error)(*args) and then restores the attributes, yields the same error.
+        super().__init__(operation)
+        self.operation = str(operation)
+        self.found = None if found is None else str(found)
+        self.expected = None if expected is None else str(expected)
+        self.hint = None if hint is None else str(hint)
+        if where is None:
+            self.where = user_line()
+        elif len(where) == 2:
+            self.where = _with_text(*where)
+        else:
+            self.where = Where(*where)
+
+    @property
+    def message(self) -> str:
+        """The message in one line, without the place."""
+        facts = []
+        if self.found is not None:
+            facts.append(f"found {self.found}")
+        if self.expected is not None:
+            facts.append(f"expected {self.expected}")
+        text = ": ".join(part for part in (self.operation, ", ".join(facts)) if part)
+        text = text or type(self).__name__
+        return f"{text} ({self.hint})" if self.hint is not None else text
+
+    def __str__(self) -> str:
+        """Return the message, then the user's line on a line of its own."""
+        return self.message if self.where is None else f"{self.message}\n  at {self.where}"
+
+
+class ShapeError(WeftError, ValueError):
+    """Shapes do not fit each other, or a shape is impossible."""
+
+
+class DTypeError(WeftError, TypeError):
+    """An unknown dtype, or one that an operation does not take."""
+
+
+class RangeError(WeftError, ValueError):
+    """A value does not fit its dtype."""
+
+
+class BoundsError(WeftError, IndexError):
+    """An index lies outside its axis."""
+
+
+class AxisError(WeftError, IndexError, ValueError):
+    """An axis number that the array does not have, or one given twice."""
+
+
+class ParseError(WeftError, ValueError):
+    """Text that does not follow its grammar: IR, a schedule trace, a setting, a device name."""
+
+
+class VerifyError(WeftError, ValueError):
+    """A program that breaks a rule of its IR level."""
+
+
+class ScheduleError(WeftError, ValueError):
+    """A rewrite of a loop nest that is not legal, or names a loop that is not there."""
+
+
+class UnsupportedError(WeftError, TypeError):
+    """Something that the chosen device, dtype or mode cannot do."""
+
+
+class CompileError(WeftError, RuntimeError):
+    """A compiler refused its input, or failed."""
+
+
+class LaunchError(WeftError, RuntimeError):
+    """A kernel could not be launched, or reported a failure while it ran."""
+
+
+class VariableError(WeftError, ValueError):
+    """A symbolic size without a value, or with one outside its bounds."""
+
+
+class CaptureError(WeftError, RuntimeError):
+    """A value was read, or an effect made, that a captured function cannot replay."""
+
+
+class GradientError(WeftError, RuntimeError):
+    """A gradient was asked for where there is none."""
+
+
+class CacheError(WeftError, RuntimeError):
+    """A cache entry or folder is unusable and cannot be bypassed."""
+
+
+class AllocationError(WeftError, MemoryError):
+    """Memory is exhausted, or a size is past what can be addressed."""
+
+
+class DeviceError(WeftError, RuntimeError):
+    """An unknown or absent device, mixed devices, or a failure that a device reports."""
+
+
+class InitializationError(DeviceError):
+    """A device or its library is there but does not start."""
+
+
+class LibraryNotFoundError(DeviceError):
+    """The library that a device needs is not installed."""
+
+
+class EnumerationError(DeviceError):
+    """Devices could not be listed."""
+
+
+class QueryError(DeviceError):
+    """A property of a device could not be read."""
+
+
+class DeallocationError(DeviceError):
+    """Memory could not be given back."""
+
+
+class CopyError(DeviceError):
+    """A copy to, from or between devices failed."""
+
+
+class SyncError(DeviceError):
+    """Waiting for a device or an event failed."""
+
+
+class HandleError(DeviceError):
+    """A handle that is stale, was consumed, or belongs to another pool or device."""

@@ -1,0 +1,60 @@
+"""What a test may need beyond Weft's core, and what happens where it is absent.
+
+A test names its needs with ``@pytest.mark.requires("torch")``, or calls ``require("torch")`` where
+only part of it has them. Where the capability is missing the test is deselected (or skipped, with
+the reason), unless the environment names it in WEFT_REQUIRE: there its absence is a failure. No
+other reason to skip is accepted.
+"""
+
+import importlib.util
+from collections.abc import Callable
+
+import pytest
+
+from weft.config import config
+
+
+def _module(name: str) -> Callable[[], str]:
+    """Return a probe: the reason why a module cannot be used, empty if it can."""
+    return lambda: "" if importlib.util.find_spec(name) else f"the module {name} is not installed"
+
+
+def _fork() -> str:
+    import os
+
+    return "" if hasattr(os, "fork") else "this system has no fork"
+
+
+# capability -> probe
+CAPABILITIES: dict[str, Callable[[], str]] = {
+    "cpu": _module("llvmlite"),
+    "torch": _module("torch"),
+    "sklearn": _module("sklearn"),
+    "matplotlib": _module("matplotlib"),
+    "fork": _fork,
+}
+
+
+def missing(capability: str) -> str:
+    """Return why a capability is missing here, or an empty string.
+
+    An unknown name is an error: a misspelt need must not skip a test.
+    """
+    if capability not in CAPABILITIES:
+        raise KeyError(f"{capability!r} is not one of {sorted(CAPABILITIES)}")
+    return CAPABILITIES[capability]()
+
+
+def is_demanded(capability: str) -> bool:
+    """Tell whether the environment says that a capability must be here."""
+    return capability in config().require
+
+
+def require(*capabilities: str) -> None:
+    """Skip the running test where a capability is missing; fail where WEFT_REQUIRE names it."""
+    for capability in capabilities:
+        reason = missing(capability)
+        if reason and is_demanded(capability):
+            pytest.fail(f"WEFT_REQUIRE names {capability}, but {reason}", pytrace=False)
+        if reason:
+            pytest.skip(f"needs {capability}: {reason}")

@@ -1,0 +1,116 @@
+"""Fixtures that every test may use: random numbers, golden text, a cache of their own."""
+
+import os
+import shutil
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+# The environment is set before anything of Weft is imported: a test run neither reads nor writes
+# what belongs to the user. Workers of pytest-xdist inherit it, so one run shares one cache.
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if not IS_WORKER:
+    os.environ["WEFT_CACHE_DIR"] = tempfile.mkdtemp(prefix="weft-test-cache-")
+    os.environ["WEFT_CONFIG"] = os.devnull
+    os.environ.setdefault("WEFT_TEST_SEED", str(int.from_bytes(os.urandom(4), "little")))
+    os.environ.setdefault("MPLBACKEND", "Agg")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+from capabilities import is_demanded, missing, require  # noqa: E402
+
+SEED = int(os.environ["WEFT_TEST_SEED"])
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-golden", action="store_true", help="write golden files instead of comparing"
+    )
+
+
+def pytest_report_header(config):
+    return f"weft: random seed {SEED} (repeat with WEFT_TEST_SEED={SEED})"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Deselect what needs a capability that is neither here nor demanded, and say so."""
+    kept, dropped, reasons = [], [], {}
+    for item in items:
+        lacks = [
+            name
+            for mark in item.iter_markers("requires")
+            for name in mark.args
+            if missing(name) and not is_demanded(name)
+        ]
+        (dropped if lacks else kept).append(item)
+        for name in lacks:
+            reasons[name] = reasons.get(name, 0) + 1
+    if not dropped:
+        return
+    items[:] = kept
+    config.hook.pytest_deselected(items=dropped)
+    for name, count in sorted(reasons.items()):
+        print(f"weft: {count} tests deselected, they need {name}: {missing(name)}", file=sys.stderr)
+
+
+def pytest_runtest_setup(item):
+    for mark in item.iter_markers("requires"):
+        require(*mark.args)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        report.sections.append(("random numbers", f"repeat with WEFT_TEST_SEED={SEED}"))
+
+
+def pytest_unconfigure(config):
+    if not IS_WORKER:
+        shutil.rmtree(os.environ["WEFT_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def seed():
+    """The number that all random input of this run comes from; printed with each failure."""
+    return SEED
+
+
+@pytest.fixture
+def rng(request):
+    """A NumPy generator, fresh for each run and independent of which tests run beside it."""
+    return np.random.default_rng([SEED, zlib.crc32(request.node.nodeid.encode())])
+
+
+@pytest.fixture
+def cache_dir(tmp_path, monkeypatch):
+    """An empty cache folder for one test alone."""
+    from weft import config
+
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(folder))
+    config.reset()
+    yield folder
+    config.reset()
+
+
+@pytest.fixture
+def golden(request):
+    """Compare text with ``tests/golden/NAME``; ``--update-golden`` writes it instead."""
+
+    def check(name, text):
+        file = GOLDEN / name
+        text = text.rstrip("\n") + "\n"
+        if request.config.getoption("--update-golden"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            return
+        if not file.exists():
+            pytest.fail(f"{file} is missing: run pytest --update-golden and read what it wrote")
+        assert text == file.read_text(), f"differs from {file}; --update-golden if it should"
+
+    return check
