@@ -7,10 +7,12 @@ other reason to skip is accepted.
 """
 
 import importlib.util
+import os
 from collections.abc import Callable
 
 import pytest
 
+import weft
 from weft.config import config
 
 
@@ -20,9 +22,11 @@ def _module(name: str) -> Callable[[], str]:
 
 
 def _fork() -> str:
-    import os
-
     return "" if hasattr(os, "fork") else "this system has no fork"
+
+
+def _tensors() -> str:
+    return "" if hasattr(weft, "Tensor") else "weft.Tensor is not part of this build"
 
 
 # capability -> probe
@@ -32,6 +36,7 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "sklearn": _module("sklearn"),
     "matplotlib": _module("matplotlib"),
     "fork": _fork,
+    "tensors": _tensors,
 }
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 import tempfile
 import zlib
 from pathlib import Path
@@ -19,7 +18,7 @@ if not IS_WORKER:
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-from capabilities import is_demanded, missing, require  # noqa: E402
+from capabilities import CAPABILITIES, is_demanded, missing, require  # noqa: E402
 
 SEED = int(os.environ["WEFT_TEST_SEED"])
 GOLDEN = Path(__file__).parent / "golden"
@@ -32,28 +31,25 @@ def pytest_addoption(parser):
 
 
 def pytest_report_header(config):
-    return f"weft: random seed {SEED} (repeat with WEFT_TEST_SEED={SEED})"
+    """Say once, in the process that reports, what is absent: workers deselect without a word."""
+    lines = [f"weft: random seed {SEED} (repeat with WEFT_TEST_SEED={SEED})"]
+    for name in CAPABILITIES:
+        if reason := missing(name):
+            outcome = "fail, as WEFT_REQUIRE names it" if is_demanded(name) else "are deselected"
+            lines.append(f"weft: no {name} ({reason}): tests that need it {outcome}")
+    return lines
 
 
 def pytest_collection_modifyitems(config, items):
-    """Deselect what needs a capability that is neither here nor demanded, and say so."""
-    kept, dropped, reasons = [], [], {}
+    """Deselect what needs a capability that is neither here nor demanded."""
+    kept, dropped = [], []
     for item in items:
-        lacks = [
-            name
-            for mark in item.iter_markers("requires")
-            for name in mark.args
-            if missing(name) and not is_demanded(name)
-        ]
+        needs = [name for mark in item.iter_markers("requires") for name in mark.args]
+        lacks = any(missing(name) and not is_demanded(name) for name in needs)
         (dropped if lacks else kept).append(item)
-        for name in lacks:
-            reasons[name] = reasons.get(name, 0) + 1
-    if not dropped:
-        return
-    items[:] = kept
-    config.hook.pytest_deselected(items=dropped)
-    for name, count in sorted(reasons.items()):
-        print(f"weft: {count} tests deselected, they need {name}: {missing(name)}", file=sys.stderr)
+    if dropped:
+        items[:] = kept
+        config.hook.pytest_deselected(items=dropped)
 
 
 def pytest_runtest_setup(item):
