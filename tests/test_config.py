@@ -193,10 +193,23 @@ def test_default_file_may_be_absent(tmp_path, monkeypatch):
     assert Config.load({}).autotune.n_seeds == 2
 
 
-def test_default_file_is_in_the_users_config_folder():
+@pytest.mark.parametrize("base", [None, "", "  ", "/elsewhere"])
+@pytest.mark.parametrize("kind", ["config", "cache"])
+def test_user_folder_is_as_platformdirs_says(kind, base, monkeypatch):
     import platformdirs
 
-    folder = platformdirs.user_config_dir("weft", appauthor=False)
+    name = f"XDG_{kind.upper()}_HOME"
+    monkeypatch.delenv(name, raising=False)
+    if base is not None:
+        monkeypatch.setenv(name, base)
+    expected = getattr(platformdirs, f"user_{kind}_dir")("weft", appauthor=False)
+    assert settings.user_folder(kind) == expected
+    monkeypatch.setattr(sys, "platform", "other")
+    assert settings.user_folder(kind) == expected
+
+
+def test_default_file_is_in_the_users_config_folder():
+    folder = settings.user_folder("config")
     assert settings._default_path() == os.path.join(folder, "config.toml")
 
 

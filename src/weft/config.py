@@ -29,8 +29,9 @@ In ``NAME``, every character that is not a letter or digit is written ``_``: ``c
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Literal
 
 from weft.errors import ParseError
 
@@ -43,6 +44,7 @@ __all__ = [
     "config",
     "debug",
     "reset",
+    "user_folder",
 ]
 
 VERSION = "0.1.0"
@@ -273,6 +275,21 @@ def debug(bit: int) -> bool:
     return bool(config().debug & bit)
 
 
+def user_folder(kind: Literal["config", "cache"]) -> str:
+    """Return the user's own folder for Weft's settings or its cache; it need not exist.
+
+    The rules are those of platformdirs. On Linux they are two lines, and every process needs them,
+    so its import of 9 ms is saved there.
+    """
+    if sys.platform == "linux" and "ANDROID_DATA" not in os.environ:
+        base = os.environ.get(f"XDG_{kind.upper()}_HOME", "").strip()
+        return os.path.join(base or os.path.expanduser(f"~/.{kind}"), "weft")
+    import platformdirs
+
+    find = platformdirs.user_config_dir if kind == "config" else platformdirs.user_cache_dir
+    return find("weft", appauthor=False)
+
+
 # ---- reading -------------------------------------------------------------------------------------
 
 
@@ -300,9 +317,7 @@ def _read_file(env: Mapping[str, str]) -> dict[str, object]:
 
 
 def _default_path() -> str:
-    import platformdirs  # costs milliseconds, so never at import
-
-    return os.path.join(platformdirs.user_config_dir("weft", appauthor=False), "config.toml")
+    return os.path.join(user_folder("config"), "config.toml")
 
 
 def _load_autotune(env: Mapping[str, str], file: Mapping[str, object]) -> AutotuneConfig:
