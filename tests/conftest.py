@@ -14,11 +14,18 @@ if not IS_WORKER:
     os.environ["WEFT_CONFIG"] = os.devnull
     os.environ.setdefault("WEFT_TEST_SEED", str(int.from_bytes(os.urandom(4), "little")))
     os.environ.setdefault("MPLBACKEND", "Agg")
+    # Tests run side by side: the libraries that they compare with take one core each.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 from capabilities import CAPABILITIES, is_demanded, missing, require  # noqa: E402
+
+# An example may have to compile first, which says nothing of the next one's time.
+settings.register_profile("weft", deadline=None, print_blob=True)
+settings.load_profile("weft")
 
 SEED = int(os.environ["WEFT_TEST_SEED"])
 GOLDEN = Path(__file__).parent / "golden"
