@@ -1,0 +1,1 @@
+"""Toolchains: each turns one kind of source text into bytes that a runtime can load."""

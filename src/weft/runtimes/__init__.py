@@ -1,0 +1,1 @@
+"""Devices at work: memory, queues, events and launches."""

@@ -1,0 +1,263 @@
+"""The CPU: pool, threads, native executor and queue in one device."""
+
+import ctypes
+import os
+import platform
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+
+from weft.config import Debug, debug
+from weft.errors import CompileError, CopyError, HandleError, LaunchError
+from weft.runtimes import native, threads
+from weft.runtimes.base import Event, Library, ObjectCompiler, ObjectLoader, consume
+from weft.runtimes.buffer import Buffer
+from weft.runtimes.host_memory import usable_memory
+from weft.runtimes.native import BufferRef, Executor, KernelStep, NativePlan, Step, VariableRef
+from weft.runtimes.pool import Pool
+from weft.runtimes.threads import ThreadPool
+from weft.store import DiskCache, fingerprint
+
+__all__ = ["CpuProgram", "CpuQueue", "CpuRuntime"]
+
+
+class CpuProgram:
+    """One kernel, callable with any buffers from any number of threads.
+
+    Parameters
+    ----------
+    name
+        Name of the kernel, its symbol in ``library``.
+    library
+        Its code.
+    nbuffers, nvariables
+        Counts of its arguments.
+    """
+
+    __slots__ = ("name", "nbuffers", "nvariables", "plan")
+
+    def __init__(
+        self, executor: Executor, library: Library, name: str, nbuffers: int, nvariables: int
+    ) -> None:
+        self.name, self.nbuffers, self.nvariables = name, nbuffers, nvariables
+        buffers = [BufferRef.input(i) for i in range(nbuffers)]
+        variables = [VariableRef(i) for i in range(nvariables)]
+        step = KernelStep(library[name], buffers, variables, name)
+        self.plan = NativePlan(
+            executor, [step], nbuffers, 0, nvariables=nvariables, release_gil=True, keep=(library,)
+        )
+
+
+class CpuQueue:
+    """Work on the host, done by the time that a call returns."""
+
+    __slots__ = ()
+
+    def copy(
+        self,
+        destination: Buffer,
+        source: Buffer,
+        nbytes: int | None = None,
+        wait: Iterable[Event] = (),
+    ) -> Event:
+        """Copy the first ``nbytes`` bytes, all of ``source`` by default; they may overlap.
+
+        Raises
+        ------
+        CopyError
+            If they do not fit or the destination is read-only.
+        HandleError
+            If a buffer was released, or an event used before.
+        """
+        count = source.nbytes if nbytes is None else nbytes
+        if destination.readonly or not 0 <= count <= min(source.nbytes, destination.nbytes):
+            kind = "read-only " if destination.readonly else ""
+            raise CopyError(
+                "copy",
+                found=f"{count} bytes from {source.nbytes} to {kind}{destination.nbytes}",
+                expected="a writable destination, and no more bytes than both have",
+            )
+        consume(wait, "cpu")
+        ctypes.memmove(destination.address, source.address, count)
+        destination.version += 1
+        if debug(Debug.COPY):
+            print(f"weft: copy of {count} bytes on cpu", file=sys.stderr)
+        return Event("cpu")
+
+    def launch(
+        self,
+        program: CpuProgram,
+        buffers: Sequence[Buffer],
+        variables: Sequence[int] = (),
+        wait: Iterable[Event] = (),
+    ) -> Event:
+        """Run a kernel on buffers, in its parameter order.
+
+        Raises
+        ------
+        LaunchError
+            If counts or types are wrong, or the kernel reported a failure.
+        HandleError
+            If a buffer was released, or an event used before.
+        """
+        if not isinstance(program, CpuProgram):
+            raise HandleError("launch", found=type(program).__name__, expected="a program of cpu")
+        _check_arguments(program, buffers, variables)
+        addresses = [buffer.address for buffer in buffers]
+        consume(wait, "cpu")
+        failure = program.plan.call(*addresses, 0, *variables)
+        if failure is not None:
+            code, _, statement, index, bound = failure
+            raise LaunchError(
+                program.name,
+                found=f"failure {code} at statement {statement}: index {index}, bound {bound}",
+            )
+        return Event("cpu")
+
+    def synchronize(self) -> None:
+        """Return at once: nothing is ever pending."""
+
+
+def _check_arguments(
+    program: CpuProgram, buffers: Sequence[Buffer], variables: Sequence[int]
+) -> None:
+    for what, given, wanted in (
+        ("buffers", len(buffers), program.nbuffers),
+        ("variables", len(variables), program.nvariables),
+    ):
+        if given != wanted:
+            raise LaunchError(program.name, found=f"{given} {what}", expected=f"{wanted}")
+    for number, buffer in enumerate(buffers):
+        if not isinstance(buffer, Buffer):
+            raise LaunchError(
+                program.name,
+                found=f"{type(buffer).__name__} for buffer {number}",
+                expected="a buffer of cpu",
+            )
+    for number, value in enumerate(variables):
+        if not isinstance(value, int) or not -(1 << 63) <= value < 1 << 63:
+            raise LaunchError(
+                program.name,
+                found=f"{value!r} for variable {number}",
+                expected="an integer of 64 bits",
+            )
+
+
+class CpuRuntime:
+    """The host as a device.
+
+    Parameters
+    ----------
+    compiler, loader
+        What turns LLVM IR into code in this process; the backend provides them.
+    cache
+        Where the objects of the thread pool and the executor are kept, or None.
+    thread_count
+        Threads of the pool, the caller included; by default ``WEFT_NUM_THREADS`` or all CPUs.
+    limit
+        Most bytes of memory.
+    """
+
+    name = "cpu"
+
+    def __init__(
+        self,
+        compiler: ObjectCompiler,
+        loader: ObjectLoader,
+        cache: DiskCache | None = None,
+        thread_count: int | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self.compiler, self.loader, self.cache = compiler, loader, cache
+        self.pool = Pool(limit)
+        self.queue = CpuQueue()
+        self._thread_count = thread_count
+        self._lock = threading.Lock()
+        self._native: tuple[ThreadPool, Executor] | None = None
+
+    @property
+    def threads(self) -> ThreadPool:
+        """The thread pool."""
+        return self._start()[0]
+
+    @property
+    def executor(self) -> Executor:
+        """The executor of native plans."""
+        return self._start()[1]
+
+    @property
+    def info(self) -> Mapping[str, object]:
+        """Processor, usable CPUs, threads in use and usable memory in bytes."""
+        return {
+            "name": platform.processor() or platform.machine(),
+            "cpus": threads.usable_cpus(),
+            "threads": self.threads.threads,
+            "memory": usable_memory(),
+        }
+
+    def free_compute(self) -> float:
+        """Return the share of the CPUs that nothing ran on in the last minute, from 0 to 1."""
+        try:
+            load = os.getloadavg()[0]
+        except (AttributeError, OSError):
+            return 1.0
+        return max(0.0, 1.0 - load / threads.usable_cpus())
+
+    def load(
+        self,
+        objects: bytes | Sequence[bytes],
+        symbols: Iterable[str],
+        keep: tuple[object, ...] = (),
+    ) -> Library:
+        """Link kernel objects, whose parallel regions run on the thread pool."""
+        address = self.threads.address
+        return self.loader.load(objects, symbols, {"weft_parallel_for": address}, keep)
+
+    def program(self, binary: bytes, name: str, nbuffers: int, nvariables: int = 0) -> CpuProgram:
+        """Load one kernel."""
+        library = self.load(binary, (name,))
+        return CpuProgram(self.executor, library, name, nbuffers, nvariables)
+
+    def plan(
+        self,
+        steps: Sequence[Step],
+        ninputs: int,
+        noutputs: int,
+        arena_bytes: int = 0,
+        nvariables: int = 0,
+        release_gil: bool = False,
+        keep: Sequence[object] = (),
+    ) -> NativePlan:
+        """Return a plan that runs ``steps`` by one native call, see `NativePlan`."""
+        return NativePlan(
+            self.executor, steps, ninputs, noutputs, arena_bytes, nvariables, release_gil, keep
+        )
+
+    def _start(self) -> tuple[ThreadPool, Executor]:
+        """Load the thread pool and the executor, once and when they are first needed."""
+        if self._native is None:
+            with self._lock:
+                if self._native is None:
+                    library = self._load_support()
+                    library.pin()  # workers live in this code until the process ends
+                    pool = ThreadPool(library, self._thread_count)
+                    self._native = pool, Executor(library)
+        return self._native
+
+    def _load_support(self) -> Library:
+        sources = (threads.source(), native.source())
+        symbols = (*threads.SYMBOLS, *native.SYMBOLS)
+        keys = [fingerprint("runtime", text, "O2", self.compiler.cache_key) for text in sources]
+        if self.cache is not None:
+            cached = [self.cache.get("runtime", key) for key in keys]
+            images = [image for image in cached if image is not None]
+            if len(images) == len(keys):
+                try:
+                    return self.loader.load(images, symbols, native.imports())
+                except CompileError:
+                    images.clear()  # whole, but not for this linker: compile anew
+        images = [self.compiler.compile(text, "O2") for text in sources]
+        if self.cache is not None:
+            for key, image in zip(keys, images, strict=True):
+                self.cache.put("runtime", key, image)
+        return self.loader.load(images, symbols, native.imports())

@@ -1,0 +1,470 @@
+"""The regions of the thread pool as LLVM IR text: posting, working, waiting, starting, stopping.
+
+``$NAME$`` stands for a number that `threads.source` fills in; `thread_sleep` has the functions
+that depend on the platform: ``wait``, ``wake``, ``prepare_sleep`` and ``make_state``.
+"""
+
+from typing import Final
+
+__all__ = ["POOL", "SERIAL"]
+
+SERIAL: Final = """
+define void @weft_parallel_for(ptr %fn, ptr %env, i64 %n) nounwind {
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %run, label %done
+run:
+  call void %fn(ptr %env, i64 0, i64 %n)
+  br label %done
+done:
+  ret void
+}
+define i32 @weft_pool_init(i32 %threads, i32 %spin) nounwind { ret i32 1 }
+define i32 @weft_pool_threads() nounwind { ret i32 1 }
+define i32 @weft_pool_workers() nounwind { ret i32 0 }
+define void @weft_pool_shutdown() nounwind { ret void }
+"""
+
+POOL: Final = """
+@threads = internal global i32 1
+@spins = internal global i32 0
+@state = internal global ptr null
+@owner = internal global i32 0
+@check_owner = internal global i32 0
+@static_state = internal global [$STATE_BYTES$ x i8] zeroinitializer, align 128
+
+declare i32 @getpid()
+declare i32 @sched_yield()
+declare i32 @clock_gettime(i32, ptr)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_join(i64, ptr)
+declare i32 @pthread_attr_init(ptr)
+declare i32 @pthread_attr_setstacksize(ptr, i64)
+declare i32 @pthread_attr_destroy(ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @sigfillset(ptr)
+declare i32 @sigdelset(ptr, i32)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i32 @llvm.smin.i32(i32, i32)
+declare i32 @llvm.smax.i32(i32, i32)
+declare i64 @llvm.smax.i64(i64, i64)
+$PAUSE_DECLARATION$
+
+define internal i64 @chunk_begin(i64 %n, i64 %parts, i64 %c) alwaysinline nounwind {
+  %q = udiv i64 %n, %parts
+  %r = urem i64 %n, %parts
+  %base = mul i64 %q, %c
+  %extra = call i64 @llvm.smin.i64(i64 %c, i64 %r)
+  %begin = add i64 %base, %extra
+  ret i64 %begin
+}
+
+; Run chunks [first, parts) here, with the very bounds that the workers would have had.
+define internal void @run_chunks(ptr %fn, ptr %env, i64 %n, i64 %parts, i64 %first) nounwind {
+entry:
+  %begin0 = call i64 @chunk_begin(i64 %n, i64 %parts, i64 %first)
+  br label %loop
+loop:
+  %c = phi i64 [ %first, %entry ], [ %next, %body ]
+  %begin = phi i64 [ %begin0, %entry ], [ %end, %body ]
+  %more = icmp slt i64 %c, %parts
+  br i1 %more, label %body, label %done
+body:
+  %next = add i64 %c, 1
+  %end = call i64 @chunk_begin(i64 %n, i64 %parts, i64 %next)
+  call void %fn(ptr %env, i64 %begin, i64 %end)
+  br label %loop
+done:
+  ret void
+}
+
+define void @weft_parallel_for(ptr %fn, ptr %env, i64 %n) nounwind {
+entry:
+  %threads32 = load atomic i32, ptr @threads monotonic, align 4
+  %threads = sext i32 %threads32 to i64
+  %parts = call i64 @llvm.smin.i64(i64 %n, i64 %threads)
+  %several = icmp sgt i64 %parts, 1
+  br i1 %several, label %check, label %single
+single:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %inline, label %done
+inline:
+  call void %fn(ptr %env, i64 0, i64 %n)
+  ret void
+check:
+  %state = load ptr, ptr @state, align 8
+  %must_check = load i32, ptr @check_owner, align 4
+  %trusted = icmp eq i32 %must_check, 0
+  br i1 %trusted, label %take, label %adopt
+adopt:
+  %adopted = call i1 @adopt_state()
+  br i1 %adopted, label %take, label %serial
+take:
+  %busy = getelementptr i8, ptr %state, i64 $BUSY$
+  %taken = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
+  %won = extractvalue { i32, i1 } %taken, 1
+  br i1 %won, label %region, label %serial
+serial:
+  call void @run_chunks(ptr %fn, ptr %env, i64 %n, i64 %parts, i64 0)
+  ret void
+region:
+  %wanted64 = sub i64 %parts, 1
+  %wanted = trunc i64 %wanted64 to i32
+  %started_ptr = getelementptr i8, ptr %state, i64 $STARTED$
+  %started = load i32, ptr %started_ptr, align 4
+  %enough = icmp sge i32 %started, %wanted
+  br i1 %enough, label %post, label %start
+start:
+  call void @start_workers(ptr %state, i32 %wanted)
+  br label %post
+post:
+  %ready = load i32, ptr %started_ptr, align 4
+  %workers = call i32 @llvm.smin.i32(i32 %ready, i32 %wanted)
+  %workers64 = sext i32 %workers to i64
+  %pending = getelementptr i8, ptr %state, i64 $PENDING$
+  store atomic i32 %workers, ptr %pending monotonic, align 4
+  %end0 = call i64 @chunk_begin(i64 %n, i64 %parts, i64 1)
+  br label %post_loop
+post_loop:
+  %c = phi i64 [ 1, %post ], [ %c1, %post_next ]
+  %begin = phi i64 [ %end0, %post ], [ %end, %post_next ]
+  %more = icmp sle i64 %c, %workers64
+  br i1 %more, label %post_body, label %own
+post_body:
+  %c1 = add i64 %c, 1
+  %end = call i64 @chunk_begin(i64 %n, i64 %parts, i64 %c1)
+  call void @post(ptr %state, i64 %c, ptr %fn, ptr %env, i64 %begin, i64 %end)
+  br label %post_next
+post_next:
+  br label %post_loop
+own:
+  call void %fn(ptr %env, i64 0, i64 %end0)
+  %all = icmp eq i64 %workers64, %wanted64
+  br i1 %all, label %wait, label %rest
+rest:
+  call void @run_chunks(ptr %fn, ptr %env, i64 %n, i64 %parts, i64 %c)
+  br label %wait
+wait:
+  %limit = load i32, ptr @spins, align 4
+  br label %spin
+spin:
+  %k = phi i32 [ 0, %wait ], [ %k1, %pause ]
+  %left = load atomic i32, ptr %pending acquire, align 4
+  %finished = icmp eq i32 %left, 0
+  br i1 %finished, label %leave, label %pause
+pause:
+  $PAUSE$
+  %k1 = add i32 %k, 1
+  %again = icmp slt i32 %k1, %limit
+  br i1 %again, label %spin, label %sleep
+sleep:
+  call void @sleep_until_done(ptr %state)
+  br label %leave
+leave:
+  store atomic i32 0, ptr %busy release, align 4
+  br label %done
+done:
+  ret void
+}
+
+define internal void @post(
+    ptr %state, i64 %c, ptr %fn, ptr %env, i64 %begin, i64 %end) alwaysinline nounwind {
+  %offset = mul i64 %c, $SLOT_BYTES$
+  %offset1 = add i64 %offset, $SLOTS$
+  %slot = getelementptr i8, ptr %state, i64 %offset1
+  %fn_ptr = getelementptr i8, ptr %slot, i64 8
+  %env_ptr = getelementptr i8, ptr %slot, i64 16
+  %begin_ptr = getelementptr i8, ptr %slot, i64 24
+  %end_ptr = getelementptr i8, ptr %slot, i64 32
+  store ptr %fn, ptr %fn_ptr, align 8
+  store ptr %env, ptr %env_ptr, align 8
+  store i64 %begin, ptr %begin_ptr, align 8
+  store i64 %end, ptr %end_ptr, align 8
+  ; The pair (epoch, sleeping) is Dekker's: we raise the epoch and then look whether the worker
+  ; sleeps, it says that it sleeps and then looks at the epoch.
+  %old = atomicrmw add ptr %slot, i32 1 seq_cst
+  %sleeping_ptr = getelementptr i8, ptr %slot, i64 4
+  %sleeping = load atomic i32, ptr %sleeping_ptr seq_cst, align 4
+  %asleep = icmp ne i32 %sleeping, 0
+  br i1 %asleep, label %wake, label %done
+wake:
+  call void @wake(ptr %slot)
+  br label %done
+done:
+  ret void
+}
+
+define internal void @sleep_until_done(ptr %state) noinline nounwind {
+entry:
+  %pending = getelementptr i8, ptr %state, i64 $PENDING$
+  %waiter = getelementptr i8, ptr %state, i64 $WAITER$
+  store atomic i32 1, ptr %waiter seq_cst, align 4
+  br label %look
+look:
+  %left = load atomic i32, ptr %pending seq_cst, align 4
+  %finished = icmp eq i32 %left, 0
+  br i1 %finished, label %done, label %sleep
+sleep:
+  call void @wait(ptr %pending, i32 %left)
+  br label %look
+done:
+  store atomic i32 0, ptr %waiter seq_cst, align 4
+  ret void
+}
+
+define internal ptr @worker(ptr %slot) nounwind {
+entry:
+  %state = load ptr, ptr @state, align 8
+  %pending = getelementptr i8, ptr %state, i64 $PENDING$
+  %waiter = getelementptr i8, ptr %state, i64 $WAITER$
+  %sleeping = getelementptr i8, ptr %slot, i64 4
+  %fn_ptr = getelementptr i8, ptr %slot, i64 8
+  %env_ptr = getelementptr i8, ptr %slot, i64 16
+  %begin_ptr = getelementptr i8, ptr %slot, i64 24
+  %end_ptr = getelementptr i8, ptr %slot, i64 32
+  %seen_ptr = getelementptr i8, ptr %slot, i64 40
+  %seen0 = load i32, ptr %seen_ptr, align 4
+  br label %idle
+idle:
+  %seen = phi i32 [ %seen0, %entry ], [ %epoch, %idle_again ]
+  %limit = load i32, ptr @spins, align 4
+  br label %spin
+spin:
+  %k = phi i32 [ 0, %idle ], [ %k1, %pause ]
+  %epoch1 = load atomic i32, ptr %slot acquire, align 4
+  %fresh1 = icmp ne i32 %epoch1, %seen
+  br i1 %fresh1, label %work, label %pause
+pause:
+  $PAUSE$
+  %k1 = add i32 %k, 1
+  %again = icmp slt i32 %k1, %limit
+  br i1 %again, label %spin, label %sleep
+sleep:
+  store atomic i32 1, ptr %sleeping seq_cst, align 4
+  br label %look
+look:
+  %epoch2 = load atomic i32, ptr %slot seq_cst, align 4
+  %fresh2 = icmp ne i32 %epoch2, %seen
+  br i1 %fresh2, label %awake, label %doze
+doze:
+  call void @wait(ptr %slot, i32 %seen)
+  br label %look
+awake:
+  store atomic i32 0, ptr %sleeping monotonic, align 4
+  br label %work
+work:
+  %epoch = phi i32 [ %epoch1, %spin ], [ %epoch2, %awake ]
+  %fn = load ptr, ptr %fn_ptr, align 8
+  %stop = icmp eq ptr %fn, null
+  br i1 %stop, label %exit, label %run
+run:
+  %env = load ptr, ptr %env_ptr, align 8
+  %begin = load i64, ptr %begin_ptr, align 8
+  %end = load i64, ptr %end_ptr, align 8
+  call void %fn(ptr %env, i64 %begin, i64 %end)
+  %before = atomicrmw sub ptr %pending, i32 1 seq_cst
+  %last = icmp eq i32 %before, 1
+  br i1 %last, label %tell, label %idle_again
+tell:
+  %waiting = load atomic i32, ptr %waiter seq_cst, align 4
+  %sleeper = icmp ne i32 %waiting, 0
+  br i1 %sleeper, label %rouse, label %idle_again
+rouse:
+  call void @wake(ptr %pending)
+  br label %idle_again
+idle_again:
+  br label %idle
+exit:
+  ret ptr null
+}
+
+; Called with the pool taken. A thread that cannot be created leaves its chunks to the caller.
+define internal void @start_workers(ptr %state, i32 %wanted) noinline nounwind {
+entry:
+  %attributes = alloca [256 x i8], align 16
+  %blocked = alloca [128 x i8], align 16
+  %before = alloca [128 x i8], align 16
+  %e0 = call i32 @pthread_attr_init(ptr %attributes)
+  %e1 = call i32 @pthread_attr_setstacksize(ptr %attributes, i64 $STACK_BYTES$)
+  %e2 = call i32 @sigfillset(ptr %blocked)
+  ; What a fault of the worker itself raises stays open: SIGILL, SIGFPE, SIGSEGV, SIGBUS.
+  %e3 = call i32 @sigdelset(ptr %blocked, i32 4)
+  %e4 = call i32 @sigdelset(ptr %blocked, i32 8)
+  %e5 = call i32 @sigdelset(ptr %blocked, i32 11)
+  %e6 = call i32 @sigdelset(ptr %blocked, i32 $SIGBUS$)
+  %e7 = call i32 @pthread_sigmask(i32 $SIG_BLOCK$, ptr %blocked, ptr %before)
+  %started = getelementptr i8, ptr %state, i64 $STARTED$
+  br label %loop
+loop:
+  %count = load i32, ptr %started, align 4
+  %more = icmp slt i32 %count, %wanted
+  br i1 %more, label %create, label %done
+create:
+  %number = add i32 %count, 1
+  %number64 = sext i32 %number to i64
+  %offset = mul i64 %number64, $SLOT_BYTES$
+  %offset1 = add i64 %offset, $SLOTS$
+  %slot = getelementptr i8, ptr %state, i64 %offset1
+  %epoch = load i32, ptr %slot, align 4
+  %sleeping = getelementptr i8, ptr %slot, i64 4
+  store i32 0, ptr %sleeping, align 4
+  %seen = getelementptr i8, ptr %slot, i64 40
+  store i32 %epoch, ptr %seen, align 4
+  %handle = getelementptr i8, ptr %slot, i64 64
+  %failed = call i32 @pthread_create(ptr %handle, ptr %attributes, ptr @worker, ptr %slot)
+  %good = icmp eq i32 %failed, 0
+  br i1 %good, label %created, label %done
+created:
+  store i32 %number, ptr %started, align 4
+  br label %loop
+done:
+  %e8 = call i32 @pthread_sigmask(i32 $SIG_SETMASK$, ptr %before, ptr null)
+  %e9 = call i32 @pthread_attr_destroy(ptr %attributes)
+  ret void
+}
+
+; For kernels without MADV_WIPEONFORK. True: the state is this process's own. One thread of a
+; forked child clears it while the others, if any, run their regions inline.
+define internal i1 @adopt_state() noinline nounwind {
+entry:
+  %pid = call i32 @getpid()
+  %owner = load atomic i32, ptr @owner acquire, align 4
+  %ours = icmp eq i32 %pid, %owner
+  br i1 %ours, label %yes, label %foreign
+foreign:
+  %being_cleared = icmp eq i32 %owner, -1
+  br i1 %being_cleared, label %no, label %claim
+claim:
+  %pair = cmpxchg ptr @owner, i32 %owner, i32 -1 acq_rel monotonic
+  %won = extractvalue { i32, i1 } %pair, 1
+  br i1 %won, label %clear, label %no
+clear:
+  %state = load ptr, ptr @state, align 8
+  call void @llvm.memset.p0.i64(ptr %state, i8 0, i64 $STATE_BYTES$, i1 false)
+  call void @prepare_sleep()
+  store atomic i32 %pid, ptr @owner release, align 4
+  br label %yes
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal i64 @now() nounwind {
+  %time = alloca [2 x i64], align 8
+  %e = call i32 @clock_gettime(i32 $CLOCK$, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %ns_ptr = getelementptr i8, ptr %time, i64 8
+  %ns = load i64, ptr %ns_ptr, align 8
+  %s = mul i64 %seconds, 1000000000
+  %t = add i64 %s, %ns
+  ret i64 %t
+}
+
+; A pause lasts 10 to 140 cycles depending on the processor, so its duration is measured.
+define internal i32 @measure_spins() noinline nounwind {
+entry:
+  %t0 = call i64 @now()
+  br label %loop
+loop:
+  %k = phi i32 [ 0, %entry ], [ %k1, %loop ]
+  $PAUSE$
+  %k1 = add i32 %k, 1
+  %more = icmp slt i32 %k1, 256
+  br i1 %more, label %loop, label %done
+done:
+  %t1 = call i64 @now()
+  %ns = sub i64 %t1, %t0
+  %positive = call i64 @llvm.smax.i64(i64 %ns, i64 1)
+  %total = mul i64 $SPIN_NS$, 256
+  %count = udiv i64 %total, %positive
+  %count32 = trunc i64 %count to i32
+  %low = call i32 @llvm.smax.i32(i32 %count32, i32 100)
+  %high = call i32 @llvm.smin.i32(i32 %low, i32 10000)
+  ret i32 %high
+}
+
+; Set the number of threads, the caller included; returns what was set. Workers start when a
+; region first needs them. Spinning is for threads that have a CPU of their own: `spin` 0 sleeps
+; at once.
+define i32 @weft_pool_init(i32 %wanted, i32 %spin) nounwind {
+entry:
+  %state = load ptr, ptr @state, align 8
+  %fresh = icmp eq ptr %state, null
+  br i1 %fresh, label %make, label %set
+make:
+  call void @prepare_sleep()
+  call void @make_state()
+  br label %set
+set:
+  %idle = icmp eq i32 %spin, 0
+  br i1 %idle, label %store, label %measure
+measure:
+  %measured = call i32 @measure_spins()
+  br label %store
+store:
+  %spins = phi i32 [ 0, %set ], [ %measured, %measure ]
+  store i32 %spins, ptr @spins, align 4
+  %low = call i32 @llvm.smax.i32(i32 %wanted, i32 1)
+  %count = call i32 @llvm.smin.i32(i32 %low, i32 $MAX_THREADS$)
+  store atomic i32 %count, ptr @threads release, align 4
+  ret i32 %count
+}
+
+define i32 @weft_pool_threads() nounwind {
+  %count = load atomic i32, ptr @threads acquire, align 4
+  ret i32 %count
+}
+
+define i32 @weft_pool_workers() nounwind {
+  %state = load ptr, ptr @state, align 8
+  %started = getelementptr i8, ptr %state, i64 $STARTED$
+  %count = load i32, ptr %started, align 4
+  ret i32 %count
+}
+
+; Join all workers. The next region starts new ones. Must not be called from inside a region.
+define void @weft_pool_shutdown() nounwind {
+entry:
+  %state = load ptr, ptr @state, align 8
+  %must_check = load i32, ptr @check_owner, align 4
+  %trusted = icmp eq i32 %must_check, 0
+  br i1 %trusted, label %take, label %adopt
+adopt:
+  %adopted = call i1 @adopt_state()
+  br i1 %adopted, label %take, label %leave
+take:
+  %busy = getelementptr i8, ptr %state, i64 $BUSY$
+  %taken = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
+  %won = extractvalue { i32, i1 } %taken, 1
+  br i1 %won, label %stop, label %yield
+yield:
+  %e0 = call i32 @sched_yield()
+  br label %take
+stop:
+  %started = getelementptr i8, ptr %state, i64 $STARTED$
+  %count = load i32, ptr %started, align 4
+  %count64 = sext i32 %count to i64
+  br label %loop
+loop:
+  %c = phi i64 [ 1, %stop ], [ %c1, %join ]
+  %more = icmp sle i64 %c, %count64
+  br i1 %more, label %join, label %done
+join:
+  %c1 = add i64 %c, 1
+  call void @post(ptr %state, i64 %c, ptr null, ptr null, i64 0, i64 0)
+  %offset = mul i64 %c, $SLOT_BYTES$
+  %offset1 = add i64 %offset, $SLOTS$
+  %slot = getelementptr i8, ptr %state, i64 %offset1
+  %handle_ptr = getelementptr i8, ptr %slot, i64 64
+  %handle = load i64, ptr %handle_ptr, align 8
+  %e1 = call i32 @pthread_join(i64 %handle, ptr null)
+  br label %loop
+done:
+  store i32 0, ptr %started, align 4
+  store atomic i32 0, ptr %busy release, align 4
+  br label %leave
+leave:
+  ret void
+}
+"""

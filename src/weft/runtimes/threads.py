@@ -1,0 +1,180 @@
+"""The thread pool of the CPU, written as LLVM IR so that it needs no compiler and no OpenMP.
+
+``weft_parallel_for(fn, env, n)`` cuts [0, n) into one contiguous chunk for each thread, posts all
+but the first to the workers, runs the first itself and waits. Chunk c of p gets
+``n // p + (c < n % p)`` iterations whoever runs it: a region that finds the pool busy (another
+host thread, or a region inside a region) runs the same chunks one after the other, so results
+never depend on what else the process does.
+
+* A worker owns a cache line with its epoch, its function and its bounds. Posting writes the line
+  and raises the epoch; a worker spins on the epoch for a moment, then sleeps on it (futex on
+  Linux, a condition variable elsewhere). Each post wakes only the workers that it uses.
+* All shared state lies in one mapping that the kernel zeroes in a forked child
+  (``MADV_WIPEONFORK``); where it cannot, the process id is compared at each region. Either way
+  a child begins without workers and starts its own at the first region.
+* Workers block every signal that is not their own fault, so that Ctrl-C reaches the main thread.
+"""
+
+import os
+import platform
+import sys
+from typing import TYPE_CHECKING, Final, Literal
+
+from weft.config import config
+from weft.runtimes.thread_region import POOL, SERIAL
+from weft.runtimes.thread_sleep import CONDITION, FUTEX, STATIC_STATE, WIPED_STATE
+
+if TYPE_CHECKING:
+    from weft.runtimes.base import Library
+
+__all__ = ["MAX_THREADS", "SYMBOLS", "Flavour", "ThreadPool", "flavour", "source", "usable_cpus"]
+
+MAX_THREADS: Final = 512
+SYMBOLS: Final = (
+    "weft_parallel_for",
+    "weft_pool_init",
+    "weft_pool_threads",
+    "weft_pool_workers",
+    "weft_pool_shutdown",
+)
+
+Flavour = Literal["futex", "condition", "serial"]
+
+# Offsets in the state, each on a cache line of its own.
+_BUSY: Final = 0
+_PENDING: Final = 128
+_WAITER: Final = 192
+_STARTED: Final = 256
+_SLOTS: Final = 512
+_SLOT_BYTES: Final = 128
+_STATE_BYTES: Final = _SLOTS + _SLOT_BYTES * MAX_THREADS
+
+# How long a worker looks for the next region before it sleeps: longer than the serial part
+# between two kernels of a plan, shorter than what an idle user would notice on a battery.
+_SPIN_NS: Final = 20_000
+_STACK_BYTES: Final = 8 << 20
+
+_FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+_PAUSE: Final = {
+    "x86_64": ("call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
+    "aarch64": ("call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
+}
+_MACHINE_NAMES: Final = {"AMD64": "x86_64", "arm64": "aarch64"}
+
+
+def flavour() -> Flavour:
+    """Return how workers sleep on this platform; ``serial`` where there are no POSIX threads."""
+    if sys.platform == "linux" and _machine() in _FUTEX_CALL:
+        return "futex"
+    return "condition" if os.name == "posix" else "serial"
+
+
+def _machine() -> str:
+    name = platform.machine()
+    return _MACHINE_NAMES.get(name, name)
+
+
+def usable_cpus() -> int:
+    """Return how many CPUs this process may keep busy: its affinity and its cgroup's quota."""
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return max(1, min(count, _cgroup_cpus() or count))
+
+
+def _cgroup_cpus() -> int | None:
+    """Return the CPU quota of this container, rounded up, or None if there is none."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
+        return None if quota == "max" else -(-int(quota) // int(period))
+    except (OSError, ValueError):
+        return None
+
+
+def source(kind: Flavour | None = None) -> str:
+    """Return the LLVM IR of the pool.
+
+    Parameters
+    ----------
+    kind
+        How workers sleep; by default what `flavour` says of this platform.
+    """
+    kind = kind or flavour()
+    if kind == "serial":
+        return SERIAL
+    pause, declaration = _PAUSE.get(_machine(), ("", ""))
+    is_linux = sys.platform == "linux"
+    # The futex words are all the state there is, so a wiped page is a pool without workers; a
+    # mutex has to be made anew, which only a comparison of process ids can notice.
+    text = POOL + (FUTEX + WIPED_STATE if kind == "futex" else CONDITION + STATIC_STATE)
+    words = {
+        "PAUSE_DECLARATION": declaration,
+        "PAUSE": pause,
+        "STATE_BYTES": _STATE_BYTES,
+        "SLOT_BYTES": _SLOT_BYTES,
+        "SLOTS": _SLOTS,
+        "BUSY": _BUSY,
+        "PENDING": _PENDING,
+        "WAITER": _WAITER,
+        "STARTED": _STARTED,
+        "MAX_THREADS": MAX_THREADS,
+        "STACK_BYTES": _STACK_BYTES,
+        "SPIN_NS": _SPIN_NS,
+        "FUTEX_CALL": _FUTEX_CALL.get(_machine(), 0),
+        # SIG_BLOCK, SIG_SETMASK, SIGBUS and CLOCK_MONOTONIC as Linux and macOS number them.
+        "SIG_BLOCK": 0 if is_linux else 1,
+        "SIG_SETMASK": 2 if is_linux else 3,
+        "SIGBUS": 7 if is_linux else 10,
+        "CLOCK": 1 if is_linux else 6,
+    }
+    for name, value in words.items():
+        text = text.replace(f"${name}$", str(value))
+    return text
+
+
+class ThreadPool:
+    """The process's threads, the calling thread included.
+
+    Parameters
+    ----------
+    library
+        The loaded object of `source`, with `SYMBOLS` exported and pinned for the life of the
+        process: workers may still sleep in its code while the interpreter shuts down.
+    threads
+        Number of threads; by default ``WEFT_NUM_THREADS``, or one for each usable CPU.
+    """
+
+    __slots__ = ("_init", "_shutdown", "_threads", "_workers", "address", "library")
+
+    def __init__(self, library: "Library", threads: int | None = None) -> None:
+        import ctypes
+
+        integer = ctypes.c_int32
+        self.library = library
+        self.address = library["weft_parallel_for"]
+        self._init = ctypes.CFUNCTYPE(integer, integer, integer)(library["weft_pool_init"])
+        self._threads = ctypes.CFUNCTYPE(integer)(library["weft_pool_threads"])
+        self._workers = ctypes.CFUNCTYPE(integer)(library["weft_pool_workers"])
+        self._shutdown = ctypes.CFUNCTYPE(None)(library["weft_pool_shutdown"])
+        self.resize(threads or config().num_threads or usable_cpus())
+
+    @property
+    def threads(self) -> int:
+        """How many threads a region uses at most."""
+        return int(self._threads())
+
+    @property
+    def workers(self) -> int:
+        """How many worker threads run at this moment; none before the first region."""
+        return int(self._workers())
+
+    def resize(self, threads: int) -> int:
+        """Use ``threads`` threads from the next region on; return how many there will be."""
+        # A spinning worker that shares its CPU only delays the thread that it waits for.
+        return int(self._init(threads, int(threads <= usable_cpus())))
+
+    def shutdown(self) -> None:
+        """End all workers; the next region starts them again. Not from inside a region."""
+        self._shutdown()

@@ -1,0 +1,130 @@
+"""The CPU runtime: launches, copies, cached support code, typed errors."""
+
+import pytest
+
+from weft.compilers import llvm
+from weft.errors import CompileError, CopyError, HandleError, LaunchError
+from weft.runtimes.base import Device, Event, Pool, Program, Queue
+from weft.runtimes.buffer import Buffer
+from weft.runtimes.cpu import CpuRuntime
+from weft.store import DiskCache
+
+
+@pytest.fixture
+def program(runtime):
+    from native_kernels import KERNELS
+
+    return runtime.program(llvm.compiler().compile(KERNELS), "add_variable", 2, 1)
+
+
+@pytest.fixture
+def pair(runtime):
+    buffers = runtime.pool.allocate(8, zero=True), runtime.pool.allocate(8, zero=True)
+    buffers[1].view().cast("q")[0] = 40
+    return buffers
+
+
+def test_runtime_meets_the_protocols(runtime, program):
+    device: Device = runtime
+    pool: Pool = runtime.pool
+    queue: Queue = runtime.queue
+    named: Program = program
+    assert (device.name, named.name) == ("cpu", "add_variable")
+    assert pool.bytes_free <= runtime.pool.limit
+    queue.synchronize()
+    assert 0.0 <= device.free_compute() <= 1.0
+    assert set(device.info) == {"name", "cpus", "threads", "memory"}
+
+
+def test_launch(runtime, program, pair):
+    event = runtime.queue.launch(program, pair, [2], wait=[pair[0].ready])
+    assert event.done
+    assert pair[0].view().cast("q")[0] == 42
+
+
+def test_launch_checks_its_arguments(runtime, program, pair):
+    launch = runtime.queue.launch
+    with pytest.raises(LaunchError, match="found 1 buffers"):
+        launch(program, pair[:1], [2])
+    with pytest.raises(LaunchError, match="found 0 variables"):
+        launch(program, pair)
+    with pytest.raises(LaunchError, match="bytearray for buffer 1"):
+        launch(program, [pair[0], bytearray(8)], [2])
+    for value in (1.5, "2", 1 << 63, -(1 << 63) - 1):
+        with pytest.raises(LaunchError, match="variable 0"):
+            launch(program, pair, [value])
+    with pytest.raises(HandleError):
+        launch("program", pair, [2])
+    used = Event("cpu")
+    used.consume("cpu")
+    with pytest.raises(HandleError):
+        launch(program, pair, [2], wait=[used])
+    pair[1].release()
+    with pytest.raises(HandleError):
+        launch(program, pair, [2])
+    assert pair[0].view().cast("q")[0] == 0
+
+
+def test_failure_of_a_kernel_is_typed(runtime):
+    from native_kernels import KERNELS
+
+    program = runtime.program(llvm.compiler().compile(KERNELS), "fail", 0)
+    with pytest.raises(
+        LaunchError, match=r"failure 7 at statement 3: index -5, bound 1099511627776"
+    ):
+        runtime.queue.launch(program, [])
+
+
+def test_copy(runtime, pair):
+    runtime.queue.copy(pair[0], pair[1])
+    assert pair[0].view().cast("q")[0] == 40
+    assert pair[0].version == 1
+    for nbytes in (-1, 9):
+        with pytest.raises(CopyError):
+            runtime.queue.copy(pair[0], pair[1], nbytes)
+    with pytest.raises(CopyError):
+        runtime.queue.copy(Buffer.foreign(pair[0].address, 8, pair[0], readonly=True), pair[1])
+
+
+class CountingCompiler:
+    def __init__(self):
+        self.count = 0
+
+    @property
+    def cache_key(self):
+        return llvm.compiler().cache_key
+
+    def compile(self, source, pipeline="short"):
+        self.count += 1
+        return llvm.compiler().compile(source, pipeline)
+
+
+def test_support_code_is_compiled_once_for_all_processes(tmp_path):
+    compiler, cache = CountingCompiler(), DiskCache(str(tmp_path))
+    for count in (2, 2):
+        runtime = CpuRuntime(compiler, llvm.session(), cache)
+        assert runtime.plan([], 0, 0).call(0) is None
+        assert compiler.count == count
+
+
+def test_objects_that_do_not_link_are_compiled_anew(tmp_path):
+    class Poisoned(DiskCache):
+        def get(self, kind, key):
+            return b"not an object"
+
+    compiler = CountingCompiler()
+    runtime = CpuRuntime(compiler, llvm.session(), Poisoned(str(tmp_path)))
+    assert runtime.plan([], 0, 0).call(0) is None
+    assert compiler.count == 2
+
+
+def test_nothing_is_compiled_before_it_is_needed():
+    compiler = CountingCompiler()
+    runtime = CpuRuntime(compiler, llvm.session())
+    runtime.pool.allocate(100)
+    assert compiler.count == 0
+
+
+def test_bad_binary(runtime):
+    with pytest.raises(CompileError):
+        runtime.program(b"nonsense", "kernel", 1)
