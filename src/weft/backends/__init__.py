@@ -1,0 +1,1 @@
+"""Backends: one file for each device, joining a target, renderers, compilers and a runtime."""

@@ -1,0 +1,155 @@
+"""The host CPU: its target as LLVM, the operating system and cpuid describe it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from weft.ir import dtype as dt
+from weft.target import ASSUMED, REPORTED, Target, native_operations
+
+if TYPE_CHECKING:
+    from weft.renderers.llvm import LLVMRenderer
+
+__all__ = ["LADDER", "host_target", "probe", "renderer", "target_from"]
+
+_SYSFS: Final = "/sys/devices/system/cpu/cpu0/cache"
+_ARCH: Final = {"AMD64": "x86_64", "arm64": "aarch64", "amd64": "x86_64"}
+
+# feature, bytes of a vector register, number of them: the first that is present counts
+LADDER: Final = {
+    "x86_64": (("avx512f", 64, 32), ("avx", 32, 16), ("sse2", 16, 16)),
+    "aarch64": (("neon", 16, 32),),
+    "riscv64": (("v", 16, 32),),
+}
+# features whose instructions convert between float16 and float32
+_F16: Final = ("f16c", "avx512f", "avx512fp16", "fullfp16", "neon", "zvfhmin")
+
+
+def probe() -> str:
+    """Return why the device is absent, or an empty string: the host is always there."""
+    import importlib.util
+
+    return "" if importlib.util.find_spec("llvmlite") else "the package llvmlite is not installed"
+
+
+@lru_cache(maxsize=1)
+def host_target() -> Target:
+    """Return the target of this machine; the first call loads LLVM."""
+    from weft.compilers.llvm import host_cpu
+
+    host = host_cpu()
+    arch = host.triple.partition("-")[0]
+    caches, cache_source = _caches()
+    return target_from(_ARCH.get(arch, arch), host.cpu, tuple(sorted(host.features.split(","))),
+                       caches, cache_source, _cores(), _memory())
+
+
+def target_from(
+    arch: str, cpu: str, features: tuple[str, ...], caches: dict[str, int],
+    cache_source: str = REPORTED, cores: int = 1, memory: int = 0,
+) -> Target:  # fmt: skip
+    """Return the target of a described CPU.
+
+    Parameters
+    ----------
+    arch, cpu, features
+        Instruction set, LLVM's name of the processor, and LLVM features with their sign.
+    caches
+        Bytes by field of `Target`: line_bytes, l1_bytes, l2_bytes, l3_bytes.
+    """
+    present = {f[1:] for f in features if f.startswith("+")}
+    width, registers = next(
+        ((w, n) for f, w, n in LADDER.get(arch, ()) if f in present), (16, 16)
+    )
+    native = frozenset({dt.float16.text}) if present & set(_F16) else frozenset()
+    sources = [("vector_bytes", REPORTED), ("vector_registers", REPORTED), ("cores", REPORTED)]
+    sources += [(name, cache_source) for name in caches]
+    sources.append(("memory_bytes", REPORTED if memory else ASSUMED))
+    return Target("cpu", arch, cpu, features, width, registers, cores=cores, memory_bytes=memory,
+                  operations=native_operations(), native_conversions=native,
+                  sources=tuple(sources), **caches)
+
+
+def renderer(target: Target | None = None) -> LLVMRenderer:
+    """Return the LLVM renderer for a target, by default this machine."""
+    from weft.renderers.llvm import LLVMRenderer
+
+    return LLVMRenderer(target or host_target())
+
+
+def _cores() -> int:
+    """Return the CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory() -> int:
+    """Return the bytes of physical memory, 0 if the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def _caches() -> tuple[dict[str, int], str]:
+    """Return cache sizes and who says so: sysfs on Linux, sysctl on macOS, else assumptions."""
+    found = _caches_of_sysfs(_SYSFS)
+    if not found and platform.system() == "Darwin":
+        found = _caches_of_sysctl()
+    if found:
+        return {"l2_bytes": 256 << 10, "l3_bytes": 0, **found}, REPORTED
+    sizes = {"line_bytes": 64, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 8 << 20}
+    return sizes, ASSUMED
+
+
+def _caches_of_sysfs(folder: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    try:
+        entries = sorted(name for name in os.listdir(folder) if name.startswith("index"))
+    except OSError:
+        return found
+    for name in entries:
+        fields = ("type", "level", "size", "coherency_line_size")
+        kind, level, size, line = (_read(f"{folder}/{name}/{field}") for field in fields)
+        if kind == "Instruction" or level not in ("1", "2", "3"):
+            continue
+        found[f"l{level}_bytes"] = _bytes(size)
+        if line.isdigit():
+            found["line_bytes"] = int(line)
+    return {field: value for field, value in found.items() if value}
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _bytes(text: str) -> int:
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper())
+    digits = text[:-1] if unit else text
+    return int(digits) * (unit or 1) if digits.isdigit() else 0
+
+
+def _caches_of_sysctl() -> dict[str, int]:
+    import ctypes
+    import ctypes.util
+
+    library = ctypes.CDLL(ctypes.util.find_library("c"))
+    found: dict[str, int] = {}
+    names = {"line_bytes": "hw.cachelinesize", "l1_bytes": "hw.l1dcachesize",
+             "l2_bytes": "hw.l2cachesize", "l3_bytes": "hw.l3cachesize"}  # fmt: skip
+    for field, name in names.items():
+        value, size = ctypes.c_int64(0), ctypes.c_size_t(8)
+        failed = library.sysctlbyname(
+            name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0
+        )
+        if not failed and value.value > 0:
+            found[field] = value.value
+    return found

@@ -1,0 +1,1 @@
+"""Renderers: a kernel-level list to the text that a compiler takes."""

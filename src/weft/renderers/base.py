@@ -1,0 +1,89 @@
+"""What every renderer offers, and the encoding of float constants that they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Protocol
+
+from weft.ir.dtype import DType, float8_e4m3fn
+from weft.ir.linear import LinearKernel
+from weft.ir.op import Operation
+from weft.ir.record import Record
+from weft.target import Target
+
+__all__ = ["Renderer", "Source", "encode_float"]
+
+
+class Source(Record):
+    """Rendered text of one kernel.
+
+    Attributes
+    ----------
+    language : str
+        ``llvm``, ``c``, ``ptx``...
+    name : str
+        The symbol of the entry function.
+    text : str
+        The whole module.
+    imports : tuple of str
+        Symbols that the loader has to provide (`weft_parallel_for`).
+    """
+
+    language: str
+    name: str
+    text: str
+    imports: tuple[str, ...] = ()
+
+
+class Renderer(Protocol):
+    """Writes kernels of one device as source text."""
+
+    target: Target
+
+    @property
+    def device(self) -> str:
+        """Name of the device family it writes for."""
+        ...
+
+    def render(self, kernel: LinearKernel, name: str | None = None) -> Source:
+        """Return the source of a kernel, under another symbol if `name` is given.
+
+        Raises
+        ------
+        UnsupportedError
+            For an instruction or a type that the target lacks and that should have been
+            decomposed.
+        """
+        ...
+
+    def decompositor(self) -> Callable[[Operation, DType], bool]:
+        """Return a function that tells which (op, dtype) has to be decomposed beforehand."""
+        ...
+
+
+def encode_float(value: float, dtype: DType) -> int:
+    """Return the bits of a Python float rounded to nearest even in a float type.
+
+    Overflow gives infinity (NaN in float8_e4m3fn, which has none); a NaN gives the quiet NaN.
+    """
+    exponent_bits, mantissa = dtype.exponent, dtype.mantissa
+    bias = (1 << (exponent_bits - 1)) - 1
+    top = ((1 << exponent_bits) - 1) << mantissa
+    infinity = top | ((1 << mantissa) - 1) if dtype is float8_e4m3fn else top
+    nan = infinity if dtype is float8_e4m3fn else top | 1 << (mantissa - 1)
+    sign = (1 << (dtype.bits - 1)) if math.copysign(1.0, value) < 0 else 0
+    if math.isnan(value):
+        return nan
+    if math.isinf(value):
+        return sign | infinity
+    magnitude = abs(value)
+    if magnitude == 0:
+        return sign
+    exponent = max(math.frexp(magnitude)[1] - 1, 1 - bias)
+    # Exact: how many units in the last place; round() of a Fraction is to nearest even.
+    units = round(Fraction(magnitude) / Fraction(2) ** (exponent - mantissa))
+    # A subnormal has exponent field 0; a carry out of the mantissa raises the exponent by itself.
+    code = units + ((exponent + bias - 1) << mantissa)
+    return sign | min(code, infinity)

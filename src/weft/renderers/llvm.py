@@ -1,0 +1,108 @@
+"""LLVM IR text of one kernel: control flow, parallel regions, failures.
+
+``i32 NAME(ptr buffers, ptr vars, ptr status)``: `buffers` points to the address of each parameter,
+`vars` to the int64 value of each variable, `status` to ``{i32 code, i32 kernel, i32 statement,
+i32 pad, i64 index, i64 bound}``. It returns 0, or `ASSERTION` after the first failed assertion has
+written its message number, value and bound. `kernel` is for the caller to fill.
+
+A parallel loop becomes a function ``void NAME.parK(ptr env, i64 begin, i64 end)`` that the thread
+pool calls (`weft_parallel_for`); the values that it needs travel in a block on the stack of the
+caller. Private arrays lie on the stack of the function that declares them, so no two threads share
+one. Inside a parallel region further parallel loops run serially.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from weft.ir.dtype import DType
+from weft.ir.linear import LinearKernel
+from weft.ir.op import Operation
+from weft.renderers.base import Source
+from weft.renderers.llvm_function import ASSERTION, Function, KernelText, symbol
+from weft.target import Target
+
+__all__ = ["ASSERTION", "LLVMRenderer"]
+
+
+class LLVMRenderer:
+    """Writes kernels as LLVM IR for a CPU.
+
+    Parameters
+    ----------
+    target : Target
+        Whose `cpu`, `features` and `vector_bytes` the functions are compiled for.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    @property
+    def device(self) -> str:
+        """Name of the device family."""
+        return self.target.name
+
+    def render(self, kernel: LinearKernel, name: str | None = None) -> Source:
+        """Return the module of one kernel.
+
+        Raises
+        ------
+        UnsupportedError
+            For what the target lacks, and for private arrays too large for a stack.
+        """
+        return _module(KernelText(self.target, kernel, name or kernel.name))
+
+    def decompositor(self) -> Callable[[Operation, DType], bool]:
+        """Return a function that tells which (op, dtype) has to be decomposed beforehand."""
+        return lambda op, dtype: not self.target.supports(op, dtype)
+
+
+def _module(k: KernelText) -> Source:
+    main = Function(k, None)
+    main.code(0, len(k.kernel.code))
+    main.leave("ret i32 0")
+    signature = "(ptr noalias %buffers, ptr noalias %vars, ptr %status)"
+    body = main.text(f"define i32 {symbol(k.name)}{signature} #0 {{")
+    parts = [*k.module.constants, body, *k.functions]
+    if k.asserts:
+        parts.append(_FAIL)
+    parts.append("\n".join(k.module.declarations))
+    parts.append(f"attributes #0 = {{ {_attributes(k.target)} }}")
+    if k.asserts:
+        parts.append("attributes #1 = { nounwind noinline cold }")
+    parts.append("\n".join(k.module.metadata))
+    text = "\n\n".join(part for part in parts if part) + "\n"
+    return Source("llvm", k.name, text, tuple(k.module.imports))
+
+
+def _attributes(t: Target) -> str:
+    """Return the attributes of every function of the module."""
+    words = ["nounwind"]
+    if t.cpu:
+        words.append(f'"target-cpu"="{t.cpu}"')
+    if t.features:
+        words.append(f'"target-features"="{",".join(t.features)}"')
+    if t.vector_bytes >= 64:
+        # Without it LLVM splits 64-byte vectors on CPUs that once lowered their clock for them.
+        words.append(f'"prefer-vector-width"="{t.vector_bytes * 8}"')
+    return " ".join(words)
+
+
+_FAIL: Final = f"""\
+define internal void @weft.fail(ptr %status, i32 %statement, i64 %value, i64 %bound) #1 {{
+entry:
+  %pair = cmpxchg ptr %status, i32 0, i32 {ASSERTION} acq_rel monotonic
+  %first = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %first, label %write, label %done
+write:
+  %at.statement = getelementptr i8, ptr %status, i64 8
+  store i32 %statement, ptr %at.statement
+  %at.index = getelementptr i8, ptr %status, i64 16
+  store i64 %value, ptr %at.index
+  %at.bound = getelementptr i8, ptr %status, i64 24
+  store i64 %bound, ptr %at.bound
+  br label %done
+done:
+  ret void
+}}"""

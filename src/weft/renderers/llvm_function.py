@@ -1,0 +1,419 @@
+"""One function of an LLVM module: the instructions of a kernel, or the body of a parallel loop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from weft.errors import UnsupportedError, VerifyError
+from weft.ir import linear as li
+from weft.ir.linear import Inst, LinearKernel, Value
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.stmt import Memory
+from weft.renderers import llvm_memory as memory
+from weft.renderers.llvm_memory import Memories
+from weft.renderers.llvm_ops import compute
+from weft.renderers.llvm_types import FunctionWriter, Module, element, stored, vector
+from weft.target import Target
+
+__all__ = ["ASSERTION", "Function", "KernelText", "symbol"]
+
+ASSERTION: Final = 1  # status code of a failed assertion
+_POOL: Final = "weft_parallel_for"
+
+
+def symbol(name: str) -> str:
+    """Return a global name, quoted where it needs to be."""
+    return f"@{name}" if re.fullmatch(r"[A-Za-z_][\w.]*", name) else f'@"{name}"'
+
+
+class KernelText:
+    """What the functions of one kernel share.
+
+    Attributes
+    ----------
+    functions : list of str
+        Finished bodies of parallel loops.
+    asserts : bool
+        Whether anything may fail.
+    """
+
+    def __init__(self, target: Target, kernel: LinearKernel, name: str) -> None:
+        self.target, self.kernel, self.name = target, kernel, name
+        self.module = Module(target, kernel.meta.fastmath)
+        self.memories = Memories(self.module, kernel)
+        self.functions: list[str] = []
+        self.asserts = False
+        self.regions = li.regions(kernel.code)
+
+
+class _Region:
+    """An open loop, while or if of the function being written."""
+
+    __slots__ = ("after", "head", "inst", "other", "phi")
+
+    def __init__(self, inst: Inst) -> None:
+        self.inst = inst
+        self.head = self.after = self.other = ""
+        self.phi = -1
+
+
+class _Captured(Record):
+    """One entry of the block that a parallel region gets: where, what, and its name inside."""
+
+    offset: int
+    kind: str
+    name: str
+    source: Value | Memory | str
+
+
+class Function(FunctionWriter):
+    """The entry function, or the body of one parallel loop (`parallel` is its Loop)."""
+
+    def __init__(self, owner: KernelText, parallel: li.Loop | None) -> None:
+        super().__init__(owner.module)
+        self.owner, self.parallel = owner, parallel
+        self.allocas: list[str] = []
+        self.prologue: list[str] = []
+        self.pointers: dict[str, str] = {}  # by memory name
+        self.open: list[_Region] = []
+        self.captured: dict[str, _Captured] = {}
+        self.env_bytes = 0
+
+    # entry and exit -----------------------------------------------------------------
+
+    def text(self, head: str) -> str:
+        """Return the whole function."""
+        return "\n".join([head, "entry:", *self.allocas, *self.prologue, *self.lines, "}"])
+
+    def leave(self, ret: str) -> None:
+        """Append a return; non-temporal stores are ordered before it."""
+        if self.streams and self.owner.target.arch == "x86_64":
+            self.perform("llvm.x86.sse.sfence")
+        self.put(ret)
+
+    def pointer(self, mem: Memory) -> str:
+        """Return the base address of a memory."""
+        known = self.pointers.get(mem.name)
+        if known is not None:
+            return known
+        if self.parallel is not None:
+            text = self.capture(f"memory {mem.name}", "ptr", 8, mem)
+        else:
+            slot = self.owner.memories.slot(mem)
+            text = f"%p{slot}"
+            at = "%buffers"
+            if slot:
+                at = f"%p{slot}.at"
+                self.prologue.append(f"  {at} = getelementptr ptr, ptr %buffers, i64 {slot}")
+            self.prologue.append(f"  {text} = load ptr, ptr {at}")
+        self.pointers[mem.name] = text
+        return text
+
+    def ref(self, value: Value) -> str:
+        """Return the operand text of a value, captured from the caller if it lies outside."""
+        literal = self.module.literals.get(value.id)
+        if literal is not None:
+            return literal
+        name = self.names.get(value.id)
+        if name is None:
+            if self.parallel is None:
+                raise VerifyError("render", found=f"{value!r} used before its definition")
+            name = self.capture_value(value)
+            self.names[value.id] = name
+        return name
+
+    def status(self) -> str:
+        """Return the address of the status record."""
+        self.owner.asserts = True
+        return "%status" if self.parallel is None else self.capture("status", "ptr", 8, "%status")
+
+    def capture(self, key: str, kind: str, size: int, source: Value | Memory | str) -> str:
+        """Return what the caller's block holds under `key`, loaded at entry."""
+        known = self.captured.get(key)
+        if known is not None:
+            return known.name
+        offset = -(-self.env_bytes // size) * size
+        self.env_bytes = offset + size
+        name = f"%c{len(self.captured)}"
+        self.captured[key] = _Captured(offset, kind, name, source)
+        self.prologue.append(f"  {name}.at = getelementptr i8, ptr %env, i64 {offset}")
+        self.prologue.append(f"  {name} = load {kind}, ptr {name}.at, align {min(size, 64)}")
+        return name
+
+    def capture_value(self, value: Value) -> str:
+        """Capture one value; bools travel as bytes."""
+        kind = vector(stored(value.dtype), value.lanes)
+        size = 1 << max(3, (value.dtype.itemsize * value.lanes - 1).bit_length())
+        name = self.capture(f"value {value.id}", kind, size, value)
+        if value.dtype.kind == "b":
+            self.prologue.append(f"  {name}.b = trunc {kind} {name} to {self.type_of(value)}")
+            name += ".b"
+        return name
+
+    # instructions -------------------------------------------------------------------
+
+    def code(self, begin: int, end: int) -> None:
+        """Write the instructions from `begin` up to `end`."""
+        code = self.owner.kernel.code
+        position = begin
+        while position < end:
+            inst = code[position]
+            kind = type(inst)
+            if isinstance(inst, li.Compute):
+                self.compute(inst)
+            elif isinstance(inst, li.Loop):
+                if inst.kind == li.PARALLEL and self.parallel is None:
+                    position = self.region(inst, position)
+                else:
+                    self.loop(inst, "0", self.ref(inst.extent))
+            else:
+                writer = _WRITERS.get(kind)
+                if writer is None:
+                    raise UnsupportedError("render", found=kind.__name__,
+                                           expected="an instruction of kernel level")
+                writer(self, inst)
+            position += 1
+
+    def define(self, value: Value, text: str) -> None:
+        """Record what a value is called."""
+        if text.startswith("%"):
+            self.names[value.id] = text
+        else:
+            self.module.literals[value.id] = text
+
+    def compute(self, inst: li.Compute) -> None:
+        """Write a pure instruction."""
+        self.define(inst.result, compute(self, inst))
+        if inst.op is Op.CONST:
+            self.module.numbers[inst.result.id] = inst.attr
+        elif inst.op is Op.BROADCAST and inst.args[0].id in self.module.numbers:
+            self.module.numbers[inst.result.id] = self.module.numbers[inst.args[0].id]
+
+    def loop(self, inst: li.Loop, begin: str, end: str) -> None:
+        """Write the head of a loop over [begin, end), tested at its end."""
+        region = _Region(inst)
+        region.head, region.after = self.label("loop"), self.label("end")
+        known = self.module.numbers.get(inst.extent.id) if begin == "0" else None
+        before = self.block
+        if known is not None and known > 0:
+            self.put(f"br label %{region.head}")
+        else:
+            some = self.new(f"icmp slt i64 {begin}, {end}")
+            self.put(f"br i1 {some}, label %{region.head}, label %{region.after}")
+        self.begin(region.head)
+        region.phi = len(self.lines)
+        # The other arm, from the end of the body, is filled in when that is known.
+        name = f"%i{inst.var.id}"
+        region.other = end
+        self.put(f"{name} = phi i64 [ {begin}, %{before} ], [ {name}.next, %")
+        self.names[inst.var.id] = name
+        self.open.append(region)
+
+    def end_loop(self, inst: Inst) -> None:
+        """Write the end of the innermost loop."""
+        region = self.open.pop()
+        assert isinstance(region.inst, li.Loop)
+        name = f"%i{region.inst.var.id}"
+        self.lines[region.phi] += f"{self.block} ]"
+        self.put(f"{name}.next = add nuw nsw i64 {name}, 1")
+        more = self.new(f"icmp slt i64 {name}.next, {region.other}")
+        self.put(f"br i1 {more}, label %{region.head}, label %{region.after}")
+        self.begin(region.after)
+
+    def region(self, inst: li.Loop, position: int) -> int:
+        """Write a parallel loop as a function of its own and a call of the pool."""
+        owner = self.owner
+        end = owner.regions[position].end
+        extent = self.ref(inst.extent)
+        body = Function(owner, inst)
+        body.loop(inst, "%begin", "%end")
+        body.code(position + 1, end + 1)
+        body.leave("ret void")
+        plain = f"{owner.name}.par{len(owner.functions)}"
+        name = symbol(plain)
+        head = f"define internal void {name}(ptr noalias %env, i64 %begin, i64 %end) #0 {{"
+        owner.functions.append(body.text(head))
+        env = self.environment(body)
+        known = self.module.numbers.get(inst.extent.id)
+        if known is not None and known <= 1:
+            if known == 1:
+                self.put(f"call void {name}(ptr {env}, i64 0, i64 1)")
+        else:
+            self.module.imports[_POOL] = None
+            self.perform(_POOL, ("ptr", name), ("ptr", env), ("i64", extent))
+        if "status" in body.captured:
+            self.after_region()
+        return end
+
+    def environment(self, body: Function) -> str:
+        """Store what a parallel body captured in a block on this stack; return its address."""
+        if not body.captured:
+            return "null"
+        env = f"%env{len(self.owner.functions)}"
+        self.allocas.append(f"  {env} = alloca [{body.env_bytes} x i8], align 64")
+        for entry in body.captured.values():
+            source, kind = entry.source, entry.kind
+            if isinstance(source, str):
+                text = source
+            elif isinstance(source, Memory):
+                text = self.pointer(source)
+            else:
+                text = self.ref(source)
+                if source.dtype.kind == "b":
+                    text = self.new(f"zext {self.typed(source)} to {kind}")
+            at = self.new(f"getelementptr i8, ptr {env}, i64 {entry.offset}")
+            self.put(f"store {kind} {text}, ptr {at}, align 8")
+        return env
+
+    def after_region(self) -> None:
+        """Return early if an iteration of the region failed."""
+        code = self.new("load atomic i32, ptr %status acquire, align 8")
+        failed = self.new(f"icmp ne i32 {code}, 0")
+        out, on = self.label("failed"), self.label("on")
+        self.put(f"br i1 {failed}, label %{out}, label %{on}")
+        self.begin(out)
+        self.leave(f"ret i32 {code}")
+        self.begin(on)
+
+    def check(self, inst: li.AssertInst) -> None:
+        """Write an assertion: on failure write the status once and leave the function."""
+        condition = self.ref(inst.condition)
+        if condition == "true":
+            return
+        value = "0" if inst.value is None else self.ref(inst.value)
+        bound = "0" if inst.bound is None else self.ref(inst.bound)
+        status = self.status()
+        bad, on = self.label("failed"), self.label("on")
+        weights = self.module.unlikely
+        self.put(f"br i1 {condition}, label %{on}, label %{bad}, !prof {weights}")
+        self.begin(bad)
+        reported = f"i32 {inst.message}, i64 {value}, i64 {bound}"
+        self.put(f"call void @weft.fail(ptr {status}, {reported})")
+        self.leave(f"ret i32 {ASSERTION}" if self.parallel is None else "ret void")
+        self.begin(on)
+
+    def variable(self, inst: li.VariableInst) -> None:
+        """Read the value of a variable."""
+        name = f"%v{inst.result.id}"
+        base = "%vars" if self.parallel is None else self.capture("vars", "ptr", 8, "%vars")
+        at = self.new(f"getelementptr i64, ptr {base}, i64 {inst.slot}")
+        node = ""
+        if inst.bounds.max < (1 << 63) - 1:
+            node = ", !range " + self.module.node(
+                f"!{{i64 {inst.bounds.min}, i64 {inst.bounds.max + 1}}}"
+            )
+        self.put(f"{name} = load i64, ptr {at}{node}")
+        self.names[inst.result.id] = name
+
+    def while_begin(self, inst: Inst) -> None:
+        """Write the start of a while loop."""
+        region = _Region(inst)
+        region.head, region.after = self.label("while"), self.label("end")
+        self.put(f"br label %{region.head}")
+        self.begin(region.head)
+        self.open.append(region)
+
+    def while_test(self, inst: li.WhileTest) -> None:
+        """Write the test of a while loop."""
+        region, body = self.open[-1], self.label("body")
+        self.put(f"br i1 {self.ref(inst.condition)}, label %{body}, label %{region.after}")
+        self.begin(body)
+
+    def end_while(self, inst: Inst) -> None:
+        """Write the end of a while loop."""
+        region = self.open.pop()
+        self.put(f"br label %{region.head}")
+        self.begin(region.after)
+
+    def if_begin(self, inst: li.IfBegin) -> None:
+        """Write a branch."""
+        region, then = _Region(inst), self.label("then")
+        region.other, region.after = self.label("else"), self.label("end")
+        self.put(f"br i1 {self.ref(inst.condition)}, label %{then}, label %{region.other}")
+        self.begin(then)
+        self.open.append(region)
+
+    def otherwise(self, inst: Inst) -> None:
+        """Write the start of the other branch."""
+        region = self.open[-1]
+        self.put(f"br label %{region.after}")
+        self.begin(region.other)
+        region.other = ""
+
+    def end_if(self, inst: Inst) -> None:
+        """Write the end of a branch."""
+        region = self.open.pop()
+        self.put(f"br label %{region.after}")
+        if region.other:  # no else
+            self.begin(region.other)
+            self.put(f"br label %{region.after}")
+        self.begin(region.after)
+
+    def barrier(self, inst: Inst) -> None:
+        """Accept a barrier outside parallel regions, where there is one thread."""
+        if self.parallel is not None:
+            raise UnsupportedError("render", found="a barrier inside a parallel loop",
+                                   expected="the loop split at the barrier")
+
+    def call(self, inst: li.CallInst) -> None:
+        """Call a scalar function of the process by its symbol."""
+        if len(inst.vars) > 1 or any(v.lanes > 1 for v in (*inst.vars, *inst.args)):
+            raise UnsupportedError("render", found=f"a call of {inst.callee}",
+                                   expected="scalar arguments and at most one result")
+        result = element(inst.vars[0].dtype) if inst.vars else "void"
+        args = [(element(a.dtype), self.ref(a)) for a in inst.args]
+        self.module.imports[inst.callee] = None
+        if inst.vars:
+            self.names[inst.vars[0].id] = self.intrinsic(inst.callee, result, *args)
+        else:
+            self.perform(inst.callee, *args)
+
+    def print(self, inst: li.PrintInst) -> None:
+        """Print through printf, a bool as 0 or 1."""
+        text, args = inst.text.replace("%", "%%"), []
+        for a in inst.args:
+            form, kind, reference = memory.printable(self, a)
+            text += f" {form}"
+            args.append(f"{kind} {reference}")
+        data = (text + "\n").encode() + b"\0"
+        escaped = "".join(
+            chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data
+        )
+        name = f"@weft.text{len(self.module.constants)}"
+        self.module.constants.append(
+            f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{escaped}"'
+        )
+        self.module.declare("declare i32 @printf(ptr, ...)")
+        listed = ", ".join([f"ptr {name}", *args])
+        self.new(f"call i32 (ptr, ...) @printf({listed})")
+
+
+def _storage(f: Function, inst: li.StorageInst) -> None:
+    mem = inst.memory
+    size = memory.stack_bytes(f.allocas, inst)
+    f.pointers[mem.name] = name = f"%m{len(f.allocas)}"
+    f.allocas.append(f"  {name} = alloca [{size} x i8], align 64")
+
+
+_WRITERS: Final[dict[type[Inst], Callable[[Function, Any], None]]] = {
+    li.LoadInst: lambda f, i: memory.load(f, f.owner.memories, i, f.pointer(i.memory)),
+    li.StoreInst: lambda f, i: memory.store(f, f.owner.memories, i, f.pointer(i.memory)),
+    li.StorageInst: _storage,
+    li.VariableInst: Function.variable,
+    li.EndLoop: Function.end_loop,
+    li.WhileBegin: Function.while_begin,
+    li.WhileTest: Function.while_test,
+    li.EndWhile: Function.end_while,
+    li.IfBegin: Function.if_begin,
+    li.Else: Function.otherwise,
+    li.EndIf: Function.end_if,
+    li.AssertInst: Function.check,
+    li.BarrierInst: Function.barrier,
+    li.AtomicInst: lambda f, i: memory.atomic(f, i, f.pointer(i.memory)),
+    li.CallInst: Function.call,
+    li.PrintInst: Function.print,
+    li.PrefetchInst: lambda f, i: memory.prefetch(f, i, f.pointer(i.memory)),
+}  # fmt: skip

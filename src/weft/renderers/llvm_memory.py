@@ -1,0 +1,289 @@
+"""Memory access of the LLVM renderer: loads, stores, masks, gathers, atomics, what may alias."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import UnsupportedError
+from weft.ir import linear as li
+from weft.ir.dtype import float32
+from weft.ir.linear import LinearKernel, Value
+from weft.ir.stmt import Memory
+from weft.renderers.llvm_convert import cast
+from weft.renderers.llvm_types import Module, element, splat, stored, suffix, vector
+
+if TYPE_CHECKING:
+    from weft.renderers.llvm_types import FunctionWriter
+
+__all__ = ["Memories", "atomic", "load", "prefetch", "printable", "stack_bytes", "store"]
+
+_LARGEST: Final = 256 << 10  # bytes of one private array
+_STACK: Final = 1 << 20  # bytes of all private arrays of one function
+
+
+class Memories:
+    """The memories of a kernel: their slots, and which of them cannot overlap.
+
+    Parameters of kernels made from graphs never overlap: the host program allocates outputs
+    afresh. A kernel that a user wrote (kind ``custom``) says so with the hint ``noalias``.
+    """
+
+    def __init__(self, module: Module, kernel: LinearKernel) -> None:
+        self.module = module
+        self.slots = {m.name: i for i, m in enumerate(kernel.params)}
+        hints = dict(kernel.meta.hints)
+        self.noalias = bool(hints.get("noalias", kernel.meta.kind != "custom"))
+        touched: dict[str, None] = {}
+        written = False
+        for inst in kernel.code:
+            if isinstance(inst, li.LoadInst | li.StoreInst):
+                touched[inst.memory.name] = None
+                written |= isinstance(inst, li.StoreInst)
+        self.scopes: dict[str, str] = {}
+        if self.noalias and written and len(touched) > 1:
+            domain = module.node('!{!"kernel"}')
+            for name in touched:
+                self.scopes[name] = module.node(f'!{{!"{_plain(name)}", {domain}}}')
+        self.tags: dict[str, str] = {}
+
+    def slot(self, mem: Memory) -> int:
+        """Return the position of a parameter."""
+        return self.slots[mem.name]
+
+    def tag(self, mem: Memory) -> str:
+        """Return the metadata of an access to `mem`, with a comma in front, or nothing."""
+        if mem.name not in self.scopes:
+            return ""
+        found = self.tags.get(mem.name)
+        if found is None:
+            others = ", ".join(s for n, s in self.scopes.items() if n != mem.name)
+            own = self.module.node(f"!{{{self.scopes[mem.name]}}}")
+            rest = self.module.node(f"!{{{others}}}")
+            found = self.tags[mem.name] = f", !alias.scope {own}, !noalias {rest}"
+        return found
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "._" else "_" for c in name)
+
+
+def stack_bytes(allocas: list[str], inst: li.StorageInst) -> int:
+    """Return the bytes of a private array, rounded up to whole cache lines.
+
+    Raises
+    ------
+    UnsupportedError
+        If it, or all of one function together, is too large for a thread's stack.
+    """
+    size = max(-(-inst.size * inst.memory.dtype.itemsize // 64) * 64, 64)
+    total = size + sum(int(a.partition("[")[2].partition(" ")[0]) for a in allocas)
+    if size > _LARGEST or total > _STACK:
+        found = f"{size} bytes of {inst.memory.name}, {total} in all"
+        raise UnsupportedError("render", found=found, hint="tile the loop so that less is kept",
+                               expected=f"private arrays of {_LARGEST} bytes, {_STACK} in all")
+    return size
+
+
+def _address(w: FunctionWriter, mem: Memory, base: str, offset: Value, inside: bool) -> str:
+    """Return the address (or vector of addresses) of an element offset."""
+    text = w.ref(offset)
+    if offset.lanes == 1 and text == "0":
+        return base
+    pointer = "inbounds " if inside else ""
+    return w.new(f"getelementptr {pointer}{stored(mem.dtype)}, ptr {base}, {w.typed(offset)}")
+
+
+def _to_memory(w: FunctionWriter, value: Value) -> str:
+    """Return the operand text of a value as it lies in memory."""
+    if value.dtype.kind != "b":
+        return w.ref(value)
+    return w.new(f"zext {w.typed(value)} to {vector('i8', value.lanes)}")
+
+
+def _from_memory(w: FunctionWriter, text: str, value: Value) -> str:
+    """Return the register text of what was read; any byte but 0 is true."""
+    if value.dtype.kind != "b":
+        return text
+    zero = splat("i8", value.lanes, "0")
+    return w.new(f"icmp ne {vector('i8', value.lanes)} {text}, {zero}")
+
+
+def _mask(w: FunctionWriter, mask: Value | None) -> str | None:
+    """Return the operand text of a mask, None if it always holds."""
+    if mask is None or w.module.numbers.get(mask.id) is True:
+        return None
+    return w.ref(mask)
+
+
+def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) -> None:
+    """Write a load of any form."""
+    value, mem = inst.result, inst.memory
+    mask = _mask(w, inst.mask)
+    kind = vector(stored(mem.dtype), value.lanes)
+    zero = "0" if stored(mem.dtype)[0] == "i" else "0.0"
+    if inst.fill is not None:
+        fill = _to_memory(w, inst.fill)
+    else:
+        fill = zero if value.lanes == 1 else "zeroinitializer"
+    tag = memories.tag(mem)
+    if inst.offset.lanes > 1:
+        at = _address(w, mem, base, inst.offset, mask is None)
+        text = _gather(w, value, kind, at, mask, fill, mem, tag)
+    elif mask is None:
+        at = _address(w, mem, base, inst.offset, True)
+        text = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
+    elif value.lanes > 1 and inst.mask is not None and inst.mask.lanes > 1:
+        at = _address(w, mem, base, inst.offset, False)
+        masks = vector("i1", value.lanes)
+        name = f"llvm.masked.load.{suffix(stored(mem.dtype), value.lanes)}.p0"
+        w.module.declare(f"declare {kind} @{name}(ptr, i32, {masks}, {kind})")
+        text = w.new(f"call {kind} @{name}(ptr {at}, i32 {mem.dtype.itemsize}, {masks} {mask}, "
+                     f"{kind} {fill}){tag}")
+    else:
+        text = _guarded(w, mem, base, inst.offset, kind, mask, fill, tag)
+    name = _from_memory(w, text, value)
+    w.names[value.id] = name
+
+
+def _gather(w: FunctionWriter, value: Value, kind: str, at: str, mask: str | None, fill: str,
+            mem: Memory, tag: str) -> str:  # fmt: skip
+    pointers, masks = vector("ptr", value.lanes), vector("i1", value.lanes)
+    name = f"llvm.masked.gather.{suffix(stored(mem.dtype), value.lanes)}.v{value.lanes}p0"
+    w.module.declare(f"declare {kind} @{name}({pointers}, i32, {masks}, {kind})")
+    every = mask or "splat (i1 true)"
+    return w.new(f"call {kind} @{name}({pointers} {at}, i32 {mem.dtype.itemsize}, {masks} {every}, "
+                 f"{kind} {fill}){tag}")
+
+
+def _guarded(w: FunctionWriter, mem: Memory, base: str, offset: Value, kind: str, mask: str,
+             fill: str, tag: str) -> str:  # fmt: skip
+    """Read under a branch: a scalar mask."""
+    read, on = w.label("read"), w.label("on")
+    before = w.block
+    w.put(f"br i1 {mask}, label %{read}, label %{on}")
+    w.begin(read)
+    at = _address(w, mem, base, offset, False)
+    got = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
+    w.put(f"br label %{on}")
+    w.begin(on)
+    return w.new(f"phi {kind} [ {fill}, %{before} ], [ {got}, %{read} ]")
+
+
+def store(w: FunctionWriter, memories: Memories, inst: li.StoreInst, base: str) -> None:
+    """Write a store of any form."""
+    value, mem = inst.value, inst.memory
+    mask = _mask(w, inst.mask)
+    kind, size = vector(stored(mem.dtype), value.lanes), mem.dtype.itemsize
+    text = _to_memory(w, value)
+    tag = memories.tag(mem)
+    if inst.offset.lanes > 1:
+        at = _address(w, mem, base, inst.offset, mask is None)
+        pointers, masks = vector("ptr", value.lanes), vector("i1", value.lanes)
+        name = f"llvm.masked.scatter.{suffix(stored(mem.dtype), value.lanes)}.v{value.lanes}p0"
+        w.module.declare(f"declare void @{name}({kind}, {pointers}, i32, {masks})")
+        w.put(f"call void @{name}({kind} {text}, {pointers} {at}, i32 {size}, "
+              f"{masks} {mask or 'splat (i1 true)'}){tag}")
+        return
+    if mask is None:
+        at = _address(w, mem, base, inst.offset, True)
+        if inst.streaming and value.lanes > 1:
+            _stream(w, text, kind, at, value.lanes * size, size, tag)
+        else:
+            w.put(f"store {kind} {text}, ptr {at}, align {size}{tag}")
+    elif value.lanes > 1 and inst.mask is not None and inst.mask.lanes > 1:
+        at = _address(w, mem, base, inst.offset, False)
+        masks = vector("i1", value.lanes)
+        name = f"llvm.masked.store.{suffix(stored(mem.dtype), value.lanes)}.p0"
+        w.module.declare(f"declare void @{name}({kind}, ptr, i32, {masks})")
+        w.put(f"call void @{name}({kind} {text}, ptr {at}, i32 {size}, {masks} {mask}){tag}")
+    else:
+        write, on = w.label("write"), w.label("on")
+        w.put(f"br i1 {mask}, label %{write}, label %{on}")
+        w.begin(write)
+        at = _address(w, mem, base, inst.offset, False)
+        w.put(f"store {kind} {text}, ptr {at}, align {size}{tag}")
+        w.put(f"br label %{on}")
+        w.begin(on)
+
+
+def _stream(w: FunctionWriter, text: str, kind: str, at: str, width: int, size: int,
+            tag: str) -> None:  # fmt: skip
+    """Write a non-temporal store, which needs an aligned address, with a plain one beside it."""
+    w.streams = True
+    address = w.new(f"ptrtoint ptr {at} to i64")
+    low = w.new(f"and i64 {address}, {width - 1}")
+    aligned = w.new(f"icmp eq i64 {low}, 0")
+    past, plain, on = w.label("past"), w.label("plain"), w.label("on")
+    w.put(f"br i1 {aligned}, label %{past}, label %{plain}")
+    w.begin(past)
+    w.put(f"store {kind} {text}, ptr {at}, align {width}, !nontemporal {w.module.nontemporal}{tag}")
+    w.put(f"br label %{on}")
+    w.begin(plain)
+    w.put(f"store {kind} {text}, ptr {at}, align {size}{tag}")
+    w.put(f"br label %{on}")
+    w.begin(on)
+
+
+def prefetch(w: FunctionWriter, inst: li.PrefetchInst, base: str) -> None:
+    """Write a prefetch for reading into all levels."""
+    at = _address(w, inst.memory, base, inst.offset, False)
+    w.perform("llvm.prefetch.p0", ("ptr", at), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+
+
+_ATOMIC: Final = {
+    "add": ("add", "add", "fadd"), "sub": ("sub", "sub", "fsub"), "exch": ("xchg",) * 3,
+    "min": ("min", "umin", "fminimum"), "max": ("max", "umax", "fmaximum"),
+    "and": ("and", "and", ""), "or": ("or", "or", ""), "xor": ("xor", "xor", ""),
+    "inc": ("", "uinc_wrap", ""), "dec": ("", "udec_wrap", ""),
+}  # fmt: skip
+
+
+def atomic(w: FunctionWriter, inst: li.AtomicInst, base: str) -> None:
+    """Write an atomic operation on one element."""
+    mem, value = inst.memory, inst.value
+    d, kind = mem.dtype, stored(mem.dtype)
+    at = _address(w, mem, base, inst.offset, True)
+    text = _to_memory(w, value)
+    if inst.kind == "cas" and inst.compare is not None and (d.kind != "f" or d.bits >= 32):
+        got = _compare_exchange(w, inst, at, kind, text, _to_memory(w, inst.compare))
+    else:
+        names = _ATOMIC.get(inst.kind, ("", "", ""))
+        name = names["iuf".index(d.kind)] if d.kind != "b" else names[1]
+        narrow = d.kind == "f" and d.bits < 32 and inst.kind != "exch"
+        if not name or narrow or (d.kind == "b" and inst.kind not in ("and", "or", "xor", "exch")):
+            raise UnsupportedError("render", found=f"atomic {inst.kind} of {d.name}",
+                                   expected="an atomic operation of the target")
+        got = w.new(f"atomicrmw {name} ptr {at}, {kind} {text} seq_cst, align {d.itemsize}")
+    w.names[inst.result.id] = _from_memory(w, got, inst.result)
+
+
+def _compare_exchange(w: FunctionWriter, inst: li.AtomicInst, at: str, kind: str, text: str,
+                      compare: str) -> str:  # fmt: skip
+    size = inst.memory.dtype.itemsize
+    bits = f"i{size * 8}"
+    if kind != bits:
+        text = w.new(f"bitcast {kind} {text} to {bits}")
+        compare = w.new(f"bitcast {kind} {compare} to {bits}")
+    pair = w.new(f"cmpxchg ptr {at}, {bits} {compare}, {bits} {text} seq_cst seq_cst, align {size}")
+    got = w.new(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
+    return got if kind == bits else w.new(f"bitcast {bits} {got} to {kind}")
+
+
+def printable(w: FunctionWriter, value: Value) -> tuple[str, str, str]:
+    """Return printf's conversion, the LLVM type and the operand text of a scalar."""
+    if value.lanes > 1:
+        raise UnsupportedError("print", found=f"a vector of {value.lanes} lanes",
+                               expected="a scalar")
+    d, kind = value.dtype, element(value.dtype)
+    if d.kind == "f":
+        text = w.ref(value)
+        if d.bits < 32:
+            text, kind = cast(w, value, float32), "float"
+        if kind == "float":
+            text = w.new(f"fpext float {text} to double")
+        return "%g", "double", text
+    if d.bits == 64:
+        return ("%lld" if d.kind == "i" else "%llu"), "i64", w.ref(value)
+    wide = w.new(f"{'sext' if d.kind == 'i' else 'zext'} {kind} {w.ref(value)} to i64")
+    return "%lld", "i64", wide
+
