@@ -212,8 +212,10 @@ def _mad_narrow(x: float, y: float, z: float) -> float:
 
 def _mad_f64(x: float, y: float, z: float) -> float:
     plain = x * y + z
-    if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
+    if not (math.isfinite(x) and math.isfinite(y)):
         return plain
+    if not math.isfinite(z):
+        return z  # the product itself may overflow, but not in infinite precision
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     if exact == 0:
         return plain if x == 0 or y == 0 else 0.0  # cancellation is +0 in round to nearest
@@ -358,7 +360,9 @@ def converter(source: DType, target: DType) -> Function:
     if target.is_bool:
         return lambda x: x != 0
     if target.is_float:
-        if source.is_float and source.bits <= target.bits and source.mantissa <= target.mantissa:
+        if source.is_float and (
+            source.exponent <= target.exponent and source.mantissa <= target.mantissa
+        ):
             return _identity
         if source.is_float:
             return lambda x: round_float(x, target)
