@@ -1,0 +1,1 @@
+"""The one intermediate representation: graph, loop, kernel, program and plan level."""

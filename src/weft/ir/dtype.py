@@ -1,0 +1,265 @@
+"""Data types: storage, value ranges, promotion, conversion of Python values.
+
+Promotion follows PyTorch where the array API is silent: a bool, integer or float of higher *kind*
+wins whatever its width (``int64 + float16 -> float16``); among integers of mixed sign the smallest
+signed type that holds both wins, ``uint64`` with a signed type gives ``int64``; ``float16`` with
+``bfloat16`` gives ``float32``. The 8-bit floats are storage types: arithmetic promotes them to
+``float32`` (with each other) or to the other float.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.errors import DTypeError, RangeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class DType:
+    """One element type.
+
+    Attributes
+    ----------
+    name : str
+        The public name, as in PyTorch and the array API (``float32``).
+    text : str
+        The short name in printed IR (``f32``).
+    kind : str
+        ``b`` bool, ``u`` unsigned, ``i`` signed integer, ``f`` float.
+    bits : int
+        Width in bits; bool is stored in 8.
+    exponent, mantissa : int
+        Field widths of a float in bits, else 0.
+    """
+
+    __slots__ = ("_numpy", "bits", "exponent", "itemsize", "kind", "mantissa", "name", "text")
+
+    def __init__(
+        self, name: str, text: str, kind: str, bits: int, exponent: int = 0, mantissa: int = 0
+    ) -> None:
+        self.name, self.text, self.kind, self.bits = name, text, kind, bits
+        self.exponent, self.mantissa = exponent, mantissa
+        self.itemsize = max(bits // 8, 1)
+        self._numpy: Any = None
+
+    def __repr__(self) -> str:
+        return f"weft.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (from_text, (self.text,))
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the type is a floating-point type."""
+        return self.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the type is a signed or unsigned integer (bool is not)."""
+        return self.kind in "iu"
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the type is bool."""
+        return self.kind == "b"
+
+    @property
+    def is_storage_only(self) -> bool:
+        """Whether values are computed in another type (8-bit floats)."""
+        return self.kind == "f" and self.bits == 8
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype (through ml_dtypes for bfloat16 and the 8-bit floats)."""
+        if self._numpy is None:
+            import numpy as np
+
+            if self.name in _ML_DTYPES:
+                import ml_dtypes
+
+                self._numpy = np.dtype(getattr(ml_dtypes, _ML_DTYPES[self.name]))
+            else:
+                self._numpy = np.dtype(self.name)
+        return self._numpy  # type: ignore[no-any-return]
+
+    @property
+    def min(self) -> int | float:
+        """Smallest value: an int for integers, minus infinity for floats."""
+        if self.kind == "f":
+            return -math.inf
+        return -(1 << (self.bits - 1)) if self.kind == "i" else 0
+
+    @property
+    def max(self) -> int | float:
+        """Largest value: an int for integers, infinity for floats (448 for float8_e4m3fn)."""
+        if self.kind == "f":
+            return 448.0 if self is float8_e4m3fn else math.inf
+        if self.kind == "b":
+            return 1
+        return (1 << (self.bits - (self.kind == "i"))) - 1
+
+    @property
+    def eps(self) -> float:
+        """Distance from 1 to the next larger float."""
+        return 2.0**-self.mantissa
+
+
+_ML_DTYPES: Final = {
+    "bfloat16": "bfloat16",
+    "float8_e4m3fn": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+}
+
+bool_: Final = DType("bool", "bool", "b", 1)
+uint8: Final = DType("uint8", "u8", "u", 8)
+uint16: Final = DType("uint16", "u16", "u", 16)
+uint32: Final = DType("uint32", "u32", "u", 32)
+uint64: Final = DType("uint64", "u64", "u", 64)
+int8: Final = DType("int8", "i8", "i", 8)
+int16: Final = DType("int16", "i16", "i", 16)
+int32: Final = DType("int32", "i32", "i", 32)
+int64: Final = DType("int64", "i64", "i", 64)
+float8_e4m3fn: Final = DType("float8_e4m3fn", "f8e4m3", "f", 8, 4, 3)
+float8_e5m2: Final = DType("float8_e5m2", "f8e5m2", "f", 8, 5, 2)
+float16: Final = DType("float16", "f16", "f", 16, 5, 10)
+bfloat16: Final = DType("bfloat16", "bf16", "f", 16, 8, 7)
+float32: Final = DType("float32", "f32", "f", 32, 8, 23)
+float64: Final = DType("float64", "f64", "f", 64, 11, 52)
+
+ALL: Final = (
+    bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
+    float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64,
+)  # fmt: skip
+_BY_TEXT: Final = {d.text: d for d in ALL}
+_BY_NAME: Final = {d.name: d for d in ALL} | _BY_TEXT | {
+    "half": float16, "float": float32, "double": float64, "int": int64, "long": int64,
+    "short": int16, "float8_e4m3": float8_e4m3fn,
+}  # fmt: skip
+_SIGNED: Final = {8: int8, 16: int16, 32: int32, 64: int64}
+_UNSIGNED: Final = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
+
+
+def from_text(text: str) -> DType:
+    """Return the type with this short IR name (``f32``)."""
+    return _BY_TEXT[text]
+
+
+def signed(bits: int) -> DType:
+    """Return the signed integer type of this width."""
+    return _SIGNED[bits]
+
+
+def unsigned(bits: int) -> DType:
+    """Return the unsigned integer type of this width."""
+    return _UNSIGNED[bits]
+
+
+def as_dtype(spec: object) -> DType:
+    """Return the type a user named: a weft dtype, a name, a Python type or a NumPy dtype.
+
+    Raises
+    ------
+    DTypeError
+        If there is no such type in Weft.
+    """
+    if isinstance(spec, DType):
+        return spec
+    if spec is bool:
+        return bool_
+    if spec is int:
+        return int64
+    if spec is float:
+        return float32
+    name = spec if isinstance(spec, str) else getattr(spec, "name", None)
+    if name is None and isinstance(spec, type):
+        name = spec.__name__
+    if name is None or not isinstance(name, str) or name not in _BY_NAME:
+        text = str(spec)  # torch.float32 prints as its path
+        name = text.rpartition(".")[2]
+    found = _BY_NAME.get(name)
+    if found is None:
+        raise DTypeError(
+            "dtype", found=repr(spec), expected="one of " + ", ".join(d.name for d in ALL)
+        )
+    return found
+
+
+def _rank(d: DType) -> int:
+    return "buif".index(d.kind) if d.kind != "u" else 2
+
+
+def promote(a: DType, b: DType) -> DType:
+    """Return the type in which values of `a` and `b` meet (symmetric, associative on floats)."""
+    if a is b:
+        return a
+    if a.kind == "b":
+        return b
+    if b.kind == "b":
+        return a
+    if a.kind == "f" or b.kind == "f":
+        if a.kind != b.kind:
+            return a if a.kind == "f" else b
+        return _promote_floats(a, b)
+    if a.kind == b.kind:
+        return a if a.bits > b.bits else b
+    i, u = (a, b) if a.kind == "i" else (b, a)
+    return i if i.bits > u.bits else _SIGNED[min(u.bits * 2, 64)]
+
+
+def _promote_floats(a: DType, b: DType) -> DType:
+    wide, narrow = (a, b) if a.bits >= b.bits else (b, a)
+    if wide.bits == narrow.bits:
+        return float32  # f16 with bf16, or the two 8-bit formats
+    return wide
+
+
+def compute_dtype(d: DType) -> DType:
+    """Return the type in which arithmetic on `d` is carried out (then rounded back to `d`)."""
+    return float32 if d.kind == "f" and d.bits < 32 else d
+
+
+def accumulator_dtype(d: DType) -> DType:
+    """Return the type in which long sums of `d` accumulate: f32 for 8- and 16-bit floats."""
+    return compute_dtype(d)
+
+
+def of_value(value: bool | int | float) -> DType:
+    """Return the default type of a Python scalar: bool, int64 or float32."""
+    if isinstance(value, bool):
+        return bool_
+    return int64 if isinstance(value, int) else float32
+
+
+def check_value(value: bool | int | float, d: DType, operation: str) -> bool | int | float:
+    """Return `value` as a Python value of type `d`, exactly or rounded to nearest.
+
+    Raises
+    ------
+    RangeError
+        If an integer type cannot hold the value (``2**40`` in int32, ``1.5`` or NaN in int32).
+    """
+    if d.kind == "b":
+        return bool(value)
+    if d.kind == "f":
+        try:
+            return float(value)
+        except OverflowError:
+            raise RangeError(operation, found=f"an integer of {int(value).bit_length()} bits",
+                             expected=f"a value that fits {d.name}") from None
+    if isinstance(value, float) and not (math.isfinite(value) and value == int(value)):
+        raise RangeError(operation, found=repr(value), expected=f"an integer, to fit {d.name}")
+    number = int(value)
+    if not d.min <= number <= d.max:
+        raise RangeError(
+            operation, found=str(number), expected=f"a value of {d.name}, {d.min} to {d.max}"
+        )
+    return number
+
+
+def wrap(value: int, d: DType) -> int:
+    """Reduce an integer modulo 2**bits into the range of the integer type `d`."""
+    value &= (1 << d.bits) - 1
+    return value - (1 << d.bits) if d.kind == "i" and value >> (d.bits - 1) else value

@@ -1,0 +1,422 @@
+"""Pure scalar expressions: immutable, interned, compared with ``is``.
+
+An expression never reads memory; loads are statements whose bound name the expression uses. The
+same classes serve loop level (lanes = 1) and kernel level (lanes = vector width).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from weft.errors import DTypeError, VariableError
+from weft.ir import dtype as dt
+from weft.ir.dtype import DType
+from weft.ir.op import Op, Operation
+from weft.ir.record import Record
+
+Scalar = bool | int | float
+
+
+class Bounds(Record):
+    """Identity of a `Variable`: its name and the inclusive range of its values."""
+
+    name: str
+    min: int
+    max: int
+
+
+class Expr:
+    """One pure expression.
+
+    Attributes
+    ----------
+    op : Operation
+        The row of the op table.
+    dtype : DType
+        Element type of the value.
+    lanes : int
+        1 for a scalar, else the number of vector lanes.
+    args : tuple of Expr
+        Operands.
+    attr : object
+        Constant value, name, `Bounds`, or lane; None for most.
+    """
+
+    __slots__ = ("__weakref__", "args", "attr", "dtype", "lanes", "op")
+
+    op: Operation
+    dtype: DType
+    lanes: int
+    args: tuple[Expr, ...]
+    attr: Any
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    def __bool__(self) -> bool:
+        raise DTypeError("bool", found=f"the expression {self!r}", expected="a Python value",
+                         hint="use where() to choose between values")
+
+    # arithmetic; Python scalars take the type of the other operand
+    def __add__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.ADD, self, other)
+
+    def __radd__(self, other: Scalar) -> Expr:
+        return binary(Op.ADD, const(other, self.dtype), self)
+
+    def __sub__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.SUB, self, other)
+
+    def __rsub__(self, other: Scalar) -> Expr:
+        return binary(Op.SUB, const(other, self.dtype), self)
+
+    def __mul__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.MUL, self, other)
+
+    def __rmul__(self, other: Scalar) -> Expr:
+        return binary(Op.MUL, const(other, self.dtype), self)
+
+    def __truediv__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.DIV, self, other)
+
+    def __rtruediv__(self, other: Scalar) -> Expr:
+        return binary(Op.DIV, const(other, self.dtype), self)
+
+    def __floordiv__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.FLOORDIV, self, other)
+
+    def __mod__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.MOD, self, other)
+
+    def __and__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.AND, self, other)
+
+    def __or__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.OR, self, other)
+
+    def __xor__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.XOR, self, other)
+
+    def __lshift__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.SHL, self, other)
+
+    def __rshift__(self, other: Expr | Scalar) -> Expr:
+        return binary(Op.SHR, self, other)
+
+    def __neg__(self) -> Expr:
+        return unary(Op.NEG, self)
+
+    def __invert__(self) -> Expr:
+        return unary(Op.NOT, self)
+
+    # comparisons build bool expressions; == and != stay identity
+    def lt(self, other: Expr | Scalar) -> Expr:
+        """Return ``self < other``."""
+        return binary(Op.LT, self, other)
+
+    def le(self, other: Expr | Scalar) -> Expr:
+        """Return ``self <= other``."""
+        return binary(Op.LE, self, other)
+
+    def gt(self, other: Expr | Scalar) -> Expr:
+        """Return ``self > other``, written as ``other < self``."""
+        return binary(Op.LT, _lift(other, self), self)
+
+    def ge(self, other: Expr | Scalar) -> Expr:
+        """Return ``self >= other``, written as ``other <= self``."""
+        return binary(Op.LE, _lift(other, self), self)
+
+    def eq(self, other: Expr | Scalar) -> Expr:
+        """Return ``self == other``."""
+        return binary(Op.EQ, self, other)
+
+    def ne(self, other: Expr | Scalar) -> Expr:
+        """Return ``self != other``."""
+        return binary(Op.NE, self, other)
+
+
+_interned: Final[WeakValueDictionary[Any, Expr]] = WeakValueDictionary()
+_pack_double: Final = struct.Struct("<d").pack
+
+
+def make(op: Operation, dtype: DType, args: tuple[Expr, ...] = (), attr: Any = None,
+         lanes: int = 1) -> Expr:  # fmt: skip
+    """Return the one expression with these parts, without checks or folding.
+
+    Floats are told apart by bit pattern, so that 0.0 and -0.0 are two constants.
+    """
+    key = (op, dtype, lanes, args, _pack_double(attr) if type(attr) is float else attr)
+    found = _interned.get(key)
+    if found is None:
+        found = Expr.__new__(Expr)
+        found.op, found.dtype, found.lanes, found.args, found.attr = op, dtype, lanes, args, attr
+        _interned[key] = found
+    return found
+
+
+def const(value: Scalar, dtype: DType, lanes: int = 1) -> Expr:
+    """Return a constant; the value is checked against, and normalised to, the type.
+
+    Raises
+    ------
+    RangeError
+        If an integer type cannot hold the value.
+    """
+    return make(Op.CONST, dtype, (), dt.check_value(value, dtype, "const"), lanes)
+
+
+def index(value: int) -> Expr:
+    """Return an int64 constant, the type of indices and sizes."""
+    return make(Op.CONST, dt.int64, (), value)
+
+
+def var(name: str, dtype: DType = dt.int64, lanes: int = 1) -> Expr:
+    """Return the name bound by a LET, LOAD, FOR or REDUCE of the kernel."""
+    return make(Op.VAR, dtype, (), name, lanes)
+
+
+def Variable(name: str, min: int, max: int) -> Expr:  # noqa: N802 - the public name
+    """Return a symbolic int64 size or offset with an inclusive range (one compile serves it).
+
+    Raises
+    ------
+    VariableError
+        If the range is empty or leaves int64.
+    """
+    if not -(1 << 63) <= min <= max < 1 << 63:
+        raise VariableError("Variable", found=f"{name}: min={min}, max={max}",
+                            expected="min <= max, both within int64")
+    return make(Op.VARIABLE, dt.int64, (), Bounds(name, min, max))
+
+
+def _lift(value: Expr | Scalar, like: Expr) -> Expr:
+    return value if isinstance(value, Expr) else const(value, like.dtype, like.lanes)
+
+
+def is_const(e: Expr, value: Scalar | None = None) -> bool:
+    """Whether `e` is a constant (equal to `value`, if given; 0.0 equals -0.0)."""
+    return e.op is Op.CONST and (value is None or e.attr == value)
+
+
+def unary(op: Operation, x: Expr) -> Expr:
+    """Return ``op(x)`` after checking the kind."""
+    if x.dtype.kind not in op.kinds:
+        raise DTypeError(op.name, found=x.dtype.name, expected=f"a type of kind {op.kinds!r}")
+    if x.op is Op.CONST and op is Op.NEG and x.dtype.kind == "i":
+        return make(Op.CONST, x.dtype, (), dt.wrap(-x.attr, x.dtype), x.lanes)
+    return make(op, x.dtype, (x,), None, x.lanes)
+
+
+def binary(op: Operation, a: Expr, b: Expr | Scalar) -> Expr:
+    """Return ``op(a, b)`` after checking types; index arithmetic on constants is folded."""
+    b = _lift(b, a)
+    if a.dtype is not b.dtype or a.lanes != b.lanes or a.dtype.kind not in op.kinds:
+        raise DTypeError(op.name, found=f"{_typename(a)} and {_typename(b)}",
+                         expected=f"two operands of one type of kind {op.kinds!r}")
+    if a.dtype is dt.int64 and (b.op is Op.CONST or a.op is Op.CONST):
+        folded = _fold_index(op, a, b)
+        if folded is not None:
+            return folded
+    return make(op, dt.bool_ if op.result == "bool" else a.dtype, (a, b), None, a.lanes)
+
+
+def _typename(e: Expr) -> str:
+    return e.dtype.text + (f"x{e.lanes}" if e.lanes > 1 else "")
+
+
+def floordiv(x: int, y: int) -> int:
+    """Return ``x // y`` with the IR's value for a zero divisor."""
+    return x // y if y else 0
+
+
+def floormod(x: int, y: int) -> int:
+    """Return ``x % y`` with the IR's value for a zero divisor."""
+    return x % y if y else 0
+
+
+_INDEX_FOLD: Final[dict[Operation, Callable[[int, int], int]]] = {
+    Op.ADD: int.__add__, Op.SUB: int.__sub__, Op.MUL: int.__mul__, Op.FLOORDIV: floordiv,
+    Op.MOD: floormod, Op.MIN: lambda x, y: min(x, y), Op.MAX: lambda x, y: max(x, y),
+}  # fmt: skip
+_COMPARE_FOLD: Final[dict[Operation, Callable[[int, int], bool]]] = {
+    Op.LT: int.__lt__, Op.LE: int.__le__, Op.EQ: int.__eq__, Op.NE: int.__ne__,
+}  # fmt: skip
+
+
+def _fold_index(op: Operation, a: Expr, b: Expr) -> Expr | None:
+    """Fold what every index expression meets: constants, and the neutral elements of int64."""
+    if a.op is Op.CONST and b.op is Op.CONST:
+        if op in _INDEX_FOLD:
+            value = dt.wrap(_INDEX_FOLD[op](a.attr, b.attr), dt.int64)
+            return make(Op.CONST, dt.int64, (), value, a.lanes)
+        if op in _COMPARE_FOLD:
+            return make(Op.CONST, dt.bool_, (), _COMPARE_FOLD[op](a.attr, b.attr), a.lanes)
+        return None
+    if b.op is not Op.CONST:
+        if op is Op.ADD and a.attr == 0 or op is Op.MUL and a.attr == 1:
+            return b
+        return a if op is Op.MUL and a.attr == 0 else None
+    if b.attr == 0 and (op is Op.ADD or op is Op.SUB) or b.attr == 1 and (
+        op is Op.MUL or op is Op.FLOORDIV
+    ):
+        return a
+    if op is Op.MUL and b.attr == 0:
+        return b
+    if op is Op.MOD and b.attr == 1:
+        return make(Op.CONST, dt.int64, (), 0, a.lanes)
+    return None
+
+
+def minimum(a: Expr, b: Expr | Scalar) -> Expr:
+    """Return the smaller value, NaN if either is."""
+    return binary(Op.MIN, a, b)
+
+
+def maximum(a: Expr, b: Expr | Scalar) -> Expr:
+    """Return the larger value, NaN if either is."""
+    return binary(Op.MAX, a, b)
+
+
+def where(condition: Expr, a: Expr, b: Expr | Scalar) -> Expr:
+    """Return `a` where `condition` holds, else `b`; both are evaluated."""
+    b = _lift(b, a)
+    if condition.dtype is not dt.bool_ or a.dtype is not b.dtype or not (
+        condition.lanes == a.lanes == b.lanes
+    ):
+        found = ", ".join(map(_typename, (condition, a, b)))
+        raise DTypeError("where", found=found, expected="bool, then two operands of one type")
+    if condition.op is Op.CONST:
+        return a if condition.attr else b
+    return a if a is b else make(Op.WHERE, a.dtype, (condition, a, b), None, a.lanes)
+
+
+def mad(a: Expr, b: Expr | Scalar, c: Expr | Scalar) -> Expr:
+    """Return ``a * b + c`` rounded once (fused multiply-add)."""
+    b, c = _lift(b, a), _lift(c, a)
+    if not (a.dtype is b.dtype is c.dtype) or not a.dtype.is_float or not (
+        a.lanes == b.lanes == c.lanes
+    ):
+        found = ", ".join(map(_typename, (a, b, c)))
+        raise DTypeError("mad", found=found, expected="three operands of one float type")
+    return make(Op.MAD, a.dtype, (a, b, c), None, a.lanes)
+
+
+def cast(x: Expr, dtype: DType) -> Expr:
+    """Return `x` converted to `dtype` (rules at the head of `weft.ir.op`)."""
+    if x.dtype is dtype:
+        return x
+    if x.op is Op.CONST and x.dtype.kind in "iu" and dtype.kind in "iu":
+        return make(Op.CONST, dtype, (), dt.wrap(x.attr, dtype), x.lanes)
+    return make(Op.CAST, dtype, (x,), None, x.lanes)
+
+
+def bitcast(x: Expr, dtype: DType) -> Expr:
+    """Return the bits of `x` read as another type of the same width."""
+    if x.dtype is dtype:
+        return x
+    if x.dtype.itemsize != dtype.itemsize or x.dtype.is_bool or dtype.is_bool:
+        raise DTypeError("bitcast", found=f"{x.dtype.name} to {dtype.name}",
+                         expected="two non-bool types of equal width")
+    return make(Op.BITCAST, dtype, (x,), None, x.lanes)
+
+
+def broadcast(x: Expr, lanes: int) -> Expr:
+    """Return the scalar `x` in every lane."""
+    if lanes == x.lanes:
+        return x
+    if x.op is Op.CONST:
+        return make(Op.CONST, x.dtype, (), x.attr, lanes)
+    return make(Op.BROADCAST, x.dtype, (x,), None, lanes)
+
+
+def ramp(base: Expr, lanes: int) -> Expr:
+    """Return ``base, base + 1, ..., base + lanes - 1``."""
+    return base if lanes == 1 else make(Op.RAMP, base.dtype, (base,), None, lanes)
+
+
+def extract(x: Expr, lane: int) -> Expr:
+    """Return one lane of a vector."""
+    return make(Op.EXTRACT, x.dtype, (x,), lane, 1) if x.lanes > 1 else x
+
+
+def half(x: Expr, which: int) -> Expr:
+    """Return the lower (0) or upper (1) half of the lanes of a vector."""
+    return make(Op.HALF, x.dtype, (x,), which, x.lanes // 2)
+
+
+def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    """Return `e` with other operands of the same types; lanes follow the operands."""
+    if args == e.args:
+        return e
+    lanes = e.lanes if e.op.group == "vector" else args[0].lanes
+    if e.op.group == "binary":
+        return binary(e.op, args[0], args[1])
+    return make(e.op, e.dtype, args, e.attr, lanes)
+
+
+def toposort(roots: Iterable[Expr]) -> list[Expr]:
+    """Return every distinct expression below `roots`, operands before users, iteratively."""
+    done: dict[Expr, None] = {}
+    stack: list[tuple[Expr, Iterator[Expr]]] = []
+    for root in roots:
+        if root in done:
+            continue
+        stack.append((root, iter(root.args)))
+        while stack:
+            node, rest = stack[-1]
+            for arg in rest:
+                if arg not in done:
+                    stack.append((arg, iter(arg.args)))
+                    break
+            else:
+                done[node] = None
+                stack.pop()
+    return list(done)
+
+
+def substitute(roots: Iterable[Expr], mapping: dict[Expr, Expr]) -> list[Expr]:
+    """Return `roots` with every key of `mapping` replaced by its value, in one pass."""
+    roots = list(roots)
+    new: dict[Expr, Expr] = {}
+    for e in toposort(roots):
+        if e in mapping:
+            new[e] = mapping[e]
+        elif e.args:
+            new[e] = rebuild(e, tuple(new[a] for a in e.args))
+        else:
+            new[e] = e
+    return [new[r] for r in roots]
+
+
+def free_vars(roots: Iterable[Expr]) -> set[Expr]:
+    """Return the VARs below `roots`."""
+    return {e for e in toposort(roots) if e.op is Op.VAR}
+
+
+def variables(roots: Iterable[Expr]) -> set[Expr]:
+    """Return the symbolic VARIABLEs below `roots`."""
+    return {e for e in toposort(roots) if e.op is Op.VARIABLE}
+
+
+_INFIX: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
+                 "lt": "<", "le": "<=", "eq": "==", "ne": "!="}  # fmt: skip
+
+
+def show(e: Expr, limit: int = 400) -> str:
+    """Return a short infix rendering for messages (the exact text is made by `weft.ir.text`)."""
+    shown: dict[Expr, str] = {}
+    for x in toposort([e]):
+        args = [shown[a] for a in x.args]
+        if x.op is Op.CONST or x.op is Op.VAR:
+            text = str(x.attr)
+        elif x.op is Op.VARIABLE:
+            text = x.attr.name
+        elif x.op.name in _INFIX:
+            text = f"({args[0]} {_INFIX[x.op.name]} {args[1]})"
+        else:
+            text = f"{x.op.name}({', '.join(args)})"
+        shown[x] = text if len(text) <= limit else text[: limit - 3] + "..."
+    return shown[e]

@@ -1,0 +1,220 @@
+"""Graph level: whole-array operations as immutable, interned nodes.
+
+Elementwise rows of the op table apply to nodes of one shape and dtype (constants have shape ``()``
+and are expanded explicitly), so broadcasting and promotion are settled by the front end. Each
+movement op is a pure index map (`weft.kernelize.indexing`). A matmul is
+``reduce(sum, mul(expand(a), expand(b)))``; strategies find it by its index pattern.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from weft.ir import dtype as dt
+from weft.ir.dtype import DType
+from weft.ir.expr import Bounds, Expr
+from weft.ir.op import Op, Operation
+from weft.ir.record import Record
+from weft.ir.stmt import Location
+
+Dim = int | Expr  # a symbolic size is an int64 expression of VARIABLEs
+Shape = tuple[Dim, ...]
+
+
+class Storage:
+    """Identity of one array in memory: a leaf of the graph.
+
+    Attributes
+    ----------
+    dtype, size : DType, Dim
+        Element type and number of elements.
+    buffer : object
+        What the runtime allocated, or None for a placeholder (a jit argument).
+    device : str
+        Where it lives.
+    origin : Node or None
+        The node that was realized into this storage, kept for differentiation only.
+    """
+
+    __slots__ = ("__weakref__", "buffer", "device", "dtype", "origin", "shared", "size")
+
+    def __init__(self, dtype: DType, size: Dim, buffer: Any = None, device: str = "cpu",
+                 origin: Node | None = None, shared: bool = False) -> None:  # fmt: skip
+        self.dtype, self.size, self.buffer, self.device = dtype, size, buffer, device
+        self.origin, self.shared = origin, shared
+
+
+class SliceAttr(Record):
+    """``out[i] = in[start + i * step]`` on each axis; steps may be negative, never 0."""
+
+    starts: tuple[Dim, ...]
+    steps: tuple[int, ...]
+
+
+class PadAttr(Record):
+    """`before` elements of `value` in front of each axis; the size behind follows from the shape."""
+
+    before: tuple[Dim, ...]
+    value: bool | int | float
+
+
+class WindowAttr(Record):
+    """``out[..., o, ..., w] = in[..., o * step + w * dilation, ...]``, w is appended as last axis."""
+
+    axis: int
+    size: int
+    step: int
+    dilation: int
+
+
+class UnwindowAttr(Record):
+    """``out[..., i, ..., w] = in[..., (i - w * dilation) / step, ..., w]``, 0 where not a whole
+    index in range: summed over w, the adjoint of WINDOW."""
+
+    axis: int
+    step: int
+    dilation: int
+
+
+class StridedAttr(Record):
+    """``out[i0, i1, ...] = flat[offset + i0 * strides[0] + ...]``, in elements."""
+
+    offset: int
+    strides: tuple[int, ...]
+
+
+class ReduceAttr(Record):
+    """Kind (sum prod max min any all) and sorted axes; the axes are dropped."""
+
+    kind: str
+    axes: tuple[int, ...]
+
+
+class ArgAttr(Record):
+    """``max`` or ``min`` and the axis; the first of equal values wins, NaN before all."""
+
+    kind: str
+    axis: int
+
+
+class ScanAttr(Record):
+    """Inclusive scan: kind (sum prod max min) along an axis."""
+
+    kind: str
+    axis: int
+
+
+class SortAttr(Record):
+    """Stable sort along an axis; NaN last (first if descending)."""
+
+    axis: int
+    descending: bool
+
+
+class GatherAttr(Record):
+    """``out[i, j] = src[index[i, j], j]`` for axis 0, as torch.gather; `wrap` allows negatives."""
+
+    axis: int
+    what: str = "gather"
+
+
+class ScatterAttr(Record):
+    """``out = base; out[index[i, j], j] (op)= updates[i, j]``; kind set add prod max min.
+
+    Updates are applied in row-major order, so `set` keeps the last and sums are reproducible.
+    """
+
+    axis: int
+    kind: str
+    what: str = "scatter"
+
+
+class Node:
+    """One whole-array operation.
+
+    Attributes
+    ----------
+    op, dtype, shape, args, attr
+        The row of the op table, element type, sizes, operand nodes, attribute record.
+    """
+
+    __slots__ = ("__weakref__", "args", "attr", "dtype", "op", "shape")
+
+    op: Operation
+    dtype: DType
+    shape: Shape
+    args: tuple[Node, ...]
+    attr: Any
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        attr = "" if self.attr is None else f", {self.attr!r}"
+        return f"<{self.op.name} {self.dtype.text}{list(self.shape)}{attr}>"
+
+
+_interned: Final[WeakValueDictionary[Any, Node]] = WeakValueDictionary()
+_pack_double: Final = struct.Struct("<d").pack
+locations: Final[WeakKeyDictionary[Node, Location]] = WeakKeyDictionary()
+
+
+def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
+         attr: Any = None) -> Node:  # fmt: skip
+    """Return the one node with these parts, unchecked (`weft.ir.infer` builds checked nodes)."""
+    key = (op, dtype, shape, args, _pack_double(attr) if type(attr) is float else attr)
+    found = _interned.get(key)
+    if found is None:
+        found = Node.__new__(Node)
+        found.op, found.dtype, found.shape, found.args, found.attr = op, dtype, shape, args, attr
+        _interned[key] = found
+    return found
+
+
+def const(value: bool | int | float, dtype: DType) -> Node:
+    """Return a 0-d constant node."""
+    return make(Op.CONST, dtype, (), (), dt.check_value(value, dtype, "const"))
+
+
+def buffer(storage: Storage) -> Node:
+    """Return the flat leaf node of a storage."""
+    return make(Op.BUFFER, storage.dtype, (storage.size,), (), storage)
+
+
+def variable(v: Expr) -> Node:
+    """Return the 0-d int64 node of a symbolic `Variable`."""
+    bounds: Bounds = v.attr
+    return make(Op.VARIABLE, dt.int64, (), (), bounds)
+
+
+def size(shape: Shape) -> Dim:
+    """Return the number of elements of a shape."""
+    total: Dim = 1
+    for dim in shape:
+        total = total * dim if isinstance(total, Expr) or not isinstance(dim, Expr) else dim * total
+    return total
+
+
+def toposort(roots: Iterable[Node]) -> list[Node]:
+    """Return every distinct node below `roots`, operands before users, iteratively."""
+    done: dict[Node, None] = {}
+    stack: list[tuple[Node, Iterator[Node]]] = []
+    for root in roots:
+        if root in done:
+            continue
+        stack.append((root, iter(root.args)))
+        while stack:
+            node, rest = stack[-1]
+            for arg in rest:
+                if arg not in done:
+                    stack.append((arg, iter(arg.args)))
+                    break
+            else:
+                done[node] = None
+                stack.pop()
+    return list(done)

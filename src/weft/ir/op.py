@@ -1,0 +1,177 @@
+"""The table of operations: one row each, for graph nodes and scalar expressions alike.
+
+Semantics, everywhere and on every device:
+
+* **Integers** wrap around. ``FLOORDIV`` and ``MOD`` round towards minus infinity as in Python;
+  ``x // 0 == 0``, ``x % 0 == 0``, ``INT_MIN // -1 == INT_MIN``, ``INT_MIN % -1 == 0``.
+* **Shifts** by the width or more (or by a negative amount): ``SHL`` gives 0, ``SHR`` gives 0 for
+  unsigned and the sign (0 or -1) for signed types.
+* **Casts** float to integer truncate towards zero and saturate; NaN gives 0. Integer to narrower
+  integer wraps. Anything to bool is ``!= 0`` (NaN is true). Float to narrower float rounds to
+  nearest even; overflow gives infinity (float8_e4m3fn: NaN). A NaN stays a NaN.
+* **Floats** are IEEE 754: no reassociation, no contraction; ``MAD`` alone is fused.
+  ``MIN``/``MAX`` propagate NaN and order -0 < +0; comparisons with NaN are false except ``NE``.
+  16-bit floats compute in float32 and round once per operation.
+* ``FLOORDIV``/``MOD`` on floats are ``floor(x / y)`` and ``x - floor(x / y) * y`` with the sign of
+  the divisor, exact where fmod is, as in Python; division by zero gives inf/NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class Operation:
+    """One row of the op table.
+
+    Attributes
+    ----------
+    name : str
+        Lower-case name in printed IR.
+    arity : int
+        Number of operands; -1 for any number.
+    group : str
+        ``leaf``, ``unary``, ``binary``, ``ternary``, ``convert``, ``vector``, ``movement``,
+        ``reduce``, ``gather`` or ``buffer``.
+    kinds : str
+        The dtype kinds it accepts, of ``buif``.
+    result : str
+        ``same`` dtype as the operands, ``bool``, or ``attr`` (given at construction).
+    commutative : bool
+        Whether operands may be exchanged.
+    """
+
+    __slots__ = ("arity", "commutative", "group", "kinds", "name", "result")
+
+    def __init__(self, name: str, arity: int, group: str, kinds: str = "buif",
+                 result: str = "same", commutative: bool = False) -> None:  # fmt: skip
+        self.name, self.arity, self.group = name, arity, group
+        self.kinds, self.result, self.commutative = kinds, result, commutative
+
+    def __repr__(self) -> str:
+        return f"Op.{self.name.upper()}"
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether the op maps scalars to a scalar, lane by lane."""
+        return self.group in ("unary", "binary", "ternary", "convert")
+
+
+def _unary(name: str, kinds: str = "f", result: str = "same") -> Operation:
+    return Operation(name, 1, "unary", kinds, result)
+
+
+def _binary(name: str, kinds: str, commutative: bool = False, result: str = "same") -> Operation:
+    return Operation(name, 2, "binary", kinds, result, commutative)
+
+
+class Op:
+    """All operations. ``Op.ADD`` is a row; `BY_NAME` finds one by its printed name."""
+
+    # leaves
+    CONST: Final = Operation("const", 0, "leaf", result="attr")  # attr: Python value
+    VAR: Final = Operation("var", 0, "leaf", result="attr")  # attr: name of a let or loop
+    VARIABLE: Final = Operation("variable", 0, "leaf", "i", "attr")  # attr: Bounds; int64
+
+    # unary
+    NEG: Final = _unary("neg", "uif")
+    NOT: Final = _unary("not", "bui")  # logical on bool, bitwise on integers
+    ABS: Final = _unary("abs", "uif")
+    SQRT: Final = _unary("sqrt")  # correctly rounded
+    RSQRT: Final = _unary("rsqrt")
+    RECIPROCAL: Final = _unary("reciprocal")
+    EXP: Final = _unary("exp")
+    EXP2: Final = _unary("exp2")
+    EXPM1: Final = _unary("expm1")
+    LOG: Final = _unary("log")
+    LOG2: Final = _unary("log2")
+    LOG10: Final = _unary("log10")
+    LOG1P: Final = _unary("log1p")
+    SIN: Final = _unary("sin")
+    COS: Final = _unary("cos")
+    TAN: Final = _unary("tan")
+    ASIN: Final = _unary("asin")
+    ACOS: Final = _unary("acos")
+    ATAN: Final = _unary("atan")
+    SINH: Final = _unary("sinh")
+    COSH: Final = _unary("cosh")
+    TANH: Final = _unary("tanh")
+    ASINH: Final = _unary("asinh")
+    ACOSH: Final = _unary("acosh")
+    ATANH: Final = _unary("atanh")
+    ERF: Final = _unary("erf")
+    ERFC: Final = _unary("erfc")
+    SIGMOID: Final = _unary("sigmoid")
+    FLOOR: Final = _unary("floor")
+    CEIL: Final = _unary("ceil")
+    TRUNC: Final = _unary("trunc")
+    ROUND: Final = _unary("round")  # half to even
+    POPCOUNT: Final = _unary("popcount", "ui")
+    CLZ: Final = _unary("clz", "ui")  # width for 0
+
+    # binary
+    ADD: Final = _binary("add", "uif", True)
+    SUB: Final = _binary("sub", "uif")
+    MUL: Final = _binary("mul", "uif", True)
+    DIV: Final = _binary("div", "f")
+    FLOORDIV: Final = _binary("floordiv", "uif")
+    MOD: Final = _binary("mod", "uif")  # sign of the divisor
+    FMOD: Final = _binary("fmod", "uif")  # sign of the dividend
+    POW: Final = _binary("pow", "uif")  # integers: wrap around, negative exponents by the limit
+    ATAN2: Final = _binary("atan2", "f")
+    COPYSIGN: Final = _binary("copysign", "f")
+    MIN: Final = _binary("min", "buif", True)
+    MAX: Final = _binary("max", "buif", True)
+    AND: Final = _binary("and", "bui", True)
+    OR: Final = _binary("or", "bui", True)
+    XOR: Final = _binary("xor", "bui", True)
+    SHL: Final = _binary("shl", "ui")
+    SHR: Final = _binary("shr", "ui")
+    MULHI: Final = _binary("mulhi", "ui", True)  # upper half of the double-width product
+    LT: Final = _binary("lt", "buif", result="bool")
+    LE: Final = _binary("le", "buif", result="bool")
+    EQ: Final = _binary("eq", "buif", True, "bool")
+    NE: Final = _binary("ne", "buif", True, "bool")
+
+    # ternary
+    WHERE: Final = Operation("where", 3, "ternary")  # bool, then two of one dtype
+    MAD: Final = Operation("mad", 3, "ternary", "f")  # a * b + c, rounded once
+
+    # conversion
+    CAST: Final = Operation("cast", 1, "convert", result="attr")
+    BITCAST: Final = Operation("bitcast", 1, "convert", result="attr")  # equal widths
+
+    # vectors (kernel level; made by passes/vectorize)
+    BROADCAST: Final = Operation("broadcast", 1, "vector")  # scalar to all lanes
+    RAMP: Final = Operation("ramp", 1, "vector", "ui")  # base, base + 1, ...
+    EXTRACT: Final = Operation("extract", 1, "vector")  # attr: lane
+    HALF: Final = Operation("half", 1, "vector")  # attr: 0 lower, 1 upper half of the lanes
+
+    # graph level only (attributes in ir/node.py)
+    BUFFER: Final = Operation("buffer", 0, "buffer", result="attr")
+    IOTA: Final = Operation("iota", 0, "leaf", "uif", "attr")  # attr: axis; shape of the node
+    RESHAPE: Final = Operation("reshape", 1, "movement")
+    PERMUTE: Final = Operation("permute", 1, "movement")
+    EXPAND: Final = Operation("expand", 1, "movement")
+    SLICE: Final = Operation("slice", 1, "movement")
+    PAD: Final = Operation("pad", 1, "movement")
+    WINDOW: Final = Operation("window", 1, "movement")
+    UNWINDOW: Final = Operation("unwindow", 1, "movement")
+    STRIDED: Final = Operation("strided", 1, "movement")
+    REDUCE: Final = Operation("reduce", 1, "reduce")
+    ARGREDUCE: Final = Operation("argreduce", 1, "reduce", result="attr")
+    SCAN: Final = Operation("scan", 1, "scan")
+    SORT: Final = Operation("sort", 1, "sort", result="attr")  # a tuple: values, indices
+    PROJECT: Final = Operation("project", 1, "tuple", result="attr")
+    GATHER: Final = Operation("gather", 2, "gather")
+    SCATTER: Final = Operation("scatter", 3, "gather")
+    CONTIGUOUS: Final = Operation("contiguous", 1, "buffer")
+    DETACH: Final = Operation("detach", 1, "buffer")
+
+
+BY_NAME: Final[dict[str, Operation]] = {
+    row.name: row for row in vars(Op).values() if isinstance(row, Operation)
+}
+SCALAR_OPS: Final[tuple[Operation, ...]] = tuple(
+    row for row in BY_NAME.values() if row.is_elementwise
+)

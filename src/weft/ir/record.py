@@ -1,0 +1,77 @@
+"""Typed, immutable slot records: the attribute records of expressions, nodes and statements."""
+
+from __future__ import annotations
+
+from typing import Any, Self, dataclass_transform
+
+
+@dataclass_transform(frozen_default=True)
+class RecordType(type):
+    """Turns the annotations of a class body into slots, with one shared constructor."""
+
+    _fields: tuple[str, ...]
+    _defaults: dict[str, Any]
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
+    ) -> RecordType:
+        """Create the record class; annotated names become fields in order."""
+        own = tuple(f for f in namespace.get("__annotations__", ()) if not f.startswith("_"))
+        defaults = {f: namespace.pop(f) for f in own if f in namespace}
+        extra = namespace.pop("__slots__", ())
+        namespace["__slots__"] = own + tuple(extra)
+        made = super().__new__(cls, name, bases, namespace)
+        made._fields = tuple(f for base in bases for f in getattr(base, "_fields", ())) + own
+        inherited = {k: v for base in bases for k, v in getattr(base, "_defaults", {}).items()}
+        made._defaults = {**inherited, **defaults}
+        return made
+
+
+class Record(metaclass=RecordType):
+    """Base of immutable records, compared and hashed by value.
+
+    A subclass lists its fields as annotations; defaults are allowed. It costs about 5 us of import
+    time a class, where a slotted frozen dataclass costs 380.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        fields = type(self)._fields
+        put = object.__setattr__
+        for name, value in zip(fields, args, strict=False):
+            put(self, name, value)
+        if len(args) == len(fields) and not kwargs:
+            return
+        if len(args) > len(fields):
+            raise TypeError(f"{type(self).__name__} takes {len(fields)} fields, got {len(args)}")
+        defaults = type(self)._defaults
+        for name in fields[len(args) :]:
+            if name in kwargs:
+                put(self, name, kwargs.pop(name))
+            elif name in defaults:
+                put(self, name, defaults[name])
+            else:
+                raise TypeError(f"{type(self).__name__} is missing the field {name!r}")
+        if kwargs:
+            raise TypeError(f"{type(self).__name__} has no field {next(iter(kwargs))!r}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; use replace({name}=...)")
+
+    def values(self) -> tuple[Any, ...]:
+        """Return the field values in order."""
+        return tuple(getattr(self, name) for name in type(self)._fields)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+        values = [changes.pop(f, getattr(self, f)) for f in type(self)._fields]
+        return type(self)(*values, **changes)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.values() == other.values()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.values()))
+
+    def __repr__(self) -> str:
+        body = ", ".join(f"{f}={getattr(self, f)!r}" for f in type(self)._fields)
+        return f"{type(self).__name__}({body})"
