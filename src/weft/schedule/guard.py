@@ -1,0 +1,50 @@
+"""Making statements conditional: the masks of a split whose factor does not divide."""
+
+from __future__ import annotations
+
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import Body, Stmt
+
+
+def both(a: Expr | None, b: Expr) -> Expr:
+    """Return the conjunction of a mask, which may be absent, and a condition."""
+    return b if a is None else a & b
+
+
+def guard(body: Body, condition: Expr, primitive: str) -> Body:
+    """Let a body touch nothing unless `condition` holds; the names it binds stay visible.
+
+    load x = a[i]  ->  load x = a[i] where c
+    store a[i] = x ->  store a[i] = x where c
+    reduce (s = f)  ->  reduce (s = where(c, f, s))
+    """
+    return tuple([_guard(s, condition, primitive) for s in body])
+
+
+def _guard(stmt: Stmt, condition: Expr, primitive: str) -> Stmt:
+    if isinstance(stmt, st.Let | st.Alloc):
+        return stmt
+    if isinstance(stmt, st.Load | st.Store):
+        return stmt.replace(mask=both(stmt.mask, condition))
+    if isinstance(stmt, st.Assert):
+        return stmt.replace(condition=stmt.condition | ex.unary(Op.NOT, condition))
+    if isinstance(stmt, st.Reduce):
+        made = st.Reduce(stmt.axes, keep(stmt.accumulators, condition), stmt.body)
+        return made.with_bodies(guard(stmt.body, condition, primitive))
+    if isinstance(stmt, st.For | st.Block | st.If):
+        return stmt.with_bodies(*[guard(b, condition, primitive) for b in stmt.bodies()])
+    if isinstance(stmt, st.While | st.Print | st.Prefetch):
+        return st.If(condition, (stmt,))
+    raise ScheduleError(primitive, found=f"a {type(stmt).__name__} in the body",
+                        expected="statements that a mask can switch off",
+                        hint='choose a factor that divides the extent, or tail="peel"')
+
+
+def keep(accumulators: tuple[st.Accumulator, ...],
+         condition: Expr) -> tuple[st.Accumulator, ...]:
+    """Let each accumulator keep its value unless `condition` holds."""
+    return tuple([a.replace(update=ex.where(condition, a.update, a.var)) for a in accumulators])

@@ -1,0 +1,299 @@
+"""Primitives that move or rearrange data: stage, layout, pad, inline, stream, hoist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Rewriter, Stmt, Store
+from weft.schedule import dependence as dep
+from weft.schedule import guard as gd
+from weft.schedule.space import Edit, Site, constant, find_loop, find_memory, scan
+
+
+def stage(kernel: Kernel, memory: str, loop: str, layout: tuple[str, ...], scope: str = "local",
+          skew: int = 0) -> Kernel:
+    """Copy the part of a memory that one iteration reads ("stage_mem" in Exo, "cache_read" in TVM).
+
+    for j.o: for k: for j.i: ... b[k, j.o*16 + j.i] ...
+    ->  for j.o: { alloc b.s[n, 16]; for k.s: for j.i.s: b.s[k.s, j.i.s] = b[k.s, j.o*16 + j.i.s]
+                   for k: for j.i: ... b.s[k, j.i] ... }
+
+    Parameters
+    ----------
+    memory : str
+        Read, and not written, inside `loop`.
+    loop : str
+        The copy is made at the start of each iteration of this loop.
+    layout : tuple of str
+        The loops inside it over which the part extends, in the order of the dimensions of the copy:
+        a packed layout is a choice of order. Each needs a constant extent.
+    scope : str
+        ``local``, ``register`` or ``shared``.
+    skew : int
+        Unused elements behind each row of the copy, against cache-set conflicts.
+
+    Raises
+    ------
+    ScheduleError
+        If the loads differ by more than these loops, or their subscripts are not linear in them.
+    """
+    what = f"stage({memory}, {loop}, layout={'+'.join(layout)})"
+    site = find_loop(kernel, loop, "stage")
+    if site.axis >= 0:
+        raise ScheduleError(what, found="an axis of a REDUCE", expected="a FOR loop")
+    source = find_memory(kernel, memory, "stage")
+    return _Stage(kernel, site, source, layout, scope, skew, what).apply()
+
+
+class _Stage:
+    """One staged copy."""
+
+    def __init__(self, kernel: Kernel, site: Site, source: Memory, layout: tuple[str, ...],
+                 scope: str, skew: int, what: str) -> None:
+        self.edit, self.site, self.source, self.what = Edit(kernel), site, source, what
+        self.scope, self.skew = scope, skew
+        self.space = dep.Space(kernel)
+        if source in st.stores(site.body):
+            raise ScheduleError(what, found=f"stores to {source.name} inside {site.var.attr}",
+                                expected="a memory that is only read there")
+        self.loads = [s for s in st.walk(site.body)
+                      if isinstance(s, Load) and s.memory is source]
+        if not self.loads:
+            raise ScheduleError(what, found=f"no load of {source.name} inside {site.var.attr}",
+                                expected="something to copy")
+        inside = dep.bound_inside(site.body)
+        by_name = {v.attr: v for v in self.space.extents if v in inside}
+        missing = [name for name in layout if name not in by_name]
+        if missing:
+            raise ScheduleError(what, found=f"no loop {', '.join(missing)} inside {site.var.attr}",
+                                expected="one of " + ", ".join(by_name))
+        self.dims = [by_name[name] for name in layout]
+        self.extents = [self._extent(v) for v in self.dims]
+        self.variables = [self.edit.names.index(f"{v.attr}.s") for v in self.dims]
+        self._check(inside)
+
+    def _extent(self, var: Expr) -> int:
+        n = constant(self.space.extents[var])
+        if n is None:
+            raise ScheduleError(self.what, found=f"{var.attr} in {self.space.extents[var]!r}",
+                                expected="constant extents", hint="split the loop first")
+        return n
+
+    def _check(self, inside: set[Expr]) -> None:
+        """Check that all loads have one subscript, which varies with the dimensions only."""
+        first = [self.space.poly(i) for i in self.loads[0].index]
+        for load in self.loads:
+            if [self.space.poly(i) for i in load.index] != first:
+                raise ScheduleError(self.what, found="loads with different subscripts",
+                                    expected="one subscript to copy")
+        for poly in first:
+            for monomial in poly:
+                symbols = set().union(*[self.space.symbols(a) for a in monomial])
+                if (symbols & inside) - set(self.dims):
+                    names = ", ".join(sorted(v.attr for v in (symbols & inside) - set(self.dims)))
+                    raise ScheduleError(self.what, found=f"a subscript that varies with {names}",
+                                        expected="loops of the layout only",
+                                        hint="add the loop to the layout")
+
+    def apply(self) -> Kernel:
+        edit, source = self.edit, self.source
+        shape = list(self.extents)
+        shape[-1] += self.skew
+        copy = Memory(edit.names.fresh(f"{source.name}.s"), source.dtype,
+                      tuple(map(ex.index, shape)), self.scope)
+        mapping = dict(zip(self.dims, self.variables, strict=True))
+        resolved = [_resolve(self.space, i, self.site) for i in self.loads[0].index]
+        index = tuple(ex.substitute(resolved, mapping))
+        value = edit.names.var(f"{source.name}.v", self.loads[0].var)
+        body: Body = (Load(value, source, index, self._within(index)),
+                      Store(copy, tuple(self.variables), value))
+        for var, extent in zip(reversed(self.variables), reversed(self.extents), strict=True):
+            body = (For(var, ex.index(extent), st.SERIAL, body),)
+        chosen = set(self.loads)
+        dims = tuple(self.dims)
+
+        class Redirect(Rewriter):
+            def visit(self, stmt: Stmt) -> Stmt:
+                if isinstance(stmt, Load) and stmt in chosen:
+                    return Load(stmt.var, copy, dims, stmt.mask, stmt.fill)
+                return stmt
+
+        rewriter = Redirect(edit.kernel)
+        inner = rewriter.body(self.site.body)
+        edit.locations = rewriter.locations
+        edit.locate(self.loads[0], *body)
+        loop = self.site.loop
+        new = For(loop.var, loop.extent, loop.kind, (Alloc(copy), *body, *inner))
+        return edit.replace(self.site.parents, loop, (new,))
+
+    def _within(self, index: tuple[Expr, ...]) -> Expr | None:
+        """Return the mask that keeps the copy inside the memory; None where it cannot leave it."""
+        ranges = self.space.ranges
+        env = dict(ranges.env)
+        env.update({v: (0, n - 1) for v, n in zip(self.variables, self.extents, strict=True)})
+        ranges = type(ranges)(env)
+        mask: Expr | None = None
+        for i, size in zip(index, self.source.shape, strict=True):
+            span = ranges.of(i)
+            if span.hi >= ranges.of(size).lo:
+                mask = gd.both(mask, i.lt(size))
+            if span.lo < 0:
+                mask = gd.both(mask, ex.index(0).le(i))
+        return mask
+
+
+def _resolve(space: dep.Space, e: Expr, site: Site) -> Expr:
+    """Return `e` with the LETs inside the loop written out, so that it is valid at its start."""
+    inside = dep.bound_inside(site.body)
+    while True:
+        lets = {v: space.values[v] for v in ex.free_vars([e]) if v in inside and v in space.values}
+        if not lets:
+            return e
+        (e,) = ex.substitute([e], lets)
+
+
+def layout(kernel: Kernel, memory: str, order: tuple[int, ...]) -> Kernel:
+    """Permute the dimensions of a memory ("transform_layout" in TVM, "rearrange_dim" in Exo).
+
+    alloc t[n, m]; t[i, j]  ->  alloc t[m, n]; t[j, i]      (order = (1, 0))
+    """
+    what = f"layout({memory}, {'+'.join(map(str, order))})"
+    old = _allocated(kernel, memory, what)
+    if sorted(order) != list(range(len(old.shape))):
+        raise ScheduleError(what, found=f"order {order}",
+                            expected=f"a permutation of {len(old.shape)} dimensions")
+    new = old.replace(shape=tuple([old.shape[d] for d in order]))
+    return _swap_memory(kernel, old, new, lambda index: tuple([index[d] for d in order]))
+
+
+def pad(kernel: Kernel, memory: str, dimension: int, multiple: int) -> Kernel:
+    """Enlarge one dimension of an allocated memory ("pad" in TVM, "bound_storage" in Halide).
+
+    alloc t[13]  ->  alloc t[16]      (multiple = 16)
+
+    The new elements are never part of a result; they let loops run past the end (`split` with
+    tail="pad") and keep rows aligned.
+    """
+    what = f"pad({memory}, {dimension}, {multiple})"
+    old = _allocated(kernel, memory, what)
+    if not 0 <= dimension < len(old.shape) or multiple < 1:
+        raise ScheduleError(what, found=f"{len(old.shape)} dimensions",
+                            expected="a dimension of the memory and a positive multiple")
+    shape = list(old.shape)
+    shape[dimension] = (shape[dimension] + (multiple - 1)) // multiple * multiple
+    return _swap_memory(kernel, old, old.replace(shape=tuple(shape)), lambda index: index)
+
+
+def _allocated(kernel: Kernel, name: str, what: str) -> Memory:
+    memory = find_memory(kernel, name, what)
+    if memory in kernel.params:
+        raise ScheduleError(what, found=f"the parameter {name}",
+                            expected="a memory allocated in the kernel",
+                            hint="stage makes a copy whose layout is free")
+    return memory
+
+
+def _swap_memory(kernel: Kernel, old: Memory, new: Memory,
+                 remap: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> Kernel:
+    class Swap(Rewriter):
+        def visit(self, stmt: Stmt) -> Stmt:
+            if isinstance(stmt, Alloc) and stmt.memory is old:
+                return Alloc(new)
+            if isinstance(stmt, Load | Store | st.Atomic | st.Prefetch) and stmt.memory is old:
+                return stmt.replace(memory=new, index=remap(stmt.index))
+            return stmt
+
+    return Swap(kernel).run()
+
+
+def stream(kernel: Kernel, memory: str) -> Kernel:
+    """Write a memory past the caches (non-temporal stores; "store_in ... nontemporal").
+
+    store y[i] = v  ->  store.streaming y[i] = v
+
+    It changes speed only: worth it for an output that does not fit the last-level cache.
+    """
+    target = find_memory(kernel, memory, "stream")
+
+    class Mark(Rewriter):
+        def visit(self, stmt: Stmt) -> Stmt:
+            if isinstance(stmt, Store) and stmt.memory is target and not stmt.streaming:
+                return stmt.replace(streaming=True)
+            return stmt
+
+    return Mark(kernel).run()
+
+
+def inline(kernel: Kernel, name: str) -> Kernel:
+    """Write a named value out where it is used ("compute_inline" in TVM, "inline" in Halide).
+
+    let t = x + 1; let y = t * t  ->  let y = (x + 1) * (x + 1)
+    """
+    found = next((s for s, _ in scan(kernel) if isinstance(s, Let) and s.var.attr == name), None)
+    if found is None:
+        raise ScheduleError(f"inline({name})", found=f"no let {name!r}", expected="a LET to inline")
+    edit = Edit(kernel)
+    parents = next(p for s, p in scan(kernel) if s is found)
+    around = kernel.body if not parents else _holder(parents[-1], found)
+    position = next(p for p, s in enumerate(around) if s is found)
+    rest = edit.copy(around[position + 1 :], {found.var: found.value})
+    return _replace_body(edit, parents, around, around[:position] + rest)
+
+
+def _holder(parent: Stmt, child: Stmt) -> Body:
+    return next(b for b in parent.bodies() if any(s is child for s in b))
+
+
+def _replace_body(edit: Edit, parents: tuple[Stmt, ...], old: Body, new: Body) -> Kernel:
+    if not parents:
+        return edit.kernel.replace(body=new, locations=edit.locations)
+    parent = parents[-1]
+    bodies = [new if b is old else b for b in parent.bodies()]
+    changed = parent.with_bodies(*bodies)
+    if isinstance(parent, st.While | st.Reduce):
+        # the condition and the updates see the names of the body
+        mapping = {s.var: s.value for s in old if isinstance(s, Let) and s not in new}
+        (changed,) = edit.copy((changed,), mapping)
+    return edit.replace(parents[:-1], parent, (changed,))
+
+
+def hoist(kernel: Kernel, name: str) -> Kernel:
+    """Move a name or load out of the innermost loop around it, if it does not vary there.
+
+    for j: { load x = a[i]; s[x, j] }  ->  load x = a[i]; for j: s[x, j]      ("lift" in Exo)
+
+    Raises
+    ------
+    ScheduleError
+        If it varies with the loop, the loop may run zero times and the load is not masked, or the
+        memory is written in the loop.
+    """
+    what = f"hoist({name})"
+    found, parents = next(
+        ((s, p) for s, p in scan(kernel)
+         if isinstance(s, Let | Load) and s.var.attr == name), (None, ()))
+    if found is None or not parents or not isinstance(parents[-1], For):
+        raise ScheduleError(what, found="nothing of this name right inside a loop",
+                            expected="a LET or LOAD in the body of a FOR")
+    loop = parents[-1]
+    assert isinstance(loop, For)
+    used = ex.free_vars(found.exprs())
+    position = next(p for p, s in enumerate(loop.body) if s is found)
+    varying = used & ({loop.var} | dep.bound_inside(loop.body))
+    if varying:
+        raise ScheduleError(what, found=f"uses of {', '.join(sorted(v.attr for v in varying))}",
+                            expected=f"nothing that varies with {loop.var.attr}")
+    if isinstance(found, Load):
+        if found.memory in st.stores(loop.body):
+            raise ScheduleError(what, found=f"stores to {found.memory.name} in {loop.var.attr}",
+                                expected="a memory that is only read there")
+        if dep.Space(kernel).ranges.of(loop.extent).lo < 1:
+            raise ScheduleError(what, found=f"{loop.var.attr} in {loop.extent!r}",
+                                expected="at least one iteration")
+    rest = loop.body[:position] + loop.body[position + 1 :]
+    new = For(loop.var, loop.extent, loop.kind, rest)
+    return Edit(kernel).replace(parents[:-1], loop, (found, new))

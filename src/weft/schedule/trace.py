@@ -1,0 +1,213 @@
+"""A schedule: a kernel, the primitives applied to it, and their replayable text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Self
+
+from weft.config import Debug, debug
+from weft.errors import ParseError
+from weft.ir.stmt import Kernel
+from weft.schedule import loops, memory, reduction
+
+Verify = Callable[[Kernel], object]
+
+
+class Schedule:
+    """Applies schedule primitives to a kernel and keeps their trace.
+
+    Each method is one primitive, documented at the function it calls, and returns the schedule::
+
+        Schedule(kernel).split("i", 64).vectorize("i.i").parallel("i.o").kernel
+
+    A primitive that is not legal raises `ScheduleError` and leaves the schedule as it was.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Where to start. Its own trace, if it has one, is continued.
+    verify : callable, optional
+        Called with the kernel after every primitive; by default the IR verifier, if ``WEFT_DEBUG``
+        has the schedule bit.
+    """
+
+    def __init__(self, kernel: Kernel, verify: Verify | None = None) -> None:
+        self._kernel = kernel
+        self.trace: list[str] = list(kernel.meta.schedule)
+        self._verify = verify if verify is not None else _debug_verifier()
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel as scheduled so far, its trace in ``meta.schedule``."""
+        meta = self._kernel.meta.replace(schedule=tuple(self.trace))
+        return self._kernel.replace(meta=meta)
+
+    def _apply(self, name: str, arguments: tuple[Any, ...], **named: Any) -> Self:
+        self._kernel = _PRIMITIVES[name](self._kernel, *arguments, **named)
+        self.trace.append(_line(name, arguments, named))
+        if self._verify is not None:
+            self._verify(self._kernel)
+        return self
+
+    def split(self, loop: str, factor: int, tail: str = "mask") -> Self:
+        """See `weft.schedule.loops.split`."""
+        return self._apply("split", (loop, factor), tail=tail)
+
+    def peel(self, loop: str, count: int = 1) -> Self:
+        """See `weft.schedule.loops.peel`."""
+        return self._apply("peel", (loop, count))
+
+    def fuse(self, outer: str, inner: str) -> Self:
+        """See `weft.schedule.loops.fuse`."""
+        return self._apply("fuse", (outer, inner))
+
+    def reorder(self, *names: str) -> Self:
+        """See `weft.schedule.loops.reorder`."""
+        return self._apply("reorder", names)
+
+    def tile(self, outer: str, inner: str, outer_factor: int, inner_factor: int,
+             tail: str = "mask") -> Self:
+        """See `weft.schedule.loops.tile`."""
+        return self._apply("tile", (outer, inner, outer_factor, inner_factor), tail=tail)
+
+    def sink(self, loop: str) -> Self:
+        """See `weft.schedule.loops.sink`."""
+        return self._apply("sink", (loop,))
+
+    def unroll(self, loop: str) -> Self:
+        """See `weft.schedule.loops.unroll`."""
+        return self._apply("unroll", (loop,))
+
+    def vectorize(self, loop: str) -> Self:
+        """See `weft.schedule.loops.vectorize`."""
+        return self._apply("vectorize", (loop,))
+
+    def parallel(self, loop: str) -> Self:
+        """See `weft.schedule.loops.parallel`."""
+        return self._apply("parallel", (loop,))
+
+    def rfactor(self, axis: str) -> Self:
+        """See `weft.schedule.reduction.rfactor`."""
+        return self._apply("rfactor", (axis,))
+
+    def decompose_reduction(self, accumulator: str, loop: str, partial: tuple[str, ...] = (),
+                            spill: bool = False) -> Self:
+        """See `weft.schedule.reduction.decompose_reduction`."""
+        return self._apply("decompose_reduction", (accumulator, loop), partial=tuple(partial),
+                           spill=spill)
+
+    def stage(self, memory: str, loop: str, layout: tuple[str, ...], scope: str = "local",
+              skew: int = 0) -> Self:
+        """See `weft.schedule.memory.stage`."""
+        return self._apply("stage", (memory, loop), layout=tuple(layout), scope=scope, skew=skew)
+
+    def layout(self, memory: str, order: tuple[int, ...]) -> Self:
+        """See `weft.schedule.memory.layout`."""
+        return self._apply("layout", (memory,), order=tuple(order))
+
+    def pad(self, memory: str, dimension: int, multiple: int) -> Self:
+        """See `weft.schedule.memory.pad`."""
+        return self._apply("pad", (memory, dimension, multiple))
+
+    def stream(self, memory: str) -> Self:
+        """See `weft.schedule.memory.stream`."""
+        return self._apply("stream", (memory,))
+
+    def inline(self, name: str) -> Self:
+        """See `weft.schedule.memory.inline`."""
+        return self._apply("inline", (name,))
+
+    def hoist(self, name: str) -> Self:
+        """See `weft.schedule.memory.hoist`."""
+        return self._apply("hoist", (name,))
+
+    @classmethod
+    def replay(cls, kernel: Kernel, trace: Iterable[str], verify: Verify | None = None) -> Self:
+        """Apply the lines of a trace, in order, to a kernel.
+
+        Raises
+        ------
+        ParseError
+            If a line is not ``primitive(arguments)``.
+        ScheduleError
+            If a primitive is not legal on this kernel.
+        """
+        schedule = cls(kernel, verify)
+        for line in trace:
+            name, arguments, named = parse_line(line)
+            try:
+                schedule._apply(name, arguments, **named)
+            except TypeError as error:
+                raise ParseError("schedule", found=line,
+                                 expected=f"the arguments of {name}: {error}") from None
+        return schedule
+
+
+_PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
+    f.__name__: f
+    for f in (loops.split, loops.peel, loops.fuse, loops.reorder, loops.tile, loops.sink,
+              loops.unroll, loops.vectorize, loops.parallel, reduction.rfactor,
+              reduction.decompose_reduction, memory.stage, memory.layout, memory.pad,
+              memory.stream, memory.inline, memory.hoist)
+}
+_DEFAULTS: Final[dict[str, Any]] = {"partial": (), "spill": False, "scope": "local", "skew": 0}
+
+
+def _debug_verifier() -> Verify | None:
+    if not debug(Debug.SCHEDULE):
+        return None
+    from weft.ir.verify import verify
+
+    return verify
+
+
+def _line(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
+    shown = [_show(a) for a in arguments]
+    shown += [f"{key}={_show(value)}" for key, value in named.items()
+              if key not in _DEFAULTS or _DEFAULTS[key] != value]
+    return f"{name}({', '.join(shown)})"
+
+
+def _show(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+_LINE: Final = re.compile(r"\s*([a-z_]+)\((.*)\)\s*")
+_SEQUENCES: Final = ("partial", "layout", "order")
+
+
+def parse_line(line: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    """Return the name, positional and named arguments of one line of a trace.
+
+    Raises
+    ------
+    ParseError
+        If the line is malformed or names no primitive.
+    """
+    match = _LINE.fullmatch(line)
+    if match is None or match[1] not in _PRIMITIVES:
+        raise ParseError("schedule", found=repr(line),
+                         expected="one of " + ", ".join(f"{p}(...)" for p in _PRIMITIVES))
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for part in match[2].split(",") if match[2].strip() else ():
+        key, equals, text = part.strip().partition("=")
+        if not equals:
+            positional.append(_value(key))
+        elif key in _SEQUENCES:
+            named[key] = tuple(_value(t) for t in text.split("+") if t)
+        else:
+            named[key] = _value(text)
+    return match[1], tuple(positional), named
+
+
+def _value(text: str) -> int | bool | str:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+__all__ = ["Schedule", "parse_line"]

@@ -1,0 +1,62 @@
+"""A trace is text that replays."""
+
+import nests
+import pytest
+
+from weft.errors import ParseError, ScheduleError
+from weft.schedule import Schedule, parse_line
+
+
+def test_trace_and_replay():
+    kernel = nests.matmul(5, 40, 9)
+    schedule = Schedule(kernel).split("j", 16, "overlap").split("i", 4, "overlap")
+    schedule.reorder("j.o", "i.o", "i.i", "j.i").split("k", 4).parallel("j.o")
+    schedule.decompose_reduction("s", "i.i", partial=("k.i",), spill=True)
+    schedule.vectorize("j.i.f").stream("c")
+    assert schedule.trace == [
+        "split(j, 16, tail=overlap)",
+        "split(i, 4, tail=overlap)",
+        "reorder(j.o, i.o, i.i, j.i)",
+        "split(k, 4, tail=mask)",
+        "parallel(j.o)",
+        "decompose_reduction(s, i.i, partial=k.i, spill=true)",
+        "vectorize(j.i.f)",
+        "stream(c)",
+    ]
+    assert schedule.kernel.meta.schedule == tuple(schedule.trace)
+    again = Schedule.replay(nests.matmul(5, 40, 9), schedule.trace)
+    assert again.trace == schedule.trace
+    assert nests.execute(again.kernel)["c"].tolist() == nests.execute(kernel)["c"].tolist()
+
+
+def test_a_trace_continues():
+    first = Schedule(nests.chain(8)).split("i", 4).kernel
+    assert Schedule(first).unroll("i.i").trace == ["split(i, 4, tail=mask)", "unroll(i.i)"]
+
+
+def test_layouts_and_orders_round_trip():
+    assert parse_line("stage(b, j.o, layout=k+j.i, skew=1)") == (
+        "stage", ("b", "j.o"), {"layout": ("k", "j.i"), "skew": 1})
+    assert parse_line("layout(t, order=1+0)") == ("layout", ("t",), {"order": (1, 0)})
+    kernel = nests.transpose(8, 8)
+    done = Schedule(kernel).tile("i", "j", 4, 4).stage("x", "j.o", ("j.i", "i.i"), skew=1)
+    done.layout("x.s", (1, 0)).pad("x.s", 0, 8)
+    nests.assert_same(kernel, Schedule.replay(kernel, done.trace).kernel)
+
+
+@pytest.mark.parametrize("line", ["", "split", "split i, 4", "shuffle(i)", "import os", "split()",
+                                  "split(i, 4, colour=red)"])
+def test_malformed_lines(line):
+    with pytest.raises(ParseError):
+        Schedule.replay(nests.chain(8), [line])
+
+
+def test_replay_checks_legality_again():
+    with pytest.raises(ScheduleError):
+        Schedule.replay(nests.running_sum(3, 8), ["parallel(k)"])
+
+
+def test_the_verifier_runs_after_every_primitive():
+    seen = []
+    Schedule(nests.chain(8), verify=seen.append).split("i", 4).unroll("i.i")
+    assert len(seen) == 2
