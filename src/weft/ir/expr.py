@@ -65,25 +65,25 @@ class Expr:
         return binary(Op.ADD, self, other)
 
     def __radd__(self, other: Scalar) -> Expr:
-        return binary(Op.ADD, const(other, self.dtype), self)
+        return binary(Op.ADD, const(other, self.dtype, self.lanes), self)
 
     def __sub__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.SUB, self, other)
 
     def __rsub__(self, other: Scalar) -> Expr:
-        return binary(Op.SUB, const(other, self.dtype), self)
+        return binary(Op.SUB, const(other, self.dtype, self.lanes), self)
 
     def __mul__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.MUL, self, other)
 
     def __rmul__(self, other: Scalar) -> Expr:
-        return binary(Op.MUL, const(other, self.dtype), self)
+        return binary(Op.MUL, const(other, self.dtype, self.lanes), self)
 
     def __truediv__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.DIV, self, other)
 
     def __rtruediv__(self, other: Scalar) -> Expr:
-        return binary(Op.DIV, const(other, self.dtype), self)
+        return binary(Op.DIV, const(other, self.dtype, self.lanes), self)
 
     def __floordiv__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.FLOORDIV, self, other)

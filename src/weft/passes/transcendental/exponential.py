@@ -1,0 +1,173 @@
+"""Exponentials and what is made of them: exp, exp2, expm1, sigmoid, tanh, sinh, cosh.
+
+``e**x = 2**n * e**r`` with ``n = round(x / ln 2)`` and ``abs(r) <= ln(2) / 2``. ln 2 is subtracted
+in two fused steps of full width (Cody and Waite 1980, simplified by the fused operation: the first
+step is exact). ``2**n`` is applied as two factors of half the exponent, so that results down to
+the smallest subnormal are rounded once and overflow gives infinity without a comparison.
+
+Polynomials are minimax (Remez) with the coefficients rounded to the working format one after
+another from the lowest, each time fitting the others anew.
+"""
+
+from typing import Final
+
+from weft.ir.expr import Expr, mad, where
+from weft.passes.transcendental.floats import (
+    Layout,
+    at_least,
+    at_most,
+    horner,
+    layout,
+    lift,
+    magnitude,
+    power_of_two,
+    rounded,
+    sign_of,
+    with_sign,
+)
+
+LOG2_E: Final = {32: 1.4426950216293335, 64: 1.4426950408889634}
+LN2_HIGH: Final = {32: 0.6931471824645996, 64: 0.6931471805599453}
+LN2_LOW: Final = {32: -1.9046542121259336e-09, 64: 2.3190468138462996e-17}
+
+# e**r on abs(r) <= 0.347, relative error 2**-28 and 2**-55
+EXP: Final = {
+    32: (1.0, 1.0, 0.4999999403953552, 0.16666515171527863, 0.041668083518743515,
+         0.00836935080587864, 0.001384042901918292),
+    64: (1.0, 1.0000000000000007, 0.5000000000000007, 0.16666666666655958, 0.04166666666655937,
+         0.008333333338141251, 0.0013888888937249333, 0.00019841261053060326,
+         2.480149838532113e-05, 2.7564320271831004e-06, 2.7628804715303376e-07,
+         2.30490736010739e-08),
+}  # fmt: skip
+# 2**r on abs(r) <= 1/2, relative error 2**-27 and 2**-55
+EXP2: Final = {
+    32: (1.0, 0.6931472420692444, 0.24022655189037323, 0.05550272762775421, 0.00961706880480051,
+         0.0013418101007118821, 0.00015811582852620631),
+    64: (1.0, 0.6931471805599457, 0.240226506959101, 0.05550410866478794, 0.009618129107606245,
+         0.0013333558153950254, 0.00015403530441996733, 1.5252726930675741e-05,
+         1.321544270286352e-06, 1.0180829053389908e-07, 7.072534428794274e-09,
+         4.0514767055343553e-10),
+}  # fmt: skip
+# (e**r - 1 - r) / r**2 on abs(r) <= 0.347; e**r - 1 to 2**-26 and 2**-61
+_EXPM1: Final = {
+    32: (0.4999999701976776, 0.16666537523269653, 0.041667740792036057, 0.008367319591343403,
+         0.0013837923761457205),
+    64: (0.5, 0.16666666666666677, 0.041666666666666685, 0.00833333333332182,
+         0.0013888888888895343, 0.00019841269885259572, 2.4801587272744685e-05,
+         2.755724524374308e-06, 2.7557337029017074e-07, 2.5108654328148272e-08,
+         2.089101753058091e-09),
+}  # fmt: skip
+# (tanh(sqrt z) - sqrt z) / (z * sqrt z) on sqrt z <= 0.625; tanh to 2**-28 and 2**-56
+_TANH: Final = {
+    32: (-0.3333328068256378, 0.13331405818462372, -0.05373651534318924, 0.02062816731631756,
+         -0.0056922961957752705),
+    64: (-0.33333333333332854, 0.1333333333326193, -0.05396825393119127, 0.021869487574338403,
+         -0.008863220979700114, 0.003591988990095691, -0.001454957942641188,
+         0.0005863135047239772, -0.00022855812992776908, 7.7137515383729e-05,
+         -1.606924999061546e-05),
+}  # fmt: skip
+# (sinh(sqrt z) - sqrt z) / (z * sqrt z) on sqrt z <= 1; sinh to 2**-31 and 2**-61
+_SINH: Final = {
+    32: (0.1666666716337204, 0.00833331048488617, 0.00019842895562760532, 2.7822131869470468e-06),
+    64: (0.16666666666666669, 0.008333333333332912, 0.00019841269841593394, 2.75573191067674e-06,
+         2.5052130996030318e-08, 1.6056659457005527e-10, 7.77658889338056e-13),
+}  # fmt: skip
+# Beyond these the result is 0 (rounded) or infinity.
+_EXP_RANGE: Final = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
+_EXP2_RANGE: Final = {32: (-151.0, 129.0), 64: (-1076.0, 1025.0)}
+_EXPM1_FLOOR: Final = {32: -18.0, 64: -38.0}
+
+
+def reduce_exp(x: Expr, offset: int) -> tuple[Expr, Expr]:
+    """Return r with ``x = n * ln 2 + r``, and bits whose low part is ``n + offset``."""
+    f, bits = layout(x), x.dtype.bits
+    n, low = rounded(mad(x, LOG2_E[bits], f.rounder + offset), f, offset=offset)
+    return mad(n, -LN2_LOW[bits], mad(n, -LN2_HIGH[bits], x)), low
+
+
+def scale_twice(value: Expr, low: Expr, f: Layout) -> Expr:
+    """Return ``value * 2**n`` where the low part of `low` is ``n + 2 * bias``, rounded once."""
+    half = low >> 1
+    return value * power_of_two(half, f) * power_of_two(low - half, f)
+
+
+def exp(x: Expr) -> Expr:
+    """Return e to the x."""
+    f, bits = layout(x), x.dtype.bits
+    lowest, highest = _EXP_RANGE[bits]
+    r, low = reduce_exp(at_most(at_least(x, lowest), highest), 2 * f.bias)
+    return scale_twice(horner(r, EXP[bits]), low, f)
+
+
+def exp2(x: Expr) -> Expr:
+    """Return 2 to the x."""
+    f, bits = layout(x), x.dtype.bits
+    lowest, highest = _EXP2_RANGE[bits]
+    y = at_most(at_least(x, lowest), highest)
+    n, low = rounded(y + (f.rounder + 2 * f.bias), f, offset=2 * f.bias)
+    return scale_twice(horner(y - n, EXP2[bits]), low, f)
+
+
+def expm1(x: Expr) -> Expr:
+    """Return e to the x, less 1, accurate near 0."""
+    f, bits = layout(x), x.dtype.bits
+    y = at_most(at_least(x, _EXPM1_FLOOR[bits]), _EXP_RANGE[bits][1])
+    # Half of the result, for 2**n itself overflows where the result does not yet.
+    r, low = reduce_exp(y, f.bias - 1)
+    scale = power_of_two(low, f)
+    grown = mad(r * r, horner(r, _EXPM1[bits]), r)
+    half = mad(scale, grown, scale - 0.5)
+    return where(magnitude(x).lt(2.0 ** -(f.mantissa + 2)), x, half + half)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """Return ``1 / (1 + e**-x)``."""
+    decayed = exp_of_negative(-magnitude(x))
+    # numerator / (1 + decayed), written so that the quotient's errors weigh less than one ulp
+    numerator = where(x.lt(0.0), decayed, lift(1.0, x))
+    return mad(-numerator, decayed / (decayed + 1.0), numerator)
+
+
+def exp_of_negative(x: Expr) -> Expr:
+    """Return e to the x for x <= 0 or NaN."""
+    f, bits = layout(x), x.dtype.bits
+    r, low = reduce_exp(at_least(x, _EXP_RANGE[bits][0]), 2 * f.bias)
+    return scale_twice(horner(r, EXP[bits]), low, f)
+
+
+def tanh(x: Expr) -> Expr:
+    """Return the hyperbolic tangent: a polynomial below 0.625, else ``1 - 2 / (e**2x + 1)``."""
+    f, bits = layout(x), x.dtype.bits
+    y = magnitude(x)
+    capped = at_most(y, 0.45 * (f.mantissa + 2))
+    # e**2r by doubling the coefficients' weights, which is exact.
+    n, low = rounded(mad(capped, 2 * LOG2_E[bits], f.rounder + f.bias), f, offset=f.bias)
+    r = mad(n, -LN2_LOW[bits] / 2, mad(n, -LN2_HIGH[bits] / 2, capped))
+    grown = horner(r, tuple(c * 2.0**i for i, c in enumerate(EXP[bits])))
+    large = 1.0 - 2.0 / mad(grown, power_of_two(low, f), 1.0)
+    z = x * x
+    small = mad(y, z * horner(z, _TANH[bits]), y)
+    return with_sign(where(y.lt(0.625), small, large), sign_of(x))
+
+
+def _half_exp(y: Expr) -> Expr:
+    """Return ``e**y / 2`` for y >= 0, which overflows only where cosh does."""
+    f, bits = layout(y), y.dtype.bits
+    r, low = reduce_exp(at_most(y, _EXP_RANGE[bits][1] + 1.0), 2 * f.bias - 1)
+    return scale_twice(horner(r, EXP[bits]), low, f)
+
+
+def sinh(x: Expr) -> Expr:
+    """Return the hyperbolic sine: a polynomial below 1, else from e**x / 2."""
+    bits = x.dtype.bits
+    y = magnitude(x)
+    grown = _half_exp(y)
+    z = x * x
+    small = mad(y, z * horner(z, _SINH[bits]), y)
+    return with_sign(where(y.lt(1.0), small, grown - 0.25 / grown), sign_of(x))
+
+
+def cosh(x: Expr) -> Expr:
+    """Return the hyperbolic cosine, from e**x / 2."""
+    grown = _half_exp(magnitude(x))
+    return grown + 0.25 / grown

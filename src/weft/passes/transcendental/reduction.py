@@ -1,0 +1,111 @@
+"""Remainder by ``pi / 2`` of an argument of any size, in integer arithmetic.
+
+Payne and Hanek (1983): the bits of ``2 / pi`` that matter for the exponent at hand are shifted into
+place and multiplied by the significand, modulo four quadrants. Which words of ``2 / pi`` are needed
+is chosen by selects, so there is neither a branch nor a table in memory, and every argument costs
+the same. Callers use arguments below `QUARTER_PI` as they are; results for those are meaningless.
+"""
+
+from typing import Final
+
+from weft.ir import dtype as dt
+from weft.ir.expr import Expr, bitcast, cast, mad, where
+from weft.passes.transcendental.floats import lift, select
+
+QUARTER_PI: Final = 0.78515625  # a little less
+
+# 2 / pi: bits behind the point from -25 on, the first that an argument in [1/2, 1) needs below
+_WORDS_SINGLE: Final = (
+    0x00000028BE60DB93,
+    0x91054A7F09D5F47D,
+    0x4D377036D8A5664F,
+    0x10E4107F9458EAF7,
+)
+# 2 / pi: bits behind the point from -54 on
+_WORDS_DOUBLE: Final = (
+    0x0000000000000145, 0xF306DC9C882A53F8, 0x4EAFA3EA69BB81B6, 0xC52B3278872083FC,
+    0xA2C757BD778AC36E, 0x48DC74849BA5C00C, 0x925DD413A32439FC, 0x3BD63962534E7DD1,
+    0x046BEA5D768909D3, 0x38E04D68BEFC8273, 0x23AC7306A673E939, 0x08BF177BF250763F,
+    0xF12FFFBC0B301FDE, 0x5E2316B414DA3EDA, 0x6CFD9E4F96136E9E, 0x8C7ECD3CBFD45AEA,
+    0x4F758FD7CBE2F67A, 0x0E73EF14A525D4D7, 0xF6BF623F1ABA10AC, 0x06608DF8F6D757E1,
+)
+_HALF_PI: Final = 1.5707963267948966
+_HALF_PI_LOW: Final = 6.123233995736766e-17
+
+
+def reduce_single(y: Expr) -> tuple[Expr, Expr]:
+    """Return the remainder of float32 y >= 0.78 as float64, and the quadrant as uint32.
+
+    With ``y = m * 2**(e - 150)`` the product ``m * floor(2 / pi * 2**(e - 88))`` modulo 2**64 is
+    ``y * 2 / pi`` modulo 4 with 62 bits behind the point. No float32 is closer to a multiple of
+    ``pi / 2`` than 2**-31 (relative to it), and 32 more bits of ``2 / pi`` are multiplied in, so
+    the remainder keeps over 30 bits.
+    """
+    pattern = bitcast(y, dt.uint32)
+    m = cast((pattern & 0x7FFFFF) | 0x800000, dt.uint64)
+    skip = cast((pattern >> 23) - 126, dt.uint64)  # bits of 2 / pi to leave out at the top
+    upper = skip.ge(64)
+    a, b, c = (select(upper, _WORDS_SINGLE[i + 1], _WORDS_SINGLE[i], skip) for i in range(3))
+    skip = where(upper, skip - 64, skip)
+    high, low = _funnel(a, b, skip), _funnel(b, c, skip)
+    turn = m * high + ((m * (low >> 32)) >> 32)
+    fraction = cast(bitcast(turn << 2, dt.int64), dt.float64)
+    return fraction * (_HALF_PI * 2.0**-64), cast((turn + (1 << 61)) >> 62, dt.uint32)
+
+
+def _funnel(a: Expr, b: Expr, skip: Expr) -> Expr:
+    """Return 64 bits of the words a, b from bit `skip` on, 0 <= skip <= 64."""
+    return (a << skip) | (b >> (64 - skip))
+
+
+def reduce_double(y: Expr) -> tuple[Expr, Expr, Expr]:
+    """Return the remainder of float64 y >= 0.78 in two parts, and the quadrant as uint64.
+
+    The significand, cut into 23 and 30 bits, is multiplied by the 120 bits of ``2 / pi`` that count
+    modulo 4 and by 60 more, in limbs of 30 bits, whose products leave room for the carries. No
+    float64 is closer to a multiple of ``pi / 2`` than 2**-62; 118 bits are computed.
+    """
+    pattern = bitcast(y, dt.uint64)
+    skip = (pattern >> 52) - 1022
+    words, skip = _words_double(skip)
+    a, b, c = (_funnel(words[i], words[i + 1], skip) for i in range(3))
+    mask = (1 << 30) - 1
+    limbs = (
+        a >> 34, (a >> 4) & mask, ((a << 26) | (b >> 38)) & mask, (b >> 8) & mask,
+        ((b << 22) | (c >> 42)) & mask, (c >> 12) & mask,
+    )  # fmt: skip
+    m = (pattern & ((1 << 52) - 1)) | (1 << 52)
+    high, low = m >> 30, m & mask
+    columns = [low * limbs[i] + high * limbs[i + 1] for i in range(5)]
+    for i in (3, 2, 1, 0):
+        columns[i] = columns[i] + (columns[i + 1] >> 30)
+    top = ((columns[0] & mask) << 34) | ((columns[1] & mask) << 4)
+    bottom = ((columns[2] & mask) << 30) | (columns[3] & mask)
+    return *_to_angle(top << 2, bottom), (top + (1 << 61)) >> 62
+
+
+def _words_double(skip: Expr) -> tuple[list[Expr], Expr]:
+    """Return four words of ``2 / pi`` from bit `skip` (0 to 1024) on, and the bits left over."""
+    words = [lift(word, skip) for word in _WORDS_DOUBLE]
+    for size in (8, 4, 2, 1):
+        reached = skip.ge(64 * size)
+        skip = where(reached, skip - 64 * size, skip)
+        words = [where(reached, words[i + size], words[i]) for i in range(3 + size)]
+    return words, skip
+
+
+def _to_angle(turn: Expr, below: Expr) -> tuple[Expr, Expr]:
+    """Return ``(turn + below * 2**-58) * 2**-64 * pi / 2`` in two floats, turn taken as signed.
+
+    `turn` has 58 bits at the top of the word, `below` the 60 that follow.
+    """
+    upper = cast(bitcast(turn & 0xFFFFFFFF00000000, dt.int64), dt.float64)
+    lower = cast(turn & 0xFFFFFFFF, dt.float64)
+    total = upper + lower
+    rest = (lower - (total - upper)) + cast(below, dt.float64) * 2.0**-54
+    high = total + rest
+    low = rest - (high - total)
+    scale = 2.0**-64
+    angle = high * (_HALF_PI * scale)
+    error = mad(high, _HALF_PI * scale, -angle)
+    return angle, mad(low, _HALF_PI * scale, mad(high, _HALF_PI_LOW * scale, error))

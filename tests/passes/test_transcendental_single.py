@@ -1,0 +1,134 @@
+"""float32 transcendentals against float64, over every exponent; 16-bit floats over every value."""
+
+import math
+
+import numpy as np
+import pytest
+
+from passes.expr_eval import evaluate
+from passes.references import BINARY, UNARY
+from passes.ulps import errors, every_exponent
+from weft.ir import dtype as dt
+from weft.ir.expr import var
+from weft.ir.op import Op
+from weft.passes.transcendental import TRANSCENDENTALS, decompose
+
+MANTISSAS = 300
+
+# The accuracy contract of docs/design/numerics.md, in ulps.
+LIMIT = {
+    Op.RECIPROCAL: 0.51, Op.RSQRT: 1.5, Op.EXP: 1.0, Op.EXP2: 1.0, Op.EXPM1: 2.0, Op.LOG: 1.0,
+    Op.LOG2: 1.0, Op.LOG10: 1.0, Op.LOG1P: 2.0, Op.SIN: 2.0, Op.COS: 2.0, Op.TAN: 1.0,
+    Op.ASIN: 2.0, Op.ACOS: 2.0, Op.ATAN: 2.0, Op.SINH: 2.0, Op.COSH: 2.0, Op.TANH: 2.0,
+    Op.ASINH: 2.0, Op.ACOSH: 2.0, Op.ATANH: 2.0, Op.ERF: 2.0, Op.ERFC: 1.0, Op.SIGMOID: 2.0,
+    Op.POW: 1.0, Op.ATAN2: 2.0,
+}  # fmt: skip
+
+
+def call(op, *arrays):
+    """Evaluate the decomposition of `op` on arrays of one Weft dtype."""
+    kind = dt.as_dtype(arrays[0].dtype.name)
+    names = tuple(var(f"x{i}", kind) for i in range(len(arrays)))
+    return evaluate(decompose(op, names), dict(zip(names, arrays, strict=True)))
+
+
+def widened(x):
+    """Return float64 copies (quietly: signalling NaNs are among the patterns)."""
+    with np.errstate(invalid="ignore"):
+        return x.astype(np.float64)
+
+
+def worst(op, got, exact, *arrays):
+    """Return the largest error and a text that names where it is."""
+    error = errors(got, exact)
+    at = int(np.argmax(error))
+    where = ", ".join(float(a[at]).hex() for a in arrays)
+    return error[at], f"{op.name}({where}) gave {got[at]!r}, exactly {exact[at]!r}"
+
+
+def test_every_op_has_a_limit():
+    assert LIMIT.keys() == TRANSCENDENTALS.keys()
+    assert UNARY.keys() | BINARY.keys() == TRANSCENDENTALS.keys()
+
+
+@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
+def test_over_every_exponent(op):
+    x = every_exponent(np.float32, MANTISSAS, seed=1)
+    error, text = worst(op, call(op, x), UNARY[op](widened(x)), x)
+    assert error <= LIMIT[op], text
+
+
+@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
+def test_where_it_bends(op):
+    """Dense around 0, 1, the ends of the range, and the places where formulas change."""
+    random = np.random.default_rng(2)
+    x = np.concatenate([
+        random.uniform(-1.5, 1.5, 40_000), random.uniform(-12, 12, 40_000),
+        random.uniform(-155, 135, 40_000), 1 + random.normal(0, 1e-3, 20_000),
+        random.normal(0, 1e-3, 20_000),
+    ]).astype(np.float32)  # fmt: skip
+    error, text = worst(op, call(op, x), UNARY[op](widened(x)), x)
+    assert error <= LIMIT[op], text
+
+
+SPECIAL = np.array(
+    [0.0, 2.0**-149, 2.0**-126, 0.25, 0.5, 1 - 2.0**-24, 1.0, 1 + 2.0**-23, 1.5, 2.0, 3.0, 4.0,
+     5.5, 127.0, 128.0, 16777215.0, 16777216.0, 16777217.0, 33554434.0, 2.0**127, 3.4028235e38,
+     math.inf, math.nan],
+    dtype=np.float32,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
+def test_two_operands_at_special_values(op):
+    both = np.concatenate([SPECIAL, -SPECIAL])
+    x, y = (a.ravel() for a in np.meshgrid(both, both))
+    error, text = worst(op, call(op, x, y), BINARY[op](widened(x), widened(y)), x, y)
+    assert error <= LIMIT[op], text
+
+
+@pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
+def test_two_operands_at_random(op):
+    random = np.random.default_rng(3)
+    shuffled = every_exponent(np.float32, 100, seed=4)
+    x, y = random.permutation(shuffled), random.permutation(shuffled)
+    # Half of the pairs have results in range, whatever the size of the first.
+    with np.errstate(all="ignore"):
+        y[::2] = random.uniform(-150, 130, len(y[::2])) / np.log2(np.abs(x[::2].astype(float)))
+    error, text = worst(op, call(op, x, y), BINARY[op](widened(x), widened(y)), x, y)
+    assert error <= LIMIT[op], text
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
+def test_sixteen_bits_over_every_value(op, name):
+    """Within 0.51 ulp: computed in float32 and rounded once."""
+    kind = dt.as_dtype(name).numpy
+    x = np.arange(1 << 16, dtype=np.uint16).view(kind)
+    got = call(op, x)
+    wide = got.astype(np.float32)
+    with np.errstate(all="ignore"):
+        exact = UNARY[op](widened(x))
+        nearest = exact.astype(np.float32).astype(kind).astype(np.float32)
+    # Where the result is not the nearest value, it is the other neighbour of a near tie.
+    other = ~((wide == nearest) | (np.isnan(wide) & np.isnan(nearest)))
+    gap = np.abs(wide[other].astype(float) - nearest[other])
+    error = np.abs(wide[other] - exact[other]) / gap
+    assert (error <= 0.51).all(), (op.name, x[other], wide[other], exact[other])
+    assert (np.signbit(wide) == np.signbit(nearest))[~np.isnan(nearest)].all()
+
+
+def test_integers_and_other_ops_are_left_alone():
+    x, n = var("x", dt.float32), var("n", dt.int32)
+    assert decompose(Op.POW, (n, n)) is None
+    assert decompose(Op.ADD, (x, x)) is None
+    assert decompose(Op.SQRT, (x,)) is None
+
+
+@pytest.mark.parametrize("kind", [dt.float16, dt.float32, dt.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("op", TRANSCENDENTALS, ids=lambda op: op.name)
+def test_type_and_lanes_are_kept(op, kind, lanes):
+    args = tuple(var(f"x{i}", kind, lanes) for i in range(op.arity))
+    made = decompose(op, args)
+    assert (made.dtype, made.lanes) == (kind, lanes)
