@@ -44,7 +44,8 @@ on4:
 
 define internal void @weft.fail(ptr %status, i32 %statement, i64 %value, i64 %bound) #1 {
 entry:
-  %pair = cmpxchg ptr %status, i32 0, i32 1 acq_rel monotonic
+  %code = add i32 %statement, 1
+  %pair = cmpxchg ptr %status, i32 0, i32 %code acq_rel monotonic
   %first = extractvalue { i32, i1 } %pair, 1
   br i1 %first, label %write, label %done
 write:

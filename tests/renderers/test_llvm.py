@@ -288,13 +288,13 @@ def test_the_first_failure_is_reported(kind):
     bad[[7, 22]] = -5, 99
     y[:] = 0
     code, status = run(kernel, [x, bad, y])
-    assert code == 1
+    assert code == 4
     found = (status.code, status.statement, status.index, status.bound)
-    assert found == (1, 3, -5, 10)
+    assert found == (4, 3, -5, 10)
     assert y[0] == 0  # nothing after the failure ran
     bad[7] = 0
     code, status = run(kernel, [x, bad, y])
-    assert (code, status.statement, status.index) == (1, 4, 99)
+    assert (code, status.statement, status.index) == (5, 4, 99)
 
 
 def test_a_failure_before_stays():

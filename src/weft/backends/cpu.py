@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import platform
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from weft.backends.registry import Backend
 from weft.ir import dtype as dt
 from weft.target import ASSUMED, REPORTED, Target, native_operations
 
 if TYPE_CHECKING:
     from weft.renderers.llvm import LLVMRenderer
 
-__all__ = ["LADDER", "host_target", "probe", "renderer", "target_from"]
+__all__ = ["BACKEND", "LADDER", "host_target", "probe", "renderer", "target_from"]
 
 _SYSFS: Final = "/sys/devices/system/cpu/cpu0/cache"
 _ARCH: Final = {"AMD64": "x86_64", "arm64": "aarch64", "amd64": "x86_64"}
@@ -78,6 +79,14 @@ def renderer(target: Target | None = None) -> LLVMRenderer:
     from weft.renderers.llvm import LLVMRenderer
 
     return LLVMRenderer(target or host_target())
+
+
+def _open(ordinal: int, pair: str) -> Any:
+    from weft.compilers import llvm
+    from weft.runtimes.cpu import CpuRuntime
+    from weft.store import cache
+
+    return CpuRuntime(llvm.compiler(), llvm.session(), cache())
 
 
 def _cores() -> int:
@@ -153,3 +162,9 @@ def _caches_of_sysctl() -> dict[str, int]:
         if not failed and value.value > 0:
             found[field] = value.value
     return found
+
+
+BACKEND: Final = Backend(
+    "cpu", ("llvm",), probe, lambda: 1, lambda ordinal: host_target(),
+    lambda target, pair: renderer(target), _open,
+)  # fmt: skip

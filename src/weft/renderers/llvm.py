@@ -2,8 +2,9 @@
 
 ``i32 NAME(ptr buffers, ptr vars, ptr status)``: `buffers` points to the address of each parameter,
 `vars` to the int64 value of each variable, `status` to ``{i32 code, i32 kernel, i32 statement,
-i32 pad, i64 index, i64 bound}``. It returns 0, or `ASSERTION` after the first failed assertion has
-written its message number, value and bound. `kernel` is for the caller to fill.
+i32 pad, i64 index, i64 bound}``. It returns 0, or the code of a failure: the number of its message
+plus 1. The first failed assertion writes code, message number, value and bound; `kernel` is for the
+caller to fill.
 
 A parallel loop becomes a function ``void NAME.parK(ptr env, i64 begin, i64 end)`` that the thread
 pool calls (`weft_parallel_for`); the values that it needs travel in a block on the stack of the
@@ -20,10 +21,10 @@ from weft.ir.dtype import DType
 from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
 from weft.renderers.base import Source
-from weft.renderers.llvm_function import ASSERTION, Function, KernelText, symbol
+from weft.renderers.llvm_function import Function, KernelText, symbol
 from weft.target import Target
 
-__all__ = ["ASSERTION", "LLVMRenderer"]
+__all__ = ["LLVMRenderer"]
 
 
 class LLVMRenderer:
@@ -89,11 +90,12 @@ def _attributes(t: Target) -> str:
     return " ".join(words)
 
 
-_FAIL: Final = f"""\
-define internal void @weft.fail(ptr %status, i32 %statement, i64 %value, i64 %bound) #1 {{
+_FAIL: Final = """\
+define internal void @weft.fail(ptr %status, i32 %statement, i64 %value, i64 %bound) #1 {
 entry:
-  %pair = cmpxchg ptr %status, i32 0, i32 {ASSERTION} acq_rel monotonic
-  %first = extractvalue {{ i32, i1 }} %pair, 1
+  %code = add i32 %statement, 1
+  %pair = cmpxchg ptr %status, i32 0, i32 %code acq_rel monotonic
+  %first = extractvalue { i32, i1 } %pair, 1
   br i1 %first, label %write, label %done
 write:
   %at.statement = getelementptr i8, ptr %status, i64 8
@@ -105,4 +107,4 @@ write:
   br label %done
 done:
   ret void
-}}"""
+}"""

@@ -18,9 +18,8 @@ from weft.renderers.llvm_ops import compute
 from weft.renderers.llvm_types import FunctionWriter, Module, element, stored, vector
 from weft.target import Target
 
-__all__ = ["ASSERTION", "Function", "KernelText", "symbol"]
+__all__ = ["Function", "KernelText", "symbol"]
 
-ASSERTION: Final = 1  # status code of a failed assertion
 _POOL: Final = "weft_parallel_for"
 
 
@@ -292,7 +291,7 @@ class Function(FunctionWriter):
         self.begin(bad)
         reported = f"i32 {inst.message}, i64 {value}, i64 {bound}"
         self.put(f"call void @weft.fail(ptr {status}, {reported})")
-        self.leave(f"ret i32 {ASSERTION}" if self.parallel is None else "ret void")
+        self.leave(f"ret i32 {inst.message + 1}" if self.parallel is None else "ret void")
         self.begin(on)
 
     def variable(self, inst: li.VariableInst) -> None:

@@ -1,0 +1,278 @@
+"""Which devices there are: names, probing, and packages outside Weft that bring more.
+
+A device is named ``family[:ordinal][/pair]``: ``cpu``, ``cpu/c``, ``cuda:1``. A pair is one of the
+(renderer, compiler) pairs of a backend; the first is its default.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from weft.config import config
+from weft.errors import DeviceError
+from weft.ir.record import Record
+from weft.target import Target
+
+__all__ = [
+    "GROUP",
+    "ORDER",
+    "Backend",
+    "DeviceName",
+    "Found",
+    "available",
+    "backend",
+    "families",
+    "lookup",
+    "parse",
+    "probe",
+    "register",
+    "reset",
+]
+
+GROUP: Final = "weft.backends"  # entry points of packages that bring a backend
+ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu")
+_PATIENCE: Final = 10.0  # seconds that a probe may take
+_BUILT_IN: Final = {"cpu": "weft.backends.cpu"}
+_ABSENT: Final = {"tenstorrent": "no toolchain for it is known"}
+_NAME: Final = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,6}))?(?:/([a-z][a-z0-9_]*))?")
+
+
+class DeviceName(Record):
+    """A parsed device name. `pair` is empty for the default of the family."""
+
+    family: str
+    ordinal: int = 0
+    pair: str = ""
+
+    def __str__(self) -> str:
+        """Return the shortest name of the device."""
+        ordinal = f":{self.ordinal}" if self.ordinal else ""
+        return f"{self.family}{ordinal}{'/' if self.pair else ''}{self.pair}"
+
+
+class Opener(Protocol):
+    """Starts the runtime of one device."""
+
+    def __call__(self, ordinal: int, pair: str) -> Any:
+        """Return the device (`weft.runtimes.base.Device`)."""
+        ...
+
+
+class Backend(Record):
+    """One family of devices.
+
+    Attributes
+    ----------
+    family : str
+        Its name.
+    pairs : tuple of str
+        Names of its (renderer, compiler) pairs, the default first.
+    probe : callable
+        Returns why the family is absent, or an empty string. It may raise: that is a reason too.
+    count : callable
+        Returns how many devices there are.
+    target : callable
+        ``(ordinal) -> Target``.
+    renderer : callable
+        ``(target, pair) -> Renderer``.
+    open : callable
+        ``(ordinal, pair) -> Device``, the runtime.
+    """
+
+    family: str
+    pairs: tuple[str, ...]
+    probe: Callable[[], str]
+    count: Callable[[], int]
+    target: Callable[[int], Target]
+    renderer: Callable[[Target, str], Any]
+    open: Opener
+
+
+class Found(Record):
+    """What probing said of a family: `reason` is empty where it can be used."""
+
+    family: str
+    reason: str
+    devices: tuple[str, ...] = ()
+
+
+_lock = threading.RLock()
+_backends: dict[str, Backend] = {}
+_broken: dict[str, str] = {}  # families whose module does not load, and why
+_probed: dict[str, Found] = {}
+_entries_read = False
+
+
+def parse(text: str) -> DeviceName:
+    """Return the parts of a device name.
+
+    Raises
+    ------
+    DeviceError
+        If it is not ``family[:ordinal][/pair]``.
+    """
+    match = _NAME.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise DeviceError("device", found=repr(text), expected="family[:ordinal][/pair]",
+                          hint="for example cpu, cpu/c or cuda:1")
+    family, ordinal, pair = match.groups()
+    return DeviceName(family, int(ordinal or 0), pair or "")
+
+
+def register(new: Backend) -> None:
+    """Add a backend, or replace the one of its family."""
+    with _lock:
+        _backends[new.family] = new
+        _broken.pop(new.family, None)
+        _probed.pop(new.family, None)
+
+
+def reset() -> None:
+    """Forget what was registered and probed."""
+    global _entries_read
+    with _lock:
+        _backends.clear()
+        _broken.clear()
+        _probed.clear()
+        _entries_read = False
+
+
+def families() -> list[str]:
+    """Return the known families: the built-in ones in the order of probing, then the others."""
+    _read_entry_points()
+    with _lock:
+        known = {*_backends, *_broken, *_BUILT_IN}
+    return [f for f in ORDER if f in known or f in _ABSENT] + sorted(known - set(ORDER))
+
+
+def backend(family: str) -> Backend:
+    """Return the backend of a family, loading it if need be.
+
+    Raises
+    ------
+    DeviceError
+        If there is none, or if it cannot be loaded.
+    """
+    with _lock:
+        if family not in _backends and family in _BUILT_IN:
+            _load(family, _BUILT_IN[family])
+        if family not in _backends:
+            _read_entry_points()
+        found = _backends.get(family)
+        if found is not None:
+            return found
+        reason = _broken.get(family) or _ABSENT.get(family)
+    if reason:
+        raise DeviceError("device", found=family, expected="a device that is there", hint=reason)
+    raise DeviceError("device", found=repr(family), expected="one of " + ", ".join(families()))
+
+
+def lookup(text: str) -> tuple[Backend, DeviceName]:
+    """Return the backend of a device name, and the name with its pair filled in.
+
+    Raises
+    ------
+    DeviceError
+        For an unknown family, pair or ordinal, and for a device that is absent.
+    """
+    name = parse(text)
+    found = backend(name.family)
+    state = probe(name.family)
+    if state.reason:
+        raise DeviceError("device", found=text, expected="a device that is there",
+                          hint=state.reason)
+    pair = name.pair or found.pairs[0]
+    if pair not in found.pairs:
+        raise DeviceError("device", found=text,
+                          expected="one of " + ", ".join(f"{name.family}/{p}" for p in found.pairs))
+    if str(DeviceName(name.family, name.ordinal)) not in state.devices:
+        raise DeviceError("device", found=text, expected="one of " + ", ".join(state.devices))
+    return found, DeviceName(name.family, name.ordinal, pair)
+
+
+def available() -> list[Found]:
+    """Return what probing says of every family, in order; it never raises and prints nothing."""
+    return [probe(family) for family in families()]
+
+
+def probe(family: str) -> Found:
+    """Return whether a family can be used, asked once; it never raises."""
+    with _lock:
+        found = _probed.get(family)
+    if found is None:
+        found = _probe(family)
+        with _lock:
+            _probed[family] = found
+    return found
+
+
+def _probe(family: str) -> Found:
+    settings = config().backend(family)
+    if not settings.enabled:
+        return Found(family, "disabled in the configuration")
+    try:
+        found = backend(family)
+    except DeviceError as error:
+        return Found(family, error.hint or error.message)
+    answer = _patiently(found)
+    if isinstance(answer, str):
+        return Found(family, answer)
+    wanted = range(answer) if settings.ids is None else settings.ids
+    devices = tuple(str(DeviceName(family, i)) for i in wanted if i < answer)
+    return Found(family, "" if devices else "no device of it was found", devices)
+
+
+def _patiently(found: Backend) -> str | int:
+    """Return the number of devices or why there is none; a probe that hangs is left behind."""
+    answers: list[str | int] = []
+
+    def ask() -> None:
+        try:
+            answers.append(found.probe() or found.count())
+        except Exception as error:  # whatever a driver throws is a reason, never a failure
+            answers.append(f"{type(error).__name__}: {error}")
+
+    if found.family in _BUILT_IN:
+        ask()
+        return answers[0]
+    thread = threading.Thread(target=ask, name=f"weft-probe-{found.family}", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    return answers[0] if answers else f"its probe did not answer within {_PATIENCE:g} s"
+
+
+def _load(family: str, module: str) -> None:
+    try:
+        register(_backend_of(importlib.import_module(module)))
+    except Exception as error:
+        _broken[family] = f"{type(error).__name__}: {error}"
+
+
+def _backend_of(loaded: Any) -> Backend:
+    """Return the Backend that an entry point names: itself, or the BACKEND of a module."""
+    found = getattr(loaded, "BACKEND", loaded)
+    if not isinstance(found, Backend):
+        raise DeviceError("backend", found=type(found).__name__, expected="a Backend")
+    return found
+
+
+def _read_entry_points() -> None:
+    """Load the backends of other packages, once and only when a name asks for them."""
+    global _entries_read
+    with _lock:
+        if _entries_read:
+            return
+        _entries_read = True
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=GROUP):
+            if entry.name in _BUILT_IN or entry.name in _backends:
+                continue
+            try:
+                register(_backend_of(entry.load()))
+            except Exception as error:
+                _broken[entry.name] = f"{type(error).__name__}: {error}"

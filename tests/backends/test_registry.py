@@ -1,0 +1,123 @@
+"""Names of devices, probing, and backends from outside."""
+
+import threading
+from importlib import metadata
+
+import pytest
+
+from weft import config
+from weft.backends import registry
+from weft.backends.registry import Backend, DeviceName, Found
+from weft.errors import DeviceError
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    registry.reset()
+    yield
+    registry.reset()
+    config.reset()
+
+
+def fake(family="toy", probe=lambda: "", count=lambda: 2):
+    return Backend(family, ("a", "b"), probe, count, None, None, None)
+
+
+@pytest.mark.parametrize(("text", "name"), [
+    ("cpu", DeviceName("cpu")), ("cpu/c", DeviceName("cpu", 0, "c")),
+    ("cuda:1", DeviceName("cuda", 1)), ("toy:12/b", DeviceName("toy", 12, "b")),
+])  # fmt: skip
+def test_parse(text, name):
+    assert registry.parse(text) == name
+    assert str(name) == text
+
+
+@pytest.mark.parametrize("text", ["", "CPU", "cpu:", "cpu:-1", "cpu/", "1cpu", "cpu:0/c/d", " cpu",
+                                  "cpu\n", None, 3])  # fmt: skip
+def test_parse_refuses(text):
+    with pytest.raises(DeviceError, match="family"):
+        registry.parse(text)
+
+
+def test_the_host_is_there():
+    found, name = registry.lookup("cpu")
+    assert (found.family, name.pair) == ("cpu", "llvm")
+    assert found.target(0).cores >= 1
+    assert registry.available()[0] == Found("cpu", "", ("cpu",))
+
+
+def test_an_unknown_family_lists_the_known_ones():
+    with pytest.raises(DeviceError, match="one of cpu"):
+        registry.lookup("gpu")
+
+
+def test_unknown_pair_and_ordinal():
+    registry.register(fake())
+    assert registry.lookup("toy")[1].pair == "a"
+    assert registry.lookup("toy:1/b")[1] == DeviceName("toy", 1, "b")
+    with pytest.raises(DeviceError, match="one of toy/a, toy/b"):
+        registry.lookup("toy/c")
+    with pytest.raises(DeviceError, match="one of toy, toy:1"):
+        registry.lookup("toy:2")
+
+
+def test_a_known_family_without_toolchain_says_why():
+    assert "toolchain" in registry.probe("tenstorrent").reason
+    with pytest.raises(DeviceError, match="toolchain"):
+        registry.lookup("tenstorrent")
+
+
+def test_a_probe_that_raises_is_a_reason():
+    def probe():
+        raise OSError("no driver")
+
+    registry.register(fake(probe=probe))
+    assert registry.probe("toy").reason == "OSError: no driver"
+    with pytest.raises(DeviceError, match="no driver"):
+        registry.lookup("toy")
+    assert registry.lookup("cpu")
+
+
+def test_a_probe_that_hangs_is_left_behind(monkeypatch):
+    monkeypatch.setattr(registry, "_PATIENCE", 0.05)
+    release = threading.Event()
+    registry.register(fake(probe=lambda: str(release.wait(30))))
+    assert "did not answer" in registry.probe("toy").reason
+    release.set()
+
+
+def test_a_probe_is_asked_once():
+    asked = []
+    registry.register(fake(probe=lambda: asked.append(1) or ""))
+    for _ in range(3):
+        assert registry.probe("toy").devices == ("toy", "toy:1")
+    assert len(asked) == 1
+
+
+def test_configuration_disables_and_limits(monkeypatch):
+    made = config.Config(backends={"toy": config.BackendConfig(ids=(1, 5)),
+                                   "other": config.BackendConfig(enabled=False)})  # fmt: skip
+    config.reset(made)
+    registry.register(fake())
+    registry.register(fake("other"))
+    assert registry.probe("toy").devices == ("toy:1",)
+    assert "disabled" in registry.probe("other").reason
+
+
+class Entry:
+    def __init__(self, name, load):
+        self.name, self.load = name, load
+
+
+def test_entry_points_bring_backends(monkeypatch):
+    def fail():
+        raise ImportError("its driver is missing")
+
+    entries = [Entry("toy", lambda: fake()), Entry("bad", fail), Entry("odd", lambda: 3)]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: entries)
+    assert registry.lookup("toy:1")[0].family == "toy"
+    assert registry.families() == ["cpu", "tenstorrent", "bad", "odd", "toy"]
+    reasons = {f.family: f.reason for f in registry.available()}
+    assert reasons["bad"] == "ImportError: its driver is missing"
+    assert "expected a Backend" in reasons["odd"]
+    assert not reasons["toy"]
