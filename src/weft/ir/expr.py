@@ -178,7 +178,7 @@ def var(name: str, dtype: DType = dt.int64, lanes: int = 1) -> Expr:
     return make(Op.VAR, dtype, (), name, lanes)
 
 
-def Variable(name: str, min: int, max: int) -> Expr:  # noqa: N802 - the public name
+def Variable(name: str, min: int, max: int) -> Expr:
     """Return a symbolic int64 size or offset with an inclusive range (one compile serves it).
 
     Raises
@@ -256,12 +256,12 @@ def _fold_index(op: Operation, a: Expr, b: Expr) -> Expr | None:
             return make(Op.CONST, dt.bool_, (), _COMPARE_FOLD[op](a.attr, b.attr), a.lanes)
         return None
     if b.op is not Op.CONST:
-        if op is Op.ADD and a.attr == 0 or op is Op.MUL and a.attr == 1:
+        if (op is Op.ADD and a.attr == 0) or (op is Op.MUL and a.attr == 1):
             return b
         return a if op is Op.MUL and a.attr == 0 else None
-    if b.attr == 0 and (op is Op.ADD or op is Op.SUB) or b.attr == 1 and (
+    if (b.attr == 0 and (op is Op.ADD or op is Op.SUB)) or (b.attr == 1 and (
         op is Op.MUL or op is Op.FLOORDIV
-    ):
+    )):
         return a
     if op is Op.MUL and b.attr == 0:
         return b

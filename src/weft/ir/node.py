@@ -55,14 +55,14 @@ class SliceAttr(Record):
 
 
 class PadAttr(Record):
-    """`before` elements of `value` in front of each axis; the size behind follows from the shape."""
+    """`before` elements of `value` in front of each axis; the shape gives the number behind."""
 
     before: tuple[Dim, ...]
     value: bool | int | float
 
 
 class WindowAttr(Record):
-    """``out[..., o, ..., w] = in[..., o * step + w * dilation, ...]``, w is appended as last axis."""
+    """``out[.., o, .., w] = in[.., o * step + w * dilation, ..]``, w appended as the last axis."""
 
     axis: int
     size: int
@@ -72,7 +72,8 @@ class WindowAttr(Record):
 
 class UnwindowAttr(Record):
     """``out[..., i, ..., w] = in[..., (i - w * dilation) / step, ..., w]``, 0 where not a whole
-    index in range: summed over w, the adjoint of WINDOW."""
+    index in range: summed over w, the adjoint of WINDOW.
+    """
 
     axis: int
     step: int

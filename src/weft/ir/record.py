@@ -67,7 +67,7 @@ class Record(metaclass=RecordType):
         return type(self)(*values, **changes)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.values() == other.values()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.values() == other.values()
 
     def __hash__(self) -> int:
         return hash((type(self), self.values()))

@@ -1,0 +1,54 @@
+"""The CPU as the driver sees it: target, renderer, compiler, runtime and caches, made once."""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.backends import cpu
+from weft.store import DiskCache, cache
+from weft.target import Target
+
+if TYPE_CHECKING:
+    from weft.runtimes.buffer import Buffer
+    from weft.runtimes.cpu import CpuRuntime
+
+lock: Final = threading.RLock()  # compiling and loading; realized plans run without it
+
+
+@lru_cache(maxsize=1)
+def runtime() -> CpuRuntime:
+    """Return the runtime of the host, starting neither threads nor LLVM yet."""
+    from weft.compilers import llvm
+    from weft.runtimes.cpu import CpuRuntime
+
+    return CpuRuntime(llvm.compiler(), llvm.session(), cache())
+
+
+def target() -> Target:
+    """Return what the host can do."""
+    return cpu.host_target()
+
+
+def disk() -> DiskCache:
+    """Return the cache directory."""
+    return cache()
+
+
+def allocate(nbytes: int) -> Buffer:
+    """Return a pooled buffer of at least `nbytes`.
+
+    Raises
+    ------
+    AllocationError
+        If the memory is not to be had; what was there before is intact.
+    """
+    return runtime().pool.allocate(nbytes)
+
+
+def from_host(address: int, nbytes: int, owner: Any, readonly: bool = False) -> Buffer:
+    """Return foreign memory as a buffer that keeps its owner alive."""
+    from weft.runtimes.buffer import Buffer
+
+    return Buffer.foreign(address, nbytes, owner, readonly)

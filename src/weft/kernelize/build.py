@@ -1,0 +1,107 @@
+"""A graph as kernels in order: equal groups are lowered once."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+from weft.ir.node import Node
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.stmt import Kernel, Memory
+from weft.kernelize.cost import is_leaf
+from weft.kernelize.fuse import Fusion, fuse
+from weft.kernelize.group import Group
+from weft.kernelize.lower import Lowered, lower
+
+_pack: Final = struct.Struct("<d").pack
+
+
+class Step(Record):
+    """One launch: a kernel and the nodes its parameters stand for.
+
+    ``inputs`` are BUFFER leaves or nodes stored by earlier steps; ``outputs`` are stored by this
+    one; ``scratch`` are arrays it needs besides; ``checks`` are the nodes whose runtime checks the
+    kernel makes, by check number; ``why`` tells why these values are in one kernel.
+    """
+
+    kernel: Kernel
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    scratch: tuple[Memory, ...]
+    checks: tuple[Node, ...]
+    why: tuple[str, ...]
+
+
+def kernelize(outputs: Sequence[Node]) -> list[Step]:
+    """Return the launches that compute `outputs`, each after those it depends on."""
+    fusion = fuse([base(o) for o in outputs if not is_leaf(o)])
+    wanted = {base(o) for o in outputs}
+    groups = fusion.ordered()
+    read = {
+        d for g in groups for m in g.members for d in fusion.reads.get(m, ())
+        if fusion.home[d] is not g
+    }
+    done: dict[Any, tuple[Lowered, list[Node]]] = {}
+    steps: list[Step] = []
+    for group in groups:
+        stored = [m for m in group.members if (m in wanted or m in read) and m.op is not Op.SORT]
+        key, nodes, inputs = _key(group, fusion, stored)
+        found = done.get(key)
+        if found is None:
+            found = done[key] = (lower(group, fusion, stored, f"k{len(done)}"), nodes)
+        lowered, theirs = found
+        place = {n: i for i, n in enumerate(theirs)}
+        checks = tuple(nodes[place[c]] for c in lowered.checks)
+        steps.append(Step(lowered.kernel, inputs, tuple(stored), lowered.scratch, checks,
+                          tuple(group.why)))
+    return steps
+
+
+def base(node: Node) -> Node:
+    """Return the array that a node shows, possibly in another shape."""
+    while node.op is Op.RESHAPE:
+        node = node.args[0]
+    return node
+
+
+def _key(group: Group, fusion: Fusion,
+         stored: list[Node]) -> tuple[Any, list[Node], tuple[Node, ...]]:  # fmt: skip
+    """Return what the loop nest of a group depends on, its nodes numbered, and its inputs."""
+    members = frozenset(group.members)
+    number: dict[Node, int] = {}
+    rows: list[tuple[Any, ...]] = []
+    inputs: dict[Node, int] = {}
+
+    def visit(node: Node) -> None:
+        attr: Any = node.attr
+        args: tuple[int, ...] = ()
+        if node.op is Op.BUFFER or (node in fusion.home and node not in members):
+            attr = ("in", inputs.setdefault(node, len(inputs)))
+        else:
+            args = tuple([number[a] for a in node.args])
+            if type(attr) is float:
+                attr = _pack(attr)
+            elif node.op is Op.PAD:
+                attr = repr(attr)
+        number[node] = len(rows)
+        rows.append((node.op.name, node.dtype, node.shape, args, attr))
+
+    for member in group.members:
+        stack = [member]
+        while stack:
+            node = stack[-1]
+            if node in number:
+                stack.pop()
+                continue
+            outside = node.op is Op.BUFFER or (node in fusion.home and node not in members)
+            missing = [] if outside else [a for a in node.args if a not in number]
+            if missing:
+                stack.extend(reversed(missing))
+            else:
+                visit(node)
+                stack.pop()
+    key = (tuple(rows), tuple(number[m] for m in group.members), group.kind, group.full,
+           group.inner_axes, tuple(number[s] for s in stored))
+    return key, list(number), tuple(inputs)

@@ -1,0 +1,220 @@
+"""What decides where a graph is cut: weights of inlined work, and values kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from weft.ir import node as nd
+from weft.ir.bounds import bounds
+from weft.ir.expr import Expr
+from weft.ir.infer import same_dim
+from weft.ir.node import Dim, Node
+from weft.ir.op import Op
+
+SIZE_LIMIT: Final = 400  # inlined operations of one value; longer chains are cut into kernels
+HEAVY_REUSE: Final = 4  # an expensive value repeated this often by an expand is kept in memory
+
+ANCHORS: Final = frozenset({Op.REDUCE, Op.ARGREDUCE, Op.SCAN, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
+HEAVY: Final = frozenset({
+    Op.EXP, Op.EXP2, Op.EXPM1, Op.LOG, Op.LOG2, Op.LOG10, Op.LOG1P, Op.SIN, Op.COS, Op.TAN,
+    Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
+    Op.ERFC, Op.SIGMOID, Op.POW, Op.ATAN2, Op.GATHER, Op.MULHI,
+})  # fmt: skip
+_TRANSPARENT: Final = frozenset({Op.CAST, Op.DETACH})
+
+
+def is_leaf(node: Node) -> bool:
+    """Whether the node is an array in memory: a buffer under any number of reshapes."""
+    while node.op is Op.RESHAPE:
+        node = node.args[0]
+    return node.op is Op.BUFFER
+
+
+def upper_bound(dim: Dim) -> int:
+    """Return a size, the largest one if it is symbolic."""
+    if not isinstance(dim, Expr):
+        return dim
+    return bounds(dim, {})[1]
+
+
+def elements(shape: Sequence[Dim]) -> int:
+    """Return the (largest possible) number of elements of a shape."""
+    total = 1
+    for dim in shape:
+        total *= upper_bound(dim)
+    return total
+
+
+class Costs:
+    """Weights of a graph, and the nodes that must be stored for its kernels to stay small.
+
+    Attributes
+    ----------
+    nodes : list of Node
+        The graph, operands first.
+    stored : dict of Node to str
+        Nodes to be kept in memory, with the reason.
+    """
+
+    def __init__(self, outputs: Sequence[Node], extra: dict[Node, str]) -> None:
+        self.nodes = nd.toposort(outputs)
+        self.stored: dict[Node, str] = dict.fromkeys(outputs, "result")
+        self.stored.update(extra)
+        self.weight: dict[Node, int] = {}
+        self.heavy: set[Node] = set()
+        self._varies: dict[Node, frozenset[int]] = {}
+        for node in self.nodes:
+            self._visit(node)
+
+    def _visit(self, node: Node) -> None:
+        if node.op in ANCHORS:
+            self.stored.setdefault(node, node.op.name)
+            if is_contraction(node, self.varies):
+                for operand in contraction_operands(node):
+                    self._keep_operand(operand)
+        elif node.op is Op.PROJECT:
+            self.stored.setdefault(node, "sorted values")
+        elif node.op is Op.EXPAND:
+            self._keep_repeated(node)
+        if node in self.stored or is_leaf(node) or node.op.arity == 0:
+            self.weight[node] = 0
+            return
+        weight = self._count(node)
+        if weight > SIZE_LIMIT:
+            self.stored[node] = f"cut: more than {SIZE_LIMIT} operations in one kernel"
+            weight = 0
+        elif node.op in HEAVY or any(a in self.heavy for a in node.args):
+            self.heavy.add(node)
+        self.weight[node] = weight
+
+    def _count(self, node: Node) -> int:
+        """Count the distinct inlined operations below `node` (exactly up to the limit)."""
+        parts = [self.weight[a] for a in node.args if self.weight[a]]
+        if len(parts) <= 1:
+            return 1 + sum(parts)
+        seen: set[Node] = set()
+        stack = [node]
+        while stack and len(seen) <= SIZE_LIMIT:
+            top = stack.pop()
+            if top in seen or (top is not node and not self.weight[top]):
+                continue
+            seen.add(top)
+            stack.extend(top.args)
+        return len(seen)
+
+    def keep(self, node: Node, why: str) -> None:
+        """Have a node stored."""
+        if not is_leaf(node) and node.op.arity != 0 and node.op is not Op.SORT:
+            self.stored.setdefault(node, why)
+            self.weight[node] = 0
+            self.heavy.discard(node)
+
+    def _keep_operand(self, node: Node) -> None:
+        """Store a computed operand of a contraction, which reads it many times."""
+        while node.op.group == "movement" or node.op in _TRANSPARENT:
+            if is_leaf(node) or node in self.stored:
+                return
+            node = node.args[0]
+        if node.op.arity != 0 and elements(node.shape) > 1:
+            self.keep(node, "operand of a contraction")
+
+    def _keep_repeated(self, node: Node) -> None:
+        """Store an expensive value that outer axes would repeat."""
+        inner = node.args[0]
+        if inner not in self.heavy:
+            return
+        lead = node.ndim - inner.ndim
+        first_own = next((a for a, d in enumerate(inner.shape) if not same_dim(d, 1)), None)
+        if first_own is None:
+            return
+        repeats = 1
+        for axis in range(lead + first_own):
+            repeats *= upper_bound(node.shape[axis])
+        if repeats >= HEAVY_REUSE:
+            self.keep(inner, "expensive value repeated by a broadcast")
+
+    def varies(self, node: Node) -> frozenset[int]:
+        """Return the axes along which the value can differ (an expand repeats the others)."""
+        found = self._varies.get(node)
+        if found is None:
+            for part in _operand_chain(node, self._varies):
+                self._varies[part] = _varies(part, self._varies)
+            found = self._varies[node]
+        return found
+
+
+def _operand_chain(node: Node, done: dict[Node, frozenset[int]]) -> list[Node]:
+    """Return the nodes whose `varies` is still needed for `node`, operands first."""
+    order: list[Node] = []
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        if top in done:
+            continue
+        order.append(top)
+        if _looks_through(top):
+            stack.extend(top.args)
+    return list(reversed(order))
+
+
+def _looks_through(node: Node) -> bool:
+    return node.op in (Op.EXPAND, Op.PERMUTE, Op.RESHAPE) or node.op.group == "convert"
+
+
+def _varies(node: Node, done: dict[Node, frozenset[int]]) -> frozenset[int]:
+    own = frozenset(a for a, d in enumerate(node.shape) if not same_dim(d, 1))
+    if not _looks_through(node):
+        return own
+    inner = done[node.args[0]]
+    if node.op is Op.PERMUTE:
+        return frozenset(a for a, source in enumerate(node.attr) if source in inner)
+    if node.op is Op.EXPAND:
+        lead = node.ndim - node.args[0].ndim
+        return frozenset(a for a in own if a >= lead and a - lead in inner)
+    if node.op is Op.RESHAPE:
+        # only reshapes that add or drop axes of size 1 keep the correspondence
+        before = [a for a, d in enumerate(node.args[0].shape) if not same_dim(d, 1)]
+        after = sorted(own)
+        if [node.args[0].shape[a] for a in before] != [node.shape[a] for a in after]:
+            return own
+        return frozenset(n for o, n in zip(before, after, strict=True) if o in inner)
+    return inner
+
+
+Varies = Callable[[Node], frozenset[int]]
+
+
+def is_contraction(node: Node, varies: Varies) -> bool:
+    """Whether a node is a sum of products whose operands each repeat along some kept axis.
+
+    That is the reuse that tiles and registers exploit: matmul, convolution, outer products; a row
+    of dot products (each element used once) is row-wise work instead.
+    """
+    operands = contraction_operands(node)
+    if not operands or node.attr.kind != "sum":
+        return False
+    return _repeats(node, operands[0], varies) and _repeats(node, operands[1], varies)
+
+
+def contraction_operands(node: Node) -> tuple[Node, ...]:
+    """Return the two factors under a summed product, or nothing."""
+    if node.op is not Op.REDUCE:
+        return ()
+    product = node.args[0]
+    while product.op in _TRANSPARENT:
+        product = product.args[0]
+    return product.args if product.op is Op.MUL else ()
+
+
+def _repeats(node: Node, operand: Node, varies: Varies) -> bool:
+    moving = varies(operand)
+    product = node.args[0]
+    reduced = node.attr.axes
+    if not any(a in moving for a in reduced):
+        return False
+    return any(
+        a not in moving and a not in reduced and not same_dim(d, 1)
+        for a, d in enumerate(product.shape)
+    )
+

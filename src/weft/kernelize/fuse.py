@@ -1,0 +1,428 @@
+"""Cut a graph into kernels.
+
+Stored nodes (results, reductions, cut points) are visited operands first. Each joins the group of
+a node it reads when the join is legal, else it starts a group. Legality is symbolic: the indices
+at which the newcomer reads each member must be the indices at which the member is computed in the
+same iteration of the domain, and no third group may stand between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.infer import as_expr
+from weft.ir.node import Node, Shape
+from weft.ir.op import Op
+from weft.kernelize import cost, indexing
+from weft.kernelize.cost import Costs, elements, is_leaf, upper_bound
+from weft.kernelize.group import Group
+from weft.kernelize.indexing import Index
+from weft.rules.index import simplify
+
+ROW_LIMIT: Final = 1 << 16  # elements of a row that may be walked several times
+GROUP_LIMIT: Final = 600  # inlined operations of one kernel
+RECOMPUTE: Final = 4  # a kernel with this many times fewer points computes a value again
+_NONE: Final[frozenset[Node]] = frozenset()
+_ALONE: Final = frozenset({Op.SCAN, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
+
+
+class Fusion:
+    """The result: groups in a legal order, and which group computes each stored node.
+
+    Attributes
+    ----------
+    groups : list of Group
+    home : dict of Node to Group
+    reads : dict of Node to frozenset of Node
+        The stored nodes that each stored node reads directly.
+    stored : dict of Node to str
+        Every stored node and why it is.
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        self.stored = costs.stored
+        self.groups: list[Group] = []
+        self.home: dict[Node, Group] = {}
+        self.reads: dict[Node, frozenset[Node]] = {}
+        self._reach: dict[Node, frozenset[Node]] = {}
+        self._before: list[int] = []  # per group: bit set of the groups it depends on
+        self._readers: dict[Node, list[Group]] = {}
+        for node in costs.nodes:
+            self._visit(node)
+
+    def below(self, node: Node) -> frozenset[Node]:
+        """Return the stored nodes read to compute the value of `node` where it is used."""
+        return self._reach[node]
+
+    def _visit(self, node: Node) -> None:
+        below = _NONE
+        for arg in node.args:
+            reach = self._reach[arg]
+            below = reach if not below else below if reach <= below else below | reach
+        if node.op is Op.PROJECT:  # stands for its sort
+            self._reach[node] = frozenset((node,))
+            self.home[node] = self.home[node.args[0]]
+            self.home[node].members.append(node)
+            return
+        if is_leaf(node):
+            self._reach[node] = _NONE
+            return
+        if node not in self.stored:
+            self._reach[node] = below
+            return
+        self.reads[node] = below
+        self._reach[node] = frozenset((node,))
+        if not self._is_alias(node):
+            self._place(node, below)
+
+    def _is_alias(self, node: Node) -> bool:
+        """Whether a result is another array seen in another shape (no kernel needed)."""
+        base = node
+        while base.op is Op.RESHAPE:
+            base = base.args[0]
+        if base is node or not (base in self.home or is_leaf(base)):
+            return False
+        self._reach[node] = self._reach[base]
+        return True
+
+    def _place(self, node: Node, below: frozenset[Node]) -> None:
+        kind = self._kind(node)
+        for group in self._candidates(node, below, kind):
+            why = self._join(group, node, below, kind)
+            if why:
+                group.why.append(why)
+                self._add(group, node, below)
+                self._merge_others(group, node, below)
+                return
+        group = Group(len(self.groups), node, kind, self.costs._count(node))
+        self.groups.append(group)
+        self._before.append(0)
+        self._add(group, node, below, new=True)
+
+    def _kind(self, node: Node) -> str:
+        if node.op in (Op.SCAN, Op.SORT, Op.SCATTER):
+            return node.op.name
+        if node.op is Op.ARGREDUCE:
+            return "rowwise"
+        if node.op is Op.REDUCE:
+            return "contraction" if cost.is_contraction(node, self.costs.varies) else "rowwise"
+        return "elementwise"
+
+    def _candidates(self, node: Node, below: frozenset[Node], kind: str) -> list[Group]:
+        """Return the groups worth a try: those it reads, the latest first, then siblings."""
+        if node.op in _ALONE or kind == "contraction":
+            return []
+        if self.stored[node].startswith("cut"):
+            return []
+        direct = {self.home[d].number: self.home[d] for d in below}
+        found = [direct[n] for n in sorted(direct, reverse=True)]
+        for dependency in below:
+            for sibling in self._readers.get(dependency, ())[-4:]:
+                if sibling.number not in direct:
+                    found.append(sibling)
+        if not below or node.op in (Op.REDUCE, Op.ARGREDUCE):
+            for leaf in self._leaves(node):
+                found.extend(self._readers.get(leaf, ())[-2:])
+        return list(dict.fromkeys(found))
+
+    def _leaves(self, node: Node) -> list[Node]:
+        """Return the arrays in memory that `node` inlines (the first few)."""
+        out: list[Node] = []
+        seen: set[Node] = set()
+        stack = list(node.args)
+        while stack and len(out) < 4 and len(seen) < 64:
+            top = stack.pop()
+            if top in seen:
+                continue
+            seen.add(top)
+            if is_leaf(top):
+                out.append(top)
+            elif top not in self.stored:
+                stack.extend(top.args)
+        return out
+
+    def _add(self, group: Group, node: Node, below: frozenset[Node], new: bool = False) -> None:
+        if not new:
+            group.members.append(node)
+            group.weight += self.costs._count(node)
+        self.home[node] = group
+        depends = 0
+        for dependency in below:
+            home = self.home[dependency]
+            if home is not group:
+                depends |= 1 << home.number | self._before[home.number]
+        shares = not below or node.op in (Op.REDUCE, Op.ARGREDUCE)
+        for source in (*below, *(self._leaves(node) if shares else ())):
+            readers = self._readers.setdefault(source, [])
+            if group not in readers:
+                readers.append(group)
+        self._depend(group, depends)
+
+    def _depend(self, group: Group, depends: int) -> None:
+        """Record that `group` comes after the groups of a bit set, and so do its dependents."""
+        if depends & ~self._before[group.number]:
+            self._before[group.number] |= depends
+            mine = 1 << group.number
+            for other, before in enumerate(self._before):
+                if before & mine:
+                    self._before[other] = before | depends
+
+    def _acyclic(self, group: Group, below: Iterable[Node]) -> bool:
+        """Whether no dependency of a newcomer itself depends on the group."""
+        mine = 1 << group.number
+        return not any(
+            self._before[self.home[d].number] & mine for d in below if self.home[d] is not group
+        )
+
+    def _join(self, group: Group, node: Node, below: frozenset[Node], kind: str) -> str:
+        """Return why `node` may join, or an empty text."""
+        if group.kind in ("scan", "sort", "scatter") or group.members[0].op in _ALONE:
+            return ""
+        if group.weight + self.costs._count(node) > GROUP_LIMIT or not self._acyclic(group, below):
+            return ""
+        reads = any(self.home[d] is group for d in below)
+        if kind == "elementwise":
+            return self._join_elementwise(group, node, reads)
+        return self._join_reduction(group, node, reads)
+
+    def _join_elementwise(self, group: Group, node: Node, reads: bool) -> str:
+        size = elements(node.shape)
+        domain = elements(group.rows) * elements(group.inner)
+        if group.kind == "elementwise":
+            if size != domain or not self._reads_in_place(group, node):
+                return ""
+            return "stored beside values of the same shape" if reads else "shares its inputs"
+        if not reads:
+            return ""
+        if group.kind == "contraction":
+            if size != elements(group.rows) or not self._reads_in_place(group, node):
+                return ""
+            return "epilogue of the contraction"
+        if size not in (domain, elements(group.rows)) or not _rows_fit(group):
+            return ""
+        return "reads row results of the same row" if self._reads_in_place(group, node) else ""
+
+    def _join_reduction(self, group: Group, node: Node, reads: bool) -> str:
+        shape = node.args[0].shape
+        if group.kind == "contraction" or elements(shape) != elements(group.full):
+            return ""
+        trial = Group(-1, node, "rowwise", 0)
+        if group.kind == "elementwise":
+            if not reads or not _rows_fit(trial):
+                return ""
+            trial.members = [*group.members, node]
+            if not all(self._reads_in_place(trial, m) for m in trial.members):
+                return ""
+            group.set_domain(node)
+            group.kind = "rowwise"
+            return "reduces a value that is also stored"
+        if elements(trial.inner) != elements(group.inner):
+            return ""
+        if reads and not _rows_fit(group):
+            return ""
+        if not self._reads_in_place(group, node):
+            return ""
+        return "reduces the same rows again" if reads else "reduces the same rows of its inputs"
+
+    def _reads_in_place(self, group: Group, node: Node) -> bool:
+        """Whether `node` reads every member of `group` at the point where it is computed."""
+        rows, inner, env = domain_vars(group.rows, group.inner)
+        if node.op in (Op.REDUCE, Op.ARGREDUCE):
+            if group.place(node, rows, inner) is None:
+                return False
+            index = group.place_operand(node, rows, inner)
+            start = node.args
+        else:
+            index = group.place(node, rows, inner)
+            start = node.args
+        if index is None:
+            return False
+        expected: dict[Node, Index] = {}
+        for member in group.members:
+            place = group.place(member, rows, inner)
+            if place is None:
+                return False
+            expected[member] = tuple(simplify(e, env) for e in place)
+        members = frozenset(group.members)
+        stack: list[tuple[Node, Index]] = []
+        if node.op in (Op.REDUCE, Op.ARGREDUCE):
+            stack.append((start[0], index))
+        else:
+            stack.extend(_operands(node, index))
+        seen: set[tuple[Node, Index]] = set()
+        while stack:
+            at, where = stack.pop()
+            if not self._reach[at] & members or (at, where) in seen:
+                continue
+            seen.add((at, where))
+            if at in expected:
+                if tuple(simplify(e, env) for e in where) != expected[at]:
+                    return False
+                continue
+            if at in self.stored and at not in members:
+                if at.op is Op.RESHAPE:  # an alias of a stored array
+                    stack.extend(_operands(at, where))
+                continue
+            if at.op is Op.GATHER:
+                anywhere = ex.var(f"at{len(seen)}")  # a row result may still be in place
+                axis = at.attr.axis
+                stack.append((at.args[0], (*where[:axis], anywhere, *where[axis + 1:])))
+                stack.append((at.args[1], where))
+                continue
+            stack.extend((a, tuple(simplify(e, env) for e in i)) for a, i in _operands(at, where))
+        return True
+
+    def _merge_others(self, group: Group, node: Node, below: frozenset[Node]) -> None:
+        """Merge further row-wise groups of the same rows that the newcomer reads."""
+        if group.kind != "rowwise":
+            return
+        for other in list(dict.fromkeys(self.home[d] for d in below)):
+            if other is group or other.kind != "rowwise" or not self._mergeable(group, other):
+                continue
+            members = [*other.members, *group.members]
+            trial = Group(-1, other.anchors[0], "rowwise", 0)
+            trial.members = members
+            if all(self._reads_in_place(trial, m) for m in members):
+                self._absorb(group, other)
+
+    def _mergeable(self, group: Group, other: Group) -> bool:
+        if elements(other.full) != elements(group.full) or not _rows_fit(group):
+            return False
+        if elements(other.inner) != elements(group.inner):
+            return False
+        if group.weight + other.weight > GROUP_LIMIT:
+            return False
+        mine, theirs = 1 << group.number, 1 << other.number
+        between = self._before[group.number] & ~theirs
+        return not any(
+            between >> g.number & 1 and self._before[g.number] & theirs for g in self.groups
+        ) and not self._before[other.number] & mine
+
+    def _absorb(self, group: Group, other: Group) -> None:
+        for member in other.members:
+            self.home[member] = group
+        domain = other.anchors[0]
+        group.members = [*other.members, *group.members]
+        group.set_domain(domain)
+        group.why = [*other.why, *group.why, "rows of both are the same"]
+        group.weight += other.weight
+        other.members = []
+        mine, theirs = 1 << group.number, 1 << other.number
+        self._before[group.number] &= ~theirs
+        for number, before in enumerate(self._before):
+            if before & theirs and number != group.number:
+                self._before[number] = before & ~theirs | mine | self._before[group.number]
+        self._depend(group, self._before[other.number])
+        for readers in self._readers.values():
+            if other in readers:
+                readers[:] = dict.fromkeys(group if g is other else g for g in readers)
+
+    def ordered(self) -> list[Group]:
+        """Return the groups so that each follows those it depends on, members in graph order."""
+        position = {n: i for i, n in enumerate(self.costs.nodes)}
+        live = [g for g in self.groups if g.members]
+        for group in live:
+            group.members.sort(key=position.__getitem__)
+        depends = {
+            g.number: {self.home[d].number for m in g.members for d in self.reads.get(m, ())}
+            - {g.number} for g in live
+        }
+        by_number = {g.number: g for g in live}
+        done: dict[int, None] = {}
+        for group in live:
+            stack = [group.number]
+            while stack:
+                top = stack[-1]
+                waiting = [d for d in depends[top] if d not in done]
+                if waiting and top not in done:
+                    stack.extend(waiting)
+                else:
+                    done[top] = None
+                    stack.pop()
+        return [by_number[n] for n in done]
+
+
+def _operands(node: Node, index: Index) -> list[tuple[Node, Index]]:
+    """Return the operands of an inlined node with the indices at which they are read."""
+    if node.op.group == "movement":
+        return [(node.args[0], indexing.source(node, index).place)]
+    return [(arg, index) for arg in node.args]
+
+
+def _rows_fit(group: Group) -> bool:
+    """Whether rows are short enough to be walked more than once in cache, and many enough."""
+    inner = elements(group.inner)
+    return inner <= ROW_LIMIT and (inner <= 1 << 14 or elements(group.rows) >= 4)
+
+
+def domain_vars(rows: Shape, inner: Shape) -> tuple[Index, Index, dict[Expr, tuple[int, int]]]:
+    """Return loop variables for a domain, and their ranges."""
+    env: dict[Expr, tuple[int, int]] = {}
+
+    def make(shape: Shape, letter: str) -> Index:
+        out = []
+        for axis, dim in enumerate(shape):
+            v = ex.var(f"{letter}{axis}")
+            env[v] = (0, max(upper_bound(dim) - 1, 0))
+            out.append(v if upper_bound(dim) != 1 else as_expr(0))
+        return tuple(out)
+
+    return make(rows, "r"), make(inner, "k"), env
+
+
+def fuse(outputs: Sequence[Node]) -> Fusion:
+    """Return the kernels of a graph.
+
+    An expensive value that several kernels would compute again is stored, and the graph is cut
+    once more with that knowledge.
+    """
+    extra: dict[Node, str] = {}
+    for _ in range(3):
+        fusion = Fusion(Costs(outputs, extra))
+        again = _repeated(fusion)
+        if not again:
+            break
+        extra.update(dict.fromkeys(again, "expensive value used by several kernels"))
+    return fusion
+
+
+def _repeated(fusion: Fusion) -> list[Node]:
+    """Return the expensive inlined values that more than one kernel computes."""
+    users: dict[Node, set[int]] = {}
+    costs = fusion.costs
+    for group in fusion.groups:
+        seen: set[Node] = set()
+        points = elements(group.full)
+        stack = [a for m in group.members for a in m.args]
+        while stack:
+            top = stack.pop()
+            if top in seen or top in fusion.stored or top not in costs.heavy:
+                continue
+            seen.add(top)
+            if points * RECOMPUTE >= elements(top.shape):
+                users.setdefault(top, set()).add(group.number)
+            stack.extend(top.args)
+    shared = {n for n, groups in users.items() if len(groups) > 1 and n.op in cost.HEAVY}
+    inner = {a for n in shared for a in _below(n, shared)}
+    return [n for n in shared if n not in inner]
+
+
+def _below(node: Node, among: set[Node]) -> set[Node]:
+    """Return the nodes of `among` strictly below `node` through nodes of heavy chains."""
+    found: set[Node] = set()
+    stack = list(node.args)
+    seen: set[Node] = set()
+    while stack:
+        top = stack.pop()
+        if top in seen:
+            continue
+        seen.add(top)
+        if top in among:
+            found.add(top)
+        if len(seen) < cost.SIZE_LIMIT:
+            stack.extend(top.args)
+    return found

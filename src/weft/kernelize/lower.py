@@ -1,0 +1,360 @@
+"""Write each group as a loop nest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir import node as nd
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr
+from weft.ir.infer import as_expr
+from weft.ir.node import Node, Shape
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.stmt import (
+    SERIAL,
+    Accumulator,
+    Axis,
+    For,
+    Kernel,
+    Memory,
+    Meta,
+    Reduce,
+    Stmt,
+    Store,
+    lhs,
+    rhs,
+)
+from weft.kernelize.cost import HEAVY, elements, is_leaf, upper_bound
+from weft.kernelize.emit import Emitter, Key
+from weft.kernelize.fuse import Fusion
+from weft.kernelize.group import Group
+from weft.kernelize.indexing import Index
+from weft.kernelize.special import lower_scan, lower_scatter, lower_sort
+from weft.kernelize.tidy import tidy
+
+STAGE_BYTES: Final = 128 * 1024  # longest row kept in a local buffer between phases
+
+
+class Lowered(Record):
+    """One kernel and the graph nodes its parameters stand for, inputs then outputs."""
+
+    kernel: Kernel
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    scratch: tuple[Memory, ...]
+    checks: tuple[Node, ...]
+    why: tuple[str, ...]
+
+
+def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> Lowered:
+    """Return the loop nest that computes a group.
+
+    Parameters
+    ----------
+    group, fusion : Group, Fusion
+        What `weft.kernelize.fuse.fuse` made.
+    outputs : sequence of Node
+        The members that are read outside the kernel.
+    name : str
+        Name of the kernel.
+    """
+    sources = _sources(group, fusion)
+    inputs = tuple(dict.fromkeys(_root(n) for n in sources))
+    stored = {n: Memory(f"out{i}", n.dtype, _sizes(n.shape)) for i, n in enumerate(outputs)}
+    scratch: tuple[Memory, ...] = ()
+    if group.kind == "scan":
+        em = lower_scan(group.members[0], sources, stored)
+    elif group.kind == "sort":
+        em, scratch = lower_sort(group.members[0], sources, stored)
+    elif group.kind == "scatter":
+        em = lower_scatter(group.members[0], sources, stored)
+    else:
+        em = _Nest(group, fusion, sources, stored).run()
+    memories = {_root(n): m for n, m in sources.items()}
+    params = (*(memories[n] for n in inputs), *stored.values(), *scratch)
+    meta = Meta(kind=group.kind, flops=_flops(group), traffic=_traffic(inputs, outputs))
+    kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)
+    return Lowered(tidy(kernel), inputs, tuple(outputs), scratch, tuple(em.checks),
+                   tuple(group.why))
+
+
+def _root(node: Node) -> Node:
+    while node.op is Op.RESHAPE:
+        node = node.args[0]
+    return node
+
+
+def _sizes(shape: Shape) -> tuple[Expr, ...]:
+    return tuple(as_expr(d) for d in shape)
+
+
+def _sources(group: Group, fusion: Fusion) -> dict[Node, Memory]:
+    """Return the arrays a group reads, each with its memory (one per array in memory)."""
+    members = frozenset(group.members)
+    found: dict[Node, Memory] = {}
+    roots: dict[Node, Memory] = {}
+    seen: set[Node] = set()
+    stack = list(reversed(group.members))
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if is_leaf(node) or (node in fusion.home and node not in members):
+            root = _root(node)
+            if root not in roots:
+                roots[root] = Memory(f"in{len(roots)}", node.dtype, _sizes(node.shape))
+                found[root] = roots[root]
+            found[node] = roots[root]
+        else:
+            stack.extend(reversed(node.args))
+    return found
+
+
+def _flops(group: Group) -> int:
+    total = 0
+    for anchor in group.anchors:
+        total += elements(anchor.args[0].shape) * (2 if group.kind == "contraction" else 1)
+    domain = elements(group.rows) * elements(group.inner)
+    return total + (domain if group.kind != "contraction" else elements(group.rows))
+
+
+def _traffic(inputs: Sequence[Node], outputs: Sequence[Node]) -> int:
+    return sum(elements(n.shape) * n.dtype.itemsize for n in (*inputs, *outputs))
+
+
+class _Nest:
+    """Lowers elementwise, row-wise and contraction groups: rows, phases over the inner axes."""
+
+    def __init__(self, group: Group, fusion: Fusion, sources: dict[Node, Memory],
+                 stored: dict[Node, Memory]) -> None:  # fmt: skip
+        self.group, self.fusion, self.sources, self.stored = group, fusion, sources, stored
+        self.levels = self._member_levels()
+        self.depth = max((self.levels[a] + 1 for a in group.anchors), default=0)
+        self.stage: list[tuple[Node, Index]] = []
+        self.visits: list[list[Key]] = []
+
+    def _member_levels(self) -> dict[Node, int]:
+        """Return for each member how many reduction phases come before its value is known."""
+        levels: dict[Node, int] = {}
+        for member in self.group.members:
+            level = 0
+            for read in self.fusion.reads[member]:
+                if read in levels:
+                    level = max(level, levels[read] + (read.op in (Op.REDUCE, Op.ARGREDUCE)))
+            levels[member] = level
+        return levels
+
+    def run(self) -> Emitter:
+        """Return the emitter whose outermost scope is the kernel's body."""
+        if self.depth >= 1 and any(n in HEAVY for n in self._ops()):
+            self._lower(names_unique=False)
+            self.stage = self._repeated()
+        return self._lower(names_unique=True)
+
+    def _ops(self) -> set[object]:
+        return {n.op for m in self.group.members for n in self._inlined(m)}
+
+    def _inlined(self, member: Node) -> list[Node]:
+        out: list[Node] = []
+        seen: set[Node] = set()
+        stack = list(member.args)
+        while stack:
+            top = stack.pop()
+            if top in seen or top in self.sources or top in self.levels:
+                continue
+            seen.add(top)
+            out.append(top)
+            stack.extend(top.args)
+        return out
+
+    def _repeated(self) -> list[tuple[Node, Index]]:
+        """Return the expensive values that several phases compute at the same point."""
+        inner = elements(self.group.inner)
+        phases: dict[tuple[Node, Index], set[int]] = {}
+        for phase, keys in enumerate(self.visits):
+            for key in keys:
+                if key.node.op in HEAVY and key.mask is None and key.node.op is not Op.GATHER:
+                    phases.setdefault((key.node, key.place), set()).add(phase)
+        fits = [
+            (node, index) for (node, index), seen in phases.items()
+            if len(seen) > 1 and inner * node.dtype.itemsize <= STAGE_BYTES
+            and any(v.attr.startswith("k") for v in ex.free_vars(index))
+        ]
+        below = {n for node, _ in fits for n in nd.toposort(node.args)}
+        return [(node, index) for node, index in fits if node not in below]
+
+    def _lower(self, names_unique: bool) -> Emitter:
+        group = self.group
+        em = Emitter(self.sources, hoist=bool(group.anchors))
+        self.visits = []
+        rows = self._open_loops(em, group.rows, "r")
+        canonical = [ex.var(f"k{a}") for a in range(len(group.inner))]
+        buffers = self._allocate_stages(em)
+        done_staging: set[Node] = set()
+        for phase in range(self.depth + 1):
+            anchors = [a for a in group.anchors if self.levels[a] == phase]
+            values = [
+                m for m in group.members
+                if m in self.stored and not group.is_row_level(m) and m not in anchors
+                and self.levels[m] == phase
+            ]
+            if not anchors and not values:
+                continue
+            self._phase(em, phase, rows, canonical, anchors, values, buffers, done_staging,
+                        names_unique)  # fmt: skip
+        for member in group.members:
+            if member in self.stored and group.is_row_level(member):
+                self._store(em, member, rows, ())
+        self._close_loops(em, group.rows, rows)
+        return em
+
+    def _allocate_stages(self, em: Emitter) -> dict[Node, Memory]:
+        buffers: dict[Node, Memory] = {}
+        for number, (node, _) in enumerate(self.stage):
+            sizes = tuple(as_expr(upper_bound(d)) for d in self.group.inner)
+            buffers[node] = Memory(f"row{number}", node.dtype, sizes, "local")
+            em.alloc(buffers[node])
+        return buffers
+
+    def _phase(self, em: Emitter, phase: int, rows: Index, canonical: list[Expr],
+               anchors: list[Node], values: list[Node], buffers: dict[Node, Memory],
+               done: set[Node], unique: bool) -> None:  # fmt: skip
+        group = self.group
+        em.open()
+        first = len(em.visited)
+        suffix = f"p{phase}_" if unique and self.depth else ""
+        inner = self._loop_vars(em, group.inner, f"k{suffix}")
+        rename = {c: i for c, i in zip(canonical, inner, strict=True) if c is not i}
+        for node, index in self.stage:
+            place = tuple(em.simplify(i) for i in ex.substitute(index, rename))
+            if node in done:
+                em.staged[node] = (place, buffers[node], inner)
+        accumulators = [self._accumulate(em, a, rows, inner) for a in anchors]
+        for member in values:
+            self._store(em, member, rows, inner)
+        for node, index in self.stage:
+            place = tuple(em.simplify(i) for i in ex.substitute(index, rename))
+            known = em.scope.values
+            key = next((k for k in known if k.node is node and k.place == place and k.mask is None),
+                       None)
+            if node not in done and key is not None:
+                em.emit(Store(buffers[node], inner, known[key]))
+                done.add(node)
+        em.staged.clear()
+        self.visits.append(em.visited[first:])
+        body = em.close()
+        used = [(v, d) for v, d in zip(inner, group.inner, strict=True) if v.op is Op.VAR]
+        if anchors:
+            for anchor, made in zip(anchors, accumulators, strict=True):
+                result = made[0].var
+                for acc in made:
+                    em.bind(acc.var)
+                if anchor.op is Op.ARGREDUCE:
+                    result = made[1].var
+                place = tuple(map(em.simplify, group.place(anchor, rows, inner) or ()))
+                em.bound[anchor] = (place, ex.cast(result, anchor.dtype))
+            axes = tuple(Axis(v, as_expr(d)) for v, d in used) or (
+                Axis(em.fresh("one", dt.int64), ex.index(1)),)
+            em.emit(Reduce(axes, tuple(a for made in accumulators for a in made), body))
+        else:
+            em.scope.body.extend(_nest(used, body))
+
+    def _store(self, em: Emitter, member: Node, rows: Index, inner: Index) -> None:
+        index = self.group.place(member, rows, inner)
+        assert index is not None  # fuse admitted the member
+        index = tuple(map(em.simplify, index))
+        em.emit(Store(self.stored[member], index, em.value(member, index)))
+
+    def _accumulate(self, em: Emitter, anchor: Node, rows: Index,
+                    inner: Index) -> tuple[Accumulator, ...]:  # fmt: skip
+        operand = anchor.args[0]
+        index = self.group.place_operand(anchor, rows, inner)
+        assert index is not None  # fuse admitted the member
+        value = em.value(operand, index)
+        if anchor.op is Op.ARGREDUCE:
+            at = em.simplify(index[anchor.attr.axis])
+            best = em.fresh("best", operand.dtype)
+            where = em.fresh("at", dt.int64)
+            return arg_accumulators(anchor.attr.kind, best, where, value, at)
+        wide = dt.accumulator_dtype(operand.dtype)
+        kind = anchor.attr.kind
+        acc = em.fresh(kind, wide)
+        return (accumulator(kind, acc, ex.cast(value, wide)),)
+
+    def _loop_vars(self, em: Emitter, shape: Shape, prefix: str) -> Index:
+        return tuple(
+            em.loop_var(f"{prefix}{a}", upper_bound(d)) if upper_bound(d) != 1 else ex.index(0)
+            for a, d in enumerate(shape)
+        )
+
+    def _open_loops(self, em: Emitter, shape: Shape, prefix: str) -> Index:
+        if not self.group.anchors:
+            return ()
+        em.open()
+        return self._loop_vars(em, shape, prefix)
+
+    def _close_loops(self, em: Emitter, shape: Shape, rows: Index) -> None:
+        if not self.group.anchors:
+            return
+        body = em.close()
+        used = [(v, d) for v, d in zip(rows, shape, strict=True) if v.op is Op.VAR]
+        em.scope.body.extend(_nest(used, body))
+
+
+def _nest(loops: list[tuple[Expr, nd.Dim]], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    for v, dim in reversed(loops):
+        body = (For(v, as_expr(dim), SERIAL, body),)
+    return body
+
+
+_COMBINE: Final = {"sum": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN,
+                   "any": Op.OR, "all": Op.AND}  # fmt: skip
+
+
+def neutral(kind: str, dtype: DType) -> Expr:
+    """Return the neutral value of a reduction."""
+    value: bool | int | float
+    if kind in ("max", "min"):
+        value = dtype.min if kind == "max" else dtype.max
+        if dtype.is_float:
+            value = float("-inf") if kind == "max" else float("inf")
+    else:
+        value = kind in ("prod", "all")
+    return ex.const(value, dtype)
+
+
+def accumulator(kind: str, acc: Expr, value: Expr) -> Accumulator:
+    """Return the accumulator of a plain reduction."""
+    op = _COMBINE[kind]
+    return Accumulator(acc, neutral(kind, acc.dtype), ex.binary(op, acc, value),
+                       ex.binary(op, lhs(acc), rhs(acc)))
+
+
+def arg_accumulators(kind: str, best: Expr, at: Expr, value: Expr,
+                     index: Expr) -> tuple[Accumulator, ...]:  # fmt: skip
+    """Return the pair (best value, its index): the first of equals, NaN before everything."""
+    start = neutral("max" if kind == "max" else "min", best.dtype)
+    update = _prefer(kind, value, index, best, at)
+    combine = _prefer(kind, rhs(best), rhs(at), lhs(best), lhs(at))
+    return (
+        Accumulator(best, start, ex.where(update, value, best),
+                    ex.where(combine, rhs(best), lhs(best))),
+        Accumulator(at, ex.const(dt.int64.max, dt.int64), ex.where(update, index, at),
+                    ex.where(combine, rhs(at), lhs(at))),
+    )
+
+
+def _prefer(kind: str, value: Expr, index: Expr, best: Expr, at: Expr) -> Expr:
+    """Whether (value, index) comes before (best, at)."""
+    better = value.gt(best) if kind == "max" else value.lt(best)
+    equal = value.eq(best)
+    if value.dtype.is_float:
+        nan, best_nan = value.ne(value), best.ne(best)
+        better = better | (nan & ~best_nan)
+        equal = equal | (nan & best_nan)
+    return better | (equal & index.lt(at))

@@ -1,0 +1,262 @@
+"""Bring a fresh loop nest into its plainest form: fewer axes, memories without div and mod.
+
+Neighbouring loops whose variables every access sees as one (``i * n + j``) become one loop, so
+that a 4-D elementwise kernel is a flat one and rows of any rank are rows. Then neighbouring axes
+of a memory that would need a division of a merged variable become one axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+
+from weft.ir import expr as ex
+from weft.ir.bounds import bounds
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import (
+    SERIAL,
+    Alloc,
+    Axis,
+    Body,
+    For,
+    Kernel,
+    Load,
+    Memory,
+    Prefetch,
+    Reduce,
+    Rewriter,
+    Stmt,
+    Store,
+    map_exprs,
+    walk,
+)
+from weft.kernelize.indexing import flatten
+from weft.rules.index import linear_coefficients, simplify
+
+Env = dict[Expr, tuple[int, int]]
+
+
+def tidy(kernel: Kernel) -> Kernel:
+    """Return an equivalent kernel with merged loops and merged memory axes."""
+    env = loop_ranges(kernel.body)
+    chains = _chains(kernel.body)
+    if chains:
+        uses = _Uses(kernel, env)
+        merged = [run for chain in chains for run in uses.mergeable(chain)]
+        if merged:
+            kernel = _merge_loops(kernel, merged)
+            env = loop_ranges(kernel.body)
+    return _merge_axes(kernel, env)
+
+
+def loop_ranges(body: Body) -> Env:
+    """Return the range of every loop and reduction variable (by the largest symbolic extent)."""
+    env: Env = {}
+    for stmt in walk(body):
+        pairs: Iterable[tuple[Expr, Expr]] = ()
+        if isinstance(stmt, For):
+            pairs = ((stmt.var, stmt.extent),)
+        elif isinstance(stmt, Reduce):
+            pairs = tuple((a.var, a.extent) for a in stmt.axes)
+        for v, extent in pairs:
+            env[v] = (0, max(bounds(extent, env)[1] - 1, 0))
+    return env
+
+
+def _chains(body: Body) -> list[list[tuple[Expr, int]]]:
+    """Return runs of directly nested loops, and the axes of each reduction, of fixed extents."""
+    chains: list[list[tuple[Expr, int]]] = []
+    inside: set[Stmt] = set()
+    for stmt in walk(body):
+        chain: list[tuple[Expr, int]] = []
+        if isinstance(stmt, For) and stmt not in inside:
+            at: Stmt = stmt
+            while isinstance(at, For) and at.kind == SERIAL and at.extent.op is Op.CONST:
+                inside.add(at)
+                chain.append((at.var, at.extent.attr))
+                if len(at.body) != 1:
+                    break
+                at = at.body[0]
+        elif isinstance(stmt, Reduce) and all(a.extent.op is Op.CONST for a in stmt.axes):
+            chain = [(a.var, a.extent.attr) for a in stmt.axes]
+        if len(chain) > 1:
+            chains.append(chain)
+    return chains
+
+
+class _Uses:
+    """Where loop variables are used: by what stride in each access, or otherwise."""
+
+    def __init__(self, kernel: Kernel, env: Env) -> None:
+        self.strides: list[dict[Expr, object]] = []
+        self.pinned: set[Expr] = set()
+        variables = list(env)
+        for stmt in walk(kernel.body):
+            if isinstance(stmt, Load | Store | Prefetch):
+                self._access(stmt, variables, env)
+                rest: Iterable[Expr] = stmt.exprs()[len(stmt.index):]
+            else:
+                rest = stmt.exprs()
+            self.pinned |= ex.free_vars(rest) & env.keys()
+
+    def _access(self, stmt: Load | Store | Prefetch, variables: list[Expr], env: Env) -> None:
+        sizes = stmt.memory.shape
+        position = simplify(flatten(stmt.index, sizes), env)
+        used = ex.free_vars([position]) & env.keys()
+        if not used:
+            self.strides.append({})
+            return
+        found = linear_coefficients(position, [v for v in variables if v in used], env)
+        if found is None:
+            self.pinned |= used
+            return
+        strides, rest = found
+        self.strides.append(dict(strides))
+        self.pinned |= ex.free_vars([rest]) & env.keys()
+
+    def mergeable(self, chain: list[tuple[Expr, int]]) -> list[list[tuple[Expr, int]]]:
+        """Return the runs of two or more loops of a chain that act as one."""
+        runs: list[list[tuple[Expr, int]]] = [[chain[0]]]
+        for outer, inner in pairwise(chain):
+            if self._as_one(outer[0], inner[0], inner[1]):
+                runs[-1].append(inner)
+            else:
+                runs.append([inner])
+        return [run for run in runs if len(run) > 1]
+
+    def _as_one(self, outer: Expr, inner: Expr, extent: int) -> bool:
+        if outer in self.pinned or inner in self.pinned:
+            return False
+        return all(
+            _number(s.get(outer, 0)) == _number(s.get(inner, 0)) * extent for s in self.strides
+        )
+
+
+def _number(value: object) -> float:
+    if isinstance(value, Expr):
+        return value.attr if value.op is Op.CONST else float("nan")
+    return value  # type: ignore[return-value]
+
+
+def _merge_loops(kernel: Kernel, runs: list[list[tuple[Expr, int]]]) -> Kernel:
+    mapping: dict[Expr, Expr] = {}
+    first: dict[Expr, int] = {}  # kept variable: its new extent
+    dropped: set[Expr] = set()
+    for run in runs:
+        merged = run[0][0]
+        position = merged
+        total = 1
+        for v, extent in reversed(run[1:]):
+            mapping[v] = position % extent
+            position = position // extent
+            total *= extent
+            dropped.add(v)
+        mapping[merged] = position
+        first[merged] = total * run[0][1]
+
+    class Merge(Rewriter):
+        def visit(self, stmt: Stmt) -> Stmt | Body:
+            if isinstance(stmt, For) and stmt.var in dropped:
+                return stmt.body
+            if isinstance(stmt, For) and stmt.var in first:
+                return For(stmt.var, ex.index(first[stmt.var]), stmt.kind, stmt.body)
+            if isinstance(stmt, Reduce) and any(a.var in first for a in stmt.axes):
+                axes = tuple(
+                    Axis(a.var, ex.index(first[a.var]) if a.var in first else a.extent, a.kind)
+                    for a in stmt.axes if a.var not in dropped
+                )
+                return Reduce(axes, stmt.accumulators, stmt.body)
+            return stmt
+
+    def remap(e: Expr) -> Expr:
+        return ex.substitute([e], mapping)[0]
+
+    kernel = map_exprs(kernel, remap)  # binders are no expressions: they keep their names
+    kernel = Merge(kernel).run()
+    env = loop_ranges(kernel.body)
+    return map_exprs(kernel, _simplifier(env))
+
+
+def _simplifier(env: Env) -> Callable[[Expr], Expr]:
+    memo: dict[Expr, Expr] = {}
+
+    def run(e: Expr) -> Expr:
+        if e.dtype.kind != "i":
+            return e
+        found = memo.get(e)
+        if found is None:
+            found = memo[e] = simplify(e, env)
+        return found
+
+    return run
+
+
+def _has_division(e: Expr) -> bool:
+    return any(x.op is Op.FLOORDIV or x.op is Op.MOD for x in ex.toposort([e]))
+
+
+def _merge_axes(kernel: Kernel, env: Env) -> Kernel:
+    """Merge the axes of memories whose indices divide, and drop axes of size 1."""
+    accesses: dict[Memory, list[tuple[Expr, ...]]] = {}
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Load | Store | Prefetch):
+            accesses.setdefault(stmt.memory, []).append(stmt.index)
+    layouts: dict[Memory, list[list[int]]] = {}
+    for memory, indices in accesses.items():
+        groups = _axis_groups(memory, indices, env)
+        if [g for g in groups if len(g) != 1]:
+            layouts[memory] = groups
+    if not layouts:
+        return kernel
+    renamed = {m: _reshaped(m, groups) for m, groups in layouts.items()}
+
+    class Reindex(Rewriter):
+        def visit(self, stmt: Stmt) -> Stmt | Body:
+            if isinstance(stmt, Alloc) and stmt.memory in renamed:
+                return Alloc(renamed[stmt.memory])
+            if isinstance(stmt, Load | Store | Prefetch) and stmt.memory in renamed:
+                index = tuple(
+                    simplify(flatten([stmt.index[a] for a in group],
+                                     [stmt.memory.shape[a] for a in group]), env)
+                    for group in layouts[stmt.memory] if group
+                )
+                return stmt.replace(memory=renamed[stmt.memory], index=index)
+            return stmt
+
+    params = tuple(renamed.get(m, m) for m in kernel.params)
+    return Reindex(kernel).run().replace(params=params)
+
+
+def _axis_groups(memory: Memory, indices: list[tuple[Expr, ...]], env: Env) -> list[list[int]]:
+    """Return which axes of a memory become one; an empty group marks dropped axes."""
+    rank = len(memory.shape)
+    kept = [
+        a for a in range(rank)
+        if not (ex.is_const(memory.shape[a], 1) and all(ex.is_const(i[a], 0) for i in indices))
+    ] or list(range(min(rank, 1)))
+    divides = {a: any(_has_division(i[a]) for i in indices) for a in kept}
+    groups: list[list[int]] = []
+    for axis in kept:
+        if groups and divides[axis] and divides[groups[-1][-1]]:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    for group in groups:
+        sizes = [memory.shape[a] for a in group]
+        if any(_has_division(simplify(flatten([i[a] for a in group], sizes), env))
+               for i in indices):
+            groups = [kept]  # nothing less than one flat axis helps, if anything does
+            break
+    return groups if len(kept) == rank else [*groups, []]
+
+
+def _reshaped(memory: Memory, groups: list[list[int]]) -> Memory:
+    sizes = []
+    for group in groups:
+        if group:
+            total = ex.index(1)
+            for axis in group:
+                total = total * memory.shape[axis]
+            sizes.append(total)
+    return memory.replace(shape=tuple(sizes))
