@@ -1,0 +1,1 @@
+"""Declarative identities, shared by several stages: algebra, constant folding, index arithmetic."""
