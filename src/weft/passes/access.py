@@ -1,0 +1,297 @@
+"""Memory accesses under vectorisation, on flat memories.
+
+Every memory becomes one-dimensional. With offset ``base + stride * lane`` an access is contiguous
+for stride 1, one scalar access for stride 0, and a gather or scatter otherwise. Masks of enclosing
+conditions are joined to the masks of the accesses.
+"""
+
+from __future__ import annotations
+
+from weft.errors import VerifyError
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.bounds import loop_range
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import (
+    Alloc,
+    Assert,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Location,
+    Memory,
+    Prefetch,
+    Reduce,
+    Stmt,
+    Store,
+    walk,
+)  # fmt: skip
+from weft.passes.lanes import Affine, Mapped, Mapper, Mask, Scope, any_of, conjunction, is_small
+from weft.rules import index as index_rules
+
+
+def flat_index(memory: Memory, index: tuple[Expr, ...]) -> Expr:
+    """Return the row-major offset of an element."""
+    if len(index) != len(memory.shape):
+        raise VerifyError(f"access to {memory.name}", found=f"{len(index)} indices",
+                          expected=f"{len(memory.shape)}")
+    lanes = max((i.lanes for i in index), default=1)
+    flat = ex.broadcast(ex.index(0), lanes)
+    for i, n in zip(index, memory.shape, strict=True):
+        scaled = ex.binary(Op.MUL, flat, ex.broadcast(n, lanes))
+        flat = ex.binary(Op.ADD, scaled, ex.broadcast(i, lanes))
+    return flat
+
+
+def flat_memory(memory: Memory, name: str | None = None, copies: int = 1) -> Memory:
+    """Return the one-dimensional form of a memory, `copies` times as large."""
+    if len(memory.shape) == 1 and name in (None, memory.name) and copies == 1:
+        return memory
+    return Memory(name or memory.name, memory.dtype, (memory.size * copies,), memory.scope)
+
+
+class AccessLowering(Mapper):
+    """Emits accesses, lets and assertions; hands out names that are unique in the output."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.locations: dict[Stmt, Location] = {}
+        self._flat: dict[Stmt, Expr] = {}
+        self._used: set[str] = set()
+        self._copies: dict[str, int] = {}
+        self._reserved: set[str] = set()
+        for s in walk(kernel.body):
+            self._reserved.update(v.attr for v in s.binds())
+            if isinstance(s, Alloc):
+                self._reserved.add(s.memory.name)
+            elif isinstance(s, For):
+                self.ranges[s.var] = loop_range(s.extent)
+            elif isinstance(s, Reduce):
+                self.ranges.update((a.var, loop_range(a.extent)) for a in s.axes)
+        self._simplifier = index_rules.Simplifier(self.ranges)
+
+    # output
+
+    def emit(self, out: list[Stmt], stmt: Stmt, source: Stmt) -> None:
+        """Append a statement that comes from `source`."""
+        out.append(stmt)
+        location = self.kernel.locations.get(source)
+        if location is not None:
+            self.locations[stmt] = location
+
+    def fresh(self, name: str) -> str:
+        """Return a name for a copy of a source name: the name itself for the first copy."""
+        if name not in self._used:
+            self._used.add(name)
+            return name
+        count = self._copies.get(name, 0)
+        while True:
+            count += 1
+            made = f"{name}.{count}"
+            if made not in self._used and made not in self._reserved:
+                break
+        self._copies[name] = count
+        self._used.add(made)
+        return made
+
+    def new_var(self, name: str, dtype: DType, lanes: int = 1) -> Expr:
+        """Return a new name of the output."""
+        return ex.var(self.fresh(name), dtype, lanes)
+
+    def name(self, out: list[Stmt], name: str, value: Expr, source: Stmt) -> Expr:
+        """Bind a value to a new name, unless it is one already."""
+        if not value.args:
+            return value
+        var = self.new_var(name, value.dtype, value.lanes)
+        self.emit(out, Let(var, value), source)
+        return var
+
+    # names
+
+    def let(self, s: Let, scope: Scope, out: list[Stmt]) -> None:
+        """Bind a LET: forms that index rules look through stay visible to them."""
+        m = self.map(s.value, scope)
+        if isinstance(m, Expr):
+            transparent = m.dtype is dt.int64 and m.lanes == 1 and is_small(m)
+            if not transparent:
+                m = self.name(out, str(s.var.attr), m, s)
+        scope.mapped[s.var] = m
+
+    def alloc(self, s: Alloc, scope: Scope, out: list[Stmt]) -> None:
+        """Give an ALLOC to the output; inside a vector loop each lane gets a copy of its own."""
+        sizes = [self.map(e, scope) for e in s.memory.shape]
+        if not all(isinstance(e, Expr) and e.lanes == 1 for e in sizes):
+            raise VerifyError(f"alloc {s.memory.name}", found="a size that differs by lane",
+                              expected="one size in all lanes of a vector loop")
+        plain = s.memory.replace(shape=tuple(e for e in sizes if isinstance(e, Expr)))
+        made = flat_memory(plain, self.fresh(s.memory.name), scope.lanes)
+        scope.memories[s.memory] = (made, scope.lanes)
+        self.emit(out, Alloc(made), s)
+
+    # accesses
+
+    def offset(self, s: Stmt, memory: Memory, index: tuple[Expr, ...],
+               scope: Scope) -> tuple[Memory, Mapped]:  # fmt: skip
+        """Return the flat memory of the output and the offset of an access in it."""
+        flat = self._flat.get(s)
+        if flat is None:
+            flat = flat_index(memory, index)
+            if flat.args and flat.lanes == 1:
+                flat = self._simplifier.simplify(flat)
+            self._flat[s] = flat
+        target, copies = scope.memory(memory)
+        m = self.map(flat, scope)
+        if copies == 1:
+            return target, m
+        if isinstance(m, Affine):
+            return target, Affine(m.base * copies, m.stride * copies + 1)
+        if m.lanes == 1:
+            return target, Affine(m * copies, 1)
+        lanes = m.lanes
+        return target, m * copies + ex.ramp(ex.index(0), lanes)
+
+    def own_mask(self, mask: Expr | None, scope: Scope) -> Expr | None:
+        """Return the mask that an access was written with, scalar or vector; None if true."""
+        if mask is None:
+            return None
+        m = self.scalar_vector(self.map(mask, scope), scope.lanes)
+        return None if self.proves(m) else m
+
+    def total_mask(self, mask: Expr | None, scope: Scope) -> Mask | None:
+        """Return the lanes in which an access takes place; None if all do."""
+        own = self.own_mask(mask, scope)
+        if own is None:
+            return scope.mask
+        assert mask is not None
+        if own.lanes > 1:
+            return self.masked(mask, scope)
+        outer = scope.mask
+        if outer is None:
+            return Mask(ex.broadcast(own, scope.lanes), own)
+        both = ex.binary(Op.AND, outer.lanes, ex.broadcast(own, scope.lanes))
+        return Mask(both, conjunction(outer.any, own))
+
+    def load(self, s: Load, scope: Scope, out: list[Stmt]) -> None:
+        """Emit a LOAD as a scalar, contiguous or gathering one."""
+        memory, offset = self.offset(s, s.memory, s.index, scope)
+        fill = None if s.fill is None else self.map(s.fill, scope)
+        name = str(s.var.attr)
+        if isinstance(offset, Expr) and offset.lanes == 1:
+            scope.mapped[s.var] = self._uniform_load(s, memory, offset, fill, scope, out)
+            return
+        lanes = scope.lanes if isinstance(offset, Affine) else offset.lanes
+        mask = self.total_mask(s.mask, scope)
+        var = self.new_var(name, s.var.dtype, lanes)
+        base = self._position(offset, lanes)
+        self.emit(out, Load(var, memory, (base,), None if mask is None else mask.lanes,
+                            None if fill is None else self.vector(fill, lanes)), s)  # fmt: skip
+        scope.mapped[s.var] = var
+
+    def _position(self, offset: Mapped, lanes: int) -> Expr:
+        """Return the first offset of a contiguous access, else the vector of offsets."""
+        if isinstance(offset, Affine) and offset.stride == 1:
+            return offset.base
+        return self.vector(offset, lanes)
+
+    def _uniform_load(self, s: Load, memory: Memory, offset: Expr, fill: Mapped | None,
+                      scope: Scope, out: list[Stmt]) -> Expr:  # fmt: skip
+        """Read an element once for all lanes; lanes that are masked get their fill after it."""
+        own = self.own_mask(s.mask, scope)
+        total = self.total_mask(s.mask, scope) if scope.lanes > 1 else None
+        guard = own if total is None else total.any
+        if guard is not None and self.proves(guard):
+            guard = None
+        # A scalar fill can be given to the load itself; otherwise lanes are chosen afterwards.
+        late = own is not None and (own.lanes > 1 or not isinstance(fill, Expr | None)
+                                    or (isinstance(fill, Expr) and fill.lanes > 1))  # fmt: skip
+        direct = fill if isinstance(fill, Expr) and not late else None
+        var = self.new_var(str(s.var.attr), s.var.dtype)
+        self.emit(out, Load(var, memory, (offset,), guard, direct), s)
+        if not late:
+            return var
+        assert own is not None
+        lanes = scope.lanes
+        other = ex.const(0, s.var.dtype, lanes) if fill is None else self.vector(fill, lanes)
+        chosen = ex.where(ex.broadcast(own, lanes), ex.broadcast(var, lanes), other)
+        return self.name(out, str(s.var.attr), chosen, s)
+
+    def store(self, s: Store, scope: Scope, out: list[Stmt]) -> None:
+        """Emit a STORE as a scalar, contiguous or scattering one."""
+        memory, offset = self.offset(s, s.memory, s.index, scope)
+        value = self.map(s.value, scope)
+        if scope.lanes == 1:
+            assert isinstance(offset, Expr)
+            assert isinstance(value, Expr)
+            mask = self.own_mask(s.mask, scope)
+            self.emit(out, Store(memory, (offset,), value, mask, s.streaming), s)
+            return
+        lanes = scope.lanes
+        total = self.total_mask(s.mask, scope)
+        if isinstance(offset, Expr) and offset.lanes == 1:
+            self._uniform_store(s, memory, offset, value, total, lanes, out)
+            return
+        self.emit(out, Store(memory, (self._position(offset, lanes),), self.vector(value, lanes),
+                             None if total is None else total.lanes, s.streaming), s)  # fmt: skip
+
+    def _uniform_store(self, s: Store, memory: Memory, offset: Expr, value: Mapped,
+                       mask: Mask | None, lanes: int, out: list[Stmt]) -> None:  # fmt: skip
+        """Write what the last active lane writes to an address that all lanes share."""
+        if isinstance(value, Expr) and value.lanes == 1:
+            guard = None if mask is None or self.proves(mask.any) else mask.any
+            self.emit(out, Store(memory, (offset,), value, guard), s)
+        elif mask is None:
+            last = ex.extract(self.vector(value, lanes), lanes - 1)
+            self.emit(out, Store(memory, (offset,), last), s)
+        else:
+            places = ex.broadcast(offset, lanes)
+            self.emit(out, Store(memory, (places,), self.vector(value, lanes), mask.lanes), s)
+
+    def prefetch(self, s: Prefetch, scope: Scope, out: list[Stmt]) -> None:
+        """Emit a PREFETCH of the first lane."""
+        memory, offset = self.offset(s, s.memory, s.index, scope)
+        base = offset.base if isinstance(offset, Affine) else ex.extract(offset, 0)
+        self.emit(out, Prefetch(memory, (base,)), s)
+
+    # assertions
+
+    def assertion(self, s: Assert, scope: Scope, out: list[Stmt]) -> None:
+        """Emit an ASSERT; of several failing lanes the first is reported."""
+        condition = self.scalar_vector(self.map(s.condition, scope), scope.lanes)
+        if condition.lanes == 1 and self.proves(condition):
+            return
+        report = [None if e is None else self.map(e, scope) for e in (s.value, s.bound)]
+        if condition.lanes == 1 and all(
+            m is None or (isinstance(m, Expr) and m.lanes == 1) for m in report
+        ):
+            if scope.mask is not None:
+                idle = ex.unary(Op.NOT, scope.mask.any)
+                condition = ex.binary(Op.OR, condition, idle)
+            value, bound = (m if isinstance(m, Expr) else None for m in report)
+            self.emit(out, Assert(condition, s.message, value, bound), s)
+            return
+        lanes = scope.lanes
+        bad = ex.unary(Op.NOT, ex.broadcast(condition, lanes))
+        if scope.mask is not None:
+            bad = ex.binary(Op.AND, scope.mask.lanes, bad)
+        bad = self.name(out, "bad", bad, s)
+        inner: list[Stmt] = []
+        value, bound = (None if m is None else first_lane(bad, self.vector(m, lanes))
+                        for m in report)  # fmt: skip
+        self.emit(inner, Assert(ex.const(False, dt.bool_), s.message, value, bound), s)
+        self.emit(out, If(any_of(bad), tuple(inner)), s)
+
+
+def first_lane(flags: Expr, values: Expr) -> Expr:
+    """Return the value of the first lane whose flag is set."""
+    while flags.lanes > 1:
+        cut = ex.extract if flags.lanes == 2 else ex.half
+        low, high = cut(flags, 0), cut(flags, 1)
+        lower = ex.broadcast(any_of(low), low.lanes)
+        flags = ex.where(lower, low, high)
+        values = ex.where(lower, cut(values, 0), cut(values, 1))
+    return values

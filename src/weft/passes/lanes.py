@@ -1,0 +1,296 @@
+"""Expressions under vectorisation: what is uniform, what counts up, what is a vector.
+
+Inside a vector loop each scalar expression of the source maps to one of three forms:
+
+* uniform: a scalar expression, the same in every lane; broadcast only where a vector uses it;
+* `Affine`: ``base + stride * lane`` on int64, which makes contiguous accesses and scalar bounds;
+* a vector expression.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.bounds import Env, Ranges
+from weft.ir.expr import Expr
+from weft.ir.op import Op, Operation
+from weft.ir.record import Record
+from weft.ir.stmt import Memory
+
+
+class Affine(Record):
+    """The int64 vector ``base + stride * lane`` with a scalar `base` and a constant stride."""
+
+    base: Expr
+    stride: int
+
+
+Mapped = Expr | Affine
+
+
+class Mask(Record):
+    """Which lanes are active: a vector bool, and the scalar that says whether any is."""
+
+    lanes: Expr
+    any: Expr
+
+
+class Scope:
+    """What the names of the source mean at one place of the output.
+
+    Names are bound in the scope of their statement and looked up outwards. The results of `Mapper`
+    are kept by scope, too: what an outer scope mapped is valid in inner ones, because a name of
+    the source is bound once on each path.
+    """
+
+    __slots__ = ("lanes", "mapped", "mask", "memories", "parent")
+
+    def __init__(self, parent: Scope | None, lanes: int, mask: Mask | None) -> None:
+        self.parent, self.lanes, self.mask = parent, lanes, mask
+        self.mapped: dict[Expr, Mapped] = {}
+        self.memories: dict[Memory, tuple[Memory, int]] = {}
+
+    def child(self, lanes: int | None = None, mask: Mask | None = None) -> Scope:
+        """Return an inner scope."""
+        return Scope(self, lanes or self.lanes, mask or self.mask)
+
+    def find(self, e: Expr) -> Mapped | None:
+        """Return what `e` was mapped to here or further out."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.mapped.get(e)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def memory(self, memory: Memory) -> tuple[Memory, int]:
+        """Return the memory of the output, and its lanes if each lane has a copy of its own."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.memories.get(memory)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return memory, 1
+
+
+_INLINE_NODES: Final = 24
+_NO_WRAP: Final = 1 << 62
+
+
+def is_small(e: Expr) -> bool:
+    """Whether a scalar is worth repeating in place of a name, because index rules see through."""
+    count, stack = 0, [e]
+    while stack:
+        count += 1
+        if count > _INLINE_NODES:
+            return False
+        stack.extend(stack.pop().args)
+    return True
+
+
+def divisor(e: Expr) -> int:
+    """Return a number that divides an int64 expression, if none of it wraps around; 0 for 0."""
+    done: dict[Expr, int] = {}
+    for x in ex.toposort([e]):
+        args = [done[a] for a in x.args]
+        if x.op is Op.CONST:
+            done[x] = abs(int(x.attr))
+        elif x.op is Op.MUL:
+            done[x] = args[0] * args[1]
+        elif x.op is Op.ADD or x.op is Op.SUB:
+            done[x] = math.gcd(*args)
+        else:
+            done[x] = 1
+    return done[e]
+
+
+class Mapper:
+    """Maps source expressions to the output in a scope."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[Expr, tuple[int | Expr, int | Expr]] = {}
+
+    @property
+    def env(self) -> Env:
+        """What is known of the names of source and output."""
+        return self.ranges
+
+    def map(self, e: Expr, scope: Scope) -> Mapped:
+        """Return the form of a source expression in a scope."""
+        found = scope.find(e)
+        if found is not None:
+            return found
+        done = scope.mapped
+        stack = [e]
+        while stack:
+            top = stack[-1]
+            if top in done:
+                stack.pop()
+                continue
+            if not top.args:
+                known = scope.find(top)
+                done[top] = top if known is None else known
+                stack.pop()
+                continue
+            missing = False
+            for a in top.args:
+                if a not in done:
+                    known = scope.find(a)
+                    if known is None:
+                        stack.append(a)
+                        missing = True
+                    else:
+                        done[a] = known
+            if not missing:
+                done[top] = self._node(top, [done[a] for a in top.args], scope)
+                stack.pop()
+        return done[e]
+
+    def _node(self, e: Expr, args: list[Mapped], scope: Scope) -> Mapped:
+        exprs = [a for a in args if isinstance(a, Expr)]
+        if len(exprs) == len(args):
+            lanes = max(a.lanes for a in exprs)
+            if lanes > 1 and e.op.group != "vector":
+                exprs = [ex.broadcast(a, lanes) for a in exprs]
+            return self._rebuild(e, tuple(exprs))
+        kept = self._affine(e, args, scope.lanes)
+        if kept is not None:
+            return kept
+        return self._rebuild(e, tuple(self.vector(a, scope.lanes) for a in args))
+
+    @staticmethod
+    def _rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
+        if e.op is Op.WHERE:
+            return ex.where(*args)
+        return ex.rebuild(e, args)
+
+    def vector(self, m: Mapped, lanes: int) -> Expr:
+        """Return a mapped value with one element per lane."""
+        if isinstance(m, Expr):
+            return ex.broadcast(m, lanes)
+        if m.stride == 1:
+            return ex.ramp(m.base, lanes)
+        count = ex.ramp(ex.index(0), lanes)
+        steps = ex.binary(Op.MUL, count, ex.const(m.stride, dt.int64, lanes))
+        return ex.binary(Op.ADD, steps, ex.broadcast(m.base, lanes))
+
+    def scalar_vector(self, m: Mapped, lanes: int) -> Expr:
+        """Return a value as it is: scalar if uniform, else a vector."""
+        return m if isinstance(m, Expr) else self.vector(m, lanes)
+
+    def _affine(self, e: Expr, args: list[Mapped], lanes: int) -> Mapped | None:
+        """Return int64 arithmetic that keeps the form ``base + stride * lane``."""
+        if e.dtype is not dt.int64 or any(isinstance(a, Expr) and a.lanes > 1 for a in args):
+            return None
+        if e.op is Op.NEG and isinstance(args[0], Affine):
+            return Affine(ex.unary(Op.NEG, args[0].base), -args[0].stride)
+        if e.op not in (Op.ADD, Op.SUB, Op.MUL, Op.FLOORDIV, Op.MOD):
+            return None
+        x, y = (a if isinstance(a, Affine) else Affine(a, 0) for a in args)
+        if e.op is Op.ADD:
+            return affine(x.base + y.base, x.stride + y.stride)
+        if e.op is Op.SUB:
+            return affine(x.base - y.base, x.stride - y.stride)
+        if e.op is Op.MUL:
+            if x.stride == 0:
+                x, y = y, x
+            if y.stride == 0 and y.base.op is Op.CONST:
+                return affine(x.base * y.base, x.stride * int(y.base.attr))
+            return None
+        return self._divided(e, x, y, lanes)
+
+    def _divided(self, e: Expr, x: Affine, y: Affine, lanes: int) -> Mapped | None:
+        """Divide lanes that all lie between two multiples of a constant divisor."""
+        if y.stride or y.base.op is not Op.CONST or y.base.attr <= 0 or x.stride <= 0:
+            return None
+        reach = Ranges(self.ranges).of(x.base)
+        if reach.lo <= -_NO_WRAP or reach.hi >= _NO_WRAP:
+            return None  # the base may have wrapped around, where divisors are lost
+        by = int(y.base.attr)
+        step = math.gcd(divisor(x.base), by)  # base is a multiple of step, modulo `by`
+        if x.stride * (lanes - 1) >= step:
+            return None
+        if e.op is Op.FLOORDIV:
+            return x.base // y.base
+        return affine(x.base % y.base, x.stride)
+
+    # masks
+
+    def proves(self, condition: Expr) -> bool:
+        """Whether a scalar bool of the output always holds."""
+        if condition.op is Op.CONST:
+            return bool(condition.attr)
+        return Ranges(self.ranges).of(condition).lo == 1
+
+    def any_lane(self, e: Expr, scope: Scope) -> Expr | None:
+        """Return the scalar "any lane" of a source condition that holds for a prefix of lanes."""
+        if e.op is Op.AND:
+            parts = [self.any_lane(a, scope) for a in e.args]
+            if parts[0] is None or parts[1] is None:
+                return None
+            return conjunction(parts[0], parts[1])
+        m = self.map(e, scope)
+        if isinstance(m, Expr) and m.lanes == 1:
+            return m
+        if e.op not in (Op.LT, Op.LE) or e.args[0].dtype is not dt.int64:
+            return None
+        x, y = (self.map(a, scope) for a in e.args)
+        if (isinstance(x, Expr) and x.lanes > 1) or (isinstance(y, Expr) and y.lanes > 1):
+            return None
+        x, y = (a if isinstance(a, Affine) else Affine(a, 0) for a in (x, y))
+        if x.stride < 0 or y.stride > 0:
+            return None
+        return ex.binary(e.op, x.base, y.base)
+
+    def masked(self, e: Expr, scope: Scope, holds: bool = True) -> Mask:
+        """Return the lanes of a scope in which a condition that is not uniform holds."""
+        lanes = scope.lanes
+        m = self.vector(self.map(e, scope), lanes)
+        if not holds:
+            m = ex.unary(Op.NOT, m)
+        prefix = self.any_lane(e, scope) if holds else None
+        outer = scope.mask
+        if outer is None:
+            return Mask(m, any_of(m) if prefix is None else prefix)
+        both = ex.binary(Op.AND, outer.lanes, m)
+        # Two prefixes of the lanes meet in one, so both are inhabited if each is.
+        if prefix is None or not is_prefix(outer):
+            return Mask(both, any_of(both))
+        return Mask(both, conjunction(outer.any, prefix))
+
+
+def is_prefix(mask: Mask) -> bool:
+    """Whether a mask was built from prefixes only (its `any` looks at no vector)."""
+    return not any(x.lanes > 1 for x in ex.toposort([mask.any]))
+
+
+def affine(base: Expr, stride: int) -> Mapped:
+    """Return ``base + stride * lane``, or the base alone if that is uniform."""
+    return Affine(base, stride) if stride else base
+
+
+def conjunction(a: Expr, b: Expr) -> Expr:
+    """Return ``a and b`` without constants."""
+    if a.op is Op.CONST:
+        return b if a.attr else a
+    if b.op is Op.CONST:
+        return a if b.attr else b
+    return a if a is b else ex.binary(Op.AND, a, b)
+
+
+def any_of(v: Expr) -> Expr:
+    """Return whether any lane of a vector bool holds."""
+    return fold_lanes(v, Op.OR)
+
+
+def fold_lanes(v: Expr, op: Operation) -> Expr:
+    """Combine the lanes of a vector by halves with a binary op."""
+    while v.lanes > 2:
+        v = ex.binary(op, ex.half(v, 0), ex.half(v, 1))
+    return ex.binary(op, ex.extract(v, 0), ex.extract(v, 1)) if v.lanes == 2 else v
+

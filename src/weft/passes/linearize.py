@@ -1,0 +1,343 @@
+"""From the vectorised statement tree to the linear list of kernel level.
+
+Each distinct expression becomes one instruction per place that dominates its uses: the outermost
+loop body in which its operands are known. Leaving loops that way (loop-invariant code motion) is
+sound because expressions are pure and total. An expression never leaves a conditional, whose work
+it may be there to avoid, and vectors do not leave a parallel loop, whose body becomes a function.
+Loads stay where they are, except that a load is not repeated while nothing may have written to
+global memory since the same load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from weft.errors import VerifyError
+from weft.ir import expr as ex
+from weft.ir.bounds import bounds
+from weft.ir.expr import Expr
+from weft.ir.linear import (
+    AssertInst,
+    AtomicInst,
+    BarrierInst,
+    CallInst,
+    Compute,
+    Else,
+    EndIf,
+    EndLoop,
+    EndWhile,
+    IfBegin,
+    Inst,
+    LinearKernel,
+    LoadInst,
+    Loop,
+    PrefetchInst,
+    PrintInst,
+    StorageInst,
+    StoreInst,
+    Value,
+    VariableInst,
+    WhileBegin,
+    WhileTest,
+)  # fmt: skip
+from weft.ir.op import Op
+from weft.ir.stmt import (
+    PARALLEL,
+    Alloc,
+    Assert,
+    Atomic,
+    Barrier,
+    Block,
+    Body,
+    Call,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Location,
+    Memory,
+    Prefetch,
+    Print,
+    Stmt,
+    Store,
+    While,
+    walk,
+)  # fmt: skip
+from weft.passes.access import flat_index
+
+NOALIAS: Final = "noalias"  # the hint that says that no two parameters overlap
+
+
+def linearize(kernel: Kernel) -> LinearKernel:
+    """Return the kernel as a linear list; `weft.passes.vectorize` comes before.
+
+    Raises
+    ------
+    VerifyError
+        If a vector or unrolled loop or a reduction is left, or a local memory has no largest size.
+    """
+    return Linearizer(kernel).run()
+
+
+class Region:
+    """One body under construction: its instructions and what is known at its end."""
+
+    __slots__ = ("code", "depth", "is_loop", "is_parallel", "loads", "parent", "values")
+
+    def __init__(self, parent: Region | None, is_loop: bool, is_parallel: bool = False) -> None:
+        self.parent, self.is_loop, self.is_parallel = parent, is_loop, is_parallel
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.code: list[Inst] = []
+        self.values: list[Expr] = []
+        self.loads: dict[Any, Value] = {}
+
+
+class Linearizer:
+    """Builds the list; one instance per kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.count = 0
+        self.region = Region(None, False)
+        self.values: dict[Expr, Value] = {}
+        self.depths: dict[Expr, int] = {}  # of the region in which an expression may be computed
+        self.messages: dict[tuple[str, Location | None], int] = {}
+        found = {v for s in walk(kernel.body) for v in ex.variables(s.exprs())}
+        found.update(v for m in kernel.params for v in ex.variables(m.shape))
+        self.variables = sorted(found, key=lambda v: str(v.attr.name))
+        self.noalias = dict(kernel.meta.hints).get(NOALIAS, False)
+
+    def run(self) -> LinearKernel:
+        """Return the finished kernel."""
+        self._body(self.kernel.body)
+        return LinearKernel(self.kernel.name, self.kernel.params, tuple(self.variables),
+                            tuple(self.region.code), tuple(self.messages), self.kernel.meta)
+
+    # values
+
+    def _new(self, name: str, like: Expr) -> Value:
+        self.count += 1
+        return Value(name, self.count - 1, like.dtype, like.lanes)
+
+    def _bind(self, e: Expr, value: Value, region: Region) -> Value:
+        self.values[e] = value
+        self.depths[e] = region.depth
+        region.values.append(e)
+        return value
+
+    def value(self, e: Expr) -> Value:
+        """Return the value of an expression, after emitting what it needs."""
+        known = self.values
+        found = known.get(e)
+        if found is not None:
+            return found
+        stack = [e]
+        while stack:
+            top = stack[-1]
+            if top in known:
+                stack.pop()
+                continue
+            missing = [a for a in top.args if a not in known]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            self._compute(top)
+        return known[e]
+
+    def _compute(self, e: Expr) -> Value:
+        if e.op is Op.VAR:
+            raise VerifyError("linearize", found=f"the unbound name {e.attr}",
+                              expected="a name bound by an enclosing statement")
+        region = self._place(e)
+        result = self._new("", e)
+        if e.op is Op.VARIABLE:
+            inst: Inst = VariableInst(result, self.variables.index(e), e.attr)
+        else:
+            inst = Compute(result, e.op, tuple(self.values[a] for a in e.args), e.attr)
+        region.code.append(inst)
+        return self._bind(e, result, region)
+
+    def _place(self, e: Expr) -> Region:
+        """Return the outermost region to which an expression may move."""
+        if not e.args:
+            region = self.region
+            while region.parent is not None:
+                region = region.parent
+            return region
+        need = max(self.depths[a] for a in e.args)
+        region = self.region
+        while region.depth > need and region.is_loop and region.parent is not None:
+            if region.is_parallel and e.lanes > 1:
+                break
+            region = region.parent
+        return region
+
+    # regions
+
+    def _open(self, is_loop: bool, is_parallel: bool = False) -> Region:
+        outer = self.region
+        self.region = Region(outer, is_loop, is_parallel)
+        return self.region
+
+    def _close(self) -> list[Inst]:
+        """Leave a region: forget what it computed; return its instructions."""
+        region = self.region
+        for e in region.values:
+            del self.values[e]
+            del self.depths[e]
+        assert region.parent is not None
+        self.region = region.parent
+        return region.code
+
+    def _emit(self, inst: Inst) -> None:
+        self.region.code.append(inst)
+
+    def _body(self, body: Body) -> None:
+        for s in body:
+            handler = _HANDLERS.get(type(s))
+            if handler is None:
+                raise VerifyError("linearize", found=type(s).__name__,
+                                  expected="statements that vectorize leaves")
+            handler(self, s)
+
+    # statements
+
+    def _let(self, s: Let) -> None:
+        value = self.value(s.value)
+        self.values[s.var] = value
+        self.depths[s.var] = self.depths[s.value]
+        self._forget_with(s.value, s.var)
+
+    def _forget_with(self, e: Expr, var: Expr) -> None:
+        """Let a name be forgotten together with the expression it stands for."""
+        region: Region | None = self.region
+        while region is not None and region.depth > self.depths[e]:
+            region = region.parent
+        assert region is not None
+        region.values.append(var)
+
+    def _offset(self, memory: Memory, index: tuple[Expr, ...]) -> Value:
+        return self.value(flat_index(memory, index))
+
+    def _optional(self, e: Expr | None) -> Value | None:
+        return None if e is None else self.value(e)
+
+    def _load(self, s: Load) -> None:
+        offset = self._offset(s.memory, s.index)
+        mask, fill = self._optional(s.mask), self._optional(s.fill)
+        key = (s.memory, offset, mask, fill, s.var.lanes)
+        if s.memory.scope == "global":
+            region: Region | None = self.region
+            while region is not None:
+                if key in region.loads:
+                    self._bind(s.var, region.loads[key], self.region)
+                    return
+                # A loop comes back to its start after the writes of its body.
+                region = region.parent if not region.is_loop else None
+        result = self._new(str(s.var.attr), s.var)
+        self._emit(LoadInst(result, s.memory, offset, mask, fill))
+        self._bind(s.var, result, self.region)
+        self.region.loads[key] = result
+
+    def _written(self, memory: Memory | None) -> None:
+        """Forget the loads that a write may have changed (any memory, if None)."""
+        if memory is not None and memory.scope not in ("global",):
+            return
+        region: Region | None = self.region
+        while region is not None:
+            if memory is not None and self.noalias:
+                stale = [k for k in region.loads if k[0] == memory]
+                for k in stale:
+                    del region.loads[k]
+            else:
+                region.loads.clear()
+            region = region.parent
+
+    def _store(self, s: Store) -> None:
+        offset, value = self._offset(s.memory, s.index), self.value(s.value)
+        self._emit(StoreInst(s.memory, offset, value, self._optional(s.mask), s.streaming))
+        self._written(s.memory)
+
+    def _alloc(self, s: Alloc) -> None:
+        size = bounds(s.memory.size).hi
+        if size >= 1 << 62:
+            raise VerifyError(f"alloc {s.memory.name}", found="a size without a bound",
+                              expected="sizes made of constants and variables with bounds")
+        self._emit(StorageInst(s.memory, max(size, 0)))
+
+    def _for(self, s: For) -> None:
+        extent = self.value(s.extent)
+        if s.kind in ("vector", "unrolled"):
+            raise VerifyError("linearize", found=f"the {s.kind} loop {s.var.attr}",
+                              expected="loops that vectorize leaves")
+        inner = self._open(True, s.kind == PARALLEL)
+        var = self._bind(s.var, self._new(str(s.var.attr), s.var), inner)
+        self._body(s.body)
+        code = self._close()
+        self.region.code += [Loop(var, extent, s.kind), *code, EndLoop()]
+
+    def _while(self, s: While) -> None:
+        self._open(True)
+        self._body(s.head)
+        self._emit(WhileTest(self.value(s.condition)))
+        self._body(s.body)
+        code = self._close()
+        self.region.code += [WhileBegin(), *code, EndWhile()]
+
+    def _if(self, s: If) -> None:
+        condition = self.value(s.condition)
+        self._open(False)
+        self._body(s.then)
+        code: list[Inst] = [IfBegin(condition), *self._close()]
+        if s.orelse:
+            self._open(False)
+            self._body(s.orelse)
+            code += [Else(), *self._close()]
+        self.region.code += [*code, EndIf()]
+
+    def _block(self, s: Block) -> None:
+        self._body(s.body)
+
+    def _assert(self, s: Assert) -> None:
+        message = (s.message, self.kernel.locations.get(s))
+        number = self.messages.setdefault(message, len(self.messages))
+        self._emit(AssertInst(self.value(s.condition), number, self._optional(s.value),
+                              self._optional(s.bound)))  # fmt: skip
+
+    def _barrier(self, s: Barrier) -> None:
+        self._emit(BarrierInst(s.scope))
+        self._written(None)
+
+    def _atomic(self, s: Atomic) -> None:
+        offset, value = self._offset(s.memory, s.index), self.value(s.value)
+        compare = self._optional(s.compare)
+        result = self._new(str(s.var.attr), s.var)
+        self._emit(AtomicInst(result, s.kind, s.memory, offset, value, compare, s.scope))
+        self._bind(s.var, result, self.region)
+        self._written(s.memory)
+
+    def _call(self, s: Call) -> None:
+        args = tuple(map(self.value, s.args))
+        results = tuple(self._new(str(v.attr), v) for v in s.vars)
+        self._emit(CallInst(results, s.callee, args))
+        for v, result in zip(s.vars, results, strict=True):
+            self._bind(v, result, self.region)
+        self._written(None)
+
+    def _print(self, s: Print) -> None:
+        self._emit(PrintInst(s.text, tuple(map(self.value, s.args))))
+
+    def _prefetch(self, s: Prefetch) -> None:
+        self._emit(PrefetchInst(s.memory, self._offset(s.memory, s.index)))
+
+
+_HANDLERS: Final[dict[type[Stmt], Callable[[Linearizer, Any], None]]] = {
+    Let: Linearizer._let, Load: Linearizer._load, Store: Linearizer._store,
+    Alloc: Linearizer._alloc, For: Linearizer._for, While: Linearizer._while, If: Linearizer._if,
+    Block: Linearizer._block, Assert: Linearizer._assert, Atomic: Linearizer._atomic,
+    Call: Linearizer._call, Print: Linearizer._print, Barrier: Linearizer._barrier,
+    Prefetch: Linearizer._prefetch,
+}  # fmt: skip

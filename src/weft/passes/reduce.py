@@ -1,0 +1,181 @@
+"""Reductions as loops over register accumulators.
+
+    reduce k.o in n, k.u in 2 unrolled, k.v in 16 vector (s = 0; s + x; l + r) { load x }
+    ->
+    alloc s.acc[16], s.acc.1[16] in registers; both = 0
+    for k.o in n { for each of the 2 copies { load x (16 lanes); s.acc = s.acc + x } }
+    s = sum of the lanes of (s.acc + s.acc.1), by halves
+
+Each point of the unrolled axes and each lane of the vector axis keeps a partial result
+(`weft.ir.reduction`). Under a vector loop the accumulators have one lane per iteration of it and
+are never combined across lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.errors import VerifyError
+from weft.ir import expr as ex
+from weft.ir import reduction
+from weft.ir.bounds import loop_range
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import (
+    SERIAL,
+    UNROLLED,
+    VECTOR,
+    Alloc,
+    Axis,
+    Body,
+    For,
+    Load,
+    Memory,
+    Reduce,
+    Stmt,
+    Store,
+    lhs,
+    rhs,
+)  # fmt: skip
+from weft.passes.access import AccessLowering
+from weft.passes.lanes import Affine, Mask, Scope, fold_lanes
+
+Partial = tuple[Expr, ...]
+
+
+class ReduceLowering(AccessLowering):
+    """Emits REDUCE statements."""
+
+    def lower(self, body: Body, scope: Scope, out: list[Stmt]) -> None:
+        """Emit the statements of a body (given by the subclass)."""
+        raise TypeError("ReduceLowering is abstract")
+
+    def loop(self, source: Stmt, var: Expr, extent: Expr, kind: str, scope: Scope,
+             ) -> tuple[Expr, Expr, Scope]:  # fmt: skip
+        """Open a loop that stays one: return its variable, its extent and the inner scope.
+
+        Where the extent differs by lane, the loop runs to the largest and its body is masked.
+        """
+        count = self.map(extent, scope)
+        made = self.new_var(str(var.attr), var.dtype)
+        if isinstance(count, Expr) and count.lanes == 1:
+            self.ranges[made] = loop_range(count)
+            inner = scope.child()
+            inner.mapped[var] = made
+            return made, count, inner
+        several = self.vector(count, scope.lanes)
+        inner = scope.child()
+        inner.mapped[var] = made
+        active = ex.binary(Op.LT, ex.broadcast(made, scope.lanes), several)
+        if scope.mask is not None:
+            active = ex.binary(Op.AND, scope.mask.lanes, active)
+        inner.mask = Mask(active, fold_lanes(active, Op.OR))
+        return made, fold_lanes(several, Op.MAX), inner
+
+    def reduce(self, s: Reduce, scope: Scope, out: list[Stmt]) -> None:
+        """Emit a REDUCE and bind its results."""
+        for axis in s.axes:
+            if axis.kind not in (SERIAL, UNROLLED, VECTOR):
+                raise VerifyError("reduce", found=f"the {axis.kind} axis {axis.var.attr}",
+                                  expected="serial, unrolled or vector axes",
+                                  hint="rfactor the reduction to run it in parallel")
+        vector = reduction.vector_axis(s) if scope.lanes == 1 else None
+        lanes = reduction.lanes_of(vector) if vector is not None else scope.lanes
+        copies = 1
+        for axis in reduction.unrolled_axes(s):
+            copies *= reduction.copies_of(axis) or 0
+        slots = [self._slots(s, scope, lanes, out) for _ in range(max(copies, 1))]
+        _Nest(self, s, vector, lanes, slots).emit(0, scope, None, 0, out)
+        rows = [self._read(s, slot, lanes, out) for slot in slots]
+        whole = reduction.combine_neighbours(rows, lambda x, y: self._combine(s, x, y, scope, out))
+        if vector is not None:
+            whole = self._across(s, whole, scope, out)
+        for a, value in zip(s.accumulators, whole, strict=True):
+            scope.mapped[a.var] = value
+
+    def _slots(self, s: Reduce, scope: Scope, lanes: int, out: list[Stmt]) -> list[Memory]:
+        """Emit the registers of one partial result, set to its initial value."""
+        slots = []
+        for a in s.accumulators:
+            memory = Memory(self.fresh(f"{a.var.attr}.acc"), a.var.dtype, (ex.index(lanes),),
+                            "register")
+            self.emit(out, Alloc(memory), s)
+            init = self.vector(self.map(a.init, scope), lanes)
+            self.emit(out, Store(memory, (ex.index(0),), init), s)
+            slots.append(memory)
+        return slots
+
+    def _read(self, s: Reduce, slots: Sequence[Memory], lanes: int, out: list[Stmt]) -> Partial:
+        values = []
+        for a, memory in zip(s.accumulators, slots, strict=True):
+            var = self.new_var(str(a.var.attr), a.var.dtype, lanes)
+            self.emit(out, Load(var, memory, (ex.index(0),)), s)
+            values.append(var)
+        return tuple(values)
+
+    def _combine(self, s: Reduce, x: Partial, y: Partial, scope: Scope,
+                 out: list[Stmt]) -> Partial:  # fmt: skip
+        lanes = x[0].lanes
+        inner = scope.child(lanes)
+        for a, left, right in zip(s.accumulators, x, y, strict=True):
+            inner.mapped[lhs(a.var)], inner.mapped[rhs(a.var)] = left, right
+        return tuple(
+            self.name(out, str(a.var.attr), self.vector(self.map(a.combine, inner), lanes), s)
+            for a in s.accumulators
+        )
+
+    def _across(self, s: Reduce, whole: Partial, scope: Scope, out: list[Stmt]) -> Partial:
+        """Combine the lanes of each accumulator by halves."""
+        while whole[0].lanes > 1:
+            cut = ex.extract if whole[0].lanes == 2 else ex.half
+            low, high = (tuple(cut(v, which) for v in whole) for which in (0, 1))
+            whole = self._combine(s, low, high, scope, out)
+        return whole
+
+
+class _Nest:
+    """The loops of one REDUCE: one call of `emit` per axis, and the update at the leaves."""
+
+    def __init__(self, lowering: ReduceLowering, reduce: Reduce, vector: Axis | None, lanes: int,
+                 slots: list[list[Memory]]) -> None:  # fmt: skip
+        self.lowering, self.reduce, self.vector = lowering, reduce, vector
+        self.lanes, self.slots = lanes, slots
+
+    def emit(self, depth: int, scope: Scope, guard: Expr | None, slot: int,
+             out: list[Stmt]) -> None:  # fmt: skip
+        """Emit the axes from `depth` on; `guard` masks updates, `slot` is the partial result."""
+        low = self.lowering
+        if depth == len(self.reduce.axes):
+            self.leaf(scope, guard, slot, out)
+            return
+        axis = self.reduce.axes[depth]
+        copies = reduction.copies_of(axis)
+        if copies is not None:
+            for i in range(copies):
+                inner = scope.child()
+                inner.mapped[axis.var] = ex.index(i)
+                self.emit(depth + 1, inner, guard, slot * copies + i, out)
+        elif axis is self.vector:
+            inner = scope.child(self.lanes)
+            inner.mapped[axis.var] = Affine(ex.index(0), 1)
+            self.emit(depth + 1, inner, guard, slot, out)
+        else:
+            var, extent, inner = low.loop(self.reduce, axis.var, axis.extent, SERIAL, scope)
+            if inner.mask is not scope.mask and inner.mask is not None:
+                guard = inner.mask.lanes
+            body: list[Stmt] = []
+            self.emit(depth + 1, inner, guard, slot, body)
+            low.emit(out, For(var, extent, SERIAL, tuple(body)), self.reduce)
+
+    def leaf(self, scope: Scope, guard: Expr | None, slot: int, out: list[Stmt]) -> None:
+        """Emit the body and the simultaneous updates of one point."""
+        low, s, lanes = self.lowering, self.reduce, self.lanes
+        inner = scope.child()
+        old = low._read(s, self.slots[slot], lanes, out)
+        for a, value in zip(s.accumulators, old, strict=True):
+            inner.mapped[a.var] = value
+        low.lower(s.body, inner, out)
+        new = [low.vector(low.map(a.update, inner), lanes) for a in s.accumulators]
+        for memory, before, after in zip(self.slots[slot], old, new, strict=True):
+            kept = after if guard is None else ex.where(guard, after, before)
+            low.emit(out, Store(memory, (ex.index(0),), kept), s)

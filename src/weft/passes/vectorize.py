@@ -1,0 +1,172 @@
+"""Materialise vector and unrolled axes and reductions, in one pass over the tree.
+
+Before: any kernel of loop level. After: straight-line vector code under ``for`` (serial, parallel,
+GPU axes), ``while`` and ``if`` with scalar conditions; no REDUCE, no BLOCK; one-dimensional
+memories; every index is one flat offset.
+
+* ``for i in L vector`` (L a power of two, 2 to 64): L lanes of straight-line code. Uniform values
+  stay scalar; conditions that differ by lane become masks; loops and reductions inside stay loops
+  over vectors. A body that must run lane after lane (atomics, calls, prints, while loops,
+  barriers), or another extent, runs serially.
+* ``for i in n unrolled`` (n constant): n copies of the body with fresh names.
+* ``reduce``: see `weft.passes.reduce`.
+
+Limits: one vector axis at a time (a vector axis inside another runs serially).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from weft.errors import UnsupportedError
+from weft.ir import expr as ex
+from weft.ir import reduction
+from weft.ir.expr import Expr
+from weft.ir.stmt import (
+    SERIAL,
+    UNROLLED,
+    VECTOR,
+    Alloc,
+    Assert,
+    Atomic,
+    Barrier,
+    Block,
+    Body,
+    Call,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Prefetch,
+    Print,
+    Reduce,
+    Stmt,
+    Store,
+    While,
+)  # fmt: skip
+from weft.passes.access import flat_memory
+from weft.passes.lanes import Affine, Scope
+from weft.passes.reduce import ReduceLowering
+
+
+def vectorize(kernel: Kernel) -> Kernel:
+    """Return the kernel with vector and unrolled axes and reductions materialised.
+
+    Raises
+    ------
+    VerifyError
+        If a REDUCE has a parallel axis, or an ALLOC in a vector loop differs in size by lane.
+    """
+    pass_ = Vectorize(kernel)
+    scope = Scope(None, 1, None)
+    params = []
+    for memory in kernel.params:
+        flat = flat_memory(memory)
+        scope.memories[memory] = (flat, 1)
+        params.append(flat)
+    out: list[Stmt] = []
+    pass_.lower(kernel.body, scope, out)
+    return kernel.replace(params=tuple(params), body=tuple(out), locations=pass_.locations)
+
+
+class Vectorize(ReduceLowering):
+    """The statements beside accesses and reductions."""
+
+    def lower(self, body: Body, scope: Scope, out: list[Stmt]) -> None:
+        """Emit the statements of a body."""
+        for s in body:
+            handler = _HANDLERS.get(type(s))
+            if handler is None:
+                raise UnsupportedError("vectorize", found=type(s).__name__)
+            handler(self, s, scope, out)
+
+    def _for(self, s: For, scope: Scope, out: list[Stmt]) -> None:
+        lanes, copies = reduction.lanes_of(s), reduction.copies_of(s)
+        if lanes > 1 and scope.lanes == 1 and reduction.is_vectorizable(s.body):
+            inner = scope.child(lanes)
+            inner.mapped[s.var] = Affine(ex.index(0), 1)
+            self.lower(s.body, inner, out)
+            return
+        if copies is not None:
+            for i in range(copies):
+                inner = scope.child()
+                inner.mapped[s.var] = ex.index(i)
+                self.lower(s.body, inner, out)
+            return
+        kind = SERIAL if s.kind in (VECTOR, UNROLLED) or scope.lanes > 1 else s.kind
+        var, extent, inner = self.loop(s, s.var, s.extent, kind, scope)
+        body: list[Stmt] = []
+        self.lower(s.body, inner, body)
+        self.emit(out, For(var, extent, kind, tuple(body)), s)
+
+    def _if(self, s: If, scope: Scope, out: list[Stmt]) -> None:
+        condition = self.scalar_vector(self.map(s.condition, scope), scope.lanes)
+        if self.proves(condition):
+            self.lower(s.then, scope.child(), out)
+            return
+        if condition.lanes > 1:
+            self.lower(s.then, scope.child(mask=self.masked(s.condition, scope)), out)
+            if s.orelse:
+                other = self.masked(s.condition, scope, holds=False)
+                self.lower(s.orelse, scope.child(mask=other), out)
+            return
+        if ex.is_const(condition, False):
+            self.lower(s.orelse, scope.child(), out)
+            return
+        then: list[Stmt] = []
+        orelse: list[Stmt] = []
+        self.lower(s.then, scope.child(), then)
+        self.lower(s.orelse, scope.child(), orelse)
+        self.emit(out, If(condition, tuple(then), tuple(orelse)), s)
+
+    def _while(self, s: While, scope: Scope, out: list[Stmt]) -> None:
+        inner = scope.child()
+        head: list[Stmt] = []
+        body: list[Stmt] = []
+        self.lower(s.head, inner, head)
+        condition = self._scalar(s.condition, inner)
+        self.lower(s.body, inner, body)
+        self.emit(out, While(tuple(head), condition, tuple(body)), s)
+
+    def _block(self, s: Block, scope: Scope, out: list[Stmt]) -> None:
+        self.lower(s.body, scope, out)
+
+    def _scalar(self, e: Expr, scope: Scope) -> Expr:
+        m = self.map(e, scope)
+        assert isinstance(m, Expr)
+        assert m.lanes == 1
+        return m
+
+    def _atomic(self, s: Atomic, scope: Scope, out: list[Stmt]) -> None:
+        memory, offset = self.offset(s, s.memory, s.index, scope)
+        assert isinstance(offset, Expr)
+        var = self.new_var(str(s.var.attr), s.var.dtype)
+        compare = None if s.compare is None else self._scalar(s.compare, scope)
+        value = self._scalar(s.value, scope)
+        self.emit(out, Atomic(var, s.kind, memory, (offset,), value, compare, s.scope), s)
+        scope.mapped[s.var] = var
+
+    def _call(self, s: Call, scope: Scope, out: list[Stmt]) -> None:
+        made = tuple(self.new_var(str(v.attr), v.dtype) for v in s.vars)
+        args = tuple(self._scalar(a, scope) for a in s.args)
+        self.emit(out, Call(made, s.callee, args), s)
+        scope.mapped.update(zip(s.vars, made, strict=True))
+
+    def _print(self, s: Print, scope: Scope, out: list[Stmt]) -> None:
+        self.emit(out, Print(s.text, tuple(self._scalar(a, scope) for a in s.args)), s)
+
+    def _barrier(self, s: Barrier, scope: Scope, out: list[Stmt]) -> None:
+        self.emit(out, Barrier(s.scope), s)
+
+
+_HANDLERS: Final[dict[type[Stmt], Callable[[Vectorize, Any, Scope, list[Stmt]], None]]] = {
+    Let: Vectorize.let, Load: Vectorize.load, Store: Vectorize.store, Alloc: Vectorize.alloc,
+    For: Vectorize._for, If: Vectorize._if, While: Vectorize._while, Block: Vectorize._block,
+    Reduce: Vectorize.reduce, Assert: Vectorize.assertion, Atomic: Vectorize._atomic,
+    Call: Vectorize._call, Print: Vectorize._print, Barrier: Vectorize._barrier,
+    Prefetch: Vectorize.prefetch,
+}  # fmt: skip
+
+__all__ = ["vectorize"]

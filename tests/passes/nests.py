@@ -1,0 +1,134 @@
+"""Kernels at loop level for the tests of passes, and the check that passes keep their meaning."""
+
+import numpy as np
+
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.interpret import run, run_linear
+from weft.ir.stmt import (
+    SERIAL,
+    UNROLLED,
+    VECTOR,
+    Accumulator,
+    Axis,
+    For,
+    Kernel,
+    Load,
+    Memory,
+    Reduce,
+    Store,
+    lhs,
+    rhs,
+    walk,
+)
+from weft.passes.linearize import linearize
+from weft.passes.vectorize import vectorize
+
+F32, I64, BOOL = dt.float32, dt.int64, dt.bool_
+
+
+def size(n):
+    return n if isinstance(n, ex.Expr) else ex.index(n)
+
+
+def memory(name, *shape, dtype=F32, scope="global"):
+    return Memory(name, dtype, tuple(map(size, shape)), scope)
+
+
+def var(name, dtype=I64):
+    return ex.var(name, dtype)
+
+
+def f32(value):
+    return ex.const(value, F32)
+
+
+def loop(v, n, *body, kind=SERIAL):
+    return For(v, size(n), kind, tuple(body))
+
+
+def vector(v, n, *body):
+    return loop(v, n, *body, kind=VECTOR)
+
+
+def unrolled(v, n, *body):
+    return loop(v, n, *body, kind=UNROLLED)
+
+
+def kernel(params, *body, name="k"):
+    return Kernel(name, tuple(params), tuple(body))
+
+
+def accumulator(name, init, update, combine, dtype=F32):
+    """An accumulator of which `update` and `combine` are functions of its names."""
+    v = ex.var(name, dtype)
+    return Accumulator(v, init, update(v), combine(lhs(v), rhs(v)))
+
+
+def total(name, x):
+    return accumulator(name, ex.const(0, x.dtype), lambda s: s + x, lambda a, b: a + b, x.dtype)
+
+
+def reduce(axes, accumulators, *body):
+    axes = tuple(Axis(v, size(n), kind) for v, n, kind in axes)
+    return Reduce(axes, tuple(accumulators), tuple(body))
+
+
+def random_arrays(k, variables=None, seed=0):
+    """Fresh arrays for the parameters; integers are small."""
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    for m in k.params:
+        from weft.ir.interpret import evaluate
+
+        symbols = {s: variables[s.attr.name] for s in ex.variables([m.size])} if variables else {}
+        n = int(evaluate(m.size, symbols))
+        if m.dtype.is_float:
+            values = rng.standard_normal(n).astype(m.dtype.numpy)
+        elif m.dtype.is_bool:
+            values = rng.random(n) < 0.5
+        else:
+            values = rng.integers(0, 8, n).astype(m.dtype.numpy)
+        arrays[m.name] = values
+    return arrays
+
+
+def same_bits(a, b):
+    """Equal, telling -0 from 0; any NaN equals any other."""
+    if a.dtype.kind in "biu":
+        return np.array_equal(a, b)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    return np.array_equal(x, y, equal_nan=True) and np.array_equal(
+        np.signbit(x) & ~np.isnan(x), np.signbit(y) & ~np.isnan(y)
+    )
+
+
+def check(k, arrays=None, variables=None, functions=None):
+    """Run a kernel before and after the passes; return the arrays and the vectorised kernel.
+
+    All three levels must agree to the last bit.
+    """
+    arrays = random_arrays(k, variables) if arrays is None else arrays
+    made = vectorize(k)
+    for s in walk(made.body):
+        assert not isinstance(s, Reduce)
+        assert getattr(s, "kind", SERIAL) not in (VECTOR, UNROLLED)
+    bound = [v.attr for s in walk(made.body) for v in s.binds()]
+    assert len(bound) == len(set(bound))
+    results = []
+    for execute, form in ((run, k), (run, made), (run_linear, linearize(made))):
+        copies = {name: a.copy() for name, a in arrays.items()}
+        execute(form, copies, variables, functions)
+        results.append(copies)
+    for other in results[1:]:
+        for name, expected in results[0].items():
+            assert same_bits(expected, other[name]), (name, expected, other[name])
+    return results[0], made
+
+
+def stores_to(k, m):
+    return [s for s in walk(k.body) if isinstance(s, Store) and s.memory.name == m.name]
+
+
+def loads_of(k, m):
+    return [s for s in walk(k.body) if isinstance(s, Load) and s.memory.name == m.name]
