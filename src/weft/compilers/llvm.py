@@ -213,6 +213,7 @@ def _optimise(llvm: Any, machine: Any, module: Any, pipeline: str) -> None:
             builder.getModulePassManager().run(module, builder)
             return
         passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()  # SROA cannot see through a call
         passes.add_sroa_pass()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()

@@ -247,7 +247,7 @@ class CpuRuntime:
     def _load_support(self) -> Library:
         sources = (threads.source(), native.source())
         symbols = (*threads.SYMBOLS, *native.SYMBOLS)
-        keys = [fingerprint("runtime", text, "O2", self.compiler.cache_key) for text in sources]
+        keys = [fingerprint("runtime", text, self.compiler.cache_key) for text in sources]
         if self.cache is not None:
             cached = [self.cache.get("runtime", key) for key in keys]
             images = [image for image in cached if image is not None]
@@ -256,7 +256,7 @@ class CpuRuntime:
                     return self.loader.load(images, symbols, native.imports())
                 except CompileError:
                     images.clear()  # whole, but not for this linker: compile anew
-        images = [self.compiler.compile(text, "O2") for text in sources]
+        images = [self.compiler.compile(text) for text in sources]
         if self.cache is not None:
             for key, image in zip(keys, images, strict=True):
                 self.cache.put("runtime", key, image)

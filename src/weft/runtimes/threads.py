@@ -9,6 +9,9 @@ never depend on what else the process does.
 * A worker owns a cache line with its epoch, its function and its bounds. Posting writes the line
   and raises the epoch; a worker spins on the epoch for a moment, then sleeps on it (futex on
   Linux, a condition variable elsewhere). Each post wakes only the workers that it uses.
+* The caller, done with its own chunk, runs those that no worker has begun. So a short region
+  after a long pause does not wait for anybody to wake up, and a machine with more threads than
+  processors does not wait for a worker that has none.
 * All shared state lies in one mapping that the kernel zeroes in a forked child
   (``MADV_WIPEONFORK``); where it cannot, the process id is compared at each region. Either way
   a child begins without workers and starts its own at the first region.
@@ -21,6 +24,7 @@ import sys
 from typing import TYPE_CHECKING, Final, Literal
 
 from weft.config import config
+from weft.runtimes.thread_lifecycle import LIFECYCLE
 from weft.runtimes.thread_region import POOL, SERIAL
 from weft.runtimes.thread_sleep import CONDITION, FUTEX, STATIC_STATE, WIPED_STATE
 
@@ -52,6 +56,9 @@ _STATE_BYTES: Final = _SLOTS + _SLOT_BYTES * MAX_THREADS
 # How long a worker looks for the next region before it sleeps: longer than the serial part
 # between two kernels of a plan, shorter than what an idle user would notice on a battery.
 _SPIN_NS: Final = 20_000
+# How often the caller looks for the end before it takes over chunks that nobody has begun: a
+# worker that spins begins within 100 ns, one that sleeps needs 30 to 100 µs.
+_GLANCES: Final = 16
 _STACK_BYTES: Final = 8 << 20
 
 _FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
@@ -108,7 +115,7 @@ def source(kind: Flavour | None = None) -> str:
     is_linux = sys.platform == "linux"
     # The futex words are all the state there is, so a wiped page is a pool without workers; a
     # mutex has to be made anew, which only a comparison of process ids can notice.
-    text = POOL + (FUTEX + WIPED_STATE if kind == "futex" else CONDITION + STATIC_STATE)
+    text = POOL + LIFECYCLE + (FUTEX + WIPED_STATE if kind == "futex" else CONDITION + STATIC_STATE)
     words = {
         "PAUSE_DECLARATION": declaration,
         "PAUSE": pause,
@@ -122,6 +129,7 @@ def source(kind: Flavour | None = None) -> str:
         "MAX_THREADS": MAX_THREADS,
         "STACK_BYTES": _STACK_BYTES,
         "SPIN_NS": _SPIN_NS,
+        "GLANCES": _GLANCES,
         "FUTEX_CALL": _FUTEX_CALL.get(_machine(), 0),
         # SIG_BLOCK, SIG_SETMASK, SIGBUS and CLOCK_MONOTONIC as Linux and macOS number them.
         "SIG_BLOCK": 0 if is_linux else 1,
