@@ -37,17 +37,16 @@ def _mad_double(a, b, c):
     plain = a * b + c
     # Operands are brought near 1, so that the error of the product neither overflows nor vanishes.
     (ma, ea), (mb, eb) = np.frexp(a), np.frexp(b)
-    cs = np.ldexp(c, np.clip(-(ea + eb), -1000, 1000))
+    cs = np.ldexp(c, -(ea + eb))
     (ah, al), (bh, bl) = _split(ma), _split(mb)
     high = ma * mb
     low = al * bl - (((high - ah * bh) - al * bh) - ah * bl)
     th, tl = _two_sum(cs, low)
     vh, vl = _two_sum(high, th)
     rest, lost = _two_sum(tl, vl)
-    exact = np.ldexp(vh + _to_odd(rest, lost), np.clip(ea + eb, -2000, 2000))
-    product = np.abs(a * b)
-    usual = (product > 2.0**-960) & (product < 2.0**960) & (np.abs(cs) < 2.0**200)
-    return np.where(usual & np.isfinite(exact) & (exact != 0), exact, plain)
+    exact = np.ldexp(vh + _to_odd(rest, lost), ea + eb)
+    usual = (np.abs(exact) >= 2.0**-1022) & np.isfinite(exact) & (np.abs(cs) < 2.0**200)
+    return np.where(usual, exact, plain)
 
 
 def _mad(a, b, c):

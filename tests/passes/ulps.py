@@ -6,22 +6,26 @@ import numpy as np
 def errors(got, exact):
     """Return the error of each result in ulps; infinite where a special value is wrong.
 
-    `exact` is of a wider type. Past the largest finite number, infinity and the largest number are
+    `exact` is float64. Past the largest finite number, infinity and the largest number are
     both within one ulp, as far as rounding to nearest allows; the sign of zero must agree.
     """
     info = np.finfo(got.dtype)
-    wide = exact.dtype.type
     with np.errstate(all="ignore"):
-        _, exponent = np.frexp(exact)
-        unit = np.ldexp(wide(1), np.maximum(exponent - 1, info.minexp) - info.nmant)
-        error = np.abs(got.astype(exact.dtype) - exact) / unit
-        overflow = np.abs(exact) >= wide(info.max)
-        same = np.isinf(got) & (np.signbit(got) == np.signbit(exact))
-    error = np.where(overflow & same, 0, error)
-    error = np.where(np.isnan(exact) & np.isnan(got), 0, error)
-    error = np.where(np.isnan(error), np.inf, error)
-    wrong_zero = (got == 0) & (np.signbit(got) != np.signbit(exact))
-    return np.where(wrong_zero & ~np.isnan(exact), np.inf, error).astype(np.float64)
+        binade = (exact.view(np.int64) & (0x7FF << 52)).view(np.float64)
+        unit = np.maximum(binade, float(info.smallest_normal)) * float(info.eps)
+        error = np.abs(got.astype(np.float64) - exact) / unit
+    unusual = ~(error < 1e6) | (got == 0)
+    if unusual.any():
+        error[unusual] = _at_special_values(got[unusual], exact[unusual], error[unusual], info)
+    return error
+
+
+def _at_special_values(got, exact, error, info):
+    agree = np.signbit(got) == np.signbit(exact)
+    overflow = (np.abs(exact) >= float(info.max)) & np.isinf(got) & agree
+    error = np.where(overflow | (np.isnan(exact) & np.isnan(got)), 0, error)
+    wrong = np.isnan(error) | ((got == 0) & ~agree & ~np.isnan(exact))
+    return np.where(wrong, np.inf, error)
 
 
 def every_exponent(dtype, mantissas, seed):

@@ -10,7 +10,7 @@ from typing import Final
 
 from weft.ir import dtype as dt
 from weft.ir.expr import Expr, bitcast, cast, mad, where
-from weft.passes.transcendental.floats import lift, select
+from weft.passes.transcendental.floats import DOUBLE, SINGLE, Layout, lift, select
 
 QUARTER_PI: Final = 0.78515625  # a little less
 
@@ -36,45 +36,54 @@ _HALF_PI_LOW: Final = 6.123233995736766e-17
 def reduce_single(y: Expr) -> tuple[Expr, Expr]:
     """Return the remainder of float32 y >= 0.78 as float64, and the quadrant as uint32.
 
-    With ``y = m * 2**(e - 150)`` the product ``m * floor(2 / pi * 2**(e - 88))`` modulo 2**64 is
+    With ``y = m * 2**(e - 151)`` the product ``m * floor(2 / pi * 2**(e - 89))`` modulo 2**64 is
     ``y * 2 / pi`` modulo 4 with 62 bits behind the point. No float32 is closer to a multiple of
     ``pi / 2`` than 2**-31 (relative to it), and 32 more bits of ``2 / pi`` are multiplied in, so
     the remainder keeps over 30 bits.
     """
     pattern = bitcast(y, dt.uint32)
-    m = cast((pattern & 0x7FFFFF) | 0x800000, dt.uint64)
-    skip = cast((pattern >> 23) - 126, dt.uint64)  # bits of 2 / pi to leave out at the top
+    significand, leading = _significand(pattern, SINGLE)
+    m, skip = cast(significand, dt.uint64), cast(leading, dt.uint64)
     upper = skip.ge(64)
     a, b, c = (select(upper, _WORDS_SINGLE[i + 1], _WORDS_SINGLE[i], skip) for i in range(3))
-    skip = where(upper, skip - 64, skip)
     high, low = _funnel(a, b, skip), _funnel(b, c, skip)
     turn = m * high + ((m * (low >> 32)) >> 32)
     fraction = cast(bitcast(turn << 2, dt.int64), dt.float64)
     return fraction * (_HALF_PI * 2.0**-64), cast((turn + (1 << 61)) >> 62, dt.uint32)
 
 
+def _significand(pattern: Expr, f: Layout) -> tuple[Expr, Expr]:
+    """Return m and how many bits of ``2 / pi`` to leave out, for 1/2 <= y.
+
+    Below 1 no bits are left out and m is half as large, which keeps the count below 128 (1024).
+    """
+    usual = pattern.ge(f.bias << f.mantissa)
+    m = (pattern & ((1 << f.mantissa) - 1)) | (1 << f.mantissa)
+    return where(usual, m + m, m), select(usual, (pattern >> f.mantissa) - f.bias, 0, m)
+
+
 def _funnel(a: Expr, b: Expr, skip: Expr) -> Expr:
-    """Return 64 bits of the words a, b from bit `skip` on, 0 <= skip <= 64."""
-    return (a << skip) | (b >> (64 - skip))
+    """Return 64 bits of the words a, b from bit ``skip % 64`` on (no shift reaches 64)."""
+    skip = skip & 63
+    return (a << skip) | ((b >> 1) >> (skip ^ 63))
 
 
 def reduce_double(y: Expr) -> tuple[Expr, Expr, Expr]:
     """Return the remainder of float64 y >= 0.78 in two parts, and the quadrant as uint64.
 
-    The significand, cut into 23 and 30 bits, is multiplied by the 120 bits of ``2 / pi`` that count
+    The significand, cut into 24 and 30 bits, is multiplied by the 120 bits of ``2 / pi`` that count
     modulo 4 and by 60 more, in limbs of 30 bits, whose products leave room for the carries. No
     float64 is closer to a multiple of ``pi / 2`` than 2**-62; 118 bits are computed.
     """
     pattern = bitcast(y, dt.uint64)
-    skip = (pattern >> 52) - 1022
-    words, skip = _words_double(skip)
+    m, skip = _significand(pattern, DOUBLE)
+    words = _words_double(skip)
     a, b, c = (_funnel(words[i], words[i + 1], skip) for i in range(3))
     mask = (1 << 30) - 1
     limbs = (
         a >> 34, (a >> 4) & mask, ((a << 26) | (b >> 38)) & mask, (b >> 8) & mask,
         ((b << 22) | (c >> 42)) & mask, (c >> 12) & mask,
     )  # fmt: skip
-    m = (pattern & ((1 << 52) - 1)) | (1 << 52)
     high, low = m >> 30, m & mask
     columns = [low * limbs[i] + high * limbs[i + 1] for i in range(5)]
     for i in (3, 2, 1, 0):
@@ -84,14 +93,13 @@ def reduce_double(y: Expr) -> tuple[Expr, Expr, Expr]:
     return *_to_angle(top << 2, bottom), (top + (1 << 61)) >> 62
 
 
-def _words_double(skip: Expr) -> tuple[list[Expr], Expr]:
-    """Return four words of ``2 / pi`` from bit `skip` (0 to 1024) on, and the bits left over."""
+def _words_double(skip: Expr) -> list[Expr]:
+    """Return the four words of ``2 / pi`` that hold bit `skip` (below 1024) and those after it."""
     words = [lift(word, skip) for word in _WORDS_DOUBLE]
     for size in (8, 4, 2, 1):
-        reached = skip.ge(64 * size)
-        skip = where(reached, skip - 64 * size, skip)
+        reached = (skip & (64 * size)).ne(0)
         words = [where(reached, words[i + size], words[i]) for i in range(3 + size)]
-    return words, skip
+    return words
 
 
 def _to_angle(turn: Expr, below: Expr) -> tuple[Expr, Expr]:
