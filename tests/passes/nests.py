@@ -4,7 +4,7 @@ import numpy as np
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret import run, run_linear
+from weft.ir.interpret import evaluate, run, run_linear
 from weft.ir.stmt import (
     SERIAL,
     UNROLLED,
@@ -79,8 +79,6 @@ def random_arrays(k, variables=None, seed=0):
     rng = np.random.default_rng(seed)
     arrays = {}
     for m in k.params:
-        from weft.ir.interpret import evaluate
-
         symbols = {s: variables[s.attr.name] for s in ex.variables([m.size])} if variables else {}
         n = int(evaluate(m.size, symbols))
         if m.dtype.is_float:

@@ -1,0 +1,306 @@
+"""The linear list: placement of expressions, sharing of loads, refusals; random nests."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nests import (
+    BOOL,
+    F32,
+    I64,
+    accumulator,
+    check,
+    f32,
+    kernel,
+    loop,
+    memory,
+    random_arrays,
+    reduce,
+    total,
+    unrolled,
+    var,
+    vector,
+)
+
+from weft.errors import VerifyError
+from weft.ir import expr as ex
+from weft.ir.interpret import run, run_linear
+from weft.ir.linear import (
+    Compute,
+    EndIf,
+    EndLoop,
+    IfBegin,
+    LoadInst,
+    Loop,
+    StorageInst,
+    StoreInst,
+    VariableInst,
+)
+from weft.ir.op import Op
+from weft.ir.stmt import (
+    Alloc,
+    Assert,
+    Atomic,
+    For,
+    If,
+    Let,
+    Load,
+    Location,
+    Meta,
+    Prefetch,
+    Print,
+    Store,
+    While,
+)
+from weft.passes.linearize import linearize
+from weft.passes.vectorize import vectorize
+
+i, j, k, n = (var(name) for name in "ijkn")
+x, y, z = (ex.var(name, F32) for name in "xyz")
+ZERO = ex.index(0)
+
+
+def depths(made):
+    """Yield (instruction, number of loops and conditionals around it)."""
+    depth = 0
+    for inst in made.code:
+        if isinstance(inst, EndLoop | EndIf):
+            depth -= 1
+        yield inst, depth
+        if isinstance(inst, Loop | IfBegin):
+            depth += 1
+
+
+def depth_of(made, op):
+    return [d for inst, d in depths(made) if isinstance(inst, Compute) and inst.op is op]
+
+
+def test_invariant_expressions_leave_loops():
+    a, b = memory("a", 4, 8), memory("b", 4, 8)
+    m = ex.Variable("m", 1, 8)
+    body = loop(j, 8, Load(x, a, (i, j)), Store(b, (i, j), x + ex.cast(m * m, F32)))
+    made = linearize(vectorize(kernel([a, b], loop(i, 4, body))))
+    assert depth_of(made, Op.CAST) == [0]
+    assert sorted(depth_of(made, Op.MUL)) == [0, 1]  # m * m, and the start of the row
+    assert [inst.slot for inst in made.code if isinstance(inst, VariableInst)] == [0]
+
+
+def test_equal_expressions_are_computed_once():
+    a, b = memory("a", 8), memory("b", 8)
+    body = (Load(x, a, (i,)), Store(b, (i,), (x * x) + (x * x)), Let(y, x * x), Store(a, (i,), y))
+    made = linearize(vectorize(kernel([a, b], loop(i, 8, *body))))
+    assert len(depth_of(made, Op.MUL)) == 1
+
+
+def test_nothing_leaves_a_conditional():
+    a, b, c = memory("a", 8), memory("b", 8), memory("c", 1)
+    expensive = ex.unary(Op.EXP, y)
+    inner = loop(j, 8, Store(b, (j,), expensive))
+    body = loop(i, 8, Load(x, a, (i,)), If(f32(0.0).lt(x), (inner,)))
+    made = linearize(vectorize(kernel([a, b, c], Load(y, c, (ZERO,)), body)))
+    assert depth_of(made, Op.EXP) == [2]
+
+
+def test_vectors_stay_in_parallel_loops():
+    a, b = memory("a", 4, 8), memory("b", 1)
+    body = vector(j, 8, Store(a, (i, j), y * 2.0))
+    nest = Load(y, b, (ZERO,)), loop(i, 4, body, kind="parallel")
+    made = linearize(vectorize(kernel([a, b], *nest)))
+    assert depth_of(made, Op.MUL) == [0, 1]  # the product is scalar; the other one is an offset
+    assert depth_of(made, Op.BROADCAST) == [1]
+
+
+def loads(made, m):
+    return [s for s in made.code if isinstance(s, LoadInst) and s.memory.name == m.name]
+
+
+def test_loads_are_shared_until_a_store():
+    a, b = memory("a", 8), memory("b", 8)
+    u, v, w = (ex.var(name, F32) for name in "uvw")
+    body = (
+        Load(u, a, (ZERO,)),
+        Load(v, a, (ZERO,)),
+        Store(b, (ZERO,), u + v),
+        Load(w, a, (ZERO,)),
+        Store(b, (ex.index(1),), w),
+    )
+    plain = kernel([a, b], *body)
+    assert len(loads(linearize(plain), a)) == 2  # b may be the same array as a
+    apart = plain.replace(meta=Meta(hints=(("noalias", True),)))
+    assert len(loads(linearize(apart), a)) == 1
+    shared = np.float32([1, 2, 3, 4, 5, 6, 7, 8])
+    run(plain, [shared, shared])
+    again = np.float32([1, 2, 3, 4, 5, 6, 7, 8])
+    run_linear(linearize(plain), [again, again])
+    np.testing.assert_array_equal(shared, again)
+
+
+def test_loads_do_not_cross_the_start_of_a_loop():
+    a = memory("a", 4)
+    body = (
+        Load(x, a, (ZERO,)),
+        loop(i, 3, Load(y, a, (ZERO,)), Store(a, (ZERO,), y + x)),
+        Load(z, a, (ZERO,)),
+        Store(a, (ex.index(1),), z),
+    )
+    check(kernel([a], *body))
+
+
+def test_names_of_conditional_loads_are_forgotten():
+    a, b = memory("a", 4), memory("b", 4)
+    u = ex.var("u", F32)
+    body = loop(i, 4, If((i % 2).eq(0), (Load(x, a, (i,)), Store(b, (i,), x))),
+                Load(u, a, (i,)), Store(b, (i,), u + 1.0))  # fmt: skip
+    check(kernel([a, b], body))
+
+
+def test_messages_are_shared_and_keep_their_place():
+    a = memory("a", 4)
+    first, second = Assert(n.lt(9), "small"), Assert(n.lt(99), "small")
+    other = Assert(n.lt(999), "large", n)
+    c = memory("c", 1, dtype=I64)
+    body = (Load(n, c, (ZERO,)), first, second, other)
+    made = linearize(kernel([a, c], *body).replace(locations={other: Location("f.py", 9)}))
+    assert made.messages == (("small", None), ("large", Location("f.py", 9)))
+
+
+def test_storage_takes_the_largest_size():
+    m = ex.Variable("m", 1, 100)
+    a, t = memory("a", m), memory("t", m, scope="local")
+    body = (Alloc(t), loop(i, m, Store(t, (i,), f32(1.0))), loop(j, m, Load(x, t, (j,)),
+                                                                 Store(a, (j,), x)))  # fmt: skip
+    arrays, made = check(kernel([a], *body), variables={"m": 7})
+    assert arrays["a"].tolist() == [1] * 7
+    storage = [s for s in linearize(made).code if isinstance(s, StorageInst)]
+    assert [s.size for s in storage] == [100]
+
+
+def test_variables_are_sorted_by_name():
+    b, a = ex.Variable("b", 1, 9), ex.Variable("a", 1, 9)
+    made = linearize(kernel([memory("m", b)], loop(i, a, Store(memory("m", b), (i,), f32(0.0)))))
+    assert made.variables == (a, b)
+
+
+@pytest.mark.parametrize("kind", ["vector", "unrolled"])
+def test_what_vectorize_leaves_is_required(kind):
+    with pytest.raises(VerifyError, match=kind):
+        linearize(kernel([], For(i, ex.index(4), kind, ())))
+    with pytest.raises(VerifyError, match="Reduce"):
+        linearize(kernel([], reduce([(i, 4, "serial")], [total("s", x)])))
+
+
+def test_unbound_name():
+    with pytest.raises(VerifyError, match="unbound"):
+        linearize(kernel([memory("a", 1)], Store(memory("a", 1), (ZERO,), x)))
+
+
+def test_scalar_statements_pass_through(capsys):
+    a, c = memory("a", 4, dtype=I64), memory("c", 1, dtype=I64, scope="local")
+    count, old = var("count"), var("old")
+    body = (
+        Alloc(c),
+        Store(c, (ZERO,), ZERO),
+        While((Load(count, c, (ZERO,)),), count.lt(6), (
+            Atomic(old, "add", a, (count % 4,), count),
+            If(old.eq(0), (Print("fresh", (count,)),), (Store(a, (ZERO,), old),)),
+            Prefetch(a, (count,)),
+            Store(c, (ZERO,), count + 1),
+        )),
+    )  # fmt: skip
+    check(kernel([a], *body), {"a": np.zeros(4, np.int64)})
+    assert capsys.readouterr().out.count("fresh 1") == 3
+
+
+def test_long_chains():
+    a = memory("a", 1)
+    body, value = [Load(x, a, (ZERO,))], x
+    for step in range(20_000):
+        value = ex.binary(Op.ADD, value, x) if step % 2 else ex.unary(Op.NEG, value)
+    body.append(Store(a, (ZERO,), value))
+    made = linearize(vectorize(kernel([a], *body)))
+    assert len(made.code) > 20_000
+
+
+# random nests
+
+
+@st.composite
+def nests(draw):
+    """A kernel of independent iterations over one output, with random schedule kinds."""
+    rows, columns = draw(st.integers(1, 4)), draw(st.sampled_from([1, 3, 4, 7, 8, 13]))
+    lanes = draw(st.sampled_from([2, 4, 8]))
+    a, b = memory("a", rows, columns), memory("b", columns)
+    out, idx = memory("out", rows, columns), memory("idx", columns, dtype=I64)
+    flags = memory("flags", columns, dtype=BOOL)
+    outer, chunk, lane = var("r"), var("c"), var("l")
+    at = chunk * lanes + lane
+    flag, g = ex.var("flag", BOOL), var("g")
+    pool = [x, y]
+
+    def expression(depth):
+        if depth == 0:
+            return draw(st.sampled_from([*pool, f32(1.5), f32(-0.0)]))
+        op = draw(st.sampled_from([Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX, Op.DIV]))
+        return ex.binary(op, expression(depth - 1), expression(depth - 1))
+
+    body = [Load(x, a, (outer, at)), Load(y, b, (draw(st.sampled_from([at, outer * 0, at * 0])),))]
+    if draw(st.booleans()):
+        body += [Load(g, idx, (at,)), Load(z, b, (g % columns,))]
+        pool.append(z)
+    if draw(st.booleans()):
+        w = ex.var("w", F32)
+        body.append(Let(w, expression(1)))
+        pool.append(w)
+    if draw(st.booleans()):
+        e, count = ex.var("e", F32), draw(st.integers(0, 4))
+        t = total("t", e * expression(0))
+        kind = draw(st.sampled_from(["serial", "unrolled"]))
+        extent = draw(st.sampled_from([ex.index(count), at % 3]))
+        body.append(reduce([(k, extent, kind)], [t], Load(e, b, (k % columns,))))
+        pool.append(t.var)
+    store = Store(out, (outer, at), expression(2), draw(st.sampled_from([None, at.lt(5)])))
+    if draw(st.booleans()):
+        body.append(Load(flag, flags, (at,)))
+        cond = draw(st.sampled_from([flag, x.lt(y), outer.lt(2)]))
+        body.append(If(cond, (store,), (Store(out, (outer, at), expression(1)),)))
+    else:
+        body.append(store)
+    inside = If(at.lt(columns), tuple(body))
+    chunks = draw(st.sampled_from([loop, unrolled]))
+    nest = chunks(chunk, -(-columns // lanes), vector(lane, lanes, inside))
+    kind = draw(st.sampled_from(["serial", "parallel", "unrolled"]))
+    return kernel([a, b, out, idx, flags], loop(outer, rows, nest, kind=kind))
+
+
+@settings(max_examples=150)
+@given(nests(), st.integers(0, 1000))
+def test_random_nests(k, seed):
+    with np.errstate(all="ignore"):
+        check(k, random_arrays(k, seed=seed))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from(["serial", "parallel", "unrolled", "vector"]), min_size=3,
+                max_size=3), st.permutations([0, 1, 2]))  # fmt: skip
+def test_random_transposes(kinds, order):
+    sizes = [2, 4, 8]
+    names = [i, j, k]
+    a = memory("a", *sizes)
+    b = memory("b", *(sizes[o] for o in order))
+    nest = (Load(x, a, tuple(names)), Store(b, tuple(names[o] for o in order), x))
+    for name, n, kind in zip(names, sizes, kinds, strict=True):
+        nest = (loop(name, n, *nest, kind=kind),)
+    arrays, _ = check(kernel([a, b], *nest))
+    want = arrays["a"].reshape(sizes).transpose(order)
+    np.testing.assert_array_equal(arrays["b"].reshape(want.shape), want)
+
+
+def test_stores_keep_their_order():
+    a = memory("a", 4, dtype=I64)
+    first = accumulator("s", ZERO, lambda s: s + 1, lambda p, q: p + q, I64)
+    body = (reduce([(i, 3, "serial")], [first]), Store(a, (ZERO,), first.var),
+            Store(a, (ZERO,), first.var + 1))  # fmt: skip
+    arrays, made = check(kernel([a], *body))
+    assert arrays["a"][0] == 4
+    stores = [s for s in linearize(made).code if isinstance(s, StoreInst)]
+    assert [s.memory.name for s in stores].count("a") == 2
