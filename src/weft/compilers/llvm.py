@@ -30,6 +30,9 @@ Pipeline = Literal["none", "short", "O1", "O2", "O3"]
 # quarter of the time but schedules for latency badly; explicit vectors need level 2.
 _CODEGEN_LEVEL: Final = {"none": 0, "short": 2, "O1": 1, "O2": 2, "O3": 3}
 
+# What the pipelines do beyond LLVM's own names for them; part of the cache key.
+_PASSES: Final = "short=inline,sroa,instcombine,simplifycfg@2"
+
 # Everything that touches LLVM holds this lock. llvmlite has one of its own for each call, but
 # a fork during a call would leave it locked for ever in the child: ours is taken around a fork.
 _lock = threading.RLock()
@@ -128,14 +131,16 @@ class LLVMCompiler:
             except RuntimeError as error:
                 raise CompileError("LLVM target", found=self.triple, hint=error) from error
         self._machines: dict[int, Any] = {}
+        import llvmlite
+
+        version = ".".join(map(str, llvm.llvm_version_info))
+        words = (llvmlite.__version__, version, _PASSES, self.triple, self.cpu, self.features)
+        self._key = "llvm;" + ";".join(words)
 
     @property
     def cache_key(self) -> str:
         """Identity: llvmlite and LLVM versions, triple, CPU and features."""
-        llvm, llvmlite = _llvm(), __import__("llvmlite")
-        version = ".".join(map(str, llvm.llvm_version_info))
-        words = (llvmlite.__version__, version, self.triple, self.cpu, self.features)
-        return "llvm;" + ";".join(words)
+        return self._key
 
     def compile(self, source: str, pipeline: str = "short") -> bytes:
         """Return the object made of LLVM IR text.

@@ -5,6 +5,7 @@ import os
 import platform
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 
 from weft.config import Debug, debug
@@ -174,6 +175,7 @@ class CpuRuntime:
         self._thread_count = thread_count
         self._lock = threading.Lock()
         self._native: tuple[ThreadPool, Executor] | None = None
+        _runtimes.add(self)
 
     @property
     def threads(self) -> ThreadPool:
@@ -261,3 +263,16 @@ class CpuRuntime:
             for key, image in zip(keys, images, strict=True):
                 self.cache.put("runtime", key, image)
         return self.loader.load(images, symbols, native.imports())
+
+
+_runtimes: "weakref.WeakSet[CpuRuntime]" = weakref.WeakSet()
+
+
+def _open_locks() -> None:
+    for runtime in _runtimes:
+        runtime._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # Another thread may have been starting the runtime at the fork; the child starts its own.
+    os.register_at_fork(after_in_child=_open_locks)

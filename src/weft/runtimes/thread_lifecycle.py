@@ -1,4 +1,4 @@
-"""The life of the thread pool as LLVM IR text: setting up, starting, adopting after fork, ending."""
+"""The life of the thread pool as LLVM IR text: set up, start, adopt after a fork, end."""
 
 from typing import Final
 

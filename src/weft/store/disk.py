@@ -9,10 +9,10 @@ warning, and everything works without it.
 """
 
 import hashlib
+import itertools
 import os
 import stat
 import struct
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -120,8 +120,8 @@ class DiskCache:
         self._folders: set[str] = set()
         self._written = 0
         self._scan_at = 0 if limit < _LIMIT else limit // 32
-        self._count = 0
-        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._looked = False
 
     def get(self, kind: str, key: str) -> bytes | None:
         """Return the entry, or None if there is none that can be trusted."""
@@ -207,11 +207,10 @@ class DiskCache:
 
     def _warn(self, error: Exception) -> None:
         """Say that the folder is not used, once in the life of the process."""
-        global _warned
-        with _warn_lock:
-            if _warned:
-                return
-            _warned = True
+        try:
+            _warnings_left.pop()  # atomic, and no lock that a fork could leave closed
+        except IndexError:
+            return
         reason = error.message if isinstance(error, CacheError) else str(error)
         warnings.warn(
             f"Weft works without its cache in {self.path}: {reason}. WEFT_CACHE_DIR names another.",
@@ -273,10 +272,7 @@ class DiskCache:
             self._write_file(path, header, data)
 
     def _write_file(self, path: str, header: bytes, data: bytes) -> None:
-        with self._lock:
-            self._count += 1
-            number = self._count
-        name = f"{_TEMPORARY}{os.getpid()}-{number}-{os.urandom(4).hex()}"
+        name = f"{_TEMPORARY}{os.getpid()}-{next(self._numbers)}-{os.urandom(4).hex()}"
         temporary = os.path.join(os.path.dirname(path), name)
         file = os.open(temporary, _WRITE_FLAGS, 0o600)
         try:
@@ -309,8 +305,9 @@ class DiskCache:
 
     def _maybe_evict(self) -> None:
         """Look at the size of the folder once a day, and after every 32nd of the limit written."""
-        if self._written < self._scan_at and self._count > 1:
+        if self._written < self._scan_at and self._looked:
             return
+        self._looked = True
         stamp = os.path.join(self._root, _STAMP)
         if self._written < self._scan_at:
             try:
@@ -404,8 +401,7 @@ def _default_path() -> str:
     return platformdirs.user_cache_dir("weft", appauthor=False)
 
 
-_warned = False
-_warn_lock = threading.Lock()
+_warnings_left: Final = [1]
 _current: DiskCache | None = None
 
 
@@ -419,5 +415,6 @@ def cache() -> DiskCache:
 
 def reset() -> None:
     """Forget the process's cache object and that it warned; the next `cache` reads the settings."""
-    global _current, _warned
-    _current, _warned = None, False
+    global _current
+    _current = None
+    _warnings_left[:] = [1]
