@@ -1,0 +1,485 @@
+"""Canonical text of kernels at loop and kernel level; `parse_*` reads it back exactly.
+
+One statement stands on one line; regions are in braces. Every attribute of a kernel is in its
+text but source locations, which stand in a table behind it where asked for. Cache keys are made of
+`canonical_text`, in which names are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from weft.ir import linear as li
+from weft.ir import stmt as st
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr, make
+from weft.ir.linear import Inst, LinearKernel, Value, typename
+from weft.ir.op import Op
+from weft.ir.stmt import Body, Kernel, Memory, Meta, Stmt
+from weft.ir.text_expr import ExprPrinter, literal, name, number, print_expr, quoted, typed_name
+from weft.ir.text_expr import variable as variable_text
+
+_INDENT: Final = "  "
+
+
+class _Names:
+    """The printed names of a kernel: its own, or numbers in the order of binding."""
+
+    def __init__(self, kernel: Kernel, canonical: bool) -> None:
+        self.types: dict[str, tuple[DType, int]] = {}
+        self.vars: dict[str, str] = {}
+        self.memories: dict[str, str] = {}
+        self.blocks: dict[str, str] = {}
+        self.canonical = canonical
+        for memory in kernel.params:
+            self._memory(memory, "p")
+        for stmt in st.walk(kernel.body):
+            if isinstance(stmt, st.Reduce):
+                for axis in stmt.axes:
+                    self._var(axis.var)
+                for acc in stmt.accumulators:
+                    self._accumulator(acc.var)
+                continue
+            for var in stmt.binds():
+                self._var(var)
+            if isinstance(stmt, st.Alloc):
+                self._memory(stmt.memory, "m")
+            elif isinstance(stmt, st.Block) and canonical:
+                self.blocks.setdefault(stmt.name, f"b{len(self.blocks)}")
+
+    def _var(self, var: Expr) -> None:
+        if var.attr in self.types:
+            return
+        self.types[var.attr] = (var.dtype, var.lanes)
+        if self.canonical:
+            self.vars[var.attr] = f"v{len(self.vars)}"
+
+    def _accumulator(self, var: Expr) -> None:
+        self._var(var)
+        for part in (st.lhs(var), st.rhs(var)):
+            self.types.setdefault(part.attr, (part.dtype, part.lanes))
+            if self.canonical:
+                self.vars.setdefault(part.attr, self.vars[var.attr] + part.attr[-2:])
+
+    def _memory(self, memory: Memory, letter: str) -> None:
+        if self.canonical:
+            self.memories.setdefault(memory.name, f"{letter}{len(self.memories)}")
+
+    def memory(self, memory: Memory) -> str:
+        return name(self.memories.get(memory.name, memory.name))
+
+    def block(self, text: str) -> str:
+        return name(self.blocks.get(text, text))
+
+
+class _KernelPrinter:
+    """Prints one loop-level kernel."""
+
+    def __init__(self, kernel: Kernel, canonical: bool) -> None:
+        self.kernel = kernel
+        self.names = _Names(kernel, canonical)
+        self.lines: list[str] = []
+        self.indent = ""
+        self.exprs = ExprPrinter(_roots(kernel), self.names.types, self.names.vars)
+
+    def run(self) -> str:
+        kernel, lines = self.kernel, self.lines
+        title = "kernel" if self.names.canonical else kernel.name
+        lines.append(f"kernel {name(title)} {_meta(kernel.meta)}")
+        lines.extend(_meta_lines(kernel.meta))
+        for memory in kernel.params:
+            declared = self.declaration(memory)
+            lines.append(f"param {declared}")
+        lines.append("{")
+        self.body(kernel.body)
+        lines.append("}")
+        return "\n".join(lines) + "\n"
+
+    def show(self, e: Expr) -> str:
+        return self.exprs.show(e, self.lines, self.indent)
+
+    def line(self, text: str) -> None:
+        self.lines.append(self.indent + text)
+
+    def declaration(self, memory: Memory) -> str:
+        shape = ", ".join([self.show(e) for e in memory.shape])
+        scope = "" if memory.scope == "global" else f" {memory.scope}"
+        return f"{self.names.memory(memory)}: {memory.dtype.text}[{shape}]{scope}"
+
+    def bind(self, var: Expr) -> str:
+        return typed_name(var, self.names.vars.get(var.attr, var.attr))
+
+    def place(self, memory: Memory, index: tuple[Expr, ...]) -> str:
+        return f"{self.names.memory(memory)}[{', '.join([self.show(e) for e in index])}]"
+
+    def body(self, body: Body) -> None:
+        """Print statements; the stack holds what is left of each open region."""
+        stack: list[Iterator[Any]] = [iter(body)]
+        self.indent += _INDENT
+        while stack:
+            item = next(stack[-1], None)
+            if item is None:
+                stack.pop()
+                self.indent = self.indent[: -len(_INDENT)]
+            elif isinstance(item, Stmt):
+                inner = _PRINT[type(item)](self, item)
+                if inner is not None:
+                    stack.append(inner)
+                    self.indent += _INDENT
+            elif isinstance(item, tuple):  # the second body of a statement
+                middle, second = item
+                self.indent = self.indent[: -len(_INDENT)]
+                self.line(middle)
+                self.indent += _INDENT
+                stack[-1] = iter((*second, _Close()))
+            else:
+                item.close(self)
+
+    # one method a statement; one with bodies returns what stands inside it
+
+    def let(self, s: st.Let) -> None:
+        value = self.show(s.value)
+        self.line(f"let {self.bind(s.var)} = {value}")
+
+    def load(self, s: st.Load) -> None:
+        place = self.place(s.memory, s.index)
+        self.line(f"load {self.bind(s.var)} = {place}" + self.options(mask=s.mask, fill=s.fill))
+
+    def store(self, s: st.Store) -> None:
+        place = self.place(s.memory, s.index)
+        value = self.show(s.value)
+        streaming = " streaming" if s.streaming else ""
+        self.line(f"store {place} = {value}" + self.options(mask=s.mask) + streaming)
+
+    def options(self, **exprs: Expr | None) -> str:
+        shown = [f" {key} {self.show(e)}" for key, e in exprs.items() if e is not None]
+        return "".join(shown)
+
+    def alloc(self, s: st.Alloc) -> None:
+        declared = self.declaration(s.memory)
+        self.line(f"alloc {declared}")
+
+    def loop(self, s: st.For) -> Iterator[Any]:
+        extent = self.show(s.extent)
+        self.line(f"for {self.bind(s.var)} in {extent} {s.kind} {{")
+        return iter((*s.body, _Close()))
+
+    def while_(self, s: st.While) -> Iterator[Any]:
+        self.line("while {")
+        return iter((*s.head, _Test(s), *s.body, _Close()))
+
+    def if_(self, s: st.If) -> Iterator[Any]:
+        condition = self.show(s.condition)
+        self.line(f"if {condition} {{")
+        if not s.orelse:
+            return iter((*s.then, _Close()))
+        return iter((*s.then, ("} else {", s.orelse)))
+
+    def block(self, s: st.Block) -> Iterator[Any]:
+        self.line(f"block {self.names.block(s.name)} {{")
+        return iter((*s.body, _Close()))
+
+    def reduce(self, s: st.Reduce) -> Iterator[Any]:
+        axes = [f"{self.bind(a.var)} in {self.show(a.extent)} {a.kind}" for a in s.axes]
+        self.line(f"reduce {', '.join(axes)} {{")
+        self.indent += _INDENT
+        for acc in s.accumulators:
+            init = self.show(acc.init)
+            self.line(f"acc {self.bind(acc.var)} = {init}")
+        self.indent = self.indent[: -len(_INDENT)]
+        return iter((*s.body, _Update(s), _Close()))
+
+    def barrier(self, s: st.Barrier) -> None:
+        self.line(f"barrier {s.scope}")
+
+    def atomic(self, s: st.Atomic) -> None:
+        place = self.place(s.memory, s.index)
+        value = self.show(s.value)
+        compare = self.options(compare=s.compare)
+        self.line(f"atomic {self.bind(s.var)} = {s.kind} {place}, {value}{compare} {s.scope}")
+
+    def call(self, s: st.Call) -> None:
+        args = ", ".join([self.show(a) for a in s.args])
+        results = ", ".join(map(self.bind, s.vars))
+        self.line(f"call {results}{' = ' if results else ''}{name(s.callee)}({args})")
+
+    def assert_(self, s: st.Assert) -> None:
+        condition = self.show(s.condition)
+        options = self.options(value=s.value, bound=s.bound)
+        self.line(f"assert {condition} {quoted(s.message)}{options}")
+
+    def print_(self, s: st.Print) -> None:
+        args = ", ".join([self.show(a) for a in s.args])
+        self.line(f"print {quoted(s.text)}({args})")
+
+    def prefetch(self, s: st.Prefetch) -> None:
+        place = self.place(s.memory, s.index)
+        self.line(f"prefetch {place}")
+
+
+class _Close:
+    """The end of a region."""
+
+    def close(self, printer: _KernelPrinter) -> None:
+        printer.lines.append(printer.indent[: -len(_INDENT)] + "}")
+
+
+class _Test:
+    """The test between the head and the body of a while loop."""
+
+    def __init__(self, stmt: st.While) -> None:
+        self.stmt = stmt
+
+    def close(self, printer: _KernelPrinter) -> None:
+        condition = printer.show(self.stmt.condition)
+        printer.lines.append(f"{printer.indent[: -len(_INDENT)]}}} test {condition} {{")
+
+
+class _Update:
+    """The updates at the end of a reduction."""
+
+    def __init__(self, stmt: st.Reduce) -> None:
+        self.stmt = stmt
+
+    def close(self, printer: _KernelPrinter) -> None:
+        for acc in self.stmt.accumulators:
+            update, combine = printer.show(acc.update), printer.show(acc.combine)
+            bound = name(printer.names.vars.get(acc.var.attr, acc.var.attr))
+            printer.line(f"update %{bound} = {update} combine {combine}")
+
+
+_PRINT: Final[dict[type[Stmt], Callable[[_KernelPrinter, Any], Iterator[Any] | None]]] = {
+    st.Let: _KernelPrinter.let, st.Load: _KernelPrinter.load, st.Store: _KernelPrinter.store,
+    st.Alloc: _KernelPrinter.alloc, st.For: _KernelPrinter.loop, st.While: _KernelPrinter.while_,
+    st.If: _KernelPrinter.if_, st.Block: _KernelPrinter.block, st.Reduce: _KernelPrinter.reduce,
+    st.Barrier: _KernelPrinter.barrier, st.Atomic: _KernelPrinter.atomic,
+    st.Call: _KernelPrinter.call, st.Assert: _KernelPrinter.assert_,
+    st.Print: _KernelPrinter.print_, st.Prefetch: _KernelPrinter.prefetch,
+}  # type: ignore[dict-item, unused-ignore]  # fmt: skip
+
+
+def _roots(kernel: Kernel) -> Iterator[Expr]:
+    for memory in kernel.params:
+        yield from memory.shape
+    for stmt in st.walk(kernel.body):
+        yield from stmt.exprs()
+
+
+def _meta(meta: Meta) -> str:
+    parts = [f"kind={name(meta.kind)}"]
+    if meta.flops:
+        parts.append(f"flops={meta.flops}")
+    if meta.traffic:
+        parts.append(f"traffic={meta.traffic}")
+    if meta.fastmath:
+        parts.append("fastmath")
+    return " ".join(parts)
+
+
+def _meta_lines(meta: Meta) -> list[str]:
+    lines = [f"schedule {quoted(line)}" for line in meta.schedule]
+    return lines + [f"hint {quoted(key)} {quoted(repr(value))}" for key, value in meta.hints]
+
+
+def print_kernel(kernel: Kernel, locations: bool = False) -> str:
+    """Return the exact text of a loop-level kernel, with a table of source places if asked."""
+    text = _KernelPrinter(kernel, False).run()
+    return text + _location_table(kernel) if locations else text
+
+
+def canonical_text(kernel: Kernel) -> str:
+    """Return the text of ``canonicalise(kernel)``, equal for kernels that differ in names only."""
+    return _KernelPrinter(kernel, True).run()
+
+
+def _location_table(kernel: Kernel) -> str:
+    lines = []
+    for position, stmt in enumerate(st.walk(kernel.body)):
+        place = kernel.locations.get(stmt)
+        if place is not None:
+            lines.append(f"location {position} {quoted(place.file)} {place.line} {place.column}")
+    return "".join(line + "\n" for line in lines)
+
+
+def canonicalise(kernel: Kernel) -> Kernel:
+    """Return the kernel with names, memories and blocks numbered in the order of binding.
+
+    Names of symbolic variables stay: a launch binds them by name.
+    """
+    names = _Names(kernel, True)
+    renaming = _Renaming(names)
+    params = tuple(map(renaming.memory, kernel.params))
+    body = renaming.body(kernel.body)
+    places = {renaming.stmts[s]: place for s, place in kernel.locations.items()
+              if s in renaming.stmts}  # fmt: skip
+    return Kernel("kernel", params, body, kernel.meta, places)
+
+
+class _Renaming:
+    """Rebuilds statements with other names; expressions are rebuilt without folding."""
+
+    def __init__(self, names: _Names) -> None:
+        self.names = names
+        self.exprs: dict[Expr, Expr] = {}
+        self.stmts: dict[Stmt, Stmt] = {}
+
+    def body(self, body: Body) -> Body:
+        return tuple([self.stmt(s) for s in body])
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        fields = [self.field(value) for value in stmt.values()]
+        if isinstance(stmt, st.Block):
+            fields[0] = self.names.blocks[stmt.name]
+        made = self.stmts[stmt] = type(stmt)(*fields)
+        return made
+
+    def field(self, value: Any) -> Any:
+        if isinstance(value, Expr):
+            return self.expr(value)
+        if isinstance(value, tuple):
+            return tuple([self.field(v) for v in value])
+        if isinstance(value, Stmt):
+            return self.stmt(value)
+        if isinstance(value, Memory):
+            return self.memory(value)
+        if isinstance(value, st.Axis | st.Accumulator):
+            return type(value)(*map(self.field, value.values()))
+        return value
+
+    def memory(self, memory: Memory) -> Memory:
+        shape = tuple(map(self.expr, memory.shape))
+        return Memory(self.names.memories.get(memory.name, memory.name), memory.dtype, shape,
+                      memory.scope)
+
+    def expr(self, e: Expr) -> Expr:
+        memo = self.exprs
+        stack = [e]
+        while stack:
+            node = stack[-1]
+            if node in memo:
+                stack.pop()
+                continue
+            missing = [a for a in node.args if a not in memo]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            attr = self.names.vars.get(node.attr, node.attr) if node.op is Op.VAR else node.attr
+            args = tuple([memo[a] for a in node.args])
+            memo[node] = make(node.op, node.dtype, args, attr, node.lanes)
+        return memo[e]
+
+
+# --- kernel level
+
+
+def value_text(v: Value) -> str:
+    """Return a value where it is used: ``%7`` or ``%x.7``."""
+    return f"%{name(v.name)}.{v.id}" if v.name else f"%{v.id}"
+
+
+def _defined(v: Value) -> str:
+    if v.dtype.text == "i64" and v.lanes == 1:
+        return value_text(v)
+    return f"{value_text(v)}: {typename(v.dtype, v.lanes)}"
+
+
+def _values(values: tuple[Value, ...]) -> str:
+    return ", ".join(map(value_text, values))
+
+
+def _options(**values: Value | None) -> str:
+    return "".join([f" {key} {value_text(v)}" for key, v in values.items() if v is not None])
+
+
+def _compute(i: li.Compute) -> str:
+    if i.op is Op.CONST:
+        shown = repr(int(i.attr)) if i.result.dtype.is_integer else number(i.attr)
+        return f"{_defined(i.result)} = const {shown}"
+    head = i.op.name if i.attr is None else f"{i.op.name}.{i.attr}"
+    return f"{_defined(i.result)} = {head} {_values(i.args)}".rstrip()
+
+
+def _memory(memory: Memory) -> str:
+    shape = ", ".join(map(_shape_text, memory.shape))
+    scope = "" if memory.scope == "global" else f" {memory.scope}"
+    return f"{name(memory.name)}: {memory.dtype.text}[{shape}]{scope}"
+
+
+def _shape_text(e: Expr) -> str:
+    return literal(e.attr, e.dtype) if e.op is Op.CONST else print_expr(e).replace("\n", "; ")
+
+
+def _at(memory: Memory, offset: Value) -> str:
+    return f"{name(memory.name)}[{value_text(offset)}]"
+
+
+def _atomic(i: li.AtomicInst) -> str:
+    compare = _options(compare=i.compare)
+    return (f"{_defined(i.result)} = atomic {i.kind} {_at(i.memory, i.offset)}, "
+            f"{value_text(i.value)}{compare} {i.scope}")  # fmt: skip
+
+
+def _call(i: li.CallInst) -> str:
+    results = ", ".join(map(_defined, i.vars))
+    return f"call {results}{' = ' if results else ''}{name(i.callee)}({_values(i.args)})"
+
+
+_LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
+    li.Compute: _compute,
+    li.VariableInst: lambda i: (
+        f"{_defined(i.result)} = variable {i.slot} @{name(i.bounds.name)}"
+        f"[{i.bounds.min}..{i.bounds.max}]"
+    ),
+    li.LoadInst: lambda i: (
+        f"{_defined(i.result)} = load {_at(i.memory, i.offset)}"
+        + _options(mask=i.mask, fill=i.fill)
+    ),
+    li.StoreInst: lambda i: (
+        f"store {_at(i.memory, i.offset)} = {value_text(i.value)}{_options(mask=i.mask)}"
+        + (" streaming" if i.streaming else "")
+    ),
+    li.StorageInst: lambda i: f"storage {_memory(i.memory)} size {i.size}",
+    li.Loop: lambda i: f"for {_defined(i.var)} in {value_text(i.extent)} {i.kind} {{",
+    li.EndLoop: lambda i: "}",
+    li.WhileBegin: lambda i: "while {",
+    li.WhileTest: lambda i: f"}} test {value_text(i.condition)} {{",
+    li.EndWhile: lambda i: "}",
+    li.IfBegin: lambda i: f"if {value_text(i.condition)} {{",
+    li.Else: lambda i: "} else {",
+    li.EndIf: lambda i: "}",
+    li.AssertInst: lambda i: (
+        f"assert {value_text(i.condition)} {i.message}" + _options(value=i.value, bound=i.bound)
+    ),
+    li.BarrierInst: lambda i: f"barrier {i.scope}",
+    li.AtomicInst: _atomic,
+    li.CallInst: _call,
+    li.PrintInst: lambda i: f"print {quoted(i.text)}({_values(i.args)})",
+    li.PrefetchInst: lambda i: f"prefetch {_at(i.memory, i.offset)}",
+}
+
+
+def inst_text(inst: Inst) -> str:
+    """Return one instruction as one line of text."""
+    return _LINES[type(inst)](inst)
+
+
+def print_linear(kernel: LinearKernel) -> str:
+    """Return the exact text of a kernel at kernel level, messages with their places included."""
+    lines = [f"linear {name(kernel.name)} {_meta(kernel.meta)}", *_meta_lines(kernel.meta)]
+    lines += [f"param {_memory(memory)}" for memory in kernel.params]
+    lines += [f"variable {variable_text(v)}" for v in kernel.variables]
+    for text, place in kernel.messages:
+        at = "" if place is None else f" {quoted(place.file)} {place.line} {place.column}"
+        lines.append(f"message {quoted(text)}{at}")
+    lines.append("{")
+    indent = _INDENT
+    for inst in kernel.code:
+        if isinstance(inst, li.CLOSERS + li.MIDDLES):
+            indent = indent[: -len(_INDENT)] or _INDENT
+        lines.append(indent + inst_text(inst))
+        if isinstance(inst, li.OPENERS + li.MIDDLES):
+            indent += _INDENT
+    lines.append("}")
+    return "\n".join(lines) + "\n"
