@@ -10,7 +10,7 @@ from __future__ import annotations
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.bounds import loop_range
+from weft.ir.bounds import Limit, loop_range
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
@@ -39,6 +39,8 @@ def flat_index(memory: Memory, index: tuple[Expr, ...]) -> Expr:
     if len(index) != len(memory.shape):
         raise VerifyError(f"access to {memory.name}", found=f"{len(index)} indices",
                           expected=f"{len(memory.shape)}")
+    if len(index) == 1:
+        return index[0]
     lanes = max((i.lanes for i in index), default=1)
     flat = ex.broadcast(ex.index(0), lanes)
     for i, n in zip(index, memory.shape, strict=True):
@@ -65,15 +67,16 @@ class AccessLowering(Mapper):
         self._used: set[str] = set()
         self._copies: dict[str, int] = {}
         self._reserved: set[str] = set()
+        source: dict[Expr, tuple[Limit, Limit]] = {}
         for s in walk(kernel.body):
             self._reserved.update(v.attr for v in s.binds())
             if isinstance(s, Alloc):
                 self._reserved.add(s.memory.name)
             elif isinstance(s, For):
-                self.ranges[s.var] = loop_range(s.extent)
+                source[s.var] = loop_range(s.extent)
             elif isinstance(s, Reduce):
-                self.ranges.update((a.var, loop_range(a.extent)) for a in s.axes)
-        self._simplifier = index_rules.Simplifier(self.ranges)
+                source.update((a.var, loop_range(a.extent)) for a in s.axes)
+        self._simplifier = index_rules.Simplifier(source)
 
     # output
 
@@ -130,7 +133,7 @@ class AccessLowering(Mapper):
                               expected="one size in all lanes of a vector loop")
         plain = s.memory.replace(shape=tuple(e for e in sizes if isinstance(e, Expr)))
         made = flat_memory(plain, self.fresh(s.memory.name), scope.lanes)
-        scope.memories[s.memory] = (made, scope.lanes)
+        scope.memories[s.memory.name] = (made, scope.lanes)
         self.emit(out, Alloc(made), s)
 
     # accesses

@@ -14,7 +14,7 @@ from typing import Final
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.bounds import Env, Ranges
+from weft.ir.bounds import Limit, Ranges
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
@@ -46,24 +46,24 @@ class Scope:
     the source is bound once on each path.
     """
 
-    __slots__ = ("lanes", "mapped", "mask", "memories", "parent")
+    __slots__ = ("depth", "lanes", "mapped", "mask", "memories", "parent")
 
     def __init__(self, parent: Scope | None, lanes: int, mask: Mask | None) -> None:
         self.parent, self.lanes, self.mask = parent, lanes, mask
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.mapped: dict[Expr, Mapped] = {}
-        self.memories: dict[Memory, tuple[Memory, int]] = {}
+        self.memories: dict[str, tuple[Memory, int]] = {}  # by name, which is unique
 
     def child(self, lanes: int | None = None, mask: Mask | None = None) -> Scope:
         """Return an inner scope."""
         return Scope(self, lanes or self.lanes, mask or self.mask)
 
-    def find(self, e: Expr) -> Mapped | None:
-        """Return what `e` was mapped to here or further out."""
+    def holder(self, e: Expr) -> Scope | None:
+        """Return the scope, this one or further out, that knows what `e` maps to."""
         scope: Scope | None = self
         while scope is not None:
-            found = scope.mapped.get(e)
-            if found is not None:
-                return found
+            if e in scope.mapped:
+                return scope
             scope = scope.parent
         return None
 
@@ -71,15 +71,20 @@ class Scope:
         """Return the memory of the output, and its lanes if each lane has a copy of its own."""
         scope: Scope | None = self
         while scope is not None:
-            found = scope.memories.get(memory)
+            found = scope.memories.get(memory.name)
             if found is not None:
                 return found
             scope = scope.parent
         return memory, 1
 
 
+def _depth(scope: Scope) -> int:
+    return scope.depth
+
+
 _INLINE_NODES: Final = 24
 _NO_WRAP: Final = 1 << 62
+_COMPARISONS: Final = (Op.LT, Op.LE, Op.EQ, Op.NE)
 
 
 def is_small(e: Expr) -> bool:
@@ -113,43 +118,47 @@ class Mapper:
     """Maps source expressions to the output in a scope."""
 
     def __init__(self) -> None:
-        self.ranges: dict[Expr, tuple[int | Expr, int | Expr]] = {}
-
-    @property
-    def env(self) -> Env:
-        """What is known of the names of source and output."""
-        return self.ranges
+        self.root = Scope(None, 1, None)
+        self.ranges: dict[Expr, tuple[Limit, Limit]] = {}  # of loop variables of the output
+        # What is asked of an expression of the output is asked after its names are in `ranges`.
+        self._known = Ranges()
+        self._known.env = self.ranges
 
     def map(self, e: Expr, scope: Scope) -> Mapped:
-        """Return the form of a source expression in a scope."""
-        found = scope.find(e)
-        if found is not None:
-            return found
-        done = scope.mapped
+        """Return the form of a source expression in a scope.
+
+        Each result is kept in the outermost scope that knows all names of the expression, so
+        copies of a body share what does not differ between them.
+        """
+        held = scope.holder(e)
+        if held is not None:
+            return held.mapped[e]
+        holders: dict[Expr, Scope] = {}
         stack = [e]
         while stack:
             top = stack[-1]
-            if top in done:
+            if top in holders:
                 stack.pop()
                 continue
-            if not top.args:
-                known = scope.find(top)
-                done[top] = top if known is None else known
+            held = scope.holder(top)
+            if held is None and not top.args:
+                held = self.root
+                held.mapped[top] = top
+            if held is not None:
+                holders[top] = held
                 stack.pop()
                 continue
-            missing = False
-            for a in top.args:
-                if a not in done:
-                    known = scope.find(a)
-                    if known is None:
-                        stack.append(a)
-                        missing = True
-                    else:
-                        done[a] = known
-            if not missing:
-                done[top] = self._node(top, [done[a] for a in top.args], scope)
-                stack.pop()
-        return done[e]
+            missing = [a for a in top.args if a not in holders]
+            if missing:
+                stack.extend(missing)
+                continue
+            inside = [holders[a] for a in top.args]
+            held = max(inside, key=_depth)
+            held.mapped[top] = self._node(top, [h.mapped[a] for h, a in
+                                                zip(inside, top.args, strict=True)], held)
+            holders[top] = held
+            stack.pop()
+        return holders[e].mapped[e]
 
     def _node(self, e: Expr, args: list[Mapped], scope: Scope) -> Mapped:
         exprs = [a for a in args if isinstance(a, Expr)]
@@ -163,11 +172,10 @@ class Mapper:
             return kept
         return self._rebuild(e, tuple(self.vector(a, scope.lanes) for a in args))
 
-    @staticmethod
-    def _rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
-        if e.op is Op.WHERE:
-            return ex.where(*args)
-        return ex.rebuild(e, args)
+    def _rebuild(self, e: Expr, args: tuple[Expr, ...]) -> Expr:
+        if e.op is not Op.WHERE:
+            return ex.rebuild(e, args)
+        return args[1] if self.proves(args[0]) else ex.where(*args)
 
     def vector(self, m: Mapped, lanes: int) -> Expr:
         """Return a mapped value with one element per lane."""
@@ -184,7 +192,9 @@ class Mapper:
         return m if isinstance(m, Expr) else self.vector(m, lanes)
 
     def _affine(self, e: Expr, args: list[Mapped], lanes: int) -> Mapped | None:
-        """Return int64 arithmetic that keeps the form ``base + stride * lane``."""
+        """Return int64 arithmetic that keeps the form ``base + stride * lane``, and comparisons."""
+        if e.op in _COMPARISONS and not any(isinstance(a, Expr) and a.lanes > 1 for a in args):
+            return self._compared(e, args, lanes)
         if e.dtype is not dt.int64 or any(isinstance(a, Expr) and a.lanes > 1 for a in args):
             return None
         if e.op is Op.NEG and isinstance(args[0], Affine):
@@ -204,11 +214,32 @@ class Mapper:
             return None
         return self._divided(e, x, y, lanes)
 
+    def _compared(self, e: Expr, args: list[Mapped], lanes: int) -> Mapped | None:
+        """Compare the lane with a scalar: ``base + lane < n`` is ``lane < n - base``.
+
+        One narrow comparison then makes a mask, where int64 lanes would take several registers.
+        """
+        x, y = (a if isinstance(a, Affine) else Affine(a, 0) for a in args)
+        reaches = [self._known.of(b) for b in (x.base, y.base)]
+        if any(r.lo <= -_NO_WRAP or r.hi >= _NO_WRAP for r in reaches):
+            return None  # the difference might wrap around
+        step = x.stride - y.stride
+        if step == 0:
+            return ex.binary(e.op, x.base, y.base)
+        if step not in (1, -1):
+            return None
+        gap = y.base - x.base if step == 1 else x.base - y.base
+        reach = self._known.of(gap)
+        d = dt.int32 if reach.lo >= dt.int32.min and reach.hi <= dt.int32.max else dt.int64
+        count = ex.ramp(ex.const(0, d), lanes)
+        limit = ex.broadcast(ex.cast(gap, d), lanes)
+        return ex.binary(e.op, count, limit) if step == 1 else ex.binary(e.op, limit, count)
+
     def _divided(self, e: Expr, x: Affine, y: Affine, lanes: int) -> Mapped | None:
         """Divide lanes that all lie between two multiples of a constant divisor."""
         if y.stride or y.base.op is not Op.CONST or y.base.attr <= 0 or x.stride <= 0:
             return None
-        reach = Ranges(self.ranges).of(x.base)
+        reach = self._known.of(x.base)
         if reach.lo <= -_NO_WRAP or reach.hi >= _NO_WRAP:
             return None  # the base may have wrapped around, where divisors are lost
         by = int(y.base.attr)
@@ -225,7 +256,7 @@ class Mapper:
         """Whether a scalar bool of the output always holds."""
         if condition.op is Op.CONST:
             return bool(condition.attr)
-        return Ranges(self.ranges).of(condition).lo == 1
+        return self._known.of(condition).lo == 1
 
     def any_lane(self, e: Expr, scope: Scope) -> Expr | None:
         """Return the scalar "any lane" of a source condition that holds for a prefix of lanes."""

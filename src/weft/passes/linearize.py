@@ -228,7 +228,7 @@ class Linearizer:
     def _load(self, s: Load) -> None:
         offset = self._offset(s.memory, s.index)
         mask, fill = self._optional(s.mask), self._optional(s.fill)
-        key = (s.memory, offset, mask, fill, s.var.lanes)
+        key = (s.memory.name, offset, mask, fill, s.var.lanes)
         if s.memory.scope == "global":
             region: Region | None = self.region
             while region is not None:
@@ -240,16 +240,17 @@ class Linearizer:
         result = self._new(str(s.var.attr), s.var)
         self._emit(LoadInst(result, s.memory, offset, mask, fill))
         self._bind(s.var, result, self.region)
-        self.region.loads[key] = result
+        if s.memory.scope == "global":
+            self.region.loads[key] = result
 
     def _written(self, memory: Memory | None) -> None:
         """Forget the loads that a write may have changed (any memory, if None)."""
-        if memory is not None and memory.scope not in ("global",):
+        if memory is not None and memory.scope != "global":
             return
         region: Region | None = self.region
         while region is not None:
             if memory is not None and self.noalias:
-                stale = [k for k in region.loads if k[0] == memory]
+                stale = [k for k in region.loads if k[0] == memory.name]
                 for k in stale:
                     del region.loads[k]
             else:

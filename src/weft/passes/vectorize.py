@@ -60,11 +60,11 @@ def vectorize(kernel: Kernel) -> Kernel:
         If a REDUCE has a parallel axis, or an ALLOC in a vector loop differs in size by lane.
     """
     pass_ = Vectorize(kernel)
-    scope = Scope(None, 1, None)
+    scope = pass_.root
     params = []
     for memory in kernel.params:
         flat = flat_memory(memory)
-        scope.memories[memory] = (flat, 1)
+        scope.memories[memory.name] = (flat, 1)
         params.append(flat)
     out: list[Stmt] = []
     pass_.lower(kernel.body, scope, out)
