@@ -458,7 +458,7 @@ def vectorize(kernel: Kernel, loop: str) -> Kernel:
 def vector_obstacle(body: Body) -> str | None:
     """Return what in a body has no vector form, None if there is nothing."""
     for stmt in st.walk(body):
-        if isinstance(stmt, st.While | st.Call | st.Print | st.Atomic | st.Barrier | st.Alloc):
+        if isinstance(stmt, st.While | st.Call | st.Print | st.Atomic | st.Barrier):
             return f"a {type(stmt).__name__} in the body"
         if isinstance(stmt, For) and stmt.kind not in (st.SERIAL, st.UNROLLED):
             return f"the {stmt.kind} loop {stmt.var.attr} in the body"

@@ -10,6 +10,7 @@ from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
+from weft.ir.op import Op
 from weft.ir.stmt import (
     Accumulator,
     Alloc,
@@ -27,6 +28,32 @@ from weft.ir.stmt import (
 from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
 from weft.schedule.space import Copy, Edit, Site, constant, find_loop, find_reduce
+
+
+def contract(kernel: Kernel, accumulator: str) -> Kernel:
+    """Add products with one rounding instead of two (fused multiply-add, "contraction" in C).
+
+    reduce k (s) {s + a * b}  ->  reduce k (s) {mad(a, b, s)}
+
+    Legal for float sums of products: contractions are defined up to the rounding of their terms.
+    """
+    site = find_reduce(kernel, accumulator, "contract")
+    stmt = site.reduce
+    new = tuple([a.replace(update=_fused(a)) for a in stmt.accumulators])
+    if all(a.update is b.update for a, b in zip(new, stmt.accumulators, strict=True)):
+        raise ScheduleError(f"contract({accumulator})", found="no sum of products of floats",
+                            expected="an update s + a * b")
+    return Edit(kernel).replace(site.parents, stmt, (Reduce(stmt.axes, new, stmt.body),))
+
+
+def _fused(a: Accumulator) -> Expr:
+    u = a.update
+    if u.op is not Op.ADD or not u.dtype.is_float or u.dtype.itemsize < 4:
+        return u
+    for this, other in (u.args, u.args[::-1]):
+        if this is a.var and other.op is Op.MUL:
+            return ex.mad(other.args[0], other.args[1], a.var)
+    return u
 
 
 def rfactor(kernel: Kernel, axis: str) -> Kernel:
@@ -111,7 +138,8 @@ def _combination(edit: Edit, stmt: Reduce, memories: list[Memory], at: tuple[Exp
 
 
 def decompose_reduction(kernel: Kernel, accumulator: str, loop: str,
-                        partial: tuple[str, ...] = (), spill: bool = False) -> Kernel:
+                        partial: tuple[str, ...] = (), spill: bool = False,
+                        scope: str = "register") -> Kernel:
     """Make the running values of a REDUCE an array of registers, and its axes ordinary loops.
 
     ("decompose_reduction" in TVM; with the tile loops unrolled it is unroll-and-jam.)
@@ -135,18 +163,21 @@ def decompose_reduction(kernel: Kernel, accumulator: str, loop: str,
     spill : bool
         Copy the results to a local array first (loops ``.s``), so that the loops ``.f`` around a
         long epilogue need not be unrolled.
+    scope : str
+        ``register`` if the tile will be unrolled, ``local`` for a larger one that stays in cache.
     """
     what = f"decompose_reduction({accumulator}, {loop})"
     return _Decompose(find_reduce(kernel, accumulator, "decompose_reduction"), loop, partial, spill,
-                      what).apply()
+                      scope, what).apply()
 
 
 class _Decompose:
     """One decomposition: the tile, its legality, and the three nests it becomes."""
 
     def __init__(self, site: Site, loop: str, partial: tuple[str, ...], spill: bool,
-                 what: str) -> None:
+                 scope: str, what: str) -> None:
         self.edit, self.stmt, self.what, self.spill = Edit(site.kernel), site.reduce, what, spill
+        self.scope = scope
         depth = next((d for d, p in enumerate(site.parents)
                       if isinstance(p, For) and p.var.attr == loop), None)
         if depth is None:
@@ -218,7 +249,7 @@ class _Decompose:
         shape = tuple([f.extent for f in self.tile])
         lanes = tuple([a.extent for a in self.partial])
         memories = [Memory(edit.names.fresh(f"{a.var.attr}.r"), a.var.dtype, shape + lanes,
-                           "register") for a in stmt.accumulators]
+                           self.scope) for a in stmt.accumulators]
         new = [*map(Alloc, memories), self._start(memories), self._update(memories)]
         source = memories
         if self.spill:

@@ -43,8 +43,25 @@ class Schedule:
         meta = self._kernel.meta.replace(schedule=tuple(self.trace))
         return self._kernel.replace(meta=meta)
 
+    @property
+    def bare(self) -> Kernel:
+        """The kernel as scheduled so far, without its trace (cheaper to ask for)."""
+        return self._kernel
+
+    def mark(self) -> tuple[Kernel, int]:
+        """Return the present state, for `reset`."""
+        return self._kernel, len(self.trace)
+
+    def reset(self, state: tuple[Kernel, int]) -> None:
+        """Go back to a state that `mark` returned."""
+        self._kernel = state[0]
+        del self.trace[state[1] :]
+
     def _apply(self, name: str, arguments: tuple[Any, ...], **named: Any) -> Self:
-        self._kernel = _PRIMITIVES[name](self._kernel, *arguments, **named)
+        made = _PRIMITIVES[name](self._kernel, *arguments, **named)
+        if made is self._kernel:
+            return self  # nothing to do leaves no trace
+        self._kernel = made
         self.trace.append(_line(name, arguments, named))
         if self._verify is not None:
             self._verify(self._kernel)
@@ -87,15 +104,19 @@ class Schedule:
         """See `weft.schedule.loops.parallel`."""
         return self._apply("parallel", (loop,))
 
+    def contract(self, accumulator: str) -> Self:
+        """See `weft.schedule.reduction.contract`."""
+        return self._apply("contract", (accumulator,))
+
     def rfactor(self, axis: str) -> Self:
         """See `weft.schedule.reduction.rfactor`."""
         return self._apply("rfactor", (axis,))
 
     def decompose_reduction(self, accumulator: str, loop: str, partial: tuple[str, ...] = (),
-                            spill: bool = False) -> Self:
+                            spill: bool = False, scope: str = "register") -> Self:
         """See `weft.schedule.reduction.decompose_reduction`."""
         return self._apply("decompose_reduction", (accumulator, loop), partial=tuple(partial),
-                           spill=spill)
+                           spill=spill, scope=scope)
 
     def stage(self, memory: str, loop: str, layout: tuple[str, ...], scope: str = "local",
               skew: int = 0) -> Self:
@@ -147,11 +168,14 @@ class Schedule:
 _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
     f.__name__: f
     for f in (loops.split, loops.peel, loops.fuse, loops.reorder, loops.tile, loops.sink,
-              loops.unroll, loops.vectorize, loops.parallel, reduction.rfactor,
+              loops.unroll, loops.vectorize, loops.parallel, reduction.contract, reduction.rfactor,
               reduction.decompose_reduction, memory.stage, memory.layout, memory.pad,
               memory.stream, memory.inline, memory.hoist)
 }
-_DEFAULTS: Final[dict[str, Any]] = {"partial": (), "spill": False, "scope": "local", "skew": 0}
+_DEFAULTS: Final[dict[tuple[str, str], Any]] = {
+    ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,
+    ("decompose_reduction", "scope"): "register", ("stage", "scope"): "local", ("stage", "skew"): 0,
+}
 
 
 def _debug_verifier() -> Verify | None:
@@ -165,7 +189,7 @@ def _debug_verifier() -> Verify | None:
 def _line(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
     shown = [_show(a) for a in arguments]
     shown += [f"{key}={_show(value)}" for key, value in named.items()
-              if key not in _DEFAULTS or _DEFAULTS[key] != value]
+              if (name, key) not in _DEFAULTS or _DEFAULTS[name, key] != value]
     return f"{name}({', '.join(shown)})"
 
 

@@ -1,0 +1,85 @@
+"""Which schedule, for this loop nest and this target? A good default at once, without a search."""
+
+from __future__ import annotations
+
+from weft.errors import ScheduleError
+from weft.ir import stmt as st
+from weft.ir.stmt import For, Kernel, Reduce
+from weft.strategies import contraction, elementwise, rowwise
+from weft.strategies.nest import Plan, chain_of, find, parallelise, work
+from weft.target import Target
+
+__all__ = ["choose"]
+
+
+def choose(kernel: Kernel, target: Target, threads: int) -> Kernel:
+    """Return the kernel with a schedule that suits its nest and the target.
+
+    What the nest is, is read off the nest: ``meta.kind`` only says which kernels must keep their
+    order (scan, sort, scatter). Each statement of the kernel's body is scheduled for itself. Where
+    nothing better is legal, the outermost loop that can be parallel is, and the rest stays serial.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        An unscheduled kernel; one with a schedule is returned as it is.
+    target : Target
+        Vector width and cache sizes decide; the name never does.
+    threads : int
+        Threads that may share the work, at least 1.
+
+    Returns
+    -------
+    Kernel
+        With the trace in ``meta.schedule`` and the reasons in ``meta.hints`` under ``why``.
+    """
+    if kernel.meta.schedule:
+        return kernel
+    plan = Plan(kernel, target, threads)
+    phases = [s for s in kernel.body if isinstance(s, Reduce)]
+    if phases:
+        _attempt(plan, lambda: rowwise.schedule_reduction(plan, kernel.body))
+    else:
+        for stmt in kernel.body:
+            if isinstance(stmt, For) and stmt.kind == st.SERIAL:
+                _nest(plan, stmt)
+    made = plan.schedule.kernel
+    hints = (*kernel.meta.hints, ("why", "; ".join(dict.fromkeys(plan.why)) or "serial"))
+    return made.replace(meta=made.meta.replace(hints=hints))
+
+
+def _nest(plan: Plan, loop: For) -> None:
+    """Try the strategies from the most special to the default."""
+    root = loop.var.attr
+    reduces = any(isinstance(s, Reduce) for s in st.walk(loop.body))
+    if reduces:
+        pattern = contraction.match(plan, root)
+        if pattern is not None and _attempt(
+                plan, lambda: contraction.schedule_contraction(plan, pattern)):
+            return
+        if _attempt(plan, lambda: rowwise.schedule_rows(plan, root)):
+            return
+    elif _attempt(plan, lambda: elementwise.schedule_nest(plan, root)):
+        return
+    _default(plan, loop)
+
+
+def _attempt(plan: Plan, strategy: object) -> bool:
+    """Run a strategy; undo it and return False if it fails or does not fit."""
+    assert callable(strategy)
+    saved, reasons = plan.schedule.mark(), len(plan.why)
+    try:
+        fits = strategy()
+    except ScheduleError as error:
+        plan.schedule.reset(saved)
+        del plan.why[reasons:]
+        plan.why.append(f"not {error.operation}: {error.found}")
+        return False
+    return fits is not False
+
+
+def _default(plan: Plan, loop: For) -> None:
+    """Share out the outermost loop whose iterations are independent."""
+    current = find(plan.kernel, loop.var.attr)
+    if current is not None and current.kind == st.SERIAL:
+        parallelise(plan, [c.var.attr for c in chain_of(current)], work((loop,)))

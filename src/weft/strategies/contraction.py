@@ -1,0 +1,315 @@
+"""Contractions: sums of products over axes that the output does not have.
+
+They are found from the index pattern, whichever front end wrote them: matmul in any layout,
+batched, einsum, convolution over windows, matrix times vector. Two forms:
+
+* **outer**: an output axis has unit stride in one operand and is absent from the other. A tile of
+  rows x vectors of results lives in registers; each step of the reduced axes reads one piece of
+  each operand and updates the whole tile.
+* **inner**: the reduced axis has unit stride in both operands (``x @ w.T``, matrix times vector).
+  A tile of results is kept as vectors of partial sums along the reduced axis.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.stmt import For, Load, Reduce
+from weft.schedule.dependence import Space, accesses
+from weft.schedule.loops import vector_obstacle
+from weft.schedule.space import constant
+from weft.strategies.nest import (
+    Cost,
+    Plan,
+    chain_of,
+    find,
+    flat_stride,
+    parallelise,
+    power_above,
+    product,
+    size_of,
+    work,
+)
+
+MAC_SPEED: Final = 2  # a term of a contraction is cheaper than its weight: data in registers
+
+
+class Parameters(Record):
+    """What a contraction may be tuned by.
+
+    ``rows`` results along the axis that is not a vector, ``vectors`` registers along the one that
+    is; ``inner_rows`` and ``inner_columns`` the tile of the inner form; ``spill`` the weighted
+    operations of an epilogue from which on it runs in a loop of its own instead of unrolled.
+    """
+
+    rows: int = 8
+    vectors: int = 2
+    inner_rows: int = 4
+    inner_columns: int = 4
+    spill: int = 24
+
+
+class Pattern(Record):
+    """A contraction as found: loops by what they index.
+
+    ``left`` and ``right`` are the loop variables that the two factors depend on.
+    """
+
+    rows: tuple[For, ...]
+    reduce: Reduce
+    left: frozenset[Expr]
+    right: frozenset[Expr]
+
+
+def match(plan: Plan, root: str) -> Pattern | None:
+    """Return the contraction in a nest, None if it is not one."""
+    loop = find(plan.kernel, root)
+    if loop is None:
+        return None
+    rows = chain_of(loop)
+    body = rows[-1].body
+    found = [s for s in body if isinstance(s, Reduce)]
+    if len(found) != 1 or any(isinstance(s, For | st.Alloc | st.While | st.If) for s in body):
+        return None
+    reduce = found[0]
+    if len(reduce.accumulators) != 1 or any(st.stores(reduce.body)):
+        return None
+    if not all(isinstance(s, Load | st.Let) for s in reduce.body):
+        return None
+    factors = _factors(reduce)
+    if factors is None:
+        return None
+    space = Space(plan.kernel)
+    loaded = {s.var: s for s in reduce.body if isinstance(s, Load)}
+    loaded |= {s.var: s for s in body if isinstance(s, Load)}
+    left, right = (_depends(space, f, loaded) for f in factors)
+    outputs = {r.var for r in rows}
+    if not (left ^ right) & outputs:
+        return None  # the same rows in both: a row-wise product, not a contraction
+    return Pattern(tuple(rows), reduce, left, right)
+
+
+def _factors(reduce: Reduce) -> tuple[Expr, Expr] | None:
+    """Return a and b of an update ``s + a*b``, names inside the body written out."""
+    acc = reduce.accumulators[0]
+    if acc.combine is not ex.binary(Op.ADD, st.lhs(acc.var), st.rhs(acc.var)):
+        return None
+    lets = {s.var: s.value for s in reduce.body if isinstance(s, st.Let)}
+    u = acc.update
+    if u.op is Op.MAD and u.args[2] is acc.var:
+        return u.args[0], u.args[1]
+    if u.op is not Op.ADD or acc.var not in u.args:
+        return None
+    term = u.args[1] if u.args[0] is acc.var else u.args[0]
+    while term in lets or term.op is Op.CAST:
+        term = lets[term] if term in lets else term.args[0]
+    return (term.args[0], term.args[1]) if term.op is Op.MUL else None
+
+
+def _depends(space: Space, factor: Expr, loaded: dict[Expr, Load]) -> frozenset[Expr]:
+    """Return the loop variables that a factor varies with, through the loads it uses."""
+    out: set[Expr] = set()
+    stack = list(space.symbols(factor))
+    seen: set[Expr] = set()
+    while stack:
+        symbol = stack.pop()
+        if symbol in seen:
+            continue
+        seen.add(symbol)
+        load = loaded.get(symbol)
+        if load is None:
+            out.add(symbol)
+        else:
+            for e in load.exprs():
+                stack.extend(space.symbols(e))
+    return frozenset(out)
+
+
+def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | None = None,
+                         ) -> bool:
+    """Schedule a contraction; whether one of the forms fits."""
+    p = parameters or Parameters()
+    if vector_obstacle(pattern.rows[-1].body) is not None:
+        return False
+    name = pattern.reduce.accumulators[0].var.attr
+    saved = plan.schedule.mark()
+    reasons = len(plan.why)
+    for form in (_outer, _inner):
+        plan.attempt("contract", name)
+        try:
+            if form(plan, pattern, p):
+                return True
+        except ScheduleError:
+            pass
+        plan.schedule.reset(saved)
+        del plan.why[reasons:]
+    return False
+
+
+def _tile_rows(n: int, most: int) -> int:
+    """Return how many rows a tile takes: little waste first, then many."""
+    if n <= most:
+        return max(n, 1)
+    return min(range(most, most // 2, -1), key=lambda r: (-(-n // r) * r - n) / n)
+
+
+def _outer(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    space = Space(plan.kernel)
+    inside = accesses(pattern.reduce.body)
+    stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
+    best: tuple[int, int, Expr] | None = None
+    for number, loop in enumerate(pattern.rows):
+        var = loop.var
+        steps = [flat_stride(space, a, var) for a in inside]
+        if size_of(loop.extent) < 2 or 1 not in steps or any(s not in (0, 1) for s in steps):
+            continue
+        score = sum(flat_stride(space, a, var) == 1 for a in stored) * 2 + (
+            size_of(loop.extent) >= plan.target.vector_bytes // 4)
+        if best is None or (score, number) > best[:2]:
+            best = (score, number, var)
+    if best is None:
+        return False
+    column = best[2]
+    both = pattern.left & pattern.right
+    other = pattern.left if column in pattern.right else pattern.right
+    rows = [r for r in pattern.rows if r.var is not column and r.var in other
+            and r.var not in both and size_of(r.extent) > 1]
+    if not rows:
+        rows = [r for r in pattern.rows if r.var is not column and size_of(r.extent) > 1
+                and r.var in other]
+    if not rows:
+        return False
+    row = max(rows, key=lambda r: size_of(r.extent))
+    wide = next(r for r in pattern.rows if r.var is column)
+    lanes = _lanes(plan, wide, row, pattern, p)
+    return _outer_tile(plan, pattern, p, row, wide, lanes)
+
+
+def _registers(plan: Plan) -> int:
+    return max(getattr(plan.target, "vector_registers", 16), 8)
+
+
+def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> int:
+    native = max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)
+    n = size_of(wide.extent)
+    if n < native:
+        return power_above(n)
+    vectors = p.vectors
+    if size_of(row.extent) <= p.rows // 2:
+        vectors *= 2  # few rows: keep as many results in flight
+    best = native
+    while best * 2 <= min(n, native * vectors, 64):
+        best *= 2
+    while best > native and constant(wide.extent) is not None:
+        waste, less = -(-n // best) * best, -(-n // (best // 2)) * (best // 2)
+        if waste * 8 <= less * 9:
+            break
+        best //= 2
+    return best
+
+
+def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For,
+                lanes: int) -> bool:
+    schedule = plan.schedule
+    name = pattern.reduce.accumulators[0].var.attr
+    most = p.rows if _registers(plan) >= 32 else p.rows // 2
+    rows = _tile_rows(size_of(row.extent), most)
+    i, j = row.var.attr, wide.var.attr
+    _tile_split(plan, j, wide.extent, lanes)
+    _tile_split(plan, i, row.extent, rows)
+    rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
+    _order(plan, [*rest, f"{j}.o", f"{i}.o"], [f"{i}.i", f"{j}.i"],
+           work((pattern.rows[0],)) // MAC_SPEED)
+    spill = _epilogue_cost(pattern) > p.spill
+    schedule.decompose_reduction(name, f"{i}.i", spill=spill)
+    for suffix in (".z", "", ".s" if spill else ".f"):
+        schedule.unroll(f"{i}.i{suffix}").vectorize(f"{j}.i{suffix}")
+    if spill:
+        schedule.vectorize(f"{j}.i.f")
+    plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}"
+                    + (", epilogue from a local copy" if spill else ""))
+    return True
+
+
+def _tile_split(plan: Plan, name: str, extent: Expr, factor: int) -> None:
+    """Split a loop of the tile: whole tiles if possible, overlapping ones else."""
+    n = constant(extent)
+    if n is not None and n >= factor and n % factor and plan.attempt(
+            "split", name, factor, "overlap"):
+        return
+    plan.schedule.split(name, factor, "mask")
+
+
+def _order(plan: Plan, outer: list[str], inner: list[str], amount: int) -> None:
+    """Bring the loops into order, tile innermost, and share the outer ones out to threads."""
+    schedule = plan.schedule
+    for name in [*inner, *outer]:
+        schedule.sink(name)
+    sizes = {}
+    for name in outer:
+        loop = find(plan.kernel, name)
+        assert loop is not None
+        sizes[name] = size_of(loop.extent)
+    threads = plan.threads
+    if threads > 1:
+        good = [x for x in outer if sizes[x] and
+                (sizes[x] % threads == 0 or sizes[x] >= 4 * threads)]
+        if good and good[0] != outer[0]:
+            outer = [good[0], *[x for x in outer if x != good[0]]]
+    schedule.reorder(*outer, *inner)
+    parallelise(plan, outer, amount)
+
+
+def _epilogue_cost(pattern: Pattern) -> int:
+    body = pattern.rows[-1].body
+    at = next(p for p, s in enumerate(body) if s is pattern.reduce)
+    return Cost(body[at + 1 :]).ops
+
+
+def _inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    space = Space(plan.kernel)
+    inside = accesses(pattern.reduce.body)
+    native = max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)
+    along = [a for a in pattern.reduce.axes if size_of(a.extent) >= native
+             and all(flat_stride(space, x, a.var) in (0, 1) for x in inside)
+             and any(flat_stride(space, x, a.var) == 1 for x in inside)]
+    if not along:
+        return False
+    axis = max(along, key=lambda a: size_of(a.extent))
+    lefts = [r for r in pattern.rows if r.var in pattern.left - pattern.right]
+    rights = [r for r in pattern.rows if r.var in pattern.right - pattern.left]
+    tile = [max(side, key=lambda r: size_of(r.extent)) for side in (lefts, rights) if side]
+    tile = [r for r in tile if constant(r.extent) is not None and size_of(r.extent) > 1]
+    if not tile:
+        return False
+    schedule = plan.schedule
+    name = pattern.reduce.accumulators[0].var.attr
+    sizes = [_tile_rows(size_of(r.extent), most) for r, most
+             in zip(tile, (p.inner_rows, p.inner_columns), strict=False)]
+    k = axis.var.attr
+    lanes = native
+    while product(ex.index(s) for s in sizes) * lanes < 8 * native and lanes < 64 and (
+            size_of(axis.extent) >= 4 * lanes):
+        lanes *= 2
+    schedule.split(k, lanes, "mask")
+    for loop, size in zip(tile, sizes, strict=True):
+        _tile_split(plan, loop.var.attr, loop.extent, size)
+    rest = [r.var.attr for r in pattern.rows if all(r is not t for t in tile)]
+    names = [r.var.attr for r in reversed(tile)]
+    _order(plan, [*rest, *[f"{t}.o" for t in names]], [f"{t}.i" for t in reversed(names)],
+           work((pattern.rows[0],)) // MAC_SPEED)
+    first = f"{tile[0].var.attr}.i"
+    schedule.decompose_reduction(name, first, partial=(f"{k}.i",))
+    for suffix in (".z", "", ".f"):
+        for loop in tile:
+            schedule.unroll(f"{loop.var.attr}.i{suffix}")
+        schedule.vectorize(f"{k}.i{suffix}")
+    shape = "×".join(map(str, sizes))
+    plan.why.append(f"contraction: {shape} results as {lanes} partial sums along {k}")
+    return True

@@ -1,0 +1,177 @@
+"""Elementwise nests: every point on its own, so the question is what to walk along.
+
+The loop with unit stride becomes the vector; where loads and stores disagree (a transpose), a tile
+is copied through the first cache level. The outermost loop goes to the threads.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.errors import ScheduleError
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.stmt import For
+from weft.schedule.dependence import Access, Space
+from weft.schedule.loops import vector_obstacle
+from weft.schedule.space import constant
+from weft.strategies.nest import (
+    MAX_LANES,
+    Cost,
+    Plan,
+    chain_of,
+    find,
+    parallelise,
+    power_above,
+    size_of,
+    strides,
+    work,
+)
+
+TILE: Final = 16  # rows and columns of a transposed tile: one cache line of 4-byte elements
+SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
+
+
+def schedule_nest(plan: Plan, root: str) -> None:
+    """Schedule one nest of perfectly nested loops, named by its outermost one."""
+    loop = find(plan.kernel, root)
+    assert loop is not None
+    chain = chain_of(loop)
+    body = chain[-1].body
+    amount = work((loop,))
+    if vector_obstacle(body) is not None or any(isinstance(s, st.Reduce) for s in st.walk(body)):
+        parallelise(plan, [c.var.attr for c in chain], amount)
+        return
+    space = Space(plan.kernel)
+    table = {c.var: strides(space, body, c.var) for c in chain}
+    scores = {c.var: _score(table[c.var]) for c in chain if size_of(c.extent) > 1}
+    if not scores:
+        return
+    best = max(reversed(scores), key=scores.__getitem__)
+    across = _transposed(chain, table, best)
+    if across is not None and _tile(plan, chain, best, *across, amount):
+        return
+    names = [c.var.attr for c in chain]
+    if names[-1] != best.attr:
+        order = [name for name in names if name != best.attr] + [best.attr]
+        if plan.attempt("reorder", *order):
+            names = order
+            plan.why.append(f"{best.attr} has unit stride: innermost")
+        elif scores.get(chain[-1].var, 0) > 0:
+            best = chain[-1].var
+        else:
+            parallelise(plan, names, amount)
+            return
+    extent = next(c.extent for c in chain if c.var is best)
+    cost = Cost(body)
+    streamed = _will_stream(plan)
+    outer = split_for_vectors(plan, best.attr, extent, cost, peel=streamed)
+    names = [*names[:-1], outer if outer is not None else best.attr]
+    parallelise(plan, names, amount)
+
+
+def _will_stream(plan: Plan) -> bool:
+    before = len(plan.schedule.trace)
+    plan.stream_outputs()
+    return len(plan.schedule.trace) > before
+
+
+def _score(found: list[tuple[Access, int | None]]) -> float:
+    """Return how well a loop suits as the vector: unit strides for it, strided ones against it."""
+    total = 0.0
+    for access, stride in found:
+        if access.write:
+            total += {1: 4.0, 0: -4.0, None: -3.0}.get(stride, -4.0)
+        else:
+            total += {1: 2.0, 0: 0.5, None: -1.0}.get(stride, -2.0)
+    return total
+
+
+def _transposed(chain: list[For], table: dict[Expr, list[tuple[Access, int | None]]],
+                best: Expr) -> tuple[Expr, list[Access]] | None:
+    """Return a loop along which some loads run while they stride over `best`, and those loads."""
+    for other in chain:
+        if other.var is best:
+            continue
+        along = {id(a.stmt) for a, s in table[other.var] if s == 1 and not a.write}
+        over = [a for a, s in table[best] if not a.write and s not in (0, 1, None)
+                and id(a.stmt) in along]
+        sizes = [size_of(c.extent) for c in chain if c.var in (best, other.var)]
+        if over and len({a.memory for a in over}) <= 2 and min(sizes) >= TILE:
+            return other.var, over
+    return None
+
+
+def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Access],
+          amount: int) -> bool:
+    """Copy square tiles of strided operands into the first cache level, and read them there."""
+    names = [c.var.attr for c in chain]
+    a, b = outer.attr, inner.attr
+    rest = [name for name in names if name not in (a, b)]
+    saved = plan.schedule.mark()
+    try:
+        plan.stream_outputs()
+        schedule = plan.schedule
+        if names != [*rest, a, b]:
+            schedule.reorder(*rest, a, b)
+        extents = {c.var.attr: c.extent for c in chain}
+        fixed = all(constant(extents[name]) is not None for name in (a, b))
+        schedule.tile(a, b, TILE, TILE, "overlap" if fixed else "mask")
+        parallelise(plan, [*rest, f"{a}.o", f"{b}.o"], amount)
+        for memory in dict.fromkeys(x.memory.name for x in loads):
+            schedule.stage(memory, f"{b}.o", (f"{b}.i", f"{a}.i"), skew=1)
+        for stmt in list(st.walk(plan.kernel.body)):
+            if isinstance(stmt, For) and stmt.var.attr.startswith(f"{a}.i.s"):
+                schedule.vectorize(stmt.var.attr)
+        schedule.vectorize(f"{b}.i")
+    except ScheduleError:
+        plan.schedule.reset(saved)
+        return False
+    plan.why.append(f"{a} and {b} are transposed: tiles of {TILE}×{TILE} through the first cache")
+    return True
+
+
+def vector_lanes(plan: Plan, extent: int, cost: Cost) -> int:
+    """Return how many elements one vector statement takes: several registers if it is short."""
+    native = max(plan.target.vector_bytes // cost.itemsize, 1)
+    if extent < native:
+        return power_above(extent)
+    factor = 4 if cost.ops <= SHORT_BODY and not cost.heavy else 2 if not cost.heavy else 1
+    lanes = min(native * factor, MAX_LANES)
+    while lanes > native and (extent < 2 * lanes or (extent % lanes and extent < 8 * lanes)):
+        lanes //= 2
+    return lanes
+
+
+def split_for_vectors(plan: Plan, name: str, extent: Expr, cost: Cost, peel: bool = False,
+                      ) -> str | None:
+    """Make the vectors of a loop; return the name of the loop over them, None if left scalar.
+
+    Where the lanes do not divide the extent, the last vector overlaps the one before if that is
+    legal, else it is masked: in a loop of its own if the main loop is long.
+    """
+    n = constant(extent)
+    size = size_of(extent)
+    lanes = vector_lanes(plan, size, cost)
+    if lanes < 2:
+        return None
+    schedule = plan.schedule
+    saved = schedule.mark()
+    try:
+        if n is not None and n % lanes == 0:
+            schedule.split(name, lanes)
+        elif n is not None and n >= lanes and not peel and plan.attempt(
+                "split", name, lanes, "overlap"):
+            pass
+        elif n is None or n >= 4 * lanes:
+            schedule.split(name, lanes, "peel")
+            native = max(plan.target.vector_bytes // cost.itemsize, 1)
+            schedule.split(f"{name}.t", min(native, lanes), "mask").vectorize(f"{name}.t.i")
+        else:
+            schedule.split(name, lanes, "mask")
+        schedule.vectorize(f"{name}.i")
+    except ScheduleError:
+        schedule.reset(saved)
+        return None
+    plan.why.append(f"{name} in vectors of {lanes}")
+    return f"{name}.o"

@@ -1,0 +1,238 @@
+"""What strategies ask about a loop nest: sizes, strides, element width, amount of work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.bounds import Ranges
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
+from weft.schedule import Schedule
+from weft.schedule.dependence import Access, Space, accesses
+from weft.schedule.space import constant
+from weft.target import Target
+
+PARALLEL_WORK: Final = 1 << 18  # weighted operations below which threads cost more than gain
+STREAM_BYTES: Final = 32 << 20  # an output that no cache keeps until it is read again
+MAX_LANES: Final = 64
+HEAVY: Final = frozenset({
+    Op.EXP, Op.EXP2, Op.EXPM1, Op.LOG, Op.LOG2, Op.LOG10, Op.LOG1P, Op.SIN, Op.COS, Op.TAN,
+    Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
+    Op.ERFC, Op.SIGMOID, Op.POW, Op.ATAN2, Op.FMOD, Op.MOD, Op.FLOORDIV,
+})  # fmt: skip
+HEAVY_COST: Final = 15  # a transcendental in simple operations, roughly
+
+
+class Plan:
+    """A strategy at work: the schedule so far, the target, and the reasons to tell the user.
+
+    Attributes
+    ----------
+    schedule : Schedule
+        Takes the primitives.
+    target : Target
+        The machine.
+    threads : int
+        How many threads the kernel may use.
+    why : list of str
+        One clause per decision, for ``weft explain``.
+    """
+
+    def __init__(self, kernel: Kernel, target: Target, threads: int) -> None:
+        self.schedule = Schedule(kernel)
+        self.target, self.threads = target, threads
+        self.why: list[str] = []
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel as scheduled so far (its trace is put into ``meta`` at the end)."""
+        return self.schedule.bare
+
+    def attempt(self, primitive: str, *arguments: object, **named: object) -> bool:
+        """Apply a primitive if it is legal; whether it was."""
+        try:
+            getattr(self.schedule, primitive)(*arguments, **named)
+        except ScheduleError:
+            return False
+        return True
+
+    def stream_outputs(self) -> None:
+        """Write outputs past the caches that are too large to stay there."""
+        limit = STREAM_BYTES
+        if self.target.l3_bytes:
+            limit = min(limit, self.target.l3_bytes // 2)
+        body = self.kernel.body
+        written = st.stores(body)
+        read = st.loads(body)
+        for memory in self.kernel.params:
+            if memory not in written or memory in read:
+                continue
+            if size_of(memory.size) * memory.dtype.itemsize >= max(limit, 1):
+                self.schedule.stream(memory.name)
+                self.why.append(f"{memory.name} is larger than the cache: non-temporal stores")
+
+
+_NO_FACTS: Final = Ranges()
+
+
+def size_of(e: Expr) -> int:
+    """Return the value of a size, its largest for a symbolic one."""
+    n = constant(e)
+    return n if n is not None else max(_NO_FACTS.of(e).hi, 0)
+
+
+def product(extents: Iterable[Expr]) -> int:
+    """Return the number of points of an iteration space."""
+    total = 1
+    for e in extents:
+        total *= size_of(e)
+    return total
+
+
+def flat_stride(space: Space, access: Access, var: Expr) -> int | None:
+    """Return the distance in elements between the accesses of neighbouring iterations."""
+    if not access.index:
+        return 0
+    steps = [space.stride(i, var) for i in access.index]
+    if all(s == 0 for s in steps):
+        return 0
+    if any(s is None for s in steps):
+        return space.stride(space.flat(access.memory, access.index), var)
+    total, scale = 0, 1
+    for step, extent in zip(reversed(steps), reversed(access.memory.shape), strict=True):
+        if step:
+            total += step * scale
+        scale *= size_of(extent)
+    return total
+
+
+def strides(space: Space, body: Body, var: Expr) -> list[tuple[Access, int | None]]:
+    """Return the accesses of a body with their distance per iteration of `var`."""
+    return [(a, flat_stride(space, a, var)) for a in accesses(body)]
+
+
+def _value_exprs(body: Body) -> list[Expr]:
+    """Return the expressions that compute data, not subscripts or extents."""
+    out: list[Expr] = []
+    for stmt in st.walk(body):
+        if isinstance(stmt, st.Store | st.Let):
+            out.append(stmt.value)
+        elif isinstance(stmt, Reduce):
+            out.extend(a.update for a in stmt.accumulators)
+        elif isinstance(stmt, st.If):
+            out.append(stmt.condition)
+    return out
+
+
+class Cost:
+    """What one pass over a body costs, and how wide its data is.
+
+    Attributes
+    ----------
+    ops : int
+        Weighted operations of one point of the innermost loops.
+    heavy : int
+        How many transcendental operations there are among them.
+    itemsize : int
+        Bytes of the widest type that is computed or stored.
+    """
+
+    def __init__(self, body: Body) -> None:
+        nodes = ex.toposort(_value_exprs(body))
+        data = {v for s in st.walk(body) for v in s.binds() if not isinstance(s, For)}
+        self.heavy = sum(e.op in HEAVY for e in nodes)
+        moves = 0
+        width = 1
+        for stmt in st.walk(body):
+            if isinstance(stmt, st.Load | st.Store):
+                moves += 1
+                width = max(width, stmt.memory.dtype.itemsize)
+            elif isinstance(stmt, Reduce):
+                width = max([width, *[a.var.dtype.itemsize for a in stmt.accumulators]])
+        self.ops = moves + sum(1 for e in nodes if e.args) + HEAVY_COST * self.heavy
+        for e in nodes:
+            if any(a in data for a in e.args):
+                data.add(e)
+            elif not e.dtype.is_float:
+                continue  # arithmetic on loop variables, most of which stays scalar
+            if e.args:
+                narrow = e.dtype.is_float and e.dtype.itemsize < 4
+                width = max(width, 4 if narrow else e.dtype.itemsize)
+        self.itemsize = width
+
+
+def work(body: Body) -> int:
+    """Return the weighted operations of a body, loops counted."""
+    total = 0
+    stack: list[tuple[Stmt, int]] = [(s, 1) for s in body]
+    while stack:
+        stmt, times = stack.pop()
+        if isinstance(stmt, For):
+            times *= size_of(stmt.extent)
+        elif isinstance(stmt, Reduce):
+            times *= product(a.extent for a in stmt.axes)
+            total += times * _weight([a.update for a in stmt.accumulators])
+        elif isinstance(stmt, st.Store):
+            total += times * (1 + _weight([stmt.value]))
+        elif isinstance(stmt, st.Let):
+            total += times * _weight([stmt.value])
+        elif isinstance(stmt, st.Load):
+            total += times
+        for body_inside in stmt.bodies():
+            stack.extend((s, times) for s in body_inside)
+    return total
+
+
+def _weight(exprs: list[Expr]) -> int:
+    nodes = ex.toposort(exprs)
+    return sum(HEAVY_COST if e.op in HEAVY else 1 for e in nodes if e.args)
+
+
+def power_above(n: int) -> int:
+    """Return the smallest power of two that is at least `n`."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def chain_of(loop: For) -> list[For]:
+    """Return the serial loops that nest perfectly, outermost first."""
+    out = [loop]
+    while len(out[-1].body) == 1:
+        inner = out[-1].body[0]
+        if not isinstance(inner, For) or inner.kind != st.SERIAL:
+            break
+        out.append(inner)
+    return out
+
+
+def find(kernel: Kernel, name: str) -> For | None:
+    """Return the FOR with this name."""
+    return next((s for s in st.walk(kernel.body)
+                 if isinstance(s, For) and s.var.attr == name), None)
+
+
+def parallelise(plan: Plan, names: list[str], amount: int) -> str | None:
+    """Run the best of some loops (outermost first) on threads; return its name.
+
+    A loop is good if its iterations can be shared out evenly; the outermost good one wins, because
+    every entry of a parallel loop costs a hand-over.
+    """
+    if plan.threads < 2 or amount < PARALLEL_WORK:
+        return None
+    sizes: list[tuple[str, int]] = []
+    for name in names:
+        loop = find(plan.kernel, name)
+        if loop is not None:
+            sizes.append((name, size_of(loop.extent)))
+    threads = plan.threads
+    even = [name for name, n in sizes if n and (n % threads == 0 or n >= 4 * threads)]
+    rest = [name for name, n in sorted(sizes, key=lambda s: -s[1]) if n >= 2 and name not in even]
+    for name in [*even, *rest]:
+        if plan.attempt("parallel", name):
+            plan.why.append(f"{name} is shared out to {threads} threads")
+            return name
+    return None

@@ -1,0 +1,333 @@
+"""Rows with reductions: softmax, layer norm, sums, and reductions over columns.
+
+Three shapes, told apart by what has unit stride:
+
+* the reduced axis: each row is a task, each phase of it runs in vectors with several partial
+  results, so that the row stays in the first caches between its phases;
+* the row axis (a reduction over columns): rows are the vector, and a single reduction walks whole
+  stretches of a matrix row with its running sums in the first cache;
+* no rows, or too few: the reduction itself is cut into a fixed number of chunks, whose partial
+  results meet in a fixed order, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.errors import ScheduleError
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.stmt import Body, For, Reduce, Stmt
+from weft.schedule import dependence as dep
+from weft.schedule.dependence import Space
+from weft.schedule.loops import vector_obstacle
+from weft.schedule.space import constant
+from weft.strategies.elementwise import split_for_vectors, vector_lanes
+from weft.strategies.nest import (
+    PARALLEL_WORK,
+    Cost,
+    Plan,
+    chain_of,
+    find,
+    parallelise,
+    product,
+    size_of,
+    strides,
+    work,
+)
+
+CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that results never vary
+CHUNK_LEAST: Final = 16384  # elements that are worth a chunk
+STRETCH_BYTES: Final = 8192  # running sums of a column reduction: a quarter of the first cache
+LONG_BODY: Final = 24
+
+
+def schedule_rows(plan: Plan, root: str) -> None:
+    """Schedule one nest of row loops around phases, named by its outermost loop."""
+    loop = find(plan.kernel, root)
+    assert loop is not None
+    rows = chain_of(loop)
+    if len(rows) > 1 and not _has_phases(rows[-1].body):
+        rows = rows[:-1]  # the last loop is a phase itself
+    body = rows[-1].body
+    amount = work((loop,))
+    names = [r.var.attr for r in rows]
+    if _prefers_columns(plan, rows[-1], body):
+        _columns(plan, rows, amount)
+        return
+    plan.stream_outputs()
+    count = product(r.extent for r in rows)
+    few = count < plan.threads or (count % plan.threads and count < 4 * plan.threads)
+    if plan.threads > 1 and few and amount >= 2 * PARALLEL_WORK and len(body) <= 4:
+        phases(plan, body, chunked=True)
+        return
+    parallelise(plan, names, amount)
+    phases(plan, body, chunked=False)
+
+
+def _has_phases(body: Body) -> bool:
+    return any(isinstance(s, Reduce | For) for s in body)
+
+
+def phases(plan: Plan, body: Body, chunked: bool) -> None:
+    """Vectorise each phase of a body; with `chunked`, share the phases out to threads."""
+    for stmt in body:
+        if isinstance(stmt, Reduce):
+            if not (chunked and _chunk(plan, stmt)):
+                _reduce(plan, stmt.accumulators[0].var.attr)
+        elif isinstance(stmt, For):
+            _map(plan, stmt, chunked)
+
+
+def _map(plan: Plan, loop: For, chunked: bool) -> None:
+    """Vectorise a phase that maps elements."""
+    chain = chain_of(loop)
+    names = [c.var.attr for c in chain]
+    body = chain[-1].body
+    if vector_obstacle(body) is not None or _has_phases(body):
+        return
+    space = Space(plan.kernel)
+    best = _best(space, {c.var: c.extent for c in chain}, body)
+    if best is None:
+        return
+    if names[-1] != best.attr:
+        order = [name for name in names if name != best.attr] + [best.attr]
+        if not plan.attempt("reorder", *order):
+            return
+        names = order
+    extent = next(c.extent for c in chain if c.var is best)
+    amount = work((loop,))
+    outer = split_for_vectors(plan, best.attr, extent, Cost(body), peel=chunked)
+    if chunked:
+        parallelise(plan, [*names[:-1], outer or best.attr], amount)
+
+
+def _best(space: Space, extents: dict[Expr, Expr], body: Body) -> Expr | None:
+    """Return the loop along which a body runs with unit stride, None if there is none."""
+    scores: dict[Expr, float] = {}
+    for var, extent in extents.items():
+        if size_of(extent) < 2:
+            continue
+        total = 0.0
+        for _, stride in strides(space, body, var):
+            total += {1: 2.0, 0: 0.0, None: -1.0}.get(stride, -1.5)
+        scores[var] = total
+    if not scores:
+        return None
+    best = max(reversed(scores), key=scores.__getitem__)
+    return best if scores[best] > -2.0 or len(scores) == 1 else None
+
+
+def _find_reduce(plan: Plan, accumulator: str) -> Reduce | None:
+    for stmt in st.walk(plan.kernel.body):
+        if isinstance(stmt, Reduce) and stmt.accumulators[0].var.attr == accumulator:
+            return stmt
+    return None
+
+
+def _reduce(plan: Plan, accumulator: str) -> None:
+    """Vectorise one reduction along its axis of unit stride."""
+    stmt = _find_reduce(plan, accumulator)
+    if stmt is None or vector_obstacle(stmt.body) is not None:
+        return
+    space = Space(plan.kernel)
+    best = _best(space, {a.var: a.extent for a in stmt.axes}, stmt.body)
+    if best is None:
+        return
+    names = [a.var.attr for a in stmt.axes]
+    if names[-1] != best.attr:
+        order = [name for name in names if name != best.attr] + [best.attr]
+        if not plan.attempt("reorder", *order):
+            return
+    extent = next(a.extent for a in stmt.axes if a.var is best)
+    split_reduction(plan, best.attr, extent, reduce_cost(stmt))
+
+
+def reduce_cost(stmt: Reduce) -> Cost:
+    """Return the cost of one point of a reduction."""
+    return Cost((stmt,))
+
+
+def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost) -> None:
+    """Run a reduce axis in vectors, each lane with its own partial result."""
+    schedule = plan.schedule
+    n, size = constant(extent), size_of(extent)
+    lanes = vector_lanes(plan, size, cost)
+    if lanes < 2:
+        return
+    saved = schedule.mark()
+    try:
+        if n is not None and (n % lanes == 0 or n < 4 * lanes):
+            schedule.split(name, lanes, "mask").vectorize(f"{name}.i")
+        else:
+            native = max(plan.target.vector_bytes // cost.itemsize, 1)
+            schedule.split(name, lanes, "peel").vectorize(f"{name}.i")
+            schedule.split(f"{name}.t", min(native, lanes), "mask").vectorize(f"{name}.t.i")
+    except ScheduleError:
+        schedule.reset(saved)
+        return
+    plan.why.append(f"{name} reduced in {lanes} lanes")
+
+
+def _chunk(plan: Plan, stmt: Reduce) -> bool:
+    """Cut a long reduction into chunks for the threads; whether that was done."""
+    total = product(a.extent for a in stmt.axes)
+    if total < 4 * CHUNK_LEAST or plan.threads < 2:
+        return False
+    axis = max(stmt.axes, key=lambda a: size_of(a.extent))
+    if constant(axis.extent) is None:
+        return False
+    cost = reduce_cost(stmt)
+    inner = total // max(size_of(axis.extent), 1)
+    least = max(-(-size_of(axis.extent) // CHUNKS), CHUNK_LEAST // inner, 1)
+    step = vector_lanes(plan, least, cost) if len(stmt.axes) == 1 else 1
+    factor = -(-least // step) * step
+    if factor * 2 > size_of(axis.extent):
+        return False
+    schedule, name = plan.schedule, axis.var.attr
+    accumulator = stmt.accumulators[0].var.attr
+    saved = schedule.mark()
+    divides = size_of(axis.extent) % factor == 0
+    try:
+        schedule.split(name, factor, "peel").rfactor(f"{name}.o").parallel(f"{name}.o")
+    except ScheduleError:
+        schedule.reset(saved)
+        return False
+    rounds = size_of(axis.extent) // factor
+    plan.why.append(f"{rounds} chunks of {name} on {plan.threads} threads")
+    whole = accumulator if divides else f"{accumulator}.m"
+    _reduce(plan, f"{whole}.p")
+    if not divides:
+        _reduce(plan, f"{accumulator}.t")
+    return True
+
+
+def schedule_reduction(plan: Plan, body: Body) -> None:
+    """Schedule phases that stand in no row loop (a sum of everything)."""
+    plan.stream_outputs()
+    phases(plan, body, chunked=plan.threads > 1 and work(body) >= PARALLEL_WORK)
+
+
+# ---- reductions over columns ---------------------------------------------------------------------
+
+
+def _prefers_columns(plan: Plan, row: For, body: Body) -> bool:
+    """Whether the row axis, not the reduced one, has unit stride in most accesses."""
+    if vector_obstacle(body) is not None or size_of(row.extent) < 2:
+        return False
+    space = Space(plan.kernel)
+    own = dep.private(body)
+    across = along = 0
+    longest = 1
+    for stmt in body:
+        for inner, extent, inside in _axes(stmt):
+            longest = max(longest, size_of(extent))
+            for access, stride in strides(space, inside, inner):
+                along += stride == 1 and access.memory not in own
+    for access, stride in strides(space, body, row.var):
+        inside_phase = access.memory not in own
+        across += stride == 1 and inside_phase
+    tiny = longest * 4 <= max(plan.target.vector_bytes // Cost(body).itemsize, 1)
+    return across > along or (tiny and size_of(row.extent) >= 16 and across >= along)
+
+
+def _axes(stmt: Stmt) -> list[tuple[Expr, Expr, Body]]:
+    """Return the loop variables of a phase, their extents, and the body they run over."""
+    if isinstance(stmt, Reduce):
+        return [(a.var, a.extent, stmt.body) for a in stmt.axes]
+    if isinstance(stmt, For):
+        chain = chain_of(stmt)
+        return [(c.var, c.extent, chain[-1].body) for c in chain]
+    return []
+
+
+def _columns(plan: Plan, rows: list[For], amount: int) -> None:
+    """Vectorise over the rows: running sums in the first cache if there is one reduction only."""
+    body = rows[-1].body
+    found = [s for s in body if isinstance(s, Reduce)]
+    simple = len(found) == 1 and not any(isinstance(s, For | st.Alloc) for s in body)
+    if simple and _stretch(plan, rows, found[0], amount):
+        return
+    plan.stream_outputs()
+    row = rows[-1]
+    outer = split_for_vectors(plan, row.var.attr, row.extent, Cost(body))
+    names = [r.var.attr for r in rows[:-1]] + [outer or row.var.attr]
+    parallelise(plan, names, amount)
+
+
+def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
+    """Reduce over columns with running sums for a stretch of columns at a time."""
+    row = rows[-1]
+    n = constant(row.extent)
+    cost = reduce_cost(stmt)
+    native = max(plan.target.vector_bytes // cost.itemsize, 1)
+    if n is None or n < native or cost.heavy:
+        return False
+    lanes = min(1 << (n.bit_length() - 1), 4 * native, 64)
+    points = product(a.extent for a in stmt.axes)
+    if _few_columns(plan, rows, n, points, amount):
+        return _shared_columns(plan, rows, stmt, lanes, points)
+    share = min(-(-n // max(plan.threads, 1)), STRETCH_BYTES // cost.itemsize)
+    width = min(-(-share // lanes), n // lanes) * lanes
+    schedule, name = plan.schedule, row.var.attr
+    saved = schedule.mark()
+    try:
+        schedule.split(name, width, "overlap")
+        parallelise(plan, [*[r.var.attr for r in rows[:-1]], f"{name}.o"], amount)
+        schedule.split(f"{name}.i", lanes)
+        _decompose(plan, stmt, f"{name}.i.o", f"{name}.i.i")
+    except ScheduleError:
+        schedule.reset(saved)
+        return False
+    plan.why.append(f"running results of {width} columns in the first cache")
+    return True
+
+
+def _decompose(plan: Plan, stmt: Reduce, blocks: str, lanes: str) -> None:
+    """Turn the reduction inside out, four of its points at a time if that divides."""
+    schedule = plan.schedule
+    accumulator = stmt.accumulators[0].var.attr
+    last = stmt.axes[-1]
+    n = constant(last.extent)
+    step = next((u for u in (4, 2) if n is not None and n and n % u == 0), 1)
+    if step > 1:
+        schedule.split(last.var.attr, step)
+    schedule.decompose_reduction(accumulator, blocks, scope="local")
+    if step > 1:
+        schedule.reorder(blocks, f"{last.var.attr}.i").unroll(f"{last.var.attr}.i")
+    for suffix in (".z", "", ".f"):
+        schedule.vectorize(f"{lanes}{suffix}")
+
+
+def _few_columns(plan: Plan, rows: list[For], n: int, points: int, amount: int) -> bool:
+    return (plan.threads > 1 and amount >= 2 * PARALLEL_WORK and len(rows) == 1
+            and n < 64 * plan.threads and points >= 64 * plan.threads)
+
+
+def _shared_columns(plan: Plan, rows: list[For], stmt: Reduce, lanes: int, points: int) -> bool:
+    """Give each thread a share of the matrix rows, because there are few columns."""
+    axis = stmt.axes[0]
+    n = constant(axis.extent)
+    if n is None or len(stmt.axes) != 1:
+        return False
+    chunks = min(16, max(n // 16, 1))
+    factor = -(-n // chunks)
+    schedule, name, k = plan.schedule, rows[-1].var.attr, axis.var.attr
+    accumulator = stmt.accumulators[0].var.attr
+    saved = schedule.mark()
+    width = size_of(rows[-1].extent)
+    lanes = min(lanes, width)
+    lanes = 1 << (lanes.bit_length() - 1)
+    try:
+        schedule.split(name, lanes, "overlap").split(k, factor, "mask")
+        schedule.decompose_reduction(accumulator, f"{name}.o", partial=(f"{k}.o",), scope="local")
+        schedule.layout(f"{accumulator}.r", (2, 0, 1))
+        schedule.reorder(f"{k}.o", f"{k}.i", f"{name}.o", f"{name}.i").parallel(f"{k}.o")
+        schedule.reorder(f"{k}.o.z", f"{name}.o.z", f"{name}.i.z")
+        for suffix in (".z", "", ".f"):
+            schedule.vectorize(f"{name}.i{suffix}")
+    except ScheduleError:
+        schedule.reset(saved)
+        return False
+    plan.why.append(f"{-(-n // factor)} chunks of {k} on {plan.threads} threads")
+    return True

@@ -1,0 +1,295 @@
+"""Every strategy keeps the meaning of every nest, on several targets and thread counts."""
+
+import time
+
+import pytest
+
+from schedule import nests
+from schedule.nests import assert_same, loop, memory, n, v
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.stmt import (
+    Accumulator,
+    Assert,
+    Axis,
+    For,
+    If,
+    Kernel,
+    Load,
+    Meta,
+    Reduce,
+    Store,
+    lhs,
+    rhs,
+    walk,
+)
+from weft.schedule import Schedule
+from weft.strategies import choose
+from weft.target import Target
+
+WIDE = Target("cpu", "x86_64", vector_bytes=64, vector_registers=32, l1_bytes=32 << 10,
+              l2_bytes=1 << 20, l3_bytes=32 << 20, cores=2)
+NARROW = Target("cpu", "aarch64", vector_bytes=16, vector_registers=32, cores=1)
+TINY = WIDE.replace(vector_bytes=16, l3_bytes=128)  # streams everything
+
+
+def check(kernel, target=WIDE, threads=2, exact=True, variables=None):
+    made = choose(kernel, target, threads)
+    assert_same(kernel, made, exact=exact, variables=variables)
+    again = Schedule.replay(kernel, made.meta.schedule)
+    assert_same(made, again.kernel, variables=variables)
+    assert dict(made.meta.hints)["why"]
+    return made
+
+
+def kinds(kernel):
+    found = {}
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, For):
+            found[stmt.var.attr] = stmt.kind
+        elif isinstance(stmt, Reduce):
+            found.update((a.var.attr, a.kind) for a in stmt.axes)
+    return found
+
+
+@pytest.mark.parametrize("target", [WIDE, NARROW, TINY])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 5, 15, 16, 17, 31, 64, 65, 127, 130, 257])
+def test_flat_elementwise(size, target):
+    check(nests.chain(size), target)
+
+
+@pytest.mark.parametrize("target", [WIDE, NARROW, TINY])
+@pytest.mark.parametrize(("rows", "columns"), [(0, 5), (5, 0), (1, 1), (3, 10), (7, 33), (2, 130)])
+def test_two_dimensional_elementwise(rows, columns, target):
+    check(nests.bias(rows, columns), target)
+
+
+@pytest.mark.parametrize("target", [WIDE, NARROW])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 40), (16, 16), (17, 37), (48, 32)])
+def test_transpose(rows, columns, target):
+    made = check(nests.transpose(rows, columns), target)
+    if min(rows, columns) >= 16:
+        assert any("stage(x" in line for line in made.meta.schedule)
+
+
+@pytest.mark.parametrize("value", [0, 1, 5, 64, 100])
+def test_symbolic_sizes(value):
+    size = ex.Variable("n", 0, 1000)
+    check(nests.chain(size), variables={"n": value})
+    check(nests.bias(3, size), variables={"n": value})
+    check(nests.add_sum(size), variables={"n": value})
+    check(nests.matvec(size, 40), variables={"n": value})
+    check(nests.matmul(size, 24, 5), variables={"n": value})
+    check(nests.matmul(5, size, 5), variables={"n": value})
+    check(nests.matmul(5, 8, size), variables={"n": value})
+    check(nests.matmul(5, 8, size, right="jk"), variables={"n": value})
+    check(nests.column_sum(size, 40), variables={"n": value})
+    check(nests.column_sum(40, size), variables={"n": value})
+
+
+@pytest.mark.parametrize("target", [WIDE, NARROW, TINY])
+@pytest.mark.parametrize(("rows", "columns"), [(0, 4), (1, 1), (3, 2), (3, 10), (4, 16), (2, 67),
+                                               (2, 300), (40, 3)])
+def test_softmax(rows, columns, target):
+    check(nests.softmax(rows, columns), target, exact=False)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 2), (3, 10), (2, 67), (40, 3)])
+def test_argmax(rows, columns):
+    check(nests.argmax(rows, columns))
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 16, 100, 1000])
+def test_full_sum(size):
+    check(nests.add_sum(size))
+
+
+@pytest.mark.parametrize("size", [1 << 19, (1 << 19) + 7])
+def test_full_sum_in_chunks(size):
+    made = choose(nests.add_sum(size), WIDE, 2)
+    assert "parallel" in kinds(made).values()
+    assert choose(nests.add_sum(size), WIDE, 1).meta.schedule != made.meta.schedule
+    # the same chunks, small enough to interpret
+    small = nests.add_sum(67)
+    steps = Schedule(small).split("k", 16, "peel").rfactor("k.o").parallel("k.o")
+    steps.split("k.i", 8).vectorize("k.i.i")
+    assert_same(small, steps.kernel)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 16), (5, 17), (8, 64), (9, 100), (64, 300),
+                                               (30, 3), (0, 16)])
+def test_column_sum(rows, columns):
+    check(nests.column_sum(rows, columns))
+
+
+def test_column_sum_with_few_columns(monkeypatch):
+    monkeypatch.setattr("weft.strategies.nest.PARALLEL_WORK", 1)
+    monkeypatch.setattr("weft.strategies.rowwise.PARALLEL_WORK", 1)
+    for rows, columns in ((300, 20), (257, 16), (1000, 33)):
+        made = check(nests.column_sum(rows, columns))
+        assert kinds(made)["k.o"] == "parallel"
+
+
+@pytest.mark.parametrize("target", [WIDE, NARROW])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 2), (8, 32, 7), (9, 33, 4), (17, 70, 3),
+                                   (4, 10, 20), (64, 3, 5), (2, 20, 0), (0, 8, 3), (1, 40, 9)])
+@pytest.mark.parametrize("layout", [("ik", "kj"), ("ik", "jk"), ("ki", "kj"), ("ki", "jk")])
+def test_matmul(shape, layout, target):
+    check(nests.matmul(*shape, *layout), target)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 16), (5, 3, 33), (9, 7, 100), (1, 4, 64)])
+def test_matmul_along_the_reduced_axis(shape):
+    made = check(nests.matmul(*shape, right="jk", epilogue=False))
+    assert any("partial=k.i" in line for line in made.meta.schedule)
+
+
+@pytest.mark.parametrize(("rows", "inner"), [(1, 1), (3, 5), (4, 64), (7, 100), (33, 17)])
+def test_matvec(rows, inner):
+    check(nests.matvec(rows, inner))
+    check(nests.matvec(rows, inner), NARROW)
+
+
+def test_contraction_uses_registers_and_fma():
+    made = check(nests.matmul(16, 64, 9))
+    assert made.meta.schedule[0] == "contract(s)"
+    assert any(line.startswith("decompose_reduction") for line in made.meta.schedule)
+    assert kinds(made)["j.i"] == "vector"
+
+
+def convolution(batch, channels, outputs, size, window):
+    """out[n, o] = sum over c of in[n, c] (padded by one) correlated with w[o, c]."""
+    image = memory("image", batch, channels, size, size)
+    weight = memory("weight", outputs, channels, window, window)
+    out = memory("out", batch, outputs, size, size)
+    y, x = v("y") + v("p") - 1, v("x") + v("q") - 1
+    inside = n(0).le(y) & y.lt(size) & n(0).le(x) & x.lt(size)
+    reduce = Reduce(
+        (Axis(v("c"), n(channels)), Axis(v("p"), n(window)), Axis(v("q"), n(window))),
+        (nests.total("s", value=ex.where(inside, nests.f("a"), 0.0) * nests.f("b")),),
+        (Load(nests.f("a"), image, (v("b0"), v("c"), y, x), inside),
+         Load(nests.f("b"), weight, (v("o"), v("c"), v("p"), v("q")))))
+    nest = loop("b0", batch, loop("o", outputs, loop("y", size, loop(
+        "x", size, reduce, Store(out, (v("b0"), v("o"), v("y"), v("x")), nests.f("s"))))))
+    return Kernel("conv", (image, weight, out), (nest,), Meta("contraction"))
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3, 5, 3), (2, 1, 4, 8, 3), (1, 1, 1, 17, 3)])
+def test_convolution(shape):
+    made = check(convolution(*shape))
+    assert "contraction" in dict(made.meta.hints)["why"] or shape[2] == 1
+
+
+def test_batched_matmul():
+    a, b, c = memory("a", 3, 5, 4), memory("b", 3, 4, 20), memory("c", 3, 5, 20)
+    reduce = Reduce((Axis(v("k"), n(4)),),
+                    (nests.total("s", value=nests.f("p") * nests.f("q")),),
+                    (Load(nests.f("p"), a, (v("t"), v("i"), v("k"))),
+                     Load(nests.f("q"), b, (v("t"), v("k"), v("j")))))
+    nest = loop("t", 3, loop("i", 5, loop("j", 20, reduce, Store(
+        c, (v("t"), v("i"), v("j")), nests.f("s")))))
+    made = check(Kernel("batched", (a, b, c), (nest,)))
+    assert "contraction" in dict(made.meta.hints)["why"]
+
+
+def test_rows_that_share_an_index_are_no_contraction():
+    a, b, y = memory("a", 6, 40), memory("b", 6, 40), memory("y", 6)
+    reduce = Reduce((Axis(v("k"), n(40)),), (nests.total("s", value=nests.f("p") * nests.f("q")),),
+                    (Load(nests.f("p"), a, (v("r"), v("k"))),
+                     Load(nests.f("q"), b, (v("r"), v("k")))))
+    nest = loop("r", 6, reduce, Store(y, (v("r"),), nests.f("s")))
+    made = check(Kernel("dots", (a, b, y), (nest,)))
+    assert "contraction" not in dict(made.meta.hints)["why"]
+    assert kinds(made)["k.i"] == "vector"
+
+
+@pytest.mark.parametrize("columns", [3, 16, 40])
+def test_scan_is_parallel_over_rows_only(columns, monkeypatch):
+    monkeypatch.setattr("weft.strategies.nest.PARALLEL_WORK", 1)
+    made = check(nests.running_sum(8, columns))
+    assert kinds(made)["r"] == "parallel"
+
+
+def test_gather_and_scatter():
+    index, x, y = memory("index", 40, dtype=dt.int64), memory("x", 9), memory("y", 40)
+    at = v("p") % 9
+    body = loop("i", 40, Load(v("p"), index, (v("i"),)),
+                Assert(at.lt(9), "index", at, n(9)), Load(nests.f("a"), x, (at,)),
+                Store(y, (v("i"),), nests.f("a")))
+    made = check(Kernel("gather", (index, x, y), (body,)))
+    assert "vector" in kinds(made).values()
+    out = memory("out", 9)
+    body = loop("i", 40, Load(v("p"), index, (v("i"),)), Load(nests.f("a"), y, (v("i"),)),
+                Store(out, (at,), nests.f("a")))
+    made = check(Kernel("scatter", (index, y, out), (body,)))
+    assert set(kinds(made).values()) == {"serial"}
+
+
+@pytest.mark.parametrize("size", [1, 30, 100])
+def test_conditions_and_narrow_types(size):
+    check(nests.guarded(size, 20))
+    for d in (dt.uint8, dt.float64, dt.int16, dt.bool_):
+        x, y = memory("x", size, dtype=d), memory("y", size, dtype=d)
+        a = v("a", d)
+        check(Kernel("copy", (x, y), (loop("i", size, Load(a, x, (v("i"),)),
+                                           Store(y, (v("i"),), a)),)))
+
+
+def test_online_pair_of_accumulators():
+    """Maximum and sum of exponentials in one pass: both halves are combined together."""
+    from weft.ir.op import Op
+
+    x, y = memory("x", 3, 50), memory("y", 3)
+    m, s, a = nests.f("m"), nests.f("s"), nests.f("a")
+
+    def exp(e):
+        return ex.unary(Op.EXP, e)
+
+    def merge(m1, s1, m2, s2):
+        top = ex.maximum(m1, m2)
+        return top, s1 * exp(m1 - top) + s2 * exp(m2 - top)
+
+    one = ex.const(1.0, dt.float32)
+    top, grown = merge(m, s, a, one)
+    joined, both = merge(lhs(m), lhs(s), rhs(m), rhs(s))
+    accumulators = (Accumulator(m, ex.const(-1e30, dt.float32), top, joined),
+                    Accumulator(s, ex.const(0.0, dt.float32), grown, both))
+    reduce = Reduce((Axis(v("k"), n(50)),), accumulators, (Load(a, x, (v("r"), v("k"))),))
+    kernel = Kernel("online", (x, y), (loop("r", 3, reduce, Store(y, (v("r"),), s)),))
+    check(kernel, exact=False)
+
+
+def test_a_scheduled_kernel_is_left_alone():
+    kernel = Schedule(nests.chain(64)).split("i", 8).kernel
+    assert choose(kernel, WIDE, 2) is kernel
+
+
+def test_large_nests_are_parallel_and_streamed():
+    made = choose(nests.chain(1 << 24), WIDE, 2)
+    assert kinds(made) == {"i.o": "parallel", "i.i": "vector"}
+    assert made.meta.schedule[0] == "stream(y)"
+    made = choose(nests.softmax(4096, 4096), WIDE, 2)
+    assert kinds(made)["r"] == "parallel"
+    assert sum(kind == "vector" for kind in kinds(made).values()) == 3
+    made = choose(nests.matmul(1024, 1024, 1024), WIDE, 2)
+    assert not [s for s in walk(made.body) if isinstance(s, If)]
+    assert "parallel" in kinds(made).values()
+    assert "parallel" not in kinds(choose(nests.chain(1 << 24), WIDE, 1)).values()
+
+
+@pytest.mark.parametrize("make", [
+    lambda: nests.chain(1 << 20), lambda: nests.softmax(1000, 1000),
+    lambda: nests.matmul(512, 768, 3072), lambda: nests.matmul(50, 70, 30, right="jk"),
+    lambda: nests.transpose(1000, 1000), lambda: nests.column_sum(3000, 700),
+    lambda: convolution(8, 64, 64, 56, 3)])
+def test_strategies_are_cheap(make):
+    """Milliseconds a kernel; the bound is loose because the machine may be busy."""
+    kernel = make()
+    best = min(_timed(kernel) for _ in range(5))
+    assert best < 0.05
+
+
+def _timed(kernel):
+    start = time.perf_counter()
+    choose(kernel, WIDE, 2)
+    return time.perf_counter() - start
