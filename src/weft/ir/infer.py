@@ -113,7 +113,10 @@ def iota(n: Dim, dtype: DType = dt.int64) -> Node:
 
 
 def reshape(x: Node, shape: Sequence[Dim]) -> Node:
-    """Return the elements of `x`, in row-major order, in another shape."""
+    """Return the elements of `x`, in row-major order, in another shape.
+
+    A reshape of a reshape stays one, so that gradients find each on their way.
+    """
     shape = check_shape(shape, "reshape")
     if same_shape(x.shape, shape):
         return x
@@ -121,8 +124,6 @@ def reshape(x: Node, shape: Sequence[Dim]) -> Node:
     if not same_dim(a, b) and not (isinstance(a, Expr) or isinstance(b, Expr)):
         raise ShapeError("reshape", found=f"{x.shape} to {shape}",
                          expected=f"{a} elements, not {b}")
-    if x.op is Op.RESHAPE:
-        return reshape(x.args[0], shape)
     return nd.make(Op.RESHAPE, x.dtype, shape, (x,))
 
 

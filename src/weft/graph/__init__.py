@@ -1,0 +1,1 @@
+"""Rewrites of whole-array graphs: gradients, simplification."""

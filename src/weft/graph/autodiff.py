@@ -1,0 +1,171 @@
+"""Reverse-mode differentiation of graphs.
+
+A gradient is a graph as well, so that gradients of gradients need nothing more. The rules stand in
+tables, one row for each operation with one formula for each operand (`gradients_elementwise`,
+`gradients_movement`, `gradients_reduce`); this file walks the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from weft.errors import GradientError, ShapeError
+from weft.graph import gradients_elementwise, gradients_movement, gradients_reduce
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.node import Node
+from weft.ir.op import Op, Operation
+
+Rule = Callable[[Node, Node], Node | None]
+
+RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
+    **gradients_elementwise.RULES,
+    **gradients_movement.RULES,
+    **gradients_reduce.RULES,
+    Op.BUFFER: (lambda node, g: infer.reshape(g, node.attr.origin.shape),),
+}
+"""For each operation a rule for each float operand: ``(node, its gradient) -> gradient of the
+operand``, None where that is zero everywhere."""
+
+def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
+              wrt: Sequence[Node]) -> list[Node | None]:  # fmt: skip
+    """Return the gradient of ``sum(seed * output)`` for each node of `wrt`.
+
+    A storage that still knows the node realized into it (`Storage.origin`) is differentiated
+    through, and stands for that node in `wrt`. DETACH stops gradients; only floats have any.
+
+    Parameters
+    ----------
+    outputs, seeds : sequence of Node
+        What to differentiate, and the gradient of each, of its shape and dtype.
+    wrt : sequence of Node
+        Any nodes of the graph, leaves or not.
+
+    Returns
+    -------
+    list of Node or None
+        Gradients in shape and dtype of `wrt`; None where no output depends on the node.
+
+    Raises
+    ------
+    GradientError
+        If an output is not of a float type, or a gradient is wanted through an operation that
+        has none.
+    ShapeError
+        If a seed has another shape than its output.
+    """
+    targets = [_definition(w) for w in wrt]
+    grads: dict[Node, Node] = {}
+    for output, seed in zip(outputs, seeds, strict=True):
+        _check_seed(output, seed)
+        _accumulate(grads, output, seed)
+    order = _differentiable(outputs)
+    needed = _above(order, targets)
+    reached = {o for o in outputs if o in needed}
+    found: dict[Node, Node] = {}
+    wanted = set(targets)
+    for node in reversed(order):
+        if node not in reached:
+            continue
+        g = grads.pop(node, None)
+        if node in wanted:
+            found[node] = g if g is not None else infer.full(node.shape, 0.0, node.dtype)
+        for position, arg in enumerate(_operands(node)):
+            if arg in needed:
+                reached.add(arg)
+                part = None if g is None else _rule(node, position)(node, g)
+                if part is not None:
+                    _accumulate(grads, arg, part)
+    return [
+        None if t not in found else infer.reshape(found[t], w.shape)
+        for t, w in zip(targets, wrt, strict=True)
+    ]
+
+
+def _rule(node: Node, position: int) -> Rule:
+    rules = RULES.get(node.op)
+    if rules is None:
+        raise GradientError(
+            node.op.name, found="an operation without a derivative",
+            expected="a differentiable path", hint="detach() its operand",
+            where=_place(node),
+        )
+    return rules[position]
+
+
+def _place(node: Node) -> tuple[str, int] | None:
+    location = nd.locations.get(node)
+    return None if location is None else (location.file, location.line)
+
+
+def _check_seed(output: Node, seed: Node) -> None:
+    if not output.dtype.is_float:
+        raise GradientError("backward", found=f"an output of {output.dtype.name}",
+                            expected="a float type")
+    if not infer.same_shape(output.shape, seed.shape) or output.dtype is not seed.dtype:
+        raise ShapeError("backward",
+                         found=f"a gradient of {seed.dtype.name}{list(seed.shape)}",
+                         expected=f"{output.dtype.name}{list(output.shape)}, as the output")
+
+
+def _accumulate(grads: dict[Node, Node], node: Node, part: Node) -> None:
+    known = grads.get(node)
+    grads[node] = part if known is None else infer.elementwise(Op.ADD, known, part)
+
+
+def _origin(node: Node) -> Node | None:
+    """Return what was realized into a leaf, if it was kept for differentiation."""
+    return node.attr.origin  # type: ignore[no-any-return]
+
+
+def _definition(node: Node) -> Node:
+    """Return the node that a leaf was realized from: both are one value, used before and after."""
+    while True:
+        base = node
+        while base.op is Op.RESHAPE:
+            base = base.args[0]
+        origin = _origin(base) if base.op is Op.BUFFER else None
+        if origin is None or not infer.same_shape(origin.shape, node.shape):
+            return node
+        node = origin
+
+
+def _operands(node: Node) -> tuple[Node, ...]:
+    """Return the operands that a gradient may flow to: also a leaf's definition."""
+    if node.op is Op.BUFFER:
+        origin = _origin(node)
+        return () if origin is None else (origin,)
+    return () if node.op is Op.DETACH else node.args
+
+
+def _parents(node: Node) -> tuple[Node, ...]:
+    return tuple([a for a in _operands(node) if a.dtype.kind == "f"])
+
+
+def _differentiable(outputs: Sequence[Node]) -> list[Node]:
+    """Return the nodes below `outputs` along differentiable edges, operands first."""
+    done: dict[Node, None] = {}
+    for root in outputs:
+        if root in done:
+            continue
+        stack = [(root, iter(_parents(root)))]
+        while stack:
+            node, rest = stack[-1]
+            for arg in rest:
+                if arg not in done:
+                    stack.append((arg, iter(_parents(arg))))
+                    break
+            else:
+                done[node] = None
+                stack.pop()
+    return list(done)
+
+
+def _above(order: Sequence[Node], targets: Sequence[Node]) -> set[Node]:
+    """Return the nodes that depend on a target, and the targets."""
+    needed = {t for t in targets if t.dtype.is_float}
+    for node in order:
+        if node not in needed and any(p in needed for p in _parents(node)):
+            needed.add(node)
+    return needed
