@@ -11,7 +11,7 @@ from typing import Any, Final
 from weft.config import Debug, debug
 from weft.driver import device, report
 from weft.ir.stmt import Kernel
-from weft.ir.text import canonicalise, print_kernel
+from weft.ir.text import canonical_text
 from weft.store import fingerprint
 
 _KIND: Final = "kernel"
@@ -71,7 +71,7 @@ def symbol(key: str) -> str:
 def key_of(kernel: Kernel) -> str:
     """Return the cache key: text, target, compiler, threads and Weft's version."""
     runtime = device.runtime()
-    text = print_kernel(canonicalise(kernel))
+    text = canonical_text(kernel)
     return fingerprint("kernel", text, device.target().fingerprint(), runtime.compiler.cache_key,
                        runtime.threads.threads)
 

@@ -13,6 +13,7 @@ from weft.ir.node import Dim, Node
 from weft.ir.op import Op
 
 SIZE_LIMIT: Final = 400  # inlined operations of one value; longer chains are cut into kernels
+SMALL: Final = 4  # operands of so few operations are counted at each use
 HEAVY_REUSE: Final = 4  # an expensive value repeated this often by an expand is kept in memory
 
 ANCHORS: Final = frozenset({Op.REDUCE, Op.ARGREDUCE, Op.SCAN, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
@@ -89,9 +90,9 @@ class Costs:
         self.weight[node] = weight
 
     def _count(self, node: Node) -> int:
-        """Count the distinct inlined operations below `node` (exactly up to the limit)."""
-        parts = [self.weight[a] for a in node.args if self.weight[a]]
-        if len(parts) <= 1:
+        """Count the inlined operations below `node`: distinct ones where operands may share."""
+        parts = sorted(self.weight[a] for a in node.args)
+        if len(parts) < 2 or parts[-2] <= SMALL:
             return 1 + sum(parts)
         seen: set[Node] = set()
         stack = [node]

@@ -1,0 +1,1 @@
+"""The demo: train a convolutional network on real handwritten digits."""

@@ -1,0 +1,89 @@
+"""``weft explain script.py``: each kernel at each level, with its time against the machine's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from weft.cli.script import run_script
+
+if TYPE_CHECKING:
+    from weft.driver.explain import Explained
+    from weft.driver.profile import Peaks
+
+LEVELS: Final = ("graph", "loop", "schedule", "kernel", "source", "assembly")
+
+
+@click.command(name="explain", context_settings={"ignore_unknown_options": True})
+@click.option("--level", "levels", multiple=True, type=click.Choice((*LEVELS, "all", "none")),
+              default=("graph", "loop", "schedule"), show_default=True,
+              help="What to print of each kernel; may be repeated.")
+@click.option("--kernel", "only", type=int, default=None, help="Only the kernel of this number.")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(levels: tuple[str, ...], only: int | None, script: str,
+            arguments: tuple[str, ...]) -> None:  # fmt: skip
+    """Run SCRIPT with empty caches and show every kernel it was compiled to."""
+    from weft.driver import report
+    from weft.driver.explain import explain
+    from weft.driver.profile import peaks
+
+    with report.record() as recording:
+        run_script(script, arguments)
+    with click.progressbar(length=1, label="measuring", hidden=not _is_terminal()) as bar:
+        found = explain(recording)
+        machine = peaks()
+        bar.update(1)
+    wanted = LEVELS if "all" in levels else levels
+    for number, kernel in enumerate(found):
+        if only is None or only == number:
+            _show(number, kernel, wanted)
+    _table(found, machine, len(recording.plans))
+
+
+def _is_terminal() -> bool:
+    import sys
+
+    return sys.stdout.isatty()
+
+
+def _show(number: int, kernel: Explained, levels: tuple[str, ...]) -> None:
+    click.secho(f"kernel {number}: {kernel.kind} ({kernel.name})", bold=True)
+    for why in kernel.why:
+        click.echo(f"  because: {why}")
+    texts = {"graph": kernel.graph, "loop": kernel.nest, "schedule": kernel.schedule,
+             "kernel": kernel.kernel, "source": kernel.source}  # fmt: skip
+    for level in LEVELS:
+        if level in levels:
+            text = kernel.assembly() if level == "assembly" else texts[level]
+            click.secho(f"-- {level}", fg="cyan")
+            click.echo(text or "(none)")
+    click.echo()
+
+
+def _table(found: list[Explained], machine: Peaks, plans: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("#", "kind", "launches", "time", "GB/s", "of peak", "GFLOP/s", "of peak"):
+        table.add_column(title, justify="left" if title == "kind" else "right")
+    for number, kernel in enumerate(found):
+        timing = kernel.timing
+        if timing is None:
+            table.add_row(str(number), kernel.kind, str(kernel.launches), "refused", *[""] * 4)
+            continue
+        nanoseconds = timing.seconds * 1e9
+        bandwidth, rate = timing.traffic / nanoseconds, timing.flops / nanoseconds
+        table.add_row(
+            str(number), kernel.kind, str(kernel.launches), f"{timing.seconds * 1e3:.4f} ms",
+            f"{bandwidth:.1f}", f"{bandwidth / machine.bandwidth:.0%}", f"{rate:.1f}",
+            f"{rate / machine.flops:.0%}",
+        )
+    console = Console(width=None if _is_terminal() else 120)
+    console.print(table)
+    console.print(
+        f"{len(found)} kernels in {plans} plans; machine peak {machine.bandwidth:.1f} GB/s read, "
+        f"{machine.flops:.0f} GFLOP/s float32; memory traffic counts each array once"
+    )

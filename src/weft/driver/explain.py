@@ -1,0 +1,102 @@
+"""What a program became: every kernel at every level, why it is one kernel, and how fast it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.driver import device, kernels
+from weft.driver.pipeline import Built
+from weft.driver.profile import Timing, time_kernel
+from weft.driver.report import Recording
+from weft.ir.node import Node
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.text import print_kernel, print_linear
+from weft.kernelize.build import Step
+
+
+class Explained(Record):
+    """One kernel of a program.
+
+    Attributes
+    ----------
+    name, kind : str
+        Its symbol and its strategy's kind.
+    launches : int
+        How often one run of the program's plans calls it.
+    why : tuple of str
+        Why its values are computed together.
+    graph : str
+        The nodes it computes.
+    nest, schedule, kernel, source : str
+        Loop nest, schedule trace, kernel-level IR, LLVM IR.
+    timing : Timing or None
+        Alone, on scratch arrays.
+    """
+
+    name: str
+    kind: str
+    launches: int
+    why: tuple[str, ...]
+    graph: str
+    nest: str
+    schedule: str
+    kernel: str
+    source: str
+    built: Built
+    timing: Timing | None
+
+    def assembly(self) -> str:
+        """Return the machine code as text."""
+        return device.runtime().compiler.assembly(self.source, self.built.pipeline)  # type: ignore[attr-defined,no-any-return]
+
+
+def explain(recording: Recording) -> list[Explained]:
+    """Return the kernels of a recording in order of their first launch."""
+    built = {kernels.key_of(b.nest): b for b in recording.built}
+    steps: dict[str, list[Step]] = {}
+    for plan in recording.plans:
+        for step in plan.steps or ():
+            steps.setdefault(kernels.key_of(step.kernel), []).append(step)
+    return [
+        _explain(key, built[key], found) for key, found in steps.items() if key in built
+    ]
+
+
+def _explain(key: str, built: Built, steps: Sequence[Step]) -> Explained:
+    first = steps[0]
+    hints = tuple(f"{name}: {value}" for name, value in built.scheduled.meta.hints)
+    return Explained(
+        kernels.symbol(key), built.nest.meta.kind, len(steps), (*first.why, *hints),
+        _graph(first), print_kernel(built.nest), "\n".join(built.scheduled.meta.schedule),
+        print_linear(built.linear), built.source, built, time_kernel(built),
+    )
+
+
+def _graph(step: Step) -> str:
+    """Return the nodes of a step, numbered, inputs first."""
+    number: dict[Node, str] = {}
+    lines: list[str] = []
+    for i, node in enumerate(step.inputs):
+        number[node] = f"in{i}"
+        lines.append(f"in{i}: {node.dtype.text}{list(node.shape)}")
+    stack = list(reversed(step.outputs))
+    while stack:
+        node = stack[-1]
+        if node in number:
+            stack.pop()
+            continue
+        missing = [a for a in node.args if a not in number]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        number[node] = f"n{len(number)}"
+        args = ", ".join(number[a] for a in node.args)
+        attr = "" if node.attr is None or node.op is Op.BUFFER else f" {node.attr!r}"
+        stored = f" -> out{step.outputs.index(node)}" if node in step.outputs else ""
+        lines.append(
+            f"{number[node]}: {node.dtype.text}{list(node.shape)} = {node.op.name}({args})"
+            f"{attr}{stored}"
+        )
+        stack.pop()
+    return "\n".join(lines)

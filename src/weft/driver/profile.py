@@ -1,0 +1,102 @@
+"""Time kernels one by one, and measure what the machine can do at most."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import lru_cache
+from typing import NamedTuple
+
+from weft.driver import device, kernels
+from weft.driver.pipeline import Built
+from weft.errors import WeftError
+from weft.ir.bounds import bounds
+from weft.ir.dtype import DType
+from weft.ir.stmt import Kernel, Memory, loads, stores
+from weft.renderers.base import encode_float
+
+_BUDGET_SECONDS = 0.05
+_PEAK_BYTES = 128 << 20
+
+
+class Peaks(NamedTuple):
+    """What this machine reaches: bytes and float32 operations per nanosecond, all threads."""
+
+    bandwidth: float
+    flops: float
+
+
+class Timing(NamedTuple):
+    """Median seconds of a kernel, alone and warm, and its work."""
+
+    seconds: float
+    traffic: int
+    flops: int
+
+
+def time_kernel(built: Built) -> Timing | None:
+    """Return the median time of a kernel on scratch arrays, or None if it refuses them.
+
+    Floats are 1, integers 0: in range as indices of anything that is not empty.
+    """
+    runtime = device.runtime()
+    kernel = built.nest
+    name = kernels.symbol(kernels.key_of(kernel))
+    program = runtime.program(built.image, name, len(kernel.params), len(built.variables))
+    buffers = [_scratch(p) for p in kernel.params]
+    limits = {v.attr.name: v.attr.max for v in built.linear.variables}
+    values = [limits[v] for v in built.variables]
+    times: list[float] = []
+    end = time.perf_counter() + _BUDGET_SECONDS
+    try:
+        while len(times) < 3 or time.perf_counter() < end:
+            start = time.perf_counter()
+            runtime.queue.launch(program, buffers, values)
+            times.append(time.perf_counter() - start)
+    except WeftError:
+        return None
+    return Timing(statistics.median(times), kernel.meta.traffic, kernel.meta.flops)
+
+
+def _scratch(memory: Memory) -> object:
+    count = bounds(memory.size, {})[1]
+    buffer = device.allocate(count * memory.dtype.itemsize)
+    view = buffer.view()
+    one = _one(memory.dtype)
+    if count:
+        view[: count * memory.dtype.itemsize] = one * count
+    return buffer
+
+
+def _one(d: DType) -> bytes:
+    if d.is_float:
+        return encode_float(1.0, d).to_bytes(d.itemsize, "little")
+    return bytes(d.itemsize)
+
+
+@lru_cache(maxsize=1)
+def peaks() -> Peaks:
+    """Return the measured read bandwidth and float32 rate of this machine."""
+    from weft.driver import peak_kernels
+
+    read = peak_kernels.read_kernel(_PEAK_BYTES)
+    fma, work = peak_kernels.fma_kernel(device.runtime().threads.threads)
+    bandwidth = _PEAK_BYTES / (_best(read) * 1e9)
+    return Peaks(bandwidth, work / (_best(fma) * 1e9))
+
+
+def _best(kernel: Kernel) -> float:
+    from weft.driver.pipeline import build
+
+    built = build(kernel, kernels.symbol(kernels.key_of(kernel)))
+    timing = time_kernel(built)
+    return timing.seconds if timing is not None else float("inf")
+
+
+def arrays(kernel: Kernel) -> tuple[list[str], list[str]]:
+    """Return the names of the arrays a kernel reads and those it writes."""
+    return ([m.name for m in loads(kernel.body) if m.scope == "global"],
+            [m.name for m in stores(kernel.body)])
+
+
+__all__ = ["Peaks", "Timing", "arrays", "peaks", "time_kernel"]
