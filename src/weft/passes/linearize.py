@@ -107,7 +107,9 @@ class Linearizer:
         found = {v for s in walk(kernel.body) for v in ex.variables(s.exprs())}
         found.update(v for m in kernel.params for v in ex.variables(m.shape))
         self.variables = sorted(found, key=lambda v: str(v.attr.name))
-        self.noalias = dict(kernel.meta.hints).get(NOALIAS, False)
+        hints = dict(kernel.meta.hints)
+        # Only code that a user wrote can be given one array twice: plans allocate outputs afresh.
+        self.noalias = bool(hints.get(NOALIAS, kernel.meta.kind != "custom"))
 
     def run(self) -> LinearKernel:
         """Return the finished kernel."""

@@ -21,6 +21,7 @@ from weft.ir import reduction
 from weft.ir.bounds import loop_range
 from weft.ir.expr import Expr
 from weft.ir.op import Op
+from weft.ir.record import Record
 from weft.ir.stmt import (
     SERIAL,
     UNROLLED,
@@ -38,7 +39,7 @@ from weft.ir.stmt import (
     rhs,
 )  # fmt: skip
 from weft.passes.access import AccessLowering
-from weft.passes.lanes import Affine, Mask, Scope, fold_lanes
+from weft.passes.lanes import Affine, Mapped, Mask, Scope, fold_lanes
 
 Partial = tuple[Expr, ...]
 
@@ -79,16 +80,26 @@ class ReduceLowering(AccessLowering):
                 raise VerifyError("reduce", found=f"the {axis.kind} axis {axis.var.attr}",
                                   expected="serial, unrolled or vector axes",
                                   hint="rfactor the reduction to run it in parallel")
-        vector = reduction.vector_axis(s) if scope.lanes == 1 else None
-        lanes = reduction.lanes_of(vector) if vector is not None else scope.lanes
+        vector = reduction.vector_axis(s)
+        points = 1 if vector is None else reduction.lanes_of(vector)
+        # Inside a vector loop the lanes are taken: the points of the axis are copies then.
+        lanes, spread = (points, 1) if scope.lanes == 1 else (scope.lanes, points)
         copies = 1
         for axis in reduction.unrolled_axes(s):
             copies *= reduction.copies_of(axis) or 0
-        slots = [self._slots(s, scope, lanes, out) for _ in range(max(copies, 1))]
-        _Nest(self, s, vector, lanes, slots).emit(0, scope, None, 0, out)
-        rows = [self._read(s, slot, lanes, out) for slot in slots]
-        whole = reduction.combine_neighbours(rows, lambda x, y: self._combine(s, x, y, scope, out))
-        if vector is not None:
+        slots = [[self._slots(s, scope, lanes, out) for _ in range(spread)]
+                 for _ in range(max(copies, 1))]  # fmt: skip
+        _Nest(self, s, vector, lanes, slots).emit(0, _Point(scope, None, 0, 0), out)
+
+        def combine(x: Partial, y: Partial) -> Partial:
+            return self._combine(s, x, y, scope, out)
+
+        rows: list[list[Partial]] = [[self._read(s, m, lanes, out) for m in row] for row in slots]
+        row = reduction.combine_neighbours(
+            rows, lambda x, y: [combine(a, b) for a, b in zip(x, y, strict=True)]
+        )
+        whole = reduction.combine_halves(row, combine)
+        if scope.lanes == 1:
             whole = self._across(s, whole, scope, out)
         for a, value in zip(s.accumulators, whole, strict=True):
             scope.mapped[a.var] = value
@@ -133,49 +144,65 @@ class ReduceLowering(AccessLowering):
         return whole
 
 
+class _Point(Record):
+    """Where a nest of loops has come to: the scope, a mask of updates, and the partial result."""
+
+    scope: Scope
+    guard: Expr | None
+    slot: int
+    lane: int
+
+
 class _Nest:
     """The loops of one REDUCE: one call of `emit` per axis, and the update at the leaves."""
 
     def __init__(self, lowering: ReduceLowering, reduce: Reduce, vector: Axis | None, lanes: int,
-                 slots: list[list[Memory]]) -> None:  # fmt: skip
+                 slots: list[list[list[Memory]]]) -> None:  # fmt: skip
         self.lowering, self.reduce, self.vector = lowering, reduce, vector
         self.lanes, self.slots = lanes, slots
 
-    def emit(self, depth: int, scope: Scope, guard: Expr | None, slot: int,
-             out: list[Stmt]) -> None:  # fmt: skip
-        """Emit the axes from `depth` on; `guard` masks updates, `slot` is the partial result."""
-        low = self.lowering
+    def emit(self, depth: int, at: _Point, out: list[Stmt]) -> None:
+        """Emit the axes from `depth` on."""
         if depth == len(self.reduce.axes):
-            self.leaf(scope, guard, slot, out)
+            self.leaf(at, out)
             return
-        axis = self.reduce.axes[depth]
+        low, axis = self.lowering, self.reduce.axes[depth]
         copies = reduction.copies_of(axis)
         if copies is not None:
             for i in range(copies):
-                inner = scope.child()
-                inner.mapped[axis.var] = ex.index(i)
-                self.emit(depth + 1, inner, guard, slot * copies + i, out)
+                inner = self._bound(at.scope, axis, ex.index(i))
+                self.emit(depth + 1, at.replace(scope=inner, slot=at.slot * copies + i), out)
+        elif axis is self.vector and at.scope.lanes > 1:
+            for i in range(reduction.lanes_of(axis)):
+                inner = self._bound(at.scope, axis, ex.index(i))
+                self.emit(depth + 1, at.replace(scope=inner, lane=i), out)
         elif axis is self.vector:
-            inner = scope.child(self.lanes)
-            inner.mapped[axis.var] = Affine(ex.index(0), 1)
-            self.emit(depth + 1, inner, guard, slot, out)
+            inner = self._bound(at.scope, axis, Affine(ex.index(0), 1), self.lanes)
+            self.emit(depth + 1, at.replace(scope=inner), out)
         else:
-            var, extent, inner = low.loop(self.reduce, axis.var, axis.extent, SERIAL, scope)
-            if inner.mask is not scope.mask and inner.mask is not None:
+            var, extent, inner = low.loop(self.reduce, axis.var, axis.extent, SERIAL, at.scope)
+            guard = at.guard
+            if inner.mask is not at.scope.mask and inner.mask is not None:
                 guard = inner.mask.lanes
             body: list[Stmt] = []
-            self.emit(depth + 1, inner, guard, slot, body)
+            self.emit(depth + 1, at.replace(scope=inner, guard=guard), body)
             low.emit(out, For(var, extent, SERIAL, tuple(body)), self.reduce)
 
-    def leaf(self, scope: Scope, guard: Expr | None, slot: int, out: list[Stmt]) -> None:
+    @staticmethod
+    def _bound(scope: Scope, axis: Axis, value: Mapped, lanes: int | None = None) -> Scope:
+        inner = scope.child(lanes)
+        inner.mapped[axis.var] = value
+        return inner
+
+    def leaf(self, at: _Point, out: list[Stmt]) -> None:
         """Emit the body and the simultaneous updates of one point."""
         low, s, lanes = self.lowering, self.reduce, self.lanes
-        inner = scope.child()
-        old = low._read(s, self.slots[slot], lanes, out)
+        slots, inner = self.slots[at.slot][at.lane], at.scope.child()
+        old = low._read(s, slots, lanes, out)
         for a, value in zip(s.accumulators, old, strict=True):
             inner.mapped[a.var] = value
         low.lower(s.body, inner, out)
         new = [low.vector(low.map(a.update, inner), lanes) for a in s.accumulators]
-        for memory, before, after in zip(self.slots[slot], old, new, strict=True):
-            kept = after if guard is None else ex.where(guard, after, before)
+        for memory, before, after in zip(slots, old, new, strict=True):
+            kept = after if at.guard is None else ex.where(at.guard, after, before)
             low.emit(out, Store(memory, (ex.index(0),), kept), s)
