@@ -75,9 +75,13 @@ class Emitter:
         return made
 
     def loop_var(self, name: str, extent: int) -> Expr:
-        """Return a loop variable of the current scope with its range."""
+        """Return a loop variable of the current scope with its range.
+
+        A loop that never runs keeps a range of two values: a variable known to be 0 would vanish
+        from its loads, which could then leave the loop.
+        """
         made = ex.var(name)
-        self.env[made] = (0, max(extent - 1, 0))
+        self.env[made] = (0, extent - 1 if extent > 0 else 1)
         self._home[made] = self.scope.level
         return made
 

@@ -367,7 +367,7 @@ def domain_vars(rows: Shape, inner: Shape) -> tuple[Index, Index, dict[Expr, tup
         out = []
         for axis, dim in enumerate(shape):
             v = ex.var(f"{letter}{axis}")
-            env[v] = (0, max(upper_bound(dim) - 1, 0))
+            env[v] = (0, upper_bound(dim) - 1 if upper_bound(dim) > 0 else 1)
             out.append(v if upper_bound(dim) != 1 else as_expr(0))
         return tuple(out)
 

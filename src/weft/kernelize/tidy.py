@@ -60,7 +60,8 @@ def loop_ranges(body: Body) -> Env:
         elif isinstance(stmt, Reduce):
             pairs = tuple((a.var, a.extent) for a in stmt.axes)
         for v, extent in pairs:
-            env[v] = (0, max(bounds(extent, env)[1] - 1, 0))
+            last = bounds(extent, env)[1] - 1
+            env[v] = (0, last if last >= 0 else 1)  # see Emitter.loop_var
     return env
 
 

@@ -1,0 +1,175 @@
+"""From graph to native plan and back: values, failures, caches, shared code."""
+
+import subprocess
+import sys
+import threading
+
+import graphs
+import numpy as np
+import oracle
+import pytest
+from graphs import el, full, hosted
+
+from weft import driver
+from weft.driver import kernels, plan, report
+from weft.errors import AllocationError, BoundsError
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.op import Op
+
+
+def value(node):
+    base = node
+    while base.op is Op.RESHAPE:
+        base = base.args[0]
+    return oracle.array_of(base.attr.buffer, node.dtype, node.shape).copy()
+
+
+def both(*outputs):
+    return [value(n) for n in driver.realize(outputs)], oracle.evaluate(outputs)
+
+
+def test_matches_the_oracle(rng):
+    x = hosted(rng.standard_normal((37, 53), dtype=np.float32))
+    w = hosted(rng.standard_normal((53, 29), dtype=np.float32))
+    got, wanted = both(graphs.softmax(x), graphs.layer_norm(x), graphs.matmul(x, w),
+                       infer.scan(x, "sum", 1), *infer.sort(x, 0))
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=3e-5, atol=3e-5)
+
+
+def test_leaf_is_returned_as_it_is(rng):
+    x = hosted(rng.standard_normal(5))
+    flat = infer.reshape(x, (5, 1))
+    assert driver.realize([flat]) == [flat]
+
+
+def test_equal_results_share_a_buffer(rng):
+    x = hosted(rng.standard_normal(6))
+    y = el(Op.NEG, x)
+    a, b = driver.realize([y, infer.reshape(y, (2, 3))])
+    assert a.attr is b.args[0].attr
+
+
+def test_nothing_is_remembered_between_calls():
+    array = np.arange(4, dtype=np.float32)
+    y = el(Op.NEG, hosted(array))
+    first = value(driver.realize([y])[0])
+    array[:] = 7
+    np.testing.assert_array_equal(first, [0, -1, -2, -3])
+    np.testing.assert_array_equal(value(driver.realize([y])[0]), [-7] * 4)
+
+
+@pytest.mark.parametrize("bad", [3, -1, 2**40, -(2**62)])
+def test_index_out_of_range_raises_and_computation_goes_on(bad):
+    x = hosted(np.arange(3.0))
+    index = hosted(np.array([0, bad, 1]))
+    with pytest.raises(BoundsError, match=rf"index {bad}\b"):
+        driver.realize([infer.gather(x, index, 0)])
+    with pytest.raises(BoundsError, match="scatter"):
+        driver.realize([infer.scatter(x, index, hosted(np.zeros(3)), 0)])
+    np.testing.assert_array_equal(value(driver.realize([el(Op.NEG, x)])[0]), [0, -1, -2])
+
+
+def test_masked_gather_is_not_checked_outside_its_mask():
+    x = hosted(np.arange(3.0))
+    index = infer.pad(hosted(np.array([2, 1])), (1,), (1,), 99)
+    picked = infer.gather(x, infer.slice_(index, (1,), (2,)), 0)
+    np.testing.assert_array_equal(value(driver.realize([picked])[0]), [2, 1])
+
+
+def test_huge_result_is_refused_with_memory_intact():
+    x = hosted(np.zeros(1, np.float32))
+    with pytest.raises(AllocationError):
+        driver.realize([infer.contiguous(infer.expand(x, (1 << 45,)))])
+    with pytest.raises(AllocationError):
+        driver.realize([infer.contiguous(infer.expand(x, ((1 << 62),)))])
+    np.testing.assert_array_equal(value(driver.realize([el(Op.EXP, x)])[0]), [1])
+
+
+def test_compiled_graph_takes_new_inputs(rng):
+    slot = nd.Storage(dt.float32, 6)
+    kept = rng.standard_normal(6).astype(np.float32)
+    total = el(Op.ADD, nd.buffer(slot), hosted(kept))
+    compiled = driver.compile([total], [slot])
+    for _ in range(3):
+        array = rng.standard_normal(6).astype(np.float32)
+        given = driver.from_host(array.ctypes.data, array.nbytes, array)
+        (out,) = compiled.call([given], [s.buffer for s in compiled.captured])
+        np.testing.assert_array_equal(oracle.array_of(out, dt.float32, (6,)), array + kept)
+
+
+def test_unread_input_is_accepted():
+    used, unused = nd.Storage(dt.float32, 2), nd.Storage(dt.float32, 2)
+    compiled = driver.compile([el(Op.NEG, nd.buffer(used))], [unused, used])
+    one, two = np.ones(2, np.float32), np.full(2, 2, np.float32)
+    held = [driver.from_host(a.ctypes.data, a.nbytes, a) for a in (one, two)]
+    (out,) = compiled.call(held, [])
+    np.testing.assert_array_equal(oracle.array_of(out, dt.float32, (2,)), [-2, -2])
+
+
+def test_threads_realize_at_once(rng):
+    arrays = [rng.standard_normal((17, 33), dtype=np.float32) for _ in range(8)]
+    results = {}
+
+    def work(i):
+        results[i] = value(driver.realize([graphs.softmax(hosted(arrays[i]))])[0])
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for i, array in enumerate(arrays):
+        (wanted,) = oracle.evaluate([graphs.softmax(hosted(array))])
+        np.testing.assert_allclose(results[i], wanted, rtol=2e-5)
+
+
+def test_second_process_compiles_nothing(cache_dir):
+    script = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "import numpy as np, graphs\n"
+        "from weft import driver\n"
+        "from weft.driver import report\n"
+        "driver.realize([graphs.softmax(graphs.hosted(np.ones((9, 11), np.float32)))])\n"
+        "print(int(report.counters().get('kernels compiled', 0)))\n"
+    )
+    paths = [p for p in sys.path if p]
+    printed = [
+        subprocess.run([sys.executable, "-c", script, *paths], check=True, capture_output=True,
+                       text=True).stdout.split()[-1]
+        for _ in range(2)
+    ]  # fmt: skip
+    assert printed == ["1", "0"]
+
+
+def test_poisoned_plan_entry_is_a_miss(monkeypatch):
+    x = hosted(np.ones(3, np.float32))
+    y = el(Op.COS, el(Op.SIN, x))
+    monkeypatch.setattr(plan.device.disk(), "get", lambda kind, key: b"[1, nonsense")
+    plan.forget()
+    kernels.forget()
+    before = report.counters().get("kernels compiled", 0)
+    np.testing.assert_allclose(value(driver.realize([y])[0]), np.cos(np.sin(1.0)), rtol=1e-6)
+    assert report.counters()["kernels compiled"] == before + 1
+
+
+def test_very_deep_chain():
+    """300,000 nodes build, verify, schedule, run and free."""
+    x = hosted(np.zeros(5, np.float32))
+    y, one = x, full(x, 1.0)
+    for _ in range(300_000):
+        y = el(Op.ADD, y, one)
+    (out,) = driver.realize([y])
+    np.testing.assert_array_equal(value(out), [300_000] * 5)
+    del y, out
+
+
+def test_arena_is_reused():
+    x = hosted(np.zeros(1 << 16, np.float32))
+    y = x
+    for _ in range(20):
+        y = infer.scan(y, "sum", 0)
+    compiled = driver.compile([y], [])
+    assert compiled.plan.spec.arena <= 2 * (1 << 18) + 4096

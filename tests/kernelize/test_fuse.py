@@ -1,0 +1,173 @@
+"""How many kernels a graph becomes, and that they compute it (run by the interpreter)."""
+
+import math
+
+import graphs
+import numpy as np
+import oracle
+import pytest
+from graphs import el, full, leaf
+
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir.interpret import run
+from weft.ir.op import Op
+from weft.kernelize.build import base, kernelize
+
+
+def execute(outputs, rng):
+    """Return the kernels' results and the oracle's for random inputs."""
+    steps = kernelize(outputs)
+    arrays, env = {}, {}
+    for step in steps:
+        for node in step.inputs:
+            if node.op is Op.BUFFER and node not in arrays:
+                arrays[node] = random_array(node, rng)
+                env[node.attr] = arrays[node]
+        for node in step.outputs:
+            arrays[node] = np.zeros(math.prod(node.shape), node.dtype.numpy)
+        scratch = [np.zeros([d.attr for d in m.shape], m.dtype.numpy).ravel() for m in step.scratch]
+        run(step.kernel, [arrays[n] for n in (*step.inputs, *step.outputs)] + scratch)
+    wanted = oracle.evaluate(outputs, env)
+    return [arrays[base(o)].reshape(o.shape) for o in outputs], wanted, steps
+
+
+def random_array(node, rng):
+    count = math.prod(node.shape)
+    if node.dtype.is_float:
+        return rng.standard_normal(count).astype(node.dtype.numpy)
+    return rng.integers(0, 3, count).astype(node.dtype.numpy)
+
+
+def chain(x):
+    y = el(Op.ADD, el(Op.MUL, x, full(x, 2.0)), full(x, 1.0))
+    return [el(Op.ADD, el(Op.EXP, el(Op.MUL, el(Op.MAX, y, full(x, 0.0)), full(x, -0.5))), x)]
+
+
+def linear(x, w, b):
+    y = graphs.matmul(x, w)
+    return [el(Op.TANH, el(Op.ADD, y, infer.expand(b, y.shape)))]
+
+
+def attention(q, k, v):
+    scores = graphs.softmax(graphs.matmul(q, infer.permute(k, (1, 0))))
+    return [graphs.matmul(scores, v)]
+
+
+CASES = {
+    "chain": (lambda: chain(leaf(3, 5, 7)), 1),
+    "softmax": (lambda: [graphs.softmax(leaf(5, 7))], 1),
+    "softmax of 3 axes": (lambda: [graphs.softmax(leaf(2, 5, 7))], 1),
+    "softmax of a middle axis": (lambda: [graphs.softmax(leaf(2, 5, 7), 1)], 1),
+    "log-softmax": (lambda: [graphs.log_softmax(leaf(5, 7))], 1),
+    "layer norm": (lambda: [graphs.layer_norm(leaf(2, 3, 7))], 1),
+    "linear": (lambda: linear(leaf(5, 7), leaf(7, 3), leaf(3)), 1),
+    "softmax backward": (lambda: [graphs.softmax_backward(leaf(5, 7), leaf(5, 7))], 1),
+    "layer norm backward": (
+        lambda: list(graphs.layer_norm_backward(leaf(5, 7), leaf(7), leaf(5, 7))), 2),
+    "convolution": (lambda: [graphs.conv2d(leaf(2, 2, 5, 6), leaf(3, 2, 3, 3))], 1),
+    "attention": (lambda: attention(leaf(5, 4), leaf(6, 4), leaf(6, 4)), 3),
+    "argmax": (lambda: [infer.argreduce(leaf(5, 7), "max", 0)], 1),
+    "scan": (lambda: [infer.scan(leaf(5, 7), "sum", 0)], 1),
+    "sort": (lambda: list(infer.sort(leaf(3, 9), 1)), 1),
+    "sort down": (lambda: list(infer.sort(leaf(3, 9), 0, descending=True)), 1),
+    "gather": (lambda: [infer.gather(leaf(3, 4), leaf(2, 4, dtype=dt.int64), 0)], 1),
+    "scatter": (lambda: [infer.scatter(leaf(3, 4), leaf(2, 4, dtype=dt.int64), leaf(2, 4), 0,
+                                       "add")], 1),
+    "window sum": (lambda: [infer.reduce(infer.window(leaf(9), 0, 3, 2), "sum", (1,))], 1),
+    "fold": (lambda: [infer.reduce(infer.unwindow(leaf(4, 3), 0, 2, 1, 9), "sum", (1,))], 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernel_count_and_values(name, rng):
+    make, count = CASES[name]
+    got, wanted, steps = execute(make(), rng)
+    assert len(steps) == count
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-6)
+
+
+def test_softmax_reads_its_input_once_from_memory():
+    (step,) = kernelize([graphs.softmax(leaf(64, 128))])
+    assert [p.name for p in step.kernel.params] == ["in0", "out0"]
+    assert step.kernel.meta.traffic == 2 * 64 * 128 * 4
+
+
+def test_every_join_has_a_reason():
+    (step,) = kernelize([graphs.layer_norm(leaf(4, 8))])
+    assert step.why
+    assert all(step.why)
+
+
+def test_value_stored_and_reduced_is_one_kernel(rng):
+    x = leaf(6, 5)
+    y = el(Op.EXP, x)
+    got, wanted, steps = execute([y, infer.reduce(y, "sum", (1,))], rng)
+    assert len(steps) == 1
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-5)
+
+
+def test_a_grid_wide_dependency_is_not_fused(rng):
+    """A row result read from another row must be finished before."""
+    x = leaf(4, 4)
+    total = infer.reduce(x, "sum", (1,))
+    crossed = el(Op.MUL, x, infer.expand(infer.reshape(total, (1, 4)), (4, 4)))
+    got, wanted, steps = execute([crossed], rng)
+    assert len(steps) == 2
+    np.testing.assert_allclose(got[0], wanted[0], rtol=2e-5, atol=1e-6)
+
+
+def test_a_group_between_forbids_a_join(rng):
+    """c reads a (row-wise) and b, and b reads a at other rows: c may not join a's kernel."""
+    x = leaf(4, 4)
+    total = infer.reduce(x, "sum", (1,))
+    turned = infer.permute(infer.expand(infer.reshape(total, (4, 1)), (4, 4)), (1, 0))
+    between = infer.scan(turned, "sum", 1)
+    last = el(Op.ADD, el(Op.MUL, x, graphs.kept(total, (1,), x)), between)
+    got, wanted, steps = execute([last], rng)
+    assert len(steps) == 3
+    np.testing.assert_allclose(got[0], wanted[0], rtol=2e-5, atol=1e-5)
+
+
+def test_long_rows_are_not_walked_twice_in_one_kernel():
+    steps = kernelize([graphs.softmax(leaf(2, 1 << 18))])
+    assert len(steps) > 1
+
+
+def test_long_chains_are_cut_and_equal_pieces_shared():
+    x = leaf(8)
+    y, one = x, full(x, 1.0)
+    for _ in range(5000):
+        y = el(Op.ADD, y, one)
+    steps = kernelize([y])
+    assert len(steps) > 5
+    assert len({id(s.kernel) for s in steps}) <= 3
+
+
+def test_shared_subgraphs_do_not_explode():
+    x = leaf(4)
+    for _ in range(64):
+        x = el(Op.MUL, x, x)
+    assert len(kernelize([x])) == 1
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (3, 0), (1, 1, 1), (13, 1, 17)])
+def test_odd_shapes(shape, rng):
+    x = leaf(*shape)
+    outputs = [el(Op.ADD, x, full(x, 1.5))]
+    if shape:
+        outputs.append(infer.reduce(x, "sum", tuple(range(len(shape)))))
+        outputs.append(infer.reduce(x, "sum", (0,)))
+    got, wanted, _ = execute(outputs, rng)
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
+
+
+def test_expensive_value_of_two_kernels_is_stored():
+    x, w = leaf(64, 64), leaf(64, 64)
+    e = el(Op.EXP, x)
+    steps = kernelize([graphs.matmul(e, w), infer.scan(e, "sum", 0)])
+    stored = [o.op for s in steps for o in s.outputs]
+    assert stored.count(Op.EXP) == 1
