@@ -128,10 +128,11 @@ def metadata(kernel: Kernel | LinearKernel) -> Metadata:
             reads[stmt.memory.name] = None
         if isinstance(stmt, Store | Atomic):
             writes[stmt.memory.name] = None
-        if isinstance(stmt, For) and stmt.kind in GPU_AXES:
-            if axes.setdefault(stmt.kind, stmt.extent) is not stmt.extent:
-                raise VerifyError("program", found=f"two extents of the axis {stmt.kind}",
-                                  expected="one loop for each hardware axis")
+        if isinstance(stmt, For) and stmt.kind in GPU_AXES and (
+            axes.setdefault(stmt.kind, stmt.extent) is not stmt.extent
+        ):
+            raise VerifyError("program", found=f"two extents of the axis {stmt.kind}",
+                              expected="one loop for each hardware axis")
     found.update(dict.fromkeys(ex.variables(roots)))
     return _assemble(kernel.params, found, reads, writes, axes)
 
