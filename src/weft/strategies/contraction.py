@@ -21,7 +21,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load, Reduce
-from weft.schedule.dependence import Space, accesses
+from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
 from weft.strategies.nest import (
@@ -37,7 +37,7 @@ from weft.strategies.nest import (
     work,
 )
 
-MAC_SPEED: Final = 2  # a term of a contraction is cheaper than its weight: data in registers
+MAC_SPEED: Final = 6  # a term of a contraction is cheaper than its weight: data in registers
 
 
 class Parameters(Record):
@@ -45,7 +45,9 @@ class Parameters(Record):
 
     ``rows`` results along the axis that is not a vector, ``vectors`` registers along the one that
     is; ``inner_rows`` and ``inner_columns`` the tile of the inner form; ``spill`` the weighted
-    operations of an epilogue from which on it runs in a loop of its own instead of unrolled.
+    operations of an epilogue from which on it runs in a loop of its own instead of unrolled;
+    ``pack_rows`` the rows from which on an operand is copied into panels of at most
+    ``panel_bytes``.
     """
 
     rows: int = 8
@@ -53,6 +55,8 @@ class Parameters(Record):
     inner_rows: int = 4
     inner_columns: int = 4
     spill: int = 24
+    pack_rows: int = 48
+    panel_bytes: int = 256 << 10
 
 
 class Pattern(Record):
@@ -163,32 +167,52 @@ def _outer(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     space = Space(plan.kernel)
     inside = accesses(pattern.reduce.body)
     stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
-    best: tuple[int, int, Expr] | None = None
+    best: tuple[tuple[int, ...], Expr, Expr] | None = None
     for number, loop in enumerate(pattern.rows):
-        var = loop.var
-        steps = [flat_stride(space, a, var) for a in inside]
-        if size_of(loop.extent) < 2 or 1 not in steps or any(s not in (0, 1) for s in steps):
+        row = _partner(pattern, loop.var)
+        if size_of(loop.extent) < 2 or row is None:
             continue
-        score = sum(flat_stride(space, a, var) == 1 for a in stored) * 2 + (
-            size_of(loop.extent) >= plan.target.vector_bytes // 4)
-        if best is None or (score, number) > best[:2]:
-            best = (score, number, var)
+        strided = [a for a in inside if flat_stride(space, a, loop.var) not in (0, 1)]
+        if strided and not _may_pack(plan, pattern, p, loop, row, strided):
+            continue
+        if all(flat_stride(space, a, loop.var) == 0 for a in inside):
+            continue
+        score = (sum(flat_stride(space, a, loop.var) == 1 for a in stored) * 2
+                 + (size_of(loop.extent) >= plan.target.vector_bytes // 4) - 3 * bool(strided),
+                 number)
+        if best is None or score > best[0]:
+            best = (score, loop.var, row.var)
     if best is None:
         return False
-    column = best[2]
-    both = pattern.left & pattern.right
+    wide = next(r for r in pattern.rows if r.var is best[1])
+    row = next(r for r in pattern.rows if r.var is best[2])
+    return _outer_tile(plan, pattern, p, row, wide)
+
+
+def _partner(pattern: Pattern, column: Expr) -> For | None:
+    """Return the loop that gives a tile its rows: absent from the operand along `column`."""
+    if (column in pattern.left) == (column in pattern.right):
+        return None
     other = pattern.left if column in pattern.right else pattern.right
-    rows = [r for r in pattern.rows if r.var is not column and r.var in other
-            and r.var not in both and size_of(r.extent) > 1]
-    if not rows:
-        rows = [r for r in pattern.rows if r.var is not column and size_of(r.extent) > 1
-                and r.var in other]
-    if not rows:
-        return False
-    row = max(rows, key=lambda r: size_of(r.extent))
-    wide = next(r for r in pattern.rows if r.var is column)
+    rows = [r for r in pattern.rows if r.var in other and size_of(r.extent) > 1]
+    alone = [r for r in rows if not (r.var in pattern.left and r.var in pattern.right)]
+    return max(alone or rows, key=lambda r: size_of(r.extent), default=None)
+
+
+def _may_pack(plan: Plan, pattern: Pattern, p: Parameters, wide: For, row: For,
+              strided: list[Access]) -> bool:
+    """Whether copying an operand into panels along `wide` pays, and is possible."""
+    memories = {a.memory for a in strided}
+    return (len(memories) == 1 and size_of(row.extent) >= p.pack_rows
+            and constant(wide.extent) is not None
+            and all(constant(a.extent) is not None for a in pattern.reduce.axes)
+            and size_of(wide.extent) >= plan.target.vector_bytes // 4
+            and _panel_bytes(plan, pattern, p, row, wide) <= p.panel_bytes)
+
+
+def _panel_bytes(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> int:
     lanes = _lanes(plan, wide, row, pattern, p)
-    return _outer_tile(plan, pattern, p, row, wide, lanes)
+    return product(a.extent for a in pattern.reduce.axes) * lanes * 4
 
 
 def _registers(plan: Plan) -> int:
@@ -214,18 +238,24 @@ def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> 
     return best
 
 
-def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For,
-                lanes: int) -> bool:
+def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
+    lanes = _lanes(plan, wide, row, pattern, p)
     most = p.rows if _registers(plan) >= 32 else p.rows // 2
     rows = _tile_rows(size_of(row.extent), most)
+    packed = _packed(plan, pattern, p, row, wide)
     i, j = row.var.attr, wide.var.attr
     _tile_split(plan, j, wide.extent, lanes)
     _tile_split(plan, i, row.extent, rows)
     rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
-    _order(plan, [*rest, f"{j}.o", f"{i}.o"], [f"{i}.i", f"{j}.i"],
-           work((pattern.rows[0],)) // MAC_SPEED)
+    order = _order(plan, [*rest, f"{j}.o", f"{i}.o"], [f"{i}.i", f"{j}.i"],
+                   work((pattern.rows[0],)) // MAC_SPEED)
+    for memory, strided in packed.items():
+        if order.index(f"{j}.o") < order.index(f"{i}.o"):
+            _pack(plan, pattern, memory, f"{j}.o", f"{j}.i", strided)
+        elif strided:
+            return False
     spill = _epilogue_cost(pattern) > p.spill
     schedule.decompose_reduction(name, f"{i}.i", spill=spill)
     for suffix in (".z", "", ".s" if spill else ".f"):
@@ -237,6 +267,49 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     return True
 
 
+def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> dict[str, bool]:
+    """Return the operand to copy into panels (and whether it is strided), if that pays.
+
+    A panel is what one column of tiles reads: contiguous, so that it neither misses the TLB nor
+    falls into a few sets of the cache. It pays when many rows of tiles read it again.
+    """
+    space = Space(plan.kernel)
+    found = {a.memory: flat_stride(space, a, wide.var) for a in accesses(pattern.reduce.body)
+             if flat_stride(space, a, wide.var) != 0}
+    if len(found) != 1 or any(isinstance(s, Load) and s.mask is not None
+                              for s in pattern.reduce.body):
+        return {}
+    ((memory, stride),) = found.items()
+    if stride != 1:
+        return {memory.name: True}
+    whole = size_of(memory.size) * memory.dtype.itemsize
+    fixed = all(constant(a.extent) is not None for a in pattern.reduce.axes)
+    pays = (fixed and whole > plan.target.l1_bytes and size_of(row.extent) >= p.pack_rows
+            and _panel_bytes(plan, pattern, p, row, wide) <= p.panel_bytes)
+    return {memory.name: False} if pays else {}
+
+
+def _pack(plan: Plan, pattern: Pattern, memory: str, loop: str, column: str,
+          strided: bool) -> None:
+    """Copy a panel at the start of `loop`, laid out as the tiles read it."""
+    schedule = plan.schedule
+    axes = [a.var.attr for a in pattern.reduce.axes]
+    space = Space(plan.kernel)
+    load = next(s for s in pattern.reduce.body if isinstance(s, Load) and s.memory.name == memory)
+    used = set().union(*[space.symbols(i) for i in load.index])
+    dims = tuple(a.var.attr for a in pattern.reduce.axes if a.var in used)
+    if not plan.attempt("stage", memory, loop, (*dims, column)):
+        if strided:
+            raise ScheduleError(f"stage({memory})", found="a panel that cannot be copied")
+        return
+    inner = f"{column}.s"
+    if strided:
+        schedule.unroll(inner)
+    else:
+        schedule.vectorize(inner)
+    plan.why.append(f"{memory} copied into panels over {', '.join(axes)}")
+
+
 def _tile_split(plan: Plan, name: str, extent: Expr, factor: int) -> None:
     """Split a loop of the tile: whole tiles if possible, overlapping ones else."""
     n = constant(extent)
@@ -246,8 +319,11 @@ def _tile_split(plan: Plan, name: str, extent: Expr, factor: int) -> None:
     plan.schedule.split(name, factor, "mask")
 
 
-def _order(plan: Plan, outer: list[str], inner: list[str], amount: int) -> None:
-    """Bring the loops into order, tile innermost, and share the outer ones out to threads."""
+def _order(plan: Plan, outer: list[str], inner: list[str], amount: int) -> list[str]:
+    """Bring the loops into order, tile innermost, and share the outer ones out to threads.
+
+    Returns the outer loops as they stand then.
+    """
     schedule = plan.schedule
     for name in [*inner, *outer]:
         schedule.sink(name)
@@ -264,6 +340,7 @@ def _order(plan: Plan, outer: list[str], inner: list[str], amount: int) -> None:
             outer = [good[0], *[x for x in outer if x != good[0]]]
     schedule.reorder(*outer, *inner)
     parallelise(plan, outer, amount)
+    return outer
 
 
 def _epilogue_cost(pattern: Pattern) -> int:

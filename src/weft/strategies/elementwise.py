@@ -28,7 +28,7 @@ from weft.strategies.nest import (
     work,
 )
 
-TILE: Final = 16  # rows and columns of a transposed tile: one cache line of 4-byte elements
+TILE_MOST: Final = 32  # rows and columns of a transposed tile
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
 
 
@@ -96,16 +96,25 @@ def _transposed(chain: list[For], table: dict[Expr, list[tuple[Access, int | Non
         along = {id(a.stmt) for a, s in table[other.var] if s == 1 and not a.write}
         over = [a for a, s in table[best] if not a.write and s not in (0, 1, None)
                 and id(a.stmt) in along]
-        sizes = [size_of(c.extent) for c in chain if c.var in (best, other.var)]
-        if over and len({a.memory for a in over}) <= 2 and min(sizes) >= TILE:
+        if over and len({a.memory for a in over}) <= 2:
             return other.var, over
     return None
 
 
 def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Access],
           amount: int) -> bool:
-    """Copy square tiles of strided operands into the first cache level, and read them there."""
+    """Copy tiles of strided operands into the first cache level, and read them there.
+
+    The copy transposes: it reads along the operand's rows and writes single elements, one a cycle,
+    which is cheaper than gathering them later.
+    """
     names = [c.var.attr for c in chain]
+    native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
+    columns = max(min(native, TILE_MOST), 4)
+    rows = min(2 * columns, TILE_MOST)
+    sizes = {c.var: size_of(c.extent) for c in chain}
+    if sizes[inner] < columns or sizes[outer] < rows:
+        return False
     a, b = outer.attr, inner.attr
     rest = [name for name in names if name not in (a, b)]
     saved = plan.schedule.mark()
@@ -116,18 +125,19 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
             schedule.reorder(*rest, a, b)
         extents = {c.var.attr: c.extent for c in chain}
         fixed = all(constant(extents[name]) is not None for name in (a, b))
-        schedule.tile(a, b, TILE, TILE, "overlap" if fixed else "mask")
+        schedule.tile(a, b, rows, columns, "overlap" if fixed else "mask")
         parallelise(plan, [*rest, f"{a}.o", f"{b}.o"], amount)
         for memory in dict.fromkeys(x.memory.name for x in loads):
-            schedule.stage(memory, f"{b}.o", (f"{b}.i", f"{a}.i"), skew=1)
-        for stmt in list(st.walk(plan.kernel.body)):
-            if isinstance(stmt, For) and stmt.var.attr.startswith(f"{a}.i.s"):
-                schedule.vectorize(stmt.var.attr)
+            before = {v.attr for s in st.walk(plan.kernel.body) for v in s.binds()}
+            schedule.stage(memory, f"{b}.o", (f"{a}.i", f"{b}.i"))
+            made = [s.var.attr for s in st.walk(plan.kernel.body)
+                    if isinstance(s, For) and s.var.attr not in before]
+            schedule.reorder(*reversed(made)).unroll(made[0])
         schedule.vectorize(f"{b}.i")
     except ScheduleError:
         plan.schedule.reset(saved)
         return False
-    plan.why.append(f"{a} and {b} are transposed: tiles of {TILE}×{TILE} through the first cache")
+    plan.why.append(f"{a} and {b} are transposed: tiles of {rows}×{columns} in the first cache")
     return True
 
 

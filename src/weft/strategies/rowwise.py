@@ -38,8 +38,7 @@ from weft.strategies.nest import (
 
 CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that results never vary
 CHUNK_LEAST: Final = 16384  # elements that are worth a chunk
-STRETCH_BYTES: Final = 8192  # running sums of a column reduction: a quarter of the first cache
-LONG_BODY: Final = 24
+STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
 
 def schedule_rows(plan: Plan, root: str) -> None:
@@ -263,11 +262,12 @@ def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
     native = max(plan.target.vector_bytes // cost.itemsize, 1)
     if n is None or n < native or cost.heavy:
         return False
-    lanes = min(1 << (n.bit_length() - 1), 4 * native, 64)
+    lanes = min(1 << (n.bit_length() - 1), native, 64)
     points = product(a.extent for a in stmt.axes)
     if _few_columns(plan, rows, n, points, amount):
         return _shared_columns(plan, rows, stmt, lanes, points)
-    share = min(-(-n // max(plan.threads, 1)), STRETCH_BYTES // cost.itemsize)
+    stretch = plan.target.l1_bytes // 2 // cost.itemsize  # running sums: half of the first cache
+    share = min(-(-n // max(plan.threads, 1)), max(stretch, lanes))
     width = min(-(-share // lanes), n // lanes) * lanes
     schedule, name = plan.schedule, row.var.attr
     saved = schedule.mark()
@@ -284,18 +284,18 @@ def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
 
 
 def _decompose(plan: Plan, stmt: Reduce, blocks: str, lanes: str) -> None:
-    """Turn the reduction inside out, four of its points at a time if that divides."""
+    """Turn the reduction inside out, several of its points for each running sum."""
     schedule = plan.schedule
-    accumulator = stmt.accumulators[0].var.attr
+    schedule.decompose_reduction(stmt.accumulators[0].var.attr, blocks, scope="local")
     last = stmt.axes[-1]
-    n = constant(last.extent)
-    step = next((u for u in (4, 2) if n is not None and n and n % u == 0), 1)
-    if step > 1:
-        schedule.split(last.var.attr, step)
-    schedule.decompose_reduction(accumulator, blocks, scope="local")
-    if step > 1:
-        schedule.reorder(blocks, f"{last.var.attr}.i").unroll(f"{last.var.attr}.i")
-    for suffix in (".z", "", ".f"):
+    k = last.var.attr
+    suffixes = [".z", "", ".f"]
+    if size_of(last.extent) >= STEP:
+        schedule.split(k, STEP, "peel")
+        schedule.reorder(blocks, f"{k}.i").unroll(f"{k}.i")
+        if find(plan.kernel, f"{lanes}.t") is not None:
+            suffixes.append(".t")
+    for suffix in suffixes:
         schedule.vectorize(f"{lanes}{suffix}")
 
 
