@@ -104,14 +104,15 @@ def test_bias_row_divides_by_the_columns():
     assert loads_of(made, bias)[0].index[0].lanes == 1
 
 
-def test_hashed_base_is_not_taken_for_aligned():
+def test_base_that_wraps_around_is_not_taken_for_aligned():
     """A product that wraps around is no multiple of its factor."""
-    a, b = memory("a", 4, dtype=I64), memory("b", 8, dtype=I64)
+    a, b = memory("a", 3, dtype=I64), memory("b", 3, 8, dtype=I64)
     h = var("h")
-    value = (h * 0x7FFFFFFFFFFFFFF1 * 48 + i) // 48
-    nest = loop(o, 4, Load(h, a, (o,)), vector(i, 8, Store(b, (i,), value)))
-    arrays = {"a": np.array([3, 2**62 + 1, -5, 77]), "b": np.zeros(8, np.int64)}
-    check(kernel([a, b], nest), arrays)
+    nest = loop(o, 3, Load(h, a, (o,)), vector(i, 8, Store(b, (o, i), (h * 9 + i) // 9)))
+    # 9 * 2**61 wraps to 2**61, which leaves 2 when divided by 9: lane 7 is one further.
+    arrays = {"a": np.array([2**61, 2**62, -(2**61)]), "b": np.zeros(24, np.int64)}
+    results, _ = check(kernel([a, b], nest), arrays)
+    assert results["b"][7] == results["b"][0] + 1
 
 
 def masked_copy(n, lanes=8):
@@ -157,6 +158,45 @@ def test_uniform_load_under_a_mask_reads_nothing_if_no_lane_is_active():
     nest = loop(o, 2, Load(n, c, (o,)), vector(i, 8, body))
     arrays = {"a": np.float32([1, 2]), "b": np.zeros(16, np.float32), "c": np.array([3, 0])}
     check(kernel([a, b, c], nest), arrays)
+
+
+def test_prefix_of_no_active_lane_reads_nothing():
+    """Some lane passes each condition, none passes both, and the address is out of bounds."""
+    a, b, f = memory("a", 1), memory("b", 8), memory("f", 8, dtype=BOOL)
+    c, flag, n = memory("c", 1, dtype=I64), ex.var("flag", BOOL), var("n")
+    inner = If(i.lt(3), (Load(x, a, (n,)), Store(b, (i,), x)))
+    nest = (Load(n, c, (ex.index(0),)), vector(i, 8, Load(flag, f, (i,)), If(flag, (inner,))))
+    arrays = {
+        "a": np.ones(1, np.float32),
+        "b": np.zeros(8, np.float32),
+        "f": np.arange(8) > 5,
+        "c": np.array([99]),
+    }
+    check(kernel([a, b, f, c], *nest), arrays)
+
+
+@pytest.mark.parametrize("condition", [(7 - i).lt(3), (7 - i).le(3), ex.index(4).lt(i)])
+def test_condition_that_holds_for_the_last_lanes(condition):
+    a, b = memory("a", 1), memory("b", 8)
+    body = If(condition, (Load(x, a, (ex.index(0),)), Store(b, (i,), x)))
+    arrays, _ = check(kernel([a, b], vector(i, 8, body)))
+    assert (arrays["b"][5:] == arrays["a"][0]).all()
+
+
+@pytest.mark.parametrize("op", [Op.LT, Op.LE, Op.EQ, Op.NE])
+@pytest.mark.parametrize("value", [-(2**32), -1, 0, 3, 7, 8, 2**32, 2**32 + 3])
+def test_comparison_of_the_lane_with_a_large_size(op, value):
+    n = ex.Variable("n", -(2**40), 2**40)
+    b = memory("b", 3, 8)
+    swapped = ex.where(ex.binary(op, n, i), f32(1.0), f32(2.0))
+    nest = vector(
+        i,
+        8,
+        If(ex.binary(op, i, n), (Store(b, (ex.index(0), i), f32(1.0)),)),
+        Store(b, (ex.index(1), i), swapped),
+        Store(b, (ex.index(2), i), ex.where(ex.binary(op, i + n, n + 3), f32(1.0), f32(2.0))),
+    )
+    check(kernel([b], nest), variables={"n": value})
 
 
 def test_scattered_condition_over_a_uniform_load():
