@@ -117,3 +117,11 @@ def golden(request):
         assert text == file.read_text(), f"differs from {file}; --update-golden if it should"
 
     return check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _verify_levels():
+    """Verify each kernel and plan at every level in all tests."""
+    from weft.driver import pipeline
+
+    pipeline.verifying = True

@@ -172,4 +172,4 @@ def test_arena_is_reused():
     for _ in range(20):
         y = infer.scan(y, "sum", 0)
     compiled = driver.compile([y], [])
-    assert compiled.plan.spec.arena <= 2 * (1 << 18) + 4096
+    assert compiled.plan.arena <= 2 * (1 << 18) + 4096

@@ -1,6 +1,20 @@
 """The driver: takes a graph through every stage, caches the result, runs it."""
 
+from collections.abc import Sequence
+
 from weft.driver.device import allocate, from_host
 from weft.driver.realize import Compiled, compile, realize
+from weft.ir.node import Node
 
-__all__ = ["Compiled", "allocate", "compile", "from_host", "realize"]
+__all__ = ["Compiled", "allocate", "compile", "from_host", "gradients", "realize"]
+
+
+def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
+              wrt: Sequence[Node]) -> list[Node | None]:  # fmt: skip
+    """Return the gradient of ``sum(seed * output)`` for each node of `wrt`.
+
+    See `weft.graph.autodiff.gradients`, which is loaded by the first call.
+    """
+    from weft.graph import autodiff
+
+    return autodiff.gradients(outputs, seeds, wrt)

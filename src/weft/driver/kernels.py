@@ -11,7 +11,6 @@ from typing import Any, Final
 from weft.config import Debug, debug
 from weft.driver import device, report
 from weft.ir.stmt import Kernel
-from weft.ir.text import canonical_text
 from weft.store import fingerprint
 
 _KIND: Final = "kernel"
@@ -70,6 +69,8 @@ def symbol(key: str) -> str:
 
 def key_of(kernel: Kernel) -> str:
     """Return the cache key: text, target, compiler, threads and Weft's version."""
+    from weft.ir.text import canonical_text
+
     runtime = device.runtime()
     text = canonical_text(kernel)
     return fingerprint("kernel", text, device.target().fingerprint(), runtime.compiler.cache_key,

@@ -11,11 +11,15 @@ from weft.ir.linear import LinearKernel
 from weft.ir.record import Record
 from weft.ir.stmt import Kernel
 from weft.ir.text import print_kernel, print_linear
+from weft.ir.verify import verify
+from weft.ir.verify_linear import verify_linear
 from weft.kernelize.emit import CHECK
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
 from weft.passes.vectorize import vectorize
 from weft.strategies import choose
+
+verifying = False  # every level is verified: the test suite turns it on
 
 
 class Built(Record):
@@ -36,7 +40,12 @@ def build(kernel: Kernel, name: str) -> Built:
     target = device.target()
     threads = device.runtime().threads.threads
     scheduled = choose(kernel, target, threads)
-    linear = linearize(vectorize(legalize(scheduled, target)))
+    flat = vectorize(legalize(scheduled, target))
+    linear = linearize(flat)
+    if verifying:
+        for stage in (kernel, scheduled, flat):
+            verify(stage)
+        verify_linear(linear)
     source = cpu.renderer(target).render(linear, name)
     pipeline = "short"
     if debug(Debug.SCHEDULE):

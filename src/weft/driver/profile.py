@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.driver import device, kernels
 from weft.driver.pipeline import Built
@@ -14,6 +14,9 @@ from weft.ir.bounds import bounds
 from weft.ir.dtype import DType
 from weft.ir.stmt import Kernel, Memory, loads, stores
 from weft.renderers.base import encode_float
+
+if TYPE_CHECKING:
+    from weft.runtimes.buffer import Buffer
 
 _BUDGET_SECONDS = 0.05
 _PEAK_BYTES = 128 << 20
@@ -58,7 +61,7 @@ def time_kernel(built: Built) -> Timing | None:
     return Timing(statistics.median(times), kernel.meta.traffic, kernel.meta.flops)
 
 
-def _scratch(memory: Memory) -> object:
+def _scratch(memory: Memory) -> Buffer:
     count = bounds(memory.size, {})[1]
     buffer = device.allocate(count * memory.dtype.itemsize)
     view = buffer.view()

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from weft.driver import device, report
 from weft.driver.plan import Plan, check_variables, plan_for
-from weft.driver.structure import Structure
+from weft.driver.structure import Structure, base
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
-from weft.ir.op import Op
-from weft.kernelize.build import base
 
 if TYPE_CHECKING:
     from weft.runtimes.buffer import Buffer
@@ -69,11 +67,10 @@ class Compiled:
         self._order = tuple(slots[s] if s in slots else late[s] for s in structure.leaves)
         self._fast = self._order == tuple(range(len(inputs) + len(self.captured)))
         self._limits = {
-            n.attr.name: (n.attr.min, n.attr.max)
-            for n in structure.nodes if n.op is Op.VARIABLE
+            v.attr.name: (v.attr.min, v.attr.max) for v in self.plan.spec.host.variables
         }
         self._call = self.plan.call
-        self.sizes = self.plan.spec.sizes
+        self.sizes = self.plan.sizes
 
     def call(self, inputs: Sequence[Buffer], captured: Sequence[Buffer],
              variables: Mapping[str, int] | None = None) -> list[Buffer]:  # fmt: skip
@@ -93,19 +90,20 @@ class Compiled:
         slots = given if self._fast else [given[i] for i in self._order]
         allocate = device.allocate
         made = [allocate(size) for size in self.sizes]
-        if spec.launches:
-            arena = allocate(spec.arena) if spec.arena else None
+        plan = self.plan
+        if plan.launches:
+            arena = allocate(plan.arena) if plan.arena else None
             values = (
-                check_variables(spec.variables, self._limits, dict(variables or {}))
-                if spec.variables else ()
+                check_variables(plan.variables, self._limits, dict(variables or {}))
+                if plan.variables else ()
             )
             failure = self._call(
                 *[b.address for b in slots], *[b.address for b in made],
                 0 if arena is None else arena.address, *values,
             )
-            report.count("launches", len(spec.launches))
+            report.count("launches", len(plan.launches))
             if failure is not None:
-                self.plan.raise_failure(failure, self.nodes)
+                plan.raise_failure(failure, self.nodes)
         return [slots[i] if kind == "leaf" else made[i] for kind, i in spec.outputs]
 
 

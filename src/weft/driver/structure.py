@@ -49,3 +49,10 @@ class Structure:
     def text(self) -> str:
         """Return the key as text that is the same in every process."""
         return repr(self.key)
+
+
+def base(node: Node) -> Node:
+    """Return the array that a node shows, possibly in another shape."""
+    while node.op is Op.RESHAPE:
+        node = node.args[0]
+    return node

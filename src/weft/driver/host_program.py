@@ -1,0 +1,154 @@
+"""Make the host program of a graph: kernels in order, their arrays in one arena."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from weft.config import Debug, debug
+from weft.driver import device, kernels, pipeline
+from weft.driver.kernels import Code
+from weft.driver.plan import KIND, Plan, Spec, disk_key, largest
+from weft.driver.structure import Structure
+from weft.errors import AllocationError
+from weft.ir import expr as ex
+from weft.ir import node as nd
+from weft.ir.expr import Expr
+from weft.ir.node import Node
+from weft.ir.op import Op
+from weft.ir.plan import Access, Alloc, Free, Launch, ProgramRef, Ref
+from weft.ir.plan import Plan as HostPlan
+from weft.ir.plan_verify import verify_plan
+from weft.ir.verify_graph import verify_graph
+from weft.kernelize.build import Step, base, kernelize
+from weft.kernelize.memory import Lifetime, plan_arena
+
+_BYTES_PER_NANOSECOND: Final = 20
+_FLOPS_PER_NANOSECOND: Final = 20
+
+
+def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
+    """Return the plan of a graph, compiling what no cache has, and keep it on disk."""
+    steps = kernelize(outputs)
+    if debug(Debug.GRAPH):
+        print(f"weft: {len(structure.nodes)} nodes in {len(steps)} kernels", file=sys.stderr)
+    compiled: dict[int, Code] = {}  # by identity of the loop nest, which equal groups share
+    for step in steps:
+        if id(step.kernel) not in compiled:
+            compiled[id(step.kernel)] = kernels.compiled(step.kernel)
+    spec = _spec(structure, outputs, steps, [compiled[id(s.kernel)] for s in steps])
+    if pipeline.verifying:
+        verify_graph(outputs)
+        verify_plan(spec.host)
+    plan = Plan(spec, {c.key: c for c in compiled.values()}, steps)
+    device.disk().put(KIND, disk_key(structure), spec.pack())
+    return plan
+
+
+def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
+          codes: list[Code]) -> Spec:  # fmt: skip
+    slots = {storage: i for i, storage in enumerate(structure.leaves)}
+    position = {n: i for i, n in enumerate(structure.nodes)}
+    results: list[tuple[str, int]] = []
+    fresh: dict[Node, int] = {}  # stored results: their output slot
+    for node in map(base, outputs):
+        if node.op is Op.BUFFER:
+            results.append(("leaf", slots[node.attr]))
+        else:
+            results.append(("new", fresh.setdefault(node, len(fresh))))
+    places = {n: Ref("output", i) for n, i in fresh.items()}
+    places.update({nd.buffer(s): Ref("input", i) for s, i in slots.items()})
+    variables = {v.attr.name: v for n in structure.nodes for v in _symbols(n)}
+    host_steps, programs, arena = _host_steps(steps, codes, places, variables)
+    host = HostPlan(
+        "graph", tuple(variables[v] for v in sorted(variables)),
+        tuple(_bytes((s.size,), s.dtype.itemsize) for s in structure.leaves),
+        tuple(_bytes(n.shape, n.dtype.itemsize) for n in fresh),
+        arena=arena, programs=tuple(programs.values()), steps=tuple(host_steps),
+    )
+    nanoseconds = sum(
+        max(m.traffic // _BYTES_PER_NANOSECOND, m.flops // _FLOPS_PER_NANOSECOND)
+        for m in (s.kernel.meta for s in steps)
+    )
+    checks = tuple(tuple(position[c] for c in s.checks) for s in steps)
+    return Spec(host, checks, tuple(results), nanoseconds)
+
+
+def _symbols(node: Node) -> list[Expr]:
+    """Return the symbolic variables that a node names."""
+    found = [v for d in node.shape if isinstance(d, Expr) for v in ex.variables([d])]
+    if node.op is Op.VARIABLE:
+        found.append(ex.make(Op.VARIABLE, node.dtype, (), node.attr))
+    return found
+
+
+def _host_steps(
+    steps: list[Step], codes: list[Code], places: dict[Node, Ref], variables: dict[str, Expr]
+) -> tuple[list[Any], dict[str, ProgramRef], int]:
+    """Return allocations, launches and frees in order, the programs, and the arena's bytes."""
+    first: list[list[int]] = [[] for _ in steps]
+    last: list[list[int]] = [[] for _ in steps]
+    lives: list[list[int]] = []  # bytes, first step, last step of each allocation
+    ids: dict[Node, int] = {}
+    scratch: list[list[Ref]] = []
+
+    def allocate(size: int, number: int) -> int:
+        lives.append([size, number, number])
+        first[number].append(len(lives) - 1)
+        return len(lives) - 1
+
+    for number, step in enumerate(steps):
+        for node in step.outputs:
+            if node not in places:
+                ids[node] = allocate(nbytes(node.shape, node.dtype.itemsize), number)
+                places[node] = Ref("arena", ids[node])
+        for node in step.inputs:
+            if node in ids:
+                lives[ids[node]][2] = number
+        scratch.append([
+            Ref("arena", allocate(largest(m.size) * m.dtype.itemsize, number))
+            for m in step.scratch
+        ])
+    offsets, arena = plan_arena([Lifetime(*life) for life in lives])
+    for i, life in enumerate(lives):
+        last[life[2]].append(i)
+    out: list[Any] = []
+    programs: dict[str, ProgramRef] = {}
+    for number, (step, code) in enumerate(zip(steps, codes, strict=True)):
+        out.extend(Alloc(i, offsets[i], lives[i][0]) for i in first[number])
+        refs = [places[n] for n in (*step.inputs, *step.outputs)] + scratch[number]
+        values = tuple(variables[v] for v in code.variables)
+        out.append(Launch(code.key, tuple(refs), values))
+        out.extend(Free(i) for i in last[number])
+        if code.key not in programs:
+            kinds = [
+                Access("reads", _bytes(n.shape, n.dtype.itemsize)) for n in step.inputs
+            ] + [Access("writes", _bytes(n.shape, n.dtype.itemsize)) for n in step.outputs]
+            kinds += [Access("writes", lives[r.index][0]) for r in scratch[number]]
+            programs[code.key] = ProgramRef(code.key, tuple(code.variables), tuple(kinds))
+    return out, programs, arena
+
+
+def _bytes(shape: nd.Shape, itemsize: int) -> Expr | int:
+    """Return the bytes of an array, as an expression if a size is symbolic."""
+    nbytes(shape, itemsize)  # refuses what no address can tell
+    total = nd.size(shape)
+    return total * itemsize
+
+
+def nbytes(shape: nd.Shape, itemsize: int) -> int:
+    """Return the bytes of an array, at its largest if a size is symbolic.
+
+    Raises
+    ------
+    AllocationError
+        If they are more than an address can tell.
+    """
+    total = itemsize
+    for dim in shape:
+        total *= largest(dim)
+    if total >= 1 << 63:
+        raise AllocationError("realize", found=f"{total} bytes for {shape}",
+                              expected="fewer than 2**63 bytes")
+    return total
