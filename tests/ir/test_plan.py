@@ -21,10 +21,10 @@ from weft.ir.plan import (
     ProgramRef,
     Ref,
     Wait,
+    parse_plan,
     print_plan,
     steps_of,
 )
-from weft.ir.plan_parse import parse_plan
 from weft.ir.plan_verify import verify_plan
 
 N = ex.Variable("n", 1, 1024)

@@ -11,7 +11,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import BY_NAME
-from weft.ir.plan import (
+from weft.ir.plan_steps import (
     SPACES,
     Access,
     Alloc,
