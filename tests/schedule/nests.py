@@ -21,6 +21,7 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
+from weft.ir.verify import verify
 
 
 def v(name, dtype=dt.int64):
@@ -192,7 +193,7 @@ def written(kernel):
     return [p for p in kernel.params if p in stores(kernel.body)]
 
 
-def execute(kernel, seed=0, variables=None, verify=True):
+def execute(kernel, seed=0, variables=None):
     """Run a kernel by the interpreter on small integers and return what it wrote."""
     rng = np.random.default_rng(seed)
     buffers = {}
@@ -213,7 +214,9 @@ def _values(param, variables):
 
 
 def assert_same(before, after, seed=0, variables=None, exact=True):
-    """Both kernels write the same values."""
+    """Both kernels are legal IR and write the same values."""
+    verify(before)
+    verify(after)
     old = execute(before, seed, variables)
     new = execute(after, seed, variables)
     assert old.keys() == new.keys()

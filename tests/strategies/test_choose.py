@@ -65,7 +65,8 @@ def test_two_dimensional_elementwise(rows, columns, target):
 
 
 @pytest.mark.parametrize("target", [WIDE, NARROW])
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 40), (16, 16), (17, 37), (48, 32), (33, 50)])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 40), (16, 16), (17, 37), (48, 32),
+                                               (33, 50)])
 def test_transpose(rows, columns, target):
     made = check(nests.transpose(rows, columns), target)
     if target is WIDE and min(rows, columns) >= 32:

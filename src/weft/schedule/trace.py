@@ -30,10 +30,17 @@ class Schedule:
     verify : callable, optional
         Called with the kernel after every primitive; by default the IR verifier, if ``WEFT_DEBUG``
         has the schedule bit.
+
+    Attributes
+    ----------
+    start : Kernel
+        The kernel before the first primitive.
+    trace : list of str
+        One line for each primitive.
     """
 
     def __init__(self, kernel: Kernel, verify: Verify | None = None) -> None:
-        self._kernel = kernel
+        self.start = self._kernel = kernel
         self.trace: list[str] = list(kernel.meta.schedule)
         self._verify = verify if verify is not None else _debug_verifier()
 

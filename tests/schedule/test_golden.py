@@ -1,0 +1,47 @@
+"""Each primitive before and after, as text that a reader can compare with its docstring."""
+
+import nests
+import pytest
+
+from weft.ir.text import print_kernel
+from weft.schedule import Schedule
+
+
+def tiled():
+    return Schedule(nests.transpose(9, 10)).tile("i", "j", 4, 8)
+
+
+CASES = {
+    "split_mask": lambda: Schedule(nests.chain(10)).split("i", 4, "mask"),
+    "split_peel": lambda: Schedule(nests.chain(10)).split("i", 4, "peel"),
+    "split_trim": lambda: Schedule(nests.chain(10)).split("i", 4, "trim"),
+    "split_overlap": lambda: Schedule(nests.chain(10)).split("i", 4, "overlap"),
+    "split_reduce_mask": lambda: Schedule(nests.add_sum(10)).split("k", 4, "mask"),
+    "split_reduce_peel": lambda: Schedule(nests.argmax(3, 10)).split("k", 4, "peel"),
+    "peel": lambda: Schedule(nests.chain(10)).peel("i", 2),
+    "fuse": lambda: Schedule(nests.bias(3, 5)).fuse("i", "j"),
+    "reorder": lambda: Schedule(nests.bias(3, 5)).reorder("j", "i"),
+    "tile": tiled,
+    "sink": lambda: Schedule(nests.bias(5, 4)).split("i", 4).sink("i.i"),
+    "kinds": lambda: Schedule(nests.chain(64)).split("i", 16).split("i.i", 8).parallel("i.o")
+    .unroll("i.i.o").vectorize("i.i.i"),
+    "rfactor": lambda: Schedule(nests.add_sum(12)).split("k", 4).rfactor("k.o"),
+    "contract": lambda: Schedule(nests.matvec(3, 4)).contract("s"),
+    "decompose_reduction": lambda: Schedule(nests.matmul(4, 8, 5)).decompose_reduction("s", "i"),
+    "decompose_partial": lambda: Schedule(nests.matvec(4, 10)).split("k", 4).decompose_reduction(
+        "s", "i", partial=("k.i",), spill=True),
+    "stage": lambda: tiled().stage("x", "j.o", ("i.i", "j.i"), skew=1),
+    "layout": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).layout("x.s", (1, 0)),
+    "pad": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).pad("x.s", 0, 8),
+    "inline": lambda: Schedule(nests.softmax(2, 5)).inline("e"),
+    "hoist": lambda: Schedule(nests.matmul(2, 3, 4)).reorder("j", "i").hoist("t"),
+    "stream": lambda: Schedule(nests.chain(10)).stream("y"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(name, golden):
+    schedule = CASES[name]()
+    lines = ["# before", print_kernel(schedule.start), *[f"# {t}" for t in schedule.trace]]
+    golden(f"schedule/{name}.txt", "\n".join([*lines, print_kernel(schedule.bare)]))
+
