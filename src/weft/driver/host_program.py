@@ -126,7 +126,7 @@ def _host_steps(
                 Access("reads", _bytes(n.shape, n.dtype.itemsize)) for n in step.inputs
             ] + [Access("writes", _bytes(n.shape, n.dtype.itemsize)) for n in step.outputs]
             kinds += [Access("writes", lives[r.index][0]) for r in scratch[number]]
-            programs[code.key] = ProgramRef(code.key, tuple(code.variables), tuple(kinds))
+            programs[code.key] = ProgramRef(code.key, values, tuple(kinds))
     return out, programs, arena
 
 

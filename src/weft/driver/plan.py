@@ -13,7 +13,7 @@ from weft.errors import BoundsError, LaunchError, VariableError, WeftError
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
-from weft.ir.plan import Alloc, Launch, print_plan
+from weft.ir.plan import Alloc, Launch, parse_plan, print_plan
 from weft.ir.plan import Plan as HostPlan
 from weft.store import fingerprint
 
