@@ -1,10 +1,12 @@
 """Kernels at loop level for the tests of passes, and the check that passes keep their meaning."""
 
 import numpy as np
+from hypothesis import strategies as st
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.interpret import evaluate, run, run_linear
+from weft.ir.op import Op
 from weft.ir.stmt import (
     SERIAL,
     UNROLLED,
@@ -12,7 +14,9 @@ from weft.ir.stmt import (
     Accumulator,
     Axis,
     For,
+    If,
     Kernel,
+    Let,
     Load,
     Memory,
     Reduce,
@@ -130,3 +134,52 @@ def stores_to(k, m):
 
 def loads_of(k, m):
     return [s for s in walk(k.body) if isinstance(s, Load) and s.memory.name == m.name]
+
+
+@st.composite
+def nests(draw):
+    """A kernel of independent iterations over one output, with random schedule kinds."""
+    rows, columns = draw(st.integers(1, 4)), draw(st.sampled_from([1, 3, 4, 7, 8, 13]))
+    lanes = draw(st.sampled_from([2, 4, 8]))
+    a, b = memory("a", rows, columns), memory("b", columns)
+    out, idx = memory("out", rows, columns), memory("idx", columns, dtype=I64)
+    flags = memory("flags", columns, dtype=BOOL)
+    x, y, z = (ex.var(name, F32) for name in "xyz")
+    outer, chunk, lane = var("r"), var("c"), var("l")
+    at = chunk * lanes + lane
+    flag, g, k = ex.var("flag", BOOL), var("g"), var("k")
+    pool = [x, y]
+
+    def expression(depth):
+        if depth == 0:
+            return draw(st.sampled_from([*pool, f32(1.5), f32(-0.0)]))
+        op = draw(st.sampled_from([Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX, Op.DIV]))
+        return ex.binary(op, expression(depth - 1), expression(depth - 1))
+
+    body = [Load(x, a, (outer, at)), Load(y, b, (draw(st.sampled_from([at, outer * 0, at * 0])),))]
+    if draw(st.booleans()):
+        body += [Load(g, idx, (at,)), Load(z, b, (g % columns,))]
+        pool.append(z)
+    if draw(st.booleans()):
+        w = ex.var("w", F32)
+        body.append(Let(w, expression(1)))
+        pool.append(w)
+    if draw(st.booleans()):
+        e, count = ex.var("e", F32), draw(st.integers(0, 4))
+        t = total("t", e * expression(0))
+        kind = draw(st.sampled_from(["serial", "unrolled"]))
+        extent = draw(st.sampled_from([ex.index(count), at % 3]))
+        body.append(reduce([(k, extent, kind)], [t], Load(e, b, (k % columns,))))
+        pool.append(t.var)
+    store = Store(out, (outer, at), expression(2), draw(st.sampled_from([None, at.lt(5)])))
+    if draw(st.booleans()):
+        body.append(Load(flag, flags, (at,)))
+        cond = draw(st.sampled_from([flag, x.lt(y), outer.lt(2)]))
+        body.append(If(cond, (store,), (Store(out, (outer, at), expression(1)),)))
+    else:
+        body.append(store)
+    inside = If(at.lt(columns), tuple(body))
+    chunks = draw(st.sampled_from([loop, unrolled]))
+    nest = chunks(chunk, -(-columns // lanes), vector(lane, lanes, inside))
+    kind = draw(st.sampled_from(["serial", "parallel", "unrolled"]))
+    return kernel([a, b, out, idx, flags], loop(outer, rows, nest, kind=kind))

@@ -29,11 +29,11 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
-from weft.ir.stmt import Location, Memory, Meta
+from weft.ir.stmt import GPU_AXES, Location, Memory, Meta
 
 SERIAL: Final = "serial"
 PARALLEL: Final = "parallel"
-LOOP_KINDS: Final = (SERIAL, PARALLEL)
+LOOP_KINDS: Final = (SERIAL, PARALLEL, *GPU_AXES)
 
 COMPUTE_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "convert", "vector")
 
@@ -157,9 +157,10 @@ class StorageInst(Inst):
 
 
 class Loop(Inst):
-    """``for var in [0, extent)``; up to the matching `EndLoop`. Kind ``serial`` or ``parallel``.
+    """``for var in [0, extent)``; up to the matching `EndLoop`.
 
-    Iterations of a parallel loop are independent; there is an implicit barrier after it.
+    `kind` is ``serial``, ``parallel`` or an axis of a GPU. Iterations of a parallel loop are
+    independent; there is an implicit barrier after it.
     """
 
     _defines = ("var",)

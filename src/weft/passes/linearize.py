@@ -18,6 +18,7 @@ from weft.ir import expr as ex
 from weft.ir.bounds import bounds
 from weft.ir.expr import Expr
 from weft.ir.linear import (
+    LOOP_KINDS,
     AssertInst,
     AtomicInst,
     BarrierInst,
@@ -273,7 +274,7 @@ class Linearizer:
 
     def _for(self, s: For) -> None:
         extent = self.value(s.extent)
-        if s.kind in ("vector", "unrolled"):
+        if s.kind not in LOOP_KINDS:
             raise VerifyError("linearize", found=f"the {s.kind} loop {s.var.attr}",
                               expected="loops that vectorize leaves")
         inner = self._open(True, s.kind == PARALLEL)
