@@ -109,16 +109,25 @@ def test_golden_masked_reduction(golden):
 @pytest.mark.parametrize("pipeline", ["short", "O2"])
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("shift", [0, 1, 3])
-def test_streaming_stores_take_any_alignment(parallel, shift, pipeline, rng):
+@pytest.mark.parametrize("lanes", [16, 64])
+def test_streaming_stores_take_any_alignment(lanes, parallel, shift, pipeline, rng):
     size = 1024
     block = np.zeros(size + 64, np.float32)
     start = (-block.ctypes.data // 4) % 16 + shift
     out, x = block[start : start + size], rng.random(size, np.float32)
-    kernel = square(parallel, True, size=size)
+    kernel = square(parallel, True, lanes, size)
     assert run(kernel, [x, out], pipeline=pipeline)[0] == 0
     np.testing.assert_array_equal(out, x * x)
     assert not block[:start].any()
     assert not block[start + size :].any()
+
+
+def test_a_streaming_store_needs_the_alignment_of_one_register():
+    """An output is aligned to 64 bytes, whatever the width of the vectors stored to it."""
+    target = cpu.target_from("x86_64", "znver4", ("+avx512f",), {})
+    for lanes in (16, 64):
+        text = cpu.renderer(target).render(square(False, True, lanes)).text
+        assert "align 64, !nontemporal" in text
 
 
 def test_streaming_stores_are_streaming_in_the_machine_code():

@@ -187,7 +187,9 @@ def store(w: FunctionWriter, memories: Memories, inst: li.StoreInst, base: str) 
     if mask is None:
         at = _address(w, mem, base, inst.offset, True)
         if inst.streaming and value.lanes > 1:
-            _stream(w, text, kind, at, value.lanes * size, size, tag)
+            # A vector of several registers is stored register by register.
+            width = min(value.lanes * size, w.module.target.vector_bytes)
+            _stream(w, text, kind, at, width, size, tag)
         else:
             w.put(f"store {kind} {text}, ptr {at}, align {size}{tag}")
     elif value.lanes > 1 and inst.mask is not None and inst.mask.lanes > 1:
