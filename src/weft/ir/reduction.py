@@ -14,7 +14,6 @@ from weft.ir.op import Op
 from weft.ir.stmt import (
     UNROLLED,
     VECTOR,
-    Alloc,
     Atomic,
     Axis,
     Barrier,
@@ -65,11 +64,6 @@ def vector_axis(reduce: Reduce) -> Axis | None:
 def unrolled_axes(reduce: Reduce) -> list[Axis]:
     """Return the axes each of whose points has its own partial result."""
     return [a for a in reduce.axes if copies_of(a) is not None]
-
-
-def allocates(body: Body) -> bool:
-    """Whether a body holds an ALLOC."""
-    return any(isinstance(s, Alloc) for s in walk(body))
 
 
 def combine_neighbours(parts: Sequence[T], combine: Callable[[T, T], T]) -> T:
