@@ -144,6 +144,8 @@ MOVEMENT = {
     "pad": ((2, 3), lambda x: infer.pad(x, (1, 0), (0, 2), 5.0)),
     "window": ((2, 9), lambda x: infer.window(x, 1, 3, 2, 2)),
     "window_overlap": ((7, 2), lambda x: infer.window(x, 0, 3)),
+    "window_apart": ((2, 3, 11), lambda x: infer.window(infer.window(x, 2, 2, 3), 1, 1, 2)),
+    "window_touching": ((7, 2), lambda x: infer.window(x, 0, 3, 3)),
     "unwindow": ((2, 4, 3), lambda x: infer.unwindow(x, 1, 2, 1, 9)),
     "unwindow_cropped": ((4, 3), lambda x: infer.unwindow(x, 0, 2, 3, 8)),
     "unwindow_single": ((4, 1), lambda x: infer.unwindow(x, 0, 3, 1, 12)),

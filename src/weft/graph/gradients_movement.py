@@ -105,8 +105,24 @@ def _pad(node: Node, g: Node) -> Node:
 
 def _window(node: Node, g: Node) -> Node:
     a = node.attr
-    length = node.args[0].shape[a.axis]
+    length = cast(int, node.args[0].shape[a.axis])
+    if a.dilation == 1 and a.step >= a.size:
+        return _side_by_side(g, a.axis, a.step, length)
     return infer.reduce(infer.unwindow(g, a.axis, a.step, a.dilation, length), "sum", (-1,))
+
+
+def _side_by_side(g: Node, axis: int, step: int, length: int) -> Node:
+    """Put windows that do not overlap back in a row, without a sum."""
+    source = cast("tuple[int, ...]", g.shape)
+    last, count, size = g.ndim - 1, source[axis], source[-1]
+    order = (*range(axis + 1), last, *range(axis + 1, last))
+    nothing = [0] * g.ndim
+    gaps = [step - size if a == axis + 1 else 0 for a in range(g.ndim)]
+    rows = infer.pad(infer.permute(g, order), nothing, gaps, 0.0)
+    flat = infer.reshape(rows, (*source[:axis], count * step, *source[axis + 1:-1]))
+    flat = _front(flat, axis, min(count * step, length))
+    rest = [length - flat.shape[axis] if a == axis else 0 for a in range(flat.ndim)]
+    return infer.pad(flat, [0] * flat.ndim, rest, 0.0)
 
 
 def _unwindow(node: Node, g: Node) -> Node:
@@ -157,7 +173,7 @@ RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
     Op.EXPAND: (_expand,),  # the sum over what was repeated
     Op.SLICE: (_slice,),  # dilated by steps, padded by zeros
     Op.PAD: (_pad,),  # the inner part
-    Op.WINDOW: (_window,),  # the sum over w of unwindow
+    Op.WINDOW: (_window,),  # the sum over w of unwindow, or windows side by side
     Op.UNWINDOW: (_unwindow,),  # the diagonal of the windows
     Op.STRIDED: (_strided,),  # a sum scattered over the flat array
 }

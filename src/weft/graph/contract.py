@@ -1,0 +1,186 @@
+"""Reductions of reductions: movement goes into the inner one, and both become one.
+
+    sum(move(sum(a * b)))  ->  sum(move(a) * move(b))
+
+The gradient of a convolution is such a nest: windows of products are folded back by sums. Merged,
+it is one contraction with index maps instead of an array of window gradients. Sums change their
+order by this, which is a property of REDUCE. A movement that fills with zeros masks the factors
+that vary along its axis; a factor that repeats there stays as it is, so a term that is left out
+counts as 0 times that factor, as in a convolution with zero padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Final
+
+from weft.graph import movement
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.expr import Expr
+from weft.ir.node import Node, Shape
+from weft.ir.op import Op, Operation
+
+MATERIALISE: Final = 16  # what an element written to memory and read again costs, in terms
+_LINKS: Final = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDOW, Op.UNWINDOW})
+_MERGED: Final = frozenset({"sum", "prod", "max", "min", "any", "all"})
+
+
+def merge_nested(node: Node, shared: Container[Node]) -> Node | None:
+    """Return a reduction of a (moved) reduction of its kind as one reduction.
+
+    Nodes in `shared` have other users; their work is not done twice.
+    """
+    kind = node.attr.kind
+    chain: list[Node] = []
+    inner = node.args[0]
+    while inner.op in _LINKS and inner not in shared and len(chain) < 8:
+        if not _fills_neutral(inner, kind):
+            return None
+        chain.append(inner)
+        inner = inner.args[0]
+    if inner.op is not Op.REDUCE or inner.attr.kind != kind or inner in shared:
+        return None
+    if not _pays(node, inner, chain):
+        return None
+    lead = len(inner.attr.axes)
+    operand = _lifted(inner, chain)
+    axes = (*range(lead), *(a + lead for a in node.attr.axes))
+    return infer.reduce(operand, kind, axes)
+
+
+def move_inside(node: Node, shared: Container[Node]) -> Node | None:
+    """Return a reduction of a moved operand for a moved reduction, where that saves work.
+
+    slice(reduce(x)) -> reduce(slice(x)); permute(sum(a * b)) -> sum(permute(a) * permute(b)).
+    """
+    inner = node.args[0]
+    if inner.op is not Op.REDUCE or inner in shared:
+        return None
+    if node.op is Op.PERMUTE and inner.args[0].op is not Op.MUL:
+        return None
+    if node.op is Op.SLICE and not _shrinks(node):
+        return None
+    operand = _lifted(inner, [node])
+    lead = len(inner.attr.axes)
+    order = (*range(lead, operand.ndim), *range(lead))  # the reduced axes last, as they usually are
+    operand = _apply(operand, lambda x: movement.permute(x, order), ())
+    return infer.reduce(operand, inner.attr.kind, range(operand.ndim - lead, operand.ndim))
+
+
+def _fills_neutral(link: Node, kind: str) -> bool:
+    """Whether what a movement fills in does not change a reduction of its zeros."""
+    if link.op is Op.UNWINDOW:
+        return kind == "sum"
+    return link.op is not Op.PAD or (kind == "sum" and link.attr.value == 0)
+
+
+def _shrinks(node: Node) -> bool:
+    sizes = (_elements(node.shape), _elements(node.args[0].shape))
+    return None not in sizes and sizes[0] < sizes[1]  # type: ignore[operator]
+
+
+def _elements(shape: Shape) -> int | None:
+    total = 1
+    for dim in shape:
+        if isinstance(dim, Expr):
+            return None
+        total *= dim
+    return total
+
+
+def _pays(node: Node, inner: Node, chain: list[Node]) -> bool:
+    """Whether one reduction costs less than two and the array between them."""
+    moved = [m for m in chain if m.op is not Op.RESHAPE or not _trivial(m)]
+    if not moved:
+        return True
+    if inner.args[0].op is Op.MUL and any(m.op is Op.RESHAPE for m in moved):
+        return False  # a reshape would hide the axes of a contraction
+    before, kept = _elements(inner.args[0].shape), _elements(inner.shape)
+    outer = _elements(node.args[0].shape)
+    if before is None or kept is None or outer is None or kept == 0:
+        return False
+    return outer * (before // kept) <= before + MATERIALISE * kept
+
+
+def _trivial(m: Node) -> bool:
+    return movement.only_ones(m.args[0].shape, m.shape)
+
+
+def _lifted(inner: Node, chain: list[Node]) -> Node:
+    """Return the operand of a reduction, reduced axes first, moved by a chain on its result."""
+    x, axes = inner.args[0], inner.attr.axes
+    lead = len(axes)
+    order = (*axes, *(a for a in range(x.ndim) if a not in axes))
+    x = _apply(x, lambda f: movement.permute(f, order), ())
+    for link in reversed(chain):
+        make, masked = _LIFTS[link.op](link, lead)
+        x = _apply(x, make, masked)
+    return x
+
+
+Move = Callable[[Node], Node]
+
+
+def _apply(x: Node, move: Move, masked: tuple[int, ...]) -> Node:
+    """Move a value; of a product, move the factors, filling with zeros at least one of them."""
+    if x.op is not Op.MUL:
+        return move(x)
+    left, right = x.args
+    constant = [bool(masked) and all(movement.constant_along(f, a) for a in masked)
+                for f in (left, right)]
+    if all(constant):
+        constant = [False, True]
+    sides = [_stretched(f, move(f).shape, masked) if c else move(f)
+             for f, c in zip((left, right), constant, strict=True)]
+    return infer.elementwise(Op.MUL, *sides)
+
+
+def _stretched(x: Node, shape: Shape, axes: tuple[int, ...]) -> Node:
+    """Return a value that repeats along `axes` repeated to other sizes there."""
+    short = x.args[0]
+    return movement.expand(short, shape)
+
+
+def _lift_reshape(link: Node, lead: int) -> tuple[Move, tuple[int, ...]]:
+    return lambda x: movement.reshape(x, x.shape[:lead] + link.shape), ()
+
+
+def _lift_permute(link: Node, lead: int) -> tuple[Move, tuple[int, ...]]:
+    order = (*range(lead), *(a + lead for a in link.attr))
+    return lambda x: movement.permute(x, order), ()
+
+
+def _lift_slice(link: Node, lead: int) -> tuple[Move, tuple[int, ...]]:
+    starts, steps = (0,) * lead + link.attr.starts, (1,) * lead + link.attr.steps
+    return lambda x: movement.slice_(x, starts, x.shape[:lead] + link.shape, steps), ()
+
+
+def _lift_pad(link: Node, lead: int) -> tuple[Move, tuple[int, ...]]:
+    before = (0,) * lead + link.attr.before
+    masked = tuple(a + lead for a, (m, n) in enumerate(zip(link.args[0].shape, link.shape,
+                                                           strict=True))
+                   if not infer.same_dim(m, n))  # fmt: skip
+    return (lambda x: movement.pad(x, before, x.shape[:lead] + link.shape, link.attr.value),
+            masked)
+
+
+def _lift_window(link: Node, lead: int) -> tuple[Move, tuple[int, ...]]:
+    attr = link.attr.replace(axis=link.attr.axis + lead)
+    return lambda x: movement.window(x, attr, x.shape[:lead] + link.shape), ()
+
+
+def _lift_unwindow(link: Node, lead: int) -> tuple[Move, tuple[int, ...]]:
+    attr: nd.UnwindowAttr = link.attr.replace(axis=link.attr.axis + lead)
+    return lambda x: movement.unwindow(x, attr, x.shape[:lead] + link.shape), (attr.axis,)
+
+
+_LIFTS: Final[dict[Operation, Callable[[Node, int], tuple[Move, tuple[int, ...]]]]] = {
+    Op.RESHAPE: _lift_reshape,
+    Op.PERMUTE: _lift_permute,
+    Op.SLICE: _lift_slice,
+    Op.PAD: _lift_pad,
+    Op.WINDOW: _lift_window,
+    Op.UNWINDOW: _lift_unwindow,
+}
+"""The same movement behind `lead` further axes, and the axes it fills with zeros."""
