@@ -17,8 +17,26 @@ from weft.ir.expr import Expr, make
 from weft.ir.linear import Inst, LinearKernel, Value, typename
 from weft.ir.op import Op
 from weft.ir.stmt import Body, Kernel, Memory, Meta, Stmt
-from weft.ir.text_expr import ExprPrinter, literal, name, number, print_expr, quoted, typed_name
+from weft.ir.text_expr import ExprPrinter, name, number, print_expr, quoted, typed_name
 from weft.ir.text_expr import variable as variable_text
+from weft.ir.text_graph import parse_graph, print_graph
+from weft.ir.text_parse import parse_expr, parse_kernel, parse_linear
+
+__all__ = [
+    "canonical_text",
+    "canonicalise",
+    "inst_text",
+    "parse_expr",
+    "parse_graph",
+    "parse_kernel",
+    "parse_linear",
+    "print_expr",
+    "print_graph",
+    "print_kernel",
+    "print_linear",
+    "stmt_text",
+    "value_text",
+]
 
 _INDENT: Final = "  "
 
@@ -32,6 +50,7 @@ class _Names:
         self.memories: dict[str, str] = {}
         self.blocks: dict[str, str] = {}
         self.canonical = canonical
+        self.count = 0
         for memory in kernel.params:
             self._memory(memory, "p")
         for stmt in st.walk(kernel.body):
@@ -53,7 +72,8 @@ class _Names:
             return
         self.types[var.attr] = (var.dtype, var.lanes)
         if self.canonical:
-            self.vars[var.attr] = f"v{len(self.vars)}"
+            self.vars[var.attr] = f"v{self.count}"
+            self.count += 1
 
     def _accumulator(self, var: Expr) -> None:
         self._var(var)
@@ -288,6 +308,13 @@ def print_kernel(kernel: Kernel, locations: bool = False) -> str:
     return text + _location_table(kernel) if locations else text
 
 
+def stmt_text(stmt: Stmt) -> str:
+    """Return the first line of one statement, for messages."""
+    printer = _KernelPrinter(Kernel("", (), (stmt,)), False)
+    printer.body((stmt,))
+    return next(line.strip() for line in printer.lines if not line.strip().startswith("$"))
+
+
 def canonical_text(kernel: Kernel) -> str:
     """Return the text of ``canonicalise(kernel)``, equal for kernels that differ in names only."""
     return _KernelPrinter(kernel, True).run()
@@ -401,14 +428,14 @@ def _compute(i: li.Compute) -> str:
     return f"{_defined(i.result)} = {head} {_values(i.args)}".rstrip()
 
 
-def _memory(memory: Memory) -> str:
-    shape = ", ".join(map(_shape_text, memory.shape))
+def _memory(memory: Memory, shapes: ExprPrinter, lines: list[str], indent: str = "") -> str:
+    shape = ", ".join([shapes.show(e, lines, indent) for e in memory.shape])
     scope = "" if memory.scope == "global" else f" {memory.scope}"
     return f"{name(memory.name)}: {memory.dtype.text}[{shape}]{scope}"
 
 
-def _shape_text(e: Expr) -> str:
-    return literal(e.attr, e.dtype) if e.op is Op.CONST else print_expr(e).replace("\n", "; ")
+def _storage(inst: li.StorageInst) -> str:
+    return f"storage {_memory(inst.memory, ExprPrinter(inst.memory.shape), [])} size {inst.size}"
 
 
 def _at(memory: Memory, offset: Value) -> str:
@@ -440,7 +467,7 @@ _LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
         f"store {_at(i.memory, i.offset)} = {value_text(i.value)}{_options(mask=i.mask)}"
         + (" streaming" if i.streaming else "")
     ),
-    li.StorageInst: lambda i: f"storage {_memory(i.memory)} size {i.size}",
+    li.StorageInst: _storage,
     li.Loop: lambda i: f"for {_defined(i.var)} in {value_text(i.extent)} {i.kind} {{",
     li.EndLoop: lambda i: "}",
     li.WhileBegin: lambda i: "while {",
@@ -468,7 +495,10 @@ def inst_text(inst: Inst) -> str:
 def print_linear(kernel: LinearKernel) -> str:
     """Return the exact text of a kernel at kernel level, messages with their places included."""
     lines = [f"linear {name(kernel.name)} {_meta(kernel.meta)}", *_meta_lines(kernel.meta)]
-    lines += [f"param {_memory(memory)}" for memory in kernel.params]
+    shapes = ExprPrinter([e for memory in li.memories(kernel) for e in memory.shape])
+    for memory in kernel.params:
+        declared = _memory(memory, shapes, lines)
+        lines.append(f"param {declared}")
     lines += [f"variable {variable_text(v)}" for v in kernel.variables]
     for text, place in kernel.messages:
         at = "" if place is None else f" {quoted(place.file)} {place.line} {place.column}"
@@ -478,6 +508,10 @@ def print_linear(kernel: LinearKernel) -> str:
     for inst in kernel.code:
         if isinstance(inst, li.CLOSERS + li.MIDDLES):
             indent = indent[: -len(_INDENT)] or _INDENT
+        if isinstance(inst, li.StorageInst):
+            declared = _memory(inst.memory, shapes, lines, indent)
+            lines.append(f"{indent}storage {declared} size {inst.size}")
+            continue
         lines.append(indent + inst_text(inst))
         if isinstance(inst, li.OPENERS + li.MIDDLES):
             indent += _INDENT

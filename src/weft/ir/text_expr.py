@@ -32,7 +32,7 @@ SHARED: Final = 24  # characters above which an expression with several users ge
 LONG: Final = 96  # characters above which any expression does
 DEEP: Final = 10  # nesting above which any expression does
 
-PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+PLAIN_NAME: Final = re.compile(r"(?!inf\b)[A-Za-z_][A-Za-z0-9_.]*")
 _DEFAULT_NAN: Final = struct.pack("<d", math.nan)
 
 
@@ -148,7 +148,7 @@ class ExprPrinter:
     def _operation(self, e: Expr) -> str:
         shown = self._shown
         sign = INFIX.get(e.op.name)
-        if sign is not None:
+        if sign is not None and len(e.args) == 2:
             a, b = e.args
             return f"{self._nested(a)} {sign} {self._nested(b)}"
         head = e.op.name
