@@ -1,0 +1,1 @@
+"""Arrays of other libraries in and out: NumPy, the buffer protocol, DLPack."""

@@ -1,0 +1,1 @@
+"""What a user writes: lazy tensors, autograd, random numbers, captured functions."""

@@ -1,0 +1,644 @@
+"""What every tensor is: a lazy value with an identity, which views share and writes replace.
+
+A tensor is either a *base*, which owns a value (a graph node), or a *view*: a path of steps from a
+base. Values are immutable; a write gives the base another node and raises its version, at which
+its views follow. Once realized, the node is a leaf that reads memory.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Final, Self, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from weft import driver
+from weft.errors import (
+    AxisError,
+    CaptureError,
+    DTypeError,
+    GradientError,
+    ShapeError,
+    user_location,
+)
+from weft.exchange import host
+from weft.frontend import views
+from weft.frontend.state import state
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.dtype import DType
+from weft.ir.node import Dim, Node, Shape, Storage
+from weft.ir.op import Op, Operation
+from weft.ir.stmt import Location
+
+__all__ = ["Scalar", "TensorCore", "flush_pending", "leaves", "realize_all", "stamp"]
+
+Scalar = bool | int | float
+_new: Final = object.__new__
+
+# Nodes that stand for a tensor whose gradient may be asked for, with that tensor.
+leaves: Final[WeakKeyDictionary[Node, weakref.ref[TensorCore]]] = WeakKeyDictionary()
+# Nodes that were realized while other graphs still refer to them, with the leaf that has the value.
+_realized: Final[WeakKeyDictionary[Node, Node]] = WeakKeyDictionary()
+# Storages of parameters whose values are wanted by the next realize, with their definitions.
+_pending: Final[list[tuple[weakref.ref[Storage], Node]]] = []
+_serial = iter(range(1 << 62))
+CATEGORY: Final = {"b": 0, "u": 1, "i": 1, "f": 2}
+
+
+class _LiveSet:
+    """A set of living tensors by identity (`==` on tensors is elementwise)."""
+
+    def __init__(self) -> None:
+        self._refs: dict[int, weakref.ref[TensorCore]] = {}
+
+    def add(self, tensor: TensorCore) -> None:
+        key, refs = id(tensor), self._refs
+        refs[key] = weakref.ref(tensor, lambda _: refs.pop(key, None))
+
+    def __iter__(self) -> Any:
+        return iter([t for t in (r() for r in list(self._refs.values())) if t is not None])
+
+
+# Unrealized tensors, kept only while memory is shared with NumPy: a write to that memory must let
+# those that still read the old value go first.
+_lazy: Final = _LiveSet()
+_shared: Final[weakref.WeakSet[Storage]] = weakref.WeakSet()
+
+
+def _flat(node: Node) -> Node:
+    """Return the flat BUFFER below a leaf: reshapes of a leaf read it directly."""
+    return node.args[0] if node.op is Op.RESHAPE and node.args[0].op is Op.BUFFER else node
+
+
+class TensorCore:
+    """Identity, value and place in the autograd graph; `weft.Tensor` adds the operations."""
+
+    __slots__ = (
+        "__weakref__", "_base", "_buffer", "_grad", "_history", "_is_leaf", "_node", "_path",
+        "_requires_grad", "_shared", "_version", "dtype", "shape",
+    )  # fmt: skip
+    __array_ufunc__ = None  # ndarray + Tensor is ours
+
+    _result: ClassVar[type[TensorCore]]
+    shape: tuple[int, ...]
+    dtype: DType
+    _node: Node | None
+    _buffer: Any
+    _base: TensorCore | None
+    _path: tuple[views.Step, ...]
+    _version: int
+    _requires_grad: bool
+    _is_leaf: bool
+    _grad: TensorCore | None
+    _shared: Storage | None
+    _history: Callable[[], Node] | None  # how a replayed value was computed, built when asked for
+
+    # construction
+
+    @classmethod
+    def _from_node(cls, node: Node, requires_grad: bool = False) -> Self:
+        """Return a base tensor with this value; it is history if it requires a gradient."""
+        out = _new(cls._result)
+        out._node, out.shape, out.dtype = node, cast("tuple[int, ...]", node.shape), node.dtype
+        out._base = out._buffer = out._grad = out._shared = out._history = None
+        out._path, out._version = (), 0
+        out._requires_grad, out._is_leaf = requires_grad, not requires_grad
+        if state.capture is not None:
+            state.capture.created(out)
+        if _shared:
+            _lazy.add(out)
+        return cast(Self, out)
+
+    @classmethod
+    def _from_buffer(cls, buffer: Any, shape: tuple[int, ...], dtype: DType) -> Self:
+        """Return a base tensor over memory that holds its value (the replay's way out)."""
+        out = _new(cls._result)
+        out._buffer, out.shape, out.dtype = buffer, shape, dtype
+        out._node = out._base = out._grad = out._shared = out._history = None
+        out._path, out._version = (), 0
+        out._requires_grad, out._is_leaf = False, True
+        return cast(Self, out)
+
+    def _wrap(self, node: Node, *others: TensorCore | None) -> Self:
+        """Return a tensor computed from this one and `others`."""
+        needs = node.dtype.kind == "f" and state.grad and (
+            self._requires_grad or any(o is not None and o._requires_grad for o in others))
+        return self._from_node(node, needs)
+
+    def _view(self, step: views.Step) -> Self:
+        """Return a view of this tensor."""
+        source = self
+        if self._requires_grad and not state.grad and not isinstance(step, views.Detach):
+            source = self._view(views.Detach())
+        node = step.read(source._value())
+        out = self._from_node(node, source._requires_grad and not isinstance(step, views.Detach))
+        base = source if source._base is None else source._base
+        out._base, out._path, out._version = base, (*source._path, step), base._version
+        return out
+
+    # value
+
+    def _value(self) -> Node:
+        """Return the node of the current value."""
+        base = self._base
+        if base is not None:
+            known = self._node
+            if known is None or self._version != base._version or state.capture is not None:
+                known = base._value()
+                for step in self._path:
+                    known = step.read(known)
+                self._node, self._version, self._buffer = known, base._version, None
+            return known
+        node_ = self._node
+        if node_ is None:
+            node_ = self._materialize()
+        if state.capture is not None:
+            return state.capture.read(self, node_)
+        return node_
+
+    def _materialize(self) -> Node:
+        """Return a leaf over the memory that a replay wrote."""
+        if self._buffer is None:
+            raise CaptureError(
+                "use of a tensor", found="one that was made inside a captured function and kept",
+                expected="a result of the function",
+                hint="return it, or make it before the capture",
+            )
+        storage = Storage(self.dtype, nd.size(self.shape), self._buffer)
+        if self._history is not None:
+            storage.origin, self._history = self._history(), None
+        self._node = node = host.leaf(storage, self.shape)
+        if self._requires_grad and self._is_leaf:
+            leaves[_flat(node)] = weakref.ref(self)
+        return node
+
+    def _read(self) -> Node:
+        """Return the node to compute with: detached where gradients are off."""
+        node = self._value()
+        return infer.detach(node) if self._requires_grad and not state.grad else node
+
+    def _write(self, value: Node, *sources: TensorCore) -> None:
+        """Replace the value (of the viewed part, for a view); shape and dtype are settled."""
+        base = self if self._base is None else self._base
+        if base._requires_grad and base._is_leaf and state.grad:
+            raise GradientError(
+                "in-place write", found="a leaf that requires a gradient",
+                expected="a tensor computed from it", hint="write inside weft.no_grad()",
+            )
+        nodes = [base._read()]
+        for step in self._path[:-1]:
+            nodes.append(step.read(nodes[-1]))
+        for step, parent in zip(reversed(self._path), reversed(nodes), strict=False):
+            value = step.put(parent, value)
+        needs = state.grad and base.dtype.kind == "f" and any(s._requires_grad for s in sources)
+        base._assign(value, needs)
+        self._requires_grad = self._requires_grad or needs
+        self._is_leaf = self._is_leaf and not needs
+
+    def _assign(self, node: Node, history: bool = False) -> None:
+        """Give this base another value; with `history` it becomes part of the autograd graph."""
+        if state.capture is not None:
+            state.capture.changing(self)
+        if self._shared is not None and state.capture is None:
+            _flush_readers(self._shared, self)
+        if history:
+            self._requires_grad, self._is_leaf = True, False
+        self._node, self._buffer, self._history = node, None, None
+        self._version += 1
+        if self._requires_grad and self._is_leaf:
+            self._become_leaf(node)
+        if _shared:
+            _lazy.add(self)
+
+    def _become_leaf(self, node: Node) -> None:
+        """Give the value a node of its own, so that its gradient is only its own."""
+        if state.capture is not None:
+            unique = nd.make(Op.DETACH, node.dtype, node.shape, (node,), next(_serial))
+        else:
+            storage = Storage(node.dtype, nd.size(node.shape))
+            found = host.leaf_storage(node)
+            if found is not None and found.buffer is not None:
+                storage.buffer, storage.shared = found.buffer, found.shared
+            else:
+                _pending.append((weakref.ref(storage), node))
+            unique = host.leaf(storage, cast("tuple[int, ...]", node.shape))
+        self._node = unique
+        leaves[_flat(unique)] = weakref.ref(self)
+
+    def _settle(self, node: Node) -> None:
+        """Take the realized leaf `node` in place of the lazy value."""
+        old, storage = self._node, host.leaf_storage(node)
+        if storage is None or old is None or old is node:
+            return
+        if self._requires_grad and not self._is_leaf and storage.origin is None:
+            storage.origin = old
+        if not _shared or not _reads_shared(old):
+            _realized[old] = node
+        self._node, self._buffer = node, storage.buffer
+        if self._base is None:
+            self._version += 1
+        if self._requires_grad and self._is_leaf:
+            leaves[_flat(node)] = weakref.ref(self)
+
+    def realize(self) -> Self:
+        """Compute the value now, and return this tensor."""
+        realize_all((self,))
+        return self
+
+    def _storage(self) -> Storage:
+        """Return the realized storage, contiguous in row-major order."""
+        realize_all((self,))
+        node = self._value()
+        storage = host.leaf_storage(node)
+        if storage is None or storage.buffer is None:
+            raise GradientError("realize", found=f"{node!r}", expected="a realized value")
+        return storage
+
+    # gradients
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to this tensor."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tensor was made by the user and not computed from ones with a gradient."""
+        return self._is_leaf
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Start (or stop) recording what is computed from this tensor.
+
+        Raises
+        ------
+        DTypeError
+            If the elements are not floats.
+        GradientError
+            If the tensor was computed from others that require a gradient, and is to stop.
+        """
+        if requires_grad == self._requires_grad:
+            return self
+        if requires_grad and not self.dtype.is_float:
+            raise DTypeError("requires_grad_", found=self.dtype.name, expected="a float type")
+        if not requires_grad and not self._is_leaf:
+            raise GradientError("requires_grad_", found="a computed tensor", expected="a leaf",
+                                hint="use detach()")
+        node = self._value()
+        self._requires_grad, self._is_leaf = requires_grad, True
+        if requires_grad:
+            if self._base is not None:  # a view with a gradient of its own is a tensor of its own
+                self._base, self._path, self._version = None, (), 0
+            self._become_leaf(node)
+        else:
+            leaves.pop(_flat(node), None)
+        return self
+
+    @property
+    def grad(self) -> Self | None:
+        """The gradient that `backward` has accumulated."""
+        if state.capture is not None:
+            state.capture.grad_read(self)
+        return cast("Self | None", self._grad)
+
+    @grad.setter
+    def grad(self, value: TensorCore | None) -> None:
+        if state.capture is not None:
+            state.capture.grad_written(self)
+        self._grad = value
+
+    def detach(self) -> Self:
+        """Return a view of the same elements through which no gradient flows."""
+        return self._view(views.Detach())
+
+    # shape and type
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def dim(self) -> int:
+        """Return the number of axes."""
+        return len(self.shape)
+
+    def numel(self) -> int:
+        """Return the number of elements."""
+        total = 1
+        for n in self.shape:
+            total *= n
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the elements in bytes."""
+        return self.numel() * self.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Size of one element in bytes."""
+        return self.dtype.itemsize
+
+    def element_size(self) -> int:
+        """Return the size of one element in bytes."""
+        return self.dtype.itemsize
+
+    @property
+    def device(self) -> str:
+        """Where the tensor lives."""
+        return "cpu"
+
+    def is_floating_point(self) -> bool:
+        """Return whether the elements are floats."""
+        return self.dtype.is_float
+
+    def _axis(self, axis: int, operation: str) -> int:
+        return infer.check_axis(axis, len(self.shape), operation)
+
+    def _axes(self, axes: int | Sequence[int] | None, operation: str) -> tuple[int, ...]:
+        """Return sorted distinct axes, all of them for None."""
+        ndim = len(self.shape)
+        if axes is None:
+            return tuple(range(ndim))
+        if isinstance(axes, int):
+            axes = (axes,)
+        found = sorted(infer.check_axis(a, ndim, operation) for a in axes)
+        if len(set(found)) != len(found):
+            raise AxisError(operation, found=f"axes {tuple(axes)}", expected="each at most once")
+        return tuple(found)
+
+    # operands
+
+    def _coerce(self, value: object, operation: str) -> TensorCore | Scalar:
+        """Return an operand as a tensor or a Python scalar."""
+        if isinstance(value, (TensorCore, bool, int, float)):
+            return value
+        if isinstance(value, np.generic):
+            return cast(Scalar, value.item())
+        array = host.as_array(value, operation)
+        return self._from_node(host.store(array, host.dtype_of(array, operation)))
+
+    def _constant(self, value: Scalar, dtype: DType) -> Node:
+        return infer.expand(nd.const(value, dtype), self.shape)
+
+    def _make_scalar(self, value: Scalar, dtype: DType) -> Self:
+        return self._from_node(nd.const(value, dtype))
+
+
+def scalar_dtype(value: Scalar, other: DType) -> DType:
+    """Return the type in which a weak Python scalar meets `other`."""
+    if isinstance(value, bool):
+        return other
+    if isinstance(value, int):
+        return dt.int64 if other.is_bool else other
+    return other if other.is_float else dt.float32
+
+
+def result_dtype(a: TensorCore, b: TensorCore) -> DType:
+    """Return the type in which two tensors meet; a 0-d tensor does not widen its own kind."""
+    da, db = a.dtype, b.dtype
+    if da is db:
+        return da
+    if bool(a.shape) != bool(b.shape):
+        strong, weak = (da, db) if a.shape else (db, da)
+        if CATEGORY[weak.kind] <= CATEGORY[strong.kind]:
+            return strong
+    return dt.promote(da, db)
+
+
+def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
+    """Return the common shape of operands.
+
+    Raises
+    ------
+    ShapeError
+        If sizes neither agree nor are 1.
+    """
+    first = shapes[0]
+    if all(s == first for s in shapes):
+        return first
+    ndim = max(map(len, shapes))
+    out: list[Dim] = [1] * ndim
+    for shape in shapes:
+        for i, n in enumerate(shape, ndim - len(shape)):
+            if infer.same_dim(out[i], n) or infer.same_dim(n, 1):
+                continue
+            if not infer.same_dim(out[i], 1):
+                raise ShapeError(
+                    operation, found=" and ".join(str(tuple(s)) for s in shapes),
+                    expected="sizes that agree or are 1, counted from the last axis",
+                )
+            out[i] = n
+    return tuple(out)
+
+
+def binary(self: TensorCore, other: object, op: Operation, name: str,
+           kind: Callable[[DType], DType] | None = None, reverse: bool = False) -> TensorCore:  # fmt: skip
+    """Return ``op(self, other)`` broadcast and promoted; `kind` adjusts the common dtype."""
+    value = self._coerce(other, name)
+    x = self._read()
+    if isinstance(value, TensorCore):
+        dtype = result_dtype(self, value)
+        y, second = value._read(), value
+    else:
+        dtype = scalar_dtype(value, self.dtype)
+        if op.result == "bool" and dtype.is_integer and not dtype.min <= value <= dtype.max:
+            dtype = dt.float64 if not -(1 << 63) <= value < 1 << 63 else dt.int64
+        y, second = None, None
+    if kind is not None:
+        dtype = kind(dtype)
+    if dtype.is_storage_only:
+        dtype = dt.float32
+    if dtype.kind not in op.kinds:
+        raise DTypeError(name, found=_operand_names(self, value),
+                         expected=f"a type of kind {_kind_names(op.kinds)}")
+    x = infer.cast(x, dtype)
+    if y is None:
+        y = nd.const(dt.check_value(cast(Scalar, value), dtype, name), dtype)
+    else:
+        y = infer.cast(y, dtype)
+    if x.shape != y.shape:
+        shape = broadcast_shapes(name, x.shape, y.shape)
+        x, y = infer.expand(x, shape), infer.expand(y, shape)
+    return self._wrap(infer.elementwise(op, y, x) if reverse else infer.elementwise(op, x, y),
+                      second)  # fmt: skip
+
+
+def _operand_names(a: TensorCore, b: TensorCore | Scalar) -> str:
+    return f"{a.dtype.name} and " + (b.dtype.name if isinstance(b, TensorCore) else repr(b))
+
+
+def _kind_names(kinds: str) -> str:
+    names = {"b": "bool", "u": "unsigned", "i": "integer", "f": "float"}
+    return " or ".join(names[k] for k in kinds)
+
+
+def stamp(node: Node) -> Node:
+    """Note the user's line for a node whose data may be out of range when it runs."""
+    if node not in nd.locations:
+        place = user_location()
+        if place is not None:
+            nd.locations[node] = Location(*place)
+    return node
+
+
+# realizing
+
+
+def _substitute(roots: Sequence[Node], known: Callable[[Node], Node | None]) -> list[Node]:
+    """Return `roots` with every node that `known` answers for replaced, outermost first."""
+    order: list[Node] = []
+    new: dict[Node, Node | None] = {}
+    stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(roots)]
+    changed = False
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+            continue
+        if node in new:
+            continue
+        found = known(node)
+        new[node] = found
+        if found is not None:
+            changed = True
+            continue
+        if node.args:
+            stack.append((node, True))
+            stack.extend((a, False) for a in node.args if a not in new)
+        else:
+            new[node] = node
+    if not changed:
+        return list(roots)
+    for node in order:
+        args = tuple([cast(Node, new[a]) for a in node.args])
+        if args == node.args:
+            new[node] = node
+            continue
+        made = nd.make(node.op, node.dtype, node.shape, args, node.attr)
+        if node in nd.locations:
+            nd.locations.setdefault(made, nd.locations[node])
+        new[node] = made
+    return [cast(Node, new[r]) for r in roots]
+
+
+def _with_pending(wanted: Sequence[Node]) -> tuple[list[tuple[Storage, Node]], list[Node]]:
+    """Take the pending leaves and return (storage, definition) of each living one, and `wanted`.
+
+    Definitions and `wanted` no longer read memory that is yet to be written.
+    """
+    alive: list[tuple[Storage, Node]] = []
+    inner: dict[Node, Node] = {}
+    for ref, node in _pending:
+        storage = ref()
+        if storage is None:
+            continue
+        made = _substitute([node], inner.get)[0] if inner else node
+        inner[nd.buffer(storage)] = infer.reshape(made, (storage.size,))
+        alive.append((storage, made))
+    _pending.clear()
+    return alive, _substitute(wanted, inner.get) if inner else list(wanted)
+
+
+def flush_pending() -> None:
+    """Realize the parameters that were defined or updated since the last realize, at once."""
+    if _pending:
+        _realize_batch([], [])
+
+
+def _realize_batch(tensors: Sequence[TensorCore], nodes: Sequence[Node]) -> None:
+    saved = list(_pending)
+    alive, wanted = _with_pending(nodes)
+    roots = [node for _, node in alive] + wanted
+    if _realized:  # what is asked for is computed; what it is made of may be there already
+        inputs = list(dict.fromkeys(arg for root in roots for arg in root.args))
+        found = dict(zip(inputs, _substitute(inputs, _realized.get), strict=True))
+        roots = [_substitute([r], found.get)[0] if r not in found else found[r] for r in roots]
+    try:
+        results = driver.realize(roots)
+    except BaseException:
+        _pending[:0] = saved
+        raise
+    for (storage, _), result in zip(alive, results, strict=False):
+        found = host.leaf_storage(result)
+        if found is not None:
+            storage.buffer = found.buffer
+    for tensor, result in zip(tensors, results[len(alive):], strict=True):
+        tensor._settle(result)
+
+
+def realize_all(tensors: Iterable[TensorCore]) -> None:
+    """Compute the values of several tensors in one plan; during a capture nothing happens."""
+    if state.capture is not None:
+        return
+    todo: list[TensorCore] = []
+    nodes: list[Node] = []
+    writes: list[TensorCore] = []
+    wants_pending = False
+    for tensor in tensors:
+        if tensor._buffer is not None and tensor._base is None:
+            continue
+        node = tensor._value()
+        storage = host.leaf_storage(node)
+        if storage is not None:
+            wants_pending = wants_pending or storage.buffer is None
+            if tensor._buffer is None:
+                tensor._buffer = storage.buffer
+            continue
+        todo.append(tensor)
+        nodes.append(node)
+        if tensor._shared is not None:
+            writes.append(tensor)
+    if not todo and not wants_pending:
+        return
+    if not wants_pending:
+        flush_pending()
+    _realize_batch(todo, nodes)
+    for tensor in writes:
+        _write_through(tensor)
+
+
+# memory shared with NumPy
+
+
+def adopt(tensor: TensorCore, storage: Storage) -> None:
+    """Note that a tensor's writes must reach memory that somebody else owns."""
+    tensor._shared = storage
+    _shared.add(storage)
+
+
+def _reads_shared(node: Node) -> bool:
+    return any(n.op is Op.BUFFER and n.attr.shared for n in nd.toposort([node]))
+
+
+def _flush_readers(storage: Storage, writer: TensorCore) -> None:
+    """Realize whatever is still to read `storage`, before its memory changes."""
+    readers = []
+    for tensor in _lazy:
+        if tensor is writer or tensor._base is writer or tensor._node is None:
+            continue
+        node = tensor._node
+        if host.leaf_storage(node) is None and any(
+            n.op is Op.BUFFER and n.attr is storage for n in nd.toposort([node])
+        ):
+            readers.append(tensor)
+    realize_all(readers)
+
+
+def _write_through(tensor: TensorCore) -> None:
+    """Copy a realized value into the shared memory, which is then the tensor's value again."""
+    shared = tensor._shared
+    if shared is None:
+        return
+    target = host.view(shared.buffer, tensor.dtype, tensor.shape, True)
+    np.copyto(target, host.view(tensor._buffer, tensor.dtype, tensor.shape, False))
+    tensor._node = host.leaf(shared, tensor.shape)
+    tensor._buffer = shared.buffer
+    tensor._version += 1

@@ -1,0 +1,359 @@
+"""Making tensors: from data, from numbers, from other libraries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.errors import DeviceError, DTypeError, RangeError, ShapeError
+from weft.exchange import dlpack, host
+from weft.frontend.core import Scalar, TensorCore, adopt
+from weft.frontend.movement import ints
+from weft.frontend.tensor import Tensor
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.dtype import DType
+from weft.ir.node import Node
+from weft.ir.op import Op
+
+__all__ = [
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_numpy",
+    "full", "full_like", "linspace", "logspace", "ones", "ones_like", "tensor", "tril_indices",
+    "triu_indices", "zeros", "zeros_like",
+]  # fmt: skip
+
+
+def check_device(device: object, operation: str) -> None:
+    """Raise a DeviceError unless `device` names the CPU."""
+    if device is None:
+        return
+    family = str(device).partition(":")[0].partition("/")[0]
+    if family not in ("cpu", "auto"):
+        raise DeviceError(operation, found=repr(device), expected="a device that is here: cpu")
+
+
+def _finish(node: Node, requires_grad: bool) -> Tensor:
+    out = Tensor._from_node(node)
+    return out.requires_grad_() if requires_grad else out
+
+
+def tensor(data: Any, dtype: object = None, device: object = None, requires_grad: bool = False
+           ) -> Tensor:  # fmt: skip
+    """Return a tensor with a copy of `data`: numbers, nested lists, or any array.
+
+    Python ints make int64, floats float32, bools bool; arrays keep their type.
+
+    Raises
+    ------
+    RangeError
+        If a value does not fit `dtype`.
+    ShapeError
+        If nested lists are ragged.
+    DTypeError
+        If the elements are nothing Weft has a type for.
+    """
+    check_device(device, "tensor")
+    wanted = None if dtype is None else dt.as_dtype(dtype)
+    if isinstance(data, Tensor):
+        copied = data.detach().clone()
+        copied = copied if wanted is None else copied.astype(wanted)
+        return copied.requires_grad_() if requires_grad else copied
+    if isinstance(data, bool | int | float):
+        kind = wanted or dt.of_value(data)
+        value = dt.check_value(data, kind, "tensor")
+        return _finish(nd.const(value, kind), requires_grad)
+    if isinstance(data, list | tuple | range):
+        array, kind = _from_list(data, wanted)
+    else:
+        array = np.asarray(data) if isinstance(data, np.generic) else host.as_array(data, "tensor")
+        kind = wanted or host.dtype_of(array, "tensor")
+        _check_range(array, kind)
+    return _finish(host.store(array, kind), requires_grad)
+
+
+def _from_list(data: Any, wanted: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
+    plain = _plain(data)
+    try:
+        array = np.array(plain)
+    except ValueError:
+        raise ShapeError("tensor", found="nested lists of unequal lengths",
+                         expected="a rectangular array") from None
+    if array.dtype == object:
+        flat = [v for v in np.ravel(array).tolist()]
+        if not all(isinstance(v, bool | int | float) for v in flat):
+            if any(isinstance(v, list | tuple) for v in flat):
+                raise ShapeError("tensor", found="nested lists of unequal lengths",
+                                 expected="a rectangular array")
+            raise DTypeError("tensor", found=f"a list of {type(flat[0]).__name__}",
+                             expected="numbers")
+        kind = wanted or dt.int64
+        for v in flat:
+            dt.check_value(v, kind, "tensor")
+        return array.astype(kind.numpy), kind
+    if array.dtype.kind not in "biuf":
+        raise DTypeError("tensor", found=f"a list of {array.dtype}", expected="numbers")
+    natural = _natural(plain, array)
+    kind = wanted or natural
+    _check_range(array, kind)
+    return array, kind
+
+
+def _plain(data: Any) -> Any:
+    """Return nested lists with tensors replaced by their values."""
+    if isinstance(data, TensorCore):
+        return np.asarray(data)
+    if isinstance(data, list | tuple) and any(isinstance(v, list | tuple | TensorCore)
+                                              for v in data):  # fmt: skip
+        return [_plain(v) for v in data]
+    return data
+
+
+def _natural(plain: Any, array: np.ndarray[Any, Any]) -> DType:
+    if array.dtype.kind == "b":
+        return dt.bool_
+    if array.dtype.kind in "iu":
+        if array.size and array.dtype.kind == "u" and array.max() > dt.int64.max:
+            raise RangeError("tensor", found=str(array.max()), expected="a value of int64")
+        return dt.int64
+    first = plain
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    if isinstance(first, np.ndarray | np.generic):
+        return dt.as_dtype(first.dtype)
+    return dt.float32
+
+
+def _check_range(array: np.ndarray[Any, Any], kind: DType) -> None:
+    """Raise a RangeError where an integer type cannot hold an element."""
+    if not kind.is_integer or array.size == 0 or array.dtype.kind == "b":
+        return
+    if array.dtype.kind == "f":
+        bad = array[~(np.isfinite(array) & (array >= kind.min) & (array <= kind.max))]
+    elif array.dtype.kind in "iu":
+        low, high = int(array.min()), int(array.max())
+        if low >= kind.min and high <= kind.max:
+            return
+        bad = array[(array < kind.min) if low < kind.min else (array > kind.max)]
+    else:
+        return
+    if bad.size:
+        raise RangeError("tensor", found=str(bad.ravel()[0]),
+                         expected=f"a value of {kind.name}, {kind.min} to {kind.max}")
+
+
+def asarray(data: Any, dtype: object = None, device: object = None, copy: bool | None = None
+            ) -> Tensor:  # fmt: skip
+    """Return `data` as a tensor; with ``copy=False`` over the same memory, or an error.
+
+    By default memory is shared where its layout allows, as in the array API.
+
+    Raises
+    ------
+    DTypeError
+        If ``copy=False`` and a copy would be needed.
+    """
+    check_device(device, "asarray")
+    wanted = None if dtype is None else dt.as_dtype(dtype)
+    if isinstance(data, Tensor):
+        if copy:
+            return tensor(data, wanted)
+        return data if wanted is None else data.astype(wanted)
+    shared = None
+    if copy is not True and not isinstance(data, bool | int | float | list | tuple | range):
+        array = host.as_array(data, "asarray")
+        kind = host.dtype_of(array, "asarray")
+        if wanted is None or wanted is kind:
+            shared = _share(array, kind)
+    if shared is not None:
+        return shared
+    if copy is False:
+        raise DTypeError("asarray", found=f"{type(data).__name__} that needs a copy",
+                         expected="contiguous memory of the wanted type")
+    return tensor(data, wanted)
+
+
+def _share(array: np.ndarray[Any, Any], kind: DType) -> Tensor | None:
+    storage = host.share(array, kind)
+    if storage is None:
+        return None
+    out = Tensor._from_node(host.leaf(storage, array.shape))
+    if array.flags.writeable:
+        adopt(out, storage)
+    return out
+
+
+def as_tensor(data: Any, dtype: object = None, device: object = None) -> Tensor:
+    """Return `data` as a tensor, sharing memory where its layout allows."""
+    return asarray(data, dtype, device)
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+    """Return a tensor over the memory of a NumPy array (a copy where strides forbid it).
+
+    A write through the tensor reaches the array when the tensor is realized.
+    """
+    if not isinstance(array, np.ndarray):
+        raise DTypeError("from_numpy", found=type(array).__name__, expected="a NumPy array")
+    return asarray(array)
+
+
+def from_dlpack(value: Any, *, device: object = None, copy: bool | None = None) -> Tensor:
+    """Return a tensor over the memory of any library's array that speaks DLPack."""
+    check_device(device, "from_dlpack")
+    if not hasattr(value, "__dlpack__"):
+        raise DTypeError("from_dlpack", found=type(value).__name__,
+                         expected="an object with __dlpack__")
+    return asarray(dlpack.consume(value), copy=copy)
+
+
+# constants
+
+
+def full(size: int | Sequence[int], fill_value: Scalar, *, dtype: object = None,
+         device: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return a tensor of one value."""
+    check_device(device, "full")
+    if isinstance(fill_value, TensorCore):
+        made = fill_value.detach()
+        kind = made.dtype if dtype is None else dt.as_dtype(dtype)
+        node = infer.expand(infer.cast(made._read(), kind), (size,) if isinstance(size, int)
+                            else tuple(size))  # fmt: skip
+        return _finish(node, requires_grad)
+    kind = dt.of_value(fill_value) if dtype is None else dt.as_dtype(dtype)
+    shape = infer.check_shape((size,) if isinstance(size, int) else tuple(size), "full")
+    value = dt.check_value(fill_value, kind, "full")
+    return _finish(infer.full(shape, value, kind), requires_grad)
+
+
+def zeros(*size: Any, dtype: object = None, device: object = None, requires_grad: bool = False
+          ) -> Tensor:  # fmt: skip
+    """Return a tensor of zeros."""
+    return full(ints(size), 0, dtype=dtype or dt.float32, device=device,
+                requires_grad=requires_grad)  # fmt: skip
+
+
+def ones(*size: Any, dtype: object = None, device: object = None, requires_grad: bool = False
+         ) -> Tensor:  # fmt: skip
+    """Return a tensor of ones."""
+    return full(ints(size), 1, dtype=dtype or dt.float32, device=device,
+                requires_grad=requires_grad)  # fmt: skip
+
+
+def empty(*size: Any, dtype: object = None, device: object = None, requires_grad: bool = False
+          ) -> Tensor:  # fmt: skip
+    """Return a tensor whose values nobody promises (zeros)."""
+    return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(like: TensorCore, fill_value: Scalar, *, dtype: object = None,
+              device: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return a tensor of one value with the shape and type of another."""
+    return full(like.shape, fill_value, dtype=dtype or like.dtype, device=device,
+                requires_grad=requires_grad)  # fmt: skip
+
+
+def zeros_like(like: TensorCore, *, dtype: object = None, device: object = None,
+               requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return zeros with the shape and type of another tensor."""
+    return full_like(like, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def ones_like(like: TensorCore, *, dtype: object = None, device: object = None,
+              requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return ones with the shape and type of another tensor."""
+    return full_like(like, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def empty_like(like: TensorCore, *, dtype: object = None, device: object = None,
+               requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return a tensor whose values nobody promises, like another one."""
+    return full_like(like, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+# ranges
+
+
+def arange(start: Scalar, end: Scalar | None = None, step: Scalar = 1, *, dtype: object = None,
+           device: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return ``start, start + step, ...`` below `end`."""
+    check_device(device, "arange")
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        raise ShapeError("arange", found="a step of 0", expected="another step")
+    numbers = (start, end, step)
+    whole = all(isinstance(v, int) for v in numbers)
+    kind = dt.as_dtype(dtype) if dtype is not None else (dt.int64 if whole else dt.float32)
+    count = (max(-((start - end) // step), 0) if whole
+             else max(math.ceil((end - start) / step), 0))  # fmt: skip
+    index = infer.iota(int(count))
+    if whole and (kind.is_integer or kind.is_float):
+        node = _affine(index, int(start), int(step), dt.int64)
+    else:
+        node = _affine(infer.cast(index, dt.float64), float(start), float(step), dt.float64)
+    if whole and count and kind.is_integer:
+        for value in (int(start), int(start) + (int(count) - 1) * int(step)):
+            dt.check_value(value, kind, "arange")
+    return _finish(infer.cast(node, kind), requires_grad)
+
+
+def _affine(x: Node, start: Scalar, step: Scalar, kind: DType) -> Node:
+    if step != 1:
+        x = infer.elementwise(Op.MUL, x, infer.full(x.shape, step, kind))
+    return x if start == 0 else infer.elementwise(Op.ADD, x, infer.full(x.shape, start, kind))
+
+
+def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: object = None,
+             device: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return `steps` numbers from `start` to `end`, both included, at equal distances."""
+    check_device(device, "linspace")
+    kind = dt.float32 if dtype is None else dt.as_dtype(dtype)
+    if steps < 0:
+        raise ShapeError("linspace", found=f"{steps} steps", expected="at least 0")
+    index = infer.cast(infer.iota(steps), dt.float64)
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    forward = _affine(index, float(start), step, dt.float64)
+    left = infer.elementwise(Op.SUB, infer.full((steps,), float(steps - 1), dt.float64), index)
+    backward = infer.elementwise(Op.SUB, infer.full((steps,), float(end), dt.float64),
+                                 _affine(left, 0.0, step, dt.float64))  # fmt: skip
+    early = infer.elementwise(Op.LT, index, infer.full((steps,), steps / 2, dt.float64))
+    node = infer.elementwise(Op.WHERE, early, forward, backward)
+    return _finish(infer.cast(node, kind), requires_grad)
+
+
+def logspace(start: Scalar, end: Scalar, steps: int, base: Scalar = 10.0, *,
+             dtype: object = None) -> Tensor:  # fmt: skip
+    """Return `steps` powers of `base` with exponents at equal distances."""
+    exponents = linspace(start, end, steps, dtype=dt.float64)
+    kind = dt.float32 if dtype is None else dt.as_dtype(dtype)
+    return exponents.mul(math.log2(base)).exp2().astype(kind)
+
+
+def eye(n: int, m: int | None = None, *, dtype: object = None, device: object = None,
+        requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return a matrix with ones on the diagonal."""
+    check_device(device, "eye")
+    columns = n if m is None else m
+    rows = infer.expand(infer.reshape(infer.iota(n), (n, 1)), (n, columns))
+    same = infer.elementwise(Op.EQ, rows, infer.expand(infer.iota(columns), (n, columns)))
+    kind = dt.float32 if dtype is None else dt.as_dtype(dtype)
+    return _finish(infer.cast(same, kind), requires_grad)
+
+
+def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Return the places of the lower triangle as two rows of int64."""
+    return _triangle_places(row, col, lambda i, j: j <= i + offset)
+
+
+def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Return the places of the upper triangle as two rows of int64."""
+    return _triangle_places(row, col, lambda i, j: j >= i + offset)
+
+
+def _triangle_places(row: int, col: int, keep: Any) -> Tensor:
+    places = [(i, j) for i in range(row) for j in range(col) if keep(i, j)]
+    return tensor(np.array(places, np.int64).reshape(-1, 2).T)

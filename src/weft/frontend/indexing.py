@@ -1,0 +1,590 @@
+"""Indexing: slices, integers, masks, integer tensors; gather, scatter, sort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+
+from weft.errors import BoundsError, DTypeError, ShapeError
+from weft.exchange import host
+from weft.frontend import views
+from weft.frontend.core import CATEGORY, Scalar, TensorCore, broadcast_shapes, stamp
+from weft.frontend.elementwise import as_operand
+from weft.frontend.movement import stack
+from weft.frontend.reduce import Reduction, ValuesIndices
+from weft.frontend.state import state
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir.node import Dim, Node
+from weft.ir.op import Op
+
+__all__ = ["Indexing"]
+
+
+class _Advanced(NamedTuple):
+    """An index that is data: the axis of the sliced view that it replaces."""
+
+    axis: int
+    index: Node
+
+
+class Indexing(Reduction):
+    """Reading and writing parts of a tensor."""
+
+    __slots__ = ()
+
+    # x[...]
+
+    def __getitem__(self, key: Any) -> Self:
+        steps, advanced = self._parse(key, "getitem")
+        out = self
+        for step in steps:
+            out = out._view(step)
+        return out._take(advanced) if advanced else (out if steps else out._view(
+            views.Reshape(self.shape)))  # fmt: skip
+
+    def __setitem__(self, key: Any, value: object) -> None:
+        mask = self._whole_mask(key)
+        if mask is not None:
+            return self._put_mask(mask, value)
+        steps, advanced = self._parse(key, "setitem")
+        target = self
+        for step in steps:
+            target = target._view(step)
+        if advanced:
+            target._put_at(advanced, value)
+            self._follow(target)
+            return None
+        return self._follow(target.copy_(value))
+
+    def _follow(self, target: TensorCore) -> None:
+        """Take part in the autograd history that a write through a view began."""
+        if target._requires_grad and not self._requires_grad:
+            self._requires_grad, self._is_leaf = True, False
+
+    def _whole_mask(self, key: Any) -> Self | None:
+        if isinstance(key, np.ndarray) and key.dtype == np.bool_:
+            key = as_operand(self, key)
+        if isinstance(key, TensorCore) and key.dtype.is_bool and key.shape == (
+            self.shape[: len(key.shape)]
+        ):
+            return cast(Self, key)
+        return None
+
+    def _put_mask(self, mask: Self, value: object) -> None:
+        shape = mask.shape + (1,) * (len(self.shape) - len(mask.shape))
+        wide = mask.reshape(shape).expand(self.shape)
+        new = as_operand(self, value)
+        fits = len(new.shape) <= len(self.shape) and all(
+            n == 1 for n in new.shape[: max(len(new.shape) - (len(self.shape) - len(mask.shape)), 0)]
+        )
+        if not fits:  # one value for each true element, in order
+            rank = mask.ravel().cumsum(0).sub(1).clamp(0)
+            taken = new.index_select(0, rank)
+            new = taken.reshape(*mask.shape, *new.shape[1:])
+        old = self._read()
+        chosen = infer.expand(infer.cast(new._read(), self.dtype), self.shape)
+        node = infer.elementwise(Op.WHERE, wide._read(), chosen, old)
+        self._write(node, new)
+
+    def _parse(self, key: Any, operation: str) -> tuple[list[views.Step], list[_Advanced]]:
+        items = self._normal_items(key, operation)
+        starts: list[Dim] = []
+        sizes: list[Dim] = []
+        strides: list[int] = []
+        shape: list[int] = []
+        advanced: list[_Advanced] = []
+        axis = 0
+        for item in items:
+            if item is None:
+                shape.append(1)
+                continue
+            n = self.shape[axis]
+            if isinstance(item, TensorCore):
+                advanced.append(_Advanced(len(shape), item._read()))
+                item = slice(None)
+            if isinstance(item, slice):
+                start, size, step = self._slice_of(item, n, operation)
+                shape.append(size)
+            else:
+                if not -n <= item < n:
+                    raise BoundsError(
+                        operation, found=f"index {item} on axis {axis} of {self.shape}",
+                        expected=f"{-n} to {n - 1}" if n else "no index: the axis is empty",
+                    )
+                start, size, step = item % n, 1, 1
+            starts.append(start)
+            sizes.append(size)
+            strides.append(step)
+            axis += 1
+        steps: list[views.Step] = []
+        if tuple(sizes) != self.shape or any(s != 1 for s in strides):
+            steps.append(views.Slice(tuple(starts), tuple(sizes), tuple(strides)))
+        if tuple(shape) != tuple(sizes):
+            steps.append(views.Reshape(tuple(shape)))
+        return steps, advanced
+
+    def _slice_of(self, item: slice, n: int, operation: str) -> tuple[int, int, int]:
+        bounds = []
+        for bound in (item.start, item.stop, item.step):
+            if isinstance(bound, TensorCore):
+                bound = int(cast(Any, bound))
+            bounds.append(bound)
+        if bounds[2] == 0:
+            raise ShapeError(operation, found="a slice step of 0", expected="another step")
+        try:
+            start, stop, step = slice(*bounds).indices(n)
+        except TypeError:
+            raise DTypeError(operation, found=f"{item}", expected="integers in a slice") from None
+        count = len(range(start, stop, step))
+        return (start if count else 0), count, step
+
+    def _normal_items(self, key: Any, operation: str) -> list[Any]:
+        """Return one item an axis (None adds one): ints, slices and integer tensors."""
+        items: list[Any] = []
+        for item in key if isinstance(key, tuple) else (key,):
+            items.extend(self._item(item, operation))
+        used = sum(1 for i in items if i is not None and i is not Ellipsis)
+        if sum(1 for i in items if i is Ellipsis) > 1:
+            raise ShapeError(operation, found="two ellipses", expected="at most one")
+        if used > len(self.shape):
+            raise BoundsError(operation, found=f"{used} indices into {self.shape}",
+                              expected=f"at most {len(self.shape)}")
+        if not any(i is Ellipsis for i in items):
+            items.append(Ellipsis)
+        at = next(i for i, item in enumerate(items) if item is Ellipsis)
+        return items[:at] + [slice(None)] * (len(self.shape) - used) + items[at + 1 :]
+
+    def _item(self, item: Any, operation: str) -> list[Any]:
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            return [item]
+        if isinstance(item, bool | np.bool_):
+            item = as_operand(self, np.asarray(item))
+        if isinstance(item, TensorCore) and not item.shape and item.dtype.is_integer and (
+            item._buffer is not None and state.capture is None
+        ):
+            return [int(cast(Any, item))]
+        if isinstance(item, int | np.integer):
+            return [int(item)]
+        if isinstance(item, list | np.ndarray | range):
+            array = np.asarray(item)
+            if array.size == 0:
+                array = array.astype(np.int64)
+            item = as_operand(self, array)
+        if not isinstance(item, TensorCore):
+            raise DTypeError(operation, found=f"an index of type {type(item).__name__}",
+                             expected="integers, slices, None, ..., and integer or bool tensors")
+        if item.dtype.is_bool:
+            return list(cast(Indexing, item).nonzero(as_tuple=True))
+        if not item.dtype.is_integer:
+            raise DTypeError(operation, found=f"an index of {item.dtype.name}",
+                             expected="integers or bool")
+        return [item]
+
+    # data as index
+
+    def _front(self, advanced: list[_Advanced]) -> tuple[list[int], int, Node, tuple[Dim, ...]]:
+        """Return the order with indexed axes in front, their sizes' product, one flat index."""
+        axes = [a.axis for a in advanced]
+        order = axes + [a for a in range(len(self.shape)) if a not in axes]
+        shape = broadcast_shapes("index", *(a.index.shape for a in advanced))
+        flat: Node | None = None
+        for a in advanced:
+            n = self.shape[a.axis]
+            index = infer.expand(wrap_index(infer.cast(a.index, dt.int64), n), shape)
+            if len(advanced) > 1:  # each is checked on its own: a sum may be in range by accident
+                count = infer.reshape(index, (_count(shape),))
+                index = stamp(infer.gather(infer.iota(n), count, 0, "index"))
+                index = infer.reshape(index, shape)
+            if flat is None:
+                flat = index
+            else:
+                scaled = infer.elementwise(Op.MUL, flat, infer.full(shape, n, dt.int64))
+                flat = infer.elementwise(Op.ADD, scaled, index)
+        total = _count([self.shape[a] for a in axes])
+        return order, total, cast(Node, flat), shape
+
+    def _place(self, advanced: list[_Advanced]) -> int:
+        """Return where the index's axes go in the result, as NumPy does."""
+        axes = [a.axis for a in advanced]
+        return axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+
+    def _take(self, advanced: list[_Advanced]) -> Self:
+        order, total, flat, shape = self._front(advanced)
+        rest = [self.shape[a] for a in order[len(advanced) :]]
+        count, width = _count(shape), _count(rest)
+        x = infer.reshape(infer.permute(self._read(), order), (total, width))
+        index = infer.expand(infer.reshape(flat, (count, 1)), (count, width))
+        taken = infer.reshape(stamp(infer.gather(x, index, 0, "index")), (*shape, *rest))
+        place, k = self._place(advanced), len(shape)
+        back = [*range(k, k + place), *range(k), *range(k + place, k + len(rest))]
+        return self._wrap(infer.permute(taken, back))
+
+    def _put_at(self, advanced: list[_Advanced], value: object, kind: str = "set") -> None:
+        order, total, flat, shape = self._front(advanced)
+        rest = [self.shape[a] for a in order[len(advanced) :]]
+        count, width = _count(shape), _count(rest)
+        place, k = self._place(advanced), len(shape)
+        result = (*rest[:place], *shape, *rest[place:])
+        new = as_operand(self, value)
+        updates = infer.expand(infer.cast(new._read(), self.dtype), result)
+        updates = infer.permute(
+            updates, [*range(place, place + k), *range(place), *range(place + k, len(result))])
+        x = infer.permute(self._read(), order)
+        index = infer.expand(infer.reshape(flat, (count, 1)), (count, width))
+        out = stamp(infer.scatter(infer.reshape(x, (total, width)), index,
+                                  infer.reshape(updates, (count, width)), 0, kind, "index"))
+        inverse = sorted(range(len(order)), key=order.__getitem__)
+        self._write(infer.permute(infer.reshape(out, x.shape), inverse), new)
+
+    def index_put_(self, indices: Sequence[Any], values: object, accumulate: bool = False) -> Self:
+        """Write `values` at integer indices (in order; `accumulate` adds), and return the tensor."""
+        _, advanced = self._parse(tuple(indices), "index_put_")
+        self._put_at(advanced, values, "add" if accumulate else "set")
+        return self
+
+    # gather and scatter
+
+    def gather(self, dim: int, index: object) -> Self:
+        """Return ``out[i, j] = self[index[i, j], j]`` (dim 0); an index past the axis raises."""
+        position = as_operand(self, index)
+        return self._wrap(stamp(infer.gather(self._read(), position._read(), dim, "gather")))
+
+    def take_along_dim(self, indices: object, dim: int | None = None) -> Self:
+        """Return elements picked along an axis; negative indices count from the end."""
+        position = as_operand(self, indices)
+        if dim is None:
+            return self.ravel().take_along_dim(position.ravel(), 0)
+        axis = self._axis(dim, "take_along_dim")
+        index = infer.cast(position._read(), dt.int64)
+        sizes = [index.shape[a] if a == axis else self.shape[a] for a in range(len(self.shape))]
+        index = wrap_index(infer.expand(index, sizes), self.shape[axis])
+        return self._wrap(stamp(infer.gather(self._read(), index, axis, "take_along_dim")))
+
+    def index_select(self, dim: int, index: object) -> Self:
+        """Return slices of an axis, picked by a vector of integers."""
+        axis = self._axis(dim, "index_select")
+        position = as_operand(self, index)
+        if not position.dtype.is_integer:
+            raise DTypeError("index_select", found=f"an index of {position.dtype.name}",
+                             expected="integers")
+        return self._take([_Advanced(axis, position.ravel()._read())])
+
+    def take(self, index: object) -> Self:
+        """Return elements by their place in row-major order."""
+        return self.ravel()._take([_Advanced(0, as_operand(self, index)._read())])
+
+    def masked_select(self, mask: object) -> Self:
+        """Return the elements where `mask` holds (realizes the mask)."""
+        condition = as_operand(self, mask)
+        shape = broadcast_shapes("masked_select", self.shape, condition.shape)
+        wide = self.expand(shape)
+        return wide[condition.expand(shape)]
+
+    def masked_scatter(self, mask: object, source: object) -> Self:
+        """Return the tensor with true places of `mask` filled from `source`, in order."""
+        out = self.clone()
+        condition = as_operand(self, mask).expand(self.shape)
+        rank = condition.ravel().cumsum(0).sub(1).clamp(0)
+        taken = as_operand(self, source).ravel().index_select(0, rank).reshape(self.shape)
+        return condition.where(taken, out)
+
+    def scatter(self, dim: int, index: object, src: object, *, reduce: str | None = None) -> Self:
+        """Return the tensor with ``out[index[i, j], j] = src[i, j]`` (dim 0), in order."""
+        kinds = {None: "set", "add": "add", "multiply": "prod"}
+        return self._scattered(dim, index, src, kinds[reduce], "scatter")
+
+    def scatter_add(self, dim: int, index: object, src: object) -> Self:
+        """Return the tensor with ``out[index[i, j], j] += src[i, j]`` (dim 0)."""
+        return self._scattered(dim, index, src, "add", "scatter_add")
+
+    def scatter_reduce(self, dim: int, index: object, src: object, reduce: str) -> Self:
+        """Return the tensor combined with `src` at indices: sum, prod, amax or amin."""
+        kinds = {"sum": "add", "prod": "prod", "amax": "max", "amin": "min"}
+        if reduce not in kinds:
+            raise ShapeError("scatter_reduce", found=repr(reduce), expected=" or ".join(kinds))
+        return self._scattered(dim, index, src, kinds[reduce], "scatter_reduce")
+
+    def index_add(self, dim: int, index: object, source: object) -> Self:
+        """Return the tensor with slices of `source` added at places of an axis."""
+        axis = self._axis(dim, "index_add")
+        out = self.clone()
+        out._put_at([_Advanced(axis, as_operand(self, index)._read())], source, "add")
+        return out
+
+    def index_copy(self, dim: int, index: object, source: object) -> Self:
+        """Return the tensor with slices of `source` put at places of an axis."""
+        out = self.clone()
+        axis = self._axis(dim, "index_copy")
+        out._put_at([_Advanced(axis, as_operand(self, index)._read())], source)
+        return out
+
+    def index_fill(self, dim: int, index: object, value: Scalar) -> Self:
+        """Return the tensor with `value` at places of an axis."""
+        return self.index_copy(dim, index, value)
+
+    def _scattered(self, dim: int, index: object, src: object, kind: str, name: str) -> Self:
+        axis = self._axis(dim, name)
+        position, new = as_operand(self, index), as_operand(self, src)
+        updates = infer.cast(new._read(), self.dtype)
+        where = position._read()
+        if not new.shape:
+            updates = infer.expand(updates, where.shape)
+        elif new.shape != position.shape:
+            if len(new.shape) != len(where.shape):
+                raise ShapeError(name, found=f"updates of {new.shape}",
+                                 expected=f"the index's shape, {position.shape}")
+            updates = infer.slice_(updates, [0] * updates.ndim, where.shape)
+        return self._wrap(stamp(infer.scatter(self._read(), where, updates, axis, kind, name)), new)
+
+    # order
+
+    def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
+        """Return sorted values and where they came from; stable, NaN counts as largest."""
+        x = self if self.shape else self.reshape(1)
+        values, indices = infer.sort(x._read(), x._axis(dim, "sort"), descending)
+        if not self.shape:
+            values, indices = infer.reshape(values, ()), infer.reshape(indices, ())
+        return ValuesIndices(self._wrap(values), self._wrap(indices))
+
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
+        """Return where the sorted values come from."""
+        return cast(Self, self.sort(dim, descending).indices)
+
+    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+             ) -> ValuesIndices:  # fmt: skip
+        """Return the `k` largest (or smallest) values of an axis, in order, and their places."""
+        axis = self._axis(dim, "topk")
+        if not 0 <= k <= self.shape[axis]:
+            raise ShapeError("topk", found=f"k={k} of {self.shape[axis]}",
+                             expected=f"0 to {self.shape[axis]}")
+        values, indices = self.sort(axis, largest)
+        return ValuesIndices(values._slice(axis, 0, k), indices._slice(axis, 0, k))
+
+    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+        """Return the k-th smallest value (from 1) of an axis, and its place."""
+        axis = self._axis(dim, "kthvalue")
+        if not 1 <= k <= self.shape[axis]:
+            raise ShapeError("kthvalue", found=f"k={k}", expected=f"1 to {self.shape[axis]}")
+        values, indices = (t._slice(axis, k - 1, 1) for t in self.sort(axis))
+        if keepdim:
+            return ValuesIndices(values, indices)
+        return ValuesIndices(values.squeeze(axis), indices.squeeze(axis))
+
+    def one_hot(self, num_classes: int = -1) -> Self:
+        """Return int64 vectors with a 1 at each index (-1 counts the classes, which realizes)."""
+        if not self.dtype.is_integer:
+            raise DTypeError("one_hot", found=self.dtype.name, expected="integers")
+        if num_classes < 0:
+            num_classes = int(cast(Any, self.amax())) + 1
+        x = infer.cast(self._read(), dt.int64)
+        count = self.numel()
+        flat = infer.reshape(x, (count,))
+        checked = stamp(infer.gather(infer.iota(num_classes), flat, 0, "one_hot"))
+        shape = (count, num_classes)
+        wide = infer.expand(infer.reshape(checked, (count, 1)), shape)
+        same = infer.elementwise(Op.EQ, wide, infer.expand(infer.iota(num_classes), shape))
+        return self._wrap(infer.reshape(infer.cast(same, dt.int64), (*self.shape, num_classes)))
+
+    # results whose shape is data
+
+    def _known(self, operation: str) -> np.ndarray[Any, Any]:
+        """Return the values as a read-only array (an error during capture)."""
+        if state.capture is not None:
+            state.capture.refuse(operation)
+        storage = self._storage()
+        return host.view(storage.buffer, self.dtype, self.shape, False)
+
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """Return where elements are not zero, one row each (realizes: the count is data)."""
+        mask = self.bool()
+        count = int(cast(Any, mask.sum()))
+        flat = mask.ravel()
+        # The places of true elements, in order: a stable sort puts false after true.
+        order = flat.logical_not().astype(dt.uint8).argsort(0)._slice(0, 0, count)
+        places, rest = [], order
+        for n in reversed(self.shape):
+            places.append(rest.remainder(n))
+            rest = rest.floor_divide(n)
+        places.reverse()
+        if as_tuple:
+            return tuple(places)
+        if not places:
+            return order._slice(0, 0, count).reshape(count, 1)._slice(1, 0, 0)
+        return stack(places, 1)
+
+    def unique(self, return_counts: bool = False) -> Any:
+        """Return the distinct values, sorted (realizes: the count is data)."""
+        values = self.ravel().sort(0).values
+        n = self.numel()
+        if n == 0:
+            return (values, values.long()) if return_counts else values
+        fresh = values._slice(0, 1, n - 1).ne(values._slice(0, 0, n - 1)).pad((1, 0), value=True)
+        places = fresh.nonzero(as_tuple=True)[0]
+        distinct = values.index_select(0, places)
+        if not return_counts:
+            return distinct
+        return distinct, places.pad((0, 1), value=n).diff()
+
+    # writes
+
+    def copy_(self, source: object) -> Self:
+        """Replace the elements by those of `source`, broadcast and converted."""
+        new = as_operand(self, source) if not isinstance(source, int | float) else None
+        if new is None:
+            value = dt.check_value(cast(Scalar, source), self.dtype, "copy_")
+            self._write(infer.full(self.shape, value, self.dtype))
+            return self
+        broadcast = broadcast_shapes("copy_", self.shape, _strip(new.shape, len(self.shape)))
+        if broadcast != self.shape:
+            raise ShapeError("copy_", found=f"{new.shape} into {self.shape}",
+                             expected="a value that broadcasts to the target")
+        node = infer.cast(new._read(), self.dtype)
+        node = infer.reshape(node, _strip(new.shape, len(self.shape)))
+        self._write(infer.expand(node, self.shape), new)
+        return self
+
+    def assign(self, source: object) -> Self:
+        """Replace the elements by those of `source`, broadcast and converted."""
+        return self.copy_(source)
+
+    def _update(self, result: TensorCore, name: str) -> Self:
+        if result.shape != self.shape:
+            raise ShapeError(name, found=f"a result of {result.shape}",
+                             expected=f"the shape of the tensor, {self.shape}")
+        if CATEGORY[result.dtype.kind] > CATEGORY[self.dtype.kind]:
+            raise DTypeError(name, found=f"a result of {result.dtype.name}",
+                             expected=f"{self.dtype.name}, the type of the tensor")
+        self._write(infer.cast(result._read(), self.dtype), self, result)
+        return self
+
+    def fill_(self, value: Scalar) -> Self:
+        """Set every element."""
+        return self.copy_(value)
+
+    def zero_(self) -> Self:
+        """Set every element to 0."""
+        return self.copy_(0)
+
+    def add_(self, other: object, *, alpha: Scalar = 1) -> Self:
+        """Add in place."""
+        return self._update(self.add(other, alpha=alpha), "add_")
+
+    def sub_(self, other: object, *, alpha: Scalar = 1) -> Self:
+        """Subtract in place."""
+        return self._update(self.sub(other, alpha=alpha), "sub_")
+
+    def mul_(self, other: object) -> Self:
+        """Multiply in place."""
+        return self._update(self.mul(other), "mul_")
+
+    def div_(self, other: object) -> Self:
+        """Divide in place."""
+        return self._update(self.div(other), "div_")
+
+    def pow_(self, other: object) -> Self:
+        """Raise to a power in place."""
+        return self._update(self.pow(other), "pow_")
+
+    def neg_(self) -> Self:
+        """Negate in place."""
+        return self._update(self.neg(), "neg_")
+
+    def exp_(self) -> Self:
+        """Exponentiate in place."""
+        return self._update(self.exp(), "exp_")
+
+    def sqrt_(self) -> Self:
+        """Take square roots in place."""
+        return self._update(self.sqrt(), "sqrt_")
+
+    def relu_(self) -> Self:
+        """Set negative elements to 0."""
+        return self._update(self.relu(), "relu_")
+
+    def clamp_(self, min: object = None, max: object = None) -> Self:
+        """Limit the elements in place."""
+        return self._update(self.clamp(min, max), "clamp_")
+
+    def lerp_(self, end: object, weight: object) -> Self:
+        """Move towards `end` in place."""
+        return self._update(self.lerp(end, weight), "lerp_")
+
+    def addcmul_(self, a: object, b: object, *, value: Scalar = 1) -> Self:
+        """Add a scaled product in place."""
+        return self._update(self.addcmul(a, b, value=value), "addcmul_")
+
+    def addcdiv_(self, a: object, b: object, *, value: Scalar = 1) -> Self:
+        """Add a scaled quotient in place."""
+        return self._update(self.addcdiv(a, b, value=value), "addcdiv_")
+
+    def masked_fill_(self, mask: object, value: object) -> Self:
+        """Set the elements where `mask` holds."""
+        return self._update(self.masked_fill(mask, value), "masked_fill_")
+
+    def scatter_(self, dim: int, index: object, src: object) -> Self:
+        """Scatter in place."""
+        return self._update(self.scatter(dim, index, src), "scatter_")
+
+    def scatter_add_(self, dim: int, index: object, src: object) -> Self:
+        """Add at indices in place."""
+        return self._update(self.scatter_add(dim, index, src), "scatter_add_")
+
+    def index_add_(self, dim: int, index: object, source: object) -> Self:
+        """Add slices at places of an axis in place."""
+        return self._update(self.index_add(dim, index, source), "index_add_")
+
+    def __iadd__(self, other: object) -> Self:
+        return self.add_(other)
+
+    def __isub__(self, other: object) -> Self:
+        return self.sub_(other)
+
+    def __imul__(self, other: object) -> Self:
+        return self.mul_(other)
+
+    def __itruediv__(self, other: object) -> Self:
+        return self.div_(other)
+
+    def __ipow__(self, other: object) -> Self:
+        return self.pow_(other)
+
+    def __iand__(self, other: object) -> Self:
+        return self._update(self.bitwise_and(other), "and_")
+
+    def __ior__(self, other: object) -> Self:
+        return self._update(self.bitwise_or(other), "or_")
+
+    def __ixor__(self, other: object) -> Self:
+        return self._update(self.bitwise_xor(other), "xor_")
+
+    def __ifloordiv__(self, other: object) -> Self:
+        return self._update(self.floor_divide(other), "floor_divide_")
+
+    def __imod__(self, other: object) -> Self:
+        return self._update(self.remainder(other), "remainder_")
+
+
+def wrap_index(index: Node, n: int) -> Node:
+    """Return int64 indices with negative ones counted from the end (once: -n-1 stays out)."""
+    if index.op is Op.IOTA:
+        return index
+    zero = infer.full(index.shape, 0, dt.int64)
+    moved = infer.elementwise(Op.ADD, index, infer.full(index.shape, n, dt.int64))
+    return infer.elementwise(Op.WHERE, infer.elementwise(Op.LT, index, zero), moved, index)
+
+
+def _count(shape: Sequence[Dim]) -> int:
+    total = 1
+    for n in shape:
+        total *= cast(int, n)
+    return total
+
+
+def _strip(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Drop leading axes of size 1 beyond `ndim`, which an assignment may have."""
+    while len(shape) > ndim and shape[0] == 1:
+        shape = shape[1:]
+    return shape

@@ -1,0 +1,208 @@
+"""Softmax, normalisation and attention; 16-bit floats compute in float32 and round once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Self
+
+from weft.errors import ShapeError
+from weft.frontend.conv import Convolution
+from weft.frontend.elementwise import as_operand
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir.op import Op
+
+__all__ = ["Normalization"]
+
+
+class Normalization(Convolution):
+    """Methods that bring rows, channels or groups to one scale."""
+
+    __slots__ = ()
+
+    def softmax(self, dim: int = -1, *, dtype: object = None) -> Self:
+        """Return ``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum."""
+        x, out = self._row_input("softmax", dim, dtype)
+        if x.numel() == 0:
+            return x.astype(out)
+        e = x.sub(x.amax(dim, True).detach()).exp()
+        return e.div(e.sum(dim, True)).astype(out)
+
+    def log_softmax(self, dim: int = -1, *, dtype: object = None) -> Self:
+        """Return the logarithm of the softmax along an axis, without overflow."""
+        x, out = self._row_input("log_softmax", dim, dtype)
+        if x.numel() == 0:
+            return x.astype(out)
+        shifted = x.sub(x.amax(dim, True).detach())
+        return shifted.sub(shifted.exp().sum(dim, True).log()).astype(out)
+
+    def softmin(self, dim: int = -1) -> Self:
+        """Return the softmax of the negated elements."""
+        return self.neg().softmax(dim)
+
+    def _row_input(self, name: str, dim: int, dtype: object) -> tuple[Self, dt.DType]:
+        if not self.shape:
+            return self.reshape(1)._row_input(name, dim, dtype)
+        self._axis(dim, name)
+        return self._float_input(name, dtype)
+
+    def layer_norm(self, normalized_shape: int | Sequence[int], weight: object = None,
+                   bias: object = None, eps: float = 1e-5) -> Self:  # fmt: skip
+        """Return the last axes shifted to mean 0 and scaled to variance 1.
+
+        Raises
+        ------
+        ShapeError
+            If the last axes are not `normalized_shape`.
+        """
+        x, axes, out = self._last_axes(normalized_shape, "layer_norm")
+        centred = x.sub(x.mean(axes, True))
+        variance = centred.mul(centred).mean(axes, True)
+        return centred.mul(variance.add(eps).rsqrt())._affine(weight, bias).astype(out)
+
+    def rms_norm(self, normalized_shape: int | Sequence[int], weight: object = None,
+                 eps: float | None = None) -> Self:  # fmt: skip
+        """Return the last axes divided by their root mean square."""
+        x, axes, out = self._last_axes(normalized_shape, "rms_norm")
+        small = out.eps if eps is None else eps
+        return x.mul(x.mul(x).mean(axes, True).add(small).rsqrt())._affine(weight, None).astype(out)
+
+    def _last_axes(self, normalized_shape: int | Sequence[int], name: str
+                   ) -> tuple[Self, tuple[int, ...], dt.DType]:  # fmt: skip
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(
+            normalized_shape)  # fmt: skip
+        n = len(shape)
+        if not n or self.shape[-n:] != shape:
+            raise ShapeError(name, found=f"{self.shape}", expected=f"last axes of {shape}")
+        x, out = self._float_input(name)
+        return x, tuple(range(len(self.shape) - n, len(self.shape))), out
+
+    def _affine(self, weight: object, bias: object) -> Self:
+        """Return ``self * weight + bias``, where given."""
+        x = self
+        if weight is not None:
+            x = x.mul(as_operand(x, weight).astype(x.dtype))
+        return x if bias is None else x.add(as_operand(x, bias).astype(x.dtype))
+
+    def _channel(self, value: object) -> Self | None:
+        """Return a vector shaped to broadcast along axis 1."""
+        if value is None:
+            return None
+        return as_operand(self, value).reshape(-1, *(1,) * (len(self.shape) - 2))
+
+    def batch_norm(self, running_mean: object = None, running_var: object = None,
+                   weight: object = None, bias: object = None, training: bool = False,
+                   momentum: float = 0.1, eps: float = 1e-5) -> Self:  # fmt: skip
+        """Return channels (axis 1) shifted and scaled by batch or running statistics.
+
+        In training the running statistics are updated in place, with the unbiased variance.
+        """
+        if len(self.shape) < 2:
+            raise ShapeError("batch_norm", found=f"{self.shape}", expected="N C ...")
+        x, out = self._float_input("batch_norm")
+        axes = (0, *range(2, len(self.shape)))
+        if training or running_mean is None:
+            mean = x.mean(axes, True)
+            centred = x.sub(mean)
+            variance = centred.mul(centred).mean(axes, True)
+            count = x._count(axes)
+            if training and count <= 1:
+                raise ShapeError("batch_norm", found=f"{self.shape}: one value for each channel",
+                                 expected="more than one when training")
+            if training and isinstance(running_mean, Normalization):
+                running_mean.detach().lerp_(mean.detach().ravel(), momentum)
+            if training and isinstance(running_var, Normalization):
+                fair = variance.detach().ravel().mul(count / (count - 1))
+                running_var.detach().lerp_(fair, momentum)
+        else:
+            shift, spread = x._channel(running_mean), x._channel(running_var)
+            if shift is None or spread is None:
+                raise ShapeError("batch_norm", found="one running statistic", expected="both")
+            centred, variance = x.sub(shift), spread
+        scaled = centred.mul(variance.add(eps).rsqrt())
+        return scaled._affine(x._channel(weight), x._channel(bias)).astype(out)
+
+    def group_norm(self, num_groups: int, weight: object = None, bias: object = None,
+                   eps: float = 1e-5) -> Self:  # fmt: skip
+        """Return groups of channels (axis 1) shifted to mean 0 and scaled to variance 1."""
+        if len(self.shape) < 2 or num_groups < 1 or self.shape[1] % num_groups:
+            raise ShapeError("group_norm", found=f"{self.shape} in {num_groups} groups",
+                             expected="channels that divide into groups")
+        x, out = self._float_input("group_norm")
+        groups = x.reshape(self.shape[0], num_groups, -1)
+        centred = groups.sub(groups.mean(-1, True))
+        variance = centred.mul(centred).mean(-1, True)
+        scaled = centred.mul(variance.add(eps).rsqrt()).reshape(self.shape)
+        return scaled._affine(x._channel(weight), x._channel(bias)).astype(out)
+
+    def instance_norm(self, weight: object = None, bias: object = None, eps: float = 1e-5
+                      ) -> Self:  # fmt: skip
+        """Return each channel of each sample shifted to mean 0 and scaled to variance 1."""
+        return self.group_norm(self.shape[1] if len(self.shape) > 1 else 0, weight, bias, eps)
+
+    def scaled_dot_product_attention(self, key: object, value: object, attn_mask: object = None,
+                                     dropout_p: float = 0.0, is_causal: bool = False,
+                                     scale: float | None = None, enable_gqa: bool = False
+                                     ) -> Self:  # fmt: skip
+        """Return ``softmax(q @ k.T * scale + mask) @ v`` over the last two axes.
+
+        Parameters
+        ----------
+        attn_mask
+            Booleans (True takes part) or floats that are added; broadcast to the scores.
+        dropout_p
+            Share of the weights that `weft.nn.functional` drops before this; 0 here.
+        is_causal
+            Let query i see keys 0 to i.
+        scale
+            By default ``1 / sqrt(size of the last axis)``.
+        enable_gqa
+            Let groups of query heads share one key and value head.
+        """
+        k, v = as_operand(self, key), as_operand(self, value)
+        name = "scaled_dot_product_attention"
+        if min(len(self.shape), len(k.shape), len(v.shape)) < 2 or self.shape[-1] != k.shape[-1] or (
+            k.shape[-2] != v.shape[-2]
+        ):
+            raise ShapeError(name, found=f"q {self.shape}, k {k.shape}, v {v.shape}",
+                             expected="[..., L, E], [..., S, E], [..., S, V]")
+        if dropout_p:
+            raise ShapeError(name, found=f"dropout_p={dropout_p}", expected="0 for this method",
+                             hint="use weft.nn.functional.scaled_dot_product_attention")
+        weights = self.attention_weights(k, attn_mask, is_causal, scale, enable_gqa)
+        shared = v._shared_heads(self, enable_gqa)
+        return weights.matmul(shared.astype(weights.dtype)).astype(self.dtype)
+
+    def attention_weights(self, key: object, attn_mask: object = None, is_causal: bool = False,
+                          scale: float | None = None, enable_gqa: bool = False
+                          ) -> Self:  # fmt: skip
+        """Return the softmax of the scaled, masked scores of queries (self) and keys."""
+        k = as_operand(self, key)._shared_heads(self, enable_gqa)
+        q, _ = self._float_input("scaled_dot_product_attention")
+        factor = 1 / math.sqrt(self.shape[-1]) if scale is None else scale
+        scores = q.mul(factor).matmul(k.astype(q.dtype).transpose(-2, -1))
+        rows, columns = scores.shape[-2:]
+        if is_causal:
+            shape = (rows, columns)
+            i = infer.expand(infer.reshape(infer.iota(rows), (rows, 1)), shape)
+            seen = infer.elementwise(Op.LE, infer.expand(infer.iota(columns), shape), i)
+            scores = self._wrap(seen).where(scores, -math.inf)
+        if attn_mask is not None:
+            mask = as_operand(self, attn_mask)
+            if mask.dtype.is_bool:
+                scores = mask.where(scores, -math.inf)
+            else:
+                scores = scores.add(mask.astype(scores.dtype))
+        return scores.softmax(-1)
+
+    def _shared_heads(self, query: Normalization, enable_gqa: bool) -> Self:
+        """Return keys or values with each head repeated for its group of query heads."""
+        if not enable_gqa or len(self.shape) < 3 or self.shape[-3] == query.shape[-3]:
+            return self
+        heads, wanted = self.shape[-3], query.shape[-3]
+        if wanted % heads:
+            raise ShapeError("scaled_dot_product_attention",
+                             found=f"{wanted} query heads for {heads} key heads",
+                             expected="a multiple")
+        return self.repeat_interleave(wanted // heads, -3)

@@ -1,0 +1,61 @@
+"""Arguments and results of captured functions: nested containers with tensors as leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from weft.errors import CaptureError
+from weft.frontend.core import TensorCore
+
+__all__ = ["flatten", "is_array", "rebuild"]
+
+
+def is_array(value: object) -> bool:
+    """Whether a value is another library's array."""
+    return hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
+
+
+def flatten(value: Any, leaves: list[Any], where: str = "argument") -> Hashable:
+    """Append the arrays of `value` to `leaves` and return what else it is made of.
+
+    Raises
+    ------
+    CaptureError
+        If something is neither an array, a container nor hashable.
+    """
+    kind = type(value)
+    if isinstance(value, TensorCore) or is_array(value):
+        leaves.append(value)
+        return _ARRAY
+    if kind is tuple or kind is list or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return (kind, tuple([flatten(v, leaves, where) for v in value]))
+    if kind is dict:
+        return (dict, tuple([(k, flatten(v, leaves, where)) for k, v in value.items()]))
+    if kind is float:
+        return (float, value.hex())  # tells -0.0 from 0.0, and NaN equals itself
+    if value is None or kind in (bool, int, str, bytes, complex):
+        return (kind, value)
+    try:
+        hash(value)
+    except TypeError:
+        raise CaptureError("jit", found=f"an {where} of type {kind.__name__}",
+                           expected="tensors, containers of them, and hashable values") from None
+    return (kind, value)
+
+
+_ARRAY = "array"
+
+
+def rebuild(value: Any, replace: Callable[[TensorCore], Any]) -> Any:
+    """Return `value` with each tensor replaced."""
+    if isinstance(value, TensorCore):
+        return replace(value)
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([rebuild(v, replace) for v in value])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*[rebuild(v, replace) for v in value])
+    if kind is dict:
+        return {k: rebuild(v, replace) for k, v in value.items()}
+    return value

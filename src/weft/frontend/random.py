@@ -1,0 +1,301 @@
+"""Random numbers: counter-based, the same on every device and for every number of threads.
+
+Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) maps a key
+and a counter to 128 random bits without any state, so element i of a draw depends only on the seed,
+on how many numbers were drawn before, and on i. Key and counter enter the graph as a small buffer:
+one plan serves every draw, and a captured function advances at each replay.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft.errors import RangeError, ShapeError
+from weft.exchange import host
+from weft.frontend.core import Scalar, TensorCore
+from weft.frontend.creation import check_device
+from weft.frontend.movement import ints
+from weft.frontend.state import state
+from weft.frontend.tensor import Tensor
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir.dtype import DType
+from weft.ir.node import Node
+from weft.ir.op import Op, Operation
+
+__all__ = [
+    "Generator", "bernoulli", "default_generator", "dropout", "initial_seed", "manual_seed",
+    "multinomial", "normal", "rand", "rand_like", "randint", "randint_like", "randn",
+    "randn_like", "randperm", "uniform",
+]  # fmt: skip
+
+_MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
+_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS: Final = 10
+_MASK64: Final = (1 << 64) - 1
+
+
+class Generator:
+    """A stream of random numbers: a 64-bit key and how many blocks were drawn."""
+
+    __slots__ = ("_lock", "count", "key")
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._lock = threading.Lock()
+        self.key = int.from_bytes(os.urandom(8), "little") if seed is None else seed & _MASK64
+        self.count = 0
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of a seed, and return the generator."""
+        if state.capture is not None:
+            state.capture.refuse("manual_seed()")
+        self.key, self.count = int(seed) & _MASK64, 0
+        return self
+
+    def initial_seed(self) -> int:
+        """Return the seed."""
+        return self.key
+
+    def advance(self, blocks: int) -> int:
+        """Take a number of blocks and return the first one's counter."""
+        with self._lock:
+            first = self.count
+            self.count = (first + blocks) & _MASK64
+        return first
+
+    def state_array(self) -> np.ndarray[Any, Any]:
+        """Return key and counter as two uint64."""
+        return np.array([self.key, self.count], np.uint64)
+
+    def _draw(self, blocks: int) -> tuple[Node, Node]:
+        """Return the key and the counters of `blocks` blocks, as uint64 nodes."""
+        if state.capture is not None:
+            base = state.capture.counter(self)
+            first = self.advance(blocks)
+            start = (first - state.capture.counter_start(self)) & _MASK64
+        else:
+            first = self.advance(blocks)
+            base, start = host.store(np.array([self.key, first], np.uint64), dt.uint64), 0
+        key = infer.expand(infer.slice_(base, [0], [1]), (blocks,))
+        counter = infer.expand(infer.slice_(base, [1], [1]), (blocks,))
+        offset = infer.iota(blocks, dt.uint64)
+        if start:
+            offset = _op(Op.ADD, offset, _full(offset, start))
+        return key, _op(Op.ADD, counter, offset)
+
+    def words(self, blocks: int) -> tuple[Node, Node]:
+        """Return two independent uint32 for each of `blocks` blocks."""
+        key, counter = self._draw(blocks)
+        return philox(_low(counter), _high(counter), _low(key), _high(key))
+
+
+def _op(op: Operation, *args: Node) -> Node:
+    return infer.elementwise(op, *args)
+
+
+def _full(like: Node, value: Scalar) -> Node:
+    return infer.full(like.shape, value, like.dtype)
+
+
+def _low(x: Node) -> Node:
+    return infer.cast(x, dt.uint32)
+
+
+def _high(x: Node) -> Node:
+    return infer.cast(_op(Op.SHR, x, _full(x, 32)), dt.uint32)
+
+
+def philox(c0: Node, c1: Node, k0: Node, k1: Node) -> tuple[Node, Node]:
+    """Return the first two words of Philox-4x32-10 at the counter (c0, c1, 0, 0)."""
+    c2 = c3 = _full(c0, 0)
+    for i in range(_ROUNDS):
+        if i:
+            k0 = _op(Op.ADD, k0, _full(k0, _WEYL[0]))
+            k1 = _op(Op.ADD, k1, _full(k1, _WEYL[1]))
+        m0, m1 = (_full(c0, m) for m in _MULTIPLIERS)
+        high0, low0 = _op(Op.MULHI, m0, c0), _op(Op.MUL, m0, c0)
+        high1, low1 = _op(Op.MULHI, m1, c2), _op(Op.MUL, m1, c2)
+        c0, c1 = _op(Op.XOR, _op(Op.XOR, high1, c1), k0), low1
+        c2, c3 = _op(Op.XOR, _op(Op.XOR, high0, c3), k1), low0
+    return c0, c1
+
+
+default_generator: Final = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default stream of random numbers anew."""
+    return default_generator.manual_seed(seed)
+
+
+def initial_seed() -> int:
+    """Return the seed of the default stream."""
+    return default_generator.initial_seed()
+
+
+def _unit(words: tuple[Node, Node], kind: DType) -> Node:
+    """Return floats in [0, 1): every multiple of 2**-(precision) is equally likely."""
+    if kind is dt.float64:
+        wide = _op(Op.OR, _op(Op.SHL, infer.cast(words[0], dt.uint64), _full(
+            infer.cast(words[0], dt.uint64), 32)), infer.cast(words[1], dt.uint64))  # fmt: skip
+        whole = infer.cast(_op(Op.SHR, wide, _full(wide, 11)), dt.float64)
+        return _op(Op.MUL, whole, _full(whole, 2.0**-53))
+    bits = kind.mantissa + 1
+    whole = infer.cast(_op(Op.SHR, words[0], _full(words[0], 32 - bits)), dt.float32)
+    return infer.cast(_op(Op.MUL, whole, _full(whole, 2.0**-bits)), kind)
+
+
+def _prepare(size: tuple[Any, ...], dtype: object, device: object, name: str
+             ) -> tuple[tuple[int, ...], int, DType]:  # fmt: skip
+    check_device(device, name)
+    shape = infer.check_shape(ints(size), name)
+    count = 1
+    for n in shape:
+        count *= int(n)  # type: ignore[arg-type]
+    kind = dt.float32 if dtype is None else dt.as_dtype(dtype)
+    return shape, count, kind  # type: ignore[return-value]
+
+
+def _give(node: Node, shape: Sequence[int], requires_grad: bool) -> Tensor:
+    out = Tensor._from_node(infer.reshape(node, shape))
+    return out.requires_grad_() if requires_grad else out
+
+
+def rand(*size: Any, generator: Generator | None = None, dtype: object = None,
+         device: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return uniform random numbers in [0, 1)."""
+    shape, count, kind = _prepare(size, dtype, device, "rand")
+    _check_float(kind, "rand")
+    words = (generator or default_generator).words(count)
+    return _give(_unit(words, kind), shape, requires_grad)
+
+
+def uniform(*size: Any, low: float = 0.0, high: float = 1.0, generator: Generator | None = None,
+            dtype: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return uniform random numbers in [low, high)."""
+    out = rand(*size, generator=generator, dtype=dtype).mul(high - low).add(low)
+    return out.requires_grad_() if requires_grad else out
+
+
+def randn(*size: Any, generator: Generator | None = None, dtype: object = None,
+          device: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Return random numbers from the standard normal distribution (Box–Muller)."""
+    shape, count, kind = _prepare(size, dtype, device, "randn")
+    _check_float(kind, "randn")
+    first, second = (generator or default_generator).words(count)
+    wide = dt.float64 if kind is dt.float64 else dt.float32
+    u = infer.cast(first, wide)
+    u = _op(Op.MUL, _op(Op.ADD, u, _full(u, 1.0)), _full(u, 2.0**-32))  # (0, 1]
+    turn = infer.cast(second, wide)
+    angle = _op(Op.MUL, turn, _full(turn, 2 * math.pi * 2.0**-32))
+    radius = _op(Op.SQRT, _op(Op.MUL, _op(Op.LOG, u), _full(u, -2.0)))
+    node = infer.cast(_op(Op.MUL, radius, _op(Op.COS, angle)), kind)
+    return _give(node, shape, requires_grad)
+
+
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *,
+           generator: Generator | None = None, dtype: object = None) -> Tensor:  # fmt: skip
+    """Return normal random numbers with a mean and a standard deviation (numbers or tensors)."""
+    if size is None:
+        shapes = [v.shape for v in (mean, std) if isinstance(v, TensorCore)]
+        size = shapes[0] if shapes else ()
+    return randn(*size, generator=generator, dtype=dtype).mul(std).add(mean)
+
+
+def _check_float(kind: DType, name: str) -> None:
+    if not kind.is_float or kind.is_storage_only:
+        raise RangeError(name, found=kind.name, expected="a float type of 16 to 64 bits")
+
+
+def randint(low: int, high: int | Sequence[int] | None = None, size: Any = None, *,
+            generator: Generator | None = None, dtype: object = None, device: object = None
+            ) -> Tensor:  # fmt: skip
+    """Return random integers from `low` (0 if left out) up to but not including `high`."""
+    if size is None and not isinstance(high, int):
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    shape, count, _ = _prepare((size,) if size is not None else ((),), None, device, "randint")
+    kind = dt.int64 if dtype is None else dt.as_dtype(dtype)
+    if not isinstance(high, int) or high <= low:
+        raise RangeError("randint", found=f"{low} to {high}", expected="low below high")
+    for value in (low, high - 1):
+        dt.check_value(value, kind, "randint")
+    first, second = (generator or default_generator).words(count)
+    span = high - low
+    if span <= 1 << 20:  # the bias of the multiplication is below span / 2**32
+        chosen = infer.cast(_op(Op.MULHI, first, _full(first, span)), dt.int64)
+    elif span < 1 << 64:
+        wide = infer.cast(first, dt.uint64)
+        wide = _op(Op.OR, _op(Op.SHL, wide, _full(wide, 32)), infer.cast(second, dt.uint64))
+        chosen = infer.cast(_op(Op.MULHI, wide, _full(wide, span)), dt.int64)
+    else:
+        raise RangeError("randint", found=f"{span} values", expected="fewer than 2**64")
+    node = chosen if low == 0 else _op(Op.ADD, chosen, _full(chosen, low))
+    return _give(infer.cast(node, kind), shape, False)
+
+
+def randperm(n: int, *, generator: Generator | None = None, dtype: object = None) -> Tensor:
+    """Return the integers 0 to n - 1 in random order (sorted by 64 random bits each)."""
+    if n < 0:
+        raise ShapeError("randperm", found=f"n={n}", expected="at least 0")
+    kind = dt.int64 if dtype is None else dt.as_dtype(dtype)
+    first, second = (generator or default_generator).words(n)
+    wide = infer.cast(first, dt.uint64)
+    keys = _op(Op.OR, _op(Op.SHL, wide, _full(wide, 32)), infer.cast(second, dt.uint64))
+    return _give(infer.cast(infer.sort(keys, 0)[1], kind), (n,), False)
+
+
+def rand_like(like: TensorCore, *, dtype: object = None) -> Tensor:
+    """Return uniform random numbers with the shape and type of another tensor."""
+    return rand(*like.shape, dtype=dtype or like.dtype)
+
+
+def randn_like(like: TensorCore, *, dtype: object = None) -> Tensor:
+    """Return normal random numbers with the shape and type of another tensor."""
+    return randn(*like.shape, dtype=dtype or like.dtype)
+
+
+def randint_like(like: TensorCore, low: int, high: int | None = None) -> Tensor:
+    """Return random integers with the shape and type of another tensor."""
+    return randint(low, high, like.shape, dtype=like.dtype)
+
+
+def bernoulli(p: Any, *, generator: Generator | None = None) -> Tensor:
+    """Return 1 with the probability that each element of `p` gives, else 0."""
+    draws = rand(*p.shape, generator=generator)
+    result: Tensor = draws.lt(p).astype(p.dtype)
+    return result
+
+
+def dropout(x: Tensor, p: float = 0.5, training: bool = True,
+            generator: Generator | None = None) -> Tensor:  # fmt: skip
+    """Return `x` with each element dropped with probability `p`, the rest scaled up."""
+    if not 0 <= p <= 1:
+        raise RangeError("dropout", found=f"p={p}", expected="0 to 1")
+    if not training or p == 0:
+        return x
+    if p == 1:
+        return x.mul(0)
+    kept = rand(*x.shape, generator=generator).ge(p)
+    return kept.where(x.mul(1 / (1 - p)), 0)
+
+
+def multinomial(weights: Tensor, num_samples: int, replacement: bool = False, *,
+                generator: Generator | None = None) -> Tensor:  # fmt: skip
+    """Return indices of the last axis, drawn with probability proportional to the weights."""
+    if not replacement:  # the largest of log(u) / w (Efraimidis and Spirakis, 2006)
+        keys = rand(*weights.shape, generator=generator).add(2.0**-25).log().div(weights)
+        found: Tensor = keys.topk(num_samples, -1).indices
+        return found
+    total = weights.float().cumsum(-1)
+    shape = (*weights.shape[:-1], num_samples)
+    draws = rand(*shape, generator=generator).mul(total.select(-1, -1).unsqueeze(-1))
+    below: Tensor = total.unsqueeze(-2).le(draws.unsqueeze(-1)).sum(-1)
+    return below.clamp_max(weights.shape[-1] - 1)

@@ -1,0 +1,267 @@
+"""Reductions, running reductions and norms of values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+from weft.errors import DTypeError, ShapeError
+from weft.frontend.core import Scalar
+from weft.frontend.movement import Movement
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir.dtype import DType
+from weft.ir.node import Node, Shape
+from weft.ir.op import Op
+
+__all__ = ["Reduction", "ValuesIndices"]
+
+Axes = int | Sequence[int] | None
+
+
+class ValuesIndices(NamedTuple):
+    """Values and where they stand along the axis."""
+
+    values: Any
+    indices: Any
+
+
+class Reduction(Movement):
+    """Methods that reduce axes, or run along one."""
+
+    __slots__ = ()
+
+    def _reduced(self, x: Node, kind: str, axes: tuple[int, ...], keepdim: bool) -> Node:
+        out = infer.reduce(x, kind, axes)
+        return infer.reshape(out, _kept(x.shape, axes)) if keepdim else out
+
+    def _summand(self, dtype: object) -> Node:
+        """Return the elements in the type in which their sum is given."""
+        x = self._read()
+        if dtype is not None:
+            return infer.cast(x, dt.as_dtype(dtype))
+        if x.dtype.is_float:
+            return infer.cast(x, dt.float32) if x.dtype.is_storage_only else x
+        return infer.cast(x, dt.int64)
+
+    def sum(self, dim: Axes = None, keepdim: bool = False, *, dtype: object = None,
+            axis: Axes = None, keepdims: bool = False) -> Self:  # fmt: skip
+        """Return sums over axes (all by default); integers and bool sum as int64."""
+        axes = self._axes(axis if dim is None else dim, "sum")
+        return self._wrap(self._reduced(self._summand(dtype), "sum", axes, keepdim or keepdims))
+
+    def prod(self, dim: Axes = None, keepdim: bool = False, *, dtype: object = None,
+             axis: Axes = None, keepdims: bool = False) -> Self:  # fmt: skip
+        """Return products over axes (all by default)."""
+        axes = self._axes(axis if dim is None else dim, "prod")
+        return self._wrap(self._reduced(self._summand(dtype), "prod", axes, keepdim or keepdims))
+
+    def mean(self, dim: Axes = None, keepdim: bool = False, *, dtype: object = None,
+             axis: Axes = None, keepdims: bool = False) -> Self:  # fmt: skip
+        """Return arithmetic means over axes (all by default)."""
+        axes = self._axes(axis if dim is None else dim, "mean")
+        x, out = self._float_input("mean", dtype)
+        return x.sum(axes, keepdim or keepdims).div(self._count(axes)).astype(out)
+
+    def _float_input(self, name: str, dtype: object = None) -> tuple[Self, DType]:
+        """Return the elements in the type to compute in, and the result's type."""
+        x = self if dtype is None else self.astype(dtype)
+        if not x.dtype.is_float:
+            raise DTypeError(name, found=x.dtype.name, expected="a float type",
+                             hint="pass dtype=weft.float32")
+        return x.astype(dt.compute_dtype(x.dtype)), x.dtype
+
+    def _count(self, axes: tuple[int, ...]) -> int:
+        return math.prod(self.shape[a] for a in axes)
+
+    def var(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False, *,
+            unbiased: bool | None = None, axis: Axes = None, keepdims: bool = False
+            ) -> Self:  # fmt: skip
+        """Return variances over axes, in two passes; divides by ``n - correction``."""
+        if isinstance(correction, bool) and unbiased is None:
+            unbiased, correction = correction, 1
+        if unbiased is not None:
+            correction = 1 if unbiased else 0
+        axes = self._axes(axis if dim is None else dim, "var")
+        x, out = self._float_input("var")
+        centred = x.sub(x.mean(axes, True))
+        total = centred.mul(centred).sum(axes, keepdim or keepdims)
+        return total.div(max(self._count(axes) - correction, 0.0)).astype(out)
+
+    def std(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False, *,
+            unbiased: bool | None = None, axis: Axes = None, keepdims: bool = False
+            ) -> Self:  # fmt: skip
+        """Return standard deviations over axes; divides by ``n - correction``."""
+        return self.var(dim, correction, keepdim, unbiased=unbiased, axis=axis,
+                        keepdims=keepdims).sqrt()  # fmt: skip
+
+    def var_mean(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False
+                 ) -> tuple[Self, Self]:  # fmt: skip
+        """Return variances and means."""
+        return self.var(dim, correction, keepdim), self.mean(dim, keepdim)
+
+    def amax(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """Return the largest elements; NaN if there is one."""
+        return self._wrap(self._reduced(self._read(), "max", self._axes(dim, "amax"), keepdim))
+
+    def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """Return the smallest elements; NaN if there is one."""
+        return self._wrap(self._reduced(self._read(), "min", self._axes(dim, "amin"), keepdim))
+
+    def aminmax(self, dim: int | None = None, keepdim: bool = False) -> tuple[Self, Self]:
+        """Return the smallest and the largest elements."""
+        return self.amin(dim, keepdim), self.amax(dim, keepdim)
+
+    def max(self, dim: Any = None, keepdim: bool = False, *, axis: Axes = None,
+            keepdims: bool = False) -> Any:  # fmt: skip
+        """Return the largest element; with `dim`, (values, indices); with a tensor, the larger."""
+        if isinstance(dim, Movement):
+            return self.maximum(dim)
+        if dim is None:
+            return self.amax(axis, keepdim or keepdims)
+        return self._extreme("max", dim, keepdim)
+
+    def min(self, dim: Any = None, keepdim: bool = False, *, axis: Axes = None,
+            keepdims: bool = False) -> Any:  # fmt: skip
+        """Return the smallest element; with `dim`, (values, indices); with a tensor, the smaller."""
+        if isinstance(dim, Movement):
+            return self.minimum(dim)
+        if dim is None:
+            return self.amin(axis, keepdim or keepdims)
+        return self._extreme("min", dim, keepdim)
+
+    def _extreme(self, kind: str, dim: int, keepdim: bool) -> ValuesIndices:
+        axis = self._axis(dim, kind)
+        values = self._wrap(self._reduced(self._read(), kind, (axis,), keepdim))
+        return ValuesIndices(values, self._arg(kind, axis, keepdim))
+
+    def _arg(self, kind: str, dim: int | None, keepdim: bool) -> Self:
+        x = self if dim is not None else self.ravel()
+        axis = x._axis(0 if dim is None else dim, f"arg{kind}") if x.shape else 0
+        if not x.shape:
+            x = x.reshape(1)
+        node = infer.argreduce(x._read(), kind, axis)
+        if not keepdim:
+            return self._wrap(node)
+        shape = _kept(x.shape, (axis,)) if dim is not None else (1,) * len(self.shape)
+        return self._wrap(infer.reshape(node, shape))
+
+    def argmax(self, dim: int | None = None, keepdim: bool = False) -> Self:
+        """Return where the first largest element is (along an axis, or in row-major order)."""
+        return self._arg("max", dim, keepdim)
+
+    def argmin(self, dim: int | None = None, keepdim: bool = False) -> Self:
+        """Return where the first smallest element is (along an axis, or in row-major order)."""
+        return self._arg("min", dim, keepdim)
+
+    def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """Return whether any element is not zero."""
+        x = self.bool()._read()
+        return self._wrap(self._reduced(x, "any", self._axes(dim, "any"), keepdim))
+
+    def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """Return whether all elements are not zero."""
+        x = self.bool()._read()
+        return self._wrap(self._reduced(x, "all", self._axes(dim, "all"), keepdim))
+
+    def count_nonzero(self, dim: Axes = None) -> Self:
+        """Return how many elements are not zero."""
+        return self.bool().sum(dim)
+
+    def logsumexp(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """Return ``log(sum(exp(self)))`` without overflow."""
+        axes = self._axes(dim, "logsumexp")
+        x, out = (self if self.dtype.is_float else self.float())._float_input("logsumexp")
+        top = x.amax(axes, True).detach()
+        top = top.abs().eq(math.inf).where(0.0, top)
+        total = x.sub(top).exp().sum(axes, True).log().add(top)
+        if not keepdim:
+            total = total.reshape([n for a, n in enumerate(self.shape) if a not in axes])
+        return total.astype(out)
+
+    def norm(self, p: Scalar | str = 2, dim: Axes = None, keepdim: bool = False) -> Self:
+        """Return vector p-norms over axes (all by default)."""
+        axes = self._axes(dim, "norm")
+        x, out = self._float_input("norm")
+        if p in ("fro", 2):
+            total = x.mul(x).sum(axes, keepdim).sqrt()
+        elif p == 1:
+            total = x.abs().sum(axes, keepdim)
+        elif p == math.inf:
+            total = x.abs().amax(axes, keepdim)
+        elif p == -math.inf:
+            total = x.abs().amin(axes, keepdim)
+        elif p == 0:
+            total = x.ne(0).astype(x.dtype).sum(axes, keepdim)
+        elif isinstance(p, str):
+            raise ShapeError("norm", found=f"p={p!r}", expected="a number or 'fro'")
+        else:
+            total = x.abs().pow(p).sum(axes, keepdim).pow(1.0 / p)
+        return total.astype(out)
+
+    def normalize(self, p: Scalar = 2.0, dim: int = 1, eps: Scalar = 1e-12) -> Self:
+        """Return the tensor divided by its p-norm along an axis."""
+        return self.div(self.norm(p, dim, True).maximum(eps))
+
+    def median(self) -> Self:
+        """Return the lower median of all elements."""
+        values, _ = infer.sort(self.ravel()._read(), 0)
+        return self._wrap(values).select(0, (self.numel() - 1) // 2)
+
+    # running reductions
+
+    def _scan(self, kind: str, dim: int, dtype: object = None) -> Self:
+        axis = self._axis(dim, f"cum{kind}") if self.shape else 0
+        x = self._summand(dtype) if kind in ("sum", "prod") else self._read()
+        if not self.shape:
+            return self._wrap(x)
+        narrow = x.dtype
+        x = infer.cast(x, dt.compute_dtype(narrow))
+        return self._wrap(infer.cast(infer.scan(x, kind, axis), narrow))
+
+    def cumsum(self, dim: int = 0, *, dtype: object = None) -> Self:
+        """Return running sums along an axis."""
+        return self._scan("sum", dim, dtype)
+
+    def cumprod(self, dim: int = 0, *, dtype: object = None) -> Self:
+        """Return running products along an axis."""
+        return self._scan("prod", dim, dtype)
+
+    def cummax(self, dim: int = 0) -> ValuesIndices:
+        """Return running maxima and where each one (the last of equals) stands."""
+        return self._running("max", dim)
+
+    def cummin(self, dim: int = 0) -> ValuesIndices:
+        """Return running minima and where each one (the last of equals) stands."""
+        return self._running("min", dim)
+
+    def _running(self, kind: str, dim: int) -> ValuesIndices:
+        axis = self._axis(dim, f"cum{kind}")
+        values = self._scan(kind, axis)
+        is_new = self.eq(values).logical_or(self.isnan())._read()
+        n = self.shape[axis]
+        shape = [n if a == axis else 1 for a in range(len(self.shape))]
+        position = infer.expand(infer.reshape(infer.iota(n), shape), self.shape)
+        marked = infer.elementwise(Op.WHERE, is_new, position, infer.full(self.shape, 0, dt.int64))
+        return ValuesIndices(values, self._wrap(infer.scan(marked, "max", axis)))
+
+    def logcumsumexp(self, dim: int = 0) -> Self:
+        """Return running ``log(sum(exp(self)))`` along an axis, shifted by its maximum."""
+        top = self.amax(dim, True).detach()
+        top = top.abs().eq(math.inf).where(0.0, top)
+        return self.sub(top).exp().cumsum(dim).log().add(top)
+
+    def diff(self, n: int = 1, dim: int = -1) -> Self:
+        """Return differences of neighbours along an axis, `n` times."""
+        out = self
+        axis = self._axis(dim, "diff")
+        for _ in range(n):
+            size = out.shape[axis]
+            out = out._slice(axis, min(1, size), max(size - 1, 0)).sub(
+                out._slice(axis, 0, max(size - 1, 0)))
+        return out
+
+
+def _kept(shape: Shape, axes: tuple[int, ...]) -> list[Any]:
+    return [1 if a in axes else n for a, n in enumerate(shape)]

@@ -1,0 +1,210 @@
+"""`Tensor`: all families of methods, and what Python expects of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from weft.errors import ShapeError
+from weft.exchange import dlpack, host
+from weft.frontend import autograd
+from weft.frontend.core import TensorCore
+from weft.frontend.display import show
+from weft.frontend.loss import Losses
+from weft.frontend.state import state
+
+__all__ = ["Parameter", "Tensor"]
+
+
+class Tensor(Losses):
+    """A lazy array that knows how it was computed.
+
+    Operations build a graph; the values are computed when somebody looks: `numpy`, `item`,
+    ``print``, or `realize`. Make tensors with `weft.tensor`, `weft.zeros` and their like.
+    """
+
+    __slots__ = ()
+
+    # values
+
+    def _memory(self) -> Any:
+        """Return the buffer with the values, contiguous in row-major order."""
+        if self._buffer is None or self._base is not None or state.capture is not None:
+            return self._storage().buffer
+        return self._buffer
+
+    def _look(self, operation: str) -> np.ndarray[Any, Any]:
+        if state.capture is not None:
+            state.capture.refuse(operation)
+        shared = self._shared is not None and self._base is None
+        return host.view(self._memory(), self.dtype, self.shape, shared)
+
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
+        """Return the values as an array over the tensor's memory.
+
+        The array is read-only, because tensors may share that memory; `force` makes a copy that
+        may be written. Memory that came from NumPy (`from_numpy`) stays writable.
+        """
+        values = self._look("numpy()")
+        return values.copy() if force else values
+
+    def item(self) -> Any:
+        """Return the value of a tensor with one element, as a Python number.
+
+        Raises
+        ------
+        ShapeError
+            If there is not exactly one element.
+        """
+        return self._single("item()")
+
+    def _single(self, operation: str) -> Any:
+        if self.numel() != 1:
+            raise ShapeError(operation, found=f"{self.numel()} elements, shape {self.shape}",
+                             expected="one element",
+                             hint="use any() or all() for a condition, tolist() for all values")
+        value = self._look(operation).reshape(()).item()
+        return float(value) if self.dtype.is_float else value
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists of Python numbers."""
+        values = self._look("tolist()")
+        if self.dtype.is_float and self.dtype.bits < 32:
+            values = values.astype(np.float32)
+        return values.tolist()
+
+    def cpu(self) -> Tensor:
+        """Return the tensor on the CPU: itself."""
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same elements without history; assigning replaces the values."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: TensorCore) -> None:
+        with autograd.no_grad():
+            self.copy_(value)
+
+    # gradients
+
+    def backward(self, gradient: object = None, *, create_graph: bool = False,
+                 retain_graph: bool | None = None) -> None:  # fmt: skip
+        """Add this tensor's gradient to the ``grad`` of every leaf it depends on.
+
+        Raises
+        ------
+        GradientError
+            If nothing here requires a gradient, or the tensor is not a single element and no
+            `gradient` is given.
+        """
+        autograd.backward((self,), None if gradient is None else (gradient,), create_graph)
+
+    # Python's protocols
+
+    def __repr__(self) -> str:
+        values = None if state.capture is not None else self._look("repr()")
+        return show(values, self.shape, self.dtype, self._requires_grad)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ShapeError("len()", found="a tensor without axes", expected="at least one axis")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise ShapeError("iteration", found="a tensor without axes",
+                             expected="at least one axis")
+        return iter(self.unbind(0))
+
+    def __contains__(self, value: object) -> bool:
+        return bool(self.eq(value).any())
+
+    def __bool__(self) -> bool:
+        return bool(self._single("bool()"))
+
+    def __int__(self) -> int:
+        return int(self._single("int()"))
+
+    def __float__(self) -> float:
+        return float(self._single("float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._single("complex()"))
+
+    def __index__(self) -> int:
+        value: SupportsIndex = self._single("index()")
+        return value.__index__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        values = self._look("numpy()")
+        if dtype is not None and np.dtype(dtype) != values.dtype:
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    def __dlpack__(self, *, stream: object = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None
+                   ) -> Any:  # fmt: skip
+        """Return a DLPack capsule: versioned (and marked read-only) if `max_version` allows."""
+        values = self._look("__dlpack__()")
+        if dl_device is not None and tuple(dl_device) != dlpack.CPU:
+            raise BufferError(f"a CPU tensor cannot be exported to the DLPack device {dl_device}")
+        if copy:
+            values = values.copy()
+        return dlpack.produce(values, self.dtype, max_version, bool(copy))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return (device type, ordinal): the CPU."""
+        return dlpack.CPU
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """Return the module with the array functions."""
+        import sys
+
+        return sys.modules["weft"]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        made = self.detach().clone()
+        if self._requires_grad and self._is_leaf:
+            made.requires_grad_()
+        memo[id(self)] = made
+        return made
+
+
+Tensor._result = Tensor
+
+
+class Parameter(Tensor):
+    """A leaf tensor that a module learns; `weft.nn.Module` finds it among its attributes."""
+
+    __slots__ = ()
+
+    def __new__(cls, data: Tensor, requires_grad: bool = True) -> Parameter:
+        """Return a parameter with the values of `data`."""
+        made = object.__new__(cls)
+        made._node, made.shape, made.dtype = data.detach()._value(), data.shape, data.dtype
+        made._base = made._buffer = made._grad = made._shared = made._history = None
+        made._path, made._version = (), 0
+        made._requires_grad, made._is_leaf = False, True
+        if state.capture is not None:
+            state.capture.created(made)
+        if requires_grad:
+            made.requires_grad_()
+        return made
+
+    def __init__(self, data: Tensor, requires_grad: bool = True) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        made = Parameter(self.detach().clone(), self._requires_grad)
+        memo[id(self)] = made
+        return made
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()

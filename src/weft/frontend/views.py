@@ -1,0 +1,238 @@
+"""How a view relates to its base: each step reads part of an array, and can put it back.
+
+A tensor that shares memory with another one is a path of these steps from its base. Reading applies
+them in order; writing puts the new value back step by step, from the last to the first, which gives
+the base's new value as a pure expression.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from weft.errors import ShapeError
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.expr import Expr
+from weft.ir.node import Dim, Node, Shape
+from weft.ir.op import Op
+from weft.ir.record import Record
+
+__all__ = ["Detach", "Expand", "Layout", "Permute", "Reshape", "Slice", "Step", "row_major"]
+
+
+class Layout(Record):
+    """Where the elements lie in the base's memory, in elements."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Step(Protocol):
+    """One step of a path."""
+
+    def read(self, base: Node) -> Node:
+        """Return the part of `base` that the step looks at."""
+        ...
+
+    def put(self, base: Node, value: Node) -> Node:
+        """Return `base` with that part replaced by `value`."""
+        ...
+
+    def move(self, layout: Layout) -> Layout | None:
+        """Return the layout behind the step, None where strides cannot say it."""
+        ...
+
+
+def row_major(shape: Shape) -> Layout | None:
+    """Return the layout of a whole array; None if a size is symbolic."""
+    strides = []
+    total = 1
+    for dim in reversed(shape):
+        if isinstance(dim, Expr):
+            return None
+        strides.append(total)
+        total *= max(dim, 1)
+    return Layout(0, tuple(shape), tuple(reversed(strides)))
+
+
+class Detach(Record):
+    """The same elements as a constant of differentiation."""
+
+    def read(self, base: Node) -> Node:
+        """Return the detached array."""
+        return infer.detach(base)
+
+    def put(self, base: Node, value: Node) -> Node:
+        """Return the new value."""
+        return value
+
+    def move(self, layout: Layout) -> Layout | None:
+        """Return the same layout."""
+        return layout
+
+
+class Reshape(Record):
+    """The same elements in another shape."""
+
+    shape: Shape
+
+    def read(self, base: Node) -> Node:
+        """Return the reshaped array."""
+        return infer.reshape(base, self.shape)
+
+    def put(self, base: Node, value: Node) -> Node:
+        """Return the value in the base's shape."""
+        return infer.reshape(value, base.shape)
+
+    def move(self, layout: Layout) -> Layout | None:
+        """Return the layout if every new axis lies within runs of equal stride."""
+        if any(isinstance(d, Expr) for d in self.shape):
+            return None
+        shape = tuple(int(d) for d in self.shape if not isinstance(d, Expr))
+        if 0 in shape:
+            return Layout(layout.offset, shape, (0,) * len(shape))
+        old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
+        strides: list[int] = []
+        while old or len(strides) < len(shape):
+            if len(strides) == len(shape):
+                return None
+            want = shape[len(shape) - 1 - len(strides)]
+            if want == 1:
+                strides.append(1)
+                continue
+            if not old:
+                return None
+            n, s = old.pop()
+            while n % want:  # merge with the axis before it, if memory runs on
+                if not old or old[-1][1] != n * s:
+                    return None
+                outer, _ = old.pop()
+                n *= outer
+            strides.append(s)
+            if n != want:
+                old.append((n // want, s * want))
+        return Layout(layout.offset, shape, tuple(reversed(strides)))
+
+
+class Permute(Record):
+    """The axes in another order."""
+
+    axes: tuple[int, ...]
+
+    def read(self, base: Node) -> Node:
+        """Return the permuted array."""
+        return infer.permute(base, self.axes)
+
+    def put(self, base: Node, value: Node) -> Node:
+        """Return the value in the base's order."""
+        inverse = sorted(range(len(self.axes)), key=self.axes.__getitem__)
+        return infer.permute(value, inverse)
+
+    def move(self, layout: Layout) -> Layout | None:
+        """Return the layout with its axes reordered."""
+        return Layout(layout.offset, tuple(layout.shape[a] for a in self.axes),
+                      tuple(layout.strides[a] for a in self.axes))  # fmt: skip
+
+
+class Expand(Record):
+    """Axes of size 1 repeated."""
+
+    shape: Shape
+
+    def read(self, base: Node) -> Node:
+        """Return the broadcast array."""
+        return infer.expand(base, self.shape)
+
+    def put(self, base: Node, value: Node) -> Node:
+        """Raise: several elements would be one place in memory."""
+        raise ShapeError(
+            "in-place write", found=f"a view expanded from {base.shape} to {self.shape}",
+            expected="one place in memory for each element", hint="clone() it first",
+        )
+
+    def move(self, layout: Layout) -> Layout | None:
+        """Return the layout with stride 0 on the repeated axes."""
+        if any(isinstance(d, Expr) for d in self.shape):
+            return None
+        shape = tuple(int(d) for d in self.shape if not isinstance(d, Expr))
+        lead = len(shape) - len(layout.shape)
+        strides = (0,) * lead + tuple(
+            s if n == m else 0
+            for n, m, s in zip(shape[lead:], layout.shape, layout.strides, strict=True)
+        )
+        return Layout(layout.offset, shape, strides)
+
+
+class Slice(Record):
+    """``out[i] = base[start + i * step]`` on each axis."""
+
+    starts: tuple[Dim, ...]
+    sizes: tuple[Dim, ...]
+    steps: tuple[int, ...]
+
+    def read(self, base: Node) -> Node:
+        """Return the part."""
+        return infer.slice_(base, self.starts, self.sizes, self.steps)
+
+    def put(self, base: Node, value: Node) -> Node:
+        """Return ``where(inside, value spread over the base's shape, base)``."""
+        if infer.same_shape(base.shape, self.sizes) and all(s == 1 for s in self.steps):
+            return value
+        if any(not isinstance(n, Expr) and n == 0 for n in self.sizes):
+            return base
+        inside = infer.full(value.shape, True, dt.bool_)
+        return infer.elementwise(Op.WHERE, self._spread(base.shape, inside),
+                                 self._spread(base.shape, value), base)  # fmt: skip
+
+    def _spread(self, shape: Shape, x: Node) -> Node:
+        """Return `x` at its places in an array of zeros of `shape`."""
+        before: list[Dim] = []
+        after: list[Dim] = []
+        for axis, (start, step) in enumerate(zip(self.starts, self.steps, strict=True)):
+            n = x.shape[axis]
+            if step < 0:
+                x = flip(x, axis)
+                start = start + (n - 1) * step if not isinstance(n, Expr) else n * step + start
+                step = -step
+            if step != 1 and not isinstance(n, Expr) and n > 0:
+                length = (n - 1) * step + 1
+                wide = infer.unwindow(infer.reshape(x, (*x.shape, 1)), axis, step, 1, length)
+                x = infer.reshape(wide, wide.shape[:-1])
+            end = start + x.shape[axis] if not isinstance(x.shape[axis], Expr) else (
+                x.shape[axis] + start)
+            whole = shape[axis]
+            before.append(start)
+            after.append(whole - end if isinstance(whole, Expr) else -(end - whole))
+        return infer.pad(x, before, after, False if x.dtype.is_bool else 0)
+
+    def move(self, layout: Layout) -> Layout | None:
+        """Return the layout of the part."""
+        offset = layout.offset
+        sizes, strides = [], []
+        for start, n, step, stride in zip(self.starts, self.sizes, self.steps, layout.strides,
+                                          strict=True):  # fmt: skip
+            if isinstance(start, Expr) or isinstance(n, Expr):
+                return None
+            offset += start * stride
+            sizes.append(n)
+            strides.append(step * stride)
+        return Layout(offset, tuple(sizes), tuple(strides))
+
+
+def flip(x: Node, axis: int) -> Node:
+    """Return `x` reversed along an axis."""
+    last: list[Dim] = [0] * x.ndim
+    size = x.shape[axis]
+    last[axis] = size - 1
+    if not isinstance(size, Expr) and size == 0:
+        return x
+    steps = [1] * x.ndim
+    steps[axis] = -1
+    return infer.slice_(x, last, x.shape, steps)
+
+
+def constant(shape: Shape, value: bool | int | float, dtype: dt.DType) -> Node:
+    """Return a constant of a shape."""
+    return infer.expand(nd.const(value, dtype), shape)
