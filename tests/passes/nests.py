@@ -25,6 +25,8 @@ from weft.ir.stmt import (
     rhs,
     walk,
 )
+from weft.ir.verify import verify
+from weft.ir.verify_linear import verify_linear
 from weft.passes.linearize import linearize
 from weft.passes.vectorize import vectorize
 
@@ -111,7 +113,10 @@ def check(k, arrays=None, variables=None, functions=None):
     All three levels must agree to the last bit.
     """
     arrays = random_arrays(k, variables) if arrays is None else arrays
+    verify(k)
     made = vectorize(k)
+    verify(made)
+    verify_linear(linearize(made))
     for s in walk(made.body):
         assert not isinstance(s, Reduce)
         assert getattr(s, "kind", SERIAL) not in (VECTOR, UNROLLED)

@@ -230,7 +230,6 @@ def test_body_that_reads_the_running_value():
 @pytest.mark.parametrize("n", [0, 1])
 def test_empty_and_single(n):
     check(row_sum([(k, n, "serial")], k, max(n, 1)))
-    check(row_sum([], ZERO, 1))
     a, b = memory("a", 1), memory("b", 1)
     s = total("s", x)
     nest = (reduce([(k, n, "unrolled")], [s], Load(x, a, (k,))), Store(b, (ZERO,), s.var))
