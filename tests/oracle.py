@@ -418,7 +418,7 @@ class OracleCompiled:
         leaves = {n.attr: None for n in nd.toposort(self.outputs) if n.op is Op.BUFFER}
         self.captured = [s for s in leaves if s not in set(self.inputs)]
 
-    def call(self, inputs, captured, variables):
+    def call(self, inputs, captured, variables=None):
         env = {
             s: array_of(b, s.dtype, (int(s.size),)).copy()
             for s, b in zip([*self.inputs, *self.captured], [*inputs, *captured], strict=True)

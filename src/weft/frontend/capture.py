@@ -189,16 +189,27 @@ def fresh_state(generator: Any, blocks: int) -> Any:
     return host.fill(dt.uint64, np.array([generator.key, first], np.uint64))
 
 
+def without_marks(roots: Sequence[Node]) -> list[Node]:
+    """Return `roots` without DETACH: what only gradients need must not part equal plans."""
+    new: dict[Node, Node] = {}
+    for node in nd.toposort(roots):
+        args = tuple([new[a] for a in node.args])
+        new[node] = args[0] if node.op is Op.DETACH else _rebuilt(node, args)
+    return [new[r] for r in roots]
+
+
 def substitute(root: Node, known: Callable[[Node], Node | None]) -> Node:
     """Return `root` with the nodes that `known` answers for replaced."""
     new: dict[Node, Node] = {}
     for node in nd.toposort([root]):
-        found = known(node)
-        if found is None:
-            args = tuple([new[a] for a in node.args])
-            found = node if args == node.args else nd.make(
-                node.op, node.dtype, node.shape, args, node.attr)  # fmt: skip
-            if found is not node and node in nd.locations:
-                nd.locations.setdefault(found, nd.locations[node])
-        new[node] = found
-    return cast(Node, new[root])
+        new[node] = known(node) or _rebuilt(node, tuple([new[a] for a in node.args]))
+    return new[root]
+
+
+def _rebuilt(node: Node, args: tuple[Node, ...]) -> Node:
+    if args == node.args:
+        return node
+    made = nd.make(node.op, node.dtype, node.shape, args, node.attr)
+    if node in nd.locations:
+        nd.locations.setdefault(made, nd.locations[node])
+    return made

@@ -184,7 +184,8 @@ class TensorCore:
     def _write(self, value: Node, *sources: TensorCore) -> None:
         """Replace the value (of the viewed part, for a view); shape and dtype are settled."""
         base = self if self._base is None else self._base
-        if base._requires_grad and base._is_leaf and state.grad:
+        detached = any(isinstance(step, views.Detach) for step in self._path)
+        if base._requires_grad and base._is_leaf and state.grad and not detached:
             raise GradientError(
                 "in-place write", found="a leaf that requires a gradient",
                 expected="a tensor computed from it", hint="write inside weft.no_grad()",
@@ -195,7 +196,8 @@ class TensorCore:
         for step, parent in zip(reversed(self._path), reversed(nodes), strict=False):
             value = step.put(parent, value)
         needs = state.grad and base.dtype.kind == "f" and any(s._requires_grad for s in sources)
-        base._assign(value, needs)
+        needs = needs and not detached
+        base._assign(infer.detach(value) if detached else value, needs)
         self._requires_grad = self._requires_grad or needs
         self._is_leaf = self._is_leaf and not needs
 

@@ -160,7 +160,7 @@ class _Entry:
         self.guards = list(recorder.guards.values())
         self.draws = [(generator, blocks) for generator, _, blocks in recorder.draws]
         inputs = self.placeholders + [storage for _, storage, _ in recorder.draws]
-        roots = [_own(n) for n in self.nodes]
+        roots = capture.without_marks([_own(n) for n in self.nodes])
         self.compiled = driver.compile(roots, inputs) if roots else None
         read = [] if self.compiled is None else self.compiled.captured
         self.captured = [recorder.captured.get(s, s) for s in read]
