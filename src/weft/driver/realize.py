@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
-from weft.driver import device, report
-from weft.driver.plan import Plan, check_variables, plan_for
+from weft.driver import device
+from weft.driver.plan import check_variables, plan_for
 from weft.driver.structure import Structure, base
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
+
+_address: Final = attrgetter("address")
 
 if TYPE_CHECKING:
     from weft.runtimes.buffer import Buffer
@@ -54,23 +57,25 @@ class Compiled:
         Placeholders; other leaves are `captured` and read at each call.
     """
 
-    __slots__ = ("_call", "_fast", "_limits", "_order", "captured", "nodes", "plan", "sizes")
+    __slots__ = ("_allocate", "_arena", "_in_order", "_limits", "_new_only", "_order", "_run",
+                 "_sizes", "captured", "nodes", "plan")  # fmt: skip
 
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage]) -> None:
         structure = Structure(outputs)
-        self.plan: Plan = plan_for(structure, outputs)
+        plan = self.plan = plan_for(structure, outputs)
         self.nodes = structure.nodes
         slots = {storage: i for i, storage in enumerate(inputs)}
         self.captured = [s for s in structure.leaves if s not in slots]
         late = {storage: len(inputs) + i for i, storage in enumerate(self.captured)}
         # which of inputs + captured each slot of the plan reads; unread inputs have none
         self._order = tuple(slots[s] if s in slots else late[s] for s in structure.leaves)
-        self._fast = self._order == tuple(range(len(inputs) + len(self.captured)))
+        self._in_order = self._order == tuple(range(len(inputs) + len(self.captured)))
         self._limits = {
-            v.attr.name: (v.attr.min, v.attr.max) for v in self.plan.spec.host.variables
+            v.attr.name: (v.attr.min, v.attr.max) for v in plan.spec.host.variables
         }
-        self._call = self.plan.call
-        self.sizes = self.plan.sizes
+        self._allocate = device.runtime().pool.allocate
+        self._run, self._sizes, self._arena = plan.call, plan.sizes, plan.arena
+        self._new_only = plan.spec.outputs == tuple(("new", i) for i in range(len(plan.sizes)))
 
     def call(self, inputs: Sequence[Buffer], captured: Sequence[Buffer],
              variables: Mapping[str, int] | None = None) -> list[Buffer]:  # fmt: skip
@@ -85,26 +90,25 @@ class Compiled:
         AllocationError
             If memory does not suffice.
         """
-        spec = self.plan.spec
-        given = (*inputs, *captured)
-        slots = given if self._fast else [given[i] for i in self._order]
-        allocate = device.allocate
-        made = [allocate(size) for size in self.sizes]
-        plan = self.plan
-        if plan.launches:
-            arena = allocate(plan.arena) if plan.arena else None
-            values = (
-                check_variables(plan.variables, self._limits, dict(variables or {}))
-                if plan.variables else ()
-            )
-            failure = self._call(
-                *[b.address for b in slots], *[b.address for b in made],
-                0 if arena is None else arena.address, *values,
-            )
-            report.count("launches", len(plan.launches))
-            if failure is not None:
-                plan.raise_failure(failure, self.nodes)
-        return [slots[i] if kind == "leaf" else made[i] for kind, i in spec.outputs]
+        given = [*inputs, *captured] if captured else inputs
+        if not self._in_order:
+            given = [given[i] for i in self._order]
+        made = list(map(self._allocate, self._sizes))
+        if self._arena:
+            arena = self._allocate(self._arena)
+            place = arena.address
+        else:
+            place = 0
+        if self._limits:
+            values = check_variables(self.plan.variables, self._limits, dict(variables or {}))
+            failure = self._run(*map(_address, given), *map(_address, made), place, *values)
+        else:
+            failure = self._run(*map(_address, given), *map(_address, made), place)
+        if failure is not None:
+            self.plan.raise_failure(failure, self.nodes)
+        if self._new_only:
+            return made
+        return [given[i] if kind == "leaf" else made[i] for kind, i in self.plan.spec.outputs]
 
 
 def compile(outputs: Sequence[Node], inputs: Sequence[Storage]) -> Compiled:
