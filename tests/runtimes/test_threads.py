@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -149,6 +150,32 @@ def test_more_threads_than_processors(case):
     assert env.value == 200_000
     for n in (63, 64, 65, 1000):
         assert bounds(case, n) == expected_bounds(n, 64)
+
+
+def test_no_wake_is_ever_lost(case):
+    """Workers that never spin fall asleep between any two instructions of a poster."""
+    case.pool.resize(threads.usable_cpus() + 1)
+    end = time.monotonic() + 1.5
+
+    def work(number):
+        rng = random.Random(number)
+        while time.monotonic() < end:
+            env = ctypes.c_int64()
+            for _ in range(rng.choice((1, 100, 1000))):
+                case.run("one_body", ctypes.addressof(env), 2 + number)
+            if rng.random() < 0.2:
+                time.sleep(rng.random() * 1e-3)
+
+    hosts = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for host in hosts:
+        host.start()
+    for host in hosts:
+        host.join(60)
+    # Only a worker that wakes up for its last post can be joined.
+    last = threading.Thread(target=case.pool.shutdown, daemon=True)
+    last.start()
+    last.join(30)
+    assert not last.is_alive()
 
 
 def test_regions_after_idleness(case):

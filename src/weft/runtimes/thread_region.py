@@ -200,9 +200,18 @@ define internal void @post(
   %old = atomicrmw add ptr %slot, i32 1 seq_cst
   %sleeping_ptr = getelementptr i8, ptr %slot, i64 4
   %sleeping = load atomic i32, ptr %sleeping_ptr seq_cst, align 4
-  %asleep = icmp ne i32 %sleeping, 0
+  %twice = shl i32 %old, 1
+  %mark = or i32 %twice, 1
+  %asleep = icmp eq i32 %sleeping, %mark
   br i1 %asleep, label %wake, label %done
 wake:
+  ; One wake for one sleep: it costs more than a short region, and the worker may be slow to come.
+  ; The mark holds the epoch that the sleeper waits to see the end of. Any other mark is of one
+  ; that has seen our epoch and sleeps again, or is about to look: to wipe that out would lose it.
+  %cleared = cmpxchg ptr %sleeping_ptr, i32 %mark, i32 0 seq_cst monotonic
+  %ours = extractvalue { i32, i1 } %cleared, 1
+  br i1 %ours, label %call, label %done
+call:
   call void @wake(ptr %slot)
   br label %done
 done:
@@ -303,7 +312,9 @@ pause:
   %again = icmp slt i32 %k1, %limit
   br i1 %again, label %spin, label %sleep
 sleep:
-  store atomic i32 1, ptr %sleeping seq_cst, align 4
+  %twice = shl i32 %seen, 1
+  %mark = or i32 %twice, 1
+  store atomic i32 %mark, ptr %sleeping seq_cst, align 4
   br label %look
 look:
   %epoch2 = load atomic i32, ptr %slot seq_cst, align 4
