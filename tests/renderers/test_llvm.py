@@ -447,3 +447,37 @@ def test_foreign_targets_render_and_compile():
     assert "x86" not in text
     machine = LLVMCompiler("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")
     assert machine.compile(text)
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_index_arithmetic_of_naturals(lanes):
+    """Quotients and remainders of values whose range is known, beside ones that may be negative."""
+    n = ex.Variable("n", 1, 1 << 40)
+    x = memory("x", I64, 1 << 12)
+    b = Code()
+    size = b.value("n", I64)
+    b.emit(li.VariableInst(size, 0, n.attr))
+    i = b.loop(40)
+    wide = [b.op(Op.BROADCAST, v, lanes=lanes) if lanes > 1 else v for v in (i, size)]
+    k = b.op(Op.RAMP, i, lanes=lanes) if lanes > 1 else i
+    below = b.op(Op.SUB, k, b.const(20, I64, lanes))
+    big = b.op(Op.MUL, k, b.const(1 << 33, I64, lanes))
+    natural = b.op(Op.MAX, below, b.const(0, I64, lanes))
+    place = 0
+    for a in (k, below, big, natural, b.op(Op.MOD, below, b.const(7, I64, lanes))):
+        for d in (b.const(3, I64, lanes), b.const(8, I64, lanes), b.const(-3, I64, lanes),
+                  b.const(1, I64, lanes), wide[1], below):  # fmt: skip
+            for op in (Op.FLOORDIV, Op.MOD, Op.FMOD):
+                if place % 10 == 0:
+                    at = b.op(Op.ADD, b.op(Op.MUL, i, b.i(8)), b.i(0))
+                place += 1
+                old = b.load(x, at, lanes)
+                value = b.op(op, a, d)
+                mixed = b.op(Op.ADD, b.op(Op.MUL, old, b.const(31, I64, lanes)), value)
+                b.store(x, at, mixed)
+    b.end()
+    kernel = b.kernel(x, variables=(n,))
+    for value in (1, 5, 1 << 36):
+        agree(kernel, [np.zeros(1 << 12, np.int64)], (value,))
+    text = cpu.renderer().render(kernel).text
+    assert "udiv i32" in text or "udiv <8 x i32>" in text

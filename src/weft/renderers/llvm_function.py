@@ -13,6 +13,7 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
 from weft.renderers import llvm_memory as memory
+from weft.renderers import llvm_ranges as ranges
 from weft.renderers.llvm_memory import Memories
 from weft.renderers.llvm_ops import compute
 from weft.renderers.llvm_types import FunctionWriter, Module, element, stored, vector
@@ -186,6 +187,7 @@ class Function(FunctionWriter):
     def compute(self, inst: li.Compute) -> None:
         """Write a pure instruction."""
         self.define(inst.result, compute(self, inst))
+        ranges.record(self.module, inst)
         if inst.op is Op.CONST:
             self.module.numbers[inst.result.id] = inst.attr
         elif inst.op is Op.BROADCAST and inst.args[0].id in self.module.numbers:
@@ -207,6 +209,7 @@ class Function(FunctionWriter):
         # The other arm, from the end of the body, is filled in when that is known.
         name = f"%i{inst.var.id}"
         region.other = end
+        ranges.record_loop(self.module, inst.var, inst.extent)
         self.put(f"{name} = phi i64 [ {begin}, %{before} ], [ {name}.next, %")
         self.names[inst.var.id] = name
         self.open.append(region)
@@ -299,11 +302,11 @@ class Function(FunctionWriter):
         name = f"%v{inst.result.id}"
         base = "%vars" if self.parallel is None else self.capture("vars", "ptr", 8, "%vars")
         at = self.new(f"getelementptr i64, ptr {base}, i64 {inst.slot}")
+        low, high = inst.bounds.min, inst.bounds.max
+        self.module.ranges[inst.result.id] = (low, high)
         node = ""
-        if inst.bounds.max < (1 << 63) - 1:
-            node = ", !range " + self.module.node(
-                f"!{{i64 {inst.bounds.min}, i64 {inst.bounds.max + 1}}}"
-            )
+        if high < (1 << 63) - 1:
+            node = ", !range " + self.module.node(f"!{{i64 {low}, i64 {high + 1}}}")
         self.put(f"{name} = load i64, ptr {at}{node}")
         self.names[inst.result.id] = name
 

@@ -9,6 +9,7 @@ from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir.linear import Compute, Value
 from weft.ir.op import Op, Operation
+from weft.renderers import llvm_ranges as ranges
 from weft.renderers.llvm_convert import cast
 from weft.renderers.llvm_types import FunctionWriter, constant, element, splat, suffix, vector
 
@@ -145,6 +146,12 @@ def _division(result: str) -> Row:
                 raise _lacks(inst)
             return w.new(f"frem {w.module.flags}{kind} {w.ref(x)}, {w.ref(y)}")
         known = _number(w, y)
+        is_shift = known is not None and known > 0 and known & (known - 1) == 0
+        if d is dt.int64 and not is_shift:
+            low, high = ranges.of(w.module, x)
+            least, most = ranges.of(w.module, y)
+            if low >= 0 and least > 0:
+                return _of_naturals(w, x, y, max(high, most) < 1 << 32, result)
         if known is not None:
             return _by_constant(w, x, y, known, result)
         zero, one = constant(0, d, lanes), constant(1, d, lanes)
@@ -164,6 +171,18 @@ def _division(result: str) -> Row:
         return w.new(f"select {i1} {is_zero}, {kind} {zero}, {kind} {value}")
 
     return row
+
+
+def _of_naturals(w: FunctionWriter, x: Value, y: Value, is_small: bool, result: str) -> str:
+    """Write a division of numbers that are not negative; `is_small`: below 2**32."""
+    kind, lanes = _kind(x), x.lanes
+    what = "udiv" if result == "floordiv" else "urem"
+    if not is_small:
+        return w.new(f"{what} {kind} {w.ref(x)}, {w.ref(y)}")
+    narrow = vector("i32", lanes)
+    a = w.new(f"trunc {kind} {w.ref(x)} to {narrow}")
+    b = w.new(f"trunc {kind} {w.ref(y)} to {narrow}")
+    return w.new(f"zext {narrow} {w.new(f'{what} {narrow} {a}, {b}')} to {kind}")
 
 
 def _truncate(w: FunctionWriter, x: Value, divisor: str, result: str) -> str:

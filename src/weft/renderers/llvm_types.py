@@ -83,6 +83,8 @@ class Module:
         Operand text of the values that are constants, by value id.
     numbers : dict
         Python values of those constants.
+    ranges : dict
+        Inclusive ranges of int64 values, by value id.
     """
 
     def __init__(self, target: Target, fastmath: bool) -> None:
@@ -90,6 +92,7 @@ class Module:
         self.flags = "reassoc contract " if fastmath else ""
         self.literals: dict[int, str] = {}
         self.numbers: dict[int, Any] = {}
+        self.ranges: dict[int, tuple[int, int]] = {}
         self.declarations: dict[str, None] = {}
         self.metadata: list[str] = []
         self.imports: dict[str, None] = {}
