@@ -40,6 +40,8 @@ def test_stage_refuses():
     with pytest.raises(ScheduleError, match="no load of d inside"):
         Schedule(nests.matmul(4, 8, 4, epilogue=False).replace(params=matmul.params)).stage(
             "d", "i", layout=("j",))
+    with pytest.raises(ScheduleError, match="a load outside k"):
+        Schedule(matmul).stage("d", "j", layout=("k",))
     with pytest.raises(ScheduleError, match="no memory 'z'"):
         Schedule(matmul).stage("z", "i", layout=("k",))
     with pytest.raises(ScheduleError, match="stores to y"):

@@ -85,6 +85,13 @@ class _Stage:
 
     def _check(self, inside: set[Expr]) -> None:
         """Check that all loads have one subscript, which varies with the dimensions only."""
+        for stmt, parents in scan(self.edit.kernel):
+            if stmt in self.loads:
+                around = {v for p in parents for v in _loop_vars(p)}
+                outside = [v.attr for v in self.dims if v not in around]
+                if outside:
+                    raise ScheduleError(self.what, found=f"a load outside {', '.join(outside)}",
+                                        expected="loads inside all loops of the layout")
         first = [self.space.poly(i) for i in self.loads[0].index]
         for load in self.loads:
             if [self.space.poly(i) for i in load.index] != first:
@@ -144,6 +151,12 @@ class _Stage:
             if span.lo < 0:
                 mask = gd.both(mask, ex.index(0).le(i))
         return mask
+
+
+def _loop_vars(stmt: Stmt) -> tuple[Expr, ...]:
+    if isinstance(stmt, st.Reduce):
+        return tuple([a.var for a in stmt.axes])
+    return (stmt.var,) if isinstance(stmt, For) else ()
 
 
 def _resolve(space: dep.Space, e: Expr, site: Site) -> Expr:

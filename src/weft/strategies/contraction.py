@@ -207,12 +207,20 @@ def _may_pack(plan: Plan, pattern: Pattern, p: Parameters, wide: For, row: For,
             and constant(wide.extent) is not None
             and all(constant(a.extent) is not None for a in pattern.reduce.axes)
             and size_of(wide.extent) >= plan.target.vector_bytes // 4
-            and _panel_bytes(plan, pattern, p, row, wide) <= p.panel_bytes)
+            and _panel_lanes(plan, pattern, p, row, wide) > 0)
 
 
-def _panel_bytes(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> int:
+def _panel_lanes(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> int:
+    """Return how wide a panel may be: narrower for long reductions, 0 if none fits."""
+    cost = Cost(pattern.rows[-1].body)
+    native = max(plan.target.vector_bytes // cost.itemsize, 1)
+    points = product(a.extent for a in pattern.reduce.axes)
     lanes = _lanes(plan, wide, row, pattern, p)
-    return product(a.extent for a in pattern.reduce.axes) * lanes * 4
+    while points * lanes * cost.itemsize > p.panel_bytes:
+        if lanes <= native:
+            return 0
+        lanes //= 2
+    return lanes
 
 
 def _registers(plan: Plan) -> int:
@@ -245,6 +253,8 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     most = p.rows if _registers(plan) >= 32 else p.rows // 2
     rows = _tile_rows(size_of(row.extent), most)
     packed = _packed(plan, pattern, p, row, wide)
+    if packed:
+        lanes = _panel_lanes(plan, pattern, p, row, wide)
     i, j = row.var.attr, wide.var.attr
     _tile_split(plan, j, wide.extent, lanes)
     _tile_split(plan, i, row.extent, rows)
@@ -285,7 +295,7 @@ def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) ->
     whole = size_of(memory.size) * memory.dtype.itemsize
     fixed = all(constant(a.extent) is not None for a in pattern.reduce.axes)
     pays = (fixed and whole > plan.target.l1_bytes and size_of(row.extent) >= p.pack_rows
-            and _panel_bytes(plan, pattern, p, row, wide) <= p.panel_bytes)
+            and _panel_lanes(plan, pattern, p, row, wide) > 0)
     return {memory.name: False} if pays else {}
 
 
@@ -353,7 +363,7 @@ def _inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     space = Space(plan.kernel)
     inside = accesses(pattern.reduce.body)
     native = max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)
-    along = [a for a in pattern.reduce.axes if size_of(a.extent) >= native
+    along = [a for a in pattern.reduce.axes if 2 * size_of(a.extent) >= max(native, 4)
              and all(flat_stride(space, x, a.var) in (0, 1) for x in inside)
              and any(flat_stride(space, x, a.var) == 1 for x in inside)]
     if not along:
@@ -370,7 +380,7 @@ def _inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     sizes = [_tile_rows(size_of(r.extent), most) for r, most
              in zip(tile, (p.inner_rows, p.inner_columns), strict=False)]
     k = axis.var.attr
-    lanes = native
+    lanes = min(native, power_above(size_of(axis.extent)))
     while product(ex.index(s) for s in sizes) * lanes < 8 * native and lanes < 64 and (
             size_of(axis.extent) >= 4 * lanes):
         lanes *= 2

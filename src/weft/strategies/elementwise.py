@@ -48,6 +48,9 @@ def schedule_nest(plan: Plan, root: str) -> None:
     if not scores:
         return
     best = max(reversed(scores), key=scores.__getitem__)
+    if scores[best] <= 0:
+        parallelise(plan, [c.var.attr for c in chain], amount)
+        return
     across = _transposed(chain, table, best)
     if across is not None and _tile(plan, chain, best, *across, amount):
         return
@@ -141,20 +144,24 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     return True
 
 
-def vector_lanes(plan: Plan, extent: int, cost: Cost) -> int:
-    """Return how many elements one vector statement takes: several registers if it is short."""
+def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES) -> int:
+    """Return how many elements one vector statement takes: several registers if it is short.
+
+    `most` limits them, for bodies with private memory of which every lane has its own.
+    """
     native = max(plan.target.vector_bytes // cost.itemsize, 1)
+    native = min(native, most)
     if extent < native:
         return power_above(extent)
     factor = 4 if cost.ops <= SHORT_BODY and not cost.heavy else 2 if not cost.heavy else 1
-    lanes = min(native * factor, MAX_LANES)
+    lanes = min(native * factor, most)
     while lanes > native and (extent < 2 * lanes or (extent % lanes and extent < 8 * lanes)):
         lanes //= 2
     return lanes
 
 
 def split_for_vectors(plan: Plan, name: str, extent: Expr, cost: Cost, peel: bool = False,
-                      ) -> str | None:
+                      most: int = MAX_LANES) -> str | None:
     """Make the vectors of a loop; return the name of the loop over them, None if left scalar.
 
     Where the lanes do not divide the extent, the last vector overlaps the one before if that is
@@ -162,7 +169,7 @@ def split_for_vectors(plan: Plan, name: str, extent: Expr, cost: Cost, peel: boo
     """
     n = constant(extent)
     size = size_of(extent)
-    lanes = vector_lanes(plan, size, cost)
+    lanes = vector_lanes(plan, size, cost, most)
     if lanes < 2:
         return None
     schedule = plan.schedule

@@ -38,6 +38,7 @@ from weft.strategies.nest import (
 
 CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that results never vary
 CHUNK_LEAST: Final = 16384  # elements that are worth a chunk
+PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
 
@@ -249,7 +250,9 @@ def _columns(plan: Plan, rows: list[For], amount: int) -> None:
         return
     plan.stream_outputs()
     row = rows[-1]
-    outer = split_for_vectors(plan, row.var.attr, row.extent, Cost(body))
+    own = sum(size_of(m.size) * m.dtype.itemsize for m in dep.private(body))
+    most = 1 << max(PRIVATE_BYTES // max(own, 1), 1).bit_length() - 1
+    outer = split_for_vectors(plan, row.var.attr, row.extent, Cost(body), most=min(most, 64))
     names = [r.var.attr for r in rows[:-1]] + [outer or row.var.attr]
     parallelise(plan, names, amount)
 
