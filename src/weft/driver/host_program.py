@@ -10,8 +10,10 @@ from weft.config import Debug, debug
 from weft.driver import device, kernels, pipeline
 from weft.driver.kernels import Code
 from weft.driver.plan import KIND, Plan, Spec, disk_key, largest
+from weft.driver.progress import Progress
 from weft.driver.structure import Structure
 from weft.errors import AllocationError
+from weft.graph.simplify import simplify
 from weft.ir import expr as ex
 from weft.ir import node as nd
 from weft.ir.expr import Expr
@@ -20,6 +22,7 @@ from weft.ir.op import Op
 from weft.ir.plan import Access, Alloc, Free, Launch, ProgramRef, Ref
 from weft.ir.plan import Plan as HostPlan
 from weft.ir.plan_verify import verify_plan
+from weft.ir.stmt import Location
 from weft.ir.verify_graph import verify_graph
 from weft.kernelize.build import Step, base, kernelize
 from weft.kernelize.memory import Lifetime, plan_arena
@@ -30,14 +33,18 @@ _FLOPS_PER_NANOSECOND: Final = 20
 
 def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     """Return the plan of a graph, compiling what no cache has, and keep it on disk."""
+    marks = _mark_checks(structure)
+    outputs = simplify(outputs)
     steps = kernelize(outputs)
     if debug(Debug.GRAPH):
         print(f"weft: {len(structure.nodes)} nodes in {len(steps)} kernels", file=sys.stderr)
     compiled: dict[int, Code] = {}  # by identity of the loop nest, which equal groups share
-    for step in steps:
-        if id(step.kernel) not in compiled:
-            compiled[id(step.kernel)] = kernels.compiled(step.kernel)
-    spec = _spec(structure, outputs, steps, [compiled[id(s.kernel)] for s in steps])
+    nests = {id(step.kernel): step.kernel for step in steps}
+    with Progress("compiling kernels", len(nests)) as progress:
+        for number, nest in nests.items():
+            compiled[number] = kernels.compiled(nest)
+            progress.tick()
+    spec = _spec(structure, outputs, steps, [compiled[id(s.kernel)] for s in steps], marks)
     if pipeline.verifying:
         verify_graph(outputs)
         verify_plan(spec.host)
@@ -47,9 +54,8 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
 
 
 def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
-          codes: list[Code]) -> Spec:  # fmt: skip
+          codes: list[Code], marks: dict[int, int]) -> Spec:  # fmt: skip
     slots = {storage: i for i, storage in enumerate(structure.leaves)}
-    position = {n: i for i, n in enumerate(structure.nodes)}
     results: list[tuple[str, int]] = []
     fresh: dict[Node, int] = {}  # stored results: their output slot
     for node in map(base, outputs):
@@ -71,8 +77,22 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
         max(m.traffic // _BYTES_PER_NANOSECOND, m.flops // _FLOPS_PER_NANOSECOND)
         for m in (s.kernel.meta for s in steps)
     )
-    checks = tuple(tuple(position[c] for c in s.checks) for s in steps)
+    checks = tuple(
+        tuple(marks.get(id(nd.locations.get(c)), -1) for c in s.checks) for s in steps
+    )
     return Spec(host, checks, tuple(results), nanoseconds)
+
+
+def _mark_checks(structure: Structure) -> dict[int, int]:
+    """Return the position of each checked node by the identity of its location record.
+
+    Simplification makes other nodes of them but hands the record on.
+    """
+    marks: dict[int, int] = {}
+    for i, node in enumerate(structure.nodes):
+        if node.op.group == "gather":
+            marks[id(nd.locations.setdefault(node, Location("", 0)))] = i
+    return marks
 
 
 def _symbols(node: Node) -> list[Expr]:

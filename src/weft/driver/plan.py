@@ -141,7 +141,7 @@ class Plan:
         where = None
         if 0 <= check < len(checks):
             place = nd.locations.get(nodes[checks[check]])
-            where = (place.file, place.line) if place is not None else None
+            where = (place.file, place.line) if place is not None and place.file else None
         operation, _, reason = text.partition(": ")
         if reason.startswith("index out of range"):
             raise BoundsError(operation, found=f"index {value}",

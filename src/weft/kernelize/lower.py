@@ -180,13 +180,17 @@ class _Nest:
             for key in keys:
                 if key.node.op in HEAVY and key.mask is None and key.node.op is not Op.GATHER:
                     phases.setdefault((key.node, key.place), set()).add(phase)
-        fits = [
-            (node, index) for (node, index), seen in phases.items()
+        fits = {
+            (node, index): seen for (node, index), seen in phases.items()
             if len(seen) > 1 and inner * node.dtype.itemsize <= STAGE_BYTES
             and any(v.attr.startswith("k") for v in ex.free_vars(index))
-        ]
-        below = {n for node, _ in fits for n in nd.toposort(node.args)}
-        return [(node, index) for node, index in fits if node not in below]
+        }
+        # a value below another one that is wanted in the same phases comes with it
+        covered = {
+            below for (top, _), wide in fits.items() for below in fits
+            if below[0] is not top and fits[below] <= wide and below[0] in nd.toposort(top.args)
+        }
+        return [key for key in fits if key not in covered]
 
     def _lower(self, names_unique: bool) -> Emitter:
         group = self.group
