@@ -86,6 +86,15 @@ def test_masks_of_symbolic_tiles():
     assert prove((i % n).lt(n), {i: (0, 1 << 40)})
 
 
+def test_a_loop_that_runs_has_an_extent():
+    """Where j < z is known, z is not 0, although its range begins there."""
+    z = ex.Variable("z", 0, 1 << 10)
+    env = {i: (0, 99), j: loop_range(z)}
+    assert simplify((i * z + j) // z, env) is i
+    assert simplify((i * z + j) % z, env) is j
+    assert simplify((i * z + j) // z, {i: (0, 99), j: (0, 0)}) is not i
+
+
 def test_overflow_forbids_taking_divisions_apart():
     assert simplify((i * 4) // 4).op is Op.FLOORDIV
     assert simplify((i + 4) // 4).op is Op.FLOORDIV
@@ -323,3 +332,47 @@ def test_merges_and_splits_of_axes_vanish(seed):
         again = again + (rest % s) * scale
         rest, scale = rest // s, scale * s
     assert simplify(again, {r: (0, total - 1)}) is simplify(r, {r: (0, total - 1)})
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_random_expressions_with_symbolic_limits(seed):
+    """Loops whose extents are symbolic, tiles of them, and merged axes of symbolic sizes."""
+    rng = random.Random(seed)
+    rows, columns = (ex.Variable(name, rng.choice([0, 1]), 40) for name in ("rows", "columns"))
+    tile = rng.choice([2, 3, 8])
+    extents = {
+        i: rows, j: columns, o: (columns + (tile - 1)) // tile,
+        k: rng.choice([ex.index(tile), ex.minimum(ex.index(tile), columns - o * tile)]),
+    }  # fmt: skip
+    env = {v: loop_range(extent) for v, extent in extents.items()}
+    flat = i * columns + j
+    point = o * tile + k
+    e = rng.choice([
+        flat // columns, flat % columns, flat // (columns * 2), flat.lt(rows * columns),
+        point.lt(columns), (i * columns + point) // columns, (i * columns + point) % columns,
+        ex.minimum(point, columns - 1), (j * rows + i) // rows, (j * rows + i) % rows * columns,
+        ex.where(point.lt(columns), point, ex.index(0)), (flat * tile + k) // tile,
+        random_index(rng, [flat, point, rows], 2), (flat // tile) * tile + flat % tile,
+        (flat - j) // columns, (rows * columns - flat - 1).ge(0), flat // (rows + columns),
+    ])  # fmt: skip
+    after = simplify(e, env)
+    for _ in range(40):
+        values = {v: rng.randint(v.attr.min, 40) for v in (rows, columns)}
+        for v in (i, j, o, k):
+            limit = evaluate(extents[v], values)
+            if limit < 1:
+                break
+            values[v] = rng.randrange(limit)
+        else:
+            assert evaluate(e, values) == evaluate(after, values), (e, after, values)
+
+
+def test_environments_do_not_mix():
+    assert simplify(i % 8, {i: (0, 7)}) is i
+    assert simplify(i % 8, {i: (0, 8)}) is i % 8
+    assert simplify(i, {i: (3, 3)}) is ex.index(3)
+    env = {i: (0, 7)}
+    assert simplify(i // 8, env) is ex.index(0)
+    env[i] = (0, 15)
+    assert simplify(i // 8, env) is i // 8

@@ -29,6 +29,7 @@ class Divider:
         self.ranges = Ranges(env)
         self.order = po.Order()
         self._proved: dict[frozenset[tuple[Monomial, int]], bool] = {}
+        self._known_facts: list[Poly] | None = None
 
     def poly(self, e: Expr) -> Poly:
         """Return the polynomial of an int64 expression."""
@@ -305,8 +306,12 @@ class Divider:
         return False
 
     def _lower(self, p: Poly) -> list[Poly]:
-        """Return polynomials that are nowhere above `p`."""
-        found = []
+        """Return polynomials that are nowhere above `p`, the most promising last."""
+        found = [
+            po.add(p, fact, -1)
+            for fact in self._facts()
+            if any(p.get(m, 0) * c > 0 for m, c in fact.items() if m)
+        ]
         for monomial, coefficient in p.items():
             for a in dict.fromkeys(monomial):
                 left = po.without(monomial, (a,))
@@ -324,6 +329,19 @@ class Divider:
                         po.add(rest, po.multiply({left: coefficient}, limit, self.order))
                     )
         return found
+
+    def _facts(self) -> list[Poly]:
+        """Return what is never negative where the environment has any point: hi - lo."""
+        if self._known_facts is None:
+            self._known_facts = []
+            for lo, hi in self.env.values():
+                if isinstance(lo, Expr) or isinstance(hi, Expr):
+                    low, high = (
+                        self.poly(v) if isinstance(v, Expr) else po.constant(v) for v in (lo, hi)
+                    )
+                    if self.fits(low) and self.fits(high):
+                        self._known_facts.append(po.add(high, low, -1))
+        return self._known_facts
 
     def _upper_limits(self, a: Expr) -> list[Poly]:
         """Return exact polynomials that `a` is at most."""

@@ -9,9 +9,10 @@ division is taken apart only where its operands provably stay within int64.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from math import gcd
-from typing import Final
+from typing import Any, Final
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -25,6 +26,8 @@ from weft.rules.polynomial import Poly
 
 TERMS: Final = 24  # a longer sum is not flattened further
 PRODUCTS: Final = 12  # a product of sums with more terms is not expanded
+RECENT: Final = 8  # environments remembered a thread
+LARGE: Final = 20_000  # expressions that a remembered simplifier may keep alive
 STEPS: Final = 4  # rewrites by `ALGEBRA` of one expression that is no index
 
 
@@ -55,6 +58,11 @@ class Simplifier(Divider):
         """Return the polynomial of an int64 expression."""
         self._visit((e,))
         return self._as_poly(e)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it keeps too many expressions alive to be remembered."""
+        return len(self._values) > LARGE
 
     def prove(self, condition: Expr) -> bool:
         """Whether a bool expression holds for every value of the environment."""
@@ -364,24 +372,45 @@ def _with_canonical_keys(env: Env) -> Env:
     return extended
 
 
+class _Recent(threading.local):
+    """The simplifiers of the environments asked last, so that single questions share work."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Any, ...], Simplifier] = {}
+
+    def of(self, env: Env | None) -> Simplifier:
+        key = tuple(env.items()) if env else ()
+        found = self.known.get(key)
+        if found is None or found.is_large:
+            if len(self.known) >= RECENT:
+                del self.known[next(iter(self.known))]
+            found = self.known[key] = Simplifier(dict(key))
+        return found
+
+
+_recent: Final = _Recent()
+
+
 def simplify(e: Expr, env: Env | None = None) -> Expr:
     """Return an expression equal to `e` for every value of the environment."""
-    return Simplifier(env).simplify(e)
+    if e.op is Op.CONST or (e.op is Op.VAR and (env is None or e not in env)):
+        return e
+    return _recent.of(env).simplify(e)
 
 
 def simplify_all(roots: Iterable[Expr], env: Env | None = None) -> list[Expr]:
     """Return the simplified expressions, in order."""
-    return Simplifier(env).simplify_all(roots)
+    return _recent.of(env).simplify_all(roots)
 
 
 def prove(condition: Expr, env: Env | None = None) -> bool:
     """Whether a bool expression provably holds, with symbolic limits taken into account."""
-    return Simplifier(env).prove(condition)
+    return _recent.of(env).prove(condition)
 
 
 def divisible(e: Expr, k: int, env: Env | None = None) -> bool:
     """Whether an int64 expression is provably a multiple of `k` (wrapped values included)."""
-    simplifier = Simplifier(env)
+    simplifier = _recent.of(env)
     p = simplifier.poly(e)
     if k & (k - 1) and not simplifier.fits(p):
         return False
@@ -426,7 +455,7 @@ def linear_coefficients(
     Coefficients are ints, or expressions free of the variables `over`; a variable that does not
     occur is left out. None if `e` is not linear in them.
     """
-    return Simplifier(env).linear(e, over)
+    return _recent.of(env).linear(e, over)
 
 
 def _depends(e: Expr, over: set[Expr]) -> bool:

@@ -180,6 +180,13 @@ def interval(p: Poly, range_of: Callable[[Expr], Range]) -> Range:
     """Return the range of `p` in ideal arithmetic."""
     lo = hi = 0
     for monomial, coefficient in p.items():
+        if len(monomial) == 1:  # the common case
+            a, b = range_of(monomial[0])
+            if coefficient < 0:
+                a, b = b, a
+            lo += coefficient * a
+            hi += coefficient * b
+            continue
         a = b = 1
         for atom in monomial:
             corners = [a * v for v in range_of(atom)] + [b * v for v in range_of(atom)]
