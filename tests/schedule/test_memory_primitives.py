@@ -5,7 +5,7 @@ import pytest
 from nests import assert_same, memory
 
 from weft.errors import ScheduleError
-from weft.ir.stmt import Alloc, Let, Store, walk
+from weft.ir.stmt import Alloc, Kernel, Let, Load, Store, walk
 from weft.schedule import Schedule
 
 
@@ -46,8 +46,12 @@ def test_stage_refuses():
         Schedule(matmul).stage("z", "i", layout=("k",))
     with pytest.raises(ScheduleError, match="stores to y"):
         Schedule(nests.running_sum(3, 4)).stage("y", "r", layout=("k",))
+    x, y, i = memory("x", 9), memory("y", 8), nests.v("i")
+    pair = nests.loop("i", 8, Load(nests.f("a"), x, (i,)), Load(nests.f("b"), x, (i + 1,)),
+                      Store(y, (i,), nests.f("a") + nests.f("b")))
+    kernel = Kernel("pair", (x, y), (nests.loop("t", 2, pair),))
     with pytest.raises(ScheduleError, match="different subscripts"):
-        Schedule(nests.softmax(3, 4)).stage("x", "r", layout=("k",))
+        Schedule(kernel).stage("x", "t", layout=("i",))
 
 
 def test_layout_and_pad():

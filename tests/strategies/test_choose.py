@@ -294,3 +294,63 @@ def _timed(kernel):
     start = time.perf_counter()
     choose(kernel, WIDE, 2)
     return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 2, 3, 8), (2, 5, 3, 3, 9), (2, 4, 4, 1, 16)])
+def test_weight_gradient_of_a_convolution(shape):
+    """dw[o, c, p, q] = sum over n, y, x of dy[n, o, y, x] * image[n, c, y + p, x + q]."""
+    batch, outputs, channels, window, size = shape
+    dy = memory("dy", batch, outputs, size, size)
+    image = memory("image", batch, channels, size + window - 1, size + window - 1)
+    dw = memory("dw", outputs, channels, window, window)
+    reduce = Reduce(
+        (Axis(v("b0"), n(batch)), Axis(v("y"), n(size)), Axis(v("x"), n(size))),
+        (nests.total("s", value=nests.f("a") * nests.f("b")),),
+        (Load(nests.f("a"), dy, (v("b0"), v("o"), v("y"), v("x"))),
+         Load(nests.f("b"), image, (v("b0"), v("c"), v("y") + v("p"), v("x") + v("q")))))
+    nest = loop("o", outputs, loop("c", channels, loop("p", window, loop(
+        "q", window, reduce, Store(dw, (v("o"), v("c"), v("p"), v("q")), nests.f("s"))))))
+    made = check(Kernel("gradient", (dy, image, dw), (nest,)))
+    assert "partial sums along x" in dict(made.meta.hints)["why"]
+
+
+def test_a_pooling_window_is_unrolled():
+    x, y = memory("x", 6, 8, 8), memory("y", 6, 4, 4)
+    at = (v("c"), v("i") * 2 + v("p"), v("j") * 2 + v("q"))
+    reduce = Reduce((Axis(v("p"), n(2)), Axis(v("q"), n(2))),
+                    (nests.biggest("m", nests.f("a")),), (Load(nests.f("a"), x, at),))
+    nest = loop("c", 6, loop("i", 4, loop("j", 4, reduce, Store(
+        y, (v("c"), v("i"), v("j")), nests.f("m")))))
+    made = check(Kernel("pool", (x, y), (nest,)))
+    assert kinds(made)["p"] == kinds(made)["q"] == "unrolled"
+
+
+@pytest.mark.parametrize("shape", [(50, 40, 30), (64, 70, 9)])
+def test_strided_operands_are_packed(shape):
+    made = check(nests.matmul(*shape, right="jk"))
+    assert any(line.startswith("stage(b") for line in made.meta.schedule)
+
+
+def test_long_reductions_take_narrower_panels():
+    made = choose(nests.matmul(64, 768, 3072, right="jk"), WIDE, 2)
+    assert "split(j, 16, tail=mask)" in made.meta.schedule
+    made = choose(nests.matmul(64, 768, 30720, right="jk"), WIDE, 2)
+    assert any("partial=k.i" in line for line in made.meta.schedule)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(40, 33), (5, 64)])
+def test_softmax_over_columns_keeps_private_rows_small(rows, columns):
+    x, y = memory("x", rows, columns), memory("y", rows, columns)
+    kernel = nests.softmax(columns, rows)
+    swapped = {kernel.params[0]: x, kernel.params[1]: y}
+    from weft.ir.stmt import Rewriter
+
+    class Turn(Rewriter):
+        def visit(self, stmt):
+            if isinstance(stmt, Load | Store) and stmt.memory in swapped:
+                return stmt.replace(memory=swapped[stmt.memory], index=stmt.index[::-1])
+            return stmt
+
+    turned = Turn(kernel).run().replace(params=(x, y))
+    made = check(turned, exact=False)
+    assert kinds(made)["r.i"] == "vector"

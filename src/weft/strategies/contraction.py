@@ -144,7 +144,10 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     name = pattern.reduce.accumulators[0].var.attr
     saved = plan.schedule.mark()
     reasons = len(plan.why)
-    for form in (_outer, _inner):
+    forms = [_outer, _inner]
+    if _inner_lanes(plan, pattern) > _outer_lanes(plan, pattern, p):
+        forms.reverse()
+    for form in forms:
         plan.attempt("contract", name)
         try:
             if form(plan, pattern, p):
@@ -164,10 +167,32 @@ def _tile_rows(n: int, most: int) -> int:
 
 
 def _outer(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    found = _outer_loops(plan, pattern, p)
+    return found is not None and _outer_tile(plan, pattern, p, *found)
+
+
+def _outer_lanes(plan: Plan, pattern: Pattern, p: Parameters) -> int:
+    """Return how many lanes of one register the outer form would fill, 0 if it does not fit."""
+    found = _outer_loops(plan, pattern, p)
+    return 0 if found is None else min(size_of(found[1].extent), _native(plan, pattern))
+
+
+def _inner_lanes(plan: Plan, pattern: Pattern) -> int:
+    """Return how many lanes of one register the inner form would fill, 0 if it does not fit."""
+    axis = _inner_axis(plan, pattern)
+    return 0 if axis is None else min(size_of(axis.extent), _native(plan, pattern))
+
+
+def _native(plan: Plan, pattern: Pattern) -> int:
+    return max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)
+
+
+def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[For, For] | None:
+    """Return the loops that give the tile its rows and its vectors, None if there are none."""
     space = Space(plan.kernel)
     inside = accesses(pattern.reduce.body)
     stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
-    best: tuple[tuple[int, ...], Expr, Expr] | None = None
+    best: tuple[tuple[int, ...], For, For] | None = None
     for number, loop in enumerate(pattern.rows):
         row = _partner(pattern, loop.var)
         if size_of(loop.extent) < 2 or row is None:
@@ -181,12 +206,8 @@ def _outer(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
                  + (size_of(loop.extent) >= plan.target.vector_bytes // 4) - 3 * bool(strided),
                  number)
         if best is None or score > best[0]:
-            best = (score, loop.var, row.var)
-    if best is None:
-        return False
-    wide = next(r for r in pattern.rows if r.var is best[1])
-    row = next(r for r in pattern.rows if r.var is best[2])
-    return _outer_tile(plan, pattern, p, row, wide)
+            best = (score, row, loop)
+    return None if best is None else best[1:]
 
 
 def _partner(pattern: Pattern, column: Expr) -> For | None:
@@ -359,16 +380,22 @@ def _epilogue_cost(pattern: Pattern) -> int:
     return Cost(body[at + 1 :]).ops
 
 
-def _inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+def _inner_axis(plan: Plan, pattern: Pattern) -> st.Axis | None:
+    """Return the reduced axis along which both operands are contiguous, None if none is."""
     space = Space(plan.kernel)
     inside = accesses(pattern.reduce.body)
-    native = max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)
+    native = _native(plan, pattern)
     along = [a for a in pattern.reduce.axes if 2 * size_of(a.extent) >= max(native, 4)
              and all(flat_stride(space, x, a.var) in (0, 1) for x in inside)
              and any(flat_stride(space, x, a.var) == 1 for x in inside)]
-    if not along:
+    return max(along, key=lambda a: size_of(a.extent), default=None)
+
+
+def _inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    native = _native(plan, pattern)
+    axis = _inner_axis(plan, pattern)
+    if axis is None:
         return False
-    axis = max(along, key=lambda a: size_of(a.extent))
     lefts = [r for r in pattern.rows if r.var in pattern.left - pattern.right]
     rights = [r for r in pattern.rows if r.var in pattern.right - pattern.left]
     tile = [max(side, key=lambda r: size_of(r.extent)) for side in (lefts, rights) if side]

@@ -38,6 +38,7 @@ from weft.strategies.nest import (
 
 CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that results never vary
 CHUNK_LEAST: Final = 16384  # elements that are worth a chunk
+MOST_UNROLLED: Final = 16  # points of a small window that are written out
 PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
@@ -130,6 +131,13 @@ def _reduce(plan: Plan, accumulator: str) -> None:
     stmt = _find_reduce(plan, accumulator)
     if stmt is None or vector_obstacle(stmt.body) is not None:
         return
+    points = [constant(a.extent) for a in stmt.axes]
+    if None not in points and product(a.extent for a in stmt.axes) <= MOST_UNROLLED:
+        native = max(plan.target.vector_bytes // reduce_cost(stmt).itemsize, 1)
+        if max(p for p in points if p is not None) < max(native // 4, 2):
+            for axis in stmt.axes:  # a pooling window: too small for a vector
+                plan.attempt("unroll", axis.var.attr)
+            return
     space = Space(plan.kernel)
     best = _best(space, {a.var: a.extent for a in stmt.axes}, stmt.body)
     if best is None:
