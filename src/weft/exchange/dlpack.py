@@ -135,7 +135,8 @@ class _Imported:
 
     __slots__ = ("__array_interface__", "_address", "_kind")
 
-    def __init__(self, address: int, kind: type[ctypes.Structure], interface: dict[str, Any]) -> None:
+    def __init__(self, address: int, kind: type[ctypes.Structure],
+                 interface: dict[str, Any]) -> None:  # fmt: skip
         self._address, self._kind, self.__array_interface__ = address, kind, interface
 
     def __del__(self) -> None:

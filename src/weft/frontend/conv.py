@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from weft.errors import ShapeError
-from weft.frontend.core import Scalar, result_dtype
-from weft.frontend.elementwise import as_operand
+from weft.frontend.arithmetic import as_operand
+from weft.frontend.core import Scalar
 from weft.frontend.linear import Linear, as_pair, contract
+from weft.frontend.promotion import result_dtype
 from weft.frontend.reduce import ValuesIndices
 from weft.ir import dtype as dt
 from weft.ir import infer

@@ -20,18 +20,16 @@ from weft.errors import (
     CaptureError,
     DTypeError,
     GradientError,
-    ShapeError,
     user_location,
 )
 from weft.exchange import host
 from weft.frontend import views
 from weft.frontend.state import state
-from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.dtype import DType
-from weft.ir.node import Dim, Node, Shape, Storage
-from weft.ir.op import Op, Operation
+from weft.ir.node import Node, Storage
+from weft.ir.op import Op
 from weft.ir.stmt import Location
 
 __all__ = ["Scalar", "TensorCore", "flush_pending", "leaves", "realize_all", "stamp"]
@@ -46,7 +44,6 @@ _realized: Final[WeakKeyDictionary[Node, Node]] = WeakKeyDictionary()
 # Storages of parameters whose values are wanted by the next realize, with their definitions.
 _pending: Final[list[tuple[weakref.ref[Storage], Node]]] = []
 _serial = iter(range(1 << 62))
-CATEGORY: Final = {"b": 0, "u": 1, "i": 1, "f": 2}
 
 
 class _LiveSet:
@@ -394,94 +391,6 @@ class TensorCore:
         return self._from_node(nd.const(value, dtype))
 
 
-def scalar_dtype(value: Scalar, other: DType) -> DType:
-    """Return the type in which a weak Python scalar meets `other`."""
-    if isinstance(value, bool):
-        return other
-    if isinstance(value, int):
-        return dt.int64 if other.is_bool else other
-    return other if other.is_float else dt.float32
-
-
-def result_dtype(a: TensorCore, b: TensorCore) -> DType:
-    """Return the type in which two tensors meet; a 0-d tensor does not widen its own kind."""
-    da, db = a.dtype, b.dtype
-    if da is db:
-        return da
-    if bool(a.shape) != bool(b.shape):
-        strong, weak = (da, db) if a.shape else (db, da)
-        if CATEGORY[weak.kind] <= CATEGORY[strong.kind]:
-            return strong
-    return dt.promote(da, db)
-
-
-def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
-    """Return the common shape of operands.
-
-    Raises
-    ------
-    ShapeError
-        If sizes neither agree nor are 1.
-    """
-    first = shapes[0]
-    if all(s == first for s in shapes):
-        return first
-    ndim = max(map(len, shapes))
-    out: list[Dim] = [1] * ndim
-    for shape in shapes:
-        for i, n in enumerate(shape, ndim - len(shape)):
-            if infer.same_dim(out[i], n) or infer.same_dim(n, 1):
-                continue
-            if not infer.same_dim(out[i], 1):
-                raise ShapeError(
-                    operation, found=" and ".join(str(tuple(s)) for s in shapes),
-                    expected="sizes that agree or are 1, counted from the last axis",
-                )
-            out[i] = n
-    return tuple(out)
-
-
-def binary(self: TensorCore, other: object, op: Operation, name: str,
-           kind: Callable[[DType], DType] | None = None, reverse: bool = False) -> TensorCore:  # fmt: skip
-    """Return ``op(self, other)`` broadcast and promoted; `kind` adjusts the common dtype."""
-    value = self._coerce(other, name)
-    x = self._read()
-    if isinstance(value, TensorCore):
-        dtype = result_dtype(self, value)
-        y, second = value._read(), value
-    else:
-        dtype = scalar_dtype(value, self.dtype)
-        if op.result == "bool" and dtype.is_integer and not dtype.min <= value <= dtype.max:
-            dtype = dt.float64 if not -(1 << 63) <= value < 1 << 63 else dt.int64
-        y, second = None, None
-    if kind is not None:
-        dtype = kind(dtype)
-    if dtype.is_storage_only:
-        dtype = dt.float32
-    if dtype.kind not in op.kinds:
-        raise DTypeError(name, found=_operand_names(self, value),
-                         expected=f"a type of kind {_kind_names(op.kinds)}")
-    x = infer.cast(x, dtype)
-    if y is None:
-        y = nd.const(dt.check_value(cast(Scalar, value), dtype, name), dtype)
-    else:
-        y = infer.cast(y, dtype)
-    if x.shape != y.shape:
-        shape = broadcast_shapes(name, x.shape, y.shape)
-        x, y = infer.expand(x, shape), infer.expand(y, shape)
-    return self._wrap(infer.elementwise(op, y, x) if reverse else infer.elementwise(op, x, y),
-                      second)  # fmt: skip
-
-
-def _operand_names(a: TensorCore, b: TensorCore | Scalar) -> str:
-    return f"{a.dtype.name} and " + (b.dtype.name if isinstance(b, TensorCore) else repr(b))
-
-
-def _kind_names(kinds: str) -> str:
-    names = {"b": "bool", "u": "unsigned", "i": "integer", "f": "float"}
-    return " or ".join(names[k] for k in kinds)
-
-
 def stamp(node: Node) -> Node:
     """Note the user's line for a node whose data may be out of range when it runs."""
     if node not in nd.locations:
@@ -569,9 +478,9 @@ def _realize_batch(tensors: Sequence[TensorCore], nodes: Sequence[Node]) -> None
         _pending[:0] = saved
         raise
     for (storage, _), result in zip(alive, results, strict=False):
-        found = host.leaf_storage(result)
-        if found is not None:
-            storage.buffer = found.buffer
+        made = host.leaf_storage(result)
+        if made is not None:
+            storage.buffer = made.buffer
     for tensor, result in zip(tensors, results[len(alive):], strict=True):
         tensor._settle(result)
 

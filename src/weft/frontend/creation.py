@@ -213,7 +213,7 @@ def from_dlpack(value: Any, *, device: object = None, copy: bool | None = None) 
 # constants
 
 
-def full(size: int | Sequence[int], fill_value: Scalar, *, dtype: object = None,
+def full(size: int | Sequence[int], fill_value: Any, *, dtype: object = None,
          device: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
     """Return a tensor of one value."""
     check_device(device, "full")

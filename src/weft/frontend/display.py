@@ -42,7 +42,9 @@ def _body(values: np.ndarray[Any, Any]) -> str:
     if values.dtype.kind == "f":
         finite = values[np.isfinite(values)]
         if finite.size == 0 or ((finite == np.trunc(finite)).all() and abs(finite).max() < 1e8):
-            options["formatter"] = {"float_kind": lambda v: f"{v:.0f}." if np.isfinite(v) else str(v)}
+            options["formatter"] = {
+                "float_kind": lambda v: f"{v:.0f}." if np.isfinite(v) else str(v)
+            }
         else:
             magnitude = abs(finite[finite != 0])
             if magnitude.max() > 1e8 or magnitude.max() / magnitude.min() > 1e7 or (

@@ -9,11 +9,266 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from weft.frontend import linear, movement
-from weft.frontend.core import TensorCore, broadcast_shapes, realize_all
+from weft.frontend import join, linear, promotion
+from weft.frontend.core import TensorCore, realize_all
 from weft.frontend.creation import as_tensor
 from weft.frontend.tensor import Tensor
 from weft.ir import dtype as dt
+
+__all__ = [
+    "abs",
+    "absolute",
+    "acos",
+    "acosh",
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool2d",
+    "add",
+    "addcdiv",
+    "addcmul",
+    "addmm",
+    "all",
+    "allclose",
+    "amax",
+    "amin",
+    "aminmax",
+    "any",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "argmax",
+    "argmin",
+    "argsort",
+    "asin",
+    "asinh",
+    "astype",
+    "atan",
+    "atan2",
+    "atanh",
+    "avg_pool1d",
+    "avg_pool2d",
+    "batch_norm",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "bmm",
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "broadcast_to",
+    "cat",
+    "ceil",
+    "celu",
+    "chunk",
+    "clamp",
+    "clip",
+    "clone",
+    "concat",
+    "concatenate",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "copysign",
+    "cos",
+    "cosh",
+    "cosine_similarity",
+    "count_nonzero",
+    "cross_entropy",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "deg2rad",
+    "diag",
+    "diag_embed",
+    "diagonal",
+    "diff",
+    "div",
+    "divide",
+    "dot",
+    "einsum",
+    "elu",
+    "eq",
+    "equal",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "expand_dims",
+    "expm1",
+    "flatten",
+    "flip",
+    "floor",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "frac",
+    "gather",
+    "ge",
+    "gelu",
+    "greater",
+    "greater_equal",
+    "group_norm",
+    "gt",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hstack",
+    "huber_loss",
+    "hypot",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_select",
+    "instance_norm",
+    "is_tensor",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "kl_div",
+    "kron",
+    "kthvalue",
+    "l1_loss",
+    "layer_norm",
+    "le",
+    "leaky_relu",
+    "lerp",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "log_softmax",
+    "logaddexp",
+    "logcumsumexp",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logsigmoid",
+    "logsumexp",
+    "lt",
+    "masked_fill",
+    "masked_scatter",
+    "masked_select",
+    "matmul",
+    "matrix_transpose",
+    "max",
+    "max_pool1d",
+    "max_pool2d",
+    "maximum",
+    "mean",
+    "median",
+    "meshgrid",
+    "min",
+    "minimum",
+    "mish",
+    "mm",
+    "moveaxis",
+    "movedim",
+    "mse_loss",
+    "mul",
+    "multiply",
+    "mv",
+    "nan_to_num",
+    "narrow",
+    "ne",
+    "neg",
+    "negative",
+    "nll_loss",
+    "nonzero",
+    "norm",
+    "normalize",
+    "not_equal",
+    "numel",
+    "outer",
+    "permute",
+    "permute_dims",
+    "positive",
+    "pow",
+    "prelu",
+    "prod",
+    "rad2deg",
+    "ravel",
+    "realize",
+    "reciprocal",
+    "relu",
+    "relu6",
+    "remainder",
+    "repeat_interleave",
+    "reshape",
+    "result_type",
+    "rms_norm",
+    "roll",
+    "round",
+    "rsqrt",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "select",
+    "selu",
+    "sigmoid",
+    "sign",
+    "silu",
+    "sin",
+    "sinh",
+    "smooth_l1_loss",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softsign",
+    "sort",
+    "split",
+    "sqrt",
+    "square",
+    "squeeze",
+    "stack",
+    "std",
+    "sub",
+    "subtract",
+    "sum",
+    "swapaxes",
+    "t",
+    "take",
+    "take_along_dim",
+    "tan",
+    "tanh",
+    "tanhshrink",
+    "tensor_split",
+    "tensordot",
+    "tile",
+    "topk",
+    "trace",
+    "transpose",
+    "tril",
+    "triu",
+    "true_divide",
+    "trunc",
+    "unbind",
+    "unflatten",
+    "unique",
+    "unsqueeze",
+    "var",
+    "var_mean",
+    "vdot",
+    "vstack",
+    "where",
+]  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -274,13 +529,13 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors joined along an axis."""
-    return movement.cat([as_tensor(t) for t in tensors], dim)
+    return join.cat([as_tensor(t) for t in tensors], dim)
 
 
 def concat(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
     """Return tensors joined along an axis; None joins them flattened."""
     if axis is None:
-        return movement.cat([as_tensor(t).ravel() for t in tensors], 0)
+        return join.cat([as_tensor(t).ravel() for t in tensors], 0)
     return cat(tensors, axis)
 
 
@@ -289,19 +544,19 @@ concatenate = concat
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors of one shape joined along a new axis."""
-    return movement.stack([as_tensor(t) for t in tensors], dim)
+    return join.stack([as_tensor(t) for t in tensors], dim)
 
 
 def hstack(tensors: Sequence[Any]) -> Tensor:
     """Return tensors joined along axis 1 (vectors along axis 0)."""
     parts = [as_tensor(t) for t in tensors]
-    return movement.cat(parts, 0 if len(parts[0].shape) < 2 else 1)
+    return join.cat(parts, 0 if len(parts[0].shape) < 2 else 1)
 
 
 def vstack(tensors: Sequence[Any]) -> Tensor:
     """Return tensors joined along axis 0, vectors as rows."""
     parts = [as_tensor(t) for t in tensors]
-    return movement.cat([p.reshape(1, -1) if len(p.shape) < 2 else p for p in parts], 0)
+    return join.cat([p.reshape(1, -1) if len(p.shape) < 2 else p for p in parts], 0)
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
@@ -313,12 +568,12 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
 def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Return coordinate arrays of a grid."""
-    return movement.meshgrid(*[as_tensor(t) for t in tensors], indexing=indexing)
+    return join.meshgrid(*[as_tensor(t) for t in tensors], indexing=indexing)
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Return views of tensors broadcast to their common shape."""
-    return movement.broadcast_tensors(*[as_tensor(t) for t in tensors])
+    return join.broadcast_tensors(*[as_tensor(t) for t in tensors])
 
 
 def broadcast_arrays(*arrays: Any) -> list[Tensor]:
@@ -362,9 +617,9 @@ def result_type(*operands: Any) -> dt.DType:
     return found or dt.float32
 
 
-def broadcast_to_common(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that shapes broadcast to."""
-    return tuple(int(n) for n in broadcast_shapes("broadcast_shapes", *shapes))  # type: ignore[arg-type]
+    return tuple(int(n) for n in promotion.broadcast_shapes("broadcast_shapes", *shapes))  # type: ignore[arg-type]
 
 
 def realize(*tensors: TensorCore) -> None:

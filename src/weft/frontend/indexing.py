@@ -10,9 +10,10 @@ import numpy as np
 from weft.errors import BoundsError, DTypeError, ShapeError
 from weft.exchange import host
 from weft.frontend import views
-from weft.frontend.core import CATEGORY, Scalar, TensorCore, broadcast_shapes, stamp
-from weft.frontend.elementwise import as_operand
-from weft.frontend.movement import stack
+from weft.frontend.arithmetic import as_operand
+from weft.frontend.core import Scalar, TensorCore, stamp
+from weft.frontend.join import stack
+from weft.frontend.promotion import broadcast_shapes
 from weft.frontend.reduce import Reduction, ValuesIndices
 from weft.frontend.state import state
 from weft.ir import dtype as dt
@@ -27,7 +28,7 @@ class _Advanced(NamedTuple):
     """An index that is data: the axis of the sliced view that it replaces."""
 
     axis: int
-    index: Node
+    places: Node
 
 
 class Indexing(Reduction):
@@ -77,9 +78,9 @@ class Indexing(Reduction):
         shape = mask.shape + (1,) * (len(self.shape) - len(mask.shape))
         wide = mask.reshape(shape).expand(self.shape)
         new = as_operand(self, value)
-        fits = len(new.shape) <= len(self.shape) and all(
-            n == 1 for n in new.shape[: max(len(new.shape) - (len(self.shape) - len(mask.shape)), 0)]
-        )
+        inner = len(self.shape) - len(mask.shape)
+        lead = new.shape[: max(len(new.shape) - inner, 0)]
+        fits = len(new.shape) <= len(self.shape) and all(n == 1 for n in lead)
         if not fits:  # one value for each true element, in order
             rank = mask.ravel().cumsum(0).sub(1).clamp(0)
             taken = new.index_select(0, rank)
@@ -189,11 +190,11 @@ class Indexing(Reduction):
         """Return the order with indexed axes in front, their sizes' product, one flat index."""
         axes = [a.axis for a in advanced]
         order = axes + [a for a in range(len(self.shape)) if a not in axes]
-        shape = broadcast_shapes("index", *(a.index.shape for a in advanced))
+        shape = broadcast_shapes("index", *(a.places.shape for a in advanced))
         flat: Node | None = None
         for a in advanced:
             n = self.shape[a.axis]
-            index = infer.expand(wrap_index(infer.cast(a.index, dt.int64), n), shape)
+            index = infer.expand(wrap_index(infer.cast(a.places, dt.int64), n), shape)
             if len(advanced) > 1:  # each is checked on its own: a sum may be in range by accident
                 count = infer.reshape(index, (_count(shape),))
                 index = stamp(infer.gather(infer.iota(n), count, 0, "index"))
@@ -240,7 +241,7 @@ class Indexing(Reduction):
         self._write(infer.permute(infer.reshape(out, x.shape), inverse), new)
 
     def index_put_(self, indices: Sequence[Any], values: object, accumulate: bool = False) -> Self:
-        """Write `values` at integer indices (in order; `accumulate` adds), and return the tensor."""
+        """Write (or add, with `accumulate`) `values` at integer indices, in order."""
         _, advanced = self._parse(tuple(indices), "index_put_")
         self._put_at(advanced, values, "add" if accumulate else "set")
         return self
@@ -445,126 +446,6 @@ class Indexing(Reduction):
         node = infer.reshape(node, _strip(new.shape, len(self.shape)))
         self._write(infer.expand(node, self.shape), new)
         return self
-
-    def assign(self, source: object) -> Self:
-        """Replace the elements by those of `source`, broadcast and converted."""
-        return self.copy_(source)
-
-    def _update(self, result: TensorCore, name: str) -> Self:
-        if result.shape != self.shape:
-            raise ShapeError(name, found=f"a result of {result.shape}",
-                             expected=f"the shape of the tensor, {self.shape}")
-        if CATEGORY[result.dtype.kind] > CATEGORY[self.dtype.kind]:
-            raise DTypeError(name, found=f"a result of {result.dtype.name}",
-                             expected=f"{self.dtype.name}, the type of the tensor")
-        self._write(infer.cast(result._read(), self.dtype), self, result)
-        return self
-
-    def fill_(self, value: Scalar) -> Self:
-        """Set every element."""
-        return self.copy_(value)
-
-    def zero_(self) -> Self:
-        """Set every element to 0."""
-        return self.copy_(0)
-
-    def add_(self, other: object, *, alpha: Scalar = 1) -> Self:
-        """Add in place."""
-        return self._update(self.add(other, alpha=alpha), "add_")
-
-    def sub_(self, other: object, *, alpha: Scalar = 1) -> Self:
-        """Subtract in place."""
-        return self._update(self.sub(other, alpha=alpha), "sub_")
-
-    def mul_(self, other: object) -> Self:
-        """Multiply in place."""
-        return self._update(self.mul(other), "mul_")
-
-    def div_(self, other: object) -> Self:
-        """Divide in place."""
-        return self._update(self.div(other), "div_")
-
-    def pow_(self, other: object) -> Self:
-        """Raise to a power in place."""
-        return self._update(self.pow(other), "pow_")
-
-    def neg_(self) -> Self:
-        """Negate in place."""
-        return self._update(self.neg(), "neg_")
-
-    def exp_(self) -> Self:
-        """Exponentiate in place."""
-        return self._update(self.exp(), "exp_")
-
-    def sqrt_(self) -> Self:
-        """Take square roots in place."""
-        return self._update(self.sqrt(), "sqrt_")
-
-    def relu_(self) -> Self:
-        """Set negative elements to 0."""
-        return self._update(self.relu(), "relu_")
-
-    def clamp_(self, min: object = None, max: object = None) -> Self:
-        """Limit the elements in place."""
-        return self._update(self.clamp(min, max), "clamp_")
-
-    def lerp_(self, end: object, weight: object) -> Self:
-        """Move towards `end` in place."""
-        return self._update(self.lerp(end, weight), "lerp_")
-
-    def addcmul_(self, a: object, b: object, *, value: Scalar = 1) -> Self:
-        """Add a scaled product in place."""
-        return self._update(self.addcmul(a, b, value=value), "addcmul_")
-
-    def addcdiv_(self, a: object, b: object, *, value: Scalar = 1) -> Self:
-        """Add a scaled quotient in place."""
-        return self._update(self.addcdiv(a, b, value=value), "addcdiv_")
-
-    def masked_fill_(self, mask: object, value: object) -> Self:
-        """Set the elements where `mask` holds."""
-        return self._update(self.masked_fill(mask, value), "masked_fill_")
-
-    def scatter_(self, dim: int, index: object, src: object) -> Self:
-        """Scatter in place."""
-        return self._update(self.scatter(dim, index, src), "scatter_")
-
-    def scatter_add_(self, dim: int, index: object, src: object) -> Self:
-        """Add at indices in place."""
-        return self._update(self.scatter_add(dim, index, src), "scatter_add_")
-
-    def index_add_(self, dim: int, index: object, source: object) -> Self:
-        """Add slices at places of an axis in place."""
-        return self._update(self.index_add(dim, index, source), "index_add_")
-
-    def __iadd__(self, other: object) -> Self:
-        return self.add_(other)
-
-    def __isub__(self, other: object) -> Self:
-        return self.sub_(other)
-
-    def __imul__(self, other: object) -> Self:
-        return self.mul_(other)
-
-    def __itruediv__(self, other: object) -> Self:
-        return self.div_(other)
-
-    def __ipow__(self, other: object) -> Self:
-        return self.pow_(other)
-
-    def __iand__(self, other: object) -> Self:
-        return self._update(self.bitwise_and(other), "and_")
-
-    def __ior__(self, other: object) -> Self:
-        return self._update(self.bitwise_or(other), "or_")
-
-    def __ixor__(self, other: object) -> Self:
-        return self._update(self.bitwise_xor(other), "xor_")
-
-    def __ifloordiv__(self, other: object) -> Self:
-        return self._update(self.floor_divide(other), "floor_divide_")
-
-    def __imod__(self, other: object) -> Self:
-        return self._update(self.remainder(other), "remainder_")
 
 
 def wrap_index(index: Node, n: int) -> Node:

@@ -85,7 +85,7 @@ def _argument(value: Any) -> _Argument:
 class _Fast(NamedTuple):
     """What the first check of a call compares: (shape, dtype) of each argument."""
 
-    count: int
+    arity: int
     specs: tuple[tuple[tuple[int, ...], DType], ...]
     entry: _Entry
     grad: bool
@@ -198,7 +198,8 @@ class _Entry:
                 continue
             if source._buffer is None or source._base is not None:
                 realize_all((source,))
-            buffers.append(source._buffer if source._buffer is not None else source._storage().buffer)
+            buffer = source._buffer
+            buffers.append(source._storage().buffer if buffer is None else buffer)
         return buffers
 
     def _result(self, buffers: list[Any], tensors: Sequence[TensorCore | None],
@@ -325,7 +326,7 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Replay the captured function, capturing it first for a new signature."""
         last = self._last
-        if last is not None and not kwargs and len(args) == last.count and (
+        if last is not None and not kwargs and len(args) == last.arity and (
             state.capture is None and state.grad is last.grad
         ):
             inputs = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
 from weft.errors import DTypeError, ShapeError
-from weft.frontend.core import TensorCore, result_dtype
-from weft.frontend.elementwise import as_operand
-from weft.frontend.indexing import Indexing
+from weft.frontend.arithmetic import as_operand
+from weft.frontend.core import TensorCore
+from weft.frontend.inplace import InPlace
+from weft.frontend.promotion import result_dtype
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.dtype import DType
@@ -34,7 +35,7 @@ def _common(a: TensorCore, b: TensorCore) -> DType:
     return dt.float32 if dtype.is_storage_only else dtype
 
 
-class Linear(Indexing):
+class Linear(InPlace):
     """Products that sum over axes."""
 
     __slots__ = ()
@@ -207,8 +208,6 @@ def einsum(equation: str, *operands: L) -> L:
 
     More than two operands are contracted from left to right.
     """
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
     inputs, result = _parse(equation, [len(t.shape) for t in operands])
     sizes: dict[int, int] = {}
     for labels, t in zip(inputs, operands, strict=True):
@@ -230,8 +229,8 @@ def einsum(equation: str, *operands: L) -> L:
     if labels != result:
         gone = [a for a, x in enumerate(labels) if x not in result]
         if gone:
-            wide = first.sum(gone, dtype=first.dtype) if not first.dtype.is_bool else first.any(gone)
-            first = wide
+            first = (first.any(gone) if first.dtype.is_bool
+                     else first.sum(gone, dtype=first.dtype))  # fmt: skip
         labels = [x for x in labels if x in result]
         first = first.permute([labels.index(x) for x in result])
     return first
@@ -307,4 +306,4 @@ def as_pair(value: int | Sequence[int], n: int, name: str) -> tuple[int, ...]:
         return (value[0],) * n
     if len(value) != n:
         raise ShapeError(name, found=f"{tuple(value)}", expected=f"1 or {n} numbers")
-    return tuple(cast("Sequence[int]", value))
+    return tuple(value)

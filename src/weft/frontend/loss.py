@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Self
 
 from weft.errors import ShapeError
-from weft.frontend.core import broadcast_shapes
-from weft.frontend.elementwise import as_operand
+from weft.frontend.arithmetic import as_operand
 from weft.frontend.norm import Normalization
+from weft.frontend.promotion import broadcast_shapes
 
 __all__ = ["Losses"]
 

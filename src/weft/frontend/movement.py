@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 from weft.errors import AxisError, ShapeError
 from weft.frontend import views
-from weft.frontend.core import Scalar, TensorCore, broadcast_shapes
+from weft.frontend.core import Scalar, TensorCore
 from weft.frontend.elementwise import Elementwise
+from weft.frontend.join import cat_nodes
 from weft.ir import dtype as dt
 from weft.ir import infer
-from weft.ir.node import Dim, Node
+from weft.ir.node import Dim
 from weft.ir.op import Op
 
-__all__ = ["Movement", "cat_nodes", "ints"]
+__all__ = ["Movement", "ints"]
 
 M = TypeVar("M", bound="Movement")
 
@@ -443,104 +444,5 @@ class Movement(Elementwise):
         lead = [0] * (len(shape) - 2)
         return self._wrap(infer.pad(square, [*lead, top, left], [*lead, left, top],
                                     False if x.dtype.is_bool else 0))  # fmt: skip
-
-    # joins
-
-    @classmethod
-    def _joined(cls, tensors: Sequence[M], dim: int, name: str) -> tuple[list[Node], int, M]:
-        if not tensors:
-            raise ShapeError(name, found="no tensors", expected="at least one")
-        first = tensors[0]
-        dtype = first.dtype
-        for t in tensors[1:]:
-            dtype = dt.promote(dtype, t.dtype)
-        nodes = [infer.cast(t._read(), dtype) for t in tensors]
-        return nodes, dim, first
-
-
-def cat_nodes(nodes: Sequence[Node], axis: int) -> Node:
-    """Return nodes joined along an axis: each padded to the whole, chosen by position."""
-    nodes = [n for n in nodes if not infer.same_dim(n.shape[axis], 0)] or list(nodes[:1])
-    if len(nodes) == 1:
-        return nodes[0]
-    total = sum(cast(int, n.shape[axis]) for n in nodes)
-    position = infer.iota(total)
-    ndim = nodes[0].ndim
-    shape = (*nodes[0].shape[:axis], total, *nodes[0].shape[axis + 1 :])
-    position = infer.reshape(position, [total if a == axis else 1 for a in range(ndim)])
-    zero: Scalar = False if nodes[0].dtype.is_bool else 0
-    parts, ends, start = [], [], 0
-    for n in nodes:
-        size = cast(int, n.shape[axis])
-        before = [start if a == axis else 0 for a in range(ndim)]
-        after = [total - start - size if a == axis else 0 for a in range(ndim)]
-        parts.append(infer.pad(n, before, after, zero))
-        start += size
-        ends.append(start)
-    return _choose(position, parts, ends, shape)
-
-
-def _choose(position: Node, parts: list[Node], ends: list[int], shape: tuple[Dim, ...]) -> Node:
-    """Return part i where ``ends[i-1] <= position < ends[i]``, as a balanced tree of choices."""
-    if len(parts) == 1:
-        return parts[0]
-    half = len(parts) // 2
-    bound = infer.full(position.shape, ends[half - 1], dt.int64)
-    before = infer.expand(infer.elementwise(Op.LT, position, bound), shape)
-    return infer.elementwise(Op.WHERE, before, _choose(position, parts[:half], ends[:half], shape),
-                             _choose(position, parts[half:], ends[half:], shape))  # fmt: skip
-
-
-def cat(tensors: Sequence[M], dim: int = 0) -> M:
-    """Return tensors joined along an axis.
-
-    Raises
-    ------
-    ShapeError
-        If other sizes than that of the axis differ.
-    """
-    tensors = tuple(tensors)
-    nodes, _, first = Movement._joined(tensors, dim, "cat")
-    # PyTorch lets an empty vector join anything.
-    kept = [n for n in nodes if n.shape != (0,)] or nodes[:1]
-    axis = infer.check_axis(dim, kept[0].ndim, "cat")
-    for n in kept[1:]:
-        if n.ndim != kept[0].ndim or any(
-            a != axis and not infer.same_dim(s, t)
-            for a, (s, t) in enumerate(zip(n.shape, kept[0].shape, strict=True))
-        ):
-            raise ShapeError("cat", found=" and ".join(str(t.shape) for t in tensors),
-                             expected=f"equal sizes but on axis {axis}")
-    return first._wrap(cat_nodes(kept, axis), *tensors)
-
-
-def stack(tensors: Sequence[M], dim: int = 0) -> M:
-    """Return tensors of one shape joined along a new axis."""
-    tensors = tuple(tensors)
-    _, _, first = Movement._joined(tensors, dim, "stack")
-    axis = infer.check_axis(dim, len(first.shape) + 1, "stack")
-    for t in tensors[1:]:
-        if t.shape != first.shape:
-            raise ShapeError("stack", found=" and ".join(str(t.shape) for t in tensors),
-                             expected="one shape")
-    return cat([t.unsqueeze(axis) for t in tensors], axis)
-
-
-def broadcast_tensors(*tensors: M) -> tuple[M, ...]:
-    """Return views of tensors broadcast to their common shape."""
-    shape = broadcast_shapes("broadcast_tensors", *(t.shape for t in tensors))
-    return tuple(t._view(views.Expand(shape)) for t in tensors)
-
-
-def meshgrid(*tensors: M, indexing: str = "xy") -> tuple[M, ...]:
-    """Return coordinate arrays of a grid; ``ij`` keeps the order of the axes."""
-    grids = []
-    n = len(tensors)
-    shape = tuple(t.numel() for t in tensors)
-    for i, t in enumerate(tensors):
-        row = t.reshape(*[t.numel() if j == i else 1 for j in range(n)])
-        grid = row._view(views.Expand(shape))
-        grids.append(grid.transpose(0, 1) if indexing == "xy" and n > 1 else grid)
-    return tuple(grids)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Self
 
 from weft.errors import ShapeError
+from weft.frontend.arithmetic import as_operand
 from weft.frontend.conv import Convolution
-from weft.frontend.elementwise import as_operand
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.op import Op
@@ -162,7 +162,8 @@ class Normalization(Convolution):
         """
         k, v = as_operand(self, key), as_operand(self, value)
         name = "scaled_dot_product_attention"
-        if min(len(self.shape), len(k.shape), len(v.shape)) < 2 or self.shape[-1] != k.shape[-1] or (
+        shapes = (self.shape, k.shape, v.shape)
+        if min(map(len, shapes)) < 2 or self.shape[-1] != k.shape[-1] or (
             k.shape[-2] != v.shape[-2]
         ):
             raise ShapeError(name, found=f"q {self.shape}, k {k.shape}, v {v.shape}",

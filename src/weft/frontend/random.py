@@ -30,7 +30,7 @@ from weft.ir.node import Node
 from weft.ir.op import Op, Operation
 
 __all__ = [
-    "Generator", "bernoulli", "default_generator", "dropout", "initial_seed", "manual_seed",
+    "Generator", "bernoulli", "dropout", "initial_seed", "manual_seed",
     "multinomial", "normal", "rand", "rand_like", "randint", "randint_like", "randn",
     "randn_like", "randperm", "uniform",
 ]  # fmt: skip

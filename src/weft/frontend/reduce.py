@@ -115,7 +115,7 @@ class Reduction(Movement):
 
     def max(self, dim: Any = None, keepdim: bool = False, *, axis: Axes = None,
             keepdims: bool = False) -> Any:  # fmt: skip
-        """Return the largest element; with `dim`, (values, indices); with a tensor, the larger."""
+        """Return the largest element; with `dim`, (values, indices); of two tensors, the larger."""
         if isinstance(dim, Movement):
             return self.maximum(dim)
         if dim is None:
@@ -124,7 +124,7 @@ class Reduction(Movement):
 
     def min(self, dim: Any = None, keepdim: bool = False, *, axis: Axes = None,
             keepdims: bool = False) -> Any:  # fmt: skip
-        """Return the smallest element; with `dim`, (values, indices); with a tensor, the smaller."""
+        """Return the smallest element; with `dim`, (values, indices); of two, the smaller."""
         if isinstance(dim, Movement):
             return self.minimum(dim)
         if dim is None:

@@ -54,7 +54,8 @@ def row_major(shape: Shape) -> Layout | None:
             return None
         strides.append(total)
         total *= max(dim, 1)
-    return Layout(0, tuple(shape), tuple(reversed(strides)))
+    sizes = tuple(d for d in shape if not isinstance(d, Expr))
+    return Layout(0, sizes, tuple(reversed(strides)))
 
 
 class Detach(Record):

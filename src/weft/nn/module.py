@@ -306,8 +306,8 @@ class Sequential(Module):
     def __init__(self, *layers: Module | Mapping[str, Module]) -> None:
         super().__init__()
         if len(layers) == 1 and isinstance(layers[0], Mapping):
-            for name, layer in layers[0].items():
-                self.add_module(name, layer)
+            for name, named in layers[0].items():
+                self.add_module(name, named)
             return
         for i, layer in enumerate(layers):
             if not isinstance(layer, Module):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from weft.frontend.autograd import no_grad
 from weft.frontend.creation import zeros
-from weft.frontend.movement import stack
+from weft.frontend.join import stack
 from weft.frontend.tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_"]
