@@ -63,7 +63,9 @@ def shifted(images: Array, rng: np.random.Generator) -> Array:
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     rows, columns = rng.integers(0, 3, (2, len(images), 1, 1))
     span = np.arange(8)
-    return padded[np.arange(len(images))[:, None, None], rows + span[:, None], columns + span]
+    which = np.arange(len(images))[:, None, None]
+    moved: Array = padded[which, rows + span[:, None], columns + span]
+    return moved
 
 
 def batches(digits: Digits, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:

@@ -26,4 +26,5 @@ class DigitNet(nn.Module):
         """Return the logits ``[n, 10]`` of images ``[n, 1, 8, 8]``."""
         x = self.norm1(self.conv1(x)).relu()
         x = self.norm2(self.conv2(x)).relu().max_pool2d(2)
-        return self.classify(self.dropout(x.flatten(1)))
+        logits: weft.Tensor = self.classify(self.dropout(x.flatten(1)))
+        return logits

@@ -40,7 +40,7 @@ class Trainer:
     def __init__(self, net: DigitNet, steps: int) -> None:
         self.net = net
         optimiser = optim.AdamW(net.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-        self.schedule = optim.CosineAnnealingLR(optimiser, steps)
+        self.schedule = optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
 
         @weft.jit
         def step(images: weft.Tensor, labels: weft.Tensor) -> weft.Tensor:
@@ -83,4 +83,5 @@ def predict(net: DigitNet, images: Array) -> Array:
     net.eval()
     with weft.no_grad():
         logits = net(weft.from_numpy(np.ascontiguousarray(images[:, None])))
-        return logits.argmax(1).numpy()
+        digits: Array = logits.argmax(1).numpy()
+        return digits
