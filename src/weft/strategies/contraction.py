@@ -25,6 +25,7 @@ from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
 from weft.strategies.nest import (
+    PARALLEL_WORK,
     Cost,
     Plan,
     chain_of,
@@ -281,7 +282,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     _tile_split(plan, i, row.extent, rows)
     rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
     order = _order(plan, [*rest, f"{j}.o", f"{i}.o"], [f"{i}.i", f"{j}.i"],
-                   work((pattern.rows[0],)) // MAC_SPEED)
+                   work((pattern.rows[0],)) // MAC_SPEED, keep=True in packed.values())
     for memory, strided in packed.items():
         if order.index(f"{j}.o") < order.index(f"{i}.o"):
             _pack(plan, pattern, memory, f"{j}.o", f"{j}.i", strided)
@@ -350,8 +351,11 @@ def _tile_split(plan: Plan, name: str, extent: Expr, factor: int) -> None:
     plan.schedule.split(name, factor, "mask")
 
 
-def _order(plan: Plan, outer: list[str], inner: list[str], amount: int) -> list[str]:
+def _order(plan: Plan, outer: list[str], inner: list[str], amount: int,
+           keep: bool = False) -> list[str]:
     """Bring the loops into order, tile innermost, and share the outer ones out to threads.
+
+    A loop that shares out evenly comes first, unless the order has to be kept.
 
     Returns the outer loops as they stand then.
     """
@@ -364,7 +368,7 @@ def _order(plan: Plan, outer: list[str], inner: list[str], amount: int) -> list[
         assert loop is not None
         sizes[name] = size_of(loop.extent)
     threads = plan.threads
-    if threads > 1:
+    if threads > 1 and amount >= PARALLEL_WORK and not keep:
         good = [x for x in outer if sizes[x] and
                 (sizes[x] % threads == 0 or sizes[x] >= 4 * threads)]
         if good and good[0] != outer[0]:
