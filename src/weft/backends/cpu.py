@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from weft.backends.registry import Backend
 from weft.ir import dtype as dt
@@ -13,8 +14,12 @@ from weft.target import ASSUMED, REPORTED, Target, native_operations
 
 if TYPE_CHECKING:
     from weft.renderers.llvm import LLVMRenderer
+    from weft.runtimes.cpu import CpuRuntime
 
-__all__ = ["BACKEND", "LADDER", "host_target", "probe", "renderer", "target_from"]
+__all__ = ["BACKEND", "LADDER", "host_target", "probe", "renderer", "runtime", "target_from"]
+
+_lock: Final = threading.Lock()
+_runtime: CpuRuntime | None = None
 
 _SYSFS: Final = "/sys/devices/system/cpu/cpu0/cache"
 _ARCH: Final = {"AMD64": "x86_64", "arm64": "aarch64", "amd64": "x86_64"}
@@ -81,12 +86,18 @@ def renderer(target: Target | None = None) -> LLVMRenderer:
     return LLVMRenderer(target or host_target())
 
 
-def _open(ordinal: int, pair: str) -> Any:
-    from weft.compilers import llvm
-    from weft.runtimes.cpu import CpuRuntime
-    from weft.store import cache
+def runtime() -> CpuRuntime:
+    """Return the one runtime of the host: its pool and its threads are shared by all callers."""
+    global _runtime
+    if _runtime is None:
+        with _lock:
+            if _runtime is None:
+                from weft.compilers import llvm
+                from weft.runtimes.cpu import CpuRuntime
+                from weft.store import cache
 
-    return CpuRuntime(llvm.compiler(), llvm.session(), cache())
+                _runtime = CpuRuntime(llvm.compiler(), llvm.session(), cache())
+    return _runtime
 
 
 def _cores() -> int:
@@ -166,5 +177,5 @@ def _caches_of_sysctl() -> dict[str, int]:
 
 BACKEND: Final = Backend(
     "cpu", ("llvm",), probe, lambda: 1, lambda ordinal: host_target(),
-    lambda target, pair: renderer(target), _open,
+    lambda target, pair: renderer(target), lambda ordinal, pair: runtime(),
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.backends import cpu
@@ -17,13 +16,9 @@ if TYPE_CHECKING:
 lock: Final = threading.RLock()  # compiling and loading; realized plans run without it
 
 
-@lru_cache(maxsize=1)
 def runtime() -> CpuRuntime:
     """Return the runtime of the host, starting neither threads nor LLVM yet."""
-    from weft.compilers import llvm
-    from weft.runtimes.cpu import CpuRuntime
-
-    return CpuRuntime(llvm.compiler(), llvm.session(), cache())
+    return cpu.runtime()
 
 
 def target() -> Target:

@@ -15,6 +15,7 @@ from weft.driver.structure import Structure
 from weft.errors import AllocationError
 from weft.graph.simplify import simplify
 from weft.ir import expr as ex
+from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
@@ -34,7 +35,7 @@ _FLOPS_PER_NANOSECOND: Final = 20
 def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     """Return the plan of a graph, compiling what no cache has, and keep it on disk."""
     marks = _mark_checks(structure)
-    outputs = simplify(outputs)
+    outputs = [_own(o, s) for o, s in zip(outputs, simplify(outputs), strict=True)]
     steps = kernelize(outputs)
     if debug(Debug.GRAPH):
         print(f"weft: {len(structure.nodes)} nodes in {len(steps)} kernels", file=sys.stderr)
@@ -51,6 +52,16 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     plan = Plan(spec, {c.key: c for c in compiled.values()}, steps)
     device.disk().put(KIND, disk_key(structure), spec.pack())
     return plan
+
+
+def _own(output: Node, simplified: Node) -> Node:
+    """Return what to compute for an output; one that turned out to be an input is a copy of it.
+
+    Two arrays never share memory unless the graph says so: either may be written later.
+    """
+    if base(simplified).op is Op.BUFFER and base(output).op is not Op.BUFFER:
+        return infer.contiguous(simplified)
+    return simplified
 
 
 def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
