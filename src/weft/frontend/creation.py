@@ -96,8 +96,7 @@ def _from_list(data: Any, wanted: DType | None) -> tuple[np.ndarray[Any, Any], D
         return array.astype(kind.numpy), kind
     if array.dtype.kind not in "biuf":
         raise DTypeError("tensor", found=f"a list of {array.dtype}", expected="numbers")
-    natural = _natural(plain, array)
-    kind = wanted or natural
+    kind = wanted or _natural(plain, array)
     _check_range(array, kind)
     return array, kind
 

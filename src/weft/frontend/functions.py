@@ -1,6 +1,7 @@
 """The methods of `Tensor` as functions: ``weft.exp(x)``, ``weft.matmul(a, b)``.
 
-The first argument may be anything that makes a tensor: a number, nested lists, an array.
+The first argument may be anything that makes a tensor: a number, nested lists, an array (which is
+copied, for its owner may change it before the values are computed).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from weft.frontend import join, linear, promotion
 from weft.frontend.core import TensorCore, realize_all
-from weft.frontend.creation import as_tensor
+from weft.frontend.creation import tensor
 from weft.frontend.tensor import Tensor
 from weft.ir import dtype as dt
 
@@ -274,12 +275,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _operand(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else tensor(value)
+
+
 def _function(method: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Return a method as a function whose first argument is converted."""
+    """Return a method as a function whose first argument is converted (arrays are copied)."""
 
     @functools.wraps(method)
     def call(x: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(x if isinstance(x, Tensor) else as_tensor(x), *args, **kwargs)
+        return method(_operand(x), *args, **kwargs)
 
     return call
 
@@ -521,7 +526,7 @@ true_divide = div
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """Return `x` where `condition` holds, else `y`; with the condition alone, where it holds."""
-    chooser = as_tensor(condition)
+    chooser = _operand(condition)
     if x is None and y is None:
         return chooser.nonzero(as_tuple=True)
     return chooser.where(x, y)
@@ -529,13 +534,13 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors joined along an axis."""
-    return join.cat([as_tensor(t) for t in tensors], dim)
+    return join.cat([_operand(t) for t in tensors], dim)
 
 
 def concat(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
     """Return tensors joined along an axis; None joins them flattened."""
     if axis is None:
-        return join.cat([as_tensor(t).ravel() for t in tensors], 0)
+        return join.cat([_operand(t).ravel() for t in tensors], 0)
     return cat(tensors, axis)
 
 
@@ -544,18 +549,18 @@ concatenate = concat
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors of one shape joined along a new axis."""
-    return join.stack([as_tensor(t) for t in tensors], dim)
+    return join.stack([_operand(t) for t in tensors], dim)
 
 
 def hstack(tensors: Sequence[Any]) -> Tensor:
     """Return tensors joined along axis 1 (vectors along axis 0)."""
-    parts = [as_tensor(t) for t in tensors]
+    parts = [_operand(t) for t in tensors]
     return join.cat(parts, 0 if len(parts[0].shape) < 2 else 1)
 
 
 def vstack(tensors: Sequence[Any]) -> Tensor:
     """Return tensors joined along axis 0, vectors as rows."""
-    parts = [as_tensor(t) for t in tensors]
+    parts = [_operand(t) for t in tensors]
     return join.cat([p.reshape(1, -1) if len(p.shape) < 2 else p for p in parts], 0)
 
 
@@ -563,17 +568,17 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     """Return the sum of products that an equation names: ``"bij,bjk->bik"``."""
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
-    return linear.einsum(equation, *[as_tensor(t) for t in operands])
+    return linear.einsum(equation, *[_operand(t) for t in operands])
 
 
 def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Return coordinate arrays of a grid."""
-    return join.meshgrid(*[as_tensor(t) for t in tensors], indexing=indexing)
+    return join.meshgrid(*[_operand(t) for t in tensors], indexing=indexing)
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Return views of tensors broadcast to their common shape."""
-    return join.broadcast_tensors(*[as_tensor(t) for t in tensors])
+    return join.broadcast_tensors(*[_operand(t) for t in tensors])
 
 
 def broadcast_arrays(*arrays: Any) -> list[Tensor]:
@@ -583,28 +588,28 @@ def broadcast_arrays(*arrays: Any) -> list[Tensor]:
 
 def astype(x: Any, dtype: object, *, copy: bool = True) -> Tensor:
     """Return the elements converted to `dtype`."""
-    return as_tensor(x).astype(dtype, copy=copy)
+    return _operand(x).astype(dtype, copy=copy)
 
 
 def expand_dims(x: Any, axis: int = 0) -> Tensor:
     """Return `x` with an axis of size 1 before axis `axis`."""
-    return as_tensor(x).unsqueeze(axis)
+    return _operand(x).unsqueeze(axis)
 
 
 def matrix_transpose(x: Any) -> Tensor:
     """Return the last two axes exchanged."""
-    return as_tensor(x).mT
+    return _operand(x).mT
 
 
 def equal(a: Any, b: Any) -> Any:
     """Return whether elements are equal."""
-    return as_tensor(a).eq(b)
+    return _operand(a).eq(b)
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
              ) -> bool:  # fmt: skip
     """Return whether all elements are close (realizes)."""
-    return bool(as_tensor(a).isclose(b, rtol, atol, equal_nan).all())
+    return bool(_operand(a).isclose(b, rtol, atol, equal_nan).all())
 
 
 def result_type(*operands: Any) -> dt.DType:

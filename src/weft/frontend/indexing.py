@@ -47,6 +47,8 @@ class Indexing(Reduction):
             views.Reshape(self.shape)))  # fmt: skip
 
     def __setitem__(self, key: Any, value: object) -> None:
+        if isinstance(value, list | tuple):
+            value = np.asarray(value)
         mask = self._whole_mask(key)
         if mask is not None:
             return self._put_mask(mask, value)

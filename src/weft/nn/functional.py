@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from weft.errors import ShapeError
 from weft.frontend import random
-from weft.frontend.creation import as_tensor
+from weft.frontend.creation import tensor
 from weft.frontend.tensor import Tensor
 
 P = ParamSpec("P")
@@ -17,11 +17,11 @@ R = TypeVar("R")
 
 
 def _function(method: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Return a method as a function whose first argument is converted."""
+    """Return a method as a function whose first argument is converted (arrays are copied)."""
 
     @functools.wraps(method)
     def call(x: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(x if isinstance(x, Tensor) else as_tensor(x), *args, **kwargs)
+        return method(x if isinstance(x, Tensor) else tensor(x), *args, **kwargs)
 
     return call
 

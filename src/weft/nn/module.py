@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.errors import ShapeError, WeftError
 from weft.frontend.autograd import no_grad
-from weft.frontend.creation import as_tensor
+from weft.frontend.creation import tensor
 from weft.frontend.tensor import Parameter, Tensor
 
 __all__ = ["Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "StateError"]
@@ -297,7 +297,8 @@ class Module:
 def _as_values(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()
-    return as_tensor(value.detach() if hasattr(value, "detach") else np.asarray(value))
+    # A copy: the copy into the parameter is lazy, and the memory is somebody else's.
+    return tensor(value.detach() if hasattr(value, "detach") else np.asarray(value))
 
 
 class Sequential(Module):

@@ -8,7 +8,7 @@ from typing import Any
 from weft.errors import RangeError, ShapeError
 from weft.frontend.autograd import no_grad
 from weft.frontend.core import realize_all
-from weft.frontend.creation import as_tensor, tensor, zeros
+from weft.frontend.creation import tensor, zeros
 from weft.frontend.tensor import Tensor
 
 __all__ = ["Group", "Optimizer"]
@@ -153,7 +153,7 @@ class Optimizer:
                 for name, value in values.items():
                     target = self.state[params[int(number)]].get(name)
                     if target is not None:
-                        target.copy_(as_tensor(value))
+                        target.copy_(tensor(value))
 
     def _all(self) -> Iterator[Tensor]:
         return (p for g in self.param_groups for p in g["params"])
