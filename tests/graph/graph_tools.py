@@ -1,8 +1,8 @@
 """Build small graphs over placeholders, evaluate them, differentiate them numerically."""
 
 import numpy as np
-import oracle
 
+import oracle
 from weft.graph.autodiff import gradients
 from weft.ir import dtype as dt
 from weft.ir import infer

@@ -7,6 +7,8 @@ identity, and when it is valid, is written once.
 
 from __future__ import annotations
 
+import functools
+from math import copysign
 from typing import Final
 
 from weft.graph.movement import constant, expand
@@ -14,10 +16,11 @@ from weft.ir import expr as ex
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.bounds import Ranges
-from weft.ir.expr import Expr
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr, Scalar
 from weft.ir.node import Node, Shape
 from weft.ir.op import Op, Operation
-from weft.ir.pattern import Pattern, build, is_value
+from weft.ir.pattern import Pattern, build
 from weft.ir.rewrite import RANGE, Rule
 from weft.rules.algebra import ALGEBRA
 
@@ -53,22 +56,24 @@ def _indexed() -> dict[tuple[Operation, str], list[tuple[frozenset[Operation], R
 
 
 _RULES: Final = _indexed()
-_NONE: Final[list[tuple[frozenset[Operation], Rule]]] = []
 
 
 def improve(node: Node) -> Node | None:
     """Return a node of equal value, where a rule or folding changes an elementwise node."""
     args = node.args
     consts = [constant(a) for a in args]
-    if None not in consts or node.op is Op.CAST or node.op is Op.BITCAST:
+    if None not in consts or node.op.group == "convert":
         folded = _fold(node)
         if folded is not None:
             return folded
-    if len(args) > 1 and all(a.op is Op.EXPAND and a.args[0].ndim == 0 for a in args):
-        small = nd.make(node.op, node.dtype, (), tuple(a.args[0] for a in args))
+    if all([a.op is Op.EXPAND and a.args[0].ndim == 0 for a in args]):
+        small = nd.make(node.op, node.dtype, (), tuple([a.args[0] for a in args]))
         return expand(small, node.shape)  # an operation on repeated scalars is done once
+    rules = _RULES.get((node.op, args[-1].dtype.kind))
+    if rules is None:
+        return None
     ops = {Op.CONST if c is not None else a.op for a, c in zip(args, consts, strict=True)}
-    for needed, rule in _RULES.get((node.op, args[-1].dtype.kind), _NONE):
+    for needed, rule in rules:
         if needed <= ops:
             made = _apply(rule, node)
             if made is not None and made is not node:
@@ -90,13 +95,20 @@ def _stand_in(node: Node, names: dict[Expr, Node], depth: int) -> Expr:
     """Return a scalar expression for a node: its operations to a depth, names below."""
     known = constant(node)
     if known is not None:
-        return ex.make(Op.CONST, node.dtype, (), known.attr)
+        e = ex.make(Op.CONST, node.dtype, (), known.attr)
+        names[e] = node
+        return e
     if depth and node.op.is_elementwise:
         args = tuple(_stand_in(a, names, depth - 1) for a in node.args)
         return ex.make(node.op, node.dtype, args)
-    name = ex.var(f"n{len(names)}", node.dtype)
+    name = _name(len(names), node.dtype)
     names[name] = node
     return name
+
+
+@functools.cache
+def _name(number: int, dtype: DType) -> Expr:
+    return ex.var(f"n{number}", dtype)
 
 
 def _apply(rule: Rule, node: Node) -> Node | None:
@@ -117,24 +129,40 @@ def _apply(rule: Rule, node: Node) -> Node | None:
 def _match(pattern: Pattern, node: Node, found: Match) -> bool:
     if pattern.args:
         return node.op is pattern.op and _match_operands(pattern, node, found)
-    if pattern.op is Op.CONST:
+    if pattern.op is not None:
         known = constant(node)
         if known is None:
             return False
         if pattern.value is not None:
-            return is_value(ex.make(Op.CONST, known.dtype, (), known.attr), pattern.value)
+            return _is_value(known, pattern.value)
     return node.dtype.kind in pattern.kinds and found.setdefault(pattern.name, node) is node
 
 
+def _is_value(known: Node, value: Scalar) -> bool:
+    """Whether a constant has this value; False is no 0, and 0.0 no -0.0."""
+    return bool(known.attr == value) and (
+        copysign(1.0, known.attr) == copysign(1.0, value)
+        and isinstance(value, bool) <= known.dtype.is_bool
+    )
+
+
 def _match_operands(pattern: Pattern, node: Node, found: Match) -> bool:
-    before = dict(found)
-    if all(_match(p, a, found) for p, a in zip(pattern.args, node.args, strict=True)):
-        return True
+    args = node.args
     if not node.op.commutative:
-        return False
+        return _match_in_order(pattern, args, found)
+    before = dict(found)
+    if _match_in_order(pattern, args, found):
+        return True
     found.clear()
     found.update(before)
-    return all(_match(p, a, found) for p, a in zip(pattern.args, node.args[::-1], strict=True))
+    return _match_in_order(pattern, args[::-1], found)
+
+
+def _match_in_order(pattern: Pattern, args: tuple[Node, ...], found: Match) -> bool:
+    for part, arg in zip(pattern.args, args, strict=True):  # noqa: SIM110 - a hot loop
+        if not _match(part, arg, found):
+            return False
+    return True
 
 
 def _read(e: Expr, names: dict[Expr, Node], shape: Shape) -> Node:
