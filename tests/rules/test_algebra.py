@@ -102,7 +102,7 @@ def assert_equal(before, after, env):
 
 
 @pytest.mark.parametrize("rule", EXACT, ids=lambda r: r.name)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_rule_keeps_every_bit(rule, seed):
     rng = random.Random(seed)
@@ -141,7 +141,7 @@ def test_every_pair_of_special_values(rule):
 
 
 @pytest.mark.parametrize("rule", BY_RANGE, ids=lambda r: r.name)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_rule_by_range(rule, seed):
     rng = random.Random(seed)
