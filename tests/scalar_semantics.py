@@ -110,6 +110,8 @@ def mad(a, b, c, d):
     """Fuse exactly: rationals for the finite case, plain arithmetic for the rest."""
     from fractions import Fraction
 
+    if np.isfinite(a) and np.isfinite(b) and np.isinf(c):
+        return c  # a * b alone may overflow, but is finite
     if not all(np.isfinite(v) for v in (a, b, c)):
         return d.numpy.type(a * b + c)
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))

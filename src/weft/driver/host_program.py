@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from weft.config import Debug, debug
-from weft.driver import device, kernels, pipeline
+from weft.driver import kernels, pipeline
 from weft.driver.kernels import Code
-from weft.driver.plan import KIND, Plan, Spec, disk_key, largest
+from weft.driver.plan import Plan, Spec, largest
 from weft.driver.progress import Progress
 from weft.driver.structure import Structure
 from weft.errors import AllocationError
@@ -33,7 +33,7 @@ _FLOPS_PER_NANOSECOND: Final = 20
 
 
 def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
-    """Return the plan of a graph, compiling what no cache has, and keep it on disk."""
+    """Return the plan of a graph, compiling the kernels that no cache has."""
     marks = _mark_checks(structure)
     outputs = [_own(o, s) for o, s in zip(outputs, simplify(outputs), strict=True)]
     steps = kernelize(outputs)
@@ -49,9 +49,7 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     if pipeline.verifying:
         verify_graph(outputs)
         verify_plan(spec.host)
-    plan = Plan(spec, {c.key: c for c in compiled.values()}, steps)
-    device.disk().put(KIND, disk_key(structure), spec.pack())
-    return plan
+    return Plan(spec, {c.key: c for c in compiled.values()}, steps)
 
 
 def _own(output: Node, simplified: Node) -> Node:

@@ -1,0 +1,45 @@
+"""The devices that the conformance suite runs on, and the little it needs of each."""
+
+import numpy as np
+import oracle
+
+from weft import driver
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.op import Op
+
+DEVICES = ("cpu",)  # a new backend runs the whole suite by its name here
+
+
+class Device:
+    """Arrays to leaves, and nodes to arrays, on one device."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def leaf(self, array, shift=0):
+        """Return an array as a leaf; its memory starts `shift` elements after an aligned place."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        room = np.empty(flat.nbytes + 128 + shift * flat.itemsize, np.uint8)
+        start = -room.ctypes.data % 64 + shift * flat.itemsize
+        place = room[start : start + flat.nbytes]
+        place[:] = flat.view(np.uint8)
+        held = driver.from_host(room.ctypes.data + start, place.nbytes, place)
+        dtype = dt.as_dtype(flat.dtype)
+        storage = nd.Storage(dtype, flat.size, held, self.name)
+        return infer.reshape(nd.buffer(storage), np.shape(array))
+
+    def compute(self, *nodes, variables=None):
+        """Realize nodes; return arrays of their own."""
+        return [self.value(n) for n in driver.realize(nodes, variables)]
+
+    @staticmethod
+    def value(node):
+        base = node
+        while base.op is Op.RESHAPE:
+            base = base.args[0]
+        return oracle.array_of(base.attr.buffer, node.dtype, node.shape).copy()
+
+    def __repr__(self):
+        return self.name
