@@ -4,16 +4,18 @@ import subprocess
 import sys
 import threading
 
-import graphs
 import numpy as np
-import oracle
 import pytest
-from graphs import el, full, hosted
 
+import graphs
+import oracle
+from graphs import el, full, hosted
 from weft import driver
-from weft.driver import kernels, plan, report
-from weft.errors import AllocationError, BoundsError
+from weft.driver import kernels, plan_cache, report
+from weft.driver.structure import Structure
+from weft.errors import AllocationError, BoundsError, VariableError
 from weft.ir import dtype as dt
+from weft.ir import expr as ex
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.op import Op
@@ -147,8 +149,8 @@ def test_second_process_compiles_nothing(cache_dir):
 def test_poisoned_plan_entry_is_a_miss(monkeypatch):
     x = hosted(np.ones(3, np.float32))
     y = el(Op.COS, el(Op.SIN, x))
-    monkeypatch.setattr(plan.device.disk(), "get", lambda kind, key: b"[1, nonsense")
-    plan.forget()
+    monkeypatch.setattr(plan_cache.device.disk(), "get", lambda kind, key: b"[1, nonsense")
+    plan_cache.forget()
     kernels.forget()
     before = report.counters().get("kernels compiled", 0)
     np.testing.assert_allclose(value(driver.realize([y])[0]), np.cos(np.sin(1.0)), rtol=1e-6)
@@ -173,3 +175,42 @@ def test_arena_is_reused():
         y = infer.scan(y, "sum", 0)
     compiled = driver.compile([y], [])
     assert compiled.plan.arena <= 2 * (1 << 18) + 4096
+
+
+def symbolic(low=1, high=1000):
+    """Return three results over n rows of 7, and the rows."""
+    n = ex.Variable("n", low, high)
+    rows = np.random.default_rng(3).random((1000, 7), np.float32)
+    held = driver.from_host(rows.ctypes.data, rows.nbytes, rows)
+    x = infer.reshape(nd.buffer(nd.Storage(dt.float32, n * 7, held)), (n, 7))
+    return [graphs.softmax(x), infer.reduce(x, "sum", (0,)), el(Op.EXP, x)], rows
+
+
+def test_one_compile_serves_every_size():
+    outputs, rows = symbolic()
+    driver.realize(outputs, {"n": 1})
+    compiled = report.counters()["kernels compiled"]
+    for n in (2, 31, 1000):
+        found = driver.realize(outputs, {"n": n})
+        flat = [f if f.op is Op.BUFFER else f.args[0] for f in found]
+        soft, total, e = (
+            oracle.array_of(f.attr.buffer, dt.float32, shape).copy()
+            for f, shape in zip(flat, [(n, 7), (7,), (n, 7)], strict=True)
+        )
+        wanted = np.exp(rows[:n])
+        np.testing.assert_allclose(e, wanted, rtol=1e-6)
+        np.testing.assert_allclose(soft, wanted / wanted.sum(1, keepdims=True), rtol=2e-5)
+        np.testing.assert_allclose(total, rows[:n].sum(0), rtol=1e-5)
+    assert report.counters()["kernels compiled"] == compiled
+
+
+@pytest.mark.parametrize("values", [{}, {"n": 0}, {"n": 1001}, {"m": 5}])
+def test_variable_out_of_bounds_raises_before_launch(values):
+    outputs, _ = symbolic()
+    with pytest.raises(VariableError, match=r"\bn\b"):
+        driver.realize(outputs, values)
+
+
+def test_plans_of_other_bounds_have_other_keys():
+    one, two = (Structure(symbolic(1, high)[0]).text() for high in (1000, 999))
+    assert one != two

@@ -6,21 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from weft.driver import device, kernels, report
+from weft.driver import device, kernels
 from weft.driver.kernels import Code
-from weft.driver.structure import Structure
 from weft.errors import BoundsError, LaunchError, VariableError, WeftError
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.plan import Alloc, Launch, parse_plan, print_plan
 from weft.ir.plan import Plan as HostPlan
-from weft.store import fingerprint
 
 if TYPE_CHECKING:
     from weft.kernelize.build import Step
 
-KIND: Final = "plan"
 _FORMAT: Final = 2
 _GIL_NANOSECONDS: Final = 2000  # a plan estimated above this lets other threads run
 
@@ -148,58 +145,6 @@ class Plan:
                               expected=f"0 to {bound - 1}" if bound else "no index: the axis is "
                               "empty", where=where)
         raise LaunchError(operation, found=reason or text, where=where)
-
-
-_plans: Final[dict[Any, Plan]] = {}
-
-
-def plan_for(structure: Structure, outputs: Sequence[Node]) -> Plan:
-    """Return the plan of a graph from memory, from disk, or newly made."""
-    recording = report.active()
-    if recording is None:
-        found = _plans.get(structure.key)
-        if found is not None:
-            report.count("plan memory hits")
-            return found
-    with device.lock:
-        found = _plans.get(structure.key) if recording is None else None
-        if found is None:
-            found = _from_disk(structure) if recording is None else None
-            if found is None:
-                from weft.driver.host_program import make
-
-                found = make(structure, outputs)
-            _plans[structure.key] = found
-        if recording is not None:
-            recording.plans.append(found)
-        return found
-
-
-def forget() -> None:
-    """Drop all plans of this process."""
-    _plans.clear()
-
-
-def disk_key(structure: Structure) -> str:
-    """Return the cache key of a graph's plan."""
-    runtime = device.runtime()
-    return fingerprint("plan", structure.text(), device.target().fingerprint(),
-                       runtime.compiler.cache_key, runtime.threads.threads)
-
-
-def _from_disk(structure: Structure) -> Plan | None:
-    data = device.disk().get(KIND, disk_key(structure))
-    spec = Spec.unpack(data) if data is not None else None
-    if spec is None:
-        return None
-    codes: dict[str, Code] = {}
-    for program in spec.host.programs:
-        code = kernels.from_disk(program.key)
-        if code is None:
-            return None
-        codes[program.key] = code
-    report.count("plan disk hits")
-    return Plan(spec, codes, None)
 
 
 def largest(size: Expr | int) -> int:

@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from weft.driver import device
-from weft.driver.plan import check_variables, plan_for
+from weft.driver.plan import check_variables
+from weft.driver.plan_cache import plan_for
 from weft.driver.structure import Structure, base
 from weft.ir import infer
 from weft.ir import node as nd

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from weft.ir import node as nd
+from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
@@ -48,7 +49,20 @@ class Structure:
 
     def text(self) -> str:
         """Return the key as text that is the same in every process."""
-        return repr(self.key)
+        symbols: dict[Expr, None] = {}
+        for node in self.nodes:
+            symbols.update(dict.fromkeys(d for d in node.shape if isinstance(d, Expr)))
+            places: tuple[nd.Dim, ...] = ()
+            if node.op is Op.SLICE:
+                places = node.attr.starts
+            elif node.op is Op.PAD:
+                places = node.attr.before
+            symbols.update(dict.fromkeys(d for d in places if isinstance(d, Expr)))
+        if not symbols:
+            return repr(self.key)
+        from weft.ir.text_expr import print_expr  # names alone do not tell the bounds
+
+        return "\n".join((repr(self.key), *map(print_expr, symbols)))
 
 
 def base(node: Node) -> Node:

@@ -1,0 +1,70 @@
+"""Plans by the structure of their graph: from memory, from disk, or newly made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from weft.driver import device, kernels, report
+from weft.driver.kernels import Code
+from weft.driver.plan import Plan, Spec
+from weft.driver.structure import Structure
+from weft.ir.node import Node
+from weft.store import fingerprint
+
+_KIND: Final = "plan"
+_plans: Final[dict[Any, Plan]] = {}
+
+
+def plan_for(structure: Structure, outputs: Sequence[Node]) -> Plan:
+    """Return the plan of a graph from memory, from disk, or newly made."""
+    recording = report.active()
+    if recording is None:
+        found = _plans.get(structure.key)
+        if found is not None:
+            report.count("plan memory hits")
+            return found
+    with device.lock:
+        found = _plans.get(structure.key) if recording is None else None
+        if found is None:
+            found = _from_disk(structure) if recording is None else None
+            if found is None:
+                found = _make(structure, outputs)
+            _plans[structure.key] = found
+        if recording is not None:
+            recording.plans.append(found)
+        return found
+
+
+def forget() -> None:
+    """Drop all plans of this process."""
+    _plans.clear()
+
+
+def _disk_key(structure: Structure) -> str:
+    runtime = device.runtime()
+    return fingerprint("plan", structure.text(), device.target().fingerprint(),
+                       runtime.compiler.cache_key, runtime.threads.threads)
+
+
+def _make(structure: Structure, outputs: Sequence[Node]) -> Plan:
+    from weft.driver import host_program  # a warm start needs none of the compiler
+
+    plan = host_program.make(structure, outputs)
+    device.disk().put(_KIND, _disk_key(structure), plan.spec.pack())
+    return plan
+
+
+def _from_disk(structure: Structure) -> Plan | None:
+    data = device.disk().get(_KIND, _disk_key(structure))
+    spec = Spec.unpack(data) if data is not None else None
+    if spec is None:
+        return None
+    codes: dict[str, Code] = {}
+    for program in spec.host.programs:
+        code = kernels.from_disk(program.key)
+        if code is None:
+            return None
+        codes[program.key] = code
+    report.count("plan disk hits")
+    return Plan(spec, codes, None)
