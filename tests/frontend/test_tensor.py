@@ -353,3 +353,21 @@ def test_philox_known_answers():
         return [int(a[0]) for a in evaluate(philox(*args))]
 
     assert words(0, 0) == [0x6627E8D5, 0xE169C58D]
+
+
+def test_threads_share_pending_parameters(compiled):
+    import threading
+
+    w = [weft.rand(50, requires_grad=True) for _ in range(4)]
+    found = []
+
+    def work():
+        found.append([(p * 2).sum().item() for p in w])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 4
+    assert all(f == found[0] for f in found)

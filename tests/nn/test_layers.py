@@ -145,7 +145,7 @@ def test_modules():
     with pytest.raises(weft.WeftError, match="super"):
         type("Bad", (nn.Module,), {"__init__": lambda self: setattr(self, "x", 1)})()
     with pytest.raises(AttributeError):
-        net.nothing
+        _ = net.nothing
     with pytest.raises(weft.WeftError, match="forward"):
         nn.Module()(1)
     with pytest.raises(weft.WeftError, match="Parameter"):

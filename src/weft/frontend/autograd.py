@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from weft import driver
 from weft.errors import GradientError, ShapeError
 from weft.exchange import host
-from weft.frontend.core import TensorCore, leaves
+from weft.frontend.core import TensorCore, leaves, note_losses
 from weft.frontend.state import state
 from weft.ir import infer
 from weft.ir.node import Node
@@ -145,6 +145,8 @@ def backward(outputs: Sequence[TensorCore], gradients: Sequence[object] | None,
     wanted = _reachable(roots)
     nodes = list(wanted)
     results = driver.gradients(roots, seeds, nodes)
+    if state.capture is None:
+        note_losses(outputs)
     for node, result in zip(nodes, results, strict=True):
         tensor = wanted[node]
         if result is not None:

@@ -7,6 +7,7 @@ its views follow. Once realized, the node is a leaf that reads memory.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, Self, cast
@@ -43,6 +44,9 @@ leaves: Final[WeakKeyDictionary[Node, weakref.ref[TensorCore]]] = WeakKeyDiction
 _realized: Final[WeakKeyDictionary[Node, Node]] = WeakKeyDictionary()
 # Storages of parameters whose values are wanted by the next realize, with their definitions.
 _pending: Final[list[tuple[weakref.ref[Storage], Node]]] = []
+_pending_lock: Final = threading.RLock()  # held until their memory is there
+# What backward() was called on: the optimiser's step realizes it together with the update.
+_losses: Final[list[weakref.ref[TensorCore]]] = []
 _serial = iter(range(1 << 62))
 
 
@@ -108,16 +112,6 @@ class TensorCore:
             state.capture.created(out)
         if _shared:
             _lazy.add(out)
-        return cast(Self, out)
-
-    @classmethod
-    def _from_buffer(cls, buffer: Any, shape: tuple[int, ...], dtype: DType) -> Self:
-        """Return a base tensor over memory that holds its value (the replay's way out)."""
-        out = _new(cls._result)
-        out._buffer, out.shape, out.dtype = buffer, shape, dtype
-        out._node = out._base = out._grad = out._shared = out._history = None
-        out._path, out._version = (), 0
-        out._requires_grad, out._is_leaf = False, True
         return cast(Self, out)
 
     def _wrap(self, node: Node, *others: TensorCore | None) -> Self:
@@ -460,8 +454,9 @@ def _with_pending(wanted: Sequence[Node]) -> tuple[list[tuple[Storage, Node]], l
 
 def flush_pending() -> None:
     """Realize the parameters that were defined or updated since the last realize, at once."""
-    if _pending:
-        _realize_batch([], [])
+    with _pending_lock:
+        if _pending:
+            _realize_batch([], [])
 
 
 def _realize_batch(tensors: Sequence[TensorCore], nodes: Sequence[Node]) -> None:
@@ -507,13 +502,27 @@ def realize_all(tensors: Iterable[TensorCore]) -> None:
         nodes.append(node)
         if tensor._shared is not None:
             writes.append(tensor)
-    if not todo and not wants_pending:
-        return
-    if not wants_pending:
+    if wants_pending:
+        with _pending_lock:
+            _realize_batch(todo, nodes)
+    elif todo:
         flush_pending()
-    _realize_batch(todo, nodes)
+        _realize_batch(todo, nodes)
     for tensor in writes:
         _write_through(tensor)
+
+
+def note_losses(outputs: Iterable[TensorCore]) -> None:
+    """Remember what `backward` was called on, for `take_losses`."""
+    _losses[:] = [r for r in _losses if r() is not None]
+    _losses.extend(weakref.ref(t) for t in outputs)
+
+
+def take_losses() -> list[TensorCore]:
+    """Return what `backward` was called on and nobody has looked at: it shares the step's work."""
+    found = [t for t in (r() for r in _losses) if t is not None]
+    _losses.clear()
+    return found
 
 
 # memory shared with NumPy

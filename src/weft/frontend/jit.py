@@ -22,7 +22,7 @@ from weft.frontend.capture import Recorder
 from weft.frontend.core import TensorCore, realize_all
 from weft.frontend.pytree import flatten, is_array, rebuild
 from weft.frontend.state import state
-from weft.frontend.tensor import Tensor
+from weft.frontend.tensor import Tensor, over_buffer
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.dtype import DType
@@ -80,15 +80,6 @@ def _argument(value: Any) -> _Argument:
     address = array.__array_interface__["data"][0] + low * item
     buffer = driver.from_host(address, span * item, array, not array.flags.writeable)
     return _Argument(buffer, None, array.shape, dtype, -low, strides, span, False)
-
-
-class _Fast(NamedTuple):
-    """What the first check of a call compares: (shape, dtype) of each argument."""
-
-    arity: int
-    specs: tuple[tuple[tuple[int, ...], DType], ...]
-    entry: _Entry
-    grad: bool
 
 
 class _Out(NamedTuple):
@@ -168,19 +159,24 @@ class _Entry:
         self.is_plain = not (self.captured or self.writes or self.grads or self.draws
                              or self.guards or self.argument_writes or self.argument_grads
                              or any(o.has_history for o in self.outs))  # fmt: skip
-        self.single = self.outs[0] if isinstance(self.template, _Out) else None
+        self.single = self.template[:3] if isinstance(self.template, _Out) else None
 
     def fits(self) -> bool:
         """Whether gradients that the function looked at are there, or not, as at the capture."""
         return all(t._grad is g for t, g in self.guards)
 
+    def run_plain(self, inputs: list[Any]) -> Any:
+        """Replay a function of its arguments alone: no state, no history, nothing captured."""
+        compiled = self.compiled
+        buffers = () if compiled is None else compiled.call(inputs, ())
+        single = self.single
+        if single is not None:
+            slot, shape, dtype = single
+            return over_buffer(buffers[slot], shape, dtype)
+        return _fill(self.template, lambda o: over_buffer(buffers[o.slot], o.shape, o.dtype))
+
     def run(self, inputs: list[Any], tensors: Sequence[TensorCore | None]) -> Any:
         """Replay with the arguments' buffers."""
-        if self.is_plain:
-            out = self.single
-            if out is not None and self.compiled is not None:
-                buffers = self.compiled.call(inputs, ())
-                return Tensor._from_buffer(buffers[out.slot], out.shape, out.dtype)
         for generator, blocks in self.draws:
             inputs.append(capture.fresh_state(generator, blocks))
         read = self._captured_buffers()
@@ -205,7 +201,7 @@ class _Entry:
     def _result(self, buffers: list[Any], tensors: Sequence[TensorCore | None],
                 versions: list[int]) -> Any:  # fmt: skip
         def made(out: _Out) -> Tensor:
-            tensor = Tensor._from_buffer(buffers[out.slot], out.shape, out.dtype)
+            tensor = over_buffer(buffers[out.slot], out.shape, out.dtype)
             if out.has_history and state.grad:
                 tensor._requires_grad, tensor._is_leaf = True, False
                 tensor._history = functools.partial(self._rebuild_history, out.node, tuple(tensors),
@@ -251,12 +247,12 @@ class _Entry:
                     target._write(host.leaf(Storage(target.dtype, target.numel(), buffers[slot]),
                                             target.shape))  # fmt: skip
         for tensor, out in self.grads:
-            tensor._grad = None if out is None else Tensor._from_buffer(
+            tensor._grad = None if out is None else over_buffer(
                 buffers[out.slot], out.shape, out.dtype)
         for i, slot in self.argument_grads:
             target = tensors[i]
             if target is not None:
-                new = Tensor._from_buffer(buffers[slot], target.shape, target.dtype)
+                new = over_buffer(buffers[slot], target.shape, target.dtype)
                 target._grad = new if target._grad is None else cast(Tensor, target._grad).add(new)
 
 
@@ -317,7 +313,8 @@ class Jitted(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         self._function = function
         self._entries: dict[Hashable, list[_Entry]] = {}
-        self._last: _Fast | None = None
+        # What the first check of a call compares: (shape, dtype) of each argument, gradient mode.
+        self._fast: tuple[tuple[tuple[tuple[int, ...], DType], ...], _Entry, bool] | None = None
         functools.update_wrapper(self, function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -325,22 +322,24 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Replay the captured function, capturing it first for a new signature."""
-        last = self._last
-        if last is not None and not kwargs and len(args) == last.arity and (
-            state.capture is None and state.grad is last.grad
-        ):
-            inputs = []
-            for arg, (shape, dtype) in zip(args, last.specs, strict=False):
-                if type(arg) is not Tensor or arg._base is not None or arg._requires_grad:
-                    break
-                buffer = arg._buffer
-                if buffer is None or arg.dtype is not dtype or arg.shape != shape:
-                    break
-                inputs.append(buffer)
-            else:
-                entry = last.entry
-                if not entry.guards or entry.fits():
-                    return cast(R, entry.run(inputs, cast("Sequence[TensorCore]", args)))
+        fast = self._fast
+        if fast is not None and not kwargs:
+            specs, entry, grad = fast
+            if len(args) == len(specs) and state.capture is None and state.grad is grad:
+                inputs: list[Any] = []
+                for arg in args:
+                    if type(arg) is not Tensor or arg._requires_grad or arg._base is not None:
+                        break
+                    shape, dtype = specs[len(inputs)]
+                    buffer = arg._buffer
+                    if buffer is None or arg.dtype is not dtype or arg.shape != shape:
+                        break
+                    inputs.append(buffer)
+                else:
+                    if entry.is_plain:
+                        return entry.run_plain(inputs)  # type: ignore[no-any-return]
+                    if entry.fits():
+                        return cast(R, entry.run(inputs, cast("Sequence[TensorCore]", args)))
         return self._general(args, kwargs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
@@ -362,10 +361,9 @@ class Jitted(Generic[P, R]):
                   arguments: list[_Argument], entry: _Entry) -> None:  # fmt: skip
         simple = not kwargs and len(args) == len(arguments) and all(
             type(a) is Tensor and a._base is None and not a._requires_grad for a in args)
-        self._last = None
+        self._fast = None
         if simple:
-            specs = tuple((a.shape, a.dtype) for a in arguments)
-            self._last = _Fast(len(specs), specs, entry, state.grad)
+            self._fast = tuple((a.shape, a.dtype) for a in arguments), entry, state.grad
 
     @property
     def captures(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, SupportsIndex
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from weft.frontend.core import TensorCore
 from weft.frontend.display import show
 from weft.frontend.loss import Losses
 from weft.frontend.state import state
+from weft.ir.dtype import DType
 
-__all__ = ["Parameter", "Tensor"]
+__all__ = ["Parameter", "Tensor", "over_buffer"]
 
 
 class Tensor(Losses):
@@ -178,6 +179,16 @@ class Tensor(Losses):
 
 
 Tensor._result = Tensor
+_new: Final = object.__new__
+
+
+def over_buffer(buffer: Any, shape: tuple[int, ...], dtype: DType) -> Tensor:
+    """Return a base tensor over memory that holds its value: how results of a replay are made."""
+    out = _new(Tensor)
+    out._buffer, out.shape, out.dtype = buffer, shape, dtype
+    out._node = out._base = out._grad = out._shared = out._history = None
+    out._path, out._version, out._requires_grad, out._is_leaf = (), 0, False, True
+    return out
 
 
 class Parameter(Tensor):

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.errors import RangeError, ShapeError
 from weft.frontend.autograd import no_grad
-from weft.frontend.core import realize_all
+from weft.frontend.core import realize_all, take_losses
 from weft.frontend.creation import tensor, zeros
 from weft.frontend.tensor import Tensor
 
@@ -121,7 +121,7 @@ class Optimizer:
                 self.update(p, p.grad, state, group)
                 changed.append(p)
                 changed.extend(state.values())
-        realize_all(changed)
+        realize_all([*changed, *take_losses()])
         return loss
 
     def update(self, p: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
