@@ -336,6 +336,13 @@ def test_a_reduction_with_two_users_is_not_done_twice():
     assert rows in nd.toposort(kept[:1])
 
 
+def test_rows_that_share_a_kernel_stay_rows():
+    x = leaf(64, 256)
+    rows = infer.reduce(e(Op.MUL, c.softmax(x), c.log_softmax(x)), "sum", (1,))
+    (plain,) = simplify([infer.reduce(rows, "sum", (0,))])
+    assert plain.args[0].op is Op.REDUCE
+
+
 def test_reductions_of_equal_elements():
     x = leaf(3, 1)
     for kind in ("max", "min"):

@@ -22,6 +22,7 @@ from weft.ir.node import Node, Shape
 from weft.ir.op import Op, Operation
 
 MATERIALISE: Final = 16  # what an element written to memory and read again costs, in terms
+SEARCH: Final = 100  # nodes looked at below a reduction
 _LINKS: Final = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDOW, Op.UNWINDOW})
 _MERGED: Final = frozenset({"sum", "prod", "max", "min", "any", "all"})
 
@@ -93,7 +94,7 @@ def _pays(node: Node, inner: Node, chain: list[Node]) -> bool:
     """Whether one reduction costs less than two and the array between them."""
     moved = [m for m in chain if m.op is not Op.RESHAPE or not _trivial(m)]
     if not moved:
-        return True
+        return _is_product_of_repeated(inner.args[0]) or not _reads_reductions(inner.args[0])
     if inner.args[0].op is Op.MUL and any(m.op is Op.RESHAPE for m in moved):
         return False  # a reshape would hide the axes of a contraction
     before, kept = _elements(inner.args[0].shape), _elements(inner.shape)
@@ -101,6 +102,28 @@ def _pays(node: Node, inner: Node, chain: list[Node]) -> bool:
     if before is None or kept is None or outer is None or kept == 0:
         return False
     return outer * (before // kept) <= before + MATERIALISE * kept
+
+
+def _is_product_of_repeated(x: Node) -> bool:
+    return x.op is Op.MUL and all(a.op is Op.EXPAND for a in x.args)
+
+
+def _reads_reductions(x: Node) -> bool:
+    """Whether a value is computed from other reductions.
+
+    A reduction of such rows shares a kernel with those, which one of the whole array could not.
+    """
+    seen: set[Node] = set()
+    stack = [x]
+    while stack and len(seen) < SEARCH:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op in (Op.REDUCE, Op.ARGREDUCE):
+            return True
+        stack.extend(node.args)
+    return False
 
 
 def _trivial(m: Node) -> bool:
