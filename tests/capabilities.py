@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import pytest
 
-import weft
 from weft.config import config
 
 
@@ -25,10 +24,6 @@ def _fork() -> str:
     return "" if hasattr(os, "fork") else "this system has no fork"
 
 
-def _tensors() -> str:
-    return "" if hasattr(weft, "Tensor") else "weft.Tensor is not part of this build"
-
-
 # capability -> probe
 CAPABILITIES: dict[str, Callable[[], str]] = {
     "cpu": _module("llvmlite"),
@@ -36,7 +31,6 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "sklearn": _module("sklearn"),
     "matplotlib": _module("matplotlib"),
     "fork": _fork,
-    "tensors": _tensors,
 }
 
 
