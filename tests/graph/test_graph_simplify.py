@@ -395,6 +395,18 @@ def test_matmul_backward_writes_its_transpose_directly():
         assert contractions(node) == [node]
 
 
+def test_an_operand_of_several_matmuls_gets_a_contraction_from_each():
+    def several(x, a, b, bias):
+        y = e(Op.ADD, c.matmul(x, a), c.matmul(x, b))
+        return e(Op.ADD, y, e(Op.MUL, c.matmul(x, a), infer.expand(bias, y.shape)))
+
+    inputs, found = backward(several, (5, 3), (3, 4), (3, 4), (4,))
+    (plain,) = simplify(found[:1])
+    assert len(contractions(plain)) == 2
+    assert all(n.args[0].op is Op.MUL for n in nd.toposort([plain]) if n.op is Op.REDUCE)
+    np.testing.assert_array_equal(*inputs.run(plain, found[0]))
+
+
 def test_symbolic_sizes():
     from weft.ir import expr as ex
 

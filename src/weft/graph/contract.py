@@ -7,10 +7,13 @@ it is one contraction with index maps instead of an array of window gradients. S
 order by this, which is a property of REDUCE. A movement that fills with zeros masks the factors
 that vary along its axis; a factor that repeats there stays as it is, so a term that is left out
 counts as 0 times that factor, as in a convolution with zero padding.
+
+A sum of several products is split into one contraction for each.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container
 from typing import Final
 
@@ -23,6 +26,7 @@ from weft.ir.op import Op, Operation
 
 MATERIALISE: Final = 16  # what an element written to memory and read again costs, in terms
 SEARCH: Final = 100  # nodes looked at below a reduction
+TERMS: Final = 32  # of a sum that is split into contractions
 _LINKS: Final = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDOW, Op.UNWINDOW})
 _MERGED: Final = frozenset({"sum", "prod", "max", "min", "any", "all"})
 
@@ -67,6 +71,41 @@ def move_inside(node: Node, shared: Container[Node]) -> Node | None:
     order = (*range(lead, operand.ndim), *range(lead))  # the reduced axes last, as they usually are
     operand = _apply(operand, lambda x: movement.permute(x, order), ())
     return infer.reduce(operand, inner.attr.kind, range(operand.ndim - lead, operand.ndim))
+
+
+def split_sum(node: Node) -> Node | None:
+    """sum(a * b + c) -> sum(a * b) + sum(c), where the first is a contraction.
+
+    Operands that several matmuls share get such sums as gradients.
+    """
+    axes, total = node.attr.axes, node.args[0]
+    if node.attr.kind != "sum" or total.op is not Op.ADD or not node.dtype.is_float:
+        return None
+    terms: list[Node] = []
+    stack = [total]
+    while stack and len(terms) + len(stack) <= TERMS:
+        term = stack.pop()
+        if term.op is Op.ADD:
+            stack.extend(reversed(term.args))
+        else:
+            terms.append(term)
+    products = [t for t in terms if _is_contraction(t, axes)]
+    if stack or not products:
+        return None
+    rest = [t for t in terms if t not in products]
+    if rest:
+        products.append(functools.reduce(_plus, rest))
+    return functools.reduce(_plus, [infer.reduce(p, "sum", axes) for p in products])
+
+
+def _plus(a: Node, b: Node) -> Node:
+    return infer.elementwise(Op.ADD, a, b)
+
+
+def _is_contraction(x: Node, axes: tuple[int, ...]) -> bool:
+    """Whether both factors of a product repeat along some axis that a sum keeps."""
+    kept = [a for a in range(x.ndim) if a not in axes]
+    return x.op is Op.MUL and all(any(movement.constant_along(f, a) for a in kept) for f in x.args)
 
 
 def _fills_neutral(link: Node, kind: str) -> bool:
