@@ -104,7 +104,7 @@ def child():
         wanted = forward(torch, torch.nn.functional, q, index).numpy()
         theirs = timed(lambda: forward(torch, torch.nn.functional, q, index))
     error = float(np.abs(logits.numpy() - wanted).max() / np.abs(wanted).max())
-    print(f"torch eager {theirs * 1e3:.1f} ms: weft x{theirs / ours:.2f}, largest error {error:.1e}")
+    print(f"torch eager {theirs * 1e3:.1f} ms: weft x{theirs / ours:.2f}, error {error:.1e}")
     if error > 1e-4:
         sys.exit("the results differ")
 
