@@ -164,3 +164,19 @@ def test_dropout():
     assert layer(x).tolist() == [1.0] * 1000
     channels = nn.Dropout2d(0.5)(weft.ones(4, 8, 3, 3)).numpy().reshape(32, 9)
     assert (channels.min(1) == channels.max(1)).all()
+
+
+def test_statistics_do_not_hold_on_to_the_past():
+    import gc
+    import weakref
+
+    layer = nn.BatchNorm1d(2)
+    seen = []
+    for _ in range(3):
+        x = weft.tensor(array(4, 2)).realize()
+        seen.append(weakref.ref(x._node))
+        layer(x).sum().item()
+        del x
+    gc.collect()
+    assert all(r() is None for r in seen[:-1])
+    assert layer.num_batches_tracked.item() == 3

@@ -40,13 +40,17 @@ _new: Final = object.__new__
 
 # Nodes that stand for a tensor whose gradient may be asked for, with that tensor.
 leaves: Final[WeakKeyDictionary[Node, weakref.ref[TensorCore]]] = WeakKeyDictionary()
-# Nodes that were realized while other graphs still refer to them, with the leaf that has the value.
-_realized: Final[WeakKeyDictionary[Node, Node]] = WeakKeyDictionary()
+# Nodes that were realized while other graphs still refer to them, with the leaf that has the value
+# (weakly: a leaf may know its definition as its origin).
+_realized: Final[WeakKeyDictionary[Node, weakref.ref[Node]]] = WeakKeyDictionary()
 # Storages of parameters whose values are wanted by the next realize, with their definitions.
 _pending: Final[list[tuple[weakref.ref[Storage], Node]]] = []
 _pending_lock: Final = threading.RLock()  # held until their memory is there
 # What backward() was called on: the optimiser's step realizes it together with the update.
 _losses: Final[list[weakref.ref[TensorCore]]] = []
+# State that a layer has updated (running statistics): the next realize computes it as well, for
+# nobody asks for it, and what it was computed from would stay alive.
+_state: Final[list[weakref.ref[TensorCore]]] = []
 _serial = iter(range(1 << 62))
 
 
@@ -230,7 +234,7 @@ class TensorCore:
         if self._requires_grad and not self._is_leaf and storage.origin is None:
             storage.origin = old
         if not _shared or not _reads_shared(old):
-            _realized[old] = node
+            _realized[old] = weakref.ref(node)
         self._node, self._buffer = node, storage.buffer
         if self._base is None:
             self._version += 1
@@ -434,22 +438,29 @@ def _substitute(roots: Sequence[Node], known: Callable[[Node], Node | None]) -> 
     return [cast(Node, new[r]) for r in roots]
 
 
+def _leaf_of(node: Node) -> Node | None:
+    ref = _realized.get(node)
+    return None if ref is None else ref()
+
+
 def _with_pending(wanted: Sequence[Node]) -> tuple[list[tuple[Storage, Node]], list[Node]]:
     """Take the pending leaves and return (storage, definition) of each living one, and `wanted`.
 
     Definitions and `wanted` no longer read memory that is yet to be written.
     """
-    alive: list[tuple[Storage, Node]] = []
-    inner: dict[Node, Node] = {}
-    for ref, node in _pending:
-        storage = ref()
-        if storage is None:
-            continue
-        made = _substitute([node], inner.get)[0] if inner else node
-        inner[nd.buffer(storage)] = infer.reshape(made, (storage.size,))
-        alive.append((storage, made))
+    alive = [(s, n) for s, n in ((r(), n) for r, n in _pending) if s is not None]
     _pending.clear()
-    return alive, _substitute(wanted, inner.get) if inner else list(wanted)
+    unwritten = {nd.buffer(s) for s, _ in alive}
+    below = nd.toposort([*(n for _, n in alive), *wanted])
+    if not any(n.op is Op.BUFFER and n in unwritten for n in below):
+        return alive, list(wanted)
+    inner: dict[Node, Node] = {}
+    made: list[tuple[Storage, Node]] = []
+    for storage, node in alive:  # a definition reads only what was defined before it
+        node = _substitute([node], inner.get)[0]
+        inner[nd.buffer(storage)] = infer.reshape(node, (storage.size,))
+        made.append((storage, node))
+    return made, _substitute(wanted, inner.get)
 
 
 def flush_pending() -> None:
@@ -464,9 +475,8 @@ def _realize_batch(tensors: Sequence[TensorCore], nodes: Sequence[Node]) -> None
     alive, wanted = _with_pending(nodes)
     roots = [node for _, node in alive] + wanted
     if _realized:  # what is asked for is computed; what it is made of may be there already
-        inputs = list(dict.fromkeys(arg for root in roots for arg in root.args))
-        found = dict(zip(inputs, _substitute(inputs, _realized.get), strict=True))
-        roots = [_substitute([r], found.get)[0] if r not in found else found[r] for r in roots]
+        asked = set(roots)
+        roots = _substitute(roots, lambda n: None if n in asked else _leaf_of(n))
     try:
         results = driver.realize(roots)
     except BaseException:
@@ -488,7 +498,11 @@ def realize_all(tensors: Iterable[TensorCore]) -> None:
     nodes: list[Node] = []
     writes: list[TensorCore] = []
     wants_pending = False
-    for tensor in tensors:
+    given = list(tensors)
+    if _state and any(t._buffer is None for t in given):
+        given += [t for t in (r() for r in _state) if t is not None]
+        _state.clear()
+    for tensor in given:
         if tensor._buffer is not None and tensor._base is None:
             continue
         node = tensor._value()
@@ -510,6 +524,12 @@ def realize_all(tensors: Iterable[TensorCore]) -> None:
         _realize_batch(todo, nodes)
     for tensor in writes:
         _write_through(tensor)
+
+
+def note_state(*tensors: TensorCore) -> None:
+    """Let the next realize compute tensors that a layer has updated."""
+    if state.capture is None:
+        _state.extend(weakref.ref(t) for t in tensors)
 
 
 def note_losses(outputs: Iterable[TensorCore]) -> None:
@@ -557,6 +577,7 @@ def _write_through(tensor: TensorCore) -> None:
     shared = tensor._shared
     if shared is None:
         return
+    _flush_readers(shared, tensor)
     target = host.view(shared.buffer, tensor.dtype, tensor.shape, True)
     np.copyto(target, host.view(tensor._buffer, tensor.dtype, tensor.shape, False))
     tensor._node = host.leaf(shared, tensor.shape)

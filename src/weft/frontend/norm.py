@@ -9,6 +9,7 @@ from typing import Self
 from weft.errors import ShapeError
 from weft.frontend.arithmetic import as_operand
 from weft.frontend.conv import Convolution
+from weft.frontend.core import note_state
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.op import Op
@@ -112,9 +113,11 @@ class Normalization(Convolution):
                                  expected="more than one when training")
             if training and isinstance(running_mean, Normalization):
                 running_mean.detach().lerp_(mean.detach().ravel(), momentum)
+                note_state(running_mean)
             if training and isinstance(running_var, Normalization):
                 fair = variance.detach().ravel().mul(count / (count - 1))
                 running_var.detach().lerp_(fair, momentum)
+                note_state(running_var)
         else:
             shift, spread = x._channel(running_mean), x._channel(running_var)
             if shift is None or spread is None:

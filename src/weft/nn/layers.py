@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import ShapeError
+from weft.frontend.core import note_state
 from weft.frontend.creation import empty, ones, zeros
 from weft.frontend.linear import as_pair
 from weft.frontend.tensor import Parameter, Tensor
@@ -242,6 +243,7 @@ class _BatchNorm(Module):
                              + " or ".join(map(str, self._ranks)) + " axes")
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
+            note_state(self.num_batches_tracked)
         training = self.training or self.running_mean is None
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias,
                             training, self.momentum, self.eps)  # fmt: skip
