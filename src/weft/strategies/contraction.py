@@ -103,7 +103,7 @@ def match(plan: Plan, root: str) -> Pattern | None:
 def _factors(reduce: Reduce) -> tuple[Expr, Expr] | None:
     """Return a and b of an update ``s + a*b``, names inside the body written out."""
     acc = reduce.accumulators[0]
-    if acc.combine is not ex.binary(Op.ADD, st.lhs(acc.var), st.rhs(acc.var)):
+    if acc.combine.op is not Op.ADD or acc.combine.args != (st.lhs(acc.var), st.rhs(acc.var)):
         return None
     lets = {s.var: s.value for s in reduce.body if isinstance(s, st.Let)}
     u = acc.update
