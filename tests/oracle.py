@@ -196,18 +196,19 @@ def cast(x, dtype):
     if dtype.is_float and dtype.bits < 32 and source.is_float and source.bits == 64:
         return _round_narrow(x, dtype)
     if dtype.is_float and dtype.bits < 32 and source.is_integer:
-        return _round_narrow(x.astype(F64), dtype)
+        exact = F64 if dtype is dt.float16 else np.longdouble  # float16 ends before 2**53
+        return _round_narrow(x.astype(exact), dtype)
     return x.astype(dtype.numpy)
 
 
 def _round_narrow(x, dtype):
-    """Round float64 to a narrow float once (through float32 to odd, against double rounding)."""
+    """Round a wide float to a narrow one once (through float32 to odd, against double rounding)."""
     if dtype is dt.float16:
         return x.astype(np.float16)
     single = x.astype(np.float32)
     bits = single.view(np.uint32)
-    inexact = (single.astype(F64) != x) & np.isfinite(x)
-    grew = np.abs(single.astype(F64)) > np.abs(x)
+    inexact = (single.astype(x.dtype) != x) & np.isfinite(x)
+    grew = np.abs(single.astype(x.dtype)) > np.abs(x)
     odd = np.where(grew, bits - 1, bits) | np.uint32(1)
     return np.where(inexact, odd, bits).astype(np.uint32).view(np.float32).astype(dtype.numpy)
 
@@ -280,7 +281,12 @@ def _reduce(node, args, env, variables):
         return getattr(np, kind)(x, axis=axes)
     if kind in ("max", "min"):
         wide = _widen(x)
-        return getattr(np, "a" + kind)(wide, axis=axes).astype(dtype.numpy)
+        found = np.asarray(getattr(np, "a" + kind)(wide, axis=axes))
+        if dtype.is_float:  # -0 is below +0
+            zero = (wide == 0) & (np.signbit(wide) == (kind == "min"))
+            sign = np.where(np.any(zero, axis=axes) == (kind == "min"), -1.0, 1.0)
+            found = np.where(found == 0, np.copysign(found, sign), found)
+        return found.astype(dtype.numpy)
     f = np.sum if kind == "sum" else np.prod
     if dtype.is_float:
         return f(x.astype(F64), axis=axes).astype(np.float32 if dtype.bits < 32 else x.dtype).astype(
@@ -343,17 +349,15 @@ def _scatter(node, args, env, variables):
     _check(node, index, base.shape[axis])
     low = node.dtype.is_float and node.dtype.bits < 32
     out = base.astype(np.float32) if low else base.copy()
+    combine = {"add": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}.get(kind)
+    if node.dtype.is_float and kind in ("max", "min"):
+        combine = _zero_aware(kind == "min")
     for place in np.ndindex(*index.shape):
         target = (*place[:axis], int(index[place]), *place[axis + 1:])
         value = updates[place].astype(out.dtype)
-        if kind == "set":
-            out[target] = value
-        elif kind == "add":
-            out[target] += value
-        elif kind == "prod":
-            out[target] *= value
-        else:
-            out[target] = getattr(np, kind + "imum")(out[target], value)
+        if kind != "set":
+            value = combine(out[target], value)
+        out[target] = value.astype(base.dtype)  # each update rounds
     return out.astype(base.dtype)
 
 

@@ -1,8 +1,8 @@
 """The devices that the conformance suite runs on, and the little it needs of each."""
 
 import numpy as np
-import oracle
 
+import oracle
 from weft import driver
 from weft.ir import dtype as dt
 from weft.ir import infer

@@ -3,13 +3,13 @@
 import itertools
 
 import numpy as np
-import oracle
 import pytest
-from graphs import el
-from scalar_semantics import mad
 from transcendental_reference import FUNCTIONS, exact, limit
 from values import SIZES, assert_same, cross, random, special, ulps
 
+import oracle
+from graphs import el
+from scalar_semantics import mad
 from weft import driver
 from weft.ir import dtype as dt
 from weft.ir import infer
