@@ -325,6 +325,55 @@ def test_nested_reductions_become_one():
         assert ops(plain).count(Op.REDUCE) == 1
 
 
+def sum_of(x, *axes):
+    return infer.reduce(x, "sum", axes)
+
+
+def whole(inputs, *shape):
+    return inputs.leaf(np.random.default_rng(4).integers(-9, 9, shape).astype(np.float32))
+
+
+def test_windows_of_sums_merge():
+    inputs = Inputs()
+    rows = sum_of(whole(inputs, 3, 6, 4), 0)
+    plain = check_same(inputs, sum_of(infer.window(rows, 0, 3), 0, 2))
+    assert ops(plain).count(Op.REDUCE) == 1
+    rows = sum_of(whole(inputs, 4, 3, 6), 0, 1)
+    plain = check_same(inputs, sum_of(infer.window(rows, 0, 2), 1))
+    assert ops(plain).count(Op.REDUCE) == 1
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_only_zeros_may_be_filled_in_between(value):
+    inputs = Inputs()
+    rows = sum_of(whole(inputs, 3, 8), 1)
+    plain = check_same(inputs, sum_of(infer.pad(rows, (1,), (2,), value), 0))
+    assert ops(plain).count(Op.REDUCE) == (1 if value == 0 else 2)
+    best = infer.reduce(whole(inputs, 3, 8), "max", (1,))
+    node = infer.reduce(infer.pad(best, (1,), (2,), 0.0), "max", (0,))
+    assert ops(check_same(inputs, node)).count(Op.REDUCE) == 2
+
+
+def test_one_factor_is_masked_where_both_repeat():
+    inputs = Inputs()
+    wide = (2, 5, 3, 7)  # both factors repeat along axis 1, which is filled with zeros
+    a = infer.expand(whole(inputs, 2, 1, 1, 7), wide)
+    b = infer.expand(whole(inputs, 1, 1, 3, 7), wide)
+    rows = sum_of(e(Op.MUL, a, b), 3)
+    plain = check_same(inputs, sum_of(infer.unwindow(rows, 1, 1, 1, 6), 2))
+    assert ops(plain).count(Op.REDUCE) == 1
+    plain = check_same(inputs, sum_of(infer.pad(rows, (0, 1, 0), (0, 2, 0), 0.0), 2))
+    assert ops(plain).count(Op.REDUCE) == 1
+
+
+def test_any_of_nothing():
+    inputs = Inputs()
+    x = inputs.leaf(np.array([[True], [False]]))
+    for kind in ("any", "all"):
+        check_same(inputs, infer.reduce(infer.expand(x, (2, 0)), kind, (1,)))
+        check_same(inputs, infer.reduce(infer.expand(x, (2, 3)), kind, (1,)))
+
+
 def test_a_reduction_with_two_users_is_not_done_twice():
     inputs = Inputs()
     x = inputs.leaf(np.arange(12.0).reshape(3, 4))
