@@ -13,8 +13,10 @@ pytestmark = pytest.mark.requires("torch")
 def pair(array, requires_grad=False):
     import torch
 
-    return (weft.tensor(array, requires_grad=requires_grad),
-            torch.tensor(array, requires_grad=requires_grad))  # fmt: skip
+    return (
+        weft.tensor(array, requires_grad=requires_grad),
+        torch.tensor(array, requires_grad=requires_grad),
+    )
 
 
 def flat(result):
@@ -40,7 +42,77 @@ def sample(shape=(3, 4, 5), seed=0, low=-3.0, high=3.0, dtype=np.float32):
     return np.random.default_rng(seed).uniform(low, high, shape).astype(dtype)
 
 
-UNARY = ["abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "deg2rad", "erf", "erfc", "exp", "exp2", "expm1", "floor", "frac", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "logical_not", "neg", "rad2deg", "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc", "nan_to_num", "flatten", "ravel", "t", "sum", "prod", "mean", "std", "var", "amax", "amin", "argmax", "argmin", "any", "all", "logcumsumexp", "count_nonzero", "max", "min", "aminmax", "cumsum", "cumprod", "sort", "argsort", "clone", "tril", "triu", "diag"]
+UNARY = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "frac",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logical_not",
+    "neg",
+    "rad2deg",
+    "reciprocal",
+    "relu",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+    "nan_to_num",
+    "flatten",
+    "ravel",
+    "t",
+    "sum",
+    "prod",
+    "mean",
+    "std",
+    "var",
+    "amax",
+    "amin",
+    "argmax",
+    "argmin",
+    "any",
+    "all",
+    "logcumsumexp",
+    "count_nonzero",
+    "max",
+    "min",
+    "aminmax",
+    "cumsum",
+    "cumprod",
+    "sort",
+    "argsort",
+    "clone",
+    "tril",
+    "triu",
+    "diag",
+]
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -56,7 +128,33 @@ def test_unary(name):
         check(getattr(weft, name)(x, *args), other(*args), 1e-4, 1e-5)
 
 
-BINARY = ["add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "maximum", "minimum", "fmax", "fmin", "atan2", "copysign", "hypot", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logaddexp"]
+BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "pow",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "atan2",
+    "copysign",
+    "hypot",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "logaddexp",
+]
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -66,12 +164,29 @@ def test_binary(name):
     import torch
 
     with_torch = getattr(torch, name)
-    check(getattr(weft, name)(weft.tensor(a), weft.tensor(b)),
-          with_torch(torch.tensor(a), torch.tensor(b)), 1e-4, 1e-5)  # fmt: skip
+    check(
+        getattr(weft, name)(weft.tensor(a), weft.tensor(b)),
+        with_torch(torch.tensor(a), torch.tensor(b)),
+        1e-4,
+        1e-5,
+    )
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "floor_divide", "remainder", "fmod",
-                                  "bitwise_and", "bitwise_or", "bitwise_xor", "maximum"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "add",
+        "sub",
+        "mul",
+        "floor_divide",
+        "remainder",
+        "fmod",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "maximum",
+    ],
+)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
 def test_integer_binary(name, dtype):
     import torch
@@ -79,20 +194,26 @@ def test_integer_binary(name, dtype):
     rng = np.random.default_rng(3)
     a = rng.integers(0, 100, (4, 5)).astype(dtype)
     b = rng.integers(1, 20, 5).astype(dtype)
-    check(getattr(weft, name)(weft.tensor(a), weft.tensor(b)),
-          getattr(torch, name)(torch.tensor(a), torch.tensor(b)))  # fmt: skip
+    check(
+        getattr(weft, name)(weft.tensor(a), weft.tensor(b)),
+        getattr(torch, name)(torch.tensor(a), torch.tensor(b)),
+    )
 
 
-@pytest.mark.parametrize("a", ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32",
-                               "float64"])  # fmt: skip
-@pytest.mark.parametrize("b", ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32",
-                               "float64"])  # fmt: skip
+@pytest.mark.parametrize(
+    "a", ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "float64"]
+)
+@pytest.mark.parametrize(
+    "b", ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "float64"]
+)
 def test_promotion(a, b):
     import torch
 
     def both(shape, name):
-        return (weft.ones(*shape, dtype=getattr(weft, name)),
-                torch.ones(shape, dtype=getattr(torch, name)))  # fmt: skip
+        return (
+            weft.ones(*shape, dtype=getattr(weft, name)),
+            torch.ones(shape, dtype=getattr(torch, name)),
+        )
 
     for sa, sb in (((2,), (2,)), ((), (2,)), ((2,), ()), ((), ())):
         (x, u), (y, v) = both(sa, a), both(sb, b)
@@ -120,10 +241,20 @@ EXPRESSIONS = {
     "diff": lambda m, x: (m.diff(x), m.diff(x, dim=0)),
     "reshape": lambda m, x: (x.reshape(-1, 5), x.view(12, 5), x.flatten(1), x.unflatten(2, (5, 1))),
     "permute": lambda m, x: (x.permute(2, 0, 1), x.transpose(0, 2), x.movedim(0, -1), x[0].T, x.mT),
-    "squeeze": lambda m, x: (x.unsqueeze(1).squeeze(1), x.unsqueeze(0).squeeze(), x[:, :1].squeeze(1)),
+    "squeeze": lambda m, x: (
+        x.unsqueeze(1).squeeze(1),
+        x.unsqueeze(0).squeeze(),
+        x[:, :1].squeeze(1),
+    ),
     "expand": lambda m, x: (x[:1].expand(6, 4, 5), x[:, :1].expand(-1, 7, -1), x.repeat(2, 1, 3)),
     "tile": lambda m, x: (x.tile(2), x.repeat_interleave(3, 1), x.repeat_interleave(2)),
-    "flip": lambda m, x: (x.flip(0), x.flip((1, 2)), x.roll(2, 1), x.roll((1, -2), (0, 2)), x.roll(7)),
+    "flip": lambda m, x: (
+        x.flip(0),
+        x.flip((1, 2)),
+        x.roll(2, 1),
+        x.roll((1, -2), (0, 2)),
+        x.roll(7),
+    ),
     "join": lambda m, x: (m.cat([x, x * 2, x[:1]]), m.stack([x, -x, x + 1], 1), m.cat([x, x], -1)),
     "stacks": lambda m, x: (m.hstack([x, x]), m.vstack([x, x])),
     "split": lambda m, x: (x.split(2, 1), x.chunk(2, -1), x.split([1, 3], 1), x.unbind(0)),
@@ -131,37 +262,95 @@ EXPRESSIONS = {
     "diagonal": lambda m, x: (x.diagonal(), x.diagonal(1, 1, 2), x.diagonal(-2, 0, 1), x[0].diag()),
     "diag_embed": lambda m, x: (x.diag_embed(), x.diag_embed(1), x[0, 0].diag(-2)),
     "triangle": lambda m, x: (x.tril(), x.triu(1), x.tril(-2)),
-    "slices": lambda m, x: (x[1:], x[:, ::2], x[..., -2:], x[1, :, 1:4:2], x[None, 1], x[..., None]),
+    "slices": lambda m, x: (
+        x[1:],
+        x[:, ::2],
+        x[..., -2:],
+        x[1, :, 1:4:2],
+        x[None, 1],
+        x[..., None],
+    ),
     "ints": lambda m, x: (x[0], x[-1, -1], x[2, 3, 4], x[:, -2]),
-    "index": lambda m, x: (x[m.tensor([2, 0, 2])], x[:, m.tensor([0, -1])], x[m.tensor([0, 2]), m.tensor([1, 3])]),
-    "index_apart": lambda m, x: (x[m.tensor([[0], [2]]), :, m.tensor([1, 3])], x[0, m.tensor([3, 1]), None]),
+    "index": lambda m, x: (
+        x[m.tensor([2, 0, 2])],
+        x[:, m.tensor([0, -1])],
+        x[m.tensor([0, 2]), m.tensor([1, 3])],
+    ),
+    "index_apart": lambda m, x: (
+        x[m.tensor([[0], [2]]), :, m.tensor([1, 3])],
+        x[0, m.tensor([3, 1]), None],
+    ),
     "masks": lambda m, x: (x[x > 0], x[x[:, 0, 0] > -9], x[:, x[0, :, 0] > 0]),
-    "where": lambda m, x: (m.where(x > 0, x, -x), m.where(x > 0, 1.0, x), x.masked_fill(x > 1, 7.0)),
+    "where": lambda m, x: (
+        m.where(x > 0, x, -x),
+        m.where(x > 0, 1.0, x),
+        x.masked_fill(x > 1, 7.0),
+    ),
     "clamp": lambda m, x: (x.clamp(-1, 1), x.clamp(min=0.5), x.clamp(max=x.mean())),
-    "gather": lambda m, x: (x.gather(1, m.tensor([[[0, 1, 2, 3, 0]], [[3, 2, 1, 0, 3]]])),
-                            x.take_along_dim(x.argsort(2), 2), x.index_select(1, m.tensor([3, 0]))),
-    "scatter": lambda m, x: (x.scatter(0, m.tensor([[[2] * 5] * 4]), x[:1] * 2),
-                             x.scatter_add(1, m.tensor([[[1] * 5] * 4] * 3), x),
-                             x.index_add(1, m.tensor([1, 1]), x[:, :2])),
+    "gather": lambda m, x: (
+        x.gather(1, m.tensor([[[0, 1, 2, 3, 0]], [[3, 2, 1, 0, 3]]])),
+        x.take_along_dim(x.argsort(2), 2),
+        x.index_select(1, m.tensor([3, 0])),
+    ),
+    "scatter": lambda m, x: (
+        x.scatter(0, m.tensor([[[2] * 5] * 4]), x[:1] * 2),
+        x.scatter_add(1, m.tensor([[[1] * 5] * 4] * 3), x),
+        x.index_add(1, m.tensor([1, 1]), x[:, :2]),
+    ),
     "sort": lambda m, x: (tuple(x.sort()), tuple(x.sort(0, descending=True)), tuple(x.topk(2, 1))),
-    "matmul": lambda m, x: (x @ x.mT, x[0] @ x[0].T, x @ x[0, 0], x[0, 0] @ x[0].T, x[0, 0] @ x[0, 0]),
-    "einsum": lambda m, x: (m.einsum("bij,bkj->bik", x, x), m.einsum("bij->jb", x),
-                            m.einsum("...ij,...ij->...", x, x), m.einsum("bij,bij,bj->i", x, x, x[:, 0]),
-                            m.einsum("ii", x[0, :, :4]), m.einsum("ij,kj", x[0], x[1])),
-    "products": lambda m, x: (m.outer(x[0, 0], x[0, 1]), m.dot(x[0, 0], x[1, 1]), m.kron(x[0], x[1]),
-                              m.tensordot(x, x, ([0, 2], [0, 2])), x[0, :, :4].trace()),
+    "matmul": lambda m, x: (
+        x @ x.mT,
+        x[0] @ x[0].T,
+        x @ x[0, 0],
+        x[0, 0] @ x[0].T,
+        x[0, 0] @ x[0, 0],
+    ),
+    "einsum": lambda m, x: (
+        m.einsum("bij,bkj->bik", x, x),
+        m.einsum("bij->jb", x),
+        m.einsum("...ij,...ij->...", x, x),
+        m.einsum("bij,bij,bj->i", x, x, x[:, 0]),
+        m.einsum("ii", x[0, :, :4]),
+        m.einsum("ij,kj", x[0], x[1]),
+    ),
+    "products": lambda m, x: (
+        m.outer(x[0, 0], x[0, 1]),
+        m.dot(x[0, 0], x[1, 1]),
+        m.kron(x[0], x[1]),
+        m.tensordot(x, x, ([0, 2], [0, 2])),
+        x[0, :, :4].trace(),
+    ),
     "softmax": lambda m, x: (x.softmax(-1), x.softmax(0), x.log_softmax(1)),
     "nan_to_num": lambda m, x: m.nan_to_num(m.where(x > 1, math.inf, m.where(x < -1, math.nan, x))),
-    "lerp": lambda m, x: (m.lerp(x, x * 2, 0.3), x.addcmul(x, x, value=2), x.addcdiv(x, x + 9, value=3)),
-    "casts": lambda m, x: (x.long(), x.half(), x.double(), x.bool(), (x * 40).to(m.int8), x.bfloat16()),
-    "div_modes": lambda m, x: (m.div(x, 0.7, rounding_mode="floor"), m.div(x.long(), 2, rounding_mode="trunc")),
+    "lerp": lambda m, x: (
+        m.lerp(x, x * 2, 0.3),
+        x.addcmul(x, x, value=2),
+        x.addcdiv(x, x + 9, value=3),
+    ),
+    "casts": lambda m, x: (
+        x.long(),
+        x.half(),
+        x.double(),
+        x.bool(),
+        (x * 40).to(m.int8),
+        x.bfloat16(),
+    ),
+    "div_modes": lambda m, x: (
+        m.div(x, 0.7, rounding_mode="floor"),
+        m.div(x.long(), 2, rounding_mode="trunc"),
+    ),
     "unique": lambda m, x: m.unique(x.long()),
     "nonzero": lambda m, x: ((x > 0).nonzero(), m.where(x[0, 0] > 0)),
     "masked_select": lambda m, x: (x.masked_select(x > 0), x.masked_scatter(x > 0, -x)),
     "cosine": lambda m, x: m.cosine_similarity(x, x.flip(0), dim=1),
     "meshgrid": lambda m, x: m.meshgrid(x[0, 0], x[0, :, 0], indexing="ij"),
-    "half": lambda m, x: (x.half() * 3 + 1, x.half().softmax(-1), x.bfloat16() @ x.bfloat16().mT, x.half().sum()),
-}  # fmt: skip
+    "half": lambda m, x: (
+        x.half() * 3 + 1,
+        x.half().softmax(-1),
+        x.bfloat16() @ x.bfloat16().mT,
+        x.half().sum(),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
@@ -186,26 +375,53 @@ ACTIVATIONS = {
     "relu": lambda f, x: (f.relu(x), f.relu6(x * 4), f.leaky_relu(x), f.hardtanh(x)),
     "hard": lambda f, x: (f.hardsigmoid(x), f.hardswish(x), f.softsign(x), f.tanhshrink(x)),
     "logsigmoid": lambda f, x: (f.logsigmoid(x * 30), f.softmin(x, 1), f.normalize(x, dim=-1)),
-    "pad": lambda f, x: (f.pad(x, (1, 2)), f.pad(x, (1, -2, 0, 3), value=9.0),
-                         f.pad(x, (2, 1), mode="reflect"), f.pad(x, (2, 1), mode="replicate"),
-                         f.pad(x, (2, 1), mode="circular")),
-    "layer_norm": lambda f, x: (f.layer_norm(x, (5,)), f.layer_norm(x, (4, 5), x[0], x[1]),
-                                f.rms_norm(x, (5,), x[0, 0])),
-    "group_norm": lambda f, x: (f.group_norm(x, 2), f.group_norm(x, 2, x[0, :, 0], x[1, :, 0]),
-                                f.instance_norm(x)),
-    "batch_norm": lambda f, x: (f.batch_norm(x, x[0, :, 0], x[0, :, 1].abs()),
-                                f.batch_norm(x, None, None, training=True)),
-    "attention": lambda f, x: (f.scaled_dot_product_attention(x, x, x),
-                               f.scaled_dot_product_attention(x, x, x, is_causal=True),
-                               f.scaled_dot_product_attention(x, x, x, attn_mask=x[:, :, :4] > -1.5)),
-    "pool1d": lambda f, x: (f.max_pool1d(x, 2), f.avg_pool1d(x, 3, 1, 1), f.adaptive_avg_pool1d(x, 2)),
-    "losses": lambda f, x: (f.mse_loss(x, x * 2), f.l1_loss(x, x + 1), f.smooth_l1_loss(x, x * 2),
-                            f.huber_loss(x, x * 3, delta=0.5), f.mse_loss(x, x * 2, reduction="sum")),
-    "bce": lambda f, x: (f.binary_cross_entropy(x.sigmoid(), (x > 0).to(x.dtype)),
-                         f.binary_cross_entropy_with_logits(x, (x > 1).to(x.dtype))),
-    "kl": lambda f, x: (f.kl_div(x.log_softmax(-1), x.softmax(-1), reduction="batchmean"),
-                        f.kl_div(x.log_softmax(-1), x.log_softmax(0), log_target=True)),
-}  # fmt: skip
+    "pad": lambda f, x: (
+        f.pad(x, (1, 2)),
+        f.pad(x, (1, -2, 0, 3), value=9.0),
+        f.pad(x, (2, 1), mode="reflect"),
+        f.pad(x, (2, 1), mode="replicate"),
+        f.pad(x, (2, 1), mode="circular"),
+    ),
+    "layer_norm": lambda f, x: (
+        f.layer_norm(x, (5,)),
+        f.layer_norm(x, (4, 5), x[0], x[1]),
+        f.rms_norm(x, (5,), x[0, 0]),
+    ),
+    "group_norm": lambda f, x: (
+        f.group_norm(x, 2),
+        f.group_norm(x, 2, x[0, :, 0], x[1, :, 0]),
+        f.instance_norm(x),
+    ),
+    "batch_norm": lambda f, x: (
+        f.batch_norm(x, x[0, :, 0], x[0, :, 1].abs()),
+        f.batch_norm(x, None, None, training=True),
+    ),
+    "attention": lambda f, x: (
+        f.scaled_dot_product_attention(x, x, x),
+        f.scaled_dot_product_attention(x, x, x, is_causal=True),
+        f.scaled_dot_product_attention(x, x, x, attn_mask=x[:, :, :4] > -1.5),
+    ),
+    "pool1d": lambda f, x: (
+        f.max_pool1d(x, 2),
+        f.avg_pool1d(x, 3, 1, 1),
+        f.adaptive_avg_pool1d(x, 2),
+    ),
+    "losses": lambda f, x: (
+        f.mse_loss(x, x * 2),
+        f.l1_loss(x, x + 1),
+        f.smooth_l1_loss(x, x * 2),
+        f.huber_loss(x, x * 3, delta=0.5),
+        f.mse_loss(x, x * 2, reduction="sum"),
+    ),
+    "bce": lambda f, x: (
+        f.binary_cross_entropy(x.sigmoid(), (x > 0).to(x.dtype)),
+        f.binary_cross_entropy_with_logits(x, (x > 1).to(x.dtype)),
+    ),
+    "kl": lambda f, x: (
+        f.kl_div(x.log_softmax(-1), x.softmax(-1), reduction="batchmean"),
+        f.kl_div(x.log_softmax(-1), x.log_softmax(0), log_target=True),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -213,7 +429,9 @@ def test_functional(name):
     import torch
 
     x, y = pair(sample())
-    check(ACTIVATIONS[name](functional(weft), x), ACTIVATIONS[name](functional(torch), y), 1e-4, 1e-5)
+    check(
+        ACTIVATIONS[name](functional(weft), x), ACTIVATIONS[name](functional(torch), y), 1e-4, 1e-5
+    )
 
 
 def test_cross_entropy():
@@ -223,21 +441,31 @@ def test_cross_entropy():
     t, u = pair(np.array([0, 4, 2, -100, 1, 1]))
     w, v = pair(sample((5,), 2, 0.1, 1))
     for options in ({}, {"reduction": "sum"}, {"reduction": "none"}, {"label_smoothing": 0.1}):
-        check(functional(weft).cross_entropy(x, t, **options),
-              functional(torch).cross_entropy(y, u, **options))  # fmt: skip
-    check(functional(weft).cross_entropy(x, t, weight=w),
-          functional(torch).cross_entropy(y, u, weight=v))  # fmt: skip
-    check(functional(weft).cross_entropy(x, x.softmax(1)),
-          functional(torch).cross_entropy(y, y.softmax(1)))  # fmt: skip
+        check(
+            functional(weft).cross_entropy(x, t, **options),
+            functional(torch).cross_entropy(y, u, **options),
+        )
+    check(
+        functional(weft).cross_entropy(x, t, weight=w),
+        functional(torch).cross_entropy(y, u, weight=v),
+    )
+    check(
+        functional(weft).cross_entropy(x, x.softmax(1)),
+        functional(torch).cross_entropy(y, y.softmax(1)),
+    )
     x, y = pair(sample((2, 5, 3)))
     t, u = pair(np.array([[0, 1, 2], [3, 4, 0]]))
     check(x.cross_entropy(t), functional(torch).cross_entropy(y, u))
 
 
 CONVOLUTIONS = [
-    {}, {"stride": 2}, {"padding": 1}, {"padding": (2, 1), "stride": (1, 2)}, {"dilation": 2},
+    {},
+    {"stride": 2},
+    {"padding": 1},
+    {"padding": (2, 1), "stride": (1, 2)},
+    {"dilation": 2},
     {"padding": "same"},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
@@ -248,8 +476,12 @@ def test_conv2d(options, groups):
     x, y = pair(sample((2, 4, 7, 8)))
     w, v = pair(sample((6, 4 // groups, 3, 2), 1))
     b, c = pair(sample((6,), 2))
-    check(x.conv2d(w, b, groups=groups, **options),
-          torch.nn.functional.conv2d(y, v, c, groups=groups, **options), 1e-4, 1e-4)  # fmt: skip
+    check(
+        x.conv2d(w, b, groups=groups, **options),
+        torch.nn.functional.conv2d(y, v, c, groups=groups, **options),
+        1e-4,
+        1e-4,
+    )
 
 
 def test_conv1d_and_transposed():
@@ -261,8 +493,12 @@ def test_conv1d_and_transposed():
     check(x.conv1d(w, padding=1, stride=2), f.conv1d(y, v, padding=1, stride=2), 1e-4, 1e-4)
     x, y = pair(sample((2, 4, 5, 4)))
     w, v = pair(sample((4, 3, 3, 2), 1))
-    for options in ({}, {"stride": 2}, {"stride": 2, "padding": 1, "output_padding": 1},
-                    {"dilation": 2}):  # fmt: skip
+    for options in (
+        {},
+        {"stride": 2},
+        {"stride": 2, "padding": 1, "output_padding": 1},
+        {"dilation": 2},
+    ):
         check(x.conv_transpose2d(w, **options), f.conv_transpose2d(y, v, **options), 1e-4, 1e-4)
     w, v = pair(sample((4, 2, 3, 2), 1))
     check(x.conv_transpose2d(w, groups=2), f.conv_transpose2d(y, v, groups=2), 1e-4, 1e-4)
@@ -279,8 +515,10 @@ def test_pooling():
     check(x.max_pool2d(3, 2, ceil_mode=True), f.max_pool2d(y, 3, 2, ceil_mode=True))
     check(x.avg_pool2d(2), f.avg_pool2d(y, 2))
     check(x.avg_pool2d(3, 2, 1), f.avg_pool2d(y, 3, 2, 1))
-    check(x.avg_pool2d(3, 2, 1, count_include_pad=False),
-          f.avg_pool2d(y, 3, 2, 1, count_include_pad=False))  # fmt: skip
+    check(
+        x.avg_pool2d(3, 2, 1, count_include_pad=False),
+        f.avg_pool2d(y, 3, 2, 1, count_include_pad=False),
+    )
     check(x.adaptive_avg_pool2d((3, 4)), f.adaptive_avg_pool2d(y, (3, 4)))
     check(x.adaptive_avg_pool2d(1), f.adaptive_avg_pool2d(y, 1))
     check(x.adaptive_max_pool2d((3, 5)), f.adaptive_max_pool2d(y, (3, 5)))
@@ -291,6 +529,9 @@ def test_grouped_query_attention():
 
     q, r = pair(sample((1, 4, 3, 5)))
     k, m = pair(sample((1, 2, 3, 5), 1))
-    check(q.scaled_dot_product_attention(k, k, enable_gqa=True, is_causal=True),
-          torch.nn.functional.scaled_dot_product_attention(r, m, m, enable_gqa=True, is_causal=True),
-          1e-4, 1e-5)  # fmt: skip
+    check(
+        q.scaled_dot_product_attention(k, k, enable_gqa=True, is_causal=True),
+        torch.nn.functional.scaled_dot_product_attention(r, m, m, enable_gqa=True, is_causal=True),
+        1e-4,
+        1e-5,
+    )

@@ -12,13 +12,23 @@ def leaf(shape=(3, 4), seed=0, dtype=np.float32):
 
 
 FUNCTIONS = {
-    "arithmetic": lambda m, f, x, w: ((x * w + 2) / (x - 5) - w**2 + x**w + 2**x),
+    "arithmetic": lambda m, f, x, w: (x * w + 2) / (x - 5) - w**2 + x**w + 2**x,
     "functions": lambda m, f, x, w: x.exp() + w.log() * x.sin() + x.tanh() - w.sqrt() + x.erf(),
-    "activations": lambda m, f, x, w: f.gelu(x - 1) + f.silu(w - 1) + f.relu(x - 1) + f.softplus(w)
-    + f.elu(x - 1) + f.leaky_relu(w - 1) + f.logsigmoid(x),
-    "reductions": lambda m, f, x, w: x.sum(0) * w.mean(0) + x.var(0) + w.prod(0) + x.amax(0)
-    + w.std(0) + x.logsumexp(0),
-    "movement": lambda m, f, x, w: m.cat([x, w.flip(0)], 1).reshape(2, 3, 4).permute(2, 0, 1)[1:, :, ::2],
+    "activations": lambda m, f, x, w: (
+        f.gelu(x - 1)
+        + f.silu(w - 1)
+        + f.relu(x - 1)
+        + f.softplus(w)
+        + f.elu(x - 1)
+        + f.leaky_relu(w - 1)
+        + f.logsigmoid(x)
+    ),
+    "reductions": lambda m, f, x, w: (
+        x.sum(0) * w.mean(0) + x.var(0) + w.prod(0) + x.amax(0) + w.std(0) + x.logsumexp(0)
+    ),
+    "movement": lambda m, f, x, w: (
+        m.cat([x, w.flip(0)], 1).reshape(2, 3, 4).permute(2, 0, 1)[1:, :, ::2]
+    ),
     "joins": lambda m, f, x, w: m.stack([x, w * x], 0).roll(1, 1).tril() + f.pad(x[:, :2], (1, 1)),
     "indexing": lambda m, f, x, w: x[m.tensor([0, 2, 0])] * w[:, 1:2] + x[1] + w[0, 3],
     "gather": lambda m, f, x, w: x.gather(1, m.tensor([[0, 1], [3, 3], [2, 0]])) * w[:, :2],
@@ -26,15 +36,25 @@ FUNCTIONS = {
     "where": lambda m, f, x, w: m.where(x > w, x * 2, w * 3).clamp(0.5, 4) + m.maximum(x, w),
     "matmul": lambda m, f, x, w: x @ w.T + m.einsum("ij,kj->ik", x, w),
     "softmax": lambda m, f, x, w: x.softmax(-1) * w + w.log_softmax(0),
-    "norms": lambda m, f, x, w: f.layer_norm(x, (4,), w[0], w[1]) + f.group_norm(x, 2) + f.rms_norm(w, (4,)),
+    "norms": lambda m, f, x, w: (
+        f.layer_norm(x, (4,), w[0], w[1]) + f.group_norm(x, 2) + f.rms_norm(w, (4,))
+    ),
     "cumulative": lambda m, f, x, w: x.cumsum(1) * w + w.cumsum(0),
     "sort": lambda m, f, x, w: x.sort(1)[0] * w + w.topk(4, 1)[0],
-    "losses": lambda m, f, x, w: f.mse_loss(x, w) + f.cross_entropy(x, m.tensor([0, 3, 1]))
-    + f.smooth_l1_loss(x, w) + f.binary_cross_entropy_with_logits(x, w * 0.3),
-    "attention": lambda m, f, x, w: f.scaled_dot_product_attention(x[None], w[None], x[None], is_causal=True),
+    "losses": lambda m, f, x, w: (
+        f.mse_loss(x, w)
+        + f.cross_entropy(x, m.tensor([0, 3, 1]))
+        + f.smooth_l1_loss(x, w)
+        + f.binary_cross_entropy_with_logits(x, w * 0.3)
+    ),
+    "attention": lambda m, f, x, w: f.scaled_dot_product_attention(
+        x[None], w[None], x[None], is_causal=True
+    ),
     "norm": lambda m, f, x, w: x.norm() + w.norm(1, 0) + f.normalize(x, dim=1),
-    "expand": lambda m, f, x, w: x[:1].expand(3, 4) * w + w.repeat(1, 2)[:, 2:6] + x.unfold(1, 2, 1).sum(-1)[:, :1],
-}  # fmt: skip
+    "expand": lambda m, f, x, w: (
+        x[:1].expand(3, 4) * w + w.repeat(1, 2)[:, 2:6] + x.unfold(1, 2, 1).sum(-1)[:, :1]
+    ),
+}
 
 
 @pytest.mark.requires("torch")
@@ -55,7 +75,9 @@ def test_gradients(name):
 
 
 @pytest.mark.requires("torch")
-@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1}, {"groups": 2}, {"dilation": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"stride": 2, "padding": 1}, {"groups": 2}, {"dilation": 2}]
+)
 def test_convolution_gradients(options):
     import torch
 

@@ -119,7 +119,9 @@ def test_arguments_may_be_written():
 def test_training_step():
     def run(jitted):
         weft.manual_seed(0)
-        model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.25), nn.Linear(4, 1))
+        model = nn.Sequential(
+            nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.25), nn.Linear(4, 1)
+        )
         optimizer = weft.optim.Adam(model.parameters(), lr=0.05)
         x = weft.tensor(np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32))
 
@@ -136,8 +138,12 @@ def test_training_step():
             if i == 2:
                 optimizer.param_groups[0]["lr"] = 0.01
             losses.append(function(x).item())
-        return losses, [p.numpy() for p in model.parameters()], model[1].running_mean.numpy(), (
-            model[0].weight.grad.numpy(), function)
+        return (
+            losses,
+            [p.numpy() for p in model.parameters()],
+            model[1].running_mean.numpy(),
+            (model[0].weight.grad.numpy(), function),
+        )
 
     eager, captured = run(False), run(True)
     np.testing.assert_allclose(eager[0], captured[0], 1e-5)
@@ -207,11 +213,20 @@ def test_random_numbers_advance():
     assert captured == eager
 
 
-@pytest.mark.parametrize("read", [
-    lambda t: t.item(), lambda t: bool(t), lambda t: t.numpy(), lambda t: t.tolist(),
-    lambda t: float(t), lambda t: np.asarray(t), lambda t: 5 if t > 0 else 6,
-    lambda t: t.reshape(1).nonzero(), lambda t: weft.manual_seed(1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda t: t.item(),
+        lambda t: bool(t),
+        lambda t: t.numpy(),
+        lambda t: t.tolist(),
+        lambda t: float(t),
+        lambda t: np.asarray(t),
+        lambda t: 5 if t > 0 else 6,
+        lambda t: t.reshape(1).nonzero(),
+        lambda t: weft.manual_seed(1),
+    ],
+)
 def test_reading_values_is_an_error(read):
     outer = weft.zeros(1)
 

@@ -18,7 +18,9 @@ WRITES = {
     "int": lambda x: x.__setitem__(1, 7.0),
     "row": lambda x: x.__setitem__(-1, np.arange(5)),
     "slice": lambda x: x.__setitem__((slice(1, 3), slice(None, None, 2)), 9),
-    "negative step": lambda x: x.__setitem__((slice(None, None, -2), slice(4, 0, -1)), np.arange(8).reshape(2, 4)),
+    "negative step": lambda x: x.__setitem__(
+        (slice(None, None, -2), slice(4, 0, -1)), np.arange(8).reshape(2, 4)
+    ),
     "ellipsis": lambda x: x.__setitem__((..., 2), np.arange(4)),
     "none": lambda x: x.__setitem__((None, 1, slice(0, 2)), [[5, 6]]),
     "mask": lambda x: x.__setitem__(x > 6, -1.0),
@@ -34,7 +36,7 @@ WRITES = {
     "reshape": lambda x: x.reshape(2, 10).__setitem__((1, slice(3, 6)), 0),
     "iadd": lambda x: x[2:].__iadd__(100),
     "imul": lambda x: x.T[1].__imul__(np.array([1, 2, 3, 4])),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -138,8 +140,16 @@ BAD = {
     "scalar matmul": (lambda: weft.ones(3) @ weft.tensor(1.0), weft.ShapeError, "axis"),
     "cat": (lambda: weft.cat([weft.ones(2, 3), weft.ones(2, 4)]), weft.ShapeError, "cat"),
     "stack": (lambda: weft.stack([weft.ones(2), weft.ones(3)]), weft.ShapeError, "stack"),
-    "conv": (lambda: weft.ones(1, 3, 8, 8).conv2d(weft.ones(4, 2, 3, 3)), weft.ShapeError, "conv2d"),
-    "kernel": (lambda: weft.ones(1, 1, 2, 2).conv2d(weft.ones(1, 1, 3, 3)), weft.ShapeError, "fits"),
+    "conv": (
+        lambda: weft.ones(1, 3, 8, 8).conv2d(weft.ones(4, 2, 3, 3)),
+        weft.ShapeError,
+        "conv2d",
+    ),
+    "kernel": (
+        lambda: weft.ones(1, 1, 2, 2).conv2d(weft.ones(1, 1, 3, 3)),
+        weft.ShapeError,
+        "fits",
+    ),
     "reshape": (lambda: weft.ones(6).reshape(4, -1), weft.ShapeError, "reshape"),
     "expand": (lambda: weft.ones(3).expand(4), weft.ShapeError, "expand"),
     "sum axis": (lambda: weft.ones(2, 3).sum(2), weft.AxisError, "axis 2"),
@@ -152,7 +162,11 @@ BAD = {
     "neg bool": (lambda: -(weft.ones(2) > 0), weft.DTypeError, "neg"),
     "range": (lambda: weft.tensor(2**40, dtype=weft.int32), weft.RangeError, "1099511627776"),
     "range list": (lambda: weft.tensor([1, 300], dtype=weft.uint8), weft.RangeError, "300"),
-    "range array": (lambda: weft.tensor(np.array([2.0**40]), dtype=weft.int32), weft.RangeError, "int32"),
+    "range array": (
+        lambda: weft.tensor(np.array([2.0**40]), dtype=weft.int32),
+        weft.RangeError,
+        "int32",
+    ),
     "range nan": (lambda: weft.tensor([math.nan], dtype=weft.int32), weft.RangeError, "nan"),
     "range full": (lambda: weft.full((2,), -1, dtype=weft.uint8), weft.RangeError, "uint8"),
     "range scalar": (lambda: weft.ones(2, dtype=weft.int8) + 1000, weft.RangeError, "1000"),
@@ -171,13 +185,21 @@ BAD = {
     "empty max": (lambda: weft.zeros(0).amax(), weft.ShapeError, "empty"),
     "topk": (lambda: weft.ones(3).topk(4), weft.ShapeError, "k=4"),
     "split": (lambda: weft.ones(3).split([1, 1]), weft.ShapeError, "sum to 3"),
-    "loss": (lambda: weft.ones(3, 2).cross_entropy(weft.tensor([0, 1])), weft.ShapeError, "targets"),
-    "einsum": (lambda: weft.einsum("ij,jk", weft.ones(2, 3), weft.ones(4, 5)), weft.ShapeError, "letter"),
+    "loss": (
+        lambda: weft.ones(3, 2).cross_entropy(weft.tensor([0, 1])),
+        weft.ShapeError,
+        "targets",
+    ),
+    "einsum": (
+        lambda: weft.einsum("ij,jk", weft.ones(2, 3), weft.ones(4, 5)),
+        weft.ShapeError,
+        "letter",
+    ),
     "einsum rank": (lambda: weft.einsum("ijk", weft.ones(2, 3)), weft.ShapeError, "axes"),
     "norm": (lambda: weft.ones(2, 3).layer_norm((4,)), weft.ShapeError, "layer_norm"),
     "pad": (lambda: weft.ones(3).pad((3, 3), mode="reflect"), weft.ShapeError, "reflect"),
     "step": (lambda: weft.ones(3)[::0], weft.ShapeError, "step"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -293,7 +315,9 @@ def test_symbolic_shapes_build():
     n = weft.Variable("n", 1, 64)
     from weft.ir import node as nd
 
-    x = weft.Tensor._from_node(nd.make(nd.Op.BUFFER, weft.float32, (n,), (), nd.Storage(weft.float32, n)))
+    x = weft.Tensor._from_node(
+        nd.make(nd.Op.BUFFER, weft.float32, (n,), (), nd.Storage(weft.float32, n))
+    )
     y = (x.exp() + 1) * x.sum()
     assert y.shape == (n,)
     assert weft.ones(1).expand(n).shape == (n,)

@@ -18,7 +18,10 @@ LAYERS = {
     "Linear without bias": (lambda m: m.Linear(5, 3, bias=False), (2, 4, 5)),
     "Conv1d": (lambda m: m.Conv1d(4, 6, 3, stride=2, padding=1), (2, 4, 9)),
     "Conv2d": (lambda m: m.Conv2d(4, 6, 3, padding=1, groups=2), (2, 4, 5, 6)),
-    "Conv2d circular": (lambda m: m.Conv2d(4, 2, 3, padding=1, padding_mode="circular"), (2, 4, 5, 6)),
+    "Conv2d circular": (
+        lambda m: m.Conv2d(4, 2, 3, padding=1, padding_mode="circular"),
+        (2, 4, 5, 6),
+    ),
     "ConvTranspose2d": (lambda m: m.ConvTranspose2d(4, 2, 3, stride=2, padding=1), (1, 4, 3, 3)),
     "LayerNorm": (lambda m: m.LayerNorm((4, 5)), (2, 4, 5)),
     "RMSNorm": (lambda m: m.RMSNorm(5), (2, 5)),
@@ -26,12 +29,32 @@ LAYERS = {
     "BatchNorm1d": (lambda m: m.BatchNorm1d(4), (6, 4)),
     "BatchNorm2d": (lambda m: m.BatchNorm2d(4), (2, 4, 3, 3)),
     "PReLU": (lambda m: m.PReLU(4), (2, 4, 3)),
-    "Sequential": (lambda m: m.Sequential(m.Conv2d(1, 2, 3), m.ReLU(), m.MaxPool2d(2), m.Flatten(), m.Linear(8, 3)), (2, 1, 6, 6)),
+    "Sequential": (
+        lambda m: m.Sequential(
+            m.Conv2d(1, 2, 3), m.ReLU(), m.MaxPool2d(2), m.Flatten(), m.Linear(8, 3)
+        ),
+        (2, 1, 6, 6),
+    ),
     "pools": (lambda m: m.Sequential(m.AvgPool2d(2), m.AdaptiveAvgPool2d((2, 1))), (2, 3, 8, 6)),
-    "activations": (lambda m: m.Sequential(m.GELU(), m.SiLU(), m.Tanh(), m.ELU(), m.Softplus(), m.LeakyReLU(0.2), m.Sigmoid(), m.Softmax(-1)), (3, 4)),
+    "activations": (
+        lambda m: m.Sequential(
+            m.GELU(),
+            m.SiLU(),
+            m.Tanh(),
+            m.ELU(),
+            m.Softplus(),
+            m.LeakyReLU(0.2),
+            m.Sigmoid(),
+            m.Softmax(-1),
+        ),
+        (3, 4),
+    ),
     "MultiheadAttention": (lambda m: m.MultiheadAttention(8, 2, batch_first=True), (2, 3, 8)),
-    "TransformerEncoderLayer": (lambda m: m.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (2, 3, 8)),
-}  # fmt: skip
+    "TransformerEncoderLayer": (
+        lambda m: m.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
+        (2, 3, 8),
+    ),
+}
 
 
 @pytest.mark.requires("torch")
@@ -43,7 +66,8 @@ def test_layer(name):
     theirs, mine = make(torch.nn), make(nn)
     state = theirs.state_dict()
     assert {k: tuple(v.shape) for k, v in state.items()} == {
-        k: v.shape for k, v in mine.state_dict().items()}
+        k: v.shape for k, v in mine.state_dict().items()
+    }
     mine.load_state_dict(state)
     a = array(*shape)
     for train in (True, False):
@@ -83,8 +107,12 @@ def test_embedding_and_masks():
     x = array(3, 2, 8)
     mask = np.triu(np.ones((3, 3), bool), 1)
     padding = np.array([[False, False, True], [False, False, False]])
-    found, _ = b(*[weft.tensor(x)] * 3, attn_mask=weft.tensor(mask), key_padding_mask=weft.tensor(padding))
-    expected, _ = a(*[torch.tensor(x)] * 3, attn_mask=torch.tensor(mask), key_padding_mask=torch.tensor(padding))
+    found, _ = b(
+        *[weft.tensor(x)] * 3, attn_mask=weft.tensor(mask), key_padding_mask=weft.tensor(padding)
+    )
+    expected, _ = a(
+        *[torch.tensor(x)] * 3, attn_mask=torch.tensor(mask), key_padding_mask=torch.tensor(padding)
+    )
     np.testing.assert_allclose(found.numpy(), expected.detach().numpy(), 1e-4, 1e-5)
 
 
@@ -122,8 +150,15 @@ class Net(nn.Module):
 def test_modules():
     net = Net()
     names = [n for n, _ in net.named_parameters()]
-    assert names == ["scale", "layers.0.weight", "layers.0.bias", "layers.1.weight",
-                     "layers.1.bias", "named.a.weight", "named.a.bias"]
+    assert names == [
+        "scale",
+        "layers.0.weight",
+        "layers.0.bias",
+        "layers.1.weight",
+        "layers.1.bias",
+        "named.a.weight",
+        "named.a.bias",
+    ]
     assert len(list(net.modules())) == 6
     assert "seen" in net.state_dict()
     assert "scratch" not in net.state_dict()

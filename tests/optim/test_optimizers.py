@@ -53,7 +53,8 @@ SCHEDULES = {
     "PolynomialLR": lambda m, o: m.PolynomialLR(o, 5, 2.0),
     "LambdaLR": lambda m, o: m.LambdaLR(o, lambda e: 1 / (e + 1)),
     "SequentialLR": lambda m, o: m.SequentialLR(
-        o, [m.ConstantLR(o, 0.1, 2), m.ExponentialLR(o, 0.9)], [2]),
+        o, [m.ConstantLR(o, 0.1, 2), m.ExponentialLR(o, 0.9)], [2]
+    ),
 }
 
 
