@@ -27,6 +27,7 @@ from weft.frontend.autograd import (
     set_grad_enabled,
 )
 from weft.frontend.creation import *  # noqa: F403 - the modules list their public names
+from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.jit import jit
 from weft.frontend.random import *  # noqa: F403
@@ -96,6 +97,7 @@ __all__ = [
     "int64",
     "is_grad_enabled",
     "jit",
+    "load",
     "long",
     "nan",
     "newaxis",
@@ -104,6 +106,7 @@ __all__ = [
     "optim",
     "pi",
     "random",
+    "save",
     "set_grad_enabled",
     "short",
     "uint8",

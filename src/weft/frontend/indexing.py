@@ -297,6 +297,8 @@ class Indexing(Reduction):
     def scatter(self, dim: int, index: object, src: object, *, reduce: str | None = None) -> Self:
         """Return the tensor with ``out[index[i, j], j] = src[i, j]`` (dim 0), in order."""
         kinds = {None: "set", "add": "add", "multiply": "prod"}
+        if reduce not in kinds:
+            raise ShapeError("scatter", found=f"reduce={reduce!r}", expected="add or multiply")
         return self._scattered(dim, index, src, kinds[reduce], "scatter")
 
     def scatter_add(self, dim: int, index: object, src: object) -> Self:

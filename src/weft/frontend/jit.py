@@ -9,6 +9,7 @@ running statistics) get their new values; random streams advance.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -33,6 +34,7 @@ __all__ = ["Jitted", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_capturing = threading.RLock()  # a capture changes the tensors it watches, until it ends
 
 
 class _Argument(NamedTuple):
@@ -352,7 +354,8 @@ class Jitted(Generic[P, R]):
         key = (structure, tuple([a.key for a in arguments]), state.grad)
         entry = next((e for e in self._entries.get(key, ()) if e.fits()), None)
         if entry is None:
-            entry = _Entry(self._function, args, kwargs, arguments)
+            with _capturing:
+                entry = _Entry(self._function, args, kwargs, arguments)
             self._entries.setdefault(key, []).append(entry)
         self._remember(args, kwargs, arguments, entry)
         return cast(R, entry.run([a.buffer for a in arguments], [a.tensor for a in arguments]))
