@@ -290,13 +290,31 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
             return False
     spill = _epilogue_cost(pattern) > p.spill
     schedule.decompose_reduction(name, f"{i}.i", spill=spill)
-    for suffix in (".z", "", ".s" if spill else ".f"):
-        schedule.unroll(f"{i}.i{suffix}").vectorize(f"{j}.i{suffix}")
+    copy = _copy_loops(plan, f"{i}.i") if spill else (f"{i}.i.f", f"{j}.i.f")
+    for rows_loop, columns in ((f"{i}.i.z", f"{j}.i.z"), (f"{i}.i", f"{j}.i"), copy):
+        schedule.unroll(rows_loop).vectorize(columns)
     if spill:
         schedule.vectorize(f"{j}.i.f")
     plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}"
                     + (", epilogue from a local copy" if spill else ""))
     return True
+
+
+def _copy_loops(plan: Plan, row: str) -> tuple[str, str]:
+    """Return the loops that copy a tile out of its registers: a panel may have taken their names.
+
+    They are the nest behind the one that updates the tile.
+    """
+    for stmt in st.walk(plan.kernel.body):
+        for body in stmt.bodies():
+            names = [s.var.attr if isinstance(s, For) else "" for s in body]
+            if f"{row}.z" in names:
+                rows = body[names.index(f"{row}.z") + 2]
+                assert isinstance(rows, For)
+                columns = rows.body[0]
+                assert isinstance(columns, For)
+                return rows.var.attr, columns.var.attr
+    raise ScheduleError(f"copy of {row}", found="no tile in registers")
 
 
 def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> dict[str, bool]:
