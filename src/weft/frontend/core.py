@@ -71,7 +71,7 @@ class _LiveSet:
 # Unrealized tensors, kept only while memory is shared with NumPy: a write to that memory must let
 # those that still read the old value go first.
 _lazy: Final = _LiveSet()
-_shared: Final[weakref.WeakSet[Storage]] = weakref.WeakSet()
+_shared: Final[dict[int, weakref.ref[Storage]]] = {}
 
 
 def _flat(node: Node) -> Node:
@@ -120,8 +120,12 @@ class TensorCore:
 
     def _wrap(self, node: Node, *others: TensorCore | None) -> Self:
         """Return a tensor computed from this one and `others`."""
-        needs = node.dtype.kind == "f" and state.grad and (
-            self._requires_grad or any(o is not None and o._requires_grad for o in others))
+        needs = False
+        if node.dtype.kind == "f" and state.grad:
+            needs = self._requires_grad
+            for other in others:
+                if other is not None and other._requires_grad:
+                    needs = True
         return self._from_node(node, needs)
 
     def _view(self, step: views.Step) -> Self:
@@ -364,8 +368,8 @@ class TensorCore:
         ndim = len(self.shape)
         if axes is None:
             return tuple(range(ndim))
-        if isinstance(axes, int):
-            axes = (axes,)
+        if not isinstance(axes, (tuple, list)):
+            axes = (axes,)  # type: ignore[assignment]
         found = sorted(infer.check_axis(a, ndim, operation) for a in axes)
         if len(set(found)) != len(found):
             raise AxisError(operation, found=f"axes {tuple(axes)}", expected="each at most once")
@@ -551,7 +555,8 @@ def take_losses() -> list[TensorCore]:
 def adopt(tensor: TensorCore, storage: Storage) -> None:
     """Note that a tensor's writes must reach memory that somebody else owns."""
     tensor._shared = storage
-    _shared.add(storage)
+    key = id(storage)
+    _shared[key] = weakref.ref(storage, lambda _: _shared.pop(key, None))
 
 
 def _reads_shared(node: Node) -> bool:

@@ -48,8 +48,10 @@ def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
     ShapeError
         If sizes neither agree nor are 1.
     """
-    first = shapes[0]
-    if all(s == first for s in shapes):
+    first, rest = shapes[0], shapes[1:]
+    if len(rest) == 1 and (not rest[0] or not first):
+        return first or rest[0]
+    if all(s == first for s in rest):
         return first
     ndim = max(map(len, shapes))
     out: list[Dim] = [1] * ndim
