@@ -2,12 +2,12 @@
 
 import math
 
-import graphs
 import numpy as np
-import oracle
 import pytest
-from graphs import el, full, leaf
 
+import graphs
+import oracle
+from graphs import el, full, leaf
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.interpret import run

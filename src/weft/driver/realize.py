@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from weft.driver import device
 from weft.driver.plan import check_variables
 from weft.driver.plan_cache import plan_for
-from weft.driver.structure import Structure, base
+from weft.driver.structure import Structure
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -> list[Node]:
     """Compute nodes and return them as leaves (a BUFFER, reshaped).
 
-    A node that already is a leaf is returned as it is. Equal nodes share one buffer.
+    A node that already is a leaf is returned as it is. No two results share memory.
 
     Raises
     ------
@@ -34,16 +34,13 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -
     """
     run = Compiled(nodes, ())
     buffers = run.call((), [s.buffer for s in run.captured], variables or {})
-    made: dict[int, Node] = {}
     out: list[Node] = []
-    for node, (kind, slot), buffer in zip(nodes, run.plan.spec.outputs, buffers, strict=True):
+    for node, (kind, _), buffer in zip(nodes, run.plan.spec.outputs, buffers, strict=True):
         if kind == "leaf":
             out.append(node)
             continue
-        if slot not in made:
-            whole = base(node)
-            made[slot] = nd.buffer(Storage(whole.dtype, nd.size(whole.shape), buffer))
-        out.append(infer.reshape(made[slot], node.shape))
+        made = nd.buffer(Storage(node.dtype, nd.size(node.shape), buffer))
+        out.append(infer.reshape(made, node.shape))
     return out
 
 
@@ -82,6 +79,8 @@ class Compiled:
              variables: Mapping[str, int] | None = None) -> list[Buffer]:  # fmt: skip
         """Run the plan; return a buffer for each output (an input's own if it is passed through).
 
+        Outputs that are computed never share memory, equal though they may be.
+
         Raises
         ------
         BoundsError, LaunchError
@@ -109,7 +108,15 @@ class Compiled:
             self.plan.raise_failure(failure, self.nodes)
         if self._new_only:
             return made
-        return [given[i] if kind == "leaf" else made[i] for kind, i in self.plan.spec.outputs]
+        out: list[Buffer] = []
+        for kind, slot in self.plan.spec.outputs:
+            buffer = given[slot] if kind == "leaf" else made[slot]
+            if kind == "new" and any(buffer is other for other in out):
+                twin = self._allocate(buffer.nbytes)
+                device.runtime().queue.copy(twin, buffer)
+                buffer = twin
+            out.append(buffer)
+        return out
 
 
 def compile(outputs: Sequence[Node], inputs: Sequence[Storage]) -> Compiled:

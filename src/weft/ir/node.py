@@ -71,8 +71,9 @@ class WindowAttr(Record):
 
 
 class UnwindowAttr(Record):
-    """``out[..., i, ..., w] = in[..., (i - w * dilation) / step, ..., w]``, 0 where not a whole
-    index in range: summed over w, the adjoint of WINDOW.
+    """``out[.., i, .., w] = in[.., (i - w * dilation) / step, .., w]``, else 0.
+
+    Zero where that is no whole index in range. Summed over w it is the adjoint of WINDOW.
     """
 
     axis: int
