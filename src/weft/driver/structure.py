@@ -63,10 +63,3 @@ class Structure:
         from weft.ir.text_expr import print_expr  # names alone do not tell the bounds
 
         return "\n".join((repr(self.key), *map(print_expr, symbols)))
-
-
-def base(node: Node) -> Node:
-    """Return the array that a node shows, possibly in another shape."""
-    while node.op is Op.RESHAPE:
-        node = node.args[0]
-    return node
