@@ -247,7 +247,8 @@ class TensorCore:
 
     def realize(self) -> Self:
         """Compute the value now, and return this tensor."""
-        realize_all((self,))
+        if self._buffer is None or self._base is not None:
+            realize_all((self,))
         return self
 
     def _storage(self) -> Storage:
@@ -368,11 +369,10 @@ class TensorCore:
         ndim = len(self.shape)
         if axes is None:
             return tuple(range(ndim))
-        if not isinstance(axes, (tuple, list)):
-            axes = (axes,)  # type: ignore[assignment]
-        found = sorted(infer.check_axis(a, ndim, operation) for a in axes)
+        given: Sequence[int] = axes if isinstance(axes, (tuple, list)) else (cast(int, axes),)
+        found = sorted(infer.check_axis(a, ndim, operation) for a in given)
         if len(set(found)) != len(found):
-            raise AxisError(operation, found=f"axes {tuple(axes)}", expected="each at most once")
+            raise AxisError(operation, found=f"axes {tuple(given)}", expected="each at most once")
         return tuple(found)
 
     # operands
