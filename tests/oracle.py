@@ -64,7 +64,8 @@ def _erf(x, complement=False):
 
 
 def _sigmoid(x):
-    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
 
 
 _FLOAT = {
@@ -238,7 +239,8 @@ def _slice(node, args, env, variables):
 
 def _pad(node, args, env, variables):
     out = np.full(node.shape, node.attr.value, node.dtype.numpy)
-    out[tuple(slice(b, b + n) for b, n in zip(node.attr.before, args[0].shape, strict=True))] = args[0]
+    x = args[0]
+    out[tuple(slice(b, b + n) for b, n in zip(node.attr.before, x.shape, strict=True))] = x
     return out
 
 
@@ -289,8 +291,8 @@ def _reduce(node, args, env, variables):
         return found.astype(dtype.numpy)
     f = np.sum if kind == "sum" else np.prod
     if dtype.is_float:
-        return f(x.astype(F64), axis=axes).astype(np.float32 if dtype.bits < 32 else x.dtype).astype(
-            dtype.numpy)
+        wide = np.float32 if dtype.bits < 32 else x.dtype
+        return f(x.astype(F64), axis=axes).astype(wide).astype(dtype.numpy)
     return f(x, axis=axes, dtype=x.dtype)
 
 
@@ -301,10 +303,13 @@ def _argreduce(node, args, env, variables):
 
 def _scan(node, args, env, variables):
     kind, axis, x = node.attr.kind, node.attr.axis, args[0]
-    f = {"sum": np.cumsum, "prod": np.cumprod, "max": np.maximum.accumulate,
-         "min": np.minimum.accumulate}[kind]
     if kind in ("max", "min"):
-        return f(_widen(x), axis=axis).astype(x.dtype)
+        out = np.moveaxis(_widen(x).copy(), axis, 0)
+        pick = _zero_aware(kind == "min") if node.dtype.is_float else getattr(np, kind + "imum")
+        for i in range(1, len(out)):
+            out[i] = pick(out[i - 1], out[i])
+        return np.moveaxis(out, 0, axis).astype(x.dtype)
+    f = np.cumsum if kind == "sum" else np.cumprod
     if node.dtype.is_float:
         wide = np.float32 if node.dtype.bits < 32 else x.dtype
         return f(x.astype(F64), axis=axis).astype(wide).astype(x.dtype)
@@ -332,7 +337,9 @@ def _check(node, index, bound):
     if bad.any():
         place = nd.locations.get(node)
         raise BoundsError(
-            node.attr.what, found=f"index {int(index[bad].ravel()[0])}", expected=f"0 to {bound - 1}",
+            node.attr.what,
+            found=f"index {int(index[bad].ravel()[0])}",
+            expected=f"0 to {bound - 1}",
             where=None if place is None else (place.file, place.line),
         )
 

@@ -5,9 +5,11 @@ import pytest
 from values import assert_same, calm, random
 
 import oracle
+from graphs import el
 from weft.errors import BoundsError
 from weft.ir import dtype as dt
 from weft.ir import infer
+from weft.ir.op import Op
 
 INDICES = [d for d in dt.ALL if d.is_integer]
 CASES = [  # shape of the array, shape of the index, axis
@@ -68,3 +70,15 @@ def test_index_into_nothing(device):
         device.compute(infer.gather(x, i, 0))
     none = device.leaf(np.zeros(0, np.int64))
     assert device.compute(infer.contiguous(infer.gather(x, none, 0)))[0].shape == (0,)
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_gather_of_row_results(rows, device, rng):
+    """A reduction cannot be computed beside a gather that reads any of its rows."""
+    x = device.leaf(rng.integers(0, 9, (rows, 33)))
+    total = infer.reduce(x, "sum", (1,))
+    index = device.leaf(rng.integers(0, rows, (rows,)))
+    picked = infer.gather(total, index, 0)
+    nodes = [picked, infer.cast(x, dt.int8), el(Op.SUB, picked, total)]
+    for got, want in zip(device.compute(*nodes), oracle.evaluate(nodes), strict=True):
+        assert_same(got, want)

@@ -50,7 +50,8 @@ def test_slices(d, device, rng):
     x = device.leaf(random(d, (13, 31), rng), shift=3)
     cases = [((0, 0), (13, 31), (1, 1)), ((12, 30), (13, 31), (-1, -1)),
              ((12, 1), (7, 15), (-2, 2)), ((3, 30), (1, 11), (5, -3)), ((5, 5), (0, 4), (1, 1)),
-             ((2, 7), (11, 17), (1, 1)), ((0, 0), (5, 31), (3, 1)), ((1, 16), (12, 16), (1, -1))]  # fmt: skip
+             ((2, 7), (11, 17), (1, 1)), ((0, 0), (5, 31), (3, 1)),
+             ((1, 16), (12, 16), (1, -1))]  # fmt: skip
     nodes = [infer.slice_(x, *case) for case in cases]
     flat = device.leaf(random(d, (4099,), rng))
     nodes += [infer.slice_(flat, (4098,), (4099,), (-1,)), infer.slice_(flat, (1,), (4097,)),

@@ -267,12 +267,6 @@ class Fusion:
                 if at.op is Op.RESHAPE:  # an alias of a stored array
                     stack.extend(_operands(at, where))
                 continue
-            if at.op is Op.GATHER:
-                anywhere = ex.var(f"at{len(seen)}")  # a row result may still be in place
-                axis = at.attr.axis
-                stack.append((at.args[0], (*where[:axis], anywhere, *where[axis + 1:])))
-                stack.append((at.args[1], where))
-                continue
             stack.extend((a, tuple(simplify(e, env) for e in i)) for a, i in _operands(at, where))
         return True
 
@@ -350,6 +344,10 @@ def _operands(node: Node, index: Index) -> list[tuple[Node, Index]]:
     """Return the operands of an inlined node with the indices at which they are read."""
     if node.op.group == "movement":
         return [(node.args[0], indexing.source(node, index).place)]
+    if node.op is Op.GATHER:  # a row result may still be in place along the other axes
+        axis = node.attr.axis
+        anywhere = (*index[:axis], ex.var("anywhere"), *index[axis + 1:])
+        return [(node.args[0], anywhere), (node.args[1], index)]
     return [(arg, index) for arg in node.args]
 
 
