@@ -160,9 +160,13 @@ def consume(value: Any) -> np.ndarray[Any, Any]:
         raise DeviceError("from_dlpack", found=f"memory of the DLPack device {device}",
                           expected="host memory")
     try:
-        capsule = value.__dlpack__(max_version=(1, 1))
-    except (TypeError, BufferError):
-        capsule = value.__dlpack__()
+        try:
+            capsule = value.__dlpack__(max_version=(1, 1))
+        except (TypeError, BufferError):
+            capsule = value.__dlpack__()
+    except BufferError as error:
+        raise DTypeError("from_dlpack", found=f"a {type(value).__name__} that exports nothing: "
+                         f"{error}", expected="an array of numbers") from None
     versioned = bool(_capsule_is(capsule, _VERSIONED))
     kind: type[ctypes.Structure] = _ManagedVersioned if versioned else _Managed
     address = _capsule_pointer(capsule, _VERSIONED if versioned else _PLAIN)

@@ -6,6 +6,7 @@ import math
 from typing import Any, Self, TypeVar, cast
 
 from weft.errors import DTypeError
+from weft.frontend.arguments import check_device
 from weft.frontend.core import Scalar, TensorCore
 from weft.frontend.promotion import binary, broadcast_shapes, result_dtype, scalar_dtype
 from weft.ir import dtype as dt
@@ -54,14 +55,11 @@ class Arithmetic(TensorCore):
         for arg in args:
             if isinstance(arg, TensorCore):
                 dtype = arg.dtype
-            elif isinstance(arg, str) and arg.partition(":")[0].partition("/")[0] in _DEVICES:
+            elif isinstance(arg, str) and not dt.is_name(arg):
                 device = arg
             else:
                 dtype = arg
-        if device is not None and device.partition(":")[0].partition("/")[0] != "cpu":
-            from weft.errors import DeviceError
-
-            raise DeviceError("to", found=repr(device), expected="cpu")
+        check_device(device, "to")
         if dtype is None:
             return self.clone() if copy else self
         return self.astype(dtype, copy=copy)
@@ -468,10 +466,6 @@ class Arithmetic(TensorCore):
         return self.ge(other)
 
     __hash__ = object.__hash__
-
-
-_DEVICES = frozenset(("cpu", "cuda", "hip", "opencl", "vulkan", "webgpu", "metal", "interpreter",
-                      "null", "disk"))  # fmt: skip
 
 
 def _is_bool(value: object) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from weft.errors import ShapeError
+from weft.frontend.arguments import check_rank
 from weft.frontend.arithmetic import as_operand
 from weft.frontend.core import Scalar
 from weft.frontend.linear import Linear, as_pair, contract
@@ -145,6 +146,9 @@ class Convolution(Linear):
         kernel = as_pair(kernel_size, n, name)
         steps = kernel if stride is None else as_pair(stride, n, name)
         edge, spread = as_pair(padding, n, name), as_pair(dilation, n, name)
+        if min(*kernel, *steps, *spread) < 1 or min(edge) < 0:
+            raise ShapeError(name, found=f"windows of {kernel}, stride {steps}, dilation {spread}, "
+                             f"padding {edge}", expected="at least 1 each, and no negative padding")
         if any(2 * p > k for p, k in zip(edge, kernel, strict=True)):
             raise ShapeError(name, found=f"padding {edge} for windows of {kernel}",
                              expected="at most half a window")
@@ -237,7 +241,12 @@ class Convolution(Linear):
 
     def _adaptive(self, n: int, output_size: Any, kind: str) -> Self:
         """Pool to a given size: window i of m covers [floor(i n / m), ceil((i + 1) n / m))."""
-        sizes = (output_size,) * n if isinstance(output_size, int) else tuple(output_size)
+        name = f"adaptive_{kind}_pool{n}d"
+        check_rank(self, n, name)
+        given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
+        sizes = [None if m is None else infer.as_int(m, name) for m in given]
+        if len(sizes) != n:
+            raise ShapeError(name, found=f"{len(sizes)} sizes", expected=f"{n}")
         out = self._computed() if kind == "avg" else self
         for i, wanted in enumerate(sizes):
             axis = len(self.shape) - n + i

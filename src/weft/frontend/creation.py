@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from weft.errors import DeviceError, DTypeError, RangeError, ShapeError
+from weft.errors import AllocationError, DTypeError, RangeError, ShapeError
 from weft.exchange import dlpack, host
+from weft.frontend.arguments import check_device, check_tensor
 from weft.frontend.core import Scalar, TensorCore, adopt
 from weft.frontend.movement import ints
 from weft.frontend.tensor import Tensor
@@ -27,13 +28,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-def check_device(device: object, operation: str) -> None:
-    """Raise a DeviceError unless `device` names the CPU."""
-    if device is None:
-        return
-    family = str(device).partition(":")[0].partition("/")[0]
-    if family not in ("cpu", "auto"):
-        raise DeviceError(operation, found=repr(device), expected="a device that is here: cpu")
+_PLACES: Final = 1 << 24  # what triangle indices are picked from
+_EXACT: Final = 2.0**53  # from here on, a float64 does not tell an integer from its neighbours
 
 
 def _finish(node: Node, requires_grad: bool) -> Tensor:
@@ -79,6 +75,8 @@ def _from_list(data: Any, wanted: DType | None) -> tuple[np.ndarray[Any, Any], D
     plain = _plain(data)
     try:
         array = np.array(plain)
+        if array.dtype == np.float64 and array.size and np.abs(array).max() >= _EXACT:
+            array = np.array(plain, object)  # NumPy turns large ints of mixed size into floats
     except ValueError:
         raise ShapeError("tensor", found="nested lists of unequal lengths",
                          expected="a rectangular array") from None
@@ -90,10 +88,10 @@ def _from_list(data: Any, wanted: DType | None) -> tuple[np.ndarray[Any, Any], D
                                  expected="a rectangular array")
             raise DTypeError("tensor", found=f"a list of {type(flat[0]).__name__}",
                              expected="numbers")
-        kind = wanted or dt.int64
-        for v in flat:
-            dt.check_value(v, kind, "tensor")
-        return array.astype(kind.numpy), kind
+        kind = wanted or (dt.float32 if any(isinstance(v, float) for v in flat) else dt.int64)
+        values = [dt.check_value(v, kind, "tensor") for v in flat]
+        exact = np.array(values, np.float64 if kind.is_float else kind.numpy)
+        return exact.reshape(array.shape), kind
     if array.dtype.kind not in "biuf":
         raise DTypeError("tensor", found=f"a list of {array.dtype}", expected="numbers")
     kind = wanted or _natural(plain, array)
@@ -131,7 +129,8 @@ def _check_range(array: np.ndarray[Any, Any], kind: DType) -> None:
     if not kind.is_integer or array.size == 0 or array.dtype.kind == "b":
         return
     if array.dtype.kind == "f":
-        bad = array[~(np.isfinite(array) & (array >= kind.min) & (array <= kind.max))]
+        wide = array.astype(np.float64)  # in which max + 1, a power of two, is exact
+        bad = array[~((wide >= kind.min) & (wide < float(kind.max) + 1.0))]
     elif array.dtype.kind in "iu":
         low, high = int(array.min()), int(array.max())
         if low >= kind.min and high <= kind.max:
@@ -231,15 +230,15 @@ def full(size: int | Sequence[int], fill_value: Any, *, dtype: object = None,
 def zeros(*size: Any, dtype: object = None, device: object = None, requires_grad: bool = False
           ) -> Tensor:  # fmt: skip
     """Return a tensor of zeros."""
-    return full(ints(size), 0, dtype=dtype or dt.float32, device=device,
-                requires_grad=requires_grad)  # fmt: skip
+    return full(ints(size, "zeros"), 0, dtype=dt.float32 if dtype is None else dtype,
+                device=device, requires_grad=requires_grad)  # fmt: skip
 
 
 def ones(*size: Any, dtype: object = None, device: object = None, requires_grad: bool = False
          ) -> Tensor:  # fmt: skip
     """Return a tensor of ones."""
-    return full(ints(size), 1, dtype=dtype or dt.float32, device=device,
-                requires_grad=requires_grad)  # fmt: skip
+    return full(ints(size, "ones"), 1, dtype=dt.float32 if dtype is None else dtype,
+                device=device, requires_grad=requires_grad)  # fmt: skip
 
 
 def empty(*size: Any, dtype: object = None, device: object = None, requires_grad: bool = False
@@ -251,8 +250,9 @@ def empty(*size: Any, dtype: object = None, device: object = None, requires_grad
 def full_like(like: TensorCore, fill_value: Scalar, *, dtype: object = None,
               device: object = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
     """Return a tensor of one value with the shape and type of another."""
-    return full(like.shape, fill_value, dtype=dtype or like.dtype, device=device,
-                requires_grad=requires_grad)  # fmt: skip
+    check_tensor(like, "full_like")
+    return full(like.shape, fill_value, dtype=like.dtype if dtype is None else dtype,
+                device=device, requires_grad=requires_grad)  # fmt: skip
 
 
 def zeros_like(like: TensorCore, *, dtype: object = None, device: object = None,
@@ -354,5 +354,9 @@ def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
 
 
 def _triangle_places(row: int, col: int, keep: Any) -> Tensor:
+    infer.check_shape((row, col), "triangle indices")
+    if row * col > _PLACES:
+        raise AllocationError("triangle indices", found=f"a triangle of {row} by {col}",
+                              expected=f"at most {_PLACES} places")
     places = [(i, j) for i in range(row) for j in range(col) if keep(i, j)]
     return tensor(np.array(places, np.int64).reshape(-1, 2).T)

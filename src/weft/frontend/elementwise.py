@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Self, cast
 
+from weft.frontend.arguments import count_of
 from weft.frontend.arithmetic import Arithmetic, as_operand, float_kind
 from weft.frontend.core import Scalar
 from weft.frontend.promotion import binary
@@ -130,7 +131,7 @@ class Elementwise(Arithmetic):
     def round(self, decimals: Scalar = 0) -> Self:
         """Return the nearest integers, halves to even (or to a number of decimals)."""
         if decimals and self.dtype.is_float:
-            scale = 10.0**decimals
+            scale = 10.0 ** count_of(decimals, "round", -300, 300)
             return self.mul(scale).round().div(scale)
         return self._rounded(Op.ROUND)
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.errors import ParseError
+from weft.errors import DTypeError, ParseError
 from weft.exchange import host
+from weft.frontend.arguments import describe
 from weft.frontend.creation import tensor
 from weft.frontend.tensor import Tensor
 from weft.ir import dtype as dt
@@ -35,6 +36,8 @@ _LONGEST_HEADER: Final = 100_000_000  # bytes, as in the reference implementatio
 
 def save(tensors: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Write named tensors (a state dict) to a file, which is replaced at once or not at all."""
+    if not isinstance(tensors, Mapping):
+        raise DTypeError("save", found=describe(tensors), expected="a dict of tensors by name")
     made = {name: value if isinstance(value, Tensor) else tensor(value)
             for name, value in tensors.items()}  # fmt: skip
     header: dict[str, Any] = {}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from weft.frontend import join, linear, promotion
+from weft.frontend.arguments import check_tensor
 from weft.frontend.core import TensorCore, realize_all
 from weft.frontend.creation import tensor
 from weft.frontend.tensor import Tensor
@@ -555,7 +556,7 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
 def hstack(tensors: Sequence[Any]) -> Tensor:
     """Return tensors joined along axis 1 (vectors along axis 0)."""
     parts = [_operand(t) for t in tensors]
-    return join.cat(parts, 0 if len(parts[0].shape) < 2 else 1)
+    return join.cat(parts, 1 if parts and len(parts[0].shape) > 1 else 0)
 
 
 def vstack(tensors: Sequence[Any]) -> Tensor:
@@ -629,7 +630,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def realize(*tensors: TensorCore) -> None:
     """Compute several tensors in one plan."""
-    realize_all(tensors)
+    realize_all([check_tensor(t, "realize") for t in tensors])
 
 
 def is_tensor(value: object) -> bool:
@@ -639,4 +640,4 @@ def is_tensor(value: object) -> bool:
 
 def numel(x: Tensor) -> int:
     """Return the number of elements."""
-    return x.numel()
+    return check_tensor(x, "numel").numel()

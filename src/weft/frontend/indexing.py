@@ -10,6 +10,7 @@ import numpy as np
 from weft.errors import BoundsError, DTypeError, ShapeError
 from weft.exchange import host
 from weft.frontend import views
+from weft.frontend.arguments import describe
 from weft.frontend.arithmetic import as_operand
 from weft.frontend.core import Scalar, TensorCore, stamp
 from weft.frontend.join import stack
@@ -29,6 +30,13 @@ class _Advanced(NamedTuple):
 
     axis: int
     places: Node
+
+
+class _Masked(NamedTuple):
+    """One axis of a boolean mask: where it holds, and the size it was made for."""
+
+    places: TensorCore
+    size: int
 
 
 class Indexing(Reduction):
@@ -105,6 +113,13 @@ class Indexing(Reduction):
                 shape.append(1)
                 continue
             n = self.shape[axis]
+            if isinstance(item, _Masked):
+                if item.size != n:
+                    raise ShapeError(
+                        operation, found=f"a mask with {item.size} elements along axis {axis} of "
+                        f"{self.shape}", expected=f"{n}",
+                    )
+                item = item.places
             if isinstance(item, TensorCore):
                 advanced.append(_Advanced(len(shape), item._read()))
                 item = slice(None)
@@ -180,7 +195,8 @@ class Indexing(Reduction):
             raise DTypeError(operation, found=f"an index of type {type(item).__name__}",
                              expected="integers, slices, None, ..., and integer or bool tensors")
         if item.dtype.is_bool:
-            return list(cast(Indexing, item).nonzero(as_tuple=True))
+            places = cast(Indexing, item).nonzero(as_tuple=True)
+            return [_Masked(p, n) for p, n in zip(places, item.shape, strict=True)]
         if not item.dtype.is_integer:
             raise DTypeError(operation, found=f"an index of {item.dtype.name}",
                              expected="integers or bool")
@@ -244,7 +260,10 @@ class Indexing(Reduction):
 
     def index_put_(self, indices: Sequence[Any], values: object, accumulate: bool = False) -> Self:
         """Write (or add, with `accumulate`) `values` at integer indices, in order."""
-        _, advanced = self._parse(tuple(indices), "index_put_")
+        steps, advanced = self._parse(tuple(indices), "index_put_")
+        if steps or not advanced:
+            raise ShapeError("index_put_", found=f"{len(indices)} indices that are not all tensors",
+                             expected="a tensor of integers for each of the first axes")
         self._put_at(advanced, values, "add" if accumulate else "set")
         return self
 
@@ -273,6 +292,9 @@ class Indexing(Reduction):
         if not position.dtype.is_integer:
             raise DTypeError("index_select", found=f"an index of {position.dtype.name}",
                              expected="integers")
+        if len(position.shape) > 1:
+            raise ShapeError("index_select", found=f"an index of shape {position.shape}",
+                             expected="a vector")
         return self._take([_Advanced(axis, position.ravel()._read())])
 
     def take(self, index: object) -> Self:
@@ -297,8 +319,9 @@ class Indexing(Reduction):
     def scatter(self, dim: int, index: object, src: object, *, reduce: str | None = None) -> Self:
         """Return the tensor with ``out[index[i, j], j] = src[i, j]`` (dim 0), in order."""
         kinds = {None: "set", "add": "add", "multiply": "prod"}
-        if reduce not in kinds:
-            raise ShapeError("scatter", found=f"reduce={reduce!r}", expected="add or multiply")
+        if not (reduce is None or isinstance(reduce, str)) or reduce not in kinds:
+            raise ShapeError("scatter", found=f"reduce={describe(reduce)}",
+                             expected="'add', 'multiply' or None")
         return self._scattered(dim, index, src, kinds[reduce], "scatter")
 
     def scatter_add(self, dim: int, index: object, src: object) -> Self:
@@ -308,8 +331,8 @@ class Indexing(Reduction):
     def scatter_reduce(self, dim: int, index: object, src: object, reduce: str) -> Self:
         """Return the tensor combined with `src` at indices: sum, prod, amax or amin."""
         kinds = {"sum": "add", "prod": "prod", "amax": "max", "amin": "min"}
-        if reduce not in kinds:
-            raise ShapeError("scatter_reduce", found=repr(reduce), expected=" or ".join(kinds))
+        if not isinstance(reduce, str) or reduce not in kinds:
+            raise ShapeError("scatter_reduce", found=describe(reduce), expected=" or ".join(kinds))
         return self._scattered(dim, index, src, kinds[reduce], "scatter_reduce")
 
     def index_add(self, dim: int, index: object, source: object) -> Self:

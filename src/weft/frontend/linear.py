@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Self, TypeVar
 
 from weft.errors import DTypeError, ShapeError
+from weft.frontend.arguments import check_tensor, count_of, describe
 from weft.frontend.arithmetic import as_operand
 from weft.frontend.core import TensorCore
 from weft.frontend.inplace import InPlace
@@ -141,9 +142,13 @@ class Linear(InPlace):
         """Return the sum of products over pairs of axes (or over the last/first `dims`)."""
         second = as_operand(self, other)
         if isinstance(dims, int):
+            count_of(dims, "tensordot", 0, min(len(self.shape), len(second.shape)))
             a = list(range(len(self.shape) - dims, len(self.shape)))
             b = list(range(dims))
         else:
+            if not isinstance(dims, (tuple, list)) or len(dims) != 2:
+                raise ShapeError("tensordot", found=f"dims={describe(dims)}",
+                                 expected="a number of axes, or two lists of axes")
             a = [self._axis(i, "tensordot") for i in dims[0]]
             b = [second._axis(i, "tensordot") for i in dims[1]]
         if len(a) != len(b) or any(self.shape[i] != second.shape[j]
@@ -208,6 +213,11 @@ def einsum(equation: str, *operands: L) -> L:
 
     More than two operands are contracted from left to right.
     """
+    if not isinstance(equation, str):
+        raise DTypeError("einsum", found=f"the equation {describe(equation)}",
+                         expected="text such as 'ij,jk->ik'")
+    for t in operands:
+        check_tensor(t, "einsum")
     inputs, result = _parse(equation, [len(t.shape) for t in operands])
     sizes: dict[int, int] = {}
     for labels, t in zip(inputs, operands, strict=True):
@@ -300,8 +310,9 @@ def as_pair(value: int | Sequence[int], n: int, name: str) -> tuple[int, ...]:
     ShapeError
         If another count is given.
     """
-    if isinstance(value, int):
-        return (value,) * n
+    if not isinstance(value, (tuple, list)):
+        return (infer.as_int(value, name),) * n
+    value = [infer.as_int(v, name) for v in value]
     if len(value) == 1:
         return (value[0],) * n
     if len(value) != n:

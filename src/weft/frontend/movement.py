@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from weft.errors import AxisError, ShapeError
 from weft.frontend import views
+from weft.frontend.arguments import check_rank, check_tensor, count_of
 from weft.frontend.core import Scalar, TensorCore
 from weft.frontend.elementwise import Elementwise
 from weft.frontend.join import cat_nodes
 from weft.ir import dtype as dt
 from weft.ir import infer
+from weft.ir.expr import Expr
 from weft.ir.node import Dim
 from weft.ir.op import Op
 
 __all__ = ["Movement", "ints"]
 
 M = TypeVar("M", bound="Movement")
+_MOST_PARTS: Final = 1 << 20  # views that one call makes at most
 
 
-def ints(values: tuple[Any, ...]) -> tuple[int, ...]:
+def ints(values: tuple[Any, ...], operation: str = "shape") -> tuple[int, ...]:
     """Return sizes or axes given as separate arguments or as one sequence."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = tuple(values[0])
+    for value in values:
+        if type(value) is not int:
+            sizes: list[Any] = [v if isinstance(v, Expr) else infer.as_int(v, operation)
+                                for v in values]  # fmt: skip
+            return tuple(sizes)
     return values
 
 
@@ -59,11 +67,11 @@ class Movement(Elementwise):
 
     def reshape_as(self, other: TensorCore) -> Self:
         """Return the elements in the shape of `other`."""
-        return self.reshape(other.shape)
+        return self.reshape(check_tensor(other, "reshape_as").shape)
 
     def view_as(self, other: TensorCore) -> Self:
         """Return the elements in the shape of `other`."""
-        return self.reshape(other.shape)
+        return self.reshape(check_tensor(other, "view_as").shape)
 
     def _is_affine(self, step: views.Step) -> bool:
         base = self if self._base is None else self._base
@@ -142,7 +150,7 @@ class Movement(Elementwise):
 
     def expand_as(self, other: TensorCore) -> Self:
         """Return a view broadcast to the shape of `other`."""
-        return self._view(views.Expand(other.shape))
+        return self._view(views.Expand(check_tensor(other, "expand_as").shape))
 
     def broadcast_to(self, shape: Sequence[int]) -> Self:
         """Return a view broadcast to `shape`."""
@@ -268,6 +276,7 @@ class Movement(Elementwise):
     def tensor_split(self, sections: int, dim: int = 0) -> tuple[Self, ...]:
         """Return exactly `sections` parts, whose sizes differ by at most 1."""
         n = self.shape[self._axis(dim, "tensor_split")]
+        sections = count_of(sections, "tensor_split", 1, _MOST_PARTS)
         small, larger = divmod(n, sections)
         return self.split([small + (i < larger) for i in range(sections)], dim)
 
@@ -432,6 +441,7 @@ class Movement(Elementwise):
 
     def diag_embed(self, offset: int = 0) -> Self:
         """Return matrices with the last axis on a diagonal."""
+        check_rank(self, 1, "diag_embed")
         x = self._read()
         n = self.shape[-1]
         top, left = max(-offset, 0), max(offset, 0)

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.errors import RangeError, ShapeError
+from weft.errors import DTypeError, RangeError, ShapeError
 from weft.exchange import host
+from weft.frontend.arguments import check_device, check_tensor, describe
 from weft.frontend.core import Scalar, TensorCore
-from weft.frontend.creation import check_device
 from weft.frontend.movement import ints
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
@@ -129,6 +129,16 @@ def philox(c0: Node, c1: Node, k0: Node, k1: Node) -> tuple[Node, Node]:
 default_generator: Final = Generator()
 
 
+def _stream(generator: Generator | None) -> Generator:
+    """Return the stream to draw from."""
+    if generator is None:
+        return default_generator
+    if not isinstance(generator, Generator):
+        raise DTypeError("random numbers", found=f"generator={describe(generator)}",
+                         expected="a weft.Generator")
+    return generator
+
+
 def manual_seed(seed: int) -> Generator:
     """Start the default stream of random numbers anew."""
     return default_generator.manual_seed(seed)
@@ -172,7 +182,7 @@ def rand(*size: Any, generator: Generator | None = None, dtype: object = None,
     """Return uniform random numbers in [0, 1)."""
     shape, count, kind = _prepare(size, dtype, device, "rand")
     _check_float(kind, "rand")
-    words = (generator or default_generator).words(count)
+    words = _stream(generator).words(count)
     return _give(_unit(words, kind), shape, requires_grad)
 
 
@@ -188,7 +198,7 @@ def randn(*size: Any, generator: Generator | None = None, dtype: object = None,
     """Return random numbers from the standard normal distribution (Box–Muller)."""
     shape, count, kind = _prepare(size, dtype, device, "randn")
     _check_float(kind, "randn")
-    first, second = (generator or default_generator).words(count)
+    first, second = _stream(generator).words(count)
     wide = dt.float64 if kind is dt.float64 else dt.float32
     u = infer.cast(first, wide)
     u = _op(Op.MUL, _op(Op.ADD, u, _full(u, 1.0)), _full(u, 2.0**-32))  # (0, 1]
@@ -227,7 +237,7 @@ def randint(low: int, high: int | Sequence[int] | None = None, size: Any = None,
         raise RangeError("randint", found=f"{low} to {high}", expected="low below high")
     for value in (low, high - 1):
         dt.check_value(value, kind, "randint")
-    first, second = (generator or default_generator).words(count)
+    first, second = _stream(generator).words(count)
     span = high - low
     if span <= 1 << 20:  # the bias of the multiplication is below span / 2**32
         chosen = infer.cast(_op(Op.MULHI, first, _full(first, span)), dt.int64)
@@ -246,7 +256,7 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: object = None
     if n < 0:
         raise ShapeError("randperm", found=f"n={n}", expected="at least 0")
     kind = dt.int64 if dtype is None else dt.as_dtype(dtype)
-    first, second = (generator or default_generator).words(n)
+    first, second = _stream(generator).words(n)
     wide = infer.cast(first, dt.uint64)
     keys = _op(Op.OR, _op(Op.SHL, wide, _full(wide, 32)), infer.cast(second, dt.uint64))
     return _give(infer.cast(infer.sort(keys, 0)[1], kind), (n,), False)
@@ -254,21 +264,25 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: object = None
 
 def rand_like(like: TensorCore, *, dtype: object = None) -> Tensor:
     """Return uniform random numbers with the shape and type of another tensor."""
-    return rand(*like.shape, dtype=dtype or like.dtype)
+    check_tensor(like, "rand_like")
+    return rand(*like.shape, dtype=like.dtype if dtype is None else dtype)
 
 
 def randn_like(like: TensorCore, *, dtype: object = None) -> Tensor:
     """Return normal random numbers with the shape and type of another tensor."""
-    return randn(*like.shape, dtype=dtype or like.dtype)
+    check_tensor(like, "randn_like")
+    return randn(*like.shape, dtype=like.dtype if dtype is None else dtype)
 
 
 def randint_like(like: TensorCore, low: int, high: int | None = None) -> Tensor:
     """Return random integers with the shape and type of another tensor."""
+    check_tensor(like, "randint_like")
     return randint(low, high, like.shape, dtype=like.dtype)
 
 
 def bernoulli(p: Any, *, generator: Generator | None = None) -> Tensor:
     """Return 1 with the probability that each element of `p` gives, else 0."""
+    check_tensor(p, "bernoulli")
     draws = rand(*p.shape, generator=generator)
     result: Tensor = draws.lt(p).astype(p.dtype)
     return result
@@ -277,6 +291,7 @@ def bernoulli(p: Any, *, generator: Generator | None = None) -> Tensor:
 def dropout(x: Tensor, p: float = 0.5, training: bool = True,
             generator: Generator | None = None) -> Tensor:  # fmt: skip
     """Return `x` with each element dropped with probability `p`, the rest scaled up."""
+    check_tensor(x, "dropout")
     if not 0 <= p <= 1:
         raise RangeError("dropout", found=f"p={p}", expected="0 to 1")
     if not training or p == 0:
@@ -290,6 +305,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True,
 def multinomial(weights: Tensor, num_samples: int, replacement: bool = False, *,
                 generator: Generator | None = None) -> Tensor:  # fmt: skip
     """Return indices of the last axis, drawn with probability proportional to the weights."""
+    check_tensor(weights, "multinomial")
     if not replacement:  # the largest of log(u) / w (Efraimidis and Spirakis, 2006)
         keys = rand(*weights.shape, generator=generator).add(2.0**-25).log().div(weights)
         found: Tensor = keys.topk(num_samples, -1).indices

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 from weft.errors import DTypeError, ShapeError
+from weft.frontend.arguments import count_of
 from weft.frontend.core import Scalar
 from weft.frontend.movement import Movement
 from weft.ir import dtype as dt
@@ -212,7 +213,7 @@ class Reduction(Movement):
     # running reductions
 
     def _scan(self, kind: str, dim: int, dtype: object = None) -> Self:
-        axis = self._axis(dim, f"cum{kind}") if self.shape else 0
+        axis = self._axis(dim, f"cum{kind}") if self.shape else infer.check_axis(dim, 1, "cum")
         x = self._summand(dtype) if kind in ("sum", "prod") else self._read()
         if not self.shape:
             return self._wrap(x)
@@ -256,7 +257,7 @@ class Reduction(Movement):
         """Return differences of neighbours along an axis, `n` times."""
         out = self
         axis = self._axis(dim, "diff")
-        for _ in range(n):
+        for _ in range(min(count_of(n, "diff", 0), out.shape[axis])):
             size = out.shape[axis]
             out = out._slice(axis, min(1, size), max(size - 1, 0)).sub(
                 out._slice(axis, 0, max(size - 1, 0)))

@@ -7,7 +7,7 @@ from typing import Any, Final, SupportsIndex
 
 import numpy as np
 
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError
 from weft.exchange import dlpack, host
 from weft.frontend import autograd
 from weft.frontend.core import TensorCore
@@ -140,6 +140,8 @@ class Tensor(Losses):
         return complex(self._single("complex()"))
 
     def __index__(self) -> int:
+        if self.dtype.is_float:
+            raise DTypeError("index()", found=self.dtype.name, expected="an integer type")
         value: SupportsIndex = self._single("index()")
         return value.__index__()
 

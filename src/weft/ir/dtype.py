@@ -157,6 +157,11 @@ def unsigned(bits: int) -> DType:
     return _UNSIGNED[bits]
 
 
+def is_name(text: str) -> bool:
+    """Return whether `text` names a dtype (``float32``, or a longer path that ends so)."""
+    return text.rpartition(".")[2] in _BY_NAME
+
+
 def as_dtype(spec: object) -> DType:
     """Return the type a user named: a weft dtype, a name, a Python type or a NumPy dtype.
 

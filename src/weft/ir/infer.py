@@ -6,6 +6,7 @@ node have one shape and, but for WHERE's condition and casts, one dtype.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 from weft.errors import AxisError, DTypeError, ShapeError
@@ -23,18 +24,37 @@ SCATTER_KINDS = ("set", "add", "prod", "max", "min")
 MAX_ELEMENTS = 1 << 63
 
 
+def as_int(value: object, operation: str) -> int:
+    """Return a whole number: an int, or what says it is one (NumPy's integers do).
+
+    Raises
+    ------
+    DTypeError
+        If it is anything else; a float is, also where it has no fraction.
+    """
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise DTypeError(operation, found=f"{value!r:.60}", expected="an integer") from None
+
+
 def check_shape(shape: Sequence[Dim], operation: str) -> Shape:
     """Return `shape` as a tuple of sizes.
 
     Raises
     ------
+    DTypeError
+        If a size is no integer.
     ShapeError
         If a size is negative or the number of elements reaches 2**63.
     """
     total = 1
     for dim in shape:
-        if isinstance(dim, Expr):
-            continue
+        if type(dim) is not int:
+            if isinstance(dim, Expr):
+                continue
+            return check_shape([d if isinstance(d, Expr) else as_int(d, operation) for d in shape],
+                               operation)  # fmt: skip
         if dim < 0:
             raise ShapeError(operation, found=f"the size {dim} in {tuple(shape)}",
                              expected="sizes of at least 0")
@@ -52,7 +72,11 @@ def check_axis(axis: int, ndim: int, operation: str) -> int:
     ------
     AxisError
         If there is no such axis.
+    DTypeError
+        If it is no integer.
     """
+    if type(axis) is not int:
+        axis = as_int(axis, operation)
     if not -ndim <= axis < ndim:
         raise AxisError(operation, found=f"axis {axis} of an array with {ndim} axes",
                         expected=f"{-ndim} to {ndim - 1}" if ndim else "no axis")

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from weft.errors import ShapeError
+from weft.errors import RangeError, ShapeError
 from weft.frontend import random
+from weft.frontend.arguments import check_tensor
 from weft.frontend.creation import tensor
 from weft.frontend.tensor import Tensor
 
@@ -86,6 +87,7 @@ def instance_norm(x: Tensor, running_mean: object = None, running_var: object = 
                   weight: object = None, bias: object = None, use_input_stats: bool = True,
                   momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
     """Return each channel of each sample shifted to mean 0 and scaled to variance 1."""
+    check_tensor(x, "instance_norm")
     if not use_input_stats:
         return x.batch_norm(running_mean, running_var, weight, bias, False, momentum, eps)
     return x.instance_norm(weight, bias, eps)
@@ -98,6 +100,9 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Return `x` with whole channels dropped with probability `p`."""
+    check_tensor(x, "dropout2d")
+    if not 0 <= p <= 1:
+        raise RangeError("dropout2d", found=f"p={p}", expected="0 to 1")
     if not training or p == 0:
         return x
     kept = random.rand(*x.shape[:2], *(1,) * (len(x.shape) - 2)).ge(p)
@@ -106,6 +111,7 @@ def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Return the rows of `weight` at integer indices; an index past the table raises."""
+    check_tensor(indices, "embedding"), check_tensor(weight, "embedding")
     rows = weight.index_select(0, indices.ravel())
     out: Tensor = rows.reshape(*indices.shape, *weight.shape[1:])
     if padding_idx is None:
@@ -118,6 +124,8 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
     """Return ``x.T @ W[k] @ y`` for every k."""
     from weft.frontend.linear import einsum
 
+    for t in (x, y, weight):
+        check_tensor(t, "bilinear")
     out = einsum("...i,kij,...j->...k", x, weight, y)
     return out if bias is None else out.add(bias)
 
@@ -127,7 +135,7 @@ def interpolate(x: Tensor, scale_factor: int = 2, mode: str = "nearest") -> Tens
     if mode != "nearest" or not isinstance(scale_factor, int):
         raise ShapeError("interpolate", found=f"mode={mode!r}, scale_factor={scale_factor!r}",
                          expected="mode='nearest' and a whole factor")
-    return x.interpolate_nearest(scale_factor)
+    return check_tensor(x, "interpolate").interpolate_nearest(scale_factor)
 
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
@@ -135,6 +143,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
                                  is_causal: bool = False, scale: float | None = None,
                                  enable_gqa: bool = False) -> Tensor:  # fmt: skip
     """Return ``softmax(q @ k.T * scale + mask) @ v``, with dropout on the weights."""
+    for t in (query, key, value):
+        check_tensor(t, "scaled_dot_product_attention")
     if dropout_p == 0.0:
         return query.scaled_dot_product_attention(
             key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
@@ -146,6 +156,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, dim: int = -1) -> Tensor:
     """Return samples of a relaxed categorical distribution (Jang et al., 2017)."""
+    check_tensor(logits, "gumbel_softmax")
     noise = random.rand(*logits.shape).clamp_min(math.ulp(0.5)).log().neg().log().neg()
     soft = logits.add(noise).div(tau).softmax(dim)
     if not hard:

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from weft.errors import ShapeError, WeftError
+from weft.errors import DTypeError, ShapeError, WeftError
+from weft.frontend.arguments import describe
 from weft.frontend.autograd import no_grad
 from weft.frontend.creation import tensor
 from weft.frontend.tensor import Parameter, Tensor
@@ -371,6 +372,8 @@ class ModuleDict(Module):
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()
+        if modules is not None and not isinstance(modules, Mapping):
+            raise DTypeError("ModuleDict", found=describe(modules), expected="a dict of modules")
         for name, module in (modules or {}).items():
             self.add_module(name, module)
 

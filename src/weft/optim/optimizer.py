@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from weft.errors import RangeError, ShapeError
+from weft.frontend.arguments import check_tensor
 from weft.frontend.autograd import no_grad
 from weft.frontend.core import realize_all, take_losses
 from weft.frontend.creation import tensor, zeros
@@ -78,8 +79,10 @@ class Optimizer:
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Add parameters with options of their own, and make their state."""
         made = {**self.defaults, **group}
-        listed = made["params"]
+        listed = made.get("params", ())
         made["params"] = [listed] if isinstance(listed, Tensor) else list(listed)
+        for p in made["params"]:
+            check_tensor(p, type(self).__name__)
         check(made, type(self).__name__)
         for p in made["params"]:
             if p in self.state:

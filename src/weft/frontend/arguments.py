@@ -1,0 +1,73 @@
+"""What arguments of many functions must be: tensors, devices, whole numbers of a range."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from weft.backends.registry import lookup
+from weft.errors import DeviceError, DTypeError, RangeError, ShapeError
+from weft.frontend.core import TensorCore
+from weft.ir import infer
+
+__all__ = ["check_device", "check_rank", "check_tensor", "count_of", "describe"]
+
+T = TypeVar("T", bound=TensorCore)
+
+
+def describe(value: object) -> str:
+    """Return a value in a few words, for a message."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"a {type(value).__name__}"
+
+
+def check_tensor(value: T, operation: str) -> T:
+    """Return `value`, which must be a tensor.
+
+    Raises
+    ------
+    DTypeError
+        If it is anything else.
+    """
+    if isinstance(value, TensorCore):
+        return value
+    raise DTypeError(operation, found=describe(value), expected="a tensor",
+                     hint="weft.tensor(...) makes one")
+
+
+def check_rank(value: TensorCore, least: int, operation: str) -> None:
+    """Raise a ShapeError if a tensor has fewer than `least` axes."""
+    if len(value.shape) < least:
+        raise ShapeError(operation, found=f"shape {value.shape}",
+                         expected=f"at least {least} axes" if least > 1 else "at least one axis")
+
+
+def check_device(device: object, operation: str) -> None:
+    """Raise a DeviceError unless `device` names the CPU."""
+    if device is None or device == "cpu" or device == "auto":
+        return
+    hint = "`weft devices` lists what is here"
+    if type(device).__module__ == "torch":
+        device = str(device)
+    if isinstance(device, str):
+        try:
+            if lookup(device)[1].family == "cpu":
+                return
+        except DeviceError as error:
+            hint = error.hint or hint
+    raise DeviceError(operation, found=f"the device {describe(device)}",
+                      expected="one that is here: 'cpu' or 'auto'", hint=hint)
+
+
+def count_of(value: Any, operation: str, least: int, most: int = 1 << 62) -> int:
+    """Return a whole number from `least` to `most`.
+
+    Raises
+    ------
+    DTypeError, RangeError
+        If it is no whole number, or not one of these.
+    """
+    number = infer.as_int(value, operation)
+    if not least <= number <= most:
+        expected = f"at least {least}" if number < least else f"at most {most}"
+        raise RangeError(operation, found=str(number), expected=expected)
+    return number
