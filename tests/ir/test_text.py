@@ -42,7 +42,7 @@ def random_expr(rng, size=12):
     """Return a legal expression over every operation, type and number of lanes."""
     pool = [leaf(rng, d, lanes) for d in rng.sample(dt.ALL, 4) for lanes in (1, rng.choice([2, 8]))]
     for _ in range(size):
-        op = rng.choice([*SCALAR_OPS, Op.BROADCAST, Op.RAMP, Op.EXTRACT, Op.HALF])
+        op = rng.choice([*SCALAR_OPS, Op.BROADCAST, Op.RAMP, Op.EXTRACT, Op.HALF, Op.SLIDE])
         made = grow(rng, op, pool)
         if made is not None:
             pool.append(made)
@@ -69,6 +69,8 @@ def grow(rng, op, pool):
             return ex.make(op, first.dtype, (first,), None, 4) if first.lanes == 1 else None
         if first.lanes == 1:
             return None
+        if op is Op.SLIDE:
+            return ex.slide(first, first, first.lanes - 1)
         return ex.extract(first, first.lanes - 1) if op is Op.EXTRACT else ex.half(first, 1)
     if op is Op.CAST:
         return ex.make(op, rng.choice(dt.ALL), (first,), None, first.lanes)

@@ -13,6 +13,7 @@ from weft.ir.stmt import (
     For,
     If,
     Kernel,
+    Let,
     Load,
     Memory,
     Meta,
@@ -224,3 +225,16 @@ def assert_same(before, after, seed=0, variables=None, exact=True):
             np.testing.assert_array_equal(old[name], new[name], err_msg=name)
         else:
             np.testing.assert_allclose(old[name], new[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def carried(rows, size, op=Op.ADD):
+    """y[r, k] = x[r, 0] + ... + x[r, k], through a carry."""
+    x, y = memory("x", rows, size), memory("y", rows, size)
+    carry = memory("carry", 1, scope="register")
+    start = 0.0 if op is Op.ADD else float("-inf")
+    at = (v("r"), v("k"))
+    step = loop("k", size, Load(f("a"), x, at), Load(f("c"), carry, (n(0),)),
+                Let(f("s"), ex.binary(op, f("c"), f("a"))), Store(carry, (n(0),), f("s")),
+                Store(y, at, f("s")))
+    body = loop("r", rows, Alloc(carry), Store(carry, (n(0),), ex.const(start, dt.float32)), step)
+    return Kernel("running", (x, y), (body,), Meta(kind="scan"))

@@ -35,6 +35,7 @@ CASES = {
     "pad": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).pad("x.s", 0, 8),
     "inline": lambda: Schedule(nests.softmax(2, 5)).inline("e"),
     "hoist": lambda: Schedule(nests.matmul(2, 3, 4)).reorder("j", "i").hoist("t"),
+    "scan": lambda: Schedule(nests.carried(2, 10)).scan("k", 4),
     "stream": lambda: Schedule(nests.chain(10)).stream("y"),
 }
 

@@ -347,6 +347,14 @@ def half(x: Expr, which: int) -> Expr:
     return make(Op.HALF, x.dtype, (x,), which, x.lanes // 2)
 
 
+def slide(fill: Expr, x: Expr, places: int) -> Expr:
+    """Return `x` moved up by some lanes, the last lanes of `fill` before it.
+
+    Lane i is ``x[i - places]``, and ``fill[i - places + lanes]`` for the first `places` lanes.
+    """
+    return make(Op.SLIDE, x.dtype, (fill, x), places, x.lanes)
+
+
 def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
     """Return `e` with other operands of the same types; lanes follow the operands."""
     if args == e.args:

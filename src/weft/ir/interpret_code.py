@@ -61,6 +61,8 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
     if op is Op.HALF:
         half = args[0][lanes:] if attr else args[0][:lanes]
         return half if lanes > 1 else half[0]
+    if op is Op.SLIDE:
+        return args[0][lanes - attr:] + args[1][:lanes - attr]
     assert operand is not None
     one = scalar.function(op, operand, result)
     return one(*args) if lanes == 1 else tuple(map(one, *args))
@@ -242,10 +244,10 @@ class PythonCode:
         if op is Op.EXTRACT:
             return f"{args[0]}[{attr}]"
         if op.group == "vector":
-            def run(x: Any) -> Any:
-                return apply(op, operand, result, lanes, attr, (x,))
+            def run(*xs: Any) -> Any:
+                return apply(op, operand, result, lanes, attr, xs)
 
-            return f"{self.object(run)}({args[0]})"
+            return f"{self.object(run)}({', '.join(args)})"
         assert operand is not None
         if lanes > 1:
             key: object = ("lanes", op, operand, result)

@@ -102,7 +102,8 @@ class Compute(Inst):
     """``result = op(args)``: a pure row of the op table (not VAR, not VARIABLE).
 
     The result carries the type: a CAST goes from ``args[0].dtype`` to ``result.dtype``. `attr` is
-    the value of a CONST (which may have lanes: a splat), the lane of EXTRACT, 0 or 1 of HALF.
+    the value of a CONST (which may have lanes: a splat), the lane of EXTRACT, 0 or 1 of HALF, the
+    distance of SLIDE.
     """
 
     _defines = ("result",)

@@ -330,7 +330,7 @@ class Line:
             attr = int(detail)
             if op is Op.BROADCAST or op is Op.RAMP:
                 lanes, attr = attr, None
-            else:
+            elif op is not Op.SLIDE:
                 lanes = 1 if op is Op.EXTRACT else lanes // 2
         elif detail:
             self.fail(f"{op.name} without a detail", detail)

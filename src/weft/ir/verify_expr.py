@@ -40,6 +40,8 @@ def fault(op: Operation, result: Typed, args: Sequence[Typed], attr: Any) -> str
         if dtype.kind not in op.kinds:
             return f"{op.name} of {dtype.text}, expected a type of kind {op.kinds!r}"
     if op.group == "vector":
+        if any(arg != args[0] for arg in args):
+            return f"{op.name} of {' and '.join(map(show_type, args))}, expected one type"
         return _vector(op, result, args[0], attr)
     if attr is not None:
         return f"{op.name} with the attribute {attr!r}"
@@ -77,6 +79,10 @@ def _vector(op: Operation, result: Typed, arg: Typed, attr: Any) -> str | None:
     if op is Op.EXTRACT:
         if not isinstance(attr, int) or not 0 <= attr < lanes or result[1] != 1:
             return f"lane {attr} of {show_type(arg)}"
+        return None
+    if op is Op.SLIDE:
+        if not isinstance(attr, int) or not 0 < attr < lanes or result[1] != lanes:
+            return f"slide by {attr} of {show_type(arg)} as {show_type(result)}"
         return None
     if attr not in (0, 1) or lanes % 2 or result[1] != lanes // 2:
         return f"half {attr} of {show_type(arg)} as {show_type(result)}"

@@ -33,7 +33,9 @@ from weft.kernelize.emit import Emitter, Key
 from weft.kernelize.fuse import Fusion
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
-from weft.kernelize.special import lower_scan, lower_scatter, lower_sort
+from weft.kernelize.scan import lower_scan
+from weft.kernelize.scatter import lower_scatter
+from weft.kernelize.sort import lower_sort
 from weft.kernelize.tidy import tidy
 
 STAGE_BYTES: Final = 128 * 1024  # longest row kept in a local buffer between phases

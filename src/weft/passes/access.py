@@ -213,7 +213,7 @@ class AccessLowering(Mapper):
         late = own is not None and (own.lanes > 1 or not isinstance(fill, Expr | None)
                                     or (isinstance(fill, Expr) and fill.lanes > 1))  # fmt: skip
         direct = fill if isinstance(fill, Expr) and not late else None
-        var = self.new_var(str(s.var.attr), s.var.dtype)
+        var = self.new_var(str(s.var.attr), s.var.dtype, s.var.lanes)
         self.emit(out, Load(var, memory, (offset,), guard, direct), s)
         if not late:
             return var

@@ -39,7 +39,8 @@ def _lacks(inst: Compute) -> UnsupportedError:
                             hint="legalize the kernel first")
 
 
-_ANY_DTYPE: Final = (Op.CAST, Op.BITCAST, Op.WHERE, Op.BROADCAST, Op.EXTRACT, Op.HALF)
+_ANY_DTYPE: Final = (Op.CAST, Op.BITCAST, Op.WHERE, Op.BROADCAST, Op.EXTRACT, Op.HALF,
+                     Op.SLIDE)  # fmt: skip
 
 
 def _is_foreign(inst: Compute) -> bool:
@@ -326,6 +327,14 @@ def _half(w: FunctionWriter, inst: Compute) -> str:
     return w.new(f"shufflevector {_kind(a)} {w.ref(a)}, {_kind(a)} poison, {mask}")
 
 
+def _slide(w: FunctionWriter, inst: Compute) -> str:
+    fill, x = inst.args
+    lanes = x.lanes
+    picks = ", ".join(f"i32 {lanes - inst.attr + i}" for i in range(lanes))
+    mask = f"<{lanes} x i32> <{picks}>"
+    return w.new(f"shufflevector {_kind(x)} {w.ref(fill)}, {_kind(x)} {w.ref(x)}, {mask}")
+
+
 RENDERED: Final[dict[Operation, Row]] = {
     Op.CONST: _const,
     Op.NEG: _neg,
@@ -366,4 +375,5 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.RAMP: _ramp,
     Op.EXTRACT: _extract,
     Op.HALF: _half,
+    Op.SLIDE: _slide,
 }

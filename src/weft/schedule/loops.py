@@ -460,6 +460,8 @@ def vector_obstacle(body: Body) -> str | None:
     for stmt in st.walk(body):
         if isinstance(stmt, st.While | st.Call | st.Print | st.Atomic | st.Barrier):
             return f"a {type(stmt).__name__} in the body"
+        if isinstance(stmt, st.Load) and stmt.var.lanes > 1:
+            return "statements that are vectors already"
         if isinstance(stmt, For) and stmt.kind not in (st.SERIAL, st.UNROLLED):
             return f"the {stmt.kind} loop {stmt.var.attr} in the body"
         if isinstance(stmt, Reduce) and any(a.kind == st.VECTOR for a in stmt.axes):

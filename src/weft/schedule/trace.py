@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from weft.config import Debug, debug
 from weft.errors import ParseError
 from weft.ir.stmt import Kernel
-from weft.schedule import loops, memory, reduction
+from weft.schedule import loops, memory, reduction, scan
 
 Verify = Callable[[Kernel], object]
 
@@ -125,6 +125,10 @@ class Schedule:
         return self._apply("decompose_reduction", (accumulator, loop), partial=tuple(partial),
                            spill=spill, scope=scope)
 
+    def scan(self, loop: str, lanes: int) -> Self:
+        """See `weft.schedule.scan.scan`."""
+        return self._apply("scan", (loop, lanes))
+
     def stage(self, memory: str, loop: str, layout: tuple[str, ...], scope: str = "local",
               skew: int = 0) -> Self:
         """See `weft.schedule.memory.stage`."""
@@ -176,8 +180,8 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
     f.__name__: f
     for f in (loops.split, loops.peel, loops.fuse, loops.reorder, loops.tile, loops.sink,
               loops.unroll, loops.vectorize, loops.parallel, reduction.contract, reduction.rfactor,
-              reduction.decompose_reduction, memory.stage, memory.layout, memory.pad,
-              memory.stream, memory.inline, memory.hoist)
+              reduction.decompose_reduction, scan.scan, memory.stage, memory.layout,
+              memory.pad, memory.stream, memory.inline, memory.hoist)
 }
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,

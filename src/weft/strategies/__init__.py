@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
 from weft.ir.stmt import For, Kernel, Reduce
-from weft.strategies import contraction, elementwise, rowwise
+from weft.strategies import contraction, elementwise, rowwise, scan
 from weft.strategies.nest import Plan, chain_of, find, parallelise, work
 from weft.target import Target
 
@@ -51,6 +51,8 @@ def choose(kernel: Kernel, target: Target, threads: int) -> Kernel:
 def _nest(plan: Plan, loop: For) -> None:
     """Try the strategies from the most special to the default."""
     root = loop.var.attr
+    if plan.kernel.meta.kind == "scan" and _attempt(plan, lambda: scan.schedule_scan(plan, root)):
+        return
     reduces = any(isinstance(s, Reduce) for s in st.walk(loop.body))
     if reduces:
         pattern = contraction.match(plan, root)

@@ -1,0 +1,89 @@
+"""Scans: in lanes along memory, by strips of columns across it."""
+
+import numpy as np
+import pytest
+
+import weft
+from schedule import nests
+from schedule.nests import assert_same
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir.op import Op
+from weft.ir.stmt import Meta
+from weft.schedule import Schedule
+from weft.strategies import choose
+from weft.target import Target
+
+WIDE = Target("cpu", "x86_64", vector_bytes=64, vector_registers=32, l1_bytes=32 << 10,
+              l2_bytes=1 << 20, l3_bytes=32 << 20, cores=2)
+SHAPES = [((1,), 0), ((7,), 0), ((0,), 0), ((100,), 0), ((5, 33), 1), ((3, 64), 1), ((3, 1000), 1),
+          ((40, 300), 0), ((4, 50, 6), 1), ((3, 0, 4), 1), ((2, 17, 5, 9), 1), ((33, 5), 0),
+          ((1, 700), 0), ((2, 9, 700), 1)]  # fmt: skip
+DTYPES = [np.float32, np.float64, np.float16, np.int8, np.int32, np.int64, np.uint8, np.uint16]
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX])
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 40, 64, 101])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_lanes(size, threads, op):
+    kernel = nests.carried(3, size, op)
+    made = choose(kernel, WIDE, threads)
+    assert_same(kernel, made, exact=op is Op.MAX)
+    if size >= 32:
+        assert "scan(k, 16)" in made.meta.schedule
+    again = Schedule.replay(kernel, made.meta.schedule)
+    assert_same(made, again.kernel)
+
+
+def test_symbolic_size():
+    kernel = nests.carried(2, ex.Variable("n", 0, 100))
+    made = choose(kernel, WIDE, 1)
+    assert "scan(k, 16)" in made.meta.schedule
+    for size in (0, 5, 16, 37):
+        assert_same(kernel, made, exact=False, variables={"n": size})
+
+
+@pytest.mark.parametrize(("lanes", "expected"), [(3, "power of two"), (128, "power of two")])
+def test_scan_refuses_lanes(lanes, expected):
+    with pytest.raises(ScheduleError, match=expected):
+        Schedule(nests.carried(2, 10)).scan("k", lanes)
+
+
+def test_scan_refuses_other_loops():
+    with pytest.raises(ScheduleError, match="no recurrence"):
+        Schedule(nests.chain(64)).scan("i", 4)
+    with pytest.raises(ScheduleError, match="no recurrence"):
+        Schedule(nests.carried(2, 10)).scan("r", 4)
+    with pytest.raises(ScheduleError, match="serial"):
+        Schedule(nests.chain(64).replace(meta=Meta())).parallel("i").scan("i", 4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_against_numpy(shape, axis, dtype):
+    rng = np.random.default_rng(1)
+    is_float = np.dtype(dtype).kind == "f"
+    a = (rng.standard_normal(shape) if is_float else rng.integers(0, 50, shape)).astype(dtype)
+    x = weft.tensor(a)
+    got = x.cumsum(axis).numpy()
+    tolerance = 2e-2 if dtype is np.float16 else 1e-4
+    np.testing.assert_allclose(
+        got, np.cumsum(a, axis, dtype=np.float64 if is_float else got.dtype),
+        rtol=tolerance, atol=tolerance * 10 if is_float else 0)
+    got = x.cummax(axis)[0].numpy()
+    np.testing.assert_array_equal(got, np.maximum.accumulate(a, axis))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_special_values(axis):
+    a = np.ones((40, 70), np.float32)
+    a[5, 40], a[30, 20], a[20, 33] = np.nan, np.inf, -0.0
+    x = weft.tensor(a)
+    np.testing.assert_array_equal(x.cumsum(axis).numpy(), np.cumsum(a, axis))
+    np.testing.assert_array_equal(x.cummax(axis)[0].numpy(), np.maximum.accumulate(a, axis))
+    np.testing.assert_array_equal(x.cummin(axis)[0].numpy(), np.minimum.accumulate(a, axis))
+    a[:, :] = 1e30
+    a[0, 0] = 0.0
+    got = weft.tensor(a).cumprod(axis).numpy()
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(got, np.cumprod(a, axis))
