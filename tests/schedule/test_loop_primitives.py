@@ -1,9 +1,9 @@
 """Split, fuse, reorder, tile, peel and the axis kinds: same results, or a typed refusal."""
 
-import nests
 import pytest
-from nests import assert_same, loop, memory, n, v
 
+import schedule_nests as nests
+from schedule_nests import assert_same, loop, memory, n, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.stmt import Alloc, For, Kernel, Load, Location, Reduce, Store, walk

@@ -1,9 +1,9 @@
 """Stage, layout, pad, inline, stream, hoist."""
 
-import nests
 import pytest
-from nests import assert_same, memory
 
+import schedule_nests as nests
+from schedule_nests import assert_same, memory
 from weft.errors import ScheduleError
 from weft.ir.stmt import Alloc, Kernel, Let, Load, Store, walk
 from weft.schedule import Schedule

@@ -1,9 +1,9 @@
 """rfactor and decompose_reduction."""
 
-import nests
 import pytest
-from nests import assert_same, loop, memory, v
 
+import schedule_nests as nests
+from schedule_nests import assert_same, loop, memory, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.stmt import Alloc, Axis, For, If, Kernel, Load, Reduce, Store, walk

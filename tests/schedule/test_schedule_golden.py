@@ -1,8 +1,8 @@
 """Each primitive before and after, as text that a reader can compare with its docstring."""
 
-import nests
 import pytest
 
+import schedule_nests as nests
 from weft.ir.text import print_kernel
 from weft.schedule import Schedule
 
@@ -31,6 +31,7 @@ CASES = {
     "decompose_partial": lambda: Schedule(nests.matvec(4, 10)).split("k", 4).decompose_reduction(
         "s", "i", partial=("k.i",), spill=True),
     "stage": lambda: tiled().stage("x", "j.o", ("i.i", "j.i"), skew=1),
+    "window": lambda: Schedule(nests.matmul(4, 8, 5)).window("a", "i"),
     "layout": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).layout("x.s", (1, 0)),
     "pad": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).pad("x.s", 0, 8),
     "inline": lambda: Schedule(nests.softmax(2, 5)).inline("e"),

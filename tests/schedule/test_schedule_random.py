@@ -1,9 +1,9 @@
 """Random sequences of primitives: whatever is accepted keeps the meaning."""
 
-import nests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as hs
 
+import schedule_nests as nests
 from weft.errors import ScheduleError
 from weft.ir.stmt import For, Reduce, Rewriter, walk
 from weft.passes.vectorize import vectorize

@@ -1,8 +1,8 @@
 """A trace is text that replays."""
 
-import nests
 import pytest
 
+import schedule_nests as nests
 from weft.errors import ParseError, ScheduleError
 from weft.schedule import Schedule, parse_line
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from schedule import nests
-from schedule.nests import assert_same, loop, memory, n, v
+import schedule_nests as nests
+from schedule_nests import assert_same, loop, memory, n, v
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.stmt import (

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+import schedule_nests as nests
 import weft
-from schedule import nests
-from schedule.nests import assert_same
+from schedule_nests import assert_same
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.op import Op
