@@ -127,7 +127,7 @@ def _float_mod(a, b):
 
 
 def _float_floordiv(a, b):
-    return np.floor_divide(a, b)
+    return np.floor_divide(a.astype(F64), b.astype(F64)).astype(a.dtype)
 
 
 _FLOAT_EXACT = {
