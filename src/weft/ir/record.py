@@ -67,6 +67,8 @@ class Record(metaclass=RecordType):
         return type(self)(*values, **changes)
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         return type(self) is type(other) and self.values() == other.values()
 
     def __hash__(self) -> int:

@@ -49,6 +49,9 @@ class Memory(Record):
     shape: tuple[Expr, ...]
     scope: str = "global"
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # nearly unique in a kernel, and looked up in every pass
+
     @property
     def size(self) -> Expr:
         """Number of elements, as an int64 expression."""
