@@ -10,6 +10,7 @@ from weft.config import Debug, debug
 from weft.errors import ParseError
 from weft.ir.stmt import Kernel
 from weft.schedule import loops, memory, reduction, scan
+from weft.schedule.window import window
 
 Verify = Callable[[Kernel], object]
 
@@ -134,6 +135,10 @@ class Schedule:
         """See `weft.schedule.memory.stage`."""
         return self._apply("stage", (memory, loop), layout=tuple(layout), scope=scope, skew=skew)
 
+    def window(self, memory: str, loop: str, order: tuple[int, ...] = (), skew: int = 0) -> Self:
+        """See `weft.schedule.window.window`."""
+        return self._apply("window", (memory, loop), order=tuple(order), skew=skew)
+
     def layout(self, memory: str, order: tuple[int, ...]) -> Self:
         """See `weft.schedule.memory.layout`."""
         return self._apply("layout", (memory,), order=tuple(order))
@@ -180,12 +185,13 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
     f.__name__: f
     for f in (loops.split, loops.peel, loops.fuse, loops.reorder, loops.tile, loops.sink,
               loops.unroll, loops.vectorize, loops.parallel, reduction.contract, reduction.rfactor,
-              reduction.decompose_reduction, scan.scan, memory.stage, memory.layout,
+              reduction.decompose_reduction, scan.scan, memory.stage, window, memory.layout,
               memory.pad, memory.stream, memory.inline, memory.hoist)
 }
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,
     ("decompose_reduction", "scope"): "register", ("stage", "scope"): "local", ("stage", "skew"): 0,
+    ("window", "order"): (), ("window", "skew"): 0,
 }
 
 

@@ -1,0 +1,228 @@
+"""The primitive `window`: copy the box of a memory that one iteration of a loop reads."""
+
+from __future__ import annotations
+
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.bounds import Ranges
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Rewriter, Stmt, Store
+from weft.schedule import dependence as dep
+from weft.schedule import guard as gd
+from weft.schedule.space import Edit, Site, constant, find_loop, find_memory
+
+MAX_ELEMENTS = 1 << 22
+
+
+def window(kernel: Kernel, memory: str, loop: str, order: tuple[int, ...] = (),
+           skew: int = 0) -> Kernel:
+    """Copy the box of a memory that one iteration reads ("stage_window" in Exo).
+
+    for i.o: for i.i in 8: for k in 3: ... x[i.o*8 + i.i + k - 1] (where inside, else 0) ...
+    ->  for i.o: { alloc x.w[10]; for x.d0 in 10: x.w[x.d0] = x[i.o*8 + x.d0 - 1] (where inside)
+                   for i.i in 8: for k in 3: ... x.w[i.i + k] ... }
+
+    Unlike `stage`, whose copy has one dimension for each loop, the copy has one for each dimension
+    of the memory along which the loops move, so overlapping windows are read once. What lies
+    outside the memory is 0 in the copy: a mask that only keeps a load inside the memory is no
+    longer needed and goes away, with the choice of 0 that stands for it.
+
+    Parameters
+    ----------
+    memory : str
+        Read, and not written, inside `loop`.
+    loop : str
+        The copy is made at the start of each iteration of this loop.
+    order : tuple of int
+        Dimensions of the memory in the order they have in the copy; those along which nothing
+        moves do not count. By default the order of the memory.
+    skew : int
+        Unused elements behind each row of the copy, against cache-set conflicts.
+
+    Raises
+    ------
+    ScheduleError
+        If the loads differ in more than a constant, or are not linear in the loops inside.
+    """
+    what = f"window({memory}, {loop})"
+    site = find_loop(kernel, loop, "window")
+    if site.axis >= 0:
+        raise ScheduleError(what, found="an axis of a REDUCE", expected="a FOR loop")
+    return _Window(kernel, site, find_memory(kernel, memory, "window"), order, skew, what).apply()
+
+
+class _Linear(dep.Space):
+    """A space in which overlapping splits stay what they are: a start and an offset."""
+
+    def _find_points(self) -> None:
+        pass
+
+
+class _Window:
+    """One copied box."""
+
+    def __init__(self, kernel: Kernel, site: Site, source: Memory, order: tuple[int, ...],
+                 skew: int, what: str) -> None:
+        self.edit, self.site, self.source, self.what = Edit(kernel), site, source, what
+        self.skew = skew
+        self.space = _Linear(kernel)
+        self.inside = dep.bound_inside(site.body)
+        if source in st.stores(site.body):
+            raise ScheduleError(what, found=f"stores to {source.name} inside {site.var.attr}",
+                                expected="a memory that is only read there")
+        self.loads = [s for s in st.walk(site.body) if isinstance(s, Load) and s.memory is source]
+        if not self.loads:
+            raise ScheduleError(what, found=f"no load of {source.name} inside {site.var.attr}",
+                                expected="something to copy")
+        moves = [self._move(i) for i in self.loads[0].index]
+        for load in self.loads[1:]:
+            if [self._move(i) for i in load.index] != moves:
+                raise ScheduleError(what, found="loads with different subscripts",
+                                    expected="one subscript to copy")
+        self.moves = moves
+        self.low = [sum(min(0, c * (self._extent(v) - 1)) for v, c in m.items()) for m in moves]
+        self.sizes = [sum(abs(c) * (self._extent(v) - 1) for v, c in m.items()) + 1 for m in moves]
+        total = 1
+        for size in self.sizes:
+            total *= size
+        if total > MAX_ELEMENTS:
+            raise ScheduleError(what, found=f"a box of {total} elements",
+                                expected=f"at most {MAX_ELEMENTS}", hint="copy further inside")
+        kept = order or tuple(range(len(moves)))
+        if sorted(kept) != list(range(len(moves))):
+            raise ScheduleError(what, found=f"order {order}",
+                                expected=f"a permutation of {len(moves)} dimensions")
+        self.kept = [d for d in kept if self.sizes[d] > 1] or [kept[-1]]
+        # What the subscripts are where nothing has moved yet, valid at the start of the loop.
+        still = {v: ex.index(0) for m in moves for v in m}
+        resolved = [self._resolve(i) for i in self.loads[0].index]
+        self.start = [s + low for s, low in
+                      zip(ex.substitute(resolved, still), self.low, strict=True)]
+
+    def _extent(self, var: Expr) -> int:
+        n = constant(self.space.extents[var])
+        if n is None:
+            raise ScheduleError(self.what, found=f"{var.attr} in {self.space.extents[var]!r}",
+                                expected="constant extents", hint="split the loop first")
+        return max(n, 1)
+
+    def _move(self, subscript: Expr) -> dict[Expr, int]:
+        """Return by how much a subscript moves per step of each loop inside."""
+        out: dict[Expr, int] = {}
+        for monomial, coefficient in self.space.poly(subscript).items():
+            moving = set().union(*[self.space.symbols(a) for a in monomial]) & self.inside
+            if not moving:
+                continue
+            if len(monomial) != 1 or monomial[0] not in self.space.extents:
+                names = ", ".join(sorted(v.attr for v in moving))
+                raise ScheduleError(self.what, found=f"a subscript not linear in {names}",
+                                    expected="sums of loop variables times constants")
+            out[monomial[0]] = coefficient
+        return out
+
+    def _resolve(self, e: Expr) -> Expr:
+        values = self.space.values
+        while True:
+            lets = {v: values[v] for v in ex.free_vars([e]) if v in self.inside and v in values}
+            if not lets:
+                return e
+            (e,) = ex.substitute([e], lets)
+
+    def apply(self) -> Kernel:
+        edit, source = self.edit, self.source
+        variables = {d: edit.names.index(f"{source.name}.d{d}") for d in range(len(self.moves))
+                     if self.sizes[d] > 1 or d in self.kept}
+        shape = [self.sizes[d] for d in self.kept]
+        shape[-1] += self.skew
+        copy = Memory(edit.names.fresh(f"{source.name}.w"), source.dtype,
+                      tuple(map(ex.index, shape)), "local")
+        index = tuple([s + variables[d] if d in variables else s
+                       for d, s in enumerate(self.start)])
+        value = edit.names.var(f"{source.name}.v", self.loads[0].var)
+        body: Body = (Load(value, source, index, self._within(index, variables)),
+                      Store(copy, tuple([variables[d] for d in self.kept]), value))
+        for d in reversed(variables):
+            body = (For(variables[d], ex.index(self.sizes[d]), st.SERIAL, body),)
+        offsets = [ex.index(-low) for low in self.low]
+        for d, move in enumerate(self.moves):
+            for var, factor in move.items():
+                offsets[d] = offsets[d] + var * factor
+        place = tuple([offsets[d] for d in self.kept])
+        inner = self._redirect(copy, place)
+        edit.locate(self.loads[0], *body)
+        loop = self.site.loop
+        new = For(loop.var, loop.extent, loop.kind, (Alloc(copy), *body, *inner))
+        return edit.replace(self.site.parents, loop, (new,))
+
+    def _redirect(self, copy: Memory, place: tuple[Expr, ...]) -> Body:
+        chosen = set(self.loads)
+        free: dict[Expr, Expr] = {}  # loaded values that no longer need a choice, and their masks
+        for load in self.loads:
+            if load.mask is not None and _is_zero(load.fill) and self._only_bounds(load):
+                free[load.var] = load.mask
+
+        class Redirect(Rewriter):
+            def visit(self, stmt: Stmt) -> Stmt:
+                if isinstance(stmt, Load) and stmt in chosen:
+                    if stmt.var in free:
+                        return Load(stmt.var, copy, place)
+                    return Load(stmt.var, copy, place, stmt.mask, stmt.fill)
+                if free and stmt.exprs():
+                    return _unmasked(stmt, free)
+                return stmt
+
+        rewriter = Redirect(self.edit.kernel)
+        inner = rewriter.body(self.site.body)
+        self.edit.locations = rewriter.locations
+        return inner
+
+    def _only_bounds(self, load: Load) -> bool:
+        """Whether the mask of a load says no more than that its subscripts are inside."""
+        space = self.space
+        bounds = []
+        for i, size in zip(load.index, load.memory.shape, strict=True):
+            bounds.append(space.poly(i))
+            bounds.append(space.poly(size - i - 1))
+        stack = [self._resolve(load.mask)] if load.mask is not None else []
+        while stack:
+            e = stack.pop()
+            if e.op is Op.AND:
+                stack.extend(e.args)
+            elif e.op in (Op.LT, Op.LE):
+                slack = e.args[1] - e.args[0] - (1 if e.op is Op.LT else 0)
+                if space.poly(slack) not in bounds:
+                    return False
+            else:
+                return False
+        return True
+
+    def _within(self, index: tuple[Expr, ...], variables: dict[int, Expr]) -> Expr | None:
+        """Return the mask that keeps the copy inside the memory; None where it cannot leave it."""
+        env = dict(self.space.ranges.env)
+        env.update({v: (0, self.sizes[d] - 1) for d, v in variables.items()})
+        ranges = Ranges(env)
+        mask: Expr | None = None
+        for i, size in zip(index, self.source.shape, strict=True):
+            span = ranges.of(i)
+            if span.hi >= ranges.of(size).lo:
+                mask = gd.both(mask, i.lt(size))
+            if span.lo < 0:
+                mask = gd.both(mask, ex.index(0).le(i))
+        return mask
+
+
+def _is_zero(e: Expr | None) -> bool:
+    return e is None or (e.op is Op.CONST and not e.attr and str(e.attr)[:1] != "-")
+
+
+def _unmasked(stmt: Stmt, free: dict[Expr, Expr]) -> Stmt:
+    """Replace ``where(mask, value, 0)`` by the value, which is 0 where its mask does not hold."""
+    found: dict[Expr, Expr] = {}
+    for e in ex.toposort(list(stmt.exprs())):
+        if e.op is Op.WHERE and free.get(e.args[1]) is e.args[0] and _is_zero(e.args[2]):
+            found[e] = e.args[1]
+    if not found:
+        return stmt
+    return stmt.map_exprs(lambda e: ex.substitute([e], found)[0])

@@ -1,0 +1,193 @@
+"""The outer form of a contraction: a tile of rows x vectors of results in registers."""
+
+from __future__ import annotations
+
+from weft.errors import ScheduleError
+from weft.ir.expr import Expr
+from weft.ir.stmt import For, Load
+from weft.schedule.dependence import Access, Space, accesses
+from weft.schedule.space import constant
+from weft.strategies.contraction_pattern import (
+    MAC_SPEED,
+    Parameters,
+    Pattern,
+    copy_loops,
+    epilogue_cost,
+    native_lanes,
+    order_loops,
+    registers,
+    tile_rows,
+    tile_split,
+)
+from weft.strategies.nest import (
+    Cost,
+    Plan,
+    flat_stride,
+    power_above,
+    product,
+    size_of,
+    work,
+)
+
+
+def outer_lanes(plan: Plan, pattern: Pattern, p: Parameters) -> int:
+    """Return how many lanes of one register the outer form would fill, 0 if it does not fit."""
+    found = _outer_loops(plan, pattern, p)
+    return 0 if found is None else min(size_of(found[1].extent), native_lanes(plan, pattern))
+
+
+def schedule_outer(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    """Schedule the outer form; whether it fits."""
+    found = _outer_loops(plan, pattern, p)
+    return found is not None and _outer_tile(plan, pattern, p, *found)
+
+
+def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[For, For] | None:
+    """Return the loops that give the tile its rows and its vectors, None if there are none."""
+    space = Space(plan.kernel)
+    inside = accesses(pattern.reduce.body)
+    stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
+    best: tuple[tuple[int, ...], For, For] | None = None
+    for number, loop in enumerate(pattern.rows):
+        row = _partner(pattern, loop.var)
+        if size_of(loop.extent) < 2 or row is None:
+            continue
+        strided = [a for a in inside if flat_stride(space, a, loop.var) not in (0, 1)]
+        if strided and not _may_pack(plan, pattern, p, loop, row, strided):
+            continue
+        if all(flat_stride(space, a, loop.var) == 0 for a in inside):
+            continue
+        score = (sum(flat_stride(space, a, loop.var) == 1 for a in stored) * 2
+                 + (size_of(loop.extent) >= plan.target.vector_bytes // 4) - 3 * bool(strided),
+                 number)
+        if best is None or score > best[0]:
+            best = (score, row, loop)
+    return None if best is None else best[1:]
+
+
+def _partner(pattern: Pattern, column: Expr) -> For | None:
+    """Return the loop that gives a tile its rows: absent from the operand along `column`."""
+    if (column in pattern.left) == (column in pattern.right):
+        return None
+    other = pattern.left if column in pattern.right else pattern.right
+    rows = [r for r in pattern.rows if r.var in other and size_of(r.extent) > 1]
+    alone = [r for r in rows if not (r.var in pattern.left and r.var in pattern.right)]
+    return max(alone or rows, key=lambda r: size_of(r.extent), default=None)
+
+
+def _may_pack(plan: Plan, pattern: Pattern, p: Parameters, wide: For, row: For,
+              strided: list[Access]) -> bool:
+    """Whether copying an operand into panels along `wide` pays, and is possible."""
+    memories = {a.memory for a in strided}
+    return (len(memories) == 1 and size_of(row.extent) >= p.pack_rows
+            and constant(wide.extent) is not None
+            and all(constant(a.extent) is not None for a in pattern.reduce.axes)
+            and size_of(wide.extent) >= plan.target.vector_bytes // 4
+            and _panel_lanes(plan, pattern, p, row, wide) > 0)
+
+
+def _panel_lanes(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> int:
+    """Return how wide a panel may be: narrower for long reductions, 0 if none fits."""
+    cost = Cost(pattern.rows[-1].body)
+    native = max(plan.target.vector_bytes // cost.itemsize, 1)
+    points = product(a.extent for a in pattern.reduce.axes)
+    lanes = _lanes(plan, wide, row, pattern, p)
+    while points * lanes * cost.itemsize > p.panel_bytes:
+        if lanes <= native:
+            return 0
+        lanes //= 2
+    return lanes
+
+
+def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> int:
+    native = max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)
+    n = size_of(wide.extent)
+    if n < native:
+        return power_above(n)
+    vectors = p.vectors
+    if size_of(row.extent) <= p.rows // 2:
+        vectors *= 2  # few rows: keep as many results in flight
+    best = native
+    while best * 2 <= min(n, native * vectors, 64):
+        best *= 2
+    while best > native and constant(wide.extent) is not None:
+        waste, less = -(-n // best) * best, -(-n // (best // 2)) * (best // 2)
+        if waste * 8 <= less * 9:
+            break
+        best //= 2
+    return best
+
+
+def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
+    schedule = plan.schedule
+    name = pattern.reduce.accumulators[0].var.attr
+    lanes = _lanes(plan, wide, row, pattern, p)
+    most = p.rows if registers(plan) >= 32 else p.rows // 2
+    rows = tile_rows(size_of(row.extent), most)
+    packed = _packed(plan, pattern, p, row, wide)
+    if packed:
+        lanes = _panel_lanes(plan, pattern, p, row, wide)
+    i, j = row.var.attr, wide.var.attr
+    tile_split(plan, j, wide.extent, lanes)
+    tile_split(plan, i, row.extent, rows)
+    rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
+    order = order_loops(plan, [*rest, f"{j}.o", f"{i}.o"], [f"{i}.i", f"{j}.i"],
+                   work((pattern.rows[0],)) // MAC_SPEED, keep=True in packed.values())
+    for memory, strided in packed.items():
+        if order.index(f"{j}.o") < order.index(f"{i}.o"):
+            _pack(plan, pattern, memory, f"{j}.o", f"{j}.i", strided)
+        elif strided:
+            return False
+    spill = epilogue_cost(pattern) > p.spill
+    schedule.decompose_reduction(name, f"{i}.i", spill=spill)
+    copy = copy_loops(plan, f"{i}.i") if spill else [f"{i}.i.f", f"{j}.i.f"]
+    for rows_loop, columns in ([f"{i}.i.z", f"{j}.i.z"], [f"{i}.i", f"{j}.i"], copy):
+        schedule.unroll(rows_loop).vectorize(columns)
+    if spill:
+        schedule.vectorize(f"{j}.i.f")
+    plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}"
+                    + (", epilogue from a local copy" if spill else ""))
+    return True
+
+
+def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> dict[str, bool]:
+    """Return the operand to copy into panels (and whether it is strided), if that pays.
+
+    A panel is what one column of tiles reads: contiguous, so that it neither misses the TLB nor
+    falls into a few sets of the cache. It pays when many rows of tiles read it again.
+    """
+    space = Space(plan.kernel)
+    found = {a.memory: flat_stride(space, a, wide.var) for a in accesses(pattern.reduce.body)
+             if flat_stride(space, a, wide.var) != 0}
+    if len(found) != 1 or any(isinstance(s, Load) and s.mask is not None
+                              for s in pattern.reduce.body):
+        return {}
+    ((memory, stride),) = found.items()
+    if stride != 1:
+        return {memory.name: True}
+    whole = size_of(memory.size) * memory.dtype.itemsize
+    fixed = all(constant(a.extent) is not None for a in pattern.reduce.axes)
+    pays = (fixed and whole > plan.target.l1_bytes and size_of(row.extent) >= p.pack_rows
+            and _panel_lanes(plan, pattern, p, row, wide) > 0)
+    return {memory.name: False} if pays else {}
+
+
+def _pack(plan: Plan, pattern: Pattern, memory: str, loop: str, column: str,
+          strided: bool) -> None:
+    """Copy a panel at the start of `loop`, laid out as the tiles read it."""
+    schedule = plan.schedule
+    axes = [a.var.attr for a in pattern.reduce.axes]
+    space = Space(plan.kernel)
+    load = next(s for s in pattern.reduce.body if isinstance(s, Load) and s.memory.name == memory)
+    used = set().union(*[space.symbols(i) for i in load.index])
+    dims = tuple(a.var.attr for a in pattern.reduce.axes if a.var in used)
+    if not plan.attempt("stage", memory, loop, (*dims, column)):
+        if strided:
+            raise ScheduleError(f"stage({memory})", found="a panel that cannot be copied")
+        return
+    inner = f"{column}.s"
+    if strided:
+        schedule.unroll(inner)
+    else:
+        schedule.vectorize(inner)
+    plan.why.append(f"{memory} copied into panels over {', '.join(axes)}")

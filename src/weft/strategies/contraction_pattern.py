@@ -1,0 +1,195 @@
+"""What a contraction is, and what its forms share: sizes of tiles, order of loops."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.errors import ScheduleError
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.stmt import For, Load, Reduce
+from weft.schedule.dependence import Space
+from weft.schedule.space import constant
+from weft.strategies.nest import (
+    PARALLEL_WORK,
+    Cost,
+    Plan,
+    chain_of,
+    find,
+    parallelise,
+    size_of,
+)
+
+MAC_SPEED: Final = 6  # a term of a contraction is cheaper than its weight: data in registers
+
+
+class Parameters(Record):
+    """What a contraction may be tuned by.
+
+    ``rows`` results along the axis that is not a vector, ``vectors`` registers along the one that
+    is; ``inner_rows`` and ``inner_columns`` the tile of the inner form; ``spill`` the weighted
+    operations of an epilogue from which on it runs in a loop of its own instead of unrolled;
+    ``pack_rows`` the rows from which on an operand is copied into panels of at most
+    ``panel_bytes``.
+    """
+
+    rows: int = 8
+    vectors: int = 2
+    inner_rows: int = 4
+    inner_columns: int = 4
+    spill: int = 24
+    pack_rows: int = 48
+    panel_bytes: int = 256 << 10
+
+
+class Pattern(Record):
+    """A contraction as found: loops by what they index.
+
+    ``left`` and ``right`` are the loop variables that the two factors depend on.
+    """
+
+    rows: tuple[For, ...]
+    reduce: Reduce
+    left: frozenset[Expr]
+    right: frozenset[Expr]
+
+
+def match(plan: Plan, root: str) -> Pattern | None:
+    """Return the contraction in a nest, None if it is not one."""
+    loop = find(plan.kernel, root)
+    if loop is None:
+        return None
+    rows = chain_of(loop)
+    body = rows[-1].body
+    found = [s for s in body if isinstance(s, Reduce)]
+    if len(found) != 1 or any(isinstance(s, For | st.Alloc | st.While | st.If) for s in body):
+        return None
+    reduce = found[0]
+    if len(reduce.accumulators) != 1 or any(st.stores(reduce.body)):
+        return None
+    if not all(isinstance(s, Load | st.Let) for s in reduce.body):
+        return None
+    factors = _factors(reduce)
+    if factors is None:
+        return None
+    space = Space(plan.kernel)
+    loaded = {s.var: s for s in reduce.body if isinstance(s, Load)}
+    loaded |= {s.var: s for s in body if isinstance(s, Load)}
+    left, right = (_depends(space, f, loaded) for f in factors)
+    outputs = {r.var for r in rows}
+    if not (left ^ right) & outputs:
+        return None  # the same rows in both: a row-wise product, not a contraction
+    return Pattern(tuple(rows), reduce, left, right)
+
+
+def _factors(reduce: Reduce) -> tuple[Expr, Expr] | None:
+    """Return a and b of an update ``s + a*b``, names inside the body written out."""
+    acc = reduce.accumulators[0]
+    if acc.combine.op is not Op.ADD or acc.combine.args != (st.lhs(acc.var), st.rhs(acc.var)):
+        return None
+    lets = {s.var: s.value for s in reduce.body if isinstance(s, st.Let)}
+    u = acc.update
+    if u.op is Op.MAD and u.args[2] is acc.var:
+        return u.args[0], u.args[1]
+    if u.op is not Op.ADD or acc.var not in u.args:
+        return None
+    term = u.args[1] if u.args[0] is acc.var else u.args[0]
+    while term in lets or term.op is Op.CAST:
+        term = lets[term] if term in lets else term.args[0]
+    return (term.args[0], term.args[1]) if term.op is Op.MUL else None
+
+
+def _depends(space: Space, factor: Expr, loaded: dict[Expr, Load]) -> frozenset[Expr]:
+    """Return the loop variables that a factor varies with, through the loads it uses."""
+    out: set[Expr] = set()
+    stack = list(space.symbols(factor))
+    seen: set[Expr] = set()
+    while stack:
+        symbol = stack.pop()
+        if symbol in seen:
+            continue
+        seen.add(symbol)
+        load = loaded.get(symbol)
+        if load is None:
+            out.add(symbol)
+        else:
+            for e in load.exprs():
+                stack.extend(space.symbols(e))
+    return frozenset(out)
+
+
+def native_lanes(plan: Plan, pattern: Pattern) -> int:
+    """Return how many elements fill a vector register."""
+    return max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)
+
+
+def tile_rows(n: int, most: int) -> int:
+    """Return how many rows a tile takes: little waste first, then many."""
+    if n <= most:
+        return max(n, 1)
+    return min(range(most, most // 2, -1), key=lambda r: (-(-n // r) * r - n) / n)
+
+
+def registers(plan: Plan) -> int:
+    """Return how many vector registers there are."""
+    return max(getattr(plan.target, "vector_registers", 16), 8)
+
+
+def tile_split(plan: Plan, name: str, extent: Expr, factor: int) -> None:
+    """Split a loop of the tile: whole tiles if possible, overlapping ones else."""
+    n = constant(extent)
+    if n is not None and n >= factor and n % factor and plan.attempt(
+            "split", name, factor, "overlap"):
+        return
+    plan.schedule.split(name, factor, "mask")
+
+
+def order_loops(plan: Plan, outer: list[str], inner: list[str], amount: int,
+           keep: bool = False) -> list[str]:
+    """Bring the loops into order, tile innermost, and share the outer ones out to threads.
+
+    A loop that shares out evenly comes first, unless the order has to be kept.
+
+    Returns the outer loops as they stand then.
+    """
+    schedule = plan.schedule
+    for name in [*inner, *outer]:
+        schedule.sink(name)
+    sizes = {}
+    for name in outer:
+        loop = find(plan.kernel, name)
+        assert loop is not None
+        sizes[name] = size_of(loop.extent)
+    threads = plan.threads
+    if threads > 1 and amount >= PARALLEL_WORK and not keep:
+        good = [x for x in outer if sizes[x] and
+                (sizes[x] % threads == 0 or sizes[x] >= 4 * threads)]
+        if good and good[0] != outer[0]:
+            outer = [good[0], *[x for x in outer if x != good[0]]]
+    schedule.reorder(*outer, *inner)
+    parallelise(plan, outer, amount)
+    return outer
+
+
+def epilogue_cost(pattern: Pattern) -> int:
+    """Return the weighted operations behind the reduction, for one result."""
+    body = pattern.rows[-1].body
+    at = next(p for p, s in enumerate(body) if s is pattern.reduce)
+    return Cost(body[at + 1 :]).ops
+
+
+def copy_loops(plan: Plan, row: str) -> list[str]:
+    """Return the loops that copy a tile out of its registers: a panel may have taken their names.
+
+    They are the nest behind the one that updates the tile.
+    """
+    for stmt in st.walk(plan.kernel.body):
+        for body in stmt.bodies():
+            names = [s.var.attr if isinstance(s, For) else "" for s in body]
+            if f"{row}.z" in names:
+                loop = body[names.index(f"{row}.z") + 2]
+                assert isinstance(loop, For)
+                return [f.var.attr for f in chain_of(loop)]
+    raise ScheduleError(f"copy of {row}", found="no tile in registers")

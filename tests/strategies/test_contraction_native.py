@@ -1,0 +1,127 @@
+"""Contractions of random shapes, compiled and run: small integers make every sum exact."""
+
+import numpy as np
+import pytest
+
+import weft
+
+RNG = np.random.default_rng(20)
+SHAPES = 44
+
+
+def whole(*shape, dtype=np.float32):
+    return RNG.integers(-4, 5, shape).astype(dtype)
+
+
+def size(most):
+    """A size of any magnitude up to `most`: small, odd and large ones alike."""
+    return int(np.exp(RNG.uniform(0, np.log(most + 1))))
+
+
+def exact(found, reference):
+    np.testing.assert_array_equal(found.numpy().astype(np.float64), reference)
+
+
+def tensors(*arrays):
+    return [weft.from_numpy(a) for a in arrays]
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_matmul(layout):
+    for _ in range(SHAPES):
+        m, n, k = size(160), size(160), size(300)
+        a = whole(m, k) if layout[0] == "n" else whole(k, m).T
+        b = whole(k, n) if layout[1] == "n" else whole(n, k).T
+        x, y = tensors(a, b)
+        exact(x @ y, a.astype(np.float64) @ b)
+
+
+def test_matmul_with_few_rows_or_columns():
+    for number in range(SHAPES):
+        few, many, k = int(RNG.integers(1, 10)), size(700), size(700)
+        m, n = (few, many) if number % 2 else (many, few)
+        a, b = whole(m, k), whole(k, n)
+        x, y = tensors(a, b)
+        exact(x @ y, a.astype(np.float64) @ b)
+
+
+def test_batched_matmul():
+    for number in range(SHAPES):
+        batch, m, n, k = int(RNG.integers(1, 5)), size(90), size(90), size(90)
+        a = whole(batch, m, k)
+        b = whole(batch, k, n) if number % 2 else whole(batch, n, k).transpose(0, 2, 1)
+        x, y = tensors(a, b)
+        exact(x @ y, a.astype(np.float64) @ b)
+
+
+@pytest.mark.parametrize("shape", [(40, 3000, 70), (300, 2500, 33), (70, 1021, 130), (9, 5000, 64),
+                                   (129, 4096, 128)])
+def test_long_sums_are_cut_into_blocks(shape):
+    m, k, n = shape
+    for a, b in ((whole(m, k), whole(k, n)), (whole(k, m).T, whole(k, n)),
+                 (whole(m, k), whole(n, k).T)):
+        x, y = tensors(a, b)
+        exact((x @ y + 1).relu(), np.maximum(a.astype(np.float64) @ b + 1, 0))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int8, np.float16])
+def test_other_types(dtype):
+    for _ in range(10):
+        m, n, k = size(90), size(90), size(60)
+        a, b = whole(m, k, dtype=dtype), whole(k, n, dtype=dtype)
+        x, y = tensors(a, b)
+        exact(x @ y, (a.astype(np.int64) @ b.astype(np.int64)).astype(dtype))
+
+
+def reference_conv(x, w, stride, padding, groups, dilation):
+    n, c, height, width = x.shape
+    o, inner, kh, kw = w.shape
+    padded = np.zeros((n, c, height + 2 * padding, width + 2 * padding))
+    padded[:, :, padding : padding + height, padding : padding + width] = x
+    windows = np.lib.stride_tricks.sliding_window_view(
+        padded, ((kh - 1) * dilation + 1, (kw - 1) * dilation + 1), axis=(2, 3))
+    windows = windows[:, :, ::stride, ::stride, ::dilation, ::dilation]
+    windows = windows.reshape(n, groups, inner, *windows.shape[2:])
+    weights = w.astype(np.float64).reshape(groups, o // groups, inner, kh, kw)
+    out = np.einsum("ngchwpq,gocpq->ngohw", windows, weights, optimize=True)
+    return out.reshape(n, o, *out.shape[3:])
+
+
+def test_convolution():
+    for number in range(SHAPES):
+        groups = int(RNG.choice([1, 1, 1, 2, 4]))
+        inner, outputs = size(20), size(40)
+        if number % 5 == 0:
+            inner, groups, outputs = 1, size(20), 1
+        kernel, stride = int(RNG.integers(1, 5)), int(RNG.choice([1, 1, 2, 3]))
+        dilation, padding = int(RNG.choice([1, 1, 2])), int(RNG.integers(0, kernel))
+        least = (kernel - 1) * dilation + 1
+        x = whole(int(RNG.integers(1, 4)), inner * groups, least + size(30), least + size(40))
+        w = whole(outputs * groups, inner, kernel, kernel)
+        found = weft.from_numpy(x).conv2d(weft.from_numpy(w), stride=stride, padding=padding,
+                                          groups=groups, dilation=dilation)
+        exact(found, reference_conv(x, w, stride, padding, groups, dilation))
+
+
+def test_gradients_of_a_convolution():
+    for _ in range(12):
+        channels, outputs, kernel = size(12), size(24), int(RNG.integers(1, 4))
+        x = whole(2, channels, kernel + size(20), kernel + size(20))
+        w = whole(outputs, channels, kernel, kernel)
+        a, b = tensors(x, w)
+        a.requires_grad = b.requires_grad = True
+        y = a.conv2d(b, padding=kernel // 2)
+        up = whole(*y.shape)
+        (y * weft.from_numpy(up)).sum().backward()
+        # Each gradient is linear: check it against the value along a direction of whole numbers.
+        dx, dw = whole(*x.shape), whole(*w.shape)
+        for direction, grad, moved in ((dx, a.grad, (dx, w)), (dw, b.grad, (x, dw))):
+            value = reference_conv(*moved, 1, kernel // 2, 1, 1)
+            assert (grad.numpy().astype(np.float64) * direction).sum() == (value * up).sum()
+
+
+def test_results_repeat():
+    x, y = tensors(*(RNG.standard_normal(s).astype(np.float32) for s in ((130, 700), (700, 90))))
+    first = (x @ y).numpy()
+    for _ in range(3):
+        np.testing.assert_array_equal((x @ y).numpy(), first)
