@@ -1,6 +1,12 @@
-"""Loop nests of sorts."""
+"""Loop nests of sorts: short rows by counting smaller elements, others digit by digit.
+
+Both are stable and have no branch that depends on data. A value's *key* is an unsigned integer in
+the order of the sort: NaN is the largest value, zeros of both signs are equal.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -8,106 +14,288 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.infer import as_expr
 from weft.ir.node import Node
-from weft.ir.stmt import SERIAL, Body, For, Let, Load, Memory, Stmt, Store
-from weft.kernelize.cost import upper_bound
+from weft.ir.op import Op
+from weft.ir.stmt import (
+    PARALLEL,
+    SERIAL,
+    Accumulator,
+    Axis,
+    For,
+    Let,
+    Load,
+    Memory,
+    Reduce,
+    Stmt,
+    Store,
+    lhs,
+    rhs,
+)
+from weft.kernelize.cost import elements, upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
 from weft.kernelize.rows import at, close_rows, open_rows
 
-
-class _Run:
-    """The arrays of a merge sort: values and positions, in two places."""
-
-    def __init__(self, values: Memory, positions: Memory) -> None:
-        self.values, self.positions = values, positions
+COUNTED: Final = 4  # rows of up to this many elements a key bit are sorted by counting
+NARROW, WIDE = 8, 11  # bits of a digit in short and in long rows
+WIDE_FROM: Final = 1 << 13  # elements from which fewer passes pay for larger tables
+CHUNKS: Final = 4  # parts of a long row, each with a table of its own, for the threads
+CHUNKED_FROM: Final = 1 << 16
+_UNSIGNED: Final = {1: dt.uint8, 2: dt.uint16, 4: dt.uint32, 8: dt.uint64}
+_SIGNED: Final = {1: dt.int8, 2: dt.int16, 4: dt.int32, 8: dt.int64}
 
 
 def lower_sort(node: Node, sources: dict[Node, Memory],
                stored: dict[Node, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
-    """Return the nest of a stable bottom-up merge sort of each row, and its scratch arrays.
+    """Return the nest of a stable sort of each row, and its scratch arrays."""
+    lowering = _Sort(node, sources, {p.attr: m for p, m in stored.items()})
+    if lowering.n <= COUNTED * node.dtype.itemsize * 8:
+        lowering.by_counting()
+    else:
+        lowering.by_digits()
+    return lowering.em, tuple(lowering.scratch)
 
-    Runs double in length from one array to the other and back; an even number of passes leaves
-    the result in the outputs.
-    """
-    em = Emitter(sources, hoist=False)
-    axis = node.attr.axis
-    n = node.shape[axis]
-    outputs = {p.attr: stored[p] for p in stored}
-    sizes = tuple(as_expr(d) for d in node.shape)
-    scratch: list[Memory] = []
 
-    def memory(name: str, dtype: DType) -> Memory:
-        made = Memory(name, dtype, sizes)
-        scratch.append(made)
+def sort_key(x: Expr, descending: bool) -> Expr:
+    """Return an unsigned integer whose order is the order of the sort."""
+    d = x.dtype
+    unsigned = _UNSIGNED[d.itemsize]
+    if d.is_bool:
+        key = ex.cast(x, dt.uint8)
+        return ex.const(1, dt.uint8) - key if descending else key
+    if not d.is_float:
+        key = x if d.kind == "u" else ex.bitcast(x, unsigned) ^ (1 << (d.bits - 1))
+        return ~key if descending else key
+    signed = _SIGNED[d.itemsize]
+    bits = ex.bitcast(x, signed)
+    # Sign and magnitude become a two's complement: zeros of both signs meet. Then infinities are
+    # 0 and 2 * infinity, and whatever wraps around or lies above is a NaN.
+    ordered = ex.where(bits.lt(0), ex.const(signed.min, signed) - bits, bits)
+    infinity = _largest_bits(d)
+    key = ex.bitcast(ordered, unsigned) + infinity
+    key = ex.minimum(key, 2 * infinity + 1)
+    return ex.const(2 * infinity + 1, unsigned) - key if descending else key
+
+
+def _largest_bits(d: DType) -> int:
+    """Return the magnitude bits of the largest value that is no NaN."""
+    return {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0000000000000,
+            "f8e4m3": 0x7E, "f8e5m2": 0x7C}[d.text]  # fmt: skip
+
+
+class _Sort:
+    """The lowering of one sort."""
+
+    def __init__(self, node: Node, sources: dict[Node, Memory],
+                 outputs: dict[int, Memory]) -> None:  # fmt: skip
+        self.node, self.axis, self.outputs = node, node.attr.axis, outputs
+        self.em = Emitter(sources, hoist=False)
+        self.n = upper_bound(node.shape[self.axis])
+        self.extent = as_expr(node.shape[self.axis])
+        self.scratch: list[Memory] = []
+        self.index: Index = ()
+
+    def memory(self, name: str, dtype: DType) -> Memory:
+        made = Memory(name, dtype, tuple(as_expr(d) for d in self.node.shape))
+        self.scratch.append(made)
         return made
 
-    home = _Run(outputs.get(0) or memory("values", node.dtype),
-                outputs.get(1) or memory("positions", dt.int64))
-    away = _Run(memory("values_away", node.dtype), memory("positions_away", dt.int64))
+    def place(self, k: Expr) -> Index:
+        return at(self.index, self.axis, k)
 
-    loops, index = open_rows(em, node.shape, axis)
-    em.open()
-    k = em.loop_var("k", upper_bound(n))
-    place = at(index, axis, k)
-    em.emit(Store(home.values, place, em.value(node.args[0], place)))
-    em.emit(Store(home.positions, place, k))
-    body = em.close()
-    em.emit(For(k, as_expr(n), SERIAL, body))
+    def key(self, x: Expr) -> Expr:
+        return sort_key(x, self.node.attr.descending)
 
-    passes = max(upper_bound(n) - 1, 0).bit_length()
-    passes += passes % 2
-    for number in range(passes):
-        source, target = (home, away) if number % 2 == 0 else (away, home)
-        em.scope.body.extend(_merge_pass(em, node, number, source, target, index))
-    close_rows(em, loops, node.shape, axis)
-    return em, tuple(scratch)
+    def loop(self, name: str, extent: Expr, most: int) -> Expr:
+        self.em.open()
+        return self.em.loop_var(name, most)
+
+    def end(self, var: Expr, extent: Expr, kind: str = SERIAL) -> None:
+        body = self.em.close()
+        self.em.emit(For(var, extent, kind, body))
+
+    # ---- short rows
+
+    def by_counting(self) -> None:
+        """Place each element behind those that are smaller, or equal and before it."""
+        em, n = self.em, self.extent
+        loops, self.index = open_rows(em, self.node.shape, self.axis)
+        unsigned = _UNSIGNED[self.node.dtype.itemsize]
+        keys = Memory("keys", unsigned, (n,), "local")
+        ranks = Memory("ranks", dt.int32, (n,), "local")
+        em.alloc(keys)
+        em.alloc(ranks)
+        k = self.loop("k", n, self.n)
+        em.emit(Store(keys, (k,), self.key(em.value(self.node.args[0], self.place(k)))))
+        self.end(k, n)
+
+        i, j = self.loop("i", n, self.n), ex.var("j")
+        mine, other = ex.var("mine", unsigned), ex.var("other", unsigned)
+        em.emit(Load(mine, keys, (i,)))
+        rank = ex.var("rank", dt.int32)
+        first = other.lt(mine) | (other.eq(mine) & j.lt(i))
+        count = ex.where(first, rank + 1, rank)
+        em.emit(Reduce((Axis(j, n),), (Accumulator(rank, ex.const(0, dt.int32), count,
+                                                   lhs(rank) + rhs(rank)),),
+                       (Load(other, keys, (j,)),)))  # fmt: skip
+        em.emit(Store(ranks, (i,), rank))
+        self.end(i, n)
+
+        m = self.loop("m", n, self.n)
+        to = ex.var("to", dt.int32)
+        value = em.value(self.node.args[0], self.place(m)) if 0 in self.outputs else None
+        em.emit(Load(to, ranks, (m,)))
+        target = self.place(ex.cast(to, dt.int64))
+        if value is not None:
+            em.emit(Store(self.outputs[0], target, value))
+        if 1 in self.outputs:
+            em.emit(Store(self.outputs[1], target, m))
+        self.end(m, n)
+        close_rows(em, loops, self.node.shape, self.axis)
+
+    # ---- long rows
+
+    def by_digits(self) -> None:
+        """Sort by each digit of the key, the lowest first, every pass keeping the order before.
+
+        Ref: Knuth, The Art of Computer Programming 3, 5.2.5.
+        """
+        em, node, n = self.em, self.node, self.n
+        bits = 1 if node.dtype.is_bool else node.dtype.itemsize * 8
+        digit = WIDE if n >= WIDE_FROM and bits > 16 else min(NARROW, bits)
+        passes = -(-bits // digit)
+        rows = elements(node.shape) // max(n, 1)
+        chunks = CHUNKS if n >= CHUNKED_FROM and rows < CHUNKS else 1
+        short = dt.int32 if n <= dt.int32.max else dt.int64
+
+        values: list[Memory | None] = [self.outputs.get(0)]
+        if passes > 1 and values[0] is None and passes > 2:
+            values[0] = self.memory("values", node.dtype)
+        values.append(self.memory("values_away", node.dtype) if passes > 1 else None)
+        places: list[Memory | None] = [None, None]
+        if 1 in self.outputs:
+            places = [self.memory(f"places{i}", short) if passes > 1 + i else None
+                      for i in range(2)]
+
+        loops, self.index = open_rows(em, node.shape, self.axis)
+        table = Memory("table", short, (ex.index(chunks), ex.index(1 << digit)), "local")
+        total = Memory("total", short, (ex.index(1),), "register")
+        em.alloc(table)
+        em.alloc(total)
+        source: tuple[Memory | None, Memory | None] = (None, None)
+        for number in range(passes):
+            last = number == passes - 1
+            target = (values[(passes - 1 - number) % 2],
+                      self.outputs.get(1) if last else places[number % 2])
+            if last:
+                target = (self.outputs.get(0), target[1])
+            width = min(digit, bits - number * digit)
+            _Pass(self, number, number * digit, width, chunks, table, total).emit(source, target)
+            source = target
+        close_rows(em, loops, node.shape, self.axis)
 
 
-def _merge_pass(em: Emitter, node: Node, number: int, source: _Run, target: _Run,
-                index: Index) -> Body:  # fmt: skip
-    """Merge neighbouring runs of 2**number elements."""
-    axis, width = node.attr.axis, 1 << number
-    n = as_expr(node.shape[axis])
-    one = (ex.index(1),)
-    zero = (ex.index(0),)
-    left = Memory(f"left{number}", dt.int64, one, "register")
-    right = Memory(f"right{number}", dt.int64, one, "register")
+class _Pass:
+    """One pass over the row: count the digits, number their places, move the elements."""
 
-    pair = ex.var(f"pair{number}")
-    low = pair * (2 * width)
-    middle = ex.minimum(low + width, n)
-    high = ex.minimum(low + 2 * width, n)
-    offset = ex.var(f"m{number}")
-    spot = low + offset
+    def __init__(self, sort: _Sort, number: int, shift: int, width: int, chunks: int,
+                 table: Memory, total: Memory) -> None:  # fmt: skip
+        self.sort, self.number, self.shift, self.width = sort, number, shift, width
+        self.chunks, self.table, self.total = chunks, table, total
+        self.size = (sort.extent + (chunks - 1)) // chunks
 
-    i, j = ex.var(f"i{number}"), ex.var(f"j{number}")
-    read_left, read_right = i.lt(middle), j.lt(high)
-    a, b = ex.var(f"a{number}", node.dtype), ex.var(f"b{number}", node.dtype)
-    take = ex.var(f"take{number}", dt.bool_)
-    chosen = ex.where(take, j, i)
-    position = ex.var(f"p{number}")
-    body: list[Stmt] = [
-        Load(i, left, zero),
-        Load(j, right, zero),
-        Load(a, source.values, at(index, axis, i), read_left),
-        Load(b, source.values, at(index, axis, j), read_right),
-        Let(take, read_right & (~read_left | _before(b, a, node.attr.descending))),
-        Load(position, source.positions, at(index, axis, chosen)),
-        Store(target.values, at(index, axis, spot), ex.where(take, b, a)),
-        Store(target.positions, at(index, axis, spot), position),
-        Store(left, zero, ex.where(take, i, i + 1)),
-        Store(right, zero, ex.where(take, j + 1, j)),
-    ]
-    merge = For(offset, high - low, SERIAL, tuple(body))
-    runs = (n + (2 * width - 1)) // (2 * width)
-    em.alloc(left)
-    em.alloc(right)
-    return (For(pair, runs, SERIAL, (Store(left, zero, low), Store(right, zero, middle), merge)),)
+    def emit(self, source: tuple[Memory | None, Memory | None],
+             target: tuple[Memory | None, Memory | None]) -> None:  # fmt: skip
+        """Emit the pass; `source` holds values and places of the pass before (None: the input)."""
+        p, em = self.number, self.sort.em
+        bins = ex.index(1 << self.width)
+        short = self.table.dtype
 
+        chunk = self._open_chunk(f"c{p}")
+        b = self.sort.loop(f"z{p}", bins, 1 << self.width)
+        em.emit(Store(self.table, (chunk, b), ex.const(0, short)))
+        self.sort.end(b, bins)
+        i, extent, where = self._elements(f"i{p}", chunk)
+        digit = self._digit(self._value(source[0], where, f"x{p}"), f"d{p}")
+        count = ex.var(f"n{p}", short)
+        em.emit(Load(count, self.table, (chunk, digit)))
+        em.emit(Store(self.table, (chunk, digit), count + 1))
+        self.sort.end(i, extent)
+        self._close_chunk(chunk)
 
-def _before(b: Expr, a: Expr, descending: bool) -> Expr:
-    """Whether `b` must come before `a` (strictly, which keeps the sort stable)."""
-    nan = (a.ne(a), b.ne(b)) if a.dtype.is_float else None
-    if descending:
-        return b.gt(a) if nan is None else b.gt(a) | (nan[1] & ~nan[0])
-    return b.lt(a) if nan is None else b.lt(a) | (nan[0] & ~nan[1])
+        self._number()
+
+        chunk = self._open_chunk(f"e{p}")
+        i, extent, where = self._elements(f"m{p}", chunk)
+        value = self._value(source[0], where, f"y{p}")
+        digit = self._digit(value, f"g{p}")
+        place = where
+        if target[1] is not None and source[1] is not None:
+            came = ex.var(f"from{p}", source[1].dtype)
+            em.emit(Load(came, source[1], self.sort.place(where)))
+            place = came
+        to = ex.var(f"to{p}", short)
+        em.emit(Load(to, self.table, (chunk, digit)))
+        em.emit(Store(self.table, (chunk, digit), to + 1))
+        at_target = self.sort.place(ex.cast(to, dt.int64))
+        if target[0] is not None:
+            em.emit(Store(target[0], at_target, value))
+        if target[1] is not None:
+            em.emit(Store(target[1], at_target, ex.cast(place, target[1].dtype)))
+        self.sort.end(i, extent)
+        self._close_chunk(chunk)
+
+    def _open_chunk(self, name: str) -> Expr:
+        if self.chunks == 1:
+            return ex.index(0)
+        return self.sort.loop(name, ex.index(self.chunks), self.chunks)
+
+    def _close_chunk(self, chunk: Expr) -> None:
+        # Each chunk has a row of the table, and places of its own in every run of equal digits.
+        if self.chunks > 1:
+            self.sort.end(chunk, ex.index(self.chunks), PARALLEL)
+
+    def _elements(self, name: str, chunk: Expr) -> tuple[Expr, Expr, Expr]:
+        """Open the loop over a chunk; return its variable, its extent, the element's place."""
+        start = chunk * self.size
+        extent = self.sort.extent
+        if self.chunks > 1:
+            extent = ex.maximum(ex.minimum(self.size, extent - start), 0)
+        i = self.sort.loop(name, extent, self.sort.n)
+        return i, extent, start + i
+
+    def _value(self, source: Memory | None, where: Expr, name: str) -> Expr:
+        sort = self.sort
+        if source is None:
+            return sort.em.value(sort.node.args[0], sort.place(where))
+        value = ex.var(name, source.dtype)
+        sort.em.emit(Load(value, source, sort.place(where)))
+        return value
+
+    def _digit(self, value: Expr, name: str) -> Expr:
+        key = self.sort.key(value)
+        if key.dtype.bits > self.width:
+            key = (key >> self.shift) & ((1 << self.width) - 1)
+        digit = ex.var(name)
+        self.sort.em.emit(Let(digit, ex.cast(key, dt.int64)))
+        return digit
+
+    def _number(self) -> None:
+        """Turn counts into the first place of each digit, the chunks of a digit in order."""
+        p, em, short = self.number, self.sort.em, self.table.dtype
+        zero = (ex.index(0),)
+        em.emit(Store(self.total, zero, ex.const(0, short)))
+        bins = ex.index(1 << self.width)
+        b = self.sort.loop(f"b{p}", bins, 1 << self.width)
+        running = ex.var(f"t{p}", short)
+        body: list[Stmt] = [Load(running, self.total, zero)]
+        for chunk in range(self.chunks):
+            count = ex.var(f"h{p}_{chunk}", short)
+            where = (ex.index(chunk), b)
+            body += [Load(count, self.table, where), Store(self.table, where, running)]
+            after = ex.var(f"t{p}_{chunk}", short)
+            body.append(Let(after, ex.binary(Op.ADD, running, count)))
+            running = after
+        body.append(Store(self.total, zero, running))
+        for stmt in body:
+            em.emit(stmt)
+        self.sort.end(b, bins)

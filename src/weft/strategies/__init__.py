@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
 from weft.ir.stmt import For, Kernel, Reduce
-from weft.strategies import contraction, elementwise, rowwise, scan
+from weft.strategies import contraction, elementwise, rowwise, scan, sort
 from weft.strategies.nest import Plan, chain_of, find, parallelise, work
 from weft.target import Target
 
@@ -37,7 +37,10 @@ def choose(kernel: Kernel, target: Target, threads: int) -> Kernel:
         return kernel
     plan = Plan(kernel, target, threads)
     phases = [s for s in kernel.body if isinstance(s, Reduce)]
-    if phases:
+    if kernel.meta.kind == "sort" and _attempt(
+            plan, lambda: sort.schedule_sort(plan, kernel.body)):
+        pass
+    elif phases:
         _attempt(plan, lambda: rowwise.schedule_reduction(plan, kernel.body))
     else:
         for stmt in kernel.body:

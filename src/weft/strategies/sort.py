@@ -1,0 +1,36 @@
+"""Sorts: rows to the threads, and vectors where a step of the sort has no order to keep."""
+
+from __future__ import annotations
+
+from weft.ir import stmt as st
+from weft.ir.stmt import Body, For, Reduce
+from weft.strategies.elementwise import split_for_vectors
+from weft.strategies.nest import Cost, Plan, chain_of, parallelise, work
+
+
+def schedule_sort(plan: Plan, body: Body) -> None:
+    """Schedule a kernel of kind sort.
+
+    Loops that are parallel already stay so: chunks of one row write to places that no other chunk
+    writes to, which only the sort itself can know.
+    """
+    shared = any(isinstance(s, For) and s.kind == st.PARALLEL for s in st.walk(body))
+    for loop in st.walk(body):
+        if isinstance(loop, For) and loop.kind == st.SERIAL:
+            _vectors(plan, loop)
+    if shared:
+        plan.why.append("chunks of a row are shared out to threads")
+        return
+    for loop in body:
+        if isinstance(loop, For):
+            parallelise(plan, [c.var.attr for c in chain_of(loop)], work((loop,)))
+
+
+def _vectors(plan: Plan, loop: For) -> None:
+    """Vectorise an innermost loop, or one around a count, if its iterations are independent."""
+    inner = [s for s in st.walk(loop.body) if isinstance(s, For)]
+    counts = [s for s in loop.body if isinstance(s, Reduce)]
+    if inner or not any(isinstance(s, st.Store) for s in loop.body):
+        return
+    if counts or all(isinstance(s, st.Load | st.Let | st.Store) for s in loop.body):
+        split_for_vectors(plan, loop.var.attr, loop.extent, Cost(loop.body))

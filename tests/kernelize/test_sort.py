@@ -1,0 +1,85 @@
+"""Sorts against NumPy's stable one: sizes of every method, types, NaN, signed zeros, threads."""
+
+import numpy as np
+import pytest
+
+import weft
+from scalar_semantics import evaluate
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.kernelize.sort import sort_key
+
+SIZES = [0, 1, 2, 5, 31, 33, 64, 127, 128, 129, 300, 1000, 9000, 70_001]
+FEWER = [1, 33, 300, 9000]
+DTYPES = [np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8,
+          np.uint16, np.bool_]  # fmt: skip
+
+
+def sample(rng, n, dtype):
+    if dtype is np.bool_:
+        return rng.integers(0, 2, n).astype(dtype)
+    if np.dtype(dtype).kind != "f":
+        limits = np.iinfo(dtype)
+        return rng.integers(limits.min, limits.max, n, dtype=dtype, endpoint=True)
+    a = np.round(rng.standard_normal(n) * 50, 1).astype(dtype)
+    for value in (np.nan, -0.0, 0.0, np.inf, -np.inf, np.copysign(np.nan, -1)):
+        a[rng.random(n) < 0.1] = value
+    return a
+
+
+def order(a, descending):
+    """Return the stable order with NaN as the largest value."""
+    a = a.astype(np.uint8) if a.dtype == bool else a
+    if not descending:
+        return np.argsort(a, kind="stable")
+    return len(a) - 1 - np.argsort(a[::-1], kind="stable")[::-1]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_against_numpy(dtype, descending):
+    rng = np.random.default_rng(3)
+    for n in SIZES if dtype is np.float32 else FEWER:
+        a = sample(rng, n, dtype)
+        want = order(a, descending)
+        values, indices = weft.tensor(a).sort(0, descending)
+        np.testing.assert_array_equal(indices.numpy(), want)
+        assert values.numpy().tobytes() == a[want].tobytes()
+        assert weft.tensor(a).sort(0, descending)[0].numpy().tobytes() == a[want].tobytes()
+        np.testing.assert_array_equal(weft.tensor(a).argsort(0, descending).numpy(), want)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [
+    ((5, 40), 0), ((5, 40), 1), ((3, 300, 4), 1), ((4, 3, 700), 2), ((2, 70_000), 1),
+    ((3, 0), 1), ((0, 3), 1)])  # fmt: skip
+def test_axes(shape, axis):
+    a = np.round(np.random.default_rng(4).standard_normal(shape), 1).astype(np.float32)
+    values, indices = weft.tensor(a).sort(axis)
+    want = np.argsort(a, axis, kind="stable")
+    np.testing.assert_array_equal(indices.numpy(), want)
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(a, want, axis))
+
+
+@pytest.mark.parametrize("n", [100, 5000, 80_000])
+def test_orders_that_are_regular(n):
+    for a in (np.zeros(n), np.arange(n), np.arange(n)[::-1], np.arange(n) % 7):
+        got = weft.tensor(a.astype(np.float32)).argsort(0).numpy()
+        np.testing.assert_array_equal(got, np.argsort(a, kind="stable"))
+
+
+def test_of_a_computed_value():
+    a = np.random.default_rng(5).standard_normal(5000).astype(np.float32)
+    np.testing.assert_array_equal((weft.tensor(a) * 2).sort(0)[0].numpy(), np.sort(a * 2))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float16, dt.bfloat16, dt.float8_e4m3fn,
+                                   dt.float8_e5m2, dt.float64])  # fmt: skip
+def test_keys_order_floats(dtype, descending):
+    rising = [-400.0, -1.5, -0.0, 0.0, 1.5, 400.0]
+    if dtype is not dt.float8_e4m3fn:
+        rising = [float("-inf"), *rising, float("inf")]
+    keys = [evaluate(sort_key(ex.const(float(v), dtype), descending), {}) for v in
+            [*rising, float("nan")]]  # fmt: skip
+    assert keys == sorted(keys, reverse=descending)
+    assert len(set(keys)) == len(keys) - 1  # the zeros are equal
