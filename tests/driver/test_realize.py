@@ -215,3 +215,26 @@ def test_variable_out_of_bounds_raises_before_launch(values):
 def test_plans_of_other_bounds_have_other_keys():
     one, two = (Structure(symbolic(1, high)[0]).text() for high in (1000, 999))
     assert one != two
+
+
+def test_changing_constants_compile_once():
+    x = hosted(np.arange(5, dtype=np.float32))
+    for i in range(6):
+        driver.realize([el(Op.MUL, el(Op.SIN, x), full(x, 0.5 + i))])
+    before = report.counters()["kernels compiled"]
+    for rate in (17.5, -0.0, float("inf"), 1e-40):
+        (out,) = driver.realize([el(Op.MUL, el(Op.SIN, x), full(x, rate))])
+        with np.errstate(all="ignore"):
+            wanted = np.sin(np.arange(5, dtype=np.float32)) * np.float32(rate)
+        np.testing.assert_allclose(value(out), wanted, rtol=1e-6)
+    assert report.counters()["kernels compiled"] == before
+
+
+@pytest.mark.parametrize("dtype", dt.ALL, ids=lambda d: d.text)
+def test_plain_constants_compile_nothing_new(dtype):
+    driver.realize([infer.full((3,), 1, dtype)])
+    before = report.counters().get("kernels compiled", 0)
+    got = driver.realize([infer.full((3,), 5, dtype), nd.const(3, dtype)])
+    for g, wanted in zip(got, (5, 3), strict=True):
+        assert (value(g).astype(np.float64) == (wanted if dtype is not dt.bool_ else 1)).all()
+    assert report.counters().get("kernels compiled", 0) <= before + (dtype is dt.bool_) * 2

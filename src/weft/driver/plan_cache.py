@@ -36,6 +36,11 @@ def plan_for(structure: Structure, outputs: Sequence[Node]) -> Plan:
         return found
 
 
+def is_planned(structure: Structure) -> bool:
+    """Whether this process has the plan of a graph."""
+    return structure.key in _plans
+
+
 def forget() -> None:
     """Drop all plans of this process."""
     _plans.clear()

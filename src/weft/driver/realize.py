@@ -7,8 +7,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from weft.driver import device
+from weft.driver.constants import as_data, is_plain, is_restless
 from weft.driver.plan import check_variables
-from weft.driver.plan_cache import plan_for
+from weft.driver.plan_cache import is_planned, plan_for
 from weft.driver.structure import Structure
 from weft.ir import infer
 from weft.ir import node as nd
@@ -32,7 +33,8 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -
     AllocationError
         If memory does not suffice.
     """
-    run = Compiled(nodes, ())
+    nodes = [as_data([n])[0] if is_plain(n) else n for n in nodes]
+    run = _eager(nodes)
     buffers = run.call((), [s.buffer for s in run.captured], variables or {})
     out: list[Node] = []
     for node, (kind, _), buffer in zip(nodes, run.plan.spec.outputs, buffers, strict=True):
@@ -42,6 +44,14 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -
         made = nd.buffer(Storage(node.dtype, nd.size(node.shape), buffer))
         out.append(infer.reshape(made, node.shape))
     return out
+
+
+def _eager(nodes: Sequence[Node]) -> Compiled:
+    """Return the compiled graph of nodes that are computed once."""
+    structure = Structure(nodes)
+    if not is_planned(structure) and is_restless(structure):
+        return Compiled(as_data(nodes), ())
+    return Compiled(nodes, (), structure)
 
 
 class Compiled:
@@ -58,8 +68,9 @@ class Compiled:
     __slots__ = ("_allocate", "_arena", "_in_order", "_limits", "_new_only", "_order", "_run",
                  "_sizes", "captured", "nodes", "plan")  # fmt: skip
 
-    def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage]) -> None:
-        structure = Structure(outputs)
+    def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
+                 structure: Structure | None = None) -> None:  # fmt: skip
+        structure = structure or Structure(outputs)
         plan = self.plan = plan_for(structure, outputs)
         self.nodes = structure.nodes
         slots = {storage: i for i, storage in enumerate(inputs)}
