@@ -58,7 +58,8 @@ def tensor(data: Any, dtype: object = None, device: object = None, requires_grad
         copied = data.detach().clone()
         copied = copied if wanted is None else copied.astype(wanted)
         return copied.requires_grad_() if requires_grad else copied
-    if isinstance(data, bool | int | float):
+    # float64 of NumPy is a Python float, too, but names its type
+    if isinstance(data, bool | int | float) and not isinstance(data, np.generic):
         kind = wanted or dt.of_value(data)
         value = dt.check_value(data, kind, "tensor")
         return _finish(nd.const(value, kind), requires_grad)
@@ -112,13 +113,15 @@ def _plain(data: Any) -> Any:
 def _natural(plain: Any, array: np.ndarray[Any, Any]) -> DType:
     if array.dtype.kind == "b":
         return dt.bool_
-    if array.dtype.kind in "iu":
-        if array.size and array.dtype.kind == "u" and array.max() > dt.int64.max:
-            raise RangeError("tensor", found=str(array.max()), expected="a value of int64")
-        return dt.int64
     first = plain
     while isinstance(first, list | tuple) and first:
         first = first[0]
+    if array.dtype.kind in "iu":
+        if isinstance(first, np.ndarray | np.generic):
+            return dt.as_dtype(array.dtype)
+        if array.size and array.dtype.kind == "u" and array.max() > dt.int64.max:
+            raise RangeError("tensor", found=str(array.max()), expected="a value of int64")
+        return dt.int64
     if isinstance(first, np.ndarray | np.generic):
         return dt.as_dtype(first.dtype)
     return dt.float32
