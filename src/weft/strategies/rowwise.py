@@ -40,6 +40,7 @@ CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that resu
 CHUNK_LEAST: Final = 16384  # elements that are worth a chunk
 MOST_UNROLLED: Final = 16  # points of a small window that are written out
 PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
+GATHER_OPS: Final = 10  # simple operations that cost as much as a gathered operand
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
 
@@ -88,7 +89,8 @@ def _map(plan: Plan, loop: For, chunked: bool) -> None:
     if vector_obstacle(body) is not None or _has_phases(body):
         return
     space = Space(plan.kernel)
-    best = _best(space, {c.var: c.extent for c in chain}, body)
+    cost = Cost(body)
+    best = _best(space, {c.var: c.extent for c in chain}, body, cost)
     if best is None:
         return
     if names[-1] != best.attr:
@@ -96,16 +98,20 @@ def _map(plan: Plan, loop: For, chunked: bool) -> None:
         if not plan.attempt("reorder", *order):
             return
         names = order
-    extent = next(c.extent for c in chain if c.var is best)
     amount = work((loop,))
-    outer = split_for_vectors(plan, best.attr, extent, Cost(body), peel=chunked)
+    names, extent = widen(plan, names, {c.var.attr: c.extent for c in chain}, cost)
+    outer = split_for_vectors(plan, names[-1], extent, cost, peel=chunked)
     if chunked:
-        parallelise(plan, [*names[:-1], outer or best.attr], amount)
+        parallelise(plan, [*names[:-1], outer or names[-1]], amount)
 
 
-def _best(space: Space, extents: dict[Expr, Expr], body: Body) -> Expr | None:
-    """Return the loop along which a body runs with unit stride, None if there is none."""
+def _best(space: Space, extents: dict[Expr, Expr], body: Body, cost: Cost) -> Expr | None:
+    """Return the loop along which a body runs with unit stride, None if there is none.
+
+    Gathers are paid for by a body that computes much.
+    """
     scores: dict[Expr, float] = {}
+    least = -2.0 - cost.ops / GATHER_OPS
     for var, extent in extents.items():
         if size_of(extent) < 2:
             continue
@@ -116,7 +122,7 @@ def _best(space: Space, extents: dict[Expr, Expr], body: Body) -> Expr | None:
     if not scores:
         return None
     best = max(reversed(scores), key=scores.__getitem__)
-    return best if scores[best] > -2.0 or len(scores) == 1 else None
+    return best if scores[best] > least or len(scores) == 1 else None
 
 
 def _find_reduce(plan: Plan, accumulator: str) -> Reduce | None:
@@ -139,7 +145,8 @@ def _reduce(plan: Plan, accumulator: str) -> None:
                 plan.attempt("unroll", axis.var.attr)
             return
     space = Space(plan.kernel)
-    best = _best(space, {a.var: a.extent for a in stmt.axes}, stmt.body)
+    cost = reduce_cost(stmt)
+    best = _best(space, {a.var: a.extent for a in stmt.axes}, stmt.body, cost)
     if best is None:
         return
     names = [a.var.attr for a in stmt.axes]
@@ -147,8 +154,26 @@ def _reduce(plan: Plan, accumulator: str) -> None:
         order = [name for name in names if name != best.attr] + [best.attr]
         if not plan.attempt("reorder", *order):
             return
-    extent = next(a.extent for a in stmt.axes if a.var is best)
-    split_reduction(plan, best.attr, extent, reduce_cost(stmt))
+        names = order
+    extents = {a.var.attr: a.extent for a in stmt.axes}
+    names, extent = widen(plan, names, extents, cost)
+    split_reduction(plan, names[-1], extent, cost)
+
+
+def widen(plan: Plan, names: list[str], extents: dict[str, Expr],
+          cost: Cost) -> tuple[list[str], Expr]:  # fmt: skip
+    """Make one loop of the innermost ones while they are shorter than a vector.
+
+    Returns the loops that are left and the extent of the last one.
+    """
+    native = max(plan.target.vector_bytes // cost.itemsize, 1)
+    extent = extents[names[-1]]
+    while len(names) > 1 and constant(extent) is not None and size_of(extent) < native:
+        *rest, outer, inner = names
+        if not plan.attempt("fuse", outer, inner):
+            break
+        names, extent = [*rest, f"{outer}_{inner}"], extents[outer] * extent
+    return names, extent
 
 
 def reduce_cost(stmt: Reduce) -> Cost:
@@ -225,16 +250,19 @@ def _prefers_columns(plan: Plan, row: For, body: Body) -> bool:
         return False
     space = Space(plan.kernel)
     own = dep.private(body)
-    across = along = 0
+    across = along = 0  # accesses with unit stride, each as often as it takes place
     longest = 1
     for stmt in body:
-        for inner, extent, inside in _axes(stmt):
+        axes = _axes(stmt)
+        points = product(extent for _, extent, _ in axes)
+        for inner, extent, inside in axes:
             longest = max(longest, size_of(extent))
+            if size_of(extent) < 4:
+                continue  # no vector worth the name
             for access, stride in strides(space, inside, inner):
-                along += stride == 1 and access.memory not in own
-    for access, stride in strides(space, body, row.var):
-        inside_phase = access.memory not in own
-        across += stride == 1 and inside_phase
+                along += points * (stride == 1 and access.memory not in own)
+        for access, stride in strides(space, (stmt,), row.var):
+            across += points * (stride == 1 and access.memory not in own)
     tiny = longest * 4 <= max(plan.target.vector_bytes // Cost(body).itemsize, 1)
     return across > along or (tiny and size_of(row.extent) >= 16 and across >= along)
 
@@ -257,12 +285,17 @@ def _columns(plan: Plan, rows: list[For], amount: int) -> None:
     if simple and _stretch(plan, rows, found[0], amount):
         return
     plan.stream_outputs()
-    row = rows[-1]
     own = sum(size_of(m.size) * m.dtype.itemsize for m in dep.private(body))
     most = 1 << max(PRIVATE_BYTES // max(own, 1), 1).bit_length() - 1
-    outer = split_for_vectors(plan, row.var.attr, row.extent, Cost(body), most=min(most, 64))
-    names = [r.var.attr for r in rows[:-1]] + [outer or row.var.attr]
-    parallelise(plan, names, amount)
+    cost = Cost(body)
+    names, extent = widen(plan, [r.var.attr for r in rows], {r.var.attr: r.extent for r in rows},
+                          cost)
+    outer = split_for_vectors(plan, names[-1], extent, cost, most=min(most, 64))
+    parallelise(plan, [*names[:-1], outer or names[-1]], amount)
+    for stmt in found:
+        if product(a.extent for a in stmt.axes) <= MOST_UNROLLED:
+            for axis in stmt.axes:  # a pooling window
+                plan.attempt("unroll", axis.var.attr)
 
 
 def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:

@@ -1,0 +1,54 @@
+"""Row-wise nests whose rows are scattered in memory, or shorter than a vector."""
+
+import pytest
+
+import schedule_nests as nests
+from schedule_nests import assert_same, loop, memory, n, v
+from weft.ir.stmt import Axis, Kernel, Load, Reduce, Store
+from weft.schedule import Schedule
+from weft.strategies import choose
+from weft.target import Target
+
+WIDE = Target("cpu", "x86_64", vector_bytes=64, vector_registers=32, l1_bytes=32 << 10,
+              l2_bytes=1 << 20, l3_bytes=32 << 20, cores=2)
+
+
+def check(kernel, exact=True):
+    made = choose(kernel, WIDE, 2)
+    assert_same(kernel, made, exact=exact)
+    assert_same(made, Schedule.replay(kernel, made.meta.schedule).kernel)
+    return made
+
+
+def channel_sums(batch, channels, *size):
+    """s[c] = sum over n, y, x of a[n, c, y, x]; t[c] = q[c] * s[c]."""
+    axes = tuple(Axis(v(f"k{i}"), n(e)) for i, e in enumerate((batch, *size)))
+    x, q = memory("x", batch, channels, *size), memory("q", channels)
+    s, t = memory("s", channels), memory("t", channels)
+    at = (axes[0].var, v("c"), *(a.var for a in axes[1:]))
+    reduce = Reduce(axes, (nests.total("s0", value=nests.f("a")),), (Load(nests.f("a"), x, at),))
+    nest = loop("c", channels, Load(nests.f("b"), q, (v("c"),)), reduce,
+                Store(s, (v("c"),), nests.f("s0")),
+                Store(t, (v("c"),), nests.f("s0") * nests.f("b")))
+    return Kernel("channels", (x, q, s, t), (nest,))
+
+
+@pytest.mark.parametrize(("size", "axis"), [((64,), "k1"), ((8, 8), "k1_k2"), ((4, 4), "k1_k2"),
+                                            ((3, 5), "k0_k1_k2"), ((2, 100), "k2")])  # fmt: skip
+def test_statistics_of_channels_run_along_memory(size, axis):
+    """Values of a row count once, elements of the reduction as often as there are."""
+    made = check(channel_sums(6, 32, *size), exact=False)
+    assert f"{axis} reduced in" in dict(made.meta.hints)["why"]
+
+
+@pytest.mark.parametrize("size", [(4, 4), (8, 8), (3, 28)])
+def test_short_rows_of_a_pool_are_joined(size):
+    height, width = size
+    x, y = memory("x", 6, 2 * height, 2 * width), memory("y", 6, height, width)
+    at = (v("c"), v("i") * 2 + v("p"), v("j") * 2 + v("q"))
+    reduce = Reduce((Axis(v("p"), n(2)), Axis(v("q"), n(2))),
+                    (nests.biggest("m", nests.f("a")),), (Load(nests.f("a"), x, at),))
+    nest = loop("c", 6, loop("i", height, loop("j", width, reduce, Store(
+        y, (v("c"), v("i"), v("j")), nests.f("m")))))
+    made = check(Kernel("pool", (x, y), (nest,)))
+    assert ("i_j in vectors of" in dict(made.meta.hints)["why"]) == (width < 16)
