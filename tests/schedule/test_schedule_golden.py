@@ -31,6 +31,7 @@ CASES = {
     "decompose_partial": lambda: Schedule(nests.matvec(4, 10)).split("k", 4).decompose_reduction(
         "s", "i", partial=("k.i",), spill=True),
     "stage": lambda: tiled().stage("x", "j.o", ("i.i", "j.i"), skew=1),
+    "block_reduction": lambda: Schedule(nests.matmul(4, 8, 5)).block_reduction("s", "i", "k", 2),
     "window": lambda: Schedule(nests.matmul(4, 8, 5)).window("a", "i"),
     "layout": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).layout("x.s", (1, 0)),
     "pad": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).pad("x.s", 0, 8),

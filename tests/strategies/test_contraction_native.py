@@ -45,6 +45,15 @@ def test_matmul_with_few_rows_or_columns():
         exact(x @ y, a.astype(np.float64) @ b)
 
 
+def test_few_rows_times_a_matrix_that_no_cache_holds():
+    for _ in range(SHAPES):
+        m, k, n = int(RNG.integers(1, 10)), int(RNG.integers(300, 900)), int(RNG.integers(600, 2000))
+        a, b = whole(m, k), whole(k, n)
+        x, y = tensors(a, b)
+        exact((x @ y).relu(), np.maximum(a.astype(np.float64) @ b, 0))
+        exact(x[0] @ y, a[0].astype(np.float64) @ b)
+
+
 def test_batched_matmul():
     for number in range(SHAPES):
         batch, m, n, k = int(RNG.integers(1, 5)), size(90), size(90), size(90)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
@@ -11,7 +12,9 @@ from weft.ir.expr import Expr
 from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Rewriter, Stmt, Store
 from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
-from weft.schedule.space import Edit, Site, constant, find_loop, find_memory, scan
+from weft.schedule.space import Edit, Site, find_loop, find_memory, scan
+
+MAX_EXTENT: Final = 1 << 22  # iterations of a loop over which a copy may extend
 
 
 def stage(kernel: Kernel, memory: str, loop: str, layout: tuple[str, ...], scope: str = "local",
@@ -30,7 +33,8 @@ def stage(kernel: Kernel, memory: str, loop: str, layout: tuple[str, ...], scope
         The copy is made at the start of each iteration of this loop.
     layout : tuple of str
         The loops inside it over which the part extends, in the order of the dimensions of the copy:
-        a packed layout is a choice of order. Each needs a constant extent.
+        a packed layout is a choice of order. Each needs a constant extent, or one of a known bound
+        that does not change inside `loop`.
     scope : str
         ``local``, ``register`` or ``shared``.
     skew : int
@@ -72,14 +76,16 @@ class _Stage:
             raise ScheduleError(what, found=f"no loop {', '.join(missing)} inside {site.var.attr}",
                                 expected="one of " + ", ".join(by_name))
         self.dims = [by_name[name] for name in layout]
-        self.extents = [self._extent(v) for v in self.dims]
+        self.counts = [self._count(v, inside) for v in self.dims]
+        self.extents = [self.space.ranges.of(n).hi for n in self.counts]
         self.variables = [self.edit.names.index(f"{v.attr}.s") for v in self.dims]
         self._check(inside)
 
-    def _extent(self, var: Expr) -> int:
-        n = constant(self.space.extents[var])
-        if n is None:
-            raise ScheduleError(self.what, found=f"{var.attr} in {self.space.extents[var]!r}",
+    def _count(self, var: Expr, inside: set[Expr]) -> Expr:
+        """Return how often a loop runs: valid at the start of the loop around, with a bound."""
+        n = self.space.extents[var]
+        if ex.free_vars([n]) & inside or self.space.ranges.of(n).hi > MAX_EXTENT:
+            raise ScheduleError(self.what, found=f"{var.attr} in {n!r}",
                                 expected="constant extents", hint="split the loop first")
         return n
 
@@ -118,8 +124,8 @@ class _Stage:
         value = edit.names.var(f"{source.name}.v", self.loads[0].var)
         body: Body = (Load(value, source, index, self._within(index)),
                       Store(copy, tuple(self.variables), value))
-        for var, extent in zip(reversed(self.variables), reversed(self.extents), strict=True):
-            body = (For(var, ex.index(extent), st.SERIAL, body),)
+        for var, count in zip(reversed(self.variables), reversed(self.counts), strict=True):
+            body = (For(var, count, st.SERIAL, body),)
         chosen = set(self.loads)
         dims = tuple(self.dims)
 

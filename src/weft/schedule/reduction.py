@@ -86,7 +86,7 @@ def rfactor(kernel: Kernel, axis: str) -> Kernel:
     _no_effects(site.reduce, what)
     edit = Edit(kernel)
     partial = {a.var: edit.names.var(f"{a.var.attr}.p", a.var) for a in stmt.accumulators}
-    inner = _renamed(edit, stmt, partial)
+    inner = renamed(edit, stmt, partial)
     rest = tuple(a for number, a in enumerate(stmt.axes) if number != site.axis)
     memories = [Memory(edit.names.fresh(f"{a.var.attr}.rf"), a.var.dtype, (site.extent,), "local")
                 for a in stmt.accumulators]
@@ -112,7 +112,7 @@ def _no_effects(stmt: Reduce, what: str) -> None:
                                 expected="a body that only reads")
 
 
-def _renamed(edit: Edit, stmt: Reduce, new: dict[Expr, Expr]) -> Reduce:
+def renamed(edit: Edit, stmt: Reduce, new: dict[Expr, Expr]) -> Reduce:
     """Return `stmt` with its accumulators renamed."""
     mapping = dict(new)
     for old, var in new.items():
@@ -167,12 +167,16 @@ def decompose_reduction(kernel: Kernel, accumulator: str, loop: str,
         ``register`` if the tile will be unrolled, ``local`` for a larger one that stays in cache.
     """
     what = f"decompose_reduction({accumulator}, {loop})"
-    return _Decompose(find_reduce(kernel, accumulator, "decompose_reduction"), loop, partial, spill,
+    return Decompose(find_reduce(kernel, accumulator, "decompose_reduction"), loop, partial, spill,
                       scope, what).apply()
 
 
-class _Decompose:
+class Decompose:
     """One decomposition: the tile, its legality, and the three nests it becomes."""
+
+    START = ".z"  # what the names of the first nest end in
+    FINISH = ".f"  # ... of the last
+    MEMORY = ".r"  # ... of the arrays of results
 
     def __init__(self, site: Site, loop: str, partial: tuple[str, ...], spill: bool,
                  scope: str, what: str) -> None:
@@ -245,10 +249,11 @@ class _Decompose:
                                 "written behind it", expected="separate memories")
 
     def apply(self) -> Kernel:
+        """Return the kernel with the nests in the place of the REDUCE and its tile."""
         edit, stmt = self.edit, self.stmt
         shape = tuple([f.extent for f in self.tile])
         lanes = tuple([a.extent for a in self.partial])
-        memories = [Memory(edit.names.fresh(f"{a.var.attr}.r"), a.var.dtype, shape + lanes,
+        memories = [Memory(edit.names.fresh(a.var.attr + self.MEMORY), a.var.dtype, shape + lanes,
                            self.scope) for a in stmt.accumulators]
         new = [*map(Alloc, memories), self._start(memories), self._update(memories)]
         source = memories
@@ -281,11 +286,11 @@ class _Decompose:
         return tuple(reversed(kept))
 
     def _start(self, memories: list[Memory]) -> For:
-        variables = self._tile_vars(".z")
+        variables = self._tile_vars(self.START)
         extra = [self.edit.names.index(f"{a.var.attr}.z") for a in self.partial]
         index = (*variables.values(), *extra)
         needed = self._needed((), tuple(a.init for a in self.stmt.accumulators))
-        copy = Copy(self.edit.locations, variables, self.edit.names, ".z")
+        copy = Copy(self.edit.locations, variables, self.edit.names, self.START)
         before = copy.body(needed)
         if self.condition is not None:
             before = gd.guard(before, copy.expr(self.condition), self.what)
@@ -299,15 +304,15 @@ class _Decompose:
         edit, stmt = self.edit, self.stmt
         index = (*[f.var for f in self.tile], *[a.var for a in self.partial])
         current = {a.var: edit.names.var(f"{a.var.attr}.a", a.var) for a in stmt.accumulators}
-        renamed = _renamed(edit, stmt, current)
+        update = renamed(edit, stmt, current)
         inside = self._needed(stmt.body, tuple(a.update for a in stmt.accumulators))
-        inside += renamed.body
+        inside += update.body
         if self.condition is not None:
             inside = gd.guard(inside, self.condition, self.what)
         loads = tuple([Load(current[a.var], m, index)
                        for a, m in zip(stmt.accumulators, memories, strict=True)])
         stores = tuple([Store(m, index, a.update)
-                        for a, m in zip(renamed.accumulators, memories, strict=True)])
+                        for a, m in zip(update.accumulators, memories, strict=True)])
         body: Body = (*inside, *loads, *stores)
         for axis in reversed(self.partial):
             body = (For(axis.var, axis.extent, axis.kind, body),)
@@ -336,11 +341,11 @@ class _Decompose:
         return self._nest(variables, body + stores)
 
     def _finish(self, source: list[Memory]) -> For:
-        variables = self._tile_vars(".f")
+        variables = self._tile_vars(self.FINISH)
         at = tuple(variables.values())
         results = self._results(source, at)
         needed = self._needed(self.epilogue)
-        first = Copy(self.edit.locations, variables, self.edit.names, ".f")
+        first = Copy(self.edit.locations, variables, self.edit.names, self.FINISH)
         before = first.body(needed)
         rest = Copy(self.edit.locations, first.memo).body(self.epilogue)
         body: Body = before + rest
@@ -355,5 +360,5 @@ def _renamed_results(edit: Edit, body: Body, new: dict[Expr, Expr]) -> Body:
         if isinstance(stmt, Load):
             out.append(stmt.replace(var=new[stmt.var]))
         elif isinstance(stmt, Reduce):
-            out.append(_renamed(edit, stmt, new))
+            out.append(renamed(edit, stmt, new))
     return tuple(out)

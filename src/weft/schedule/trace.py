@@ -10,6 +10,7 @@ from weft.config import Debug, debug
 from weft.errors import ParseError
 from weft.ir.stmt import Kernel
 from weft.schedule import loops, memory, reduction, scan
+from weft.schedule.blocking import block_reduction
 from weft.schedule.window import window
 
 Verify = Callable[[Kernel], object]
@@ -130,6 +131,10 @@ class Schedule:
         """See `weft.schedule.scan.scan`."""
         return self._apply("scan", (loop, lanes))
 
+    def block_reduction(self, accumulator: str, loop: str, axis: str, factor: int) -> Self:
+        """See `weft.schedule.blocking.block_reduction`."""
+        return self._apply("block_reduction", (accumulator, loop, axis, factor))
+
     def stage(self, memory: str, loop: str, layout: tuple[str, ...], scope: str = "local",
               skew: int = 0) -> Self:
         """See `weft.schedule.memory.stage`."""
@@ -185,8 +190,8 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
     f.__name__: f
     for f in (loops.split, loops.peel, loops.fuse, loops.reorder, loops.tile, loops.sink,
               loops.unroll, loops.vectorize, loops.parallel, reduction.contract, reduction.rfactor,
-              reduction.decompose_reduction, scan.scan, memory.stage, window, memory.layout,
-              memory.pad, memory.stream, memory.inline, memory.hoist)
+              reduction.decompose_reduction, block_reduction, scan.scan, memory.stage, window,
+              memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist)
 }
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,

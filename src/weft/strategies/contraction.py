@@ -1,7 +1,7 @@
 """Contractions: sums of products over axes that the output does not have.
 
 They are found from the index pattern, whichever front end wrote them: matmul in any layout,
-batched, einsum, convolution over windows, matrix times vector. Three forms:
+batched, einsum, convolution over windows, matrix times vector. Four forms:
 
 * **outer**: an output axis has unit stride in one operand and is absent from the other. A tile of
   rows x vectors of results lives in registers; each step of the reduced axes reads one piece of
@@ -10,6 +10,7 @@ batched, einsum, convolution over windows, matrix times vector. Three forms:
   A tile of results is kept as vectors of partial sums along the reduced axis.
 * **window**: one operand is read through overlapping or masked windows (convolution). They are
   copied once, without masks, and the lanes run along the channels of the other operand.
+* **stream**: few rows times a large matrix, which is read as it lies in memory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from weft.schedule.loops import vector_obstacle
 from weft.strategies.contraction_inner import inner_lanes, schedule_inner
 from weft.strategies.contraction_outer import outer_lanes, schedule_outer
 from weft.strategies.contraction_pattern import Parameters, Pattern, match
+from weft.strategies.contraction_stream import schedule_stream
 from weft.strategies.contraction_window import schedule_window
 from weft.strategies.nest import Plan
 
@@ -37,7 +39,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     forms = [schedule_outer, schedule_inner]
     if inner_lanes(plan, pattern) > outer_lanes(plan, pattern, p):
         forms.reverse()
-    forms.insert(0, schedule_window)
+    forms[:0] = [schedule_window, schedule_stream]
     for form in forms:
         plan.attempt("contract", name)
         try:

@@ -32,7 +32,8 @@ class Parameters(Record):
     is; ``inner_rows`` and ``inner_columns`` the tile of the inner form; ``spill`` the weighted
     operations of an epilogue from which on it runs in a loop of its own instead of unrolled;
     ``pack_rows`` the rows from which on an operand is copied into panels of at most
-    ``panel_bytes``.
+    ``panel_bytes``; ``stream_depth`` the rows of a matrix that are read side by side where few rows
+    are multiplied with it, and ``stream_bytes`` the results that are kept meanwhile.
     """
 
     rows: int = 8
@@ -42,6 +43,8 @@ class Parameters(Record):
     spill: int = 24
     pack_rows: int = 48
     panel_bytes: int = 256 << 10
+    stream_depth: int = 16
+    stream_bytes: int = 64 << 10
 
 
 class Pattern(Record):

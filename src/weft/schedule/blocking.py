@@ -1,0 +1,89 @@
+"""The primitive `block_reduction`: sum a reduction block by block into an array of results."""
+
+from __future__ import annotations
+
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.stmt import Axis, For, Kernel, Load, Memory, Reduce, Stmt, Store
+from weft.schedule import guard as gd
+from weft.schedule.reduction import Decompose, renamed
+from weft.schedule.space import Copy, Site, ceildiv, constant, find_reduce
+
+
+def block_reduction(kernel: Kernel, accumulator: str, loop: str, axis: str,
+                    factor: int) -> Kernel:
+    """Cut an axis of a REDUCE into blocks that run outside a tile ("cache blocking" over k).
+
+    for i in n: { reduce k in m (s=0) {s + a[i, k]*b[k]}; store c[i] = s }
+    ->  alloc s.t[n]
+        for i.begin in n: s.t[i.begin] = 0
+        for k.o in m/f: for i in n: { reduce k.i in f (s.b=0) {s.b + a[i, k.o*f + k.i]*...}
+                                      s.t[i] = s.t[i] + s.b }
+        for i.end in n: { s = s.t[i.end]; store c[i.end] = s }
+
+    What one block reads can then be copied where caches keep it (`stage`, `window`), and is read
+    by the whole tile. The last block is shorter where the factor does not divide.
+
+    Parameters
+    ----------
+    accumulator : str
+        Name of an accumulator of the REDUCE.
+    loop : str
+        The outermost loop of the tile: it and the loops between it and the REDUCE must nest
+        perfectly (conditions between them become masks) and have constant extents.
+    axis : str
+        The axis that is cut.
+    factor : int
+        Points of a block, at least 1.
+    """
+    what = f"block_reduction({accumulator}, {loop}, {axis}, {factor})"
+    if factor < 1:
+        raise ScheduleError(what, found=f"factor {factor}", expected="at least 1")
+    site = find_reduce(kernel, accumulator, "block_reduction")
+    return _Block(site, loop, axis, factor, what).apply()
+
+
+class _Block(Decompose):
+    """A decomposition whose update is a REDUCE over one block."""
+
+    START = ".begin"
+    FINISH = ".end"
+    MEMORY = ".t"
+
+    def __init__(self, site: Site, loop: str, axis: str, factor: int, what: str) -> None:
+        super().__init__(site, loop, (), False, "local", what)
+        known = [a.var.attr for a in self.stmt.axes]
+        if axis not in known:
+            raise ScheduleError(what, found=f"no axis {axis!r}",
+                                expected="one of " + ", ".join(known))
+        self.at, self.factor = known.index(axis), factor
+
+    def _update(self, memories: list[Memory]) -> Stmt:
+        edit, stmt, f = self.edit, self.stmt, self.factor
+        axis = stmt.axes[self.at]
+        outer = edit.names.index(f"{axis.var.attr}.o")
+        inner = edit.names.index(f"{axis.var.attr}.i")
+        n = constant(axis.extent)
+        width = ex.index(f)
+        if n is None or n % f:
+            width = ex.minimum(width, axis.extent - outer * f)
+        parts = {a.var: edit.names.var(f"{a.var.attr}.b", a.var) for a in stmt.accumulators}
+        copy = Copy(edit.locations, {axis.var: outer * f + inner})
+        part = renamed(edit, stmt, parts)
+        accumulators = tuple([a.replace(update=copy.expr(a.update)) for a in part.accumulators])
+        axes = (*stmt.axes[: self.at], Axis(inner, width, axis.kind), *stmt.axes[self.at + 1 :])
+        inside = (*self._needed(stmt.body, tuple(a.update for a in stmt.accumulators)),
+                  Reduce(axes, accumulators, copy.body(part.body)))
+        if self.condition is not None:
+            inside = gd.guard(inside, self.condition, self.what)
+        index = tuple([t.var for t in self.tile])
+        before = {a.var: edit.names.var(f"{a.var.attr}.c", a.var) for a in stmt.accumulators}
+        both: dict[Expr, Expr] = {st.lhs(v): c for v, c in before.items()}
+        both |= {st.rhs(v): b for v, b in parts.items()}
+        sums = ex.substitute([a.combine for a in stmt.accumulators], both)
+        loads = tuple([Load(c, m, index) for c, m in zip(before.values(), memories, strict=True)])
+        stores = tuple([Store(m, index, e) for m, e in zip(memories, sums, strict=True)])
+        nest = self._nest({}, (*inside, *loads, *stores))
+        return For(outer, ceildiv(axis.extent, f), st.SERIAL, (nest,))
