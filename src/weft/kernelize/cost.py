@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,6 +16,8 @@ from weft.ir.op import Op
 SIZE_LIMIT: Final = 400  # inlined operations of one value; longer chains are cut into kernels
 SMALL: Final = 4  # operands of so few operations are counted at each use
 HEAVY_REUSE: Final = 4  # an expensive value repeated this often by an expand is kept in memory
+
+COSTLY: Final = 48  # inlined operations of a value that is kept if several values read it
 
 ANCHORS: Final = frozenset({Op.REDUCE, Op.ARGREDUCE, Op.SCAN, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
 HEAVY: Final = frozenset({
@@ -65,6 +68,7 @@ class Costs:
         self.weight: dict[Node, int] = {}
         self.heavy: set[Node] = set()
         self._varies: dict[Node, frozenset[int]] = {}
+        self._readers = Counter(a for node in self.nodes for a in set(node.args))
         for node in self.nodes:
             self._visit(node)
 
@@ -85,9 +89,20 @@ class Costs:
         if weight > SIZE_LIMIT:
             self.stored[node] = f"cut: more than {SIZE_LIMIT} operations in one kernel"
             weight = 0
+        elif weight >= COSTLY and self._is_shared(node):
+            self.stored[node] = "costly value with several readers"
+            weight = 0
         elif node.op in HEAVY or any(a in self.heavy for a in node.args):
             self.heavy.add(node)
         self.weight[node] = weight
+
+    def _is_shared(self, node: Node) -> bool:
+        """Whether several values read what expensive operations made (random bits, mostly).
+
+        Unsigned integers are left out: they are steps inside a generator.
+        """
+        return (self._readers[node] > 1 and node.dtype.kind != "u"
+                and any(a in self.heavy for a in node.args))
 
     def _count(self, node: Node) -> int:
         """Count the inlined operations below `node`: distinct ones where operands may share."""

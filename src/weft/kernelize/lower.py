@@ -12,7 +12,7 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.infer import as_expr
 from weft.ir.node import Node, Shape
-from weft.ir.op import Op
+from weft.ir.op import Op, Operation
 from weft.ir.record import Record
 from weft.ir.stmt import (
     SERIAL,
@@ -153,12 +153,12 @@ class _Nest:
 
     def run(self) -> Emitter:
         """Return the emitter whose outermost scope is the kernel's body."""
-        if self.depth >= 1 and any(n in HEAVY for n in self._ops()):
+        if self.depth >= 1 and any(n in HEAVY or n.group == "movement" for n in self._ops()):
             self._lower(names_unique=False)
             self.stage = self._repeated()
         return self._lower(names_unique=True)
 
-    def _ops(self) -> set[object]:
+    def _ops(self) -> set[Operation]:
         return {n.op for m in self.group.members for n in self._inlined(m)}
 
     def _inlined(self, member: Node) -> list[Node]:
@@ -175,12 +175,21 @@ class _Nest:
         return out
 
     def _repeated(self) -> list[tuple[Node, Index]]:
-        """Return the expensive values that several phases compute at the same point."""
+        """Return the expensive values that several phases compute at the same point.
+
+        Beside transcendentals these are values made of scattered elements, such as the gradient
+        of a pooling.
+        """
         inner = elements(self.group.inner)
         phases: dict[tuple[Node, Index], set[int]] = {}
+        scattered: set[Node] = set()
         for phase, keys in enumerate(self.visits):
             for key in keys:
-                if key.node.op in HEAVY and key.mask is None and key.node.op is not Op.GATHER:
+                if _divides(key.place) or not scattered.isdisjoint(key.node.args):
+                    scattered.add(key.node)
+                costly = key.node.op in HEAVY or (key.node in scattered and
+                                                  key.node.op.is_elementwise)
+                if costly and key.mask is None and key.node.op is not Op.GATHER:
                     phases.setdefault((key.node, key.place), set()).add(phase)
         fits = {
             (node, index): seen for (node, index), seen in phases.items()
@@ -188,9 +197,10 @@ class _Nest:
             and any(v.attr.startswith("k") for v in ex.free_vars(index))
         }
         # a value below another one that is wanted in the same phases comes with it
+        parts = {top: set(nd.toposort(top.args)) for top, _ in fits}
         covered = {
             below for (top, _), wide in fits.items() for below in fits
-            if below[0] is not top and fits[below] <= wide and below[0] in nd.toposort(top.args)
+            if below[0] is not top and fits[below] <= wide and below[0] in parts[top]
         }
         return [key for key in fits if key not in covered]
 
@@ -310,6 +320,11 @@ class _Nest:
         body = em.close()
         used = [(v, d) for v, d in zip(rows, shape, strict=True) if v.op is Op.VAR]
         em.scope.body.extend(_nest(used, body))
+
+
+def _divides(place: Index) -> bool:
+    """Whether an index divides a loop variable: elements that do not lie side by side."""
+    return any(e.op is Op.FLOORDIV or e.op is Op.MOD for e in ex.toposort(place))
 
 
 def _nest(loops: list[tuple[Expr, nd.Dim]], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
