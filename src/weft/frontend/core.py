@@ -29,6 +29,7 @@ from weft.frontend.state import state
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.dtype import DType
+from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 from weft.ir.stmt import Location
@@ -136,7 +137,10 @@ class TensorCore:
         node = step.read(source._value())
         out = self._from_node(node, source._requires_grad and not isinstance(step, views.Detach))
         base = source if source._base is None else source._base
-        out._base, out._path, out._version = base, (*source._path, step), base._version
+        path = source._path
+        if path and type(step) is type(path[-1]) is views.Reshape:
+            path = path[:-1]  # the shape between two reshapes does not matter
+        out._base, out._path, out._version = base, (*path, step), base._version
         return out
 
     # value
@@ -383,6 +387,8 @@ class TensorCore:
             return value
         if isinstance(value, np.generic):
             return cast(Scalar, value.item())
+        if isinstance(value, Expr):
+            return self._from_node(infer.of_size(value))
         array = host.as_array(value, operation)
         return self._from_node(host.store(array, host.dtype_of(array, operation)))
 

@@ -18,6 +18,7 @@ from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.dtype import DType
+from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.op import Op
 
@@ -73,7 +74,11 @@ def tensor(data: Any, dtype: object = None, device: object = None, requires_grad
 
 
 def _from_list(data: Any, wanted: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
-    plain = _plain(data)
+    try:
+        plain = _plain(data)
+    except RecursionError:
+        raise ShapeError("tensor", found="lists nested without end",
+                         expected="a rectangular array") from None
     try:
         array = np.array(plain)
         if array.dtype == np.float64 and array.size and np.abs(array).max() >= _EXACT:
@@ -221,11 +226,11 @@ def full(size: int | Sequence[int], fill_value: Any, *, dtype: object = None,
     if isinstance(fill_value, TensorCore):
         made = fill_value.detach()
         kind = made.dtype if dtype is None else dt.as_dtype(dtype)
-        node = infer.expand(infer.cast(made._read(), kind), (size,) if isinstance(size, int)
+        node = infer.expand(infer.cast(made._read(), kind), (size,) if isinstance(size, int | Expr)
                             else tuple(size))  # fmt: skip
         return _finish(node, requires_grad)
     kind = dt.of_value(fill_value) if dtype is None else dt.as_dtype(dtype)
-    shape = infer.check_shape((size,) if isinstance(size, int) else tuple(size), "full")
+    shape = infer.check_shape((size,) if isinstance(size, int | Expr) else tuple(size), "full")
     value = dt.check_value(fill_value, kind, "full")
     return _finish(infer.full(shape, value, kind), requires_grad)
 
@@ -288,16 +293,16 @@ def arange(start: Scalar, end: Scalar | None = None, step: Scalar = 1, *, dtype:
     if step == 0:
         raise ShapeError("arange", found="a step of 0", expected="another step")
     numbers = (start, end, step)
-    whole = all(isinstance(v, int) for v in numbers)
+    whole = all(isinstance(v, int | Expr) for v in numbers)
     kind = dt.as_dtype(dtype) if dtype is not None else (dt.int64 if whole else dt.float32)
     count = (max(-((start - end) // step), 0) if whole
              else max(math.ceil((end - start) / step), 0))  # fmt: skip
-    index = infer.iota(int(count))
+    index = infer.iota(count if isinstance(count, Expr) else int(count))
     if whole and (kind.is_integer or kind.is_float):
-        node = _affine(index, int(start), int(step), dt.int64)
+        node = _affine(index, start, step, dt.int64)
     else:
         node = _affine(infer.cast(index, dt.float64), float(start), float(step), dt.float64)
-    if whole and count and kind.is_integer:
+    if whole and kind.is_integer and not isinstance(count, Expr) and count:
         for value in (int(start), int(start) + (int(count) - 1) * int(step)):
             dt.check_value(value, kind, "arange")
     return _finish(infer.cast(node, kind), requires_grad)

@@ -16,7 +16,7 @@ def is_array(value: object) -> bool:
     return hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
 
 
-def flatten(value: Any, leaves: list[Any], where: str = "argument") -> Hashable:
+def flatten(value: Any, leaves: list[Any], where: str = "argument", depth: int = 0) -> Hashable:
     """Append the arrays of `value` to `leaves` and return what else it is made of.
 
     Raises
@@ -28,10 +28,14 @@ def flatten(value: Any, leaves: list[Any], where: str = "argument") -> Hashable:
     if isinstance(value, TensorCore) or is_array(value):
         leaves.append(value)
         return _ARRAY
+    if depth > _DEEPEST:
+        raise CaptureError("jit", found=f"an {where} nested more than {_DEEPEST} deep",
+                           expected="containers that end")
+    depth += 1
     if kind is tuple or kind is list or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        return (kind, tuple([flatten(v, leaves, where) for v in value]))
+        return (kind, tuple([flatten(v, leaves, where, depth) for v in value]))
     if kind is dict:
-        return (dict, tuple([(k, flatten(v, leaves, where)) for k, v in value.items()]))
+        return (dict, tuple([(k, flatten(v, leaves, where, depth)) for k, v in value.items()]))
     if kind is float:
         return (float, value.hex())  # tells -0.0 from 0.0, and NaN equals itself
     if value is None or kind in (bool, int, str, bytes, complex):
@@ -45,6 +49,7 @@ def flatten(value: Any, leaves: list[Any], where: str = "argument") -> Hashable:
 
 
 _ARRAY = "array"
+_DEEPEST = 100  # levels of containers
 
 
 def rebuild(value: Any, replace: Callable[[TensorCore], Any]) -> Any:

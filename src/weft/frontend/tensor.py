@@ -14,7 +14,7 @@ from weft.frontend.core import TensorCore
 from weft.frontend.display import show
 from weft.frontend.loss import Losses
 from weft.frontend.state import state
-from weft.ir.dtype import DType
+from weft.ir.dtype import DType, from_text
 
 __all__ = ["Parameter", "Tensor", "over_buffer"]
 
@@ -178,6 +178,22 @@ class Tensor(Losses):
             made.requires_grad_()
         memo[id(self)] = made
         return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what another process needs: type, dtype, shape, bytes; no history travels."""
+        values = self._look("pickling")
+        data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        return _restored, (type(self), self.dtype.text, self.shape, data, self._requires_grad)
+
+
+def _restored(kind: type[Tensor], text: str, shape: tuple[int, ...], data: np.ndarray[Any, Any],
+              requires_grad: bool) -> Tensor:  # fmt: skip
+    """Return the tensor that was taken apart by `Tensor.__reduce__`."""
+    dtype = from_text(text)
+    made = Tensor._from_node(host.store(data.view(dtype.numpy).reshape(shape), dtype))
+    if issubclass(kind, Parameter):
+        return Parameter(made, requires_grad)
+    return made.requires_grad_() if requires_grad else made
 
 
 Tensor._result = Tensor

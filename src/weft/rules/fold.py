@@ -26,6 +26,13 @@ def round_float(value: float | int | Fraction, d: DType) -> float:
     """
     if isinstance(value, float) and (not math.isfinite(value) or value == 0):
         return math.nan if math.isinf(value) and d is dt.float8_e4m3fn else value
+    code = _FLOAT_CODE.get(d.bits) if isinstance(value, float) and d is not dt.bfloat16 else None
+    if code is not None:
+        try:
+            rounded: float = struct.unpack(code, struct.pack(code, value))[0]
+        except OverflowError:
+            return math.copysign(math.inf, value)
+        return rounded
     exact = Fraction(value)
     if exact == 0:
         return 0.0
@@ -35,11 +42,11 @@ def round_float(value: float | int | Fraction, d: DType) -> float:
         exponent -= 1
     least = 2 - (1 << (d.exponent - 1))  # exponent of the smallest normal number
     ulp = Fraction(2) ** (max(exponent, least) - d.mantissa)
-    rounded = round(magnitude / ulp) * ulp  # Fraction rounds half to even
-    if rounded > _largest(d):
+    nearest = round(magnitude / ulp) * ulp  # Fraction rounds half to even
+    if nearest > _largest(d):
         result = math.nan if d is dt.float8_e4m3fn else math.inf
     else:
-        result = float(rounded)
+        result = float(nearest)
     return math.copysign(result, -1.0 if exact < 0 else 1.0)
 
 
