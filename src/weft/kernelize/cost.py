@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from weft.ir import node as nd
@@ -25,6 +25,7 @@ HEAVY: Final = frozenset({
     Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
     Op.ERFC, Op.SIGMOID, Op.POW, Op.ATAN2, Op.GATHER, Op.MULHI,
 })  # fmt: skip
+_NOTHING: Final[Mapping[Node, Node | None]] = {}
 _TRANSPARENT: Final = frozenset({Op.CAST, Op.DETACH})
 
 
@@ -59,10 +60,15 @@ class Costs:
         The graph, operands first.
     stored : dict of Node to str
         Nodes to be kept in memory, with the reason.
+    attention : mapping of Node to Node or None
+        Nodes inside an attention, each with the operand that every block of queries reads again.
+        They are not stored, but for the output.
     """
 
-    def __init__(self, outputs: Sequence[Node], extra: dict[Node, str]) -> None:
+    def __init__(self, outputs: Sequence[Node], extra: dict[Node, str],
+                 attention: Mapping[Node, Node | None] = _NOTHING) -> None:  # fmt: skip
         self.nodes = nd.toposort(outputs)
+        self.attention = attention
         self.stored: dict[Node, str] = dict.fromkeys(outputs, "result")
         self.stored.update(extra)
         self.weight: dict[Node, int] = {}
@@ -73,9 +79,16 @@ class Costs:
             self._visit(node)
 
     def _visit(self, node: Node) -> None:
+        if node in self.attention:
+            operand = self.attention[node]
+            if operand is not None:
+                self._keep_operand(operand)
+            if node not in self.stored:
+                self.weight[node] = 0
+                return
         if node.op in ANCHORS:
             self.stored.setdefault(node, node.op.name)
-            if is_contraction(node, self.varies):
+            if node not in self.attention and is_contraction(node, self.varies):
                 for operand in contraction_operands(node):
                     self._keep_operand(operand)
         elif node.op is Op.PROJECT:

@@ -8,7 +8,7 @@ same iteration of the domain, and no third group may stand between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from weft.ir import expr as ex
@@ -16,7 +16,8 @@ from weft.ir.expr import Expr
 from weft.ir.infer import as_expr
 from weft.ir.node import Node, Shape
 from weft.ir.op import Op
-from weft.kernelize import cost, indexing
+from weft.kernelize import attention, cost, indexing
+from weft.kernelize.attention import Attention
 from weft.kernelize.cost import Costs, elements, is_leaf, upper_bound
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
@@ -40,10 +41,13 @@ class Fusion:
         The stored nodes that each stored node reads directly.
     stored : dict of Node to str
         Every stored node and why it is.
+    attention : mapping of Node to Attention
+        The outputs that are computed together with all between them and the scores.
     """
 
-    def __init__(self, costs: Costs) -> None:
-        self.costs = costs
+    def __init__(self, costs: Costs, attention: Mapping[Node, Attention],
+                 misfits: Mapping[Node, str]) -> None:  # fmt: skip
+        self.costs, self.attention, self.misfits = costs, attention, misfits
         self.stored = costs.stored
         self.groups: list[Group] = []
         self.home: dict[Node, Group] = {}
@@ -99,6 +103,11 @@ class Fusion:
                 self._merge_others(group, node, below)
                 return
         group = Group(len(self.groups), node, kind, self.costs._count(node))
+        if node in self.attention:
+            group.why.append("attention: an online softmax needs each score once, so that none"
+                             " is stored")
+        elif node in self.misfits:
+            group.why.append(self.misfits[node])
         self.groups.append(group)
         self._before.append(0)
         self._add(group, node, below, new=True)
@@ -106,6 +115,8 @@ class Fusion:
     def _kind(self, node: Node) -> str:
         if node.op in (Op.SCAN, Op.SORT, Op.SCATTER):
             return node.op.name
+        if node in self.attention:
+            return "attention"
         if node.op is Op.ARGREDUCE:
             return "rowwise"
         if node.op is Op.REDUCE:
@@ -114,7 +125,7 @@ class Fusion:
 
     def _candidates(self, node: Node, below: frozenset[Node], kind: str) -> list[Group]:
         """Return the groups worth a try: those it reads, the latest first, then siblings."""
-        if node.op in _ALONE or kind == "contraction":
+        if node.op in _ALONE or kind in ("contraction", "attention"):
             return []
         if self.stored[node].startswith("cut"):
             return []
@@ -198,17 +209,17 @@ class Fusion:
             return "stored beside values of the same shape" if reads else "shares its inputs"
         if not reads:
             return ""
-        if group.kind == "contraction":
+        if group.kind in ("contraction", "attention"):
             if size != elements(group.rows) or not self._reads_in_place(group, node):
                 return ""
-            return "epilogue of the contraction"
+            return f"epilogue of the {group.kind}"
         if size not in (domain, elements(group.rows)) or not _rows_fit(group):
             return ""
         return "reads row results of the same row" if self._reads_in_place(group, node) else ""
 
     def _join_reduction(self, group: Group, node: Node, reads: bool) -> str:
         shape = node.args[0].shape
-        if group.kind == "contraction" or elements(shape) != elements(group.full):
+        if group.kind in ("contraction", "attention") or elements(shape) != elements(group.full):
             return ""
         trial = Group(-1, node, "rowwise", 0)
         if group.kind == "elementwise":
@@ -378,9 +389,14 @@ def fuse(outputs: Sequence[Node]) -> Fusion:
     An expensive value that several kernels would compute again is stored, and the graph is cut
     once more with that knowledge.
     """
-    extra: dict[Node, str] = {}
+    found, misfits = attention.find(outputs)
+    inside: dict[Node, Node | None] = {}
+    for match in found.values():
+        inside.update(dict.fromkeys(match.hidden))
+        inside.update({match.scores: match.k, match.out: match.v})
+    extra = dict.fromkeys(found, "attention")
     for _ in range(3):
-        fusion = Fusion(Costs(outputs, extra))
+        fusion = Fusion(Costs(outputs, extra, inside), found, misfits)
         again = _repeated(fusion)
         if not again:
             break

@@ -28,6 +28,7 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
+from weft.kernelize.attention_nest import lower_attention
 from weft.kernelize.cost import HEAVY, elements, is_leaf, upper_bound
 from weft.kernelize.emit import Emitter, Key
 from weft.kernelize.fuse import Fusion
@@ -74,11 +75,13 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
         em, scratch = lower_sort(group.members[0], sources, stored)
     elif group.kind == "scatter":
         em = lower_scatter(group.members[0], sources, stored)
+    elif group.kind == "attention":
+        em = lower_attention(fusion.attention[group.anchors[0]], group, sources, stored)
     else:
         em = _Nest(group, fusion, sources, stored).run()
     memories = {_root(n): m for n, m in sources.items()}
     params = (*(memories[n] for n in inputs), *stored.values(), *scratch)
-    meta = Meta(kind=group.kind, flops=_flops(group), traffic=_traffic(inputs, outputs))
+    meta = Meta(kind=group.kind, flops=_flops(group, fusion), traffic=_traffic(inputs, outputs))
     kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)
     return Lowered(tidy(kernel), inputs, tuple(outputs), scratch, tuple(em.checks),
                    tuple(group.why))
@@ -117,8 +120,11 @@ def _sources(group: Group, fusion: Fusion) -> dict[Node, Memory]:
     return found
 
 
-def _flops(group: Group) -> int:
+def _flops(group: Group, fusion: Fusion) -> int:
     total = 0
+    if group.kind == "attention":
+        scores = fusion.attention[group.anchors[0]].scores
+        return 2 * (elements(group.full) + elements(scores.args[0].shape))
     for anchor in group.anchors:
         total += elements(anchor.args[0].shape) * (2 if group.kind == "contraction" else 1)
     domain = elements(group.rows) * elements(group.inner)

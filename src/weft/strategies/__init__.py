@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
 from weft.ir.stmt import For, Kernel, Reduce
-from weft.strategies import contraction, elementwise, rowwise, scan, sort
+from weft.strategies import attention, contraction, elementwise, rowwise, scan, sort
 from weft.strategies.nest import Plan, chain_of, find, parallelise, work
 from weft.target import Target
 
@@ -55,6 +55,9 @@ def _nest(plan: Plan, loop: For) -> None:
     """Try the strategies from the most special to the default."""
     root = loop.var.attr
     if plan.kernel.meta.kind == "scan" and _attempt(plan, lambda: scan.schedule_scan(plan, root)):
+        return
+    if plan.kernel.meta.kind == "attention" and _attempt(
+            plan, lambda: attention.schedule_attention(plan, root)):
         return
     reduces = any(isinstance(s, Reduce) for s in st.walk(loop.body))
     if reduces:

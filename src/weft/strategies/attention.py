@@ -1,0 +1,88 @@
+"""Attention: blocks of queries on threads, queries in the lanes of vectors, products in tiles.
+
+The nest (`weft.kernelize.attention_nest`) has no result that crosses queries, so each of its loops
+over the queries of a block is a vector. The two products run like other contractions, a tile of
+keys (or channels) x queries in registers: one scalar of K (or V) is spread over the lanes for each
+step. Only the results leave along the channels, because they are stored so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.ir import stmt as st
+from weft.ir.stmt import For
+from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, power_above, size_of, work
+
+VECTORS: Final = 2  # registers along the queries of a tile
+MOST_LANES: Final = 64
+
+
+def schedule_attention(plan: Plan, root: str) -> bool:
+    """Schedule an attention, named by its outermost loop; whether its parts are all there."""
+    loop = find(plan.kernel, root)
+    if loop is None:
+        return False
+    chain = chain_of(loop)
+    amount = work((loop,))
+    native = max(plan.target.vector_bytes // Cost(loop.body).itemsize, 1)
+    block = find(plan.kernel, "q4")
+    if block is None:
+        return False
+    lanes = min(size_of(block.extent), native * VECTORS)
+    rows = max(plan.target.vector_registers, 16) // 4
+    for accumulator, query in (("score", "q3"), ("result", "q5")):
+        _tile(plan, accumulator, query, rows, lanes)
+    for name in ("q1", "q2", "q4"):
+        _vector(plan, name, lanes)
+    _vector(plan, "d7", min(4 * native, MOST_LANES))
+    results = find(plan.kernel, "q8")
+    channels = results.body[0] if results is not None else None
+    if isinstance(channels, For) and size_of(channels.extent) * 2 > native:
+        _vector(plan, channels.var.attr, native)
+    else:
+        _vector(plan, "q8", lanes)
+    plan.why.append(f"attention: {lanes} queries in the lanes of a vector, tiles of {rows} keys "
+                    "and channels in registers")
+    parallelise(plan, [c.var.attr for c in chain], amount)
+    return True
+
+
+def _tile(plan: Plan, accumulator: str, query: str, rows: int, lanes: int) -> None:
+    """Hold the results of some rows and all lanes in registers over the whole reduction."""
+    schedule = plan.schedule
+    schedule.contract(accumulator)
+    row = _around(plan, query)
+    extent = size_of(row.extent)
+    name, column = row.var.attr, query
+    factor = max(f for f in range(1, min(rows, extent) + 1) if extent % f == 0)
+    if factor < extent:
+        schedule.split(name, factor)
+        name = f"{name}.i"
+    queries = find(plan.kernel, query)
+    assert queries is not None
+    if size_of(queries.extent) > lanes:
+        schedule.split(query, lanes)
+        schedule.reorder(f"{query}.o", name, f"{query}.i")
+        column = f"{query}.i"
+    schedule.decompose_reduction(accumulator, name)
+    for suffix in (".z", "", ".f"):
+        schedule.unroll(f"{name}{suffix}").vectorize(f"{column}{suffix}")
+
+
+def _around(plan: Plan, name: str) -> For:
+    """Return the loop directly around another."""
+    return next(s for s in st.walk(plan.kernel.body) if isinstance(s, For)
+                and any(isinstance(b, For) and b.var.attr == name for b in s.body))
+
+
+def _vector(plan: Plan, name: str, lanes: int) -> None:
+    """Run a loop in vectors, the last one masked."""
+    loop = find(plan.kernel, name)
+    if loop is None or size_of(loop.extent) < 2:
+        return
+    lanes = min(lanes, power_above(size_of(loop.extent)))
+    if size_of(loop.extent) != lanes:
+        plan.schedule.split(name, lanes, "mask")
+        name = f"{name}.i"
+    plan.schedule.vectorize(name)
