@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LEVELS = os.path.join(_PACKAGE, "ir", "")  # the IR, which has no functions of users
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = (os.path.join(_STDLIB, "site-packages"), os.path.join(_STDLIB, "dist-packages"))
 
@@ -81,6 +82,21 @@ def user_location() -> tuple[str, int] | None:
             return None
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
+
+
+def entry_point() -> str | None:
+    """Return the name of the public function of ours that is at work, None if there is none."""
+    frame = sys._getframe(1)
+    while _is_foreign(frame.f_code.co_filename):
+        code = frame.f_code
+        if not code.co_filename.startswith(_LEVELS):
+            name = code.co_name.strip("_") if code.co_name.endswith("__") else code.co_name
+            if not name.startswith(("_", "<")):
+                return name
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
 
 
 def user_line() -> Where | None:

@@ -118,25 +118,27 @@ def _host_steps(
     """Return allocations, launches and frees in order, the programs, and the arena's bytes."""
     first: list[list[int]] = [[] for _ in steps]
     last: list[list[int]] = [[] for _ in steps]
-    lives: list[list[int]] = []  # bytes, first step, last step of each allocation
+    lives: list[list[int]] = []  # bytes at most, first step, last step of each allocation
+    sizes: list[Expr | int] = []  # bytes of each allocation
     ids: dict[Node, int] = {}
     scratch: list[list[Ref]] = []
 
-    def allocate(size: int, number: int) -> int:
-        lives.append([size, number, number])
+    def allocate(size: Expr | int, number: int) -> int:
+        lives.append([largest(size), number, number])
+        sizes.append(size)
         first[number].append(len(lives) - 1)
         return len(lives) - 1
 
     for number, step in enumerate(steps):
         for node in step.outputs:
             if node not in places:
-                ids[node] = allocate(nbytes(node.shape, node.dtype.itemsize), number)
+                ids[node] = allocate(_bytes(node.shape, node.dtype.itemsize), number)
                 places[node] = Ref("arena", ids[node])
         for node in step.inputs:
             if node in ids:
                 lives[ids[node]][2] = number
         scratch.append([
-            Ref("arena", allocate(largest(m.size) * m.dtype.itemsize, number))
+            Ref("arena", allocate(_bytes((m.size,), m.dtype.itemsize), number))
             for m in step.scratch
         ])
     offsets, arena = plan_arena([Lifetime(*life) for life in lives])
@@ -145,7 +147,7 @@ def _host_steps(
     out: list[Any] = []
     programs: dict[str, ProgramRef] = {}
     for number, (step, code) in enumerate(zip(steps, codes, strict=True)):
-        out.extend(Alloc(i, offsets[i], lives[i][0]) for i in first[number])
+        out.extend(Alloc(i, offsets[i], sizes[i]) for i in first[number])
         refs = [places[n] for n in (*step.inputs, *step.outputs)] + scratch[number]
         values = tuple(variables[v] for v in code.variables)
         out.append(Launch(code.key, tuple(refs), values))
@@ -154,7 +156,7 @@ def _host_steps(
             kinds = [
                 Access("reads", _bytes(n.shape, n.dtype.itemsize)) for n in step.inputs
             ] + [Access("writes", _bytes(n.shape, n.dtype.itemsize)) for n in step.outputs]
-            kinds += [Access("writes", lives[r.index][0]) for r in scratch[number]]
+            kinds += [Access("writes", sizes[r.index]) for r in scratch[number]]
             programs[code.key] = ProgramRef(code.key, values, tuple(kinds))
     return out, programs, arena
 

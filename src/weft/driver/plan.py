@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.driver import device, kernels
@@ -12,11 +12,14 @@ from weft.errors import BoundsError, LaunchError, VariableError, WeftError
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
-from weft.ir.plan import Alloc, Launch, parse_plan, print_plan
+from weft.ir.plan import Alloc, Free, Launch, parse_plan, print_plan
 from weft.ir.plan import Plan as HostPlan
+from weft.ir.size import evaluate
 
 if TYPE_CHECKING:
+    from weft.ir.bounds import Env
     from weft.kernelize.build import Step
+    from weft.runtimes.native import NativePlan
 
 _FORMAT: Final = 2
 _GIL_NANOSECONDS: Final = 2000  # a plan estimated above this lets other threads run
@@ -58,7 +61,7 @@ class Spec(NamedTuple):
                 parse_plan(text), tuple(tuple(map(int, c)) for c in checks),
                 tuple((str(kind), int(slot)) for kind, slot in outputs), int(nanoseconds),
             )
-        except (ValueError, TypeError, WeftError):
+        except (ValueError, TypeError, RecursionError, WeftError):
             return None
 
 
@@ -77,15 +80,15 @@ class Plan:
         ``call(input addresses..., output addresses..., arena address, variables...)``; None, or
         the first failure.
     sizes : tuple of int
-        Bytes of each output, at its largest.
+        Bytes of each output, at its largest (`at` tells them for values of the variables).
     arena : int
-        Bytes of the arena.
+        Bytes of the arena, at its largest.
     steps : list of Step or None
         The loop nests, where the plan was made in this process (for explain).
     """
 
-    __slots__ = ("arena", "call", "codes", "launches", "native", "sizes", "spec", "steps",
-                 "variables")  # fmt: skip
+    __slots__ = ("_natives", "arena", "call", "codes", "launches", "native", "sizes", "spec",
+                 "steps", "variables")  # fmt: skip
 
     def __init__(self, spec: Spec, codes: dict[str, Code], steps: list[Step] | None) -> None:
         host = spec.host
@@ -95,23 +98,65 @@ class Plan:
         self.sizes = tuple(map(largest, host.outputs))
         self.arena = largest(host.arena)
         self.launches = [s for s in host.steps if isinstance(s, Launch)]
-        self.native = device.runtime().plan(
-            self._table(), len(host.inputs), len(host.outputs), self.arena, len(host.variables),
-            spec.nanoseconds > _GIL_NANOSECONDS, [c.library for c in codes.values()],
-        )
+        offsets = {s.index: largest(s.offset) for s in host.steps if isinstance(s, Alloc)}
+        self.native = self._native(offsets, self.arena)
         self.call = self.native.call
+        self._natives: dict[tuple[int, ...], tuple[Any, int]] = {}
 
-    def _table(self) -> list[Any]:
+    def at(self, values: Sequence[int]) -> tuple[Callable[..., Any], tuple[int, ...], int]:
+        """Return the call, bytes of the outputs and bytes of the arena for variables' values."""
+        host = self.spec.host
+        known = dict(zip(self.variables, values, strict=True))
+        sizes = tuple(evaluate(size, known) for size in host.outputs)
+        if not any(isinstance(s, Alloc) and isinstance(s.size, Expr) for s in host.steps):
+            return self.call, sizes, self.arena
+        # One layout of the arena serves all values up to the next power of two.
+        limits = tuple(
+            min(1 << max(value - 1, 0).bit_length(), v.attr.max)
+            for value, v in zip(values, host.variables, strict=True)
+        )
+        found = self._natives.get(limits)
+        if found is None:
+            env = {v: (v.attr.min, most) for v, most in zip(host.variables, limits, strict=True)}
+            offsets, arena = self._layout(env)
+            found = self._natives[limits] = (self._native(offsets, arena), arena)
+        native, arena = found
+        return native.call, sizes, arena
+
+    def _layout(self, env: Env) -> tuple[dict[int, int], int]:
+        """Return the offset of each allocation and the bytes of the arena in an environment."""
+        from weft.ir.bounds import bounds
+        from weft.kernelize.memory import Lifetime, plan_arena
+
+        lives: dict[int, list[int]] = {}
+        launches = 0
+        for step in self.spec.host.steps:
+            if isinstance(step, Alloc):
+                size = step.size
+                nbytes = bounds(size, env).hi if isinstance(size, Expr) else size
+                lives[step.index] = [nbytes, launches, launches]
+            elif isinstance(step, Free):
+                lives[step.index][2] = launches - 1
+            elif isinstance(step, Launch):
+                launches += 1
+        offsets, arena = plan_arena([Lifetime(*life) for life in lives.values()])
+        return dict(zip(lives, offsets, strict=True)), arena
+
+    def _native(self, offsets: dict[int, int], arena: int) -> NativePlan:
+        host = self.spec.host
+        return device.runtime().plan(
+            self._table(offsets), len(host.inputs), len(host.outputs), arena, len(host.variables),
+            self.spec.nanoseconds > _GIL_NANOSECONDS, [c.library for c in self.codes.values()],
+        )
+
+    def _table(self, offsets: dict[int, int]) -> list[Any]:
         """Return the native steps."""
         from weft.runtimes.native import BufferRef, KernelStep, VariableRef
 
         number = {name: i for i, name in enumerate(self.variables)}
-        offsets: dict[int, int] = {}
         table = []
         for step in self.spec.host.steps:
-            if isinstance(step, Alloc):
-                offsets[step.index] = largest(step.offset)
-            elif isinstance(step, Launch):
+            if isinstance(step, Launch):
                 code = self.codes[step.key]
                 refs = [
                     BufferRef("arena", 0, offsets[r.index] + r.offset) if r.space == "arena"
@@ -157,7 +202,7 @@ def largest(size: Expr | int) -> int:
 
 
 def check_variables(names: Sequence[str], limits: dict[str, tuple[int, int]],
-                    values: dict[str, int]) -> list[int]:  # fmt: skip
+                    values: Mapping[str, int]) -> list[int]:  # fmt: skip
     """Return the variables' values in ABI order.
 
     Raises

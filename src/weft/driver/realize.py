@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
 
+_MOST_VALUES: Final = 256  # values of variables that a compiled graph keeps ready
 _address: Final = attrgetter("address")
 
 if TYPE_CHECKING:
@@ -65,8 +67,8 @@ class Compiled:
         Placeholders; other leaves are `captured` and read at each call.
     """
 
-    __slots__ = ("_allocate", "_arena", "_in_order", "_limits", "_new_only", "_order", "_run",
-                 "_sizes", "captured", "nodes", "plan")  # fmt: skip
+    __slots__ = ("_allocate", "_arena", "_at", "_in_order", "_limits", "_new_only", "_order",
+                 "_run", "_sizes", "captured", "nodes", "plan")  # fmt: skip
 
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
                  structure: Structure | None = None) -> None:  # fmt: skip
@@ -84,7 +86,30 @@ class Compiled:
         }
         self._allocate = device.runtime().pool.allocate
         self._run, self._sizes, self._arena = plan.call, plan.sizes, plan.arena
+        self._at: dict[tuple[int, ...], Compiled] = {}
         self._new_only = plan.spec.outputs == tuple(("new", i) for i in range(len(plan.sizes)))
+
+    def at(self, variables: Mapping[str, int]) -> Compiled:
+        """Return the graph for values of its variables: it has none then, and takes no more room.
+
+        Raises
+        ------
+        VariableError
+            If a variable is missing or out of bounds.
+        """
+        if not self._limits:
+            return self
+        values = tuple(check_variables(self.plan.variables, self._limits, variables))
+        found = self._at.get(values)
+        if found is None:
+            found = copy(self)
+            call, found._sizes, found._arena = self.plan.at(values)
+            found._run = lambda *addresses: call(*addresses, *values)
+            found._limits, found._at = {}, {}
+            if len(self._at) >= _MOST_VALUES:
+                self._at.clear()
+            self._at[values] = found
+        return found
 
     def call(self, inputs: Sequence[Buffer], captured: Sequence[Buffer],
              variables: Mapping[str, int] | None = None) -> list[Buffer]:  # fmt: skip
@@ -102,6 +127,8 @@ class Compiled:
             If memory does not suffice.
         """
         given = [*inputs, *captured] if captured else inputs
+        if self._limits:
+            return self.at(variables or {}).call(inputs, captured)
         if not self._in_order:
             given = [given[i] for i in self._order]
         made = list(map(self._allocate, self._sizes))
@@ -110,11 +137,7 @@ class Compiled:
             place = arena.address
         else:
             place = 0
-        if self._limits:
-            values = check_variables(self.plan.variables, self._limits, dict(variables or {}))
-            failure = self._run(*map(_address, given), *map(_address, made), place, *values)
-        else:
-            failure = self._run(*map(_address, given), *map(_address, made), place)
+        failure = self._run(*map(_address, given), *map(_address, made), place)
         if failure is not None:
             self.plan.raise_failure(failure, self.nodes)
         if self._new_only:

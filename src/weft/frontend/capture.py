@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, cast
 
@@ -19,6 +19,7 @@ from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
+from weft.ir.size import canonical, evaluate_all
 
 __all__ = ["Recorder", "Saved"]
 
@@ -50,7 +51,7 @@ class Recorder:
         self.new_grads: dict[int, tuple[TensorCore | None, Node | None]] = {}
         self.guards: dict[int, tuple[TensorCore, TensorCore | None]] = {}
         self.generators: dict[int, tuple[Any, Storage, int]] = {}
-        self.draws: list[tuple[Any, Storage, int]] = []
+        self.draws: list[tuple[Any, Storage, Any]] = []
         self._created: set[int] = set()
         self._living: list[weakref.ref[TensorCore]] = []
         self._grad_mode = state.grad
@@ -77,7 +78,7 @@ class Recorder:
         for tensor, before in self.grads.values():
             tensor._grad = before
         for generator, storage, start in self.generators.values():
-            self.draws.append((generator, storage, generator.count - start))
+            self.draws.append((generator, storage, canonical(generator.count - start)))
             generator.count = start
 
     def placeholder(self, shape: tuple[int, ...], dtype: dt.DType, offset: int,
@@ -203,6 +204,29 @@ def substitute(root: Node, known: Callable[[Node], Node | None]) -> Node:
     new: dict[Node, Node] = {}
     for node in nd.toposort([root]):
         new[node] = known(node) or _rebuilt(node, tuple([new[a] for a in node.args]))
+    return new[root]
+
+
+def fix_sizes(root: Node, values: Mapping[str, int]) -> Node:
+    """Return `root` with values in place of the symbolic sizes."""
+    new: dict[Node, Node] = {}
+    for node in nd.toposort([root]):
+        attr = node.attr
+        if node.op is Op.VARIABLE:
+            new[node] = nd.const(values[attr.name], dt.int64)
+            continue
+        if node.op is Op.SLICE:
+            attr = nd.SliceAttr(evaluate_all(attr.starts, values), attr.steps)
+        elif node.op is Op.PAD:
+            attr = nd.PadAttr(evaluate_all(attr.before, values), attr.value)
+        args = tuple([new[a] for a in node.args])
+        shape = evaluate_all(node.shape, values)
+        if args == node.args and shape == node.shape:
+            new[node] = node
+            continue
+        new[node] = nd.make(node.op, node.dtype, shape, args, attr)
+        if node in nd.locations:
+            nd.locations.setdefault(new[node], nd.locations[node])
     return new[root]
 
 

@@ -292,14 +292,15 @@ def arange(start: Scalar, end: Scalar | None = None, step: Scalar = 1, *, dtype:
         start, end = 0, start
     if step == 0:
         raise ShapeError("arange", found="a step of 0", expected="another step")
-    numbers = (start, end, step)
+    numbers: tuple[Any, ...] = (start, end, step)
     whole = all(isinstance(v, int | Expr) for v in numbers)
     kind = dt.as_dtype(dtype) if dtype is not None else (dt.int64 if whole else dt.float32)
-    count = (max(-((start - end) // step), 0) if whole
+    count: Any = (max(-((start - end) // step), 0) if whole
              else max(math.ceil((end - start) / step), 0))  # fmt: skip
     index = infer.iota(count if isinstance(count, Expr) else int(count))
     if whole and (kind.is_integer or kind.is_float):
-        node = _affine(index, start, step, dt.int64)
+        first, _, by = [v if isinstance(v, Expr) else int(v) for v in numbers]
+        node = _affine(index, first, by, dt.int64)
     else:
         node = _affine(infer.cast(index, dt.float64), float(start), float(step), dt.float64)
     if whole and kind.is_integer and not isinstance(count, Expr) and count:

@@ -19,8 +19,10 @@ from weft.frontend.reduce import Reduction, ValuesIndices
 from weft.frontend.state import state
 from weft.ir import dtype as dt
 from weft.ir import infer
+from weft.ir.expr import Expr
 from weft.ir.node import Dim, Node
 from weft.ir.op import Op
+from weft.ir.size import canonical, refuse
 
 __all__ = ["Indexing"]
 
@@ -132,7 +134,7 @@ class Indexing(Reduction):
                         operation, found=f"index {item} on axis {axis} of {self.shape}",
                         expected=f"{-n} to {n - 1}" if n else "no index: the axis is empty",
                     )
-                start, size, step = item % n, 1, 1
+                start, size, step = item + n if item < 0 else item, 1, 1
             starts.append(start)
             sizes.append(size)
             strides.append(step)
@@ -144,7 +146,7 @@ class Indexing(Reduction):
             steps.append(views.Reshape(tuple(shape)))
         return steps, advanced
 
-    def _slice_of(self, item: slice, n: int, operation: str) -> tuple[int, int, int]:
+    def _slice_of(self, item: slice, n: Any, operation: str) -> tuple[int, int, int]:
         bounds = []
         for bound in (item.start, item.stop, item.step):
             if isinstance(bound, TensorCore):
@@ -152,6 +154,8 @@ class Indexing(Reduction):
             bounds.append(bound)
         if bounds[2] == 0:
             raise ShapeError(operation, found="a slice step of 0", expected="another step")
+        if isinstance(n, Expr) or any(isinstance(b, Expr) for b in bounds):
+            return cast("tuple[int, int, int]", _symbolic_slice(n, bounds, operation))
         try:
             start, stop, step = slice(*bounds).indices(n)
         except TypeError:
@@ -186,6 +190,8 @@ class Indexing(Reduction):
             return [int(cast(Any, item))]
         if isinstance(item, int | np.integer):
             return [int(item)]
+        if isinstance(item, Expr):
+            return [item]
         if isinstance(item, list | np.ndarray | range):
             array = np.asarray(item)
             if array.size == 0:
@@ -482,6 +488,35 @@ def wrap_index(index: Node, n: int) -> Node:
     zero = infer.full(index.shape, 0, dt.int64)
     moved = infer.elementwise(Op.ADD, index, infer.full(index.shape, n, dt.int64))
     return infer.elementwise(Op.WHERE, infer.elementwise(Op.LT, index, zero), moved, index)
+
+
+def _symbolic_slice(n: Dim, bounds: Sequence[Any], operation: str) -> Any:
+    """Return (start, size, step) of a slice where a size or a bound is symbolic.
+
+    Raises
+    ------
+    UnsupportedError
+        If it depends on the variables which elements there are.
+    """
+    start, stop, step = bounds
+    step = 1 if step is None else infer.as_int(step, operation)
+    if step == -1 and start is None and stop is None:
+        return n - 1, n, -1
+    if step != 1:
+        raise refuse(f"a step of {step} over the size {n!r}")
+
+    def place(bound: Any, default: Dim) -> Dim:
+        if bound is None:
+            return default
+        at: Dim = bound if isinstance(bound, Expr) else infer.as_int(bound, operation)
+        if at < 0:
+            at = n + at
+        if at < 0:
+            return 0
+        return at if at <= n else n
+
+    first, last = place(start, 0), place(stop, n)
+    return (first, canonical(last - first), 1) if first < last else (0, 0, 1)
 
 
 def _count(shape: Sequence[Dim]) -> int:

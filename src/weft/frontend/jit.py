@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
@@ -34,10 +34,11 @@ __all__ = ["Jitted", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_capturing = threading.RLock()  # a capture changes the tensors it watches, until it ends
+Dynamic = Mapping[str | int, Mapping[int, Any]]
+capturing = threading.RLock()  # a capture changes the tensors it watches, until it ends
 
 
-class _Argument(NamedTuple):
+class Argument(NamedTuple):
     """One array argument: its memory, and all that a capture depends on."""
 
     buffer: Any
@@ -56,35 +57,35 @@ class _Argument(NamedTuple):
                 self.requires_grad)  # fmt: skip
 
 
-def _argument(value: Any) -> _Argument:
+def argument_of(value: Any) -> Argument:
     if isinstance(value, TensorCore):
         realize_all((value,))
         storage = None if value._buffer is not None and value._base is None else value._storage()
         buffer = value._buffer if storage is None else storage.buffer
-        return _Argument(buffer, value, value.shape, value.dtype, 0, None, value.numel(),
+        return Argument(buffer, value, value.shape, value.dtype, 0, None, value.numel(),
                          value._requires_grad)  # fmt: skip
     array = host.as_array(value, "jit")
     dtype = host.dtype_of(array, "jit")
     if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
         storage = host.share(array, dtype)
         if storage is not None:
-            return _Argument(storage.buffer, None, array.shape, dtype, 0, None, array.size, False)
+            return Argument(storage.buffer, None, array.shape, dtype, 0, None, array.size, False)
     item = array.itemsize
     strides = tuple(s // item for s in array.strides)
     if 0 in array.shape or not array.flags.aligned or not array.dtype.isnative or any(
         s % item for s in array.strides
     ):
-        return _Argument(host.fill(dtype, array), None, array.shape, dtype, 0, None, array.size,
+        return Argument(host.fill(dtype, array), None, array.shape, dtype, 0, None, array.size,
                          False)  # fmt: skip
     low = sum(min(0, (n - 1) * s) for n, s in zip(array.shape, strides, strict=True))
     high = sum(max(0, (n - 1) * s) for n, s in zip(array.shape, strides, strict=True))
     span = high - low + 1
     address = array.__array_interface__["data"][0] + low * item
     buffer = driver.from_host(address, span * item, array, not array.flags.writeable)
-    return _Argument(buffer, None, array.shape, dtype, -low, strides, span, False)
+    return Argument(buffer, None, array.shape, dtype, -low, strides, span, False)
 
 
-class _Out(NamedTuple):
+class Out(NamedTuple):
     """One tensor of the result."""
 
     slot: int
@@ -94,11 +95,11 @@ class _Out(NamedTuple):
     has_history: bool
 
 
-class _Entry:
+class Entry:
     """One captured signature: the compiled graph, and what to do around a call of it."""
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any,
-                 arguments: Sequence[_Argument]) -> None:  # fmt: skip
+                 arguments: Sequence[Argument]) -> None:  # fmt: skip
         recorder = Recorder()
         with recorder:
             self.placeholders: list[Storage] = []
@@ -121,12 +122,12 @@ class _Entry:
                  before: list[int]) -> None:  # fmt: skip
         """Note the result and what happened to the arguments, while the capture is on."""
         self.nodes: dict[Node, int] = {}
-        self.outs: list[_Out] = []
+        self.outs: list[Out] = []
         trained = bool(recorder.grads) or any(t._grad is not None for t in stand_ins)
 
-        def output(tensor: TensorCore) -> _Out:
+        def output(tensor: TensorCore) -> Out:
             node = tensor._value()
-            out = _Out(self._slot(node), tensor.shape, tensor.dtype, node,
+            out = Out(self._slot(node), tensor.shape, tensor.dtype, node,
                        tensor._requires_grad and not trained)  # fmt: skip
             self.outs.append(out)
             return out
@@ -147,7 +148,7 @@ class _Entry:
         """Compile what the capture found, and prepare the replay."""
         self.writes = [(t, self._slot(n), needs, leaf) for t, n, needs, leaf in recorder.writes()]
         self.grads = [
-            (t, None if g is None else _Out(self._slot(n), g.shape, g.dtype, n, False))
+            (t, None if g is None else Out(self._slot(n), g.shape, g.dtype, n, False))
             for t, g, n in recorder.gradients()
         ]
         self.guards = list(recorder.guards.values())
@@ -161,7 +162,7 @@ class _Entry:
         self.is_plain = not (self.captured or self.writes or self.grads or self.draws
                              or self.guards or self.argument_writes or self.argument_grads
                              or any(o.has_history for o in self.outs))  # fmt: skip
-        self.single = self.template[:3] if isinstance(self.template, _Out) else None
+        self.single = self.template[:3] if isinstance(self.template, Out) else None
 
     def fits(self) -> bool:
         """Whether gradients that the function looked at are there, or not, as at the capture."""
@@ -202,7 +203,7 @@ class _Entry:
 
     def _result(self, buffers: list[Any], tensors: Sequence[TensorCore | None],
                 versions: list[int]) -> Any:  # fmt: skip
-        def made(out: _Out) -> Tensor:
+        def made(out: Out) -> Tensor:
             tensor = over_buffer(buffers[out.slot], out.shape, out.dtype)
             if out.has_history and state.grad:
                 tensor._requires_grad, tensor._is_leaf = True, False
@@ -296,8 +297,8 @@ def _replace_arrays(value: Any, stand_ins: Any) -> Any:
     return value
 
 
-def _fill(template: Any, made: Callable[[_Out], Any]) -> Any:
-    if isinstance(template, _Out):
+def _fill(template: Any, made: Callable[[Out], Any]) -> Any:
+    if isinstance(template, Out):
         return made(template)
     kind = type(template)
     if kind is tuple or kind is list:
@@ -314,9 +315,9 @@ class Jitted(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R]) -> None:
         self._function = function
-        self._entries: dict[Hashable, list[_Entry]] = {}
+        self._entries: dict[Hashable, list[Entry]] = {}
         # What the first check of a call compares: (shape, dtype) of each argument, gradient mode.
-        self._fast: tuple[tuple[tuple[tuple[int, ...], DType], ...], _Entry, bool] | None = None
+        self._fast: tuple[tuple[tuple[tuple[int, ...], DType], ...], Entry, bool] | None = None
         functools.update_wrapper(self, function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -350,18 +351,18 @@ class Jitted(Generic[P, R]):
         arrays: list[Any] = []
         structure = flatten((args, kwargs), arrays)
         realize_all([a for a in arrays if isinstance(a, TensorCore)])
-        arguments = [_argument(a) for a in arrays]
+        arguments = [argument_of(a) for a in arrays]
         key = (structure, tuple([a.key for a in arguments]), state.grad)
         entry = next((e for e in self._entries.get(key, ()) if e.fits()), None)
         if entry is None:
-            with _capturing:
-                entry = _Entry(self._function, args, kwargs, arguments)
+            with capturing:
+                entry = Entry(self._function, args, kwargs, arguments)
             self._entries.setdefault(key, []).append(entry)
         self._remember(args, kwargs, arguments, entry)
         return cast(R, entry.run([a.buffer for a in arguments], [a.tensor for a in arguments]))
 
     def _remember(self, args: tuple[Any, ...], kwargs: dict[str, Any],
-                  arguments: list[_Argument], entry: _Entry) -> None:  # fmt: skip
+                  arguments: list[Argument], entry: Entry) -> None:  # fmt: skip
         simple = not kwargs and len(args) == len(arguments) and all(
             type(a) is Tensor and a._base is None and not a._requires_grad for a in args)
         self._fast = None
@@ -374,15 +375,46 @@ class Jitted(Generic[P, R]):
         return sum(map(len, self._entries.values()))
 
 
-def jit(function: Callable[P, R]) -> Jitted[P, R]:
+@overload
+def jit(function: Callable[P, R], *, dynamic: Dynamic | None = None) -> Jitted[P, R]: ...
+@overload
+def jit(function: None = None, *, dynamic: Dynamic | None = None
+        ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...  # fmt: skip
+def jit(function: Callable[..., Any] | None = None, *, dynamic: Dynamic | None = None) -> Any:
     """Return a function that is captured at its first call and replayed afterwards.
 
     Arguments may be tensors, NumPy arrays, PyTorch tensors, containers of them, and hashable
     values, which are part of the signature. The function must not read values of tensors.
 
+    Parameters
+    ----------
+    function
+        What to capture; without it a decorator is returned.
+    dynamic
+        Axes whose size may differ from call to call: of each argument, by name or position, its
+        axes with the `weft.Variable` that stands for the size. The function is captured and
+        compiled once for the whole range; axes with one variable must agree in size::
+
+            n = weft.Variable("n", 1, 1024)
+
+            @weft.jit(dynamic={"tokens": {1: n}, "mask": {0: n, 1: n}})
+            def forward(tokens, mask): ...
+
+        Inside, such a size is symbolic: it computes (``x.reshape(n * 8, -1)``, ``x[:n - 1]``,
+        ``total / n``), and a comparison answers what holds for the whole range, or raises. What
+        must know a size (``range(n)``, windows, steps of slices) raises an UnsupportedError.
+
     Raises
     ------
     CaptureError
         At the first call, if the function reads a value: ``item()``, ``if tensor:``, ``print``.
+    VariableError
+        At a call, if a dynamic size is out of bounds, or two sizes of one variable differ.
     """
-    return Jitted(function)
+    if function is None:
+        return functools.partial(jit, dynamic=dynamic)
+    if dynamic is None:
+        return Jitted(function)
+    from weft.frontend.dynamic import DynamicJitted
+
+    return DynamicJitted(function, dynamic)

@@ -16,6 +16,7 @@ from weft.ir import infer
 from weft.ir.expr import Expr
 from weft.ir.node import Dim
 from weft.ir.op import Op
+from weft.ir.size import exact_quotient
 
 __all__ = ["Movement", "ints"]
 
@@ -85,10 +86,16 @@ class Movement(Elementwise):
         missing = [i for i, n in enumerate(sizes) if isinstance(n, int) and n == -1]
         if not missing:
             return sizes
-        known = 1
+        known: Any = 1
         for n in sizes:
             known *= n if n != -1 else 1
-        total = self.numel()
+        total: Any = self.numel()
+        if len(missing) == 1 and (isinstance(total, Expr) or isinstance(known, Expr)):
+            rest: Any = exact_quotient(total, known)
+            if rest is not None:
+                return tuple(rest if i == missing[0] else n for i, n in enumerate(sizes))
+            raise ShapeError(operation, found=f"{self.shape} to {sizes}",
+                             expected="sizes that divide the elements whatever the symbolic sizes")
         if len(missing) > 1 or not known or total % known:
             raise ShapeError(operation, found=f"{self.shape} to {sizes}",
                              expected=f"at most one -1, and sizes that make {total} elements")
@@ -118,11 +125,12 @@ class Movement(Elementwise):
         for n in sizes:
             known *= n if n != -1 else 1
         whole = self.shape[axis]
-        parts = tuple(whole // known if n == -1 and known else n for n in sizes)
+        left: Any = exact_quotient(whole, known) or 0
+        parts = tuple(left if n == -1 else n for n in sizes)
         product = 1
         for n in parts:
             product *= n
-        if product != whole:
+        if not infer.same_dim(product, whole):
             raise ShapeError("unflatten", found=f"{tuple(sizes)}",
                              expected=f"sizes that make {whole}")
         return self.reshape(*self.shape[:axis], *parts, *self.shape[axis + 1 :])
@@ -245,7 +253,7 @@ class Movement(Elementwise):
 
             raise BoundsError("select", found=f"index {index} on axis {axis} of {self.shape}",
                               expected=f"{-n} to {n - 1}")
-        part = self._slice(axis, index % n, 1)
+        part = self._slice(axis, index + n if index < 0 else index, 1)
         return part._view(views.Reshape((*self.shape[:axis], *self.shape[axis + 1 :])))
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:

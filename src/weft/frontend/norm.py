@@ -12,6 +12,7 @@ from weft.frontend.conv import Convolution
 from weft.frontend.core import note_state
 from weft.ir import dtype as dt
 from weft.ir import infer
+from weft.ir.expr import Expr
 from weft.ir.op import Op
 
 __all__ = ["Normalization"]
@@ -115,7 +116,8 @@ class Normalization(Convolution):
                 running_mean.detach().lerp_(mean.detach().ravel(), momentum)
                 note_state(running_mean)
             if training and isinstance(running_var, Normalization):
-                fair = variance.detach().ravel().mul(count / (count - 1))
+                fair = variance.detach().ravel().mul(count).div(count - 1) if isinstance(
+                    count, Expr) else variance.detach().ravel().mul(count / (count - 1))
                 running_var.detach().lerp_(fair, momentum)
                 note_state(running_var)
         else:

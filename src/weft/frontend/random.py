@@ -25,9 +25,12 @@ from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
 from weft.ir import dtype as dt
 from weft.ir import infer
+from weft.ir import node as nd
 from weft.ir.dtype import DType
-from weft.ir.node import Node
+from weft.ir.expr import Expr
+from weft.ir.node import Dim, Node
 from weft.ir.op import Op, Operation
+from weft.ir.size import canonical
 
 __all__ = [
     "Generator", "bernoulli", "dropout", "initial_seed", "manual_seed",
@@ -49,7 +52,7 @@ class Generator:
     def __init__(self, seed: int | None = None) -> None:
         self._lock = threading.Lock()
         self.key = int.from_bytes(os.urandom(8), "little") if seed is None else seed & _MASK64
-        self.count = 0
+        self.count: Any = 0  # an expression in a capture with symbolic sizes
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of a seed, and return the generator."""
@@ -62,34 +65,36 @@ class Generator:
         """Return the seed."""
         return self.key
 
-    def advance(self, blocks: int) -> int:
+    def advance(self, blocks: Any) -> Any:
         """Take a number of blocks and return the first one's counter."""
         with self._lock:
             first = self.count
-            self.count = (first + blocks) & _MASK64
+            total = first + blocks
+            self.count = total & _MASK64 if isinstance(total, int) else canonical(total)
         return first
 
     def state_array(self) -> np.ndarray[Any, Any]:
         """Return key and counter as two uint64."""
         return np.array([self.key, self.count], np.uint64)
 
-    def _draw(self, blocks: int) -> tuple[Node, Node]:
+    def _draw(self, blocks: Dim) -> tuple[Node, Node]:
         """Return the key and the counters of `blocks` blocks, as uint64 nodes."""
         if state.capture is not None:
             base = state.capture.counter(self)
             first = self.advance(blocks)
-            start = (first - state.capture.counter_start(self)) & _MASK64
+            start = canonical(first - state.capture.counter_start(self))
+            start = start & _MASK64 if isinstance(start, int) else start
         else:
             first = self.advance(blocks)
             base, start = host.store(np.array([self.key, first], np.uint64), dt.uint64), 0
         key = infer.expand(infer.slice_(base, [0], [1]), (blocks,))
         counter = infer.expand(infer.slice_(base, [1], [1]), (blocks,))
         offset = infer.iota(blocks, dt.uint64)
-        if start:
+        if isinstance(start, Expr) or start:
             offset = _op(Op.ADD, offset, _full(offset, start))
         return key, _op(Op.ADD, counter, offset)
 
-    def words(self, blocks: int) -> tuple[Node, Node]:
+    def words(self, blocks: Dim) -> tuple[Node, Node]:
         """Return two independent uint32 for each of `blocks` blocks."""
         key, counter = self._draw(blocks)
         return philox(_low(counter), _high(counter), _low(key), _high(key))
@@ -99,7 +104,7 @@ def _op(op: Operation, *args: Node) -> Node:
     return infer.elementwise(op, *args)
 
 
-def _full(like: Node, value: Scalar) -> Node:
+def _full(like: Node, value: Scalar | Expr) -> Node:
     return infer.full(like.shape, value, like.dtype)
 
 
@@ -162,12 +167,10 @@ def _unit(words: tuple[Node, Node], kind: DType) -> Node:
 
 
 def _prepare(size: tuple[Any, ...], dtype: object, device: object, name: str
-             ) -> tuple[tuple[int, ...], int, DType]:  # fmt: skip
+             ) -> tuple[tuple[int, ...], Dim, DType]:  # fmt: skip
     check_device(device, name)
     shape = infer.check_shape(ints(size), name)
-    count = 1
-    for n in shape:
-        count *= int(n)  # type: ignore[arg-type]
+    count = nd.size(shape)
     kind = dt.float32 if dtype is None else dt.as_dtype(dtype)
     return shape, count, kind  # type: ignore[return-value]
 

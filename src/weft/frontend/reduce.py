@@ -13,6 +13,7 @@ from weft.frontend.movement import Movement
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.dtype import DType
+from weft.ir.expr import Expr
 from weft.ir.node import Node, Shape
 from weft.ir.op import Op
 
@@ -73,7 +74,7 @@ class Reduction(Movement):
                              hint="pass dtype=weft.float32")
         return x.astype(dt.compute_dtype(x.dtype)), x.dtype
 
-    def _count(self, axes: tuple[int, ...]) -> int:
+    def _count(self, axes: tuple[int, ...]) -> Any:
         return math.prod(self.shape[a] for a in axes)
 
     def var(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False, *,
@@ -88,7 +89,11 @@ class Reduction(Movement):
         x, out = self._float_input("var")
         centred = x.sub(x.mean(axes, True))
         total = centred.mul(centred).sum(axes, keepdim or keepdims)
-        return total.div(max(self._count(axes) - correction, 0.0)).astype(out)
+        count = self._count(axes)
+        if isinstance(count, Expr):
+            size = self._from_node(infer.of_size(count)).astype(x.dtype)
+            return total.div(size.sub(correction).clamp_min(0.0)).astype(out)
+        return total.div(max(count - correction, 0.0)).astype(out)
 
     def std(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False, *,
             unbiased: bool | None = None, axis: Axes = None, keepdims: bool = False

@@ -56,9 +56,41 @@ class Expr:
     def __repr__(self) -> str:
         return show(self)
 
+    # where Python wants a value: sizes tell what holds for every value of their variables
     def __bool__(self) -> bool:
-        raise DTypeError("bool", found=f"the expression {self!r}", expected="a Python value",
-                         hint="use where() to choose between values")
+        from weft.ir.size import decide_true
+
+        return decide_true(self)
+
+    def __lt__(self, other: Expr | int) -> bool:
+        from weft.ir.size import decide
+
+        return decide(Op.LT, self, other)
+
+    def __le__(self, other: Expr | int) -> bool:
+        from weft.ir.size import decide
+
+        return decide(Op.LE, self, other)
+
+    def __gt__(self, other: Expr | int) -> bool:
+        return not self <= other
+
+    def __ge__(self, other: Expr | int) -> bool:
+        return not self < other
+
+    def __index__(self) -> int:
+        from weft.ir.size import refuse
+
+        raise refuse(f"the size {self!r}")
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __iter__(self) -> Iterator[Expr]:
+        self.__index__()
+        return iter(())
 
     # arithmetic; Python scalars take the type of the other operand
     def __add__(self, other: Expr | Scalar) -> Expr:
@@ -90,6 +122,12 @@ class Expr:
 
     def __mod__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.MOD, self, other)
+
+    def __rfloordiv__(self, other: Scalar) -> Expr:
+        return binary(Op.FLOORDIV, const(other, self.dtype, self.lanes), self)
+
+    def __rmod__(self, other: Scalar) -> Expr:
+        return binary(Op.MOD, const(other, self.dtype, self.lanes), self)
 
     def __and__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.AND, self, other)
@@ -241,6 +279,13 @@ _INDEX_FOLD: Final[dict[Operation, Callable[[int, int], int]]] = {
     Op.ADD: int.__add__, Op.SUB: int.__sub__, Op.MUL: int.__mul__, Op.FLOORDIV: floordiv,
     Op.MOD: floormod, Op.MIN: lambda x, y: min(x, y), Op.MAX: lambda x, y: max(x, y),
 }  # fmt: skip
+
+
+def index_value(op: Operation, args: list[int]) -> int:
+    """Return the value of index arithmetic on numbers."""
+    return -args[0] if op is Op.NEG else _INDEX_FOLD[op](*args)
+
+
 _COMPARE_FOLD: Final[dict[Operation, Callable[[int, int], bool]]] = {
     Op.LT: int.__lt__, Op.LE: int.__le__, Op.EQ: int.__eq__, Op.NE: int.__ne__,
 }  # fmt: skip
@@ -345,6 +390,11 @@ def extract(x: Expr, lane: int) -> Expr:
 def half(x: Expr, which: int) -> Expr:
     """Return the lower (0) or upper (1) half of the lanes of a vector."""
     return make(Op.HALF, x.dtype, (x,), which, x.lanes // 2)
+
+
+def reverse(x: Expr) -> Expr:
+    """Return the lanes of `x` in the opposite order."""
+    return make(Op.REVERSE, x.dtype, (x,), x.lanes, x.lanes) if x.lanes > 1 else x
 
 
 def slide(fill: Expr, x: Expr, places: int) -> Expr:

@@ -17,6 +17,7 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.node import Dim, Node, Shape
 from weft.ir.op import Op, Operation
+from weft.ir.size import canonical, refuse, span_of
 
 REDUCE_KINDS = ("sum", "prod", "max", "min", "any", "all")
 SCAN_KINDS = ("sum", "prod", "max", "min")
@@ -51,10 +52,7 @@ def check_shape(shape: Sequence[Dim], operation: str) -> Shape:
     total = 1
     for dim in shape:
         if type(dim) is not int:
-            if isinstance(dim, Expr):
-                continue
-            return check_shape([d if isinstance(d, Expr) else as_int(d, operation) for d in shape],
-                               operation)  # fmt: skip
+            return _symbolic_shape(shape, operation)
         if dim < 0:
             raise ShapeError(operation, found=f"the size {dim} in {tuple(shape)}",
                              expected="sizes of at least 0")
@@ -63,6 +61,22 @@ def check_shape(shape: Sequence[Dim], operation: str) -> Shape:
         raise ShapeError(operation, found=f"{tuple(shape)}, {total} elements",
                          expected="fewer than 2**63 elements")
     return tuple(shape)
+
+
+def _symbolic_shape(shape: Sequence[Dim], operation: str) -> Shape:
+    """Return a shape of which a size is no int: one spelling for each symbolic size."""
+    sizes = tuple([canonical(d) if isinstance(d, Expr) else as_int(d, operation) for d in shape])
+    most = 1
+    for dim in sizes:
+        low, high = span_of(dim)
+        if low < 0:
+            raise ShapeError(operation, found=f"the size {dim} in {sizes}, as small as {low}",
+                             expected="sizes of at least 0")
+        most *= high
+    if most >= MAX_ELEMENTS:
+        raise ShapeError(operation, found=f"{sizes}, up to {most} elements",
+                         expected="fewer than 2**63 elements")
+    return sizes
 
 
 def check_axis(axis: int, ndim: int, operation: str) -> int:
@@ -85,7 +99,11 @@ def check_axis(axis: int, ndim: int, operation: str) -> int:
 
 def same_dim(a: Dim, b: Dim) -> bool:
     """Whether two sizes are provably equal."""
-    return a is b or (not isinstance(a, Expr) and not isinstance(b, Expr) and a == b)
+    if a is b:
+        return True
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return canonical(a) == canonical(b)
+    return a == b
 
 
 def same_shape(a: Shape, b: Shape) -> bool:
@@ -126,9 +144,25 @@ def bitcast(x: Node, dtype: DType) -> Node:
     return x if x.dtype is dtype else nd.make(Op.BITCAST, dtype, x.shape, (x,))
 
 
-def full(shape: Shape, value: bool | int | float, dtype: DType) -> Node:
-    """Return a constant expanded to `shape`."""
+def full(shape: Shape, value: bool | int | float | Expr, dtype: DType) -> Node:
+    """Return a constant, or a size, expanded to `shape`."""
+    if isinstance(value, Expr):
+        return expand(cast(of_size(value), dtype), shape)
     return expand(nd.const(value, dtype), shape)
+
+
+def of_size(size: Dim) -> Node:
+    """Return a size as a 0-d int64 array."""
+    done: dict[Expr, Node] = {}
+    root = as_expr(canonical(size))
+    for e in ex.toposort([root]):
+        if e.op is Op.CONST:
+            done[e] = nd.const(e.attr, dt.int64)
+        elif e.op is Op.VARIABLE:
+            done[e] = nd.variable(e)
+        else:
+            done[e] = elementwise(e.op, *[done[a] for a in e.args])
+    return done[root]
 
 
 def iota(n: Dim, dtype: DType = dt.int64) -> Node:
@@ -145,7 +179,7 @@ def reshape(x: Node, shape: Sequence[Dim]) -> Node:
     if same_shape(x.shape, shape):
         return x
     a, b = nd.size(x.shape), nd.size(shape)
-    if not same_dim(a, b) and not (isinstance(a, Expr) or isinstance(b, Expr)):
+    if not same_dim(a, b):
         raise ShapeError("reshape", found=f"{x.shape} to {shape}",
                          expected=f"{a} elements, not {b}")
     return nd.make(Op.RESHAPE, x.dtype, shape, (x,))
@@ -188,6 +222,9 @@ def slice_(x: Node, starts: Sequence[Dim], sizes: Sequence[Dim],
         raise ShapeError("slice", found=f"{len(starts)} starts for {x.ndim} axes",
                          expected="one an axis")
     for axis, (start, n, step) in enumerate(zip(starts, sizes, steps, strict=True)):
+        given: object = step
+        if isinstance(given, Expr):
+            raise refuse(f"a step of {step!r}")
         dim = x.shape[axis]
         if isinstance(start, Expr) or isinstance(n, Expr) or isinstance(dim, Expr) or n == 0:
             continue
@@ -197,7 +234,8 @@ def slice_(x: Node, starts: Sequence[Dim], sizes: Sequence[Dim],
                              expected="indices inside the array")
     if same_shape(x.shape, sizes) and all(s == 1 for s in steps):
         return x
-    return nd.make(Op.SLICE, x.dtype, sizes, (x,), nd.SliceAttr(tuple(starts), steps))
+    starts = tuple([canonical(s) for s in starts])
+    return nd.make(Op.SLICE, x.dtype, sizes, (x,), nd.SliceAttr(starts, steps))
 
 
 def pad(x: Node, before: Sequence[Dim], after: Sequence[Dim],
@@ -208,6 +246,7 @@ def pad(x: Node, before: Sequence[Dim], after: Sequence[Dim],
                          expected=f"one for each of {x.ndim} axes")
     if any(not isinstance(p, Expr) and p < 0 for p in (*before, *after)):
         raise ShapeError("pad", found=f"{tuple(before)}, {tuple(after)}", expected="amounts >= 0")
+    before = [canonical(b) for b in before]
     shape = check_shape([_add(_add(s, b), a)
                          for s, b, a in zip(x.shape, before, after, strict=True)], "pad")
     if same_shape(shape, x.shape):

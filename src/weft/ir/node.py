@@ -18,6 +18,7 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
+from weft.ir.size import canonical
 from weft.ir.stmt import Location
 
 Dim = int | Expr  # a symbolic size is an int64 expression of VARIABLEs
@@ -199,7 +200,7 @@ def size(shape: Shape) -> Dim:
     total: Dim = 1
     for dim in shape:
         total = total * dim if isinstance(total, Expr) or not isinstance(dim, Expr) else dim * total
-    return total
+    return canonical(total) if isinstance(total, Expr) else total
 
 
 def toposort(roots: Iterable[Node]) -> list[Node]:

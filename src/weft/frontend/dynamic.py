@@ -1,0 +1,251 @@
+"""Captured functions with symbolic sizes: one capture serves every size of an axis.
+
+The axes that the caller names are VARIABLEs in the captured graph, which is compiled once for their
+whole range. A call reads their values from the shapes of its arguments, checks them, and replays
+the capture *at* these values: shapes of results, buffers and arena have the actual sizes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from weft.errors import CaptureError, DTypeError, VariableError
+from weft.exchange import host
+from weft.frontend.arguments import describe
+from weft.frontend.capture import fix_sizes
+from weft.frontend.core import TensorCore, realize_all
+from weft.frontend.jit import Argument, Entry, Jitted, Out, argument_of, capturing
+from weft.frontend.pytree import flatten, is_array
+from weft.frontend.state import state
+from weft.frontend.tensor import Tensor
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.expr import Expr
+from weft.ir.node import Node
+from weft.ir.op import Op
+from weft.ir.size import evaluate, evaluate_all
+
+__all__ = ["DynamicJitted"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_MOST: Final = 256  # sizes that are kept ready
+
+
+class _Spec(NamedTuple):
+    """The symbolic axes of one argument."""
+
+    label: str
+    position: int | None
+    name: str | None
+    axes: tuple[tuple[int, Expr], ...]
+
+
+class DynamicEntry(Entry):
+    """A captured signature with symbolic sizes; `at` gives what is replayed for their values."""
+
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any,
+                 arguments: Sequence[Argument]) -> None:  # fmt: skip
+        super().__init__(function, args, kwargs, arguments)
+        self.values: Mapping[str, int] = {}
+        self._at: dict[tuple[int, ...], DynamicEntry] = {}
+
+    def at(self, values: Mapping[str, int]) -> DynamicEntry:
+        """Return the entry for values of the variables: all its shapes are fixed."""
+        key = tuple(values.values())
+        found = self._at.get(key)
+        if found is None:
+            found = copy(self)
+            found.values, found._at = values, {}
+            if self.compiled is not None:
+                found.compiled = self.compiled.at(values)
+            found.template = _fixed(self.template, values)
+            found.single = found.template[:3] if isinstance(found.template, Out) else None
+            found.grads = [(t, _fixed(out, values)) for t, out in self.grads]
+            found.draws = [(g, evaluate(blocks, values)) for g, blocks in self.draws]
+            if len(self._at) >= _MOST:
+                self._at.clear()
+            self._at[key] = found
+        return found
+
+    def _rebuild_history(self, node: Node, tensors: tuple[TensorCore | None, ...],
+                         versions: tuple[int, ...]) -> Node:  # fmt: skip
+        return fix_sizes(super()._rebuild_history(node, tensors, versions), self.values)
+
+
+def _fixed(template: Any, values: Mapping[str, int]) -> Any:
+    """Return a result's template with the symbolic sizes in it replaced."""
+    if isinstance(template, Out):
+        return template._replace(shape=evaluate_all(template.shape, values))
+    if isinstance(template, Expr):
+        return evaluate(template, values)
+    kind = type(template)
+    if kind is tuple or kind is list:
+        return kind([_fixed(v, values) for v in template])
+    if isinstance(template, tuple) and hasattr(template, "_fields"):
+        return kind(*[_fixed(v, values) for v in template])
+    if kind is dict:
+        return {k: _fixed(v, values) for k, v in template.items()}
+    return template
+
+
+class DynamicJitted(Jitted[P, R]):
+    """A function that is captured once for a range of sizes."""
+
+    def __init__(self, function: Callable[P, R], dynamic: Any) -> None:
+        super().__init__(function)
+        self._specs = _parse(function, dynamic)
+        # What to replay for (shape, dtype) of each argument and the gradient mode.
+        self._ready: dict[Hashable, DynamicEntry] = {}
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Replay the captured function, capturing it first for a new signature."""
+        if not kwargs and state.capture is None:
+            inputs: list[Any] = []
+            key: list[Any] = [state.grad]
+            for arg in args:
+                if type(arg) is not Tensor or arg._requires_grad or arg._base is not None or (
+                    arg._buffer is None
+                ):
+                    break
+                inputs.append(arg._buffer)
+                key += (arg.shape, arg.dtype)
+            else:
+                entry = self._ready.get(tuple(key))
+                if entry is not None:
+                    if entry.is_plain:
+                        return entry.run_plain(inputs)  # type: ignore[no-any-return]
+                    if entry.fits():
+                        return cast(R, entry.run(inputs, cast("Sequence[TensorCore]", args)))
+        return self._general(args, kwargs)
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        if state.capture is not None:  # a captured function within another one
+            return self._function(*args, **kwargs)
+        arrays: list[Any] = []
+        parts: list[Hashable] = []
+        first: dict[int | str, int] = {}  # of each argument: the number of its first array
+        every: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        for place, value in every:
+            first[place] = len(arrays)
+            parts.append((place, flatten(value, arrays)))
+        realize_all([a for a in arrays if isinstance(a, TensorCore)])
+        chosen = [(s, first[p], v) for s in self._specs
+                  for p, v in [_find(s, args, kwargs)] if v is not None]  # fmt: skip
+        for _, i, value in chosen:
+            if not isinstance(value, TensorCore):
+                array = host.as_array(value, "jit")
+                arrays[i] = np.ascontiguousarray(array) if array.ndim else array
+        given = [argument_of(a) for a in arrays]
+        symbolic, values = list(given), dict[str, int]()
+        origin: dict[str, str] = {}
+        for spec, i, _ in chosen:
+            symbolic[i] = _symbolic(spec, symbolic[i], values, origin)
+        key = (tuple(parts), tuple([a.key for a in symbolic]), state.grad)
+        entry = next((e for e in self._entries.get(key, ()) if e.fits()), None)
+        if entry is None:
+            with capturing:
+                entry = DynamicEntry(self._function, args, kwargs, symbolic)
+            self._entries.setdefault(key, []).append(entry)
+        ready = cast(DynamicEntry, entry).at(values)
+        if not kwargs and len(args) == len(given) and all(
+            type(a) is Tensor and a._base is None and not a._requires_grad for a in args
+        ):
+            if len(self._ready) >= _MOST:
+                self._ready.clear()
+            short = [x for a in given for x in (a.shape, a.dtype)]
+            self._ready[(state.grad, *short)] = ready
+        return cast(R, ready.run([a.buffer for a in given], [a.tensor for a in given]))
+
+
+def _find(spec: _Spec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int | str, Any]:
+    """Return where an argument stands in a call, and its value (None if it is left out)."""
+    place: int | str = -1
+    value: Any = None
+    if spec.name is not None and spec.name in kwargs:
+        place, value = spec.name, kwargs[spec.name]
+    elif spec.position is not None and spec.position < len(args):
+        place, value = spec.position, args[spec.position]
+    if value is None or isinstance(value, TensorCore) or is_array(value):
+        return place, value
+    raise DTypeError("jit", found=f"{spec.label}, {describe(value)}",
+                     expected="a tensor or an array: axes of it are dynamic")
+
+
+def _symbolic(spec: _Spec, argument: Argument, values: dict[str, int], origin: dict[str, str]
+              ) -> Argument:  # fmt: skip
+    """Return an argument with symbolic sizes; note the values of the variables."""
+    shape: list[Any] = list(argument.shape)
+    for given, variable in spec.axes:
+        axis = infer.check_axis(given, len(shape), f"jit, {spec.label}")
+        name, low, high = variable.attr.name, variable.attr.min, variable.attr.max
+        size = argument.shape[axis]
+        if not low <= size <= high:
+            raise VariableError("jit", found=f"the size {size} on axis {axis} of {spec.label}",
+                                expected=f"{name} from {low} to {high}")
+        if values.setdefault(name, size) != size:
+            raise VariableError(
+                "jit", found=f"the size {size} on axis {axis} of {spec.label}",
+                expected=f"{name} = {values[name]}, as {origin[name]} has it",
+            )
+        origin.setdefault(name, f"axis {axis} of {spec.label}")
+        shape[axis] = variable
+    sizes = cast("tuple[int, ...]", infer.check_shape(shape, "jit"))
+    return argument._replace(shape=sizes, span=cast(int, nd.size(sizes)))
+
+
+def _parse(function: Callable[..., Any], dynamic: Any) -> list[_Spec]:
+    """Return the symbolic axes of each argument.
+
+    Raises
+    ------
+    DTypeError, CaptureError, VariableError
+        If `dynamic` is no such table, names no argument, or its variables do not serve as sizes.
+    """
+    if not isinstance(dynamic, Mapping):
+        raise DTypeError("jit", found=f"dynamic={describe(dynamic)}", expected=_EXPECTED)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    is_open = not parameters or any(p.kind is p.VAR_KEYWORD for p in parameters)
+    known = {*names, *(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)}
+    variables: dict[str, Expr] = {}
+    specs = []
+    for key, axes in dynamic.items():
+        if isinstance(key, str) and (key in known or is_open):
+            position: int | None = names.index(key) if key in names else None
+            name: str | None = key
+        elif isinstance(key, int) and not isinstance(key, bool) and key >= 0:
+            position, name = key, names[key] if key < len(names) else None
+        else:
+            raise CaptureError("jit", found=f"dynamic axes of the argument {describe(key)}",
+                               expected="one of " + (", ".join(sorted(known)) or "no arguments"))
+        if not isinstance(axes, Mapping):
+            raise DTypeError("jit", found=f"{describe(axes)} for the argument {key!r}",
+                             expected=_EXPECTED)
+        label = f"the argument {name or position!r}"
+        for axis, variable in axes.items():
+            infer.as_int(axis, f"jit, axes of {label}")
+            if not isinstance(variable, Expr) or variable.op is not Op.VARIABLE:
+                raise DTypeError("jit", found=f"{describe(variable)} for axis {axis} of {label}",
+                                 expected="a weft.Variable")
+            bounds = variable.attr
+            if bounds.min < 1:
+                raise VariableError("jit", found=f"{bounds.name} from {bounds.min}",
+                                    expected="sizes of at least 1",
+                                    hint="empty arrays are a capture of their own")
+            if variables.setdefault(bounds.name, variable) is not variable:
+                raise VariableError("jit", found=f"two variables {bounds.name}",
+                                    expected="other names, or equal bounds")
+        specs.append(_Spec(label, position, name, tuple(axes.items())))
+    return specs
+
+
+_EXPECTED: Final = "a table such as {'x': {0: weft.Variable('n', 1, 1024)}}"

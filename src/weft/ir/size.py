@@ -1,0 +1,223 @@
+"""Arithmetic of symbolic sizes: one spelling for each size, exact division, decided comparisons.
+
+A size is an int or an int64 expression of VARIABLEs. It is brought to the form of a polynomial
+(``8 * n`` and ``n * 8`` become one expression), so that equal sizes are found equal; divisions and
+other operations inside count as unknowns of their own. What cannot be decided for every value of
+the variables raises, and never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from weft.errors import DTypeError, UnsupportedError, entry_point
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.op import Op, Operation
+
+__all__ = ["canonical", "decide", "evaluate", "exact_quotient", "refuse", "span_of"]
+
+Dim = int | Expr
+Monomial = tuple[Expr, ...]
+Poly = dict[Monomial, int]
+
+_canonical: Final[WeakKeyDictionary[Expr, Dim]] = WeakKeyDictionary()
+_RULES: Final = {Op.ADD: 1, Op.SUB: -1}
+
+
+def canonical(size: Dim) -> Dim:
+    """Return the one spelling of a size; an int if no variable is left."""
+    if not isinstance(size, Expr):
+        return size
+    found = _canonical.get(size)
+    if found is None:
+        found = _canonical[size] = _build(_poly(size))
+        if isinstance(found, Expr):
+            _canonical[found] = found
+    return found
+
+
+def exact_quotient(a: Dim, b: Dim) -> Dim | None:
+    """Return ``a / b`` where that is a size for every value of the variables, else None."""
+    rest, divisor = _poly(a), _poly(b)
+    if not divisor:
+        return None
+    head = _leading(divisor)
+    quotient: Poly = {}
+    while rest:
+        top = _leading(rest)
+        over = _without(top, head)
+        factor, remainder = divmod(rest[top], divisor[head])
+        if over is None or remainder:
+            return None
+        _add(quotient, over, factor)
+        for monomial, c in divisor.items():
+            _add(rest, _sorted(monomial + over), -c * factor)
+    return _build(quotient)
+
+
+def decide(op: Operation, a: Expr, b: Dim) -> bool:
+    """Return whether ``a < b`` (or ``<=``), if it is so, or not so, for every value.
+
+    Raises
+    ------
+    UnsupportedError
+        If it depends on the variables.
+    """
+    if not _is_size(a) or (isinstance(b, Expr) and not _is_size(b)):
+        raise DTypeError("bool", found=f"the expression {a!r}", expected="a Python value",
+                         hint="use where() to choose between values")
+    difference = _poly(a)
+    for monomial, c in _poly(b).items():
+        _add(difference, monomial, -c)
+    low, high = _range(difference)
+    limit = 0 if op is Op.LE else -1
+    if high <= limit:
+        return True
+    if low > limit:
+        return False
+    raise refuse(f"{a!r} {'<=' if op is Op.LE else '<'} {b!r}, which is not known")
+
+
+def decide_true(a: Expr) -> bool:
+    """Return whether a size is not 0, if that is so, or not so, for every value."""
+    if not _is_size(a):
+        raise DTypeError("bool", found=f"the expression {a!r}", expected="a Python value",
+                         hint="use where() to choose between values")
+    low, high = span_of(a)
+    if low > 0 or high < 0:
+        return True
+    if low == high == 0:
+        return False
+    raise refuse(f"whether {a!r} is 0, which is not known")
+
+
+def refuse(found: str) -> UnsupportedError:
+    """Return the error of an operation that must know a size."""
+    return UnsupportedError(
+        entry_point() or "size", found=found, expected="a size that is fixed",
+        hint="leave this axis out of dynamic=, or narrow its Variable",
+    )
+
+
+def span_of(size: Dim) -> tuple[int, int]:
+    """Return the least and the largest value of a size."""
+    return _range(_poly(size))
+
+
+def evaluate(size: Dim, values: Mapping[str, int]) -> int:
+    """Return a size for values of its variables."""
+    if not isinstance(size, Expr):
+        return size
+    done: dict[Expr, int] = {}
+    for e in ex.toposort([size]):
+        if e.op is Op.CONST:
+            done[e] = e.attr
+        elif e.op is Op.VARIABLE:
+            done[e] = values[e.attr.name]
+        else:
+            done[e] = ex.index_value(e.op, [done[a] for a in e.args])
+    return done[size]
+
+
+def evaluate_all(sizes: Sequence[Dim], values: Mapping[str, int]) -> tuple[int, ...]:
+    """Return sizes for values of their variables."""
+    return tuple([evaluate(s, values) for s in sizes])
+
+
+def _is_size(e: Expr) -> bool:
+    return e.dtype is dt.int64 and e.lanes == 1 and not ex.free_vars([e])
+
+
+def _poly(size: Dim) -> Poly:
+    """Return a size as a polynomial: products of atoms, with their factors."""
+    if not isinstance(size, Expr):
+        return {(): size} if size else {}
+    done: dict[Expr, Poly] = {}
+    for e in ex.toposort([size]):
+        args = [done[a] for a in e.args]
+        out: Poly = {}
+        if e.op is Op.CONST:
+            out = {(): int(e.attr)} if e.attr else {}
+        elif e.op in _RULES:
+            out = dict(args[0])
+            for monomial, c in args[1].items():
+                _add(out, monomial, _RULES[e.op] * c)
+        elif e.op is Op.NEG:
+            out = {m: -c for m, c in args[0].items()}
+        elif e.op is Op.MUL:
+            for m, c in args[0].items():
+                for k, d in args[1].items():
+                    _add(out, _sorted(m + k), c * d)
+        elif e.args:
+            atom = ex.rebuild(e, tuple([_as_expr(_build(p)) for p in args]))
+            out = {(): atom.attr} if atom.op is Op.CONST else {(atom,): 1}
+        else:
+            out = {(e,): 1}
+        done[e] = out
+    return done[size]
+
+
+def _build(poly: Poly) -> Dim:
+    """Return the expression of a polynomial: higher powers first, the constant last."""
+    total: Dim = 0
+    for monomial in sorted(poly, key=_order, reverse=True):
+        term: Dim = poly[monomial]
+        for atom in monomial:
+            term = atom * term
+        total = term if isinstance(total, int) and total == 0 else total + term
+    return total
+
+
+def _as_expr(size: Dim) -> Expr:
+    return size if isinstance(size, Expr) else ex.index(size)
+
+
+def _add(poly: Poly, monomial: Monomial, factor: int) -> None:
+    total = poly.get(monomial, 0) + factor
+    if total:
+        poly[monomial] = total
+    else:
+        poly.pop(monomial, None)
+
+
+def _sorted(monomial: Monomial) -> Monomial:
+    return tuple(sorted(monomial, key=ex.show)) if len(monomial) > 1 else monomial
+
+
+def _order(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
+    return len(monomial), tuple([ex.show(a) for a in monomial])
+
+
+def _leading(poly: Poly) -> Monomial:
+    """Return the first monomial in an order that products keep (so that division ends)."""
+    return max(poly, key=_order)
+
+
+def _without(a: Monomial, b: Monomial) -> Monomial | None:
+    """Return the atoms of `a` that are left when those of `b` are taken out."""
+    left = list(a)
+    for atom in b:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def _range(poly: Poly) -> tuple[int, int]:
+    """Return the least and the largest value of a polynomial, in whole numbers without end."""
+    from weft.ir.bounds import bounds
+
+    low = high = 0
+    for monomial, c in poly.items():
+        a = b = 1
+        for atom in monomial:
+            ends = bounds(atom)
+            corners = [x * y for x in (a, b) for y in (ends.lo, ends.hi)]
+            a, b = min(corners), max(corners)
+        low += min(a * c, b * c)
+        high += max(a * c, b * c)
+    return low, high
