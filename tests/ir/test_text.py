@@ -35,6 +35,7 @@ from weft.ir.text import (
 from weft.ir.text_graph import storages_of
 
 NAN = struct.unpack("<d", (0xFFF8000000000123).to_bytes(8, "little"))[0]
+VECTOR_OPS = (Op.BROADCAST, Op.RAMP, Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE)
 VALUES = [0.0, -0.0, 1.0, 0.1, 1e-45, 5e-324, 1e308, math.inf, -math.inf, math.nan, NAN, 1e22]
 
 
@@ -42,7 +43,7 @@ def random_expr(rng, size=12):
     """Return a legal expression over every operation, type and number of lanes."""
     pool = [leaf(rng, d, lanes) for d in rng.sample(dt.ALL, 4) for lanes in (1, rng.choice([2, 8]))]
     for _ in range(size):
-        op = rng.choice([*SCALAR_OPS, Op.BROADCAST, Op.RAMP, Op.EXTRACT, Op.HALF, Op.SLIDE])
+        op = rng.choice([*SCALAR_OPS, *VECTOR_OPS])
         made = grow(rng, op, pool)
         if made is not None:
             pool.append(made)
@@ -69,6 +70,8 @@ def grow(rng, op, pool):
             return ex.make(op, first.dtype, (first,), None, 4) if first.lanes == 1 else None
         if first.lanes == 1:
             return None
+        if op is Op.REVERSE:
+            return ex.reverse(first)
         if op is Op.SLIDE:
             return ex.slide(first, first, first.lanes - 1)
         return ex.extract(first, first.lanes - 1) if op is Op.EXTRACT else ex.half(first, 1)

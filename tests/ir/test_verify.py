@@ -59,6 +59,7 @@ BAD_EXPRESSIONS = {
     "bitcast": raw(Op.BITCAST, dt.int8, f32(1.0)),
     "lane": raw(Op.EXTRACT, F32, ex.broadcast(x, 4), attr=4),
     "half": raw(Op.HALF, F32, ex.broadcast(x, 4), attr=2, lanes=2),
+    "reverse": raw(Op.REVERSE, F32, ex.broadcast(x, 4), attr=2, lanes=4),
     "slide": raw(Op.SLIDE, F32, ex.broadcast(x, 4), ex.broadcast(x, 4), attr=4, lanes=4),
     "broadcast": raw(Op.BROADCAST, F32, ex.broadcast(x, 4), lanes=8),
     "attribute": raw(Op.NEG, F32, f32(1.0), attr=3),

@@ -401,6 +401,6 @@ _RULES: Final[dict[Operation, Callable[..., Range]]] = {
     Op.FMOD: _fmod, Op.MIN: _min, Op.MAX: _max, Op.AND: _and, Op.OR: _or, Op.XOR: _xor,
     Op.SHL: _shl, Op.SHR: _shr, Op.MULHI: _mulhi, Op.LT: _lt, Op.LE: _le, Op.EQ: _eq,
     Op.NE: _ne, Op.WHERE: _where, Op.CAST: _cast, Op.BROADCAST: _same, Op.RAMP: _ramp,
-    Op.EXTRACT: _same, Op.HALF: _same,
+    Op.EXTRACT: _same, Op.HALF: _same, Op.REVERSE: _same,
 }  # fmt: skip
 

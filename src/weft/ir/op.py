@@ -146,6 +146,7 @@ class Op:
     RAMP: Final = Operation("ramp", 1, "vector", "ui")  # base, base + 1, ...
     EXTRACT: Final = Operation("extract", 1, "vector")  # attr: lane
     HALF: Final = Operation("half", 1, "vector")  # attr: 0 lower, 1 upper half of the lanes
+    REVERSE: Final = Operation("reverse", 1, "vector")  # last lane first; attr: the lanes
     SLIDE: Final = Operation("slide", 2, "vector")  # attr n: last n lanes of a, then those of b
 
     # graph level only (attributes in ir/node.py)

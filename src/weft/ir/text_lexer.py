@@ -330,7 +330,7 @@ class Line:
             attr = int(detail)
             if op is Op.BROADCAST or op is Op.RAMP:
                 lanes, attr = attr, None
-            elif op is not Op.SLIDE:
+            elif op is not Op.SLIDE and op is not Op.REVERSE:
                 lanes = 1 if op is Op.EXTRACT else lanes // 2
         elif detail:
             self.fail(f"{op.name} without a detail", detail)

@@ -80,6 +80,10 @@ def _vector(op: Operation, result: Typed, arg: Typed, attr: Any) -> str | None:
         if not isinstance(attr, int) or not 0 <= attr < lanes or result[1] != 1:
             return f"lane {attr} of {show_type(arg)}"
         return None
+    if op is Op.REVERSE:
+        if attr != lanes or lanes < 2 or result[1] != lanes:
+            return f"reverse.{attr} of {show_type(arg)} as {show_type(result)}"
+        return None
     if op is Op.SLIDE:
         if not isinstance(attr, int) or not 0 < attr < lanes or result[1] != lanes:
             return f"slide by {attr} of {show_type(arg)} as {show_type(result)}"

@@ -189,11 +189,22 @@ class AccessLowering(Mapper):
             return
         lanes = scope.lanes if isinstance(offset, Affine) else offset.lanes
         mask = self.total_mask(s.mask, scope)
+        if isinstance(offset, Affine) and offset.stride == -1 and mask is None:
+            made = self.new_var(name, s.var.dtype, lanes)
+            first = self._lowest(offset, lanes)
+            self.emit(out, Load(made, memory, (first,)), s)
+            scope.mapped[s.var] = self.name(out, name, ex.reverse(made), s)
+            return
         var = self.new_var(name, s.var.dtype, lanes)
         base = self._position(offset, lanes)
         self.emit(out, Load(var, memory, (base,), None if mask is None else mask.lanes,
                             None if fill is None else self.vector(fill, lanes)), s)  # fmt: skip
         scope.mapped[s.var] = var
+
+    @staticmethod
+    def _lowest(offset: Affine, lanes: int) -> Expr:
+        """Return the offset of the last lane of an access that runs backwards."""
+        return ex.binary(Op.SUB, offset.base, ex.index(lanes - 1))
 
     def _position(self, offset: Mapped, lanes: int) -> Expr:
         """Return the first offset of a contiguous access, else the vector of offsets."""
@@ -237,6 +248,11 @@ class AccessLowering(Mapper):
         total = self.total_mask(s.mask, scope)
         if isinstance(offset, Expr) and offset.lanes == 1:
             self._uniform_store(s, memory, offset, value, total, lanes, out)
+            return
+        if isinstance(offset, Affine) and offset.stride == -1 and total is None:
+            turned = ex.reverse(self.vector(value, lanes))
+            self.emit(out, Store(memory, (self._lowest(offset, lanes),), turned, None,
+                                 s.streaming), s)  # fmt: skip
             return
         self.emit(out, Store(memory, (self._position(offset, lanes),), self.vector(value, lanes),
                              None if total is None else total.lanes, s.streaming), s)  # fmt: skip

@@ -40,7 +40,7 @@ def _lacks(inst: Compute) -> UnsupportedError:
 
 
 _ANY_DTYPE: Final = (Op.CAST, Op.BITCAST, Op.WHERE, Op.BROADCAST, Op.EXTRACT, Op.HALF,
-                     Op.SLIDE)  # fmt: skip
+                     Op.REVERSE, Op.SLIDE)  # fmt: skip
 
 
 def _is_foreign(inst: Compute) -> bool:
@@ -265,6 +265,8 @@ def _shift(w: FunctionWriter, x: Value, y: Value, what: str) -> str:
 def _mulhi(w: FunctionWriter, inst: Compute) -> str:
     x, y = inst.args
     d, kind, lanes = x.dtype, _kind(x), x.lanes
+    if d is dt.uint32 and lanes > 1:
+        return _mulhi_pairs(w, x, y)
     wide = vector(f"i{2 * d.bits}", lanes)
     extend = "sext" if d.kind == "i" else "zext"
     a = w.new(f"{extend} {kind} {w.ref(x)} to {wide}")
@@ -272,6 +274,23 @@ def _mulhi(w: FunctionWriter, inst: Compute) -> str:
     product = w.new(f"mul {wide} {a}, {b}")
     upper = w.new(f"lshr {wide} {product}, {splat(f'i{2 * d.bits}', lanes, str(d.bits))}")
     return w.new(f"trunc {wide} {upper} to {kind}")
+
+
+def _mulhi_pairs(w: FunctionWriter, x: Value, y: Value) -> str:
+    """Multiply even and odd lanes in place, where their double width fits without moving them."""
+    kind, lanes = _kind(x), x.lanes
+    wide = vector("i64", lanes // 2)
+    half = splat("i64", lanes // 2, "32")
+    low = splat("i64", lanes // 2, str(0xFFFFFFFF))
+    high = splat("i64", lanes // 2, str(-(1 << 32)))
+    a, b = (w.new(f"bitcast {kind} {w.ref(v)} to {wide}") for v in (x, y))
+    even = [w.new(f"and {wide} {v}, {low}") for v in (a, b)]
+    odd = [w.new(f"lshr {wide} {v}, {half}") for v in (a, b)]
+    even_product = w.new(f"mul {wide} {even[0]}, {even[1]}")
+    odd_product = w.new(f"mul {wide} {odd[0]}, {odd[1]}")
+    upper = w.new(f"lshr {wide} {even_product}, {half}")
+    lower = w.new(f"and {wide} {odd_product}, {high}")
+    return w.new(f"bitcast {wide} {w.new(f'or {wide} {upper}, {lower}')} to {kind}")
 
 
 def _where(w: FunctionWriter, inst: Compute) -> str:
@@ -327,6 +346,13 @@ def _half(w: FunctionWriter, inst: Compute) -> str:
     return w.new(f"shufflevector {_kind(a)} {w.ref(a)}, {_kind(a)} poison, {mask}")
 
 
+def _reverse(w: FunctionWriter, inst: Compute) -> str:
+    (x,) = inst.args
+    picks = ", ".join(f"i32 {x.lanes - 1 - i}" for i in range(x.lanes))
+    mask = f"<{x.lanes} x i32> <{picks}>"
+    return w.new(f"shufflevector {_kind(x)} {w.ref(x)}, {_kind(x)} poison, {mask}")
+
+
 def _slide(w: FunctionWriter, inst: Compute) -> str:
     fill, x = inst.args
     lanes = x.lanes
@@ -375,5 +401,6 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.RAMP: _ramp,
     Op.EXTRACT: _extract,
     Op.HALF: _half,
+    Op.REVERSE: _reverse,
     Op.SLIDE: _slide,
 }

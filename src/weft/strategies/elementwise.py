@@ -84,9 +84,9 @@ def _score(found: list[tuple[Access, int | None]]) -> float:
     total = 0.0
     for access, stride in found:
         if access.write:
-            total += {1: 4.0, 0: -4.0, None: -3.0}.get(stride, -4.0)
+            total += {1: 4.0, -1: 3.5, 0: -4.0, None: -3.0}.get(stride, -4.0)
         else:
-            total += {1: 2.0, 0: 0.5, None: -1.0}.get(stride, -2.0)
+            total += {1: 2.0, -1: 1.5, 0: 0.5, None: -1.0}.get(stride, -2.0)
     return total
 
 
@@ -97,7 +97,7 @@ def _transposed(chain: list[For], table: dict[Expr, list[tuple[Access, int | Non
         if other.var is best:
             continue
         along = {id(a.stmt) for a, s in table[other.var] if s == 1 and not a.write}
-        over = [a for a, s in table[best] if not a.write and s not in (0, 1, None)
+        over = [a for a, s in table[best] if not a.write and s not in (0, 1, -1, None)
                 and id(a.stmt) in along]
         if over and len({a.memory for a in over}) <= 2:
             return other.var, over

@@ -117,7 +117,7 @@ def _best(space: Space, extents: dict[Expr, Expr], body: Body, cost: Cost) -> Ex
             continue
         total = 0.0
         for _, stride in strides(space, body, var):
-            total += {1: 2.0, 0: 0.0, None: -1.0}.get(stride, -1.5)
+            total += {1: 2.0, -1: 1.5, 0: 0.0, None: -1.0}.get(stride, -1.5)
         scores[var] = total
     if not scores:
         return None
