@@ -47,7 +47,7 @@ def test_matmul_with_few_rows_or_columns():
 
 def test_few_rows_times_a_matrix_that_no_cache_holds():
     for _ in range(SHAPES):
-        m, k, n = int(RNG.integers(1, 10)), int(RNG.integers(300, 900)), int(RNG.integers(600, 2000))
+        m, k, n = (int(RNG.integers(*r)) for r in ((1, 10), (300, 900), (600, 2000)))
         a, b = whole(m, k), whole(k, n)
         x, y = tensors(a, b)
         exact((x @ y).relu(), np.maximum(a.astype(np.float64) @ b, 0))
@@ -64,7 +64,8 @@ def test_batched_matmul():
 
 
 @pytest.mark.parametrize("shape", [(40, 3000, 70), (300, 2500, 33), (70, 1021, 130), (9, 5000, 64),
-                                   (129, 4096, 128)])
+                                   (129, 4096, 128), (300, 700, 290),
+                                   (257, 521, 513), (2100, 2049, 40)])
 def test_long_sums_are_cut_into_blocks(shape):
     m, k, n = shape
     for a, b in ((whole(m, k), whole(k, n)), (whole(k, m).T, whole(k, n)),

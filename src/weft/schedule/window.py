@@ -11,7 +11,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Rewriter, Stmt, Store
 from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
-from weft.schedule.space import Edit, Site, constant, find_loop, find_memory
+from weft.schedule.space import Edit, Site, find_loop, find_memory
 
 MAX_ELEMENTS = 1 << 22
 
@@ -102,11 +102,13 @@ class _Window:
                       zip(ex.substitute(resolved, still), self.low, strict=True)]
 
     def _extent(self, var: Expr) -> int:
-        n = constant(self.space.extents[var])
-        if n is None:
-            raise ScheduleError(self.what, found=f"{var.attr} in {self.space.extents[var]!r}",
+        """Return how often a loop runs at most: a shorter round reads less of its box."""
+        n = self.space.extents[var]
+        most = self.space.ranges.of(n).hi
+        if most > MAX_ELEMENTS or any(v.op is Op.VARIABLE for v in ex.toposort([n])):
+            raise ScheduleError(self.what, found=f"{var.attr} in {n!r}",
                                 expected="constant extents", hint="split the loop first")
-        return max(n, 1)
+        return max(most, 1)
 
     def _move(self, subscript: Expr) -> dict[Expr, int]:
         """Return by how much a subscript moves per step of each loop inside."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from weft.errors import ScheduleError
 from weft.ir.expr import Expr
+from weft.ir.record import Record
 from weft.ir.stmt import For, Load
 from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant
+from weft.strategies.contraction_far import far_tile, is_far
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -22,6 +24,7 @@ from weft.strategies.contraction_pattern import (
 from weft.strategies.nest import (
     Cost,
     Plan,
+    find,
     flat_stride,
     power_above,
     product,
@@ -92,11 +95,55 @@ def _panel_lanes(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: Fo
     native = max(plan.target.vector_bytes // cost.itemsize, 1)
     points = product(a.extent for a in pattern.reduce.axes)
     lanes = _lanes(plan, wide, row, pattern, p)
+    if _block(plan, pattern, p, row, wide) is not None:
+        return lanes
     while points * lanes * cost.itemsize > p.panel_bytes:
         if lanes <= native:
             return 0
         lanes //= 2
     return lanes
+
+
+class _Block(Record):
+    """How a long reduction is cut: the axis, points of a block, tiles of rows that share one."""
+
+    axis: str
+    points: int
+    tiles: int
+
+
+def _block(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> _Block | None:
+    """Return how to cut the reduction so that what one block reads stays in cache.
+
+    A panel that the caches of one core do not hold has to be cut.
+    """
+    extents = [a.extent for a in pattern.reduce.axes] + [row.extent]
+    if any(constant(e) is None for e in extents):
+        return None
+    longest = max(pattern.reduce.axes, key=lambda a: size_of(a.extent))
+    points, depth = product(extents[:-1]), size_of(longest.extent)
+    itemsize = Cost(pattern.rows[-1].body).itemsize
+    lanes = _lanes(plan, wide, row, pattern, p)
+    space = Space(plan.kernel)
+    panel = points * lanes * itemsize
+    if panel <= p.panel_bytes:
+        return None
+    if size_of(wide.extent) <= 2 * lanes and size_of(row.extent) < 2 * p.pack_rows and not any(
+            flat_stride(space, a, wide.var) not in (0, 1) for a in accesses(pattern.reduce.body)):
+        return None  # narrow enough to be read as it lies
+    most = p.panel_bytes // 2 // (points // depth * lanes * itemsize)
+    blocks = -(-depth // max(most, 1))
+    rows = _rows(plan, p, row)
+    count = -(-size_of(row.extent) // rows)
+    fitting = p.panel_bytes // (rows * lanes * itemsize)
+    tiles = max(d for d in range(1, min(fitting, count) + 1) if count % d == 0)
+    if most < p.pack_rows or tiles * rows < min(p.pack_rows, size_of(row.extent)):
+        return None
+    return _Block(longest.var.attr, -(-depth // blocks), tiles)
+
+
+def _rows(plan: Plan, p: Parameters, row: For) -> int:
+    return tile_rows(size_of(row.extent), p.rows if registers(plan) >= 32 else p.rows // 2)
 
 
 def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> int:
@@ -122,17 +169,25 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
     lanes = _lanes(plan, wide, row, pattern, p)
-    most = p.rows if registers(plan) >= 32 else p.rows // 2
-    rows = tile_rows(size_of(row.extent), most)
+    rows = _rows(plan, p, row)
+    if is_far(plan, pattern, p, row, wide):
+        return far_tile(plan, pattern, p, row, wide, rows, lanes)
     packed = _packed(plan, pattern, p, row, wide)
+    block = None
     if packed:
         lanes = _panel_lanes(plan, pattern, p, row, wide)
+        block = _block(plan, pattern, p, row, wide)
     i, j = row.var.attr, wide.var.attr
     tile_split(plan, j, wide.extent, lanes)
     tile_split(plan, i, row.extent, rows)
     rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
     order = order_loops(plan, [*rest, f"{j}.o", f"{i}.o"], [f"{i}.i", f"{j}.i"],
                    work((pattern.rows[0],)) // MAC_SPEED, keep=True in packed.values())
+    if block is not None and order[-2:] == [f"{j}.o", f"{i}.o"]:
+        ((memory, strided),) = packed.items()
+        _blocked_tile(plan, pattern, block, memory, strided, i, j)
+        plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}")
+        return True
     for memory, strided in packed.items():
         if order.index(f"{j}.o") < order.index(f"{i}.o"):
             _pack(plan, pattern, memory, f"{j}.o", f"{j}.i", strided)
@@ -148,6 +203,32 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}"
                     + (", epilogue from a local copy" if spill else ""))
     return True
+
+
+def _blocked_tile(plan: Plan, pattern: Pattern, block: _Block, memory: str, strided: bool,
+                  i: str, j: str) -> None:
+    """Sum block by block into results that stay in cache, each from a panel of its own."""
+    schedule = plan.schedule
+    name = pattern.reduce.accumulators[0].var.attr
+    top = f"{i}.o"
+    loop = find(plan.kernel, top)
+    assert loop is not None
+    if block.tiles < size_of(loop.extent):
+        schedule.split(top, block.tiles)
+        top = f"{top}.i"
+    schedule.block_reduction(name, top, block.axis, block.points)
+    axes = [f"{a.var.attr}.i" if a.var.attr == block.axis else a.var.attr
+            for a in pattern.reduce.axes]
+    schedule.stage(memory, f"{block.axis}.o", (*axes, f"{j}.i"))
+    if strided:
+        schedule.unroll(f"{j}.i.s")
+    else:
+        schedule.vectorize(f"{j}.i.s")
+    schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
+    schedule.decompose_reduction(f"{name}.b", f"{i}.i")
+    for suffix in (".z", "", ".f"):
+        schedule.unroll(f"{i}.i{suffix}").vectorize(f"{j}.i{suffix}")
+    plan.why.append(f"{memory} copied into panels over {block.points} of {block.axis} at a time")
 
 
 def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> dict[str, bool]:

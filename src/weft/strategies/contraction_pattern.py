@@ -33,7 +33,8 @@ class Parameters(Record):
     operations of an epilogue from which on it runs in a loop of its own instead of unrolled;
     ``pack_rows`` the rows from which on an operand is copied into panels of at most
     ``panel_bytes``; ``stream_depth`` the rows of a matrix that are read side by side where few rows
-    are multiplied with it, and ``stream_bytes`` the results that are kept meanwhile.
+    are multiplied with it, and ``stream_bytes`` the results that are kept meanwhile; ``far_block``
+    the rows, columns and steps of a block where both operands are copied.
     """
 
     rows: int = 8
@@ -45,6 +46,7 @@ class Parameters(Record):
     panel_bytes: int = 256 << 10
     stream_depth: int = 16
     stream_bytes: int = 64 << 10
+    far_block: int = 256
 
 
 class Pattern(Record):
