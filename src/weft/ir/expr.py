@@ -397,11 +397,6 @@ def reverse(x: Expr) -> Expr:
     return make(Op.REVERSE, x.dtype, (x,), x.lanes, x.lanes) if x.lanes > 1 else x
 
 
-def reverse(x: Expr) -> Expr:
-    """Return the lanes of `x` in the opposite order."""
-    return make(Op.REVERSE, x.dtype, (x,), x.lanes, x.lanes) if x.lanes > 1 else x
-
-
 def slide(fill: Expr, x: Expr, places: int) -> Expr:
     """Return `x` moved up by some lanes, the last lanes of `fill` before it.
 
