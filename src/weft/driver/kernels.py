@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from weft.config import Debug, debug
 from weft.driver import device, report
+from weft.errors import CacheError, CompileError
 from weft.ir.stmt import Kernel
 from weft.store import fingerprint
 
@@ -55,11 +56,13 @@ class Code:
             head = json.loads(data[4 : 4 + size])
             messages = [(str(text), int(check)) for text, check in head["messages"]]
             return cls(key, data[4 + size :], messages, [str(v) for v in head["variables"]])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
 
 _loaded: Final[dict[str, Code]] = {}
+_read: Final[set[str]] = set()  # keys of what came from disk
+_distrusted: Final[set[str]] = set()  # and of what the linker refused then
 
 
 def symbol(key: str) -> str:
@@ -96,11 +99,12 @@ def from_disk(key: str) -> Code | None:
     found = _loaded.get(key)
     if found is not None:
         return found
-    data = device.disk().get(_KIND, key)
+    data = device.disk().get(_KIND, key) if key not in _distrusted else None
     found = Code.unpack(key, data) if data is not None else None
     if found is not None:
         report.count("kernel disk hits")
         _loaded[key] = found
+        _read.add(key)
     return found
 
 
@@ -127,11 +131,23 @@ def load(codes: Iterable[Code]) -> None:
     ------
     CompileError
         If the linker refuses an object.
+    CacheError
+        If it does, and some came from disk: those will be compiled anew when asked for again.
     """
     new = list({c.key: c for c in codes if not c.address}.values())
     if not new:
         return
-    library = device.runtime().load([c.image for c in new], [c.name for c in new])
+    try:
+        library = device.runtime().load([c.image for c in new], [c.name for c in new])
+    except CompileError as error:
+        doubtful = [c.key for c in new if c.key in _read]
+        if not doubtful:
+            raise
+        _distrusted.update(doubtful)
+        _read.difference_update(doubtful)
+        for key in doubtful:
+            _loaded.pop(key, None)
+        raise CacheError("load", found=error.message) from error
     for code in new:
         code.address, code.library = library[code.name], library
 
@@ -139,6 +155,7 @@ def load(codes: Iterable[Code]) -> None:
 def forget() -> None:
     """Drop all compiled kernels of this process (for tests and after a cache clear)."""
     _loaded.clear()
+    _read.clear()
 
 
 __all__ = ["Code", "compiled", "forget", "from_disk", "key_of", "load", "symbol"]

@@ -9,6 +9,7 @@ from weft.driver import device, kernels, report
 from weft.driver.kernels import Code
 from weft.driver.plan import Plan, Spec
 from weft.driver.structure import Structure
+from weft.errors import CacheError
 from weft.ir.node import Node
 from weft.store import fingerprint
 
@@ -55,7 +56,10 @@ def _disk_key(structure: Structure) -> str:
 def _make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     from weft.driver import host_program  # a warm start needs none of the compiler
 
-    plan = host_program.make(structure, outputs)
+    try:
+        plan = host_program.make(structure, outputs)
+    except CacheError:  # what was read is compiled anew
+        plan = host_program.make(structure, outputs)
     device.disk().put(_KIND, _disk_key(structure), plan.spec.pack())
     return plan
 
@@ -72,4 +76,7 @@ def _from_disk(structure: Structure) -> Plan | None:
             return None
         codes[program.key] = code
     report.count("plan disk hits")
-    return Plan(spec, codes, None)
+    try:
+        return Plan(spec, codes, None)
+    except CacheError:
+        return None
