@@ -220,7 +220,7 @@ class Emitter:
             legal = inside if mask is None else inside | ~mask
             check = Assert(legal, f"{node.attr.what}: index out of range", at, dim)
             self.check(check, node)
-            self._place_statement(check, legal)
+            self.place(check, legal)
         source = list(index)
         source[axis] = at
         return Key(node.args[0], tuple(source), mask)
@@ -262,7 +262,8 @@ class Emitter:
         target.loads[found] = name
         return name
 
-    def _place_statement(self, stmt: Stmt, *exprs: Expr) -> None:
+    def place(self, stmt: Stmt, *exprs: Expr) -> None:
+        """Append a statement to the outermost scope that knows every name of some expressions."""
         self._scope_of(exprs, None).body.append(stmt)
 
     def _scope_of(self, exprs: tuple[Expr, ...], memory: Memory | None) -> Scope:

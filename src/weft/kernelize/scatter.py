@@ -14,9 +14,13 @@ from weft.kernelize.rows import close_all, open_all
 
 
 def lower_scatter(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory]) -> Emitter:
-    """Return the nest that copies the base and applies the updates in row-major order."""
-    em = Emitter(sources, hoist=False)
+    """Return the nest that copies the base and applies the updates in row-major order.
+
+    An index that is the same for a whole row of updates is read and checked once (but not where
+    there are no updates).
+    """
     base, index_node, updates = node.args
+    em = Emitter(sources, hoist=all(isinstance(d, int) and d > 0 for d in index_node.shape))
     out, axis, kind = stored[node], node.attr.axis, node.attr.kind
 
     place = open_all(em, base.shape, "b")
@@ -29,7 +33,7 @@ def lower_scatter(node: Node, sources: dict[Node, Memory], stored: dict[Node, Me
     check = Assert(ex.index(0).le(at) & at.lt(bound), f"{node.attr.what}: index out of range",
                    at, bound)
     em.check(check, node)
-    em.emit(check)
+    em.place(check, at)
     update = em.value(updates, place)
     target = at_axis(place, axis, at)
     if kind != "set":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
 from weft.ir.stmt import For, Kernel, Reduce
-from weft.strategies import attention, contraction, elementwise, rowwise, scan, sort
+from weft.strategies import attention, contraction, elementwise, rowwise, scan, scatter, sort
 from weft.strategies.nest import Plan, chain_of, find, parallelise, work
 from weft.target import Target
 
@@ -67,7 +67,9 @@ def _nest(plan: Plan, loop: For) -> None:
             return
         if _attempt(plan, lambda: rowwise.schedule_rows(plan, root)):
             return
-    elif _attempt(plan, lambda: elementwise.schedule_nest(plan, root)):
+    elif (plan.kernel.meta.kind == "scatter" and _attempt(
+            plan, lambda: scatter.schedule_updates(plan, root))) or _attempt(
+                plan, lambda: elementwise.schedule_nest(plan, root)):
         return
     _default(plan, loop)
 

@@ -1,0 +1,28 @@
+"""Scatters: updates keep their order, and those of one contiguous row are lanes."""
+
+from __future__ import annotations
+
+from weft.ir import stmt as st
+from weft.ir.stmt import For
+from weft.strategies.elementwise import split_for_vectors
+from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, work
+
+
+def schedule_updates(plan: Plan, root: str) -> bool:
+    """Schedule the loops that apply updates; whether the nest is of that form.
+
+    An outer loop reads and checks where a row goes; the innermost one moves the row.
+    """
+    loop = find(plan.kernel, root)
+    assert loop is not None
+    rows = chain_of(loop)
+    inner = [s for s in rows[-1].body if isinstance(s, For)]
+    if len(inner) != 1 or inner[0].kind != st.SERIAL:
+        return False
+    chain = chain_of(inner[0])
+    column = chain[-1]
+    if not all(isinstance(s, st.Load | st.Let | st.Store) for s in column.body):
+        return False
+    split_for_vectors(plan, column.var.attr, column.extent, Cost(column.body))
+    parallelise(plan, [r.var.attr for r in rows], work((loop,)))
+    return True

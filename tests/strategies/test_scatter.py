@@ -1,0 +1,43 @@
+"""Scatters of rows: order kept, rows in lanes, indices checked once."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import BoundsError
+
+
+@pytest.mark.parametrize("columns", [1, 7, 64, 130])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32])
+def test_rows_are_added_in_order(columns, dtype):
+    rng = np.random.default_rng(0)
+    base = rng.integers(0, 9, (20, columns)).astype(dtype)
+    rows = rng.integers(0, 9, (50, columns)).astype(dtype)
+    index = rng.integers(0, 20, 50)
+    wanted = base.copy()
+    np.add.at(wanted, index, rows)
+    got = weft.tensor(base).index_add(0, weft.tensor(index), weft.tensor(rows))
+    np.testing.assert_array_equal(got.numpy(), wanted)
+
+
+def test_the_last_of_several_rows_wins():
+    index = weft.tensor(np.array([3, 1, 3, 3, 0]))
+    rows = np.arange(5 * 40, dtype=np.float32).reshape(5, 40)
+    got = weft.zeros(4, 40).index_copy(0, index, weft.tensor(rows)).numpy()
+    np.testing.assert_array_equal(got, np.stack([rows[4], rows[1], np.zeros(40), rows[3]]))
+
+
+def test_a_bad_row_is_refused_and_no_row_is_not():
+    bad = weft.tensor(np.array([0, 9]))
+    with pytest.raises(BoundsError, match="index 9"):
+        weft.zeros(4, 40).index_add(0, bad, weft.ones(2, 40)).numpy()
+    assert weft.zeros(4, 0).index_add(0, bad, weft.ones(2, 0)).numpy().shape == (4, 0)
+
+
+def test_embedding_gradient():
+    rng = np.random.default_rng(1)
+    weight = weft.tensor(rng.standard_normal((30, 48)).astype(np.float32), requires_grad=True)
+    index = rng.integers(0, 30, (8, 9))
+    weft.nn.functional.embedding(weft.tensor(index), weight).sum().backward()
+    counts = np.bincount(index.ravel(), minlength=30).astype(np.float32)
+    np.testing.assert_array_equal(weight.grad.numpy(), np.repeat(counts[:, None], 48, 1))
