@@ -84,11 +84,12 @@ class Target(Record):
     def fingerprint(self) -> str:
         """Return a digest of everything that changes the code made for this target.
 
-        Memory and core counts are left out: strategies that use them record their choice in the
-        kernel itself.
+        Memory and core counts are left out: code depends on the threads it is made for, which
+        callers add.
         """
         parts = [self.name, self.arch, self.cpu, ",".join(self.features), str(self.vector_bytes),
-                 str(self.vector_registers), ",".join(sorted(self.native_conversions))]
+                 str(self.vector_registers), ",".join(sorted(self.native_conversions)),
+                 f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}"]
         parts += [f"{op}:{d}" for op, d in sorted(self.operations)]
         return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
 

@@ -238,3 +238,79 @@ def test_plain_constants_compile_nothing_new(dtype):
     for g, wanted in zip(got, (5, 3), strict=True):
         assert (value(g).astype(np.float64) == (wanted if dtype is not dt.bool_ else 1)).all()
     assert report.counters().get("kernels compiled", 0) <= before + (dtype is dt.bool_) * 2
+
+
+def test_slices_at_other_places_are_one_kernel(rng):
+    data = rng.standard_normal((40, 3, 5), dtype=np.float32)
+    x = hosted(data)
+    compiled = None
+    for i in range(0, 40, 4):
+        part = infer.slice_(x, (i, 0, 0), (4, 3, 5))
+        row = infer.slice_(x, (i, 1, 0), (1, 1, 5))
+        (twice, total) = driver.realize([el(Op.ADD, part, part), infer.reduce(row, "sum", (2,))])
+        np.testing.assert_array_equal(value(twice), data[i : i + 4] * 2)
+        np.testing.assert_allclose(value(total), data[i : i + 1, 1:2].sum(2), rtol=1e-5, atol=1e-6)
+        compiled = compiled or report.counters()["kernels compiled"]
+    assert report.counters()["kernels compiled"] == compiled
+
+
+def test_a_slice_realized_is_a_copy(rng):
+    data = rng.standard_normal((6, 2), dtype=np.float32)
+    x = hosted(data)
+    part = infer.slice_(x, (2, 0), (3, 2))
+    flat = infer.reshape(part, (6,))
+    a, b = driver.realize([part, flat])
+    wanted = data[2:5].copy()
+    data[:] = 0
+    np.testing.assert_array_equal(value(a), wanted)
+    np.testing.assert_array_equal(value(b), wanted.ravel())
+
+
+@pytest.mark.parametrize(
+    ("starts", "sizes", "steps"),
+    [((1, 0), (2, 3), (2, 1)), ((3, 0), (2, 3), (-1, 1)), ((0, 1), (4, 2), (1, 1)),
+     ((2, 2), (1, 1), (1, 1)), ((0, 0), (0, 3), (1, 1)), ((1, 1), (1, 2), (1, 1))],
+)  # fmt: skip
+def test_slices_of_every_kind(starts, sizes, steps, rng):
+    x = hosted(rng.standard_normal((5, 3), dtype=np.float32))
+    got, wanted = both(el(Op.NEG, infer.slice_(x, starts, sizes, steps)))
+    np.testing.assert_array_equal(got[0], wanted[0])
+
+
+def test_sliced_argument_of_a_compiled_graph(rng):
+    slot = nd.Storage(dt.float32, 12)
+    whole = infer.reshape(nd.buffer(slot), (4, 3))
+    rows = [infer.slice_(whole, (i, 0), (1, 3)) for i in range(4)]
+    compiled = driver.compile([el(Op.EXP, r) for r in rows], [slot])
+    assert len(compiled.plan.codes) == 1
+    array = rng.standard_normal((4, 3), dtype=np.float32)
+    given = driver.from_host(array.ctypes.data, array.nbytes, array)
+    for i, out in enumerate(compiled.call([given], [])):
+        np.testing.assert_allclose(oracle.array_of(out, dt.float32, (3,)), np.exp(array[i]),
+                                   rtol=1e-6)
+
+
+@pytest.mark.requires("fork")
+def test_child_of_a_compiling_process_computes(rng):
+    """A thread holds the driver's lock at the moment of the fork."""
+    import os
+
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with driver.device.lock:
+            held.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(30)
+    child = os.fork()
+    if child == 0:
+        x = hosted(np.arange(7, dtype=np.float32))
+        (out,) = driver.realize([el(Op.MUL, el(Op.COS, x), full(x, 1.25))])
+        good = np.allclose(value(out), np.cos(np.arange(7)) * 1.25, rtol=1e-5)
+        os._exit(0 if good else 1)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

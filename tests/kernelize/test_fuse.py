@@ -131,9 +131,10 @@ def test_a_group_between_forbids_a_join(rng):
     np.testing.assert_allclose(got[0], wanted[0], rtol=2e-5, atol=1e-5)
 
 
-def test_long_rows_are_not_walked_twice_in_one_kernel():
-    steps = kernelize([graphs.softmax(leaf(2, 1 << 18))])
-    assert len(steps) > 1
+@pytest.mark.parametrize("shape", [(1, 50257), (8, 70000), (100_000,), (2, 1 << 18)])
+def test_long_rows_are_one_kernel_too(shape):
+    assert len(kernelize([graphs.softmax(leaf(*shape))])) == 1
+    assert len(kernelize([graphs.layer_norm(leaf(*shape))])) == 1
 
 
 def test_long_chains_are_cut_and_equal_pieces_shared():

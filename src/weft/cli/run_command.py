@@ -31,6 +31,5 @@ def summary(counters: dict[str, float], seconds: float) -> str:
     hits = sum(int(counters.get(f"{level} disk hits", 0)) for level in ("plan", "kernel"))
     return (
         f"weft: {seconds:.2f} s, {compiled} kernels compiled in "
-        f"{counters.get('compile seconds', 0):.2f} s, {hits} disk cache hits, "
-        f"{int(counters.get('launches', 0))} launches"
+        f"{counters.get('compile seconds', 0):.2f} s, {hits} disk cache hits"
     )

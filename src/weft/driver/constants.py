@@ -56,8 +56,8 @@ def is_restless(structure: Structure) -> bool:
     ), outputs)  # fmt: skip
     if len(_seen) >= _TRACKED:
         _seen.clear()
-    _seen[key] = _seen.get(key, 0) + 1
-    return _seen[key] > PATIENCE
+    count = _seen[key] = _seen.get(key, 0) + 1
+    return count > PATIENCE
 
 
 def _leaf(value: bool | int | float, dtype: DType) -> Node:

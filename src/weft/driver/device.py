@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from weft.backends import cpu
 from weft.store import DiskCache, cache
@@ -13,7 +14,17 @@ if TYPE_CHECKING:
     from weft.runtimes.buffer import Buffer
     from weft.runtimes.cpu import CpuRuntime
 
-lock: Final = threading.RLock()  # compiling and loading; realized plans run without it
+lock = threading.RLock()  # compiling and loading; realized plans run without it
+
+
+def _unlock_child() -> None:
+    """Give a forked child a lock of its own: a thread that held the old one is not there."""
+    global lock
+    lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_child)
 
 
 def runtime() -> CpuRuntime:

@@ -11,10 +11,12 @@ from weft.driver import device
 from weft.driver.constants import as_data, is_plain, is_restless
 from weft.driver.plan import check_variables
 from weft.driver.plan_cache import is_planned, plan_for
+from weft.driver.slices import Parts, take_slices
 from weft.driver.structure import Structure
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
+from weft.ir.op import Op
 
 _MOST_VALUES: Final = 256  # values of variables that a compiled graph keeps ready
 _address: Final = attrgetter("address")
@@ -67,20 +69,26 @@ class Compiled:
         Placeholders; other leaves are `captured` and read at each call.
     """
 
-    __slots__ = ("_allocate", "_arena", "_at", "_in_order", "_limits", "_new_only", "_order",
-                 "_run", "_sizes", "captured", "nodes", "plan")  # fmt: skip
+    __slots__ = ("_allocate", "_arena", "_at", "_in_order", "_limits", "_new_only", "_offsets",
+                 "_order", "_run", "_sizes", "captured", "nodes", "plan")  # fmt: skip
 
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
                  structure: Structure | None = None) -> None:  # fmt: skip
         structure = structure or Structure(outputs)
+        parts: Parts = {}
+        if any(n.op is Op.SLICE for n in structure.nodes):
+            outputs, parts = take_slices(outputs)
+            structure = Structure(outputs) if parts else structure
         plan = self.plan = plan_for(structure, outputs)
         self.nodes = structure.nodes
-        slots = {storage: i for i, storage in enumerate(inputs)}
-        self.captured = [s for s in structure.leaves if s not in slots]
-        late = {storage: len(inputs) + i for i, storage in enumerate(self.captured)}
-        # which of inputs + captured each slot of the plan reads; unread inputs have none
-        self._order = tuple(slots[s] if s in slots else late[s] for s in structure.leaves)
-        self._in_order = self._order == tuple(range(len(inputs) + len(self.captured)))
+        places = [parts.get(s, (s, 0)) for s in structure.leaves]
+        given = dict.fromkeys(inputs)
+        self.captured = [s for s in dict.fromkeys(s for s, _ in places) if s not in given]
+        slots = {storage: i for i, storage in enumerate((*inputs, *self.captured))}
+        # which of inputs + captured each slot of the plan reads, and where; unread ones have none
+        self._order = tuple(slots[s] for s, _ in places)
+        self._in_order = self._order == tuple(range(len(slots)))
+        self._offsets = tuple(offset for _, offset in places) if parts else ()
         self._limits = {
             v.attr.name: (v.attr.min, v.attr.max) for v in plan.spec.host.variables
         }
@@ -137,7 +145,10 @@ class Compiled:
             place = arena.address
         else:
             place = 0
-        failure = self._run(*map(_address, given), *map(_address, made), place)
+        addresses: Iterable[int] = map(_address, given)
+        if self._offsets:
+            addresses = map(int.__add__, addresses, self._offsets)
+        failure = self._run(*addresses, *map(_address, made), place)
         if failure is not None:
             self.plan.raise_failure(failure, self.nodes)
         if self._new_only:

@@ -63,7 +63,7 @@ def compiled(seconds: float, built: Built) -> None:
 
 
 def counters() -> dict[str, float]:
-    """Return a copy of the counters: kernels compiled, compile seconds, cache hits, launches."""
+    """Return a copy of the counters: kernels compiled, compile seconds, cache hits."""
     return dict(_counters)
 
 

@@ -23,7 +23,6 @@ from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
 from weft.rules.index import simplify
 
-ROW_LIMIT: Final = 1 << 16  # elements of a row that may be walked several times
 GROUP_LIMIT: Final = 600  # inlined operations of one kernel
 RECOMPUTE: Final = 4  # a kernel with this many times fewer points computes a value again
 _NONE: Final[frozenset[Node]] = frozenset()
@@ -213,7 +212,7 @@ class Fusion:
             if size != elements(group.rows) or not self._reads_in_place(group, node):
                 return ""
             return f"epilogue of the {group.kind}"
-        if size not in (domain, elements(group.rows)) or not _rows_fit(group):
+        if size not in (domain, elements(group.rows)):
             return ""
         return "reads row results of the same row" if self._reads_in_place(group, node) else ""
 
@@ -223,7 +222,7 @@ class Fusion:
             return ""
         trial = Group(-1, node, "rowwise", 0)
         if group.kind == "elementwise":
-            if not reads or not _rows_fit(trial):
+            if not reads:
                 return ""
             trial.members = [*group.members, node]
             if not all(self._reads_in_place(trial, m) for m in trial.members):
@@ -232,8 +231,6 @@ class Fusion:
             group.kind = "rowwise"
             return "reduces a value that is also stored"
         if elements(trial.inner) != elements(group.inner):
-            return ""
-        if reads and not _rows_fit(group):
             return ""
         if not self._reads_in_place(group, node):
             return ""
@@ -295,7 +292,7 @@ class Fusion:
                 self._absorb(group, other)
 
     def _mergeable(self, group: Group, other: Group) -> bool:
-        if elements(other.full) != elements(group.full) or not _rows_fit(group):
+        if elements(other.full) != elements(group.full):
             return False
         if elements(other.inner) != elements(group.inner):
             return False
@@ -360,12 +357,6 @@ def _operands(node: Node, index: Index) -> list[tuple[Node, Index]]:
         anywhere = (*index[:axis], ex.var("anywhere"), *index[axis + 1:])
         return [(node.args[0], anywhere), (node.args[1], index)]
     return [(arg, index) for arg in node.args]
-
-
-def _rows_fit(group: Group) -> bool:
-    """Whether rows are short enough to be walked more than once in cache, and many enough."""
-    inner = elements(group.inner)
-    return inner <= ROW_LIMIT and (inner <= 1 << 14 or elements(group.rows) >= 4)
 
 
 def domain_vars(rows: Shape, inner: Shape) -> tuple[Index, Index, dict[Expr, tuple[int, int]]]:

@@ -16,6 +16,7 @@ import struct
 import time
 import warnings
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from weft.config import VERSION, config
@@ -55,13 +56,28 @@ _WRITE_FLAGS: Final = (
 )
 
 
+@lru_cache(maxsize=1)
+def _build() -> str:
+    """Return a digest of sizes and times of Weft's own files: whoever edits them compiles anew."""
+    seen: list[str] = []
+    folders = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+    while folders:
+        for entry in _scan(folders.pop()):
+            if entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
+                folders.append(entry.path)
+            elif entry.name.endswith(".py"):
+                status = entry.stat()
+                seen.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.blake2b("\n".join(sorted(seen)).encode(), digest_size=8).hexdigest()
+
+
 def fingerprint(*parts: str | bytes | int) -> str:
     """Return the key of ``parts``: 40 hexadecimal digits of BLAKE2b.
 
-    The version of Weft is always part of it. Each part counts with its type and length, so that
-    ``("ab", "c")``, ``("a", "bc")`` and ``(b"ab", "c")`` differ.
+    The version and the build of Weft are always part of it. Each part counts with its type and
+    length, so that ``("ab", "c")``, ``("a", "bc")`` and ``(b"ab", "c")`` differ.
     """
-    digest = hashlib.blake2b(VERSION.encode(), digest_size=20)
+    digest = hashlib.blake2b(f"{VERSION} {_build()}".encode(), digest_size=20)
     for part in parts:
         data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
         digest.update(b"%s%d:" % (type(part).__name__.encode(), len(data)))
