@@ -27,6 +27,13 @@ from weft.frontend.autograd import (
     set_grad_enabled,
 )
 from weft.frontend.creation import *  # noqa: F403 - the modules list their public names
+from weft.frontend.devices import (
+    devices,
+    get_default_device,
+    is_available,
+    set_default_device,
+    synchronize,
+)
 from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.jit import jit
@@ -78,6 +85,7 @@ __all__ = [
     "autograd",
     "bfloat16",
     "bool",
+    "devices",
     "double",
     "e",
     "enable_grad",
@@ -87,6 +95,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "get_default_device",
     "grad",
     "half",
     "inf",
@@ -95,6 +104,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "is_available",
     "is_grad_enabled",
     "jit",
     "load",
@@ -107,8 +117,10 @@ __all__ = [
     "pi",
     "random",
     "save",
+    "set_default_device",
     "set_grad_enabled",
     "short",
+    "synchronize",
     "uint8",
     "uint16",
     "uint32",

@@ -104,6 +104,19 @@ def test_configuration_disables_and_limits(monkeypatch):
     assert "disabled" in registry.probe("other").reason
 
 
+def test_configuration_disables_pairs():
+    registry.register(fake())
+    config.reset(config.Config(backends={"toy/a": config.BackendConfig(enabled=False)}))
+    assert registry.lookup("toy")[1].pair == "b"
+    with pytest.raises(DeviceError, match=r"toy/a, expected one of toy/b \(disabled"):
+        registry.lookup("toy/a")
+    off = config.BackendConfig(enabled=False)
+    registry.reset()
+    registry.register(fake())
+    config.reset(config.Config(backends={"toy/a": off, "toy/b": off}))
+    assert "disabled" in registry.probe("toy").reason
+
+
 class Entry:
     def __init__(self, name, load):
         self.name, self.load = name, load
@@ -116,7 +129,7 @@ def test_entry_points_bring_backends(monkeypatch):
     entries = [Entry("toy", lambda: fake()), Entry("bad", fail), Entry("odd", lambda: 3)]
     monkeypatch.setattr(metadata, "entry_points", lambda group: entries)
     assert registry.lookup("toy:1")[0].family == "toy"
-    assert registry.families() == ["cpu", "tenstorrent", "bad", "odd", "toy"]
+    assert registry.families() == [*registry.ORDER, "bad", "odd", "toy"]
     reasons = {f.family: f.reason for f in registry.available()}
     assert reasons["bad"] == "ImportError: its driver is missing"
     assert "expected a Backend" in reasons["odd"]

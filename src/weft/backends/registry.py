@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from weft.config import config
@@ -25,6 +25,7 @@ __all__ = [
     "Found",
     "available",
     "backend",
+    "default",
     "families",
     "lookup",
     "parse",
@@ -37,7 +38,11 @@ GROUP: Final = "weft.backends"  # entry points of packages that bring a backend
 ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu")
 _PATIENCE: Final = 10.0  # seconds that a probe may take
 _BUILT_IN: Final = {"cpu": "weft.backends.cpu"}
-_ABSENT: Final = {"tenstorrent": "no toolchain for it is known"}
+_NOT_BUILT: Final = "this version of Weft has no backend for it"
+_ABSENT: Final = {
+    **dict.fromkeys(("disk", "null", "cuda", "hip", "opencl", "vulkan", "webgpu"), _NOT_BUILT),
+    "tenstorrent": "no toolchain for it is known",
+}
 _NAME: Final = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,6}))?(?:/([a-z][a-z0-9_]*))?")
 
 
@@ -185,18 +190,57 @@ def lookup(text: str) -> tuple[Backend, DeviceName]:
     if state.reason:
         raise DeviceError("device", found=text, expected="a device that is there",
                           hint=state.reason)
-    pair = name.pair or found.pairs[0]
-    if pair not in found.pairs:
+    pairs = _pairs(found)
+    pair = name.pair or pairs[0]
+    if pair not in pairs:
         raise DeviceError("device", found=text,
-                          expected="one of " + ", ".join(f"{name.family}/{p}" for p in found.pairs))
+                          expected="one of " + ", ".join(f"{name.family}/{p}" for p in pairs),
+                          hint="disabled in the configuration" if pair in found.pairs else None)
     if str(DeviceName(name.family, name.ordinal)) not in state.devices:
         raise DeviceError("device", found=text, expected="one of " + ", ".join(state.devices))
     return found, DeviceName(name.family, name.ordinal, pair)
 
 
+def _pairs(found: Backend) -> list[str]:
+    """Return the pairs of a backend that the configuration leaves enabled."""
+    return [p for p in found.pairs if config().backend(f"{found.family}/{p}").enabled]
+
+
 def available() -> list[Found]:
     """Return what probing says of every family, in order; it never raises and prints nothing."""
     return [probe(family) for family in families()]
+
+
+def default() -> str:
+    """Return the device that ``WEFT_DEVICE`` names, else the first one that can be used.
+
+    Raises
+    ------
+    DeviceError
+        If that one is absent, or if none can be used; the message says why for each family.
+    """
+    chosen = config().device
+    if chosen is not None:
+        try:
+            lookup(chosen)
+        except DeviceError as error:
+            raise DeviceError("WEFT_DEVICE", found=chosen, expected="a device that is there",
+                              hint=error.hint or f"expected {error.expected}") from None
+        return chosen
+    reasons = []
+    for family in _in_order():
+        found = probe(family)
+        if found.devices:
+            return found.devices[0]
+        reasons.append(f"{found.family}: {found.reason}")
+    raise DeviceError("device", found="none that can be used", expected="at least one",
+                      hint="; ".join(reasons))
+
+
+def _in_order() -> Iterator[str]:
+    """Yield the families as `families`, reading entry points only if nobody stops before."""
+    yield from ORDER
+    yield from (f for f in families() if f not in ORDER)
 
 
 def probe(family: str) -> Found:
@@ -218,6 +262,8 @@ def _probe(family: str) -> Found:
         found = backend(family)
     except DeviceError as error:
         return Found(family, error.hint or error.message)
+    if not _pairs(found):
+        return Found(family, "disabled in the configuration")
     answer = _patiently(found)
     if isinstance(answer, str):
         return Found(family, answer)

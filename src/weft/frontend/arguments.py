@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from weft.backends.registry import lookup
 from weft.errors import DeviceError, DTypeError, RangeError, ShapeError
 from weft.frontend.core import TensorCore
+from weft.frontend.devices import get_default_device
 from weft.ir import infer
 
 __all__ = ["check_device", "check_rank", "check_tensor", "count_of", "describe"]
@@ -42,19 +43,24 @@ def check_rank(value: TensorCore, least: int, operation: str) -> None:
 
 
 def check_device(device: object, operation: str) -> None:
-    """Raise a DeviceError unless `device` names the CPU."""
-    if device is None or device == "cpu" or device == "auto":
+    """Raise a DeviceError unless `device`, or for None and ``auto`` the default, is the CPU.
+
+    The other devices have no arrays yet, so that one that is there is refused as well.
+    """
+    given, hint = device, "`weft devices` lists what is here"
+    if device is None or device == "auto":
+        given = get_default_device()
+    if given == "cpu":
         return
-    hint = "`weft devices` lists what is here"
-    if type(device).__module__ == "torch":
-        device = str(device)
-    if isinstance(device, str):
+    if type(given).__module__ == "torch":
+        given = str(given)
+    if isinstance(given, str):
         try:
-            if lookup(device)[1].family == "cpu":
+            if lookup(given)[1].family == "cpu":
                 return
         except DeviceError as error:
             hint = error.hint or hint
-    raise DeviceError(operation, found=f"the device {describe(device)}",
+    raise DeviceError(operation, found=f"the device {describe(given)}",
                       expected="one that is here: 'cpu' or 'auto'", hint=hint)
 
 
