@@ -38,8 +38,10 @@ from weft.kernelize.rows import at, close_rows, open_rows
 COUNTED: Final = 4  # rows of up to this many elements a key bit are sorted by counting
 NARROW, WIDE = 8, 11  # bits of a digit in short and in long rows
 WIDE_FROM: Final = 1 << 13  # elements from which fewer passes pay for larger tables
+UNROLLED: Final = 4  # passes up to which each is code of its own
 CHUNKS: Final = 4  # parts of a long row, each with a table of its own, for the threads
 CHUNKED_FROM: Final = 1 << 16
+_Arrays = tuple[Memory | None, Memory | None]  # values and places
 _UNSIGNED: Final = {1: dt.uint8, 2: dt.uint16, 4: dt.uint32, 8: dt.uint64}
 _SIGNED: Final = {1: dt.int8, 2: dt.int16, 4: dt.int32, 8: dt.int64}
 
@@ -168,7 +170,7 @@ class _Sort:
         short = dt.int32 if n <= dt.int32.max else dt.int64
 
         values: list[Memory | None] = [self.outputs.get(0)]
-        if passes > 1 and values[0] is None and passes > 2:
+        if values[0] is None and passes > 2:
             values[0] = self.memory("values", node.dtype)
         values.append(self.memory("values_away", node.dtype) if passes > 1 else None)
         places: list[Memory | None] = [None, None]
@@ -181,7 +183,12 @@ class _Sort:
         total = Memory("total", short, (ex.index(1),), "register")
         em.alloc(table)
         em.alloc(total)
-        source: tuple[Memory | None, Memory | None] = (None, None)
+        if passes > UNROLLED:
+            self._repeat(passes // 2 + passes % 2, digit, (values[0], places[0]),
+                         (values[1], places[1]), chunks, table, total)
+            close_rows(em, loops, node.shape, self.axis)
+            return
+        source: _Arrays = (None, None)
         for number in range(passes):
             last = number == passes - 1
             target = (values[(passes - 1 - number) % 2],
@@ -189,22 +196,45 @@ class _Sort:
             if last:
                 target = (self.outputs.get(0), target[1])
             width = min(digit, bits - number * digit)
-            _Pass(self, number, number * digit, width, chunks, table, total).emit(source, target)
+            shift = ex.index(number * digit)
+            _Pass(self, number, shift, width, chunks, table, total).emit(source, target)
             source = target
         close_rows(em, loops, node.shape, self.axis)
+
+    def _repeat(self, rounds: int, digit: int, home: _Arrays, away: _Arrays, chunks: int,
+                table: Memory, total: Memory) -> None:  # fmt: skip
+        """Emit a loop over pairs of passes, from home to away and back."""
+        em, n = self.em, self.extent
+        k = self.loop("k", n, self.n)
+        value = em.value(self.node.args[0], self.place(k))
+        for memory, item in zip(home, (value, k), strict=True):
+            if memory is not None:
+                em.emit(Store(memory, self.place(k), ex.cast(item, memory.dtype)))
+        self.end(k, n)
+        bits = self.node.dtype.itemsize * 8
+        pair = self.loop("pair", ex.index(rounds), rounds)
+        for number, (source, target) in enumerate(((home, away), (away, home))):
+            shift = ex.minimum(pair * (2 * digit) + number * digit, bits)
+            _Pass(self, number, shift, digit, chunks, table, total).emit(source, target)
+        self.end(pair, ex.index(rounds))
+        if home[1] is not None:
+            k = self.loop("last", n, self.n)
+            came = em.fresh("place", home[1].dtype)
+            em.emit(Load(came, home[1], self.place(k)))
+            em.emit(Store(self.outputs[1], self.place(k), ex.cast(came, dt.int64)))
+            self.end(k, n)
 
 
 class _Pass:
     """One pass over the row: count the digits, number their places, move the elements."""
 
-    def __init__(self, sort: _Sort, number: int, shift: int, width: int, chunks: int,
+    def __init__(self, sort: _Sort, number: int, shift: Expr, width: int, chunks: int,
                  table: Memory, total: Memory) -> None:  # fmt: skip
         self.sort, self.number, self.shift, self.width = sort, number, shift, width
         self.chunks, self.table, self.total = chunks, table, total
         self.size = (sort.extent + (chunks - 1)) // chunks
 
-    def emit(self, source: tuple[Memory | None, Memory | None],
-             target: tuple[Memory | None, Memory | None]) -> None:  # fmt: skip
+    def emit(self, source: _Arrays, target: _Arrays) -> None:
         """Emit the pass; `source` holds values and places of the pass before (None: the input)."""
         p, em = self.number, self.sort.em
         bins = ex.index(1 << self.width)
@@ -274,7 +304,8 @@ class _Pass:
     def _digit(self, value: Expr, name: str) -> Expr:
         key = self.sort.key(value)
         if key.dtype.bits > self.width:
-            key = (key >> self.shift) & ((1 << self.width) - 1)
+            places = ex.cast(self.shift, key.dtype)
+            key = (key >> places) & ((1 << self.width) - 1)
         digit = ex.var(name)
         self.sort.em.emit(Let(digit, ex.cast(key, dt.int64)))
         return digit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.stmt import Body, For, Reduce
 from weft.strategies.elementwise import split_for_vectors
@@ -30,7 +31,10 @@ def _vectors(plan: Plan, loop: For) -> None:
     """Vectorise an innermost loop, or one around a count, if its iterations are independent."""
     inner = [s for s in st.walk(loop.body) if isinstance(s, For)]
     counts = [s for s in loop.body if isinstance(s, Reduce)]
-    if inner or not any(isinstance(s, st.Store) for s in loop.body):
-        return
+    stores = [s for s in loop.body if isinstance(s, st.Store)]
+    read = st.loads(loop.body)
+    if inner or not stores or any(
+            s.memory in read or loop.var not in ex.free_vars(s.index) for s in stores):
+        return  # the places of its writes depend on data
     if counts or all(isinstance(s, st.Load | st.Let | st.Store) for s in loop.body):
         split_for_vectors(plan, loop.var.attr, loop.extent, Cost(loop.body))
