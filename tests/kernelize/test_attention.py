@@ -294,6 +294,25 @@ def test_infinite_scores_that_are_masked(rng):
     assert np.isnan(got[0, [3, 4]]).all()
 
 
+def test_a_bias_that_is_looked_up(rng):
+    q, k, v = (normal(rng, 2, 40, 9) for _ in range(3))
+    table = normal(rng, 50)
+    index = rng.integers(0, 50, (40, 40))
+
+    def run(index):
+        a, b, c, t = tensors(q, k, v, table)
+        scores = a.matmul(b.transpose(-2, -1)).mul(1 / 3).add(t[weft.tensor(index)])
+        seen = weft.arange(40).reshape(1, 40).le(weft.arange(40).reshape(40, 1))
+        return weft.where(seen, scores, weft.tensor(-math.inf)).softmax(-1).matmul(c)
+
+    assert kinds(run(index))[-1] == "attention"
+    mask = np.where(np.tri(40, dtype=bool), table[index], np.float32(-np.inf))
+    np.testing.assert_allclose(run(index).numpy(), reference(q, k, v, mask), rtol=1e-4, atol=2e-5)
+    index[0, 39] = 50  # hidden, and still no place in the table
+    with pytest.raises(IndexError):
+        run(index).numpy()
+
+
 def test_grouped_queries(rng):
     q = normal(rng, 2, 6, 37, 9)
     k, v = normal(rng, 2, 2, 45, 9), normal(rng, 2, 2, 45, 9)

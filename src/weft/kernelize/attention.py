@@ -130,6 +130,7 @@ class _Match:
         self.out, self.weights, self.side, self.v = out, weights, side, values
         self.full = out.args[0].shape
         self.env: dict[Expr, tuple[int, int]] = {}
+        self.gathers = False
         if any(isinstance(d, Expr) or d == 0 for d in self.full):
             raise _NoFit("sizes that are symbolic or 0")
 
@@ -219,6 +220,7 @@ class _Match:
             seen.add((node, index))
             if len(seen) > SEARCH:
                 raise _NoFit("too many operations on the scores")
+            self.gathers |= node.op is Op.GATHER
             if node.op is Op.REDUCE:
                 product = node.args[0]
                 if node.attr.kind == "sum" and product.op is Op.MUL and len(node.attr.axes) == 1:
@@ -319,7 +321,7 @@ class _Match:
         """Return how far beyond a query the last key is that it can see; None if there is none."""
         best: int | None = None
         node = logits
-        while node.op is Op.WHERE:
+        while node.op is Op.WHERE and not self.gathers:  # whose indices are checked in hidden keys
             condition, yes, no = node.args
             if _is_hidden(no):
                 sign, node = False, yes
