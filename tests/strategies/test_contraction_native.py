@@ -113,6 +113,16 @@ def test_convolution():
         exact(found, reference_conv(x, w, stride, padding, groups, dilation))
 
 
+@pytest.mark.parametrize("shape", [(2, 300, 7, 7, 40, 3), (1, 256, 14, 14, 33, 3),
+                                   (3, 70, 9, 30, 64, 7), (1, 1030, 5, 13, 32, 2)])
+def test_convolution_over_many_channels(shape):
+    n, c, height, width, o, kernel = shape
+    x, w = whole(n, c, height, width), whole(o, c, kernel, kernel)
+    for stride in (1, 2):
+        found = weft.from_numpy(x).conv2d(weft.from_numpy(w), stride=stride, padding=kernel // 2)
+        exact(found.relu(), np.maximum(reference_conv(x, w, stride, kernel // 2, 1, 1), 0))
+
+
 def test_gradients_of_a_convolution():
     for _ in range(12):
         channels, outputs, kernel = size(12), size(24), int(RNG.integers(1, 4))

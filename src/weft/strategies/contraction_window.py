@@ -8,7 +8,7 @@ the rows of the register tile are neighbouring positions.
 
 from __future__ import annotations
 
-from weft.ir.stmt import For, Load, Reduce
+from weft.ir.stmt import PARALLEL, For, Load, Reduce
 from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant
 from weft.strategies.contraction_pattern import (
@@ -23,7 +23,17 @@ from weft.strategies.contraction_pattern import (
     tile_rows,
     tile_split,
 )
-from weft.strategies.nest import Cost, Plan, find, flat_stride, product, size_of, work
+from weft.strategies.nest import (
+    Cost,
+    Plan,
+    chain_of,
+    find,
+    flat_stride,
+    power_above,
+    product,
+    size_of,
+    work,
+)
 
 
 class _Found:
@@ -70,33 +80,30 @@ def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if found is None:
         return False
     native = native_lanes(plan, pattern)
-    channels, reduced = size_of(found.channel.extent), product(
-        a.extent for a in pattern.reduce.axes)
+    channels = size_of(found.channel.extent)
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
     if channels < native or any(constant(e) is None for e in extents):
         return False
-    many = registers(plan) >= 32
     lanes = 2 * native if channels >= 2 * native else native
-    itemsize = Cost(pattern.rows[-1].body).itemsize
-    while reduced * lanes * itemsize > p.panel_bytes:
-        lanes //= 2
-        if lanes < native:
-            return False
-    positions = product(f.extent for f in found.positions)
-    if positions < p.pack_rows:
+    if product(f.extent for f in found.positions) < p.pack_rows:
         return False
-    return _Convolution(plan, pattern, found, lanes, 14 if many else 6).apply(p)
+    return _Convolution(plan, pattern, found, lanes, p).apply()
 
 
 class _Convolution:
     """One convolution on its way through the primitives."""
 
-    def __init__(self, plan: Plan, pattern: Pattern, found: _Found, lanes: int, rows: int) -> None:
-        self.plan, self.pattern, self.found = plan, pattern, found
-        self.lanes, self.rows = lanes, rows
+    def __init__(self, plan: Plan, pattern: Pattern, found: _Found, lanes: int,
+                 p: Parameters) -> None:
+        self.plan, self.pattern, self.found, self.p = plan, pattern, found, p
+        self.lanes, self.rows = lanes, p.window_rows if registers(plan) >= 32 else 6
         self.name = pattern.reduce.accumulators[0].var.attr
+        self.itemsize = Cost(pattern.rows[-1].body).itemsize
+        self.axes = [a.var.attr for a in pattern.reduce.axes]
+        self.blocked = False
 
-    def apply(self, p: Parameters) -> bool:
+    def apply(self) -> bool:
+        """Apply the schedule; whether it fits."""
         plan, found = self.plan, self.found
         schedule = plan.schedule
         amount = work((self.pattern.rows[0],)) // MAC_SPEED
@@ -105,23 +112,35 @@ class _Convolution:
         tile_split(plan, o, found.channel.extent, self.lanes)
         rest = [f.var.attr for f in found.positions[:-1]]
         high = self._second(width)
+        group = high if high > 1 else self._group(width)
         inner = [x, f"{o}.i"]
-        if high > 1:
+        if high > 1 or group > 1:
             y = rest.pop()
-            tile_split(plan, y, found.positions[-2].extent, high)
+            tile_split(plan, y, found.positions[-2].extent, group)
             inner.insert(0, f"{y}.i")
             rest.append(f"{y}.o")
         outer = [*[f.var.attr for f in found.shared], f"{o}.o", *rest]
+        # The lanes go inside alone first: while other loops stand still, that is easy to prove.
+        for loop in [*inner, *outer]:
+            schedule.sink(loop)
+        below = [f.var.attr for f in chain_of(self._loop(f"{o}.i"))]
+        if below[1:]:
+            schedule.reorder(*below[1:], below[0])
         order = order_loops(plan, outer, inner, amount)
         # The loop whose iteration reads one box: the innermost outer one; there may be none but
         # that of the channels, which stands outside all of them.
+        place = self._block([*order, *inner], f"{o}.o")
+        if place is None:
+            return False
         image, weight = found.image.memory, found.weight.memory
-        schedule.window(image.name, order[-1])
+        schedule.window(image.name, order[-1] if place in ("", *order) else f"{self.axes[0]}.o")
         self._copy_box(image.name)
-        if f"{o}.o" in order:
-            self._pack(weight.name, f"{o}.o", f"{o}.i")
+        if self.blocked or f"{o}.o" in order:
+            self._pack(weight.name, f"{self.axes[0]}.o" if self.blocked else f"{o}.o", f"{o}.i")
+        if self.blocked:
+            self._finish_block(x, f"{o}.i")
         tile = tile_rows(width, self.rows // max(high, 1))
-        top = inner[0]
+        top = inner[0] if high > 1 else x
         if width > tile:
             tile_split(plan, x, found.positions[-1].extent, tile)
             schedule.sink(f"{x}.i")
@@ -130,11 +149,16 @@ class _Convolution:
             else:
                 top = f"{x}.i"
             x = f"{x}.i"
-        self._tile(p, [top, x] if high > 1 else [x], f"{o}.i")
+        self._tile([top, x] if high > 1 else [x], f"{o}.i")
         plan.why.append(f"contraction: windows of {image.name} copied without masks, "
                         f"{tile * max(high, 1)}×{self.lanes} results in registers along "
                         f"{x} and {o}.i")
         return True
+
+    def _loop(self, name: str) -> For:
+        loop = find(self.plan.kernel, name)
+        assert loop is not None
+        return loop
 
     def _second(self, width: int) -> int:
         """Return how many rows of positions a tile takes where one is too short to fill it."""
@@ -142,6 +166,55 @@ class _Convolution:
         if len(positions) < 2 or 2 * width > self.rows:
             return 1
         return tile_rows(size_of(positions[-2].extent), self.rows // width)
+
+    def _group(self, width: int) -> int:
+        """Return how many rows of positions share one box: neighbours read mostly the same."""
+        positions = self.found.positions
+        if len(positions) < 2:
+            return 1
+        space = Space(self.plan.kernel)
+        around, step = 1, 1
+        channels = 1
+        for i in self.found.image.index:
+            moves = {a.var: space.stride(i, a.var) for a in self.pattern.reduce.axes}
+            span = sum(abs(m or 0) * (size_of(a.extent) - 1) for a, m in
+                       zip(self.pattern.reduce.axes, moves.values(), strict=True)) + 1
+            if space.stride(i, positions[-2].var):
+                around, step = span, abs(space.stride(i, positions[-2].var) or 1)
+            elif space.stride(i, positions[-1].var):
+                channels *= span + width * abs(space.stride(i, positions[-1].var) or 1)
+            else:
+                channels *= span
+        most = self.p.panel_bytes // 2 // max(channels * self.itemsize, 1)
+        return tile_rows(size_of(positions[-2].extent),
+                         max(min((most - around) // step + 1, 8), 1))
+
+    def _block(self, loops: list[str], channel: str) -> str | None:
+        """Cut the reduction if a panel of weights is too large for the caches.
+
+        Returns the outermost loop of the block, "" if none is needed, None if none fits.
+        """
+        reduce = self.pattern.reduce
+        points = product(a.extent for a in reduce.axes)
+        if points * self.lanes * self.itemsize <= self.p.panel_bytes:
+            return ""
+        depth = size_of(reduce.axes[0].extent)
+        most = self.p.panel_bytes // 2 // (points // depth * self.lanes * self.itemsize)
+        if most < 2:
+            return None
+        nests = [find(self.plan.kernel, name) for name in loops]
+        first = max(loops.index(channel) if channel in loops else -1,
+                    *[at for at, f in enumerate(nests) if f is not None and f.kind == PARALLEL],
+                    -1) + 1
+        for at in range(first, len(loops)):
+            held = product(f.extent for f in nests[at:] if f is not None)
+            if held * self.itemsize <= self.p.panel_bytes:
+                blocks = -(-depth // most)
+                self.plan.schedule.block_reduction(self.name, loops[at], self.axes[0],
+                                                   -(-depth // blocks))
+                self.blocked = True
+                return loops[at]
+        return None
 
     def _copy_box(self, memory: str) -> None:
         """Vectorise the copy of the box along its last dimension."""
@@ -159,29 +232,44 @@ class _Convolution:
 
     def _pack(self, memory: str, loop: str, column: str) -> None:
         plan = self.plan
-        axes = tuple(a.var.attr for a in self.pattern.reduce.axes)
+        axes = [f"{a}.i" if self.blocked and a == self.axes[0] else a for a in self.axes]
         if not plan.attempt("stage", memory, loop, (*axes, column)):
             return
         space = Space(plan.kernel)
-        inner = find(plan.kernel, f"{column}.s")
-        assert inner is not None
+        inner = self._loop(f"{column}.s")
         steps = {flat_stride(space, a, inner.var) for a in accesses(inner.body) if not a.write}
         if steps == {1}:
             plan.schedule.vectorize(f"{column}.s")
         else:
             plan.schedule.unroll(f"{column}.s")
 
-    def _tile(self, p: Parameters, rows: list[str], column: str) -> None:
+    def _finish_block(self, x: str, column: str) -> None:
+        """Vectorise what comes before and after the blocks; results leave along the positions."""
         schedule = self.plan.schedule
-        schedule.decompose_reduction(self.name, rows[0], spill=True)
-        copies = copy_loops(self.plan, rows[0])
-        nests = [[*[f"{r}.z" for r in rows], f"{column}.z"], [*rows, column], list(copies)]
-        for nest in nests:
+        schedule.vectorize(f"{column}.begin")
+        if self.plan.attempt("reorder", f"{column}.end", f"{x}.end"):
+            native = native_lanes(self.plan, self.pattern)
+            lanes = min(native, power_above(size_of(self._loop(f"{x}.end").extent)))
+            schedule.split(f"{x}.end", lanes, "mask").vectorize(f"{x}.end.i")
+        else:
+            schedule.vectorize(f"{column}.end")
+
+    def _tile(self, rows: list[str], column: str) -> None:
+        schedule = self.plan.schedule
+        if self.blocked:
+            schedule.decompose_reduction(f"{self.name}.b", rows[0])
+            copies = [*[f"{r}.f" for r in rows], f"{column}.f"]
+        else:
+            schedule.decompose_reduction(self.name, rows[0], spill=True)
+            copies = copy_loops(self.plan, rows[0])
+        for nest in ([*[f"{r}.z" for r in rows], f"{column}.z"], [*rows, column], copies):
             for row in nest[:-1]:
                 schedule.unroll(row)
             schedule.vectorize(nest[-1])
+        if self.blocked:
+            return
         last = [f"{r}.f" for r in rows]
-        if epilogue_cost(self.pattern) > p.spill:
+        if epilogue_cost(self.pattern) > self.p.spill:
             schedule.vectorize(f"{column}.f")
             return
         # Results leave row by row of the output: along the positions, not along the lanes.
