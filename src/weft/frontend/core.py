@@ -7,7 +7,7 @@ its views follow. Once realized, the node is a leaf that reads memory.
 
 from __future__ import annotations
 
-import threading
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, Self, cast
@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft import driver
 from weft.errors import (
     AxisError,
     CaptureError,
@@ -24,7 +23,7 @@ from weft.errors import (
     user_location,
 )
 from weft.exchange import host
-from weft.frontend import views
+from weft.frontend import pending, views
 from weft.frontend.state import state
 from weft.ir import infer
 from weft.ir import node as nd
@@ -34,24 +33,13 @@ from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 from weft.ir.stmt import Location
 
-__all__ = ["Scalar", "TensorCore", "flush_pending", "leaves", "realize_all", "stamp"]
+__all__ = ["Scalar", "TensorCore", "flush_readers", "leaves", "realize_all", "stamp"]
 
 Scalar = bool | int | float
 _new: Final = object.__new__
 
 # Nodes that stand for a tensor whose gradient may be asked for, with that tensor.
 leaves: Final[WeakKeyDictionary[Node, weakref.ref[TensorCore]]] = WeakKeyDictionary()
-# Nodes that were realized while other graphs still refer to them, with the leaf that has the value
-# (weakly: a leaf may know its definition as its origin).
-_realized: Final[WeakKeyDictionary[Node, weakref.ref[Node]]] = WeakKeyDictionary()
-# Storages of parameters whose values are wanted by the next realize, with their definitions.
-_pending: Final[list[tuple[weakref.ref[Storage], Node]]] = []
-_pending_lock: Final = threading.RLock()  # held until their memory is there
-# What backward() was called on: the optimiser's step realizes it together with the update.
-_losses: Final[list[weakref.ref[TensorCore]]] = []
-# State that a layer has updated (running statistics): the next realize computes it as well, for
-# nobody asks for it, and what it was computed from would stay alive.
-_state: Final[list[weakref.ref[TensorCore]]] = []
 _serial = iter(range(1 << 62))
 
 
@@ -63,7 +51,7 @@ class _LiveSet:
 
     def add(self, tensor: TensorCore) -> None:
         key, refs = id(tensor), self._refs
-        refs[key] = weakref.ref(tensor, lambda _: refs.pop(key, None))
+        refs[key] = weakref.ref(tensor, functools.partial(refs.pop, key))
 
     def __iter__(self) -> Any:
         return iter([t for t in (r() for r in list(self._refs.values())) if t is not None])
@@ -209,7 +197,7 @@ class TensorCore:
         if state.capture is not None:
             state.capture.changing(self)
         if self._shared is not None and state.capture is None:
-            _flush_readers(self._shared, self)
+            flush_readers(self._shared, self)
         if history:
             self._requires_grad, self._is_leaf = True, False
         self._node, self._buffer, self._history = node, None, None
@@ -229,20 +217,20 @@ class TensorCore:
             if found is not None and found.buffer is not None:
                 storage.buffer, storage.shared = found.buffer, found.shared
             else:
-                _pending.append((weakref.ref(storage), node))
+                pending.define(storage, node)
             unique = host.leaf(storage, cast("tuple[int, ...]", node.shape))
         self._node = unique
         leaves[_flat(unique)] = weakref.ref(self)
 
-    def _settle(self, node: Node) -> None:
-        """Take the realized leaf `node` in place of the lazy value."""
-        old, storage = self._node, host.leaf_storage(node)
-        if storage is None or old is None or old is node:
+    def _settle(self, old: Node, node: Node) -> None:
+        """Take the realized leaf `node` in place of the lazy value `old`."""
+        storage = host.leaf_storage(node)
+        if storage is None or old is node or self._node is not old:  # or it was written meanwhile
             return
         if self._requires_grad and not self._is_leaf and storage.origin is None:
             storage.origin = old
         if not _shared or not _reads_shared(old):
-            _realized[old] = weakref.ref(node)
+            pending.note_realized(old, node)
         self._node, self._buffer = node, storage.buffer
         if self._base is None:
             self._version += 1
@@ -257,12 +245,14 @@ class TensorCore:
 
     def _storage(self) -> Storage:
         """Return the realized storage, contiguous in row-major order."""
-        realize_all((self,))
-        node = self._value()
-        storage = host.leaf_storage(node)
-        if storage is None or storage.buffer is None:
-            raise GradientError("realize", found=f"{node!r}", expected="a realized value")
-        return storage
+        while True:  # until no other thread has written between the two
+            realize_all((self,))
+            node = self._value()
+            storage = host.leaf_storage(node)
+            if storage is not None and storage.buffer is not None:
+                return storage
+            if state.capture is not None:
+                raise CaptureError("realize", found=f"{node!r}", expected="a realized value")
 
     # gradients
 
@@ -411,148 +401,46 @@ def stamp(node: Node) -> Node:
 # realizing
 
 
-def _substitute(roots: Sequence[Node], known: Callable[[Node], Node | None]) -> list[Node]:
-    """Return `roots` with every node that `known` answers for replaced, outermost first."""
-    order: list[Node] = []
-    new: dict[Node, Node | None] = {}
-    stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(roots)]
-    changed = False
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-            continue
-        if node in new:
-            continue
-        found = known(node)
-        new[node] = found
-        if found is not None:
-            changed = True
-            continue
-        if node.args:
-            stack.append((node, True))
-            stack.extend((a, False) for a in node.args if a not in new)
-        else:
-            new[node] = node
-    if not changed:
-        return list(roots)
-    for node in order:
-        args = tuple([cast(Node, new[a]) for a in node.args])
-        if args == node.args:
-            new[node] = node
-            continue
-        made = nd.make(node.op, node.dtype, node.shape, args, node.attr)
-        if node in nd.locations:
-            nd.locations.setdefault(made, nd.locations[node])
-        new[node] = made
-    return [cast(Node, new[r]) for r in roots]
+def realize_all(tensors: Iterable[TensorCore], more: Iterable[TensorCore] = ()) -> None:
+    """Compute the values of several tensors in one plan; during a capture nothing happens.
 
-
-def _leaf_of(node: Node) -> Node | None:
-    ref = _realized.get(node)
-    return None if ref is None else ref()
-
-
-def _with_pending(wanted: Sequence[Node]) -> tuple[list[tuple[Storage, Node]], list[Node]]:
-    """Take the pending leaves and return (storage, definition) of each living one, and `wanted`.
-
-    Definitions and `wanted` no longer read memory that is yet to be written.
+    `more` is computed in the same plan if all of it can be, and left as it is otherwise.
     """
-    alive = [(s, n) for s, n in ((r(), n) for r, n in _pending) if s is not None]
-    _pending.clear()
-    unwritten = {nd.buffer(s) for s, _ in alive}
-    below = nd.toposort([*(n for _, n in alive), *wanted])
-    if not any(n.op is Op.BUFFER and n in unwritten for n in below):
-        return alive, list(wanted)
-    inner: dict[Node, Node] = {}
-    made: list[tuple[Storage, Node]] = []
-    for storage, node in alive:  # a definition reads only what was defined before it
-        node = _substitute([node], inner.get)[0]
-        inner[nd.buffer(storage)] = infer.reshape(node, (storage.size,))
-        made.append((storage, node))
-    return made, _substitute(wanted, inner.get)
-
-
-def flush_pending() -> None:
-    """Realize the parameters that were defined or updated since the last realize, at once."""
-    with _pending_lock:
-        if _pending:
-            _realize_batch([], [])
-
-
-def _realize_batch(tensors: Sequence[TensorCore], nodes: Sequence[Node]) -> None:
-    saved = list(_pending)
-    alive, wanted = _with_pending(nodes)
-    roots = [node for _, node in alive] + wanted
-    if _realized:  # what is asked for is computed; what it is made of may be there already
-        asked = set(roots)
-        roots = _substitute(roots, lambda n: None if n in asked else _leaf_of(n))
-    try:
-        results = driver.realize(roots)
-    except BaseException:
-        _pending[:0] = saved
-        raise
-    for (storage, _), result in zip(alive, results, strict=False):
-        made = host.leaf_storage(result)
-        if made is not None:
-            storage.buffer = made.buffer
-    for tensor, result in zip(tensors, results[len(alive):], strict=True):
-        tensor._settle(result)
-
-
-def realize_all(tensors: Iterable[TensorCore]) -> None:
-    """Compute the values of several tensors in one plan; during a capture nothing happens."""
     if state.capture is not None:
         return
-    todo: list[TensorCore] = []
-    nodes: list[Node] = []
-    writes: list[TensorCore] = []
-    wants_pending = False
-    given = list(tensors)
-    if _state and any(t._buffer is None for t in given):
-        given += [t for t in (r() for r in _state) if t is not None]
-        _state.clear()
-    for tensor in given:
-        if tensor._buffer is not None and tensor._base is None:
-            continue
+    todo = [t for t in tensors if t._buffer is None or t._base is not None]
+    if not todo:
+        return
+    leafs: list[tuple[TensorCore, Storage]] = []
+    asked = _unrealized(todo, leafs)
+    storages = [s for _, s in leafs if s.buffer is None]
+    if asked or storages:
+        known = {id(t) for t in todo}
+        rest = [t for t in (*more, *pending.take_state()) if id(t) not in known]
+        others = _unrealized(rest, [])
+        found, extra = pending.compute([n for _, n in asked], storages, [n for _, n in others])
+        done = asked if extra is None else [*asked, *others]
+        for (tensor, node), result in zip(done, [*found, *(extra or ())], strict=True):
+            tensor._settle(node, result)
+        for tensor, _ in done:
+            _write_through(tensor)
+    for tensor, storage in leafs:
+        if tensor._buffer is None and host.leaf_storage(tensor._value()) is storage:
+            tensor._buffer = storage.buffer
+
+
+def _unrealized(tensors: Iterable[TensorCore], leafs: list[tuple[TensorCore, Storage]]
+                ) -> list[tuple[TensorCore, Node]]:  # fmt: skip
+    """Return the tensors that are no leaves with their nodes; append the others to `leafs`."""
+    lazy: list[tuple[TensorCore, Node]] = []
+    for tensor in tensors:
         node = tensor._value()
         storage = host.leaf_storage(node)
-        if storage is not None:
-            wants_pending = wants_pending or storage.buffer is None
-            if tensor._buffer is None:
-                tensor._buffer = storage.buffer
-            continue
-        todo.append(tensor)
-        nodes.append(node)
-        if tensor._shared is not None:
-            writes.append(tensor)
-    if wants_pending:
-        with _pending_lock:
-            _realize_batch(todo, nodes)
-    elif todo:
-        flush_pending()
-        _realize_batch(todo, nodes)
-    for tensor in writes:
-        _write_through(tensor)
-
-
-def note_state(*tensors: TensorCore) -> None:
-    """Let the next realize compute tensors that a layer has updated."""
-    if state.capture is None:
-        _state.extend(weakref.ref(t) for t in tensors)
-
-
-def note_losses(outputs: Iterable[TensorCore]) -> None:
-    """Remember what `backward` was called on, for `take_losses`."""
-    _losses[:] = [r for r in _losses if r() is not None]
-    _losses.extend(weakref.ref(t) for t in outputs)
-
-
-def take_losses() -> list[TensorCore]:
-    """Return what `backward` was called on and nobody has looked at: it shares the step's work."""
-    found = [t for t in (r() for r in _losses) if t is not None]
-    _losses.clear()
-    return found
+        if storage is None:
+            lazy.append((tensor, node))
+        else:
+            leafs.append((tensor, storage))
+    return lazy
 
 
 # memory shared with NumPy
@@ -562,23 +450,31 @@ def adopt(tensor: TensorCore, storage: Storage) -> None:
     """Note that a tensor's writes must reach memory that somebody else owns."""
     tensor._shared = storage
     key = id(storage)
-    _shared[key] = weakref.ref(storage, lambda _: _shared.pop(key, None))
+    _shared[key] = weakref.ref(storage, functools.partial(_shared.pop, key))
 
 
 def _reads_shared(node: Node) -> bool:
     return any(n.op is Op.BUFFER and n.attr.shared for n in nd.toposort([node]))
 
 
-def _flush_readers(storage: Storage, writer: TensorCore) -> None:
-    """Realize whatever is still to read `storage`, before its memory changes."""
+def flush_readers(storage: Storage, writer: TensorCore) -> None:
+    """Realize whatever is still to read the memory of `storage`, before it changes."""
+    first = storage.buffer.address
+    end = first + storage.buffer.nbytes
+
+    def reads(node: Node) -> bool:
+        """Whether a node is a leaf over some of this memory (slices of one array overlap)."""
+        if node.op is not Op.BUFFER or node.attr.buffer is None or not node.attr.shared:
+            return False
+        place = node.attr.buffer
+        return bool(place.address < end and first < place.address + place.nbytes)
+
     readers = []
     for tensor in _lazy:
-        if tensor is writer or tensor._base is writer or tensor._node is None:
-            continue
         node = tensor._node
-        if host.leaf_storage(node) is None and any(
-            n.op is Op.BUFFER and n.attr is storage for n in nd.toposort([node])
-        ):
+        if tensor is writer or tensor._base is writer or node is None:
+            continue
+        if host.leaf_storage(node) is None and any(map(reads, nd.toposort([node]))):
             readers.append(tensor)
     realize_all(readers)
 
@@ -588,7 +484,7 @@ def _write_through(tensor: TensorCore) -> None:
     shared = tensor._shared
     if shared is None:
         return
-    _flush_readers(shared, tensor)
+    flush_readers(shared, tensor)
     target = host.view(shared.buffer, tensor.dtype, tensor.shape, True)
     np.copyto(target, host.view(tensor._buffer, tensor.dtype, tensor.shape, False))
     tensor._node = host.leaf(shared, tensor.shape)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
-from weft.errors import DTypeError, VariableError
+from weft.errors import DTypeError, UnsupportedError, VariableError, entry_point
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
+from weft.ir.intern import Table, intern
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
 
@@ -58,19 +58,13 @@ class Expr:
 
     # where Python wants a value: sizes tell what holds for every value of their variables
     def __bool__(self) -> bool:
-        from weft.ir.size import decide_true
-
-        return decide_true(self)
+        return _decided(Op.NE, self, 0)
 
     def __lt__(self, other: Expr | int) -> bool:
-        from weft.ir.size import decide
-
-        return decide(Op.LT, self, other)
+        return _decided(Op.LT, self, other)
 
     def __le__(self, other: Expr | int) -> bool:
-        from weft.ir.size import decide
-
-        return decide(Op.LE, self, other)
+        return _decided(Op.LE, self, other)
 
     def __gt__(self, other: Expr | int) -> bool:
         return not self <= other
@@ -79,9 +73,7 @@ class Expr:
         return not self < other
 
     def __index__(self) -> int:
-        from weft.ir.size import refuse
-
-        raise refuse(f"the size {self!r}")
+        raise needs_size(f"the size {self!r}")
 
     __int__ = __index__
 
@@ -176,7 +168,25 @@ class Expr:
         return binary(Op.NE, self, other)
 
 
-_interned: Final[WeakValueDictionary[Any, Expr]] = WeakValueDictionary()
+def needs_size(found: str) -> UnsupportedError:
+    """Return the error of an operation that must know a size."""
+    return UnsupportedError(
+        entry_point() or "size", found=found, expected="a size that is fixed",
+        hint="leave this axis out of dynamic=, or narrow its Variable",
+    )
+
+
+# How comparisons of sizes are decided: `weft.ir.size` sets it, which builds on this module.
+deciding: list[Callable[[Operation, Expr, Expr | int], bool]] = []
+
+
+def _decided(op: Operation, a: Expr, b: Expr | int) -> bool:
+    for decide in deciding:
+        return decide(op, a, b)
+    raise needs_size(f"the size {a!r}")
+
+
+_interned: Final[Table[Expr]] = {}
 _pack_double: Final = struct.Struct("<d").pack
 
 
@@ -187,11 +197,12 @@ def make(op: Operation, dtype: DType, args: tuple[Expr, ...] = (), attr: Any = N
     Floats are told apart by bit pattern, so that 0.0 and -0.0 are two constants.
     """
     key = (op, dtype, lanes, args, _pack_double(attr) if type(attr) is float else attr)
-    found = _interned.get(key)
+    known = _interned.get(key)
+    found = None if known is None else known()
     if found is None:
-        found = Expr.__new__(Expr)
-        found.op, found.dtype, found.lanes, found.args, found.attr = op, dtype, lanes, args, attr
-        _interned[key] = found
+        made = Expr.__new__(Expr)
+        made.op, made.dtype, made.lanes, made.args, made.attr = op, dtype, lanes, args, attr
+        found = intern(_interned, key, made)
     return found
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
+from weft.ir.intern import Table, intern
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
 from weft.ir.size import canonical
@@ -162,7 +163,7 @@ class Node:
         return f"<{self.op.name} {self.dtype.text}{list(self.shape)}{attr}>"
 
 
-_interned: Final[WeakValueDictionary[Any, Node]] = WeakValueDictionary()
+_interned: Final[Table[Node]] = {}
 _pack_double: Final = struct.Struct("<d").pack
 locations: Final[WeakKeyDictionary[Node, Location]] = WeakKeyDictionary()
 
@@ -171,11 +172,12 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
          attr: Any = None) -> Node:  # fmt: skip
     """Return the one node with these parts, unchecked (`weft.ir.infer` builds checked nodes)."""
     key = (op, dtype, shape, args, _pack_double(attr) if type(attr) is float else attr)
-    found = _interned.get(key)
+    known = _interned.get(key)
+    found = None if known is None else known()
     if found is None:
-        found = Node.__new__(Node)
-        found.op, found.dtype, found.shape, found.args, found.attr = op, dtype, shape, args, attr
-        _interned[key] = found
+        made = Node.__new__(Node)
+        made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
+        found = intern(_interned, key, made)
     return found
 
 
