@@ -186,9 +186,11 @@ class Plan:
             where = (place.file, place.line) if place is not None and place.file else None
         operation, _, reason = text.partition(": ")
         if reason.startswith("index out of range"):
-            raise BoundsError(operation, found=f"index {value}",
-                              expected=f"0 to {bound - 1}" if bound else "no index: the axis is "
-                              "empty", where=where)
+            wraps = operation in nd.FROM_THE_END
+            found = value - bound if wraps and value < 0 else value
+            raise BoundsError(operation, found=f"index {found}",
+                              expected=f"{-bound if wraps else 0} to {bound - 1}" if bound else
+                              "no index: the axis is empty", where=where)
         raise LaunchError(operation, found=reason or text, where=where)
 
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.errors import AllocationError, DTypeError, RangeError, ShapeError
+from weft.errors import AllocationError, DTypeError, ShapeError
 from weft.exchange import dlpack, host
+from weft.frontend import literals
 from weft.frontend.arguments import check_device, check_tensor
 from weft.frontend.core import Scalar, TensorCore, adopt
 from weft.frontend.movement import ints
@@ -30,7 +31,6 @@ __all__ = [
 
 
 _PLACES: Final = 1 << 24  # what triangle indices are picked from
-_EXACT: Final = 2.0**53  # from here on, a float64 does not tell an integer from its neighbours
 
 
 def _finish(node: Node, requires_grad: bool) -> Tensor:
@@ -65,90 +65,12 @@ def tensor(data: Any, dtype: object = None, device: object = None, requires_grad
         value = dt.check_value(data, kind, "tensor")
         return _finish(nd.const(value, kind), requires_grad)
     if isinstance(data, list | tuple | range):
-        array, kind = _from_list(data, wanted)
+        array, kind = literals.of_list(data, wanted, "tensor")
     else:
         array = np.asarray(data) if isinstance(data, np.generic) else host.as_array(data, "tensor")
         kind = wanted or host.dtype_of(array, "tensor")
-        _check_range(array, kind)
+        literals.check_range(array, kind, "tensor")
     return _finish(host.store(array, kind), requires_grad)
-
-
-def _from_list(data: Any, wanted: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
-    try:
-        plain = _plain(data)
-    except RecursionError:
-        raise ShapeError("tensor", found="lists nested without end",
-                         expected="a rectangular array") from None
-    try:
-        array = np.array(plain)
-        if array.dtype == np.float64 and array.size and np.abs(array).max() >= _EXACT:
-            array = np.array(plain, object)  # NumPy turns large ints of mixed size into floats
-    except ValueError:
-        raise ShapeError("tensor", found="nested lists of unequal lengths",
-                         expected="a rectangular array") from None
-    if array.dtype == object:
-        flat = [v for v in np.ravel(array).tolist()]
-        if not all(isinstance(v, bool | int | float) for v in flat):
-            if any(isinstance(v, list | tuple) for v in flat):
-                raise ShapeError("tensor", found="nested lists of unequal lengths",
-                                 expected="a rectangular array")
-            raise DTypeError("tensor", found=f"a list of {type(flat[0]).__name__}",
-                             expected="numbers")
-        kind = wanted or (dt.float32 if any(isinstance(v, float) for v in flat) else dt.int64)
-        values = [dt.check_value(v, kind, "tensor") for v in flat]
-        exact = np.array(values, np.float64 if kind.is_float else kind.numpy)
-        return exact.reshape(array.shape), kind
-    if array.dtype.kind not in "biuf":
-        raise DTypeError("tensor", found=f"a list of {array.dtype}", expected="numbers")
-    kind = wanted or _natural(plain, array)
-    _check_range(array, kind)
-    return array, kind
-
-
-def _plain(data: Any) -> Any:
-    """Return nested lists with tensors replaced by their values."""
-    if isinstance(data, TensorCore):
-        return np.asarray(data)
-    if isinstance(data, list | tuple) and any(isinstance(v, list | tuple | TensorCore)
-                                              for v in data):  # fmt: skip
-        return [_plain(v) for v in data]
-    return data
-
-
-def _natural(plain: Any, array: np.ndarray[Any, Any]) -> DType:
-    if array.dtype.kind == "b":
-        return dt.bool_
-    first = plain
-    while isinstance(first, list | tuple) and first:
-        first = first[0]
-    if array.dtype.kind in "iu":
-        if isinstance(first, np.ndarray | np.generic):
-            return dt.as_dtype(array.dtype)
-        if array.size and array.dtype.kind == "u" and array.max() > dt.int64.max:
-            raise RangeError("tensor", found=str(array.max()), expected="a value of int64")
-        return dt.int64
-    if isinstance(first, np.ndarray | np.generic):
-        return dt.as_dtype(first.dtype)
-    return dt.float32
-
-
-def _check_range(array: np.ndarray[Any, Any], kind: DType) -> None:
-    """Raise a RangeError where an integer type cannot hold an element."""
-    if not kind.is_integer or array.size == 0 or array.dtype.kind == "b":
-        return
-    if array.dtype.kind == "f":
-        wide = array.astype(np.float64)  # in which max + 1, a power of two, is exact
-        bad = array[~((wide >= kind.min) & (wide < float(kind.max) + 1.0))]
-    elif array.dtype.kind in "iu":
-        low, high = int(array.min()), int(array.max())
-        if low >= kind.min and high <= kind.max:
-            return
-        bad = array[(array < kind.min) if low < kind.min else (array > kind.max)]
-    else:
-        return
-    if bad.size:
-        raise RangeError("tensor", found=str(bad.ravel()[0]),
-                         expected=f"a value of {kind.name}, {kind.min} to {kind.max}")
 
 
 def asarray(data: Any, dtype: object = None, device: object = None, copy: bool | None = None

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.errors import BoundsError, DTypeError, ShapeError
 from weft.exchange import host
-from weft.frontend import views
+from weft.frontend import literals, views
 from weft.frontend.arguments import describe
 from weft.frontend.arithmetic import as_operand
 from weft.frontend.core import Scalar, TensorCore, stamp
@@ -57,8 +57,7 @@ class Indexing(Reduction):
             views.Reshape(self.shape)))  # fmt: skip
 
     def __setitem__(self, key: Any, value: object) -> None:
-        if isinstance(value, list | tuple):
-            value = np.asarray(value)
+        value = literals.source(self, value, "setitem")
         mask = self._whole_mask(key)
         if mask is not None:
             return self._put_mask(mask, value)
@@ -270,6 +269,7 @@ class Indexing(Reduction):
         if steps or not advanced:
             raise ShapeError("index_put_", found=f"{len(indices)} indices that are not all tensors",
                              expected="a tensor of integers for each of the first axes")
+        values = literals.source(self, values, "index_put_")
         self._put_at(advanced, values, "add" if accumulate else "set")
         return self
 
@@ -466,6 +466,7 @@ class Indexing(Reduction):
 
     def copy_(self, source: object) -> Self:
         """Replace the elements by those of `source`, broadcast and converted."""
+        source = literals.source(self, source, "copy_")
         new = as_operand(self, source) if not isinstance(source, int | float) else None
         if new is None:
             value = dt.check_value(cast(Scalar, source), self.dtype, "copy_")

@@ -121,7 +121,11 @@ class Linear(InPlace):
 
     def outer(self, other: object) -> Self:
         """Return all products of the elements of two vectors."""
-        return self.ravel().unsqueeze(1).mul(as_operand(self, other).ravel())
+        second = as_operand(self, other)
+        if len(self.shape) != 1 or len(second.shape) != 1:
+            raise ShapeError("outer", found=f"{self.shape} and {second.shape}",
+                             expected="two vectors", hint="ravel() flattens")
+        return self.unsqueeze(1).mul(second)
 
     def addmm(self, a: object, b: object, *, beta: float = 1, alpha: float = 1) -> Self:
         """Return ``beta * self + alpha * (a @ b)``."""

@@ -58,7 +58,7 @@ class Generator:
         """Start the stream of a seed, and return the generator."""
         if state.capture is not None:
             state.capture.refuse("manual_seed()")
-        self.key, self.count = int(seed) & _MASK64, 0
+        self.key, self.count = infer.as_int(seed, "manual_seed") & _MASK64, 0
         return self
 
     def initial_seed(self) -> int:

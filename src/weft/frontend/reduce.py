@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Self
 
 from weft.errors import DTypeError, ShapeError
 from weft.frontend.arguments import count_of
-from weft.frontend.core import Scalar
+from weft.frontend.core import Scalar, stamp
 from weft.frontend.movement import Movement
+from weft.frontend.state import state
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.dtype import DType
@@ -139,6 +140,13 @@ class Reduction(Movement):
 
     def _extreme(self, kind: str, dim: int, keepdim: bool) -> ValuesIndices:
         axis = self._axis(dim, kind)
+        if self._requires_grad and state.grad and self.shape:
+            # the gradient goes to the element that the index names, not evenly to all equal ones
+            places = infer.argreduce(self._read(), kind, axis)
+            index = infer.reshape(places, _kept(self.shape, (axis,)))
+            picked = self._wrap(stamp(infer.gather(self._read(), index, axis, kind)))
+            return ValuesIndices(picked if keepdim else picked._wrap(
+                infer.reshape(picked._read(), places.shape)), self._arg(kind, axis, keepdim))
         values = self._wrap(self._reduced(self._read(), kind, (axis,), keepdim))
         return ValuesIndices(values, self._arg(kind, axis, keepdim))
 

@@ -99,22 +99,38 @@ def _project(node: Node, g: Node) -> Node:
     return g  # only the values of a sort are floats
 
 
+def _blame(new: Node, node: Node) -> Node:
+    """Let an index that is out of range in `new` be reported with the line of `node`."""
+    place = nd.locations.get(node)
+    if place is not None:
+        nd.locations.setdefault(new, place)
+    return new
+
+
+def _picked(node: Node, x: Node) -> Node:
+    """Return the elements of `x` at the places that a scatter writes to."""
+    return _blame(infer.gather(x, node.args[1], node.attr.axis, node.attr.what), node)
+
+
+def _scattered(node: Node, base: Node, updates: Node, kind: str) -> Node:
+    """Return `base` with `updates` at the places that a gather reads, or a scatter writes."""
+    made = infer.scatter(base, node.args[1], updates, node.attr.axis, kind, node.attr.what)
+    return _blame(made, node)
+
+
 def _gather(node: Node, g: Node) -> Node:
-    x, index = node.args
-    zeros = infer.full(x.shape, 0.0, g.dtype)
-    return infer.scatter(zeros, index, g, node.attr.axis, "add", node.attr.what)
+    return _scattered(node, infer.full(node.args[0].shape, 0.0, g.dtype), g, "add")
 
 
 def _scatter_base(node: Node, g: Node) -> Node | None:
     base, index, updates = node.args
-    axis, kind = node.attr.axis, node.attr.kind
+    kind = node.attr.kind
     if kind == "add":
         return g
     if kind == "set":  # 0 where overwritten
-        return infer.scatter(g, index, infer.full(index.shape, 0.0, g.dtype), axis, "set")
+        return _scattered(node, g, infer.full(index.shape, 0.0, g.dtype), "set")
     if kind == "prod":  # times the updates of that place
-        ones = infer.full(base.shape, 1.0, base.dtype)
-        factor = infer.scatter(ones, index, updates, axis, "prod")
+        factor = _scattered(node, infer.full(base.shape, 1.0, base.dtype), updates, "prod")
         return infer.elementwise(Op.MUL, g, factor)
     share, kept, _ = _ties(node, g)
     return where(kept, share, 0.0).node
@@ -122,45 +138,43 @@ def _scatter_base(node: Node, g: Node) -> Node | None:
 
 def _scatter_updates(node: Node, g: Node) -> Node | None:
     base, index, _ = node.args
-    axis, kind = node.attr.axis, node.attr.kind
-    here = infer.gather(g, index, axis)
+    kind = node.attr.kind
+    here = _picked(node, g)
     if kind == "add":
         return here
     if kind == "set":  # the last update of a place is the one that stays
         size = infer.iota(nd.size(index.shape))
         number = infer.reshape(size, index.shape)
-        last = infer.scatter(infer.full(base.shape, 0, dt.int64), index, number, axis, "set")
-        stays = Value(infer.gather(last, index, axis)).eq(Value(number))
+        last = _scattered(node, infer.full(base.shape, 0, dt.int64), number, "set")
+        stays = Value(_picked(node, last)).eq(Value(number))
         return where(stays, Value(here), 0.0).node
     if kind == "prod":
         return _scatter_product(node, Value(here)).node
     share, _, chosen = _ties(node, g)
-    return where(chosen, Value(infer.gather(share.node, index, axis)), 0.0).node
+    return where(chosen, Value(_picked(node, share.node)), 0.0).node
 
 
 def _scatter_product(node: Node, g: Value) -> Value:
     """Return g times the base and the other updates of that place (see `_product`)."""
-    base, index, updates = node.args
-    axis, update = node.attr.axis, Value(updates)
+    base, _, updates = node.args
+    update = Value(updates)
     zero = update.eq(0.0)
     nonzero = where(zero, 1.0, update)
     none = infer.full(base.shape, 0, dt.int64)
-    zeros = infer.scatter(none, index, infer.cast(zero.node, dt.int64), axis, "add")
-    single = infer.scatter(base, index, nonzero.node, axis, "prod")
+    zeros = _scattered(node, none, infer.cast(zero.node, dt.int64), "add")
+    single = _scattered(node, base, nonzero.node, "prod")
     others = where(Value(zeros).eq(1), Value(single), 0.0)
-    result = Value(infer.gather(node, index, axis))
-    return g * where(zero, Value(infer.gather(others.node, index, axis)), result / nonzero)
+    result = Value(_picked(node, node))
+    return g * where(zero, Value(_picked(node, others.node)), result / nonzero)
 
 
 def _ties(node: Node, g: Node) -> tuple[Value, Value, Value]:
     """Return the share of the gradient for each tie, and where base and updates are among them."""
-    base, index, updates = node.args
-    axis = node.attr.axis
+    base, _, updates = node.args
     kept = Value(base).eq(Value(node))
-    chosen = Value(updates).eq(Value(infer.gather(node, index, axis)))
+    chosen = Value(updates).eq(Value(_picked(node, node)))
     wide = dt.accumulator_dtype(g.dtype)
-    count = infer.scatter(infer.cast(kept.node, wide), index, infer.cast(chosen.node, wide),
-                          axis, "add")  # fmt: skip
+    count = _scattered(node, infer.cast(kept.node, wide), infer.cast(chosen.node, wide), "add")
     return (Value(g).cast(wide) / Value(count)).cast(g.dtype), kept, chosen
 
 

@@ -118,6 +118,11 @@ class SortAttr(Record):
     descending: bool
 
 
+# What gathers and scatters are called whose negative indices were moved up by the size before: a
+# report counts them from the end again.
+FROM_THE_END: Final = frozenset({"index", "take_along_dim"})
+
+
 class GatherAttr(Record):
     """``out[i, j] = src[index[i, j], j]`` for axis 0, as torch.gather; `wrap` allows negatives."""
 
