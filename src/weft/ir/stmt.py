@@ -404,7 +404,8 @@ class Prefetch(Stmt):
 class Meta(Record):
     """What is known of a kernel beside its code.
 
-    ``kind`` is the strategy kind (elementwise, rowwise, contraction, scan, sort, gather, custom);
+    ``kind`` is the strategy kind (elementwise, rowwise, contraction, attention, scan, sort,
+    scatter, custom);
     ``schedule`` the replayable trace that has been applied; ``flops`` and ``traffic`` the
     arithmetic operations and bytes of one launch (0: unknown); ``fastmath`` allows FMA
     contraction and reassociation.
