@@ -14,7 +14,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 from weft import driver
 from weft.errors import GradientError, ShapeError
 from weft.exchange import host
-from weft.frontend.core import TensorCore, leaves, note_losses
+from weft.frontend.core import TensorCore, leaves
+from weft.frontend.pending import note_losses
 from weft.frontend.state import state
 from weft.ir import infer
 from weft.ir.node import Node

@@ -11,7 +11,8 @@ import numpy as np
 
 from weft.errors import CaptureError
 from weft.exchange import host
-from weft.frontend.core import TensorCore, flush_pending, realize_all
+from weft.frontend import pending
+from weft.frontend.core import TensorCore, realize_all
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
 from weft.ir import dtype as dt
@@ -57,7 +58,7 @@ class Recorder:
         self._grad_mode = state.grad
 
     def __enter__(self) -> Recorder:
-        flush_pending()
+        pending.flush()
         state.capture = self
         return self
 

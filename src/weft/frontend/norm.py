@@ -9,7 +9,7 @@ from typing import Self
 from weft.errors import ShapeError
 from weft.frontend.arithmetic import as_operand
 from weft.frontend.conv import Convolution
-from weft.frontend.core import note_state
+from weft.frontend.pending import note_state
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.expr import Expr

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import ShapeError
-from weft.frontend.core import note_state
 from weft.frontend.creation import empty, ones, zeros
 from weft.frontend.linear import as_pair
+from weft.frontend.pending import note_state
 from weft.frontend.tensor import Parameter, Tensor
 from weft.nn import functional as F
 from weft.nn import init

@@ -8,8 +8,9 @@ from typing import Any
 from weft.errors import RangeError, ShapeError
 from weft.frontend.arguments import check_tensor
 from weft.frontend.autograd import no_grad
-from weft.frontend.core import realize_all, take_losses
+from weft.frontend.core import all_or_none, realize_all
 from weft.frontend.creation import tensor, zeros
+from weft.frontend.pending import take_losses
 from weft.frontend.tensor import Tensor
 
 __all__ = ["Group", "Optimizer"]
@@ -113,18 +114,20 @@ class Optimizer:
 
     @no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Update every parameter that has a gradient; all in one plan."""
+        """Update every parameter that has a gradient; all in one plan.
+
+        If that fails, parameters and state keep their values.
+        """
         loss = closure() if closure is not None else None
-        changed: list[Tensor] = []
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                state = self.state[p]
-                self.update(p, p.grad, state, group)
-                changed.append(p)
-                changed.extend(state.values())
-        realize_all([*changed, *take_losses()])
+        with all_or_none() as changed:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is None:
+                        continue
+                    state = self.state[p]
+                    changed.add(p, *state.values())
+                    self.update(p, p.grad, state, group)
+            realize_all(changed, take_losses())
         return loss
 
     def update(self, p: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
