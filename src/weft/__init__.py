@@ -34,9 +34,9 @@ from weft.frontend.devices import (
     set_default_device,
     synchronize,
 )
+from weft.frontend.dynamic import jit
 from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
-from weft.frontend.jit import jit
 from weft.frontend.random import *  # noqa: F403
 from weft.frontend.tensor import Parameter, Tensor
 from weft.ir.dtype import (

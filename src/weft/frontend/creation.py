@@ -221,7 +221,8 @@ def arange(start: Scalar, end: Scalar | None = None, step: Scalar = 1, *, dtype:
              else max(math.ceil((end - start) / step), 0))  # fmt: skip
     index = infer.iota(count if isinstance(count, Expr) else int(count))
     if whole and (kind.is_integer or kind.is_float):
-        first, _, by = [v if isinstance(v, Expr) else int(v) for v in numbers]
+        whole_numbers: list[Any] = [v if isinstance(v, Expr) else int(v) for v in numbers]
+        first, _, by = whole_numbers
         node = _affine(index, first, by, dt.int64)
     else:
         node = _affine(infer.cast(index, dt.float64), float(start), float(step), dt.float64)

@@ -1,4 +1,4 @@
-"""Captured functions with symbolic sizes: one capture serves every size of an axis.
+"""`weft.jit`, and captured functions with symbolic sizes: one capture for every size of an axis.
 
 The axes that the caller names are VARIABLEs in the captured graph, which is compiled once for their
 whole range. A call reads their values from the shapes of its arguments, checks them, and replays
@@ -7,10 +7,10 @@ the capture *at* these values: shapes of results, buffers and arena have the act
 
 from __future__ import annotations
 
-import inspect
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
@@ -30,10 +30,11 @@ from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.size import evaluate, evaluate_all
 
-__all__ = ["DynamicJitted"]
+__all__ = ["DynamicJitted", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Dynamic = Mapping[str | int, Mapping[int, Any]]
 _MOST: Final = 256  # sizes that are kept ready
 
 
@@ -209,6 +210,8 @@ def _parse(function: Callable[..., Any], dynamic: Any) -> list[_Spec]:
     """
     if not isinstance(dynamic, Mapping):
         raise DTypeError("jit", found=f"dynamic={describe(dynamic)}", expected=_EXPECTED)
+    import inspect  # slow to import, and few functions have dynamic axes
+
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -249,3 +252,46 @@ def _parse(function: Callable[..., Any], dynamic: Any) -> list[_Spec]:
 
 
 _EXPECTED: Final = "a table such as {'x': {0: weft.Variable('n', 1, 1024)}}"
+
+
+@overload
+def jit(function: Callable[P, R], *, dynamic: Dynamic | None = None) -> Jitted[P, R]: ...
+@overload
+def jit(function: None = None, *, dynamic: Dynamic | None = None
+        ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...  # fmt: skip
+def jit(function: Callable[..., Any] | None = None, *, dynamic: Dynamic | None = None) -> Any:
+    """Return a function that is captured at its first call and replayed afterwards.
+
+    Arguments may be tensors, NumPy arrays, PyTorch tensors, containers of them, and hashable
+    values, which are part of the signature. The function must not read values of tensors.
+
+    Parameters
+    ----------
+    function
+        What to capture; without it a decorator is returned.
+    dynamic
+        Axes whose size may differ from call to call: of each argument, by name or position, its
+        axes with the `weft.Variable` that stands for the size. The function is captured and
+        compiled once for the whole range; axes with one variable must agree in size::
+
+            n = weft.Variable("n", 1, 1024)
+
+            @weft.jit(dynamic={"tokens": {1: n}, "mask": {0: n, 1: n}})
+            def forward(tokens, mask): ...
+
+        Inside, such a size is symbolic: it computes (``x.reshape(n * 8, -1)``, ``x[:n - 1]``,
+        ``total / n``), and a comparison answers what holds for the whole range, or raises. What
+        must know a size (``range(n)``, windows, steps of slices) raises an UnsupportedError.
+
+    Raises
+    ------
+    CaptureError
+        At the first call, if the function reads a value: ``item()``, ``if tensor:``, ``print``.
+    VariableError
+        At a call, if a dynamic size is out of bounds, or two sizes of one variable differ.
+    """
+    if function is None:
+        return functools.partial(jit, dynamic=dynamic)
+    if dynamic is None:
+        return Jitted(function)
+    return DynamicJitted(function, dynamic)

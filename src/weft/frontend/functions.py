@@ -625,7 +625,7 @@ def result_type(*operands: Any) -> dt.DType:
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that shapes broadcast to."""
-    return tuple(int(n) for n in promotion.broadcast_shapes("broadcast_shapes", *shapes))  # type: ignore[arg-type]
+    return tuple(int(n) for n in promotion.broadcast_shapes("broadcast_shapes", *shapes))
 
 
 def realize(*tensors: TensorCore) -> None:

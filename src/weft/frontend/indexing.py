@@ -19,10 +19,10 @@ from weft.frontend.reduce import Reduction, ValuesIndices
 from weft.frontend.state import state
 from weft.ir import dtype as dt
 from weft.ir import infer
-from weft.ir.expr import Expr
+from weft.ir.expr import Expr, needs_size
 from weft.ir.node import Dim, Node
 from weft.ir.op import Op
-from weft.ir.size import canonical, refuse
+from weft.ir.size import canonical
 
 __all__ = ["Indexing"]
 
@@ -504,7 +504,7 @@ def _symbolic_slice(n: Dim, bounds: Sequence[Any], operation: str) -> Any:
     if step == -1 and start is None and stop is None:
         return n - 1, n, -1
     if step != 1:
-        raise refuse(f"a step of {step} over the size {n!r}")
+        raise needs_size(f"a step of {step} over the size {n!r}")
 
     def place(bound: Any, default: Dim) -> Dim:
         if bound is None:

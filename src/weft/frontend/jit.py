@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -30,11 +30,10 @@ from weft.ir.dtype import DType
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
-__all__ = ["Jitted", "jit"]
+__all__ = ["Jitted"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Dynamic = Mapping[str | int, Mapping[int, Any]]
 capturing = threading.RLock()  # a capture changes the tensors it watches, until it ends
 
 
@@ -373,48 +372,3 @@ class Jitted(Generic[P, R]):
     def captures(self) -> int:
         """How many signatures were captured."""
         return sum(map(len, self._entries.values()))
-
-
-@overload
-def jit(function: Callable[P, R], *, dynamic: Dynamic | None = None) -> Jitted[P, R]: ...
-@overload
-def jit(function: None = None, *, dynamic: Dynamic | None = None
-        ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...  # fmt: skip
-def jit(function: Callable[..., Any] | None = None, *, dynamic: Dynamic | None = None) -> Any:
-    """Return a function that is captured at its first call and replayed afterwards.
-
-    Arguments may be tensors, NumPy arrays, PyTorch tensors, containers of them, and hashable
-    values, which are part of the signature. The function must not read values of tensors.
-
-    Parameters
-    ----------
-    function
-        What to capture; without it a decorator is returned.
-    dynamic
-        Axes whose size may differ from call to call: of each argument, by name or position, its
-        axes with the `weft.Variable` that stands for the size. The function is captured and
-        compiled once for the whole range; axes with one variable must agree in size::
-
-            n = weft.Variable("n", 1, 1024)
-
-            @weft.jit(dynamic={"tokens": {1: n}, "mask": {0: n, 1: n}})
-            def forward(tokens, mask): ...
-
-        Inside, such a size is symbolic: it computes (``x.reshape(n * 8, -1)``, ``x[:n - 1]``,
-        ``total / n``), and a comparison answers what holds for the whole range, or raises. What
-        must know a size (``range(n)``, windows, steps of slices) raises an UnsupportedError.
-
-    Raises
-    ------
-    CaptureError
-        At the first call, if the function reads a value: ``item()``, ``if tensor:``, ``print``.
-    VariableError
-        At a call, if a dynamic size is out of bounds, or two sizes of one variable differ.
-    """
-    if function is None:
-        return functools.partial(jit, dynamic=dynamic)
-    if dynamic is None:
-        return Jitted(function)
-    from weft.frontend.dynamic import DynamicJitted
-
-    return DynamicJitted(function, dynamic)

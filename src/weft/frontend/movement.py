@@ -60,7 +60,7 @@ class Movement(Elementwise):
 
     def view(self, *shape: Any) -> Self:
         """Return the elements in another shape, or as another dtype of the same width."""
-        if len(shape) == 1 and not isinstance(shape[0], (int, tuple, list, dt.DType)):
+        if len(shape) == 1 and not isinstance(shape[0], (int, tuple, list, dt.DType, Expr)):
             shape = (dt.as_dtype(shape[0]),)
         if len(shape) == 1 and isinstance(shape[0], dt.DType):
             return self.bitcast(shape[0])

@@ -97,7 +97,7 @@ def _short_shape(inner: Shape, outer: Shape, target: Shape) -> Shape | None:
         left: Dim = 1
         right: Dim = 1
         while a == i or b == j or left != right:
-            if a < len(outer) and (b == len(target) or left <= right):  # type: ignore[operator]
+            if a < len(outer) and (b == len(target) or left <= right):
                 left, a = left * outer[a], a + 1
             elif b < len(target):
                 right, b = right * target[b], b + 1

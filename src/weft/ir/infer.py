@@ -14,10 +14,10 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import node as nd
 from weft.ir.dtype import DType
-from weft.ir.expr import Expr
+from weft.ir.expr import Expr, needs_size
 from weft.ir.node import Dim, Node, Shape
 from weft.ir.op import Op, Operation
-from weft.ir.size import canonical, refuse, span_of
+from weft.ir.size import canonical, span_of
 
 REDUCE_KINDS = ("sum", "prod", "max", "min", "any", "all")
 SCAN_KINDS = ("sum", "prod", "max", "min")
@@ -224,7 +224,7 @@ def slice_(x: Node, starts: Sequence[Dim], sizes: Sequence[Dim],
     for axis, (start, n, step) in enumerate(zip(starts, sizes, steps, strict=True)):
         given: object = step
         if isinstance(given, Expr):
-            raise refuse(f"a step of {step!r}")
+            raise needs_size(f"a step of {step!r}")
         dim = x.shape[axis]
         if isinstance(start, Expr) or isinstance(n, Expr) or isinstance(dim, Expr) or n == 0:
             continue

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from weft.errors import DTypeError, UnsupportedError, entry_point
+from weft.errors import DTypeError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.expr import Expr
+from weft.ir.bounds import bounds
+from weft.ir.expr import Expr, needs_size
 from weft.ir.op import Op, Operation
 
-__all__ = ["canonical", "decide", "evaluate", "exact_quotient", "refuse", "span_of"]
+__all__ = ["canonical", "decide", "evaluate", "evaluate_all", "exact_quotient", "span_of"]
 
 Dim = int | Expr
 Monomial = tuple[Expr, ...]
@@ -60,7 +61,7 @@ def exact_quotient(a: Dim, b: Dim) -> Dim | None:
 
 
 def decide(op: Operation, a: Expr, b: Dim) -> bool:
-    """Return whether ``a < b`` (or ``<=``), if it is so, or not so, for every value.
+    """Return whether ``a < b`` (or ``<=``, ``!=``), if it is so, or not so, for every value.
 
     Raises
     ------
@@ -74,33 +75,15 @@ def decide(op: Operation, a: Expr, b: Dim) -> bool:
     for monomial, c in _poly(b).items():
         _add(difference, monomial, -c)
     low, high = _range(difference)
-    limit = 0 if op is Op.LE else -1
-    if high <= limit:
-        return True
-    if low > limit:
-        return False
-    raise refuse(f"{a!r} {'<=' if op is Op.LE else '<'} {b!r}, which is not known")
-
-
-def decide_true(a: Expr) -> bool:
-    """Return whether a size is not 0, if that is so, or not so, for every value."""
-    if not _is_size(a):
-        raise DTypeError("bool", found=f"the expression {a!r}", expected="a Python value",
-                         hint="use where() to choose between values")
-    low, high = span_of(a)
-    if low > 0 or high < 0:
-        return True
-    if low == high == 0:
-        return False
-    raise refuse(f"whether {a!r} is 0, which is not known")
-
-
-def refuse(found: str) -> UnsupportedError:
-    """Return the error of an operation that must know a size."""
-    return UnsupportedError(
-        entry_point() or "size", found=found, expected="a size that is fixed",
-        hint="leave this axis out of dynamic=, or narrow its Variable",
-    )
+    if op is Op.NE:
+        always, never = low > 0 or high < 0, low == high == 0
+    else:
+        limit = 0 if op is Op.LE else -1
+        always, never = high <= limit, low > limit
+    if not always and not never:
+        sign = {Op.NE: "!=", Op.LE: "<="}.get(op, "<")
+        raise needs_size(f"{a!r} {sign} {b!r}, which not every size decides")
+    return always
 
 
 def span_of(size: Dim) -> tuple[int, int]:
@@ -209,8 +192,6 @@ def _without(a: Monomial, b: Monomial) -> Monomial | None:
 
 def _range(poly: Poly) -> tuple[int, int]:
     """Return the least and the largest value of a polynomial, in whole numbers without end."""
-    from weft.ir.bounds import bounds
-
     low = high = 0
     for monomial, c in poly.items():
         a = b = 1
@@ -221,3 +202,6 @@ def _range(poly: Poly) -> tuple[int, int]:
         low += min(a * c, b * c)
         high += max(a * c, b * c)
     return low, high
+
+
+ex.deciding[:] = [decide]
