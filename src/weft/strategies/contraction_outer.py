@@ -14,6 +14,7 @@ from weft.strategies.contraction_pattern import (
     Parameters,
     Pattern,
     copy_loops,
+    copy_strided,
     epilogue_cost,
     native_lanes,
     order_loops,
@@ -221,7 +222,7 @@ def _blocked_tile(plan: Plan, pattern: Pattern, block: _Block, memory: str, stri
             for a in pattern.reduce.axes]
     schedule.stage(memory, f"{block.axis}.o", (*axes, f"{j}.i"))
     if strided:
-        schedule.unroll(f"{j}.i.s")
+        copy_strided(plan, [f"{a}.s" for a in axes], f"{j}.i.s")
     else:
         schedule.vectorize(f"{j}.i.s")
     schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
@@ -268,7 +269,7 @@ def _pack(plan: Plan, pattern: Pattern, memory: str, loop: str, column: str,
         return
     inner = f"{column}.s"
     if strided:
-        schedule.unroll(inner)
+        copy_strided(plan, [f"{d}.s" for d in dims], inner)
     else:
         schedule.vectorize(inner)
     plan.why.append(f"{memory} copied into panels over {', '.join(axes)}")

@@ -23,6 +23,7 @@ from weft.strategies.nest import (
 )
 
 MAC_SPEED: Final = 6  # a term of a contraction is cheaper than its weight: data in registers
+LINE_POINTS: Final = 16  # elements of a row that are copied before the next row
 
 
 class Parameters(Record):
@@ -200,3 +201,32 @@ def copy_loops(plan: Plan, row: str) -> list[str]:
                 assert isinstance(loop, For)
                 return [f.var.attr for f in chain_of(loop)]
     raise ScheduleError(f"copy of {row}", found="no tile in registers")
+
+
+def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
+    """Schedule the copy of a panel whose source is contiguous along the reduced axes.
+
+    Each row of the source gives a line's worth of neighbours before the next row is turned to:
+    rows that lie a large power of two apart would throw each other out of the cache.
+    """
+    schedule = plan.schedule
+    inner: list[str] = []
+    points = 1
+    for name in reversed(axes):
+        loop = find(plan.kernel, name)
+        extent = None if loop is None else constant(loop.extent)
+        if extent is None or points * extent > LINE_POINTS:
+            break
+        inner.insert(0, name)
+        points *= extent
+    if not inner:
+        last = find(plan.kernel, axes[-1])
+        extent = None if last is None else constant(last.extent)
+        if extent is None or extent % LINE_POINTS:
+            schedule.unroll(column)
+            return
+        schedule.split(axes[-1], LINE_POINTS)
+        inner = [f"{axes[-1]}.i"]
+    schedule.reorder(column, *inner)
+    for name in inner:
+        schedule.unroll(name)

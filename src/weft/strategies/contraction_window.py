@@ -16,6 +16,7 @@ from weft.strategies.contraction_pattern import (
     Parameters,
     Pattern,
     copy_loops,
+    copy_strided,
     epilogue_cost,
     native_lanes,
     order_loops,
@@ -241,7 +242,7 @@ class _Convolution:
         if steps == {1}:
             plan.schedule.vectorize(f"{column}.s")
         else:
-            plan.schedule.unroll(f"{column}.s")
+            copy_strided(plan, [f"{a}.s" for a in axes], f"{column}.s")
 
     def _finish_block(self, x: str, column: str) -> None:
         """Vectorise what comes before and after the blocks; results leave along the positions."""
