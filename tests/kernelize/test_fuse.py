@@ -11,8 +11,9 @@ from graphs import el, full, leaf
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.interpret import run
+from weft.ir.node import base
 from weft.ir.op import Op
-from weft.kernelize.build import base, kernelize
+from weft.kernelize.build import kernelize
 
 
 def execute(outputs, rng):

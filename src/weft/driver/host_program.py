@@ -25,7 +25,7 @@ from weft.ir.plan import Plan as HostPlan
 from weft.ir.plan_verify import verify_plan
 from weft.ir.stmt import Location
 from weft.ir.verify_graph import verify_graph
-from weft.kernelize.build import Step, base, kernelize
+from weft.kernelize.build import Step, kernelize
 from weft.kernelize.memory import Lifetime, plan_arena
 
 _BYTES_PER_NANOSECOND: Final = 20
@@ -57,7 +57,7 @@ def _own(output: Node, simplified: Node) -> Node:
 
     Two arrays never share memory unless the graph says so: either may be written later.
     """
-    if base(simplified).op is Op.BUFFER and base(output).op is not Op.BUFFER:
+    if nd.base(simplified).op is Op.BUFFER and nd.base(output).op is not Op.BUFFER:
         return infer.contiguous(simplified)
     return simplified
 
@@ -67,7 +67,7 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
     slots = {storage: i for i, storage in enumerate(structure.leaves)}
     results: list[tuple[str, int]] = []
     fresh: dict[Node, int] = {}  # stored results: their output slot
-    for node in map(base, outputs):
+    for node in map(nd.base, outputs):
         if node.op is Op.BUFFER:
             results.append(("leaf", slots[node.attr]))
         else:

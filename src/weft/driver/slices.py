@@ -40,26 +40,20 @@ def take_slices(outputs: Sequence[Node]) -> tuple[list[Node], Parts]:
 
 def _own(output: Node, parts: Parts) -> Node:
     """Return a result, which never is a window on somebody else's memory."""
-    root = _root(output)
+    root = nd.base(output)
     return infer.contiguous(output) if root.op is Op.BUFFER and root.attr in parts else output
-
-
-def _root(node: Node) -> Node:
-    while node.op is Op.RESHAPE:
-        node = node.args[0]
-    return node
 
 
 def _part(node: Node, known: dict[tuple[Storage, int, int], Storage]) -> (
     tuple[Storage, Storage, int] | None
 ):
     """Return a contiguous slice's new storage, its parent, and its byte offset."""
-    if node.op is not Op.SLICE or _root(node.args[0]).op is not Op.BUFFER:
+    if node.op is not Op.SLICE or nd.base(node.args[0]).op is not Op.BUFFER:
         return None
     position = _position(node)
     if position is None:
         return None
-    parent: Storage = _root(node.args[0]).attr
+    parent: Storage = nd.base(node.args[0]).attr
     first, count = position
     storage = known.get((parent, first, count))
     if storage is None:

@@ -41,10 +41,9 @@ def leaf(storage: Storage, shape: Sequence[int]) -> Node:
 
 def leaf_storage(node: Node) -> Storage | None:
     """Return the storage behind a leaf (BUFFER under any RESHAPEs), None for other nodes."""
-    while node.op is Op.RESHAPE:
-        node = node.args[0]
-    if node.op is Op.BUFFER:
-        storage: Storage = node.attr
+    root = nd.base(node)
+    if root.op is Op.BUFFER:
+        storage: Storage = root.attr
         return storage
     return None
 

@@ -122,9 +122,7 @@ def _origin(node: Node) -> Node | None:
 def _definition(node: Node) -> Node:
     """Return the node that a leaf was realized from: both are one value, used before and after."""
     while True:
-        base = node
-        while base.op is Op.RESHAPE:
-            base = base.args[0]
+        base = nd.base(node)
         origin = _origin(base) if base.op is Op.BUFFER else None
         if origin is None or not infer.same_shape(origin.shape, node.shape):
             return node

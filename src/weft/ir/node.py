@@ -210,6 +210,13 @@ def size(shape: Shape) -> Dim:
     return canonical(total) if isinstance(total, Expr) else total
 
 
+def base(node: Node) -> Node:
+    """Return the array that a node shows in its own or another shape: reshapes are taken off."""
+    while node.op is Op.RESHAPE:
+        node = node.args[0]
+    return node
+
+
 def toposort(roots: Iterable[Node]) -> list[Node]:
     """Return every distinct node below `roots`, operands before users, iteratively."""
     done: dict[Node, None] = {}

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
+from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.record import Record
@@ -36,8 +37,8 @@ class Step(Record):
 
 def kernelize(outputs: Sequence[Node]) -> list[Step]:
     """Return the launches that compute `outputs`, each after those it depends on."""
-    fusion = fuse([base(o) for o in outputs if not is_leaf(o)])
-    wanted = {base(o) for o in outputs}
+    fusion = fuse([nd.base(o) for o in outputs if not is_leaf(o)])
+    wanted = {nd.base(o) for o in outputs}
     groups = fusion.ordered()
     read = {
         d for g in groups for m in g.members for d in fusion.reads.get(m, ())
@@ -57,13 +58,6 @@ def kernelize(outputs: Sequence[Node]) -> list[Step]:
         steps.append(Step(lowered.kernel, inputs, tuple(stored), lowered.scratch, checks,
                           tuple(group.why)))
     return steps
-
-
-def base(node: Node) -> Node:
-    """Return the array that a node shows, possibly in another shape."""
-    while node.op is Op.RESHAPE:
-        node = node.args[0]
-    return node
 
 
 def _key(group: Group, fusion: Fusion,

@@ -31,9 +31,7 @@ _TRANSPARENT: Final = frozenset({Op.CAST, Op.DETACH})
 
 def is_leaf(node: Node) -> bool:
     """Whether the node is an array in memory: a buffer under any number of reshapes."""
-    while node.op is Op.RESHAPE:
-        node = node.args[0]
-    return node.op is Op.BUFFER
+    return nd.base(node).op is Op.BUFFER
 
 
 def upper_bound(dim: Dim) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from weft.ir import expr as ex
+from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.infer import as_expr
 from weft.ir.node import Node, Shape
@@ -84,9 +85,7 @@ class Fusion:
 
     def _is_alias(self, node: Node) -> bool:
         """Whether a result is another array seen in another shape (no kernel needed)."""
-        base = node
-        while base.op is Op.RESHAPE:
-            base = base.args[0]
+        base = nd.base(node)
         if base is node or not (base in self.home or is_leaf(base)):
             return False
         self._reach[node] = self._reach[base]

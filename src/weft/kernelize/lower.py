@@ -66,7 +66,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
         Name of the kernel.
     """
     sources = _sources(group, fusion)
-    inputs = tuple(dict.fromkeys(_root(n) for n in sources))
+    inputs = tuple(dict.fromkeys(nd.base(n) for n in sources))
     stored = {n: Memory(f"out{i}", n.dtype, _sizes(n.shape)) for i, n in enumerate(outputs)}
     scratch: tuple[Memory, ...] = ()
     if group.kind == "scan":
@@ -79,18 +79,12 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
         em = lower_attention(fusion.attention[group.anchors[0]], group, sources, stored)
     else:
         em = _Nest(group, fusion, sources, stored).run()
-    memories = {_root(n): m for n, m in sources.items()}
+    memories = {nd.base(n): m for n, m in sources.items()}
     params = (*(memories[n] for n in inputs), *stored.values(), *scratch)
     meta = Meta(kind=group.kind, flops=_flops(group, fusion), traffic=_traffic(inputs, outputs))
     kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)
     return Lowered(tidy(kernel), inputs, tuple(outputs), scratch, tuple(em.checks),
                    tuple(group.why))
-
-
-def _root(node: Node) -> Node:
-    while node.op is Op.RESHAPE:
-        node = node.args[0]
-    return node
 
 
 def _sizes(shape: Shape) -> tuple[Expr, ...]:
@@ -110,7 +104,7 @@ def _sources(group: Group, fusion: Fusion) -> dict[Node, Memory]:
             continue
         seen.add(node)
         if is_leaf(node) or (node in fusion.home and node not in members):
-            root = _root(node)
+            root = nd.base(node)
             if root not in roots:
                 roots[root] = Memory(f"in{len(roots)}", node.dtype, _sizes(node.shape))
                 found[root] = roots[root]
