@@ -38,5 +38,5 @@ def main() -> None:
     try:
         group.main(prog_name="weft")
     except WeftError as error:
-        click.echo(f"weft: {error}", err=True)
+        click.echo(f"weft: {error.message}", err=True)  # the line would be one of click's
         sys.exit(1)

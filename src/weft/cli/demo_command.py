@@ -10,12 +10,15 @@ import click
 
 if TYPE_CHECKING:
     from weft.cli.digits.data import Digits
+    from weft.cli.digits.show import Show
     from weft.cli.digits.train import Run
 
 
 @click.command(name="demo")
-@click.option("--epochs", default=20, show_default=True, help="Passes over the 1,500 images.")
-@click.option("--seeds", default=3, show_default=True, help="Networks to train.")
+@click.option("--epochs", default=20, show_default=True, type=click.IntRange(min=1),
+              help="Passes over the 1,500 images.")
+@click.option("--seeds", default=3, show_default=True, type=click.IntRange(min=1),
+              help="Networks to train.")
 @click.option("--output", default=".", show_default=True, help="Folder of the pictures.",
               type=click.Path(file_okay=False, path_type=Path))
 @click.option("--torch/--no-torch", "compare", default=True,
@@ -23,60 +26,57 @@ if TYPE_CHECKING:
 def command(epochs: int, seeds: int, output: Path, compare: bool) -> None:
     """Train a small convolutional network on handwritten digits."""
     from weft.cli.digits import data, pictures, twin
+    from weft.cli.digits.show import Show
     from weft.driver import report
 
     pictures.check()
-    digits = data.load()
-    output.mkdir(parents=True, exist_ok=True)
-    start = time.perf_counter()
-    runs = _train(digits, seeds, epochs)
-    seconds = time.perf_counter() - start
-    pictures.loss_curve(runs, output / "demo-loss.png")
-    pictures.prediction_grid(digits, runs[0], output / "demo-digits.png")
-    torch = twin.find_torch() if compare else None
-    other = twin.train_twin(torch, digits, 0, epochs) if torch else None
-    _summary(digits, runs, other, seconds, report.counters(), output)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"--output: {error}") from None
+    with Show() as show:
+        with show.step("loading the images"):
+            digits = data.load()
+        start = time.perf_counter()
+        runs = [_train(show, digits, seed, epochs) for seed in range(seeds)]
+        seconds = time.perf_counter() - start
+        counters = report.counters()
+        with show.step("drawing"):
+            pictures.loss_curve(runs, output / "demo-loss.png")
+            pictures.prediction_grid(digits, runs[0], output / "demo-digits.png")
+            neighbours = data.baseline(digits)
+        torch = twin.find_torch() if compare else None
+        other = None
+        if torch is not None:
+            total = epochs * data.STEPS
+            with show.training("PyTorch", total) as tick:
+                other = twin.train_twin(torch, digits, 0, epochs, tick)
+    _summary(runs, neighbours, other, seconds, counters, output)
 
 
-def _train(digits: Digits, seeds: int, epochs: int) -> list[Run]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from weft.cli.digits.data import BATCH, TRAIN
+def _train(show: Show, digits: Digits, seed: int, epochs: int) -> Run:
+    from weft.cli.digits.data import STEPS
     from weft.cli.digits.train import train
 
-    runs = []
-    console = Console()
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}"
-               "/{task.total} steps"), TextColumn("loss {task.fields[loss]:.3f}"),
-               TimeElapsedColumn())  # fmt: skip
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        for seed in range(seeds):
-            total = epochs * (TRAIN // BATCH)
-            task = progress.add_task(f"seed {seed}", total=total, loss=float("nan"))
-
-            def tick(loss: float, task: object = task) -> None:
-                progress.update(task, advance=1, loss=loss)  # type: ignore[arg-type]
-
-            runs.append(train(digits, seed, epochs, tick))
-    return runs
+    with show.training(f"seed {seed}", epochs * STEPS) as tick:
+        run = train(digits, seed, epochs, tick)
+    show.note(f"seed {seed}: {len(run.losses)} steps, loss {run.losses[-1]:.4f}, "
+              f"accuracy {_percent(run.accuracy)}")  # fmt: skip
+    return run
 
 
-def _mean(runs: list[Run]) -> float:
-    return sum(r.accuracy for r in runs) / len(runs)
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f} %"
 
 
-def _summary(digits: Digits, runs: list[Run], other: Run | None, seconds: float,
+def _summary(runs: list[Run], neighbours: float, other: Run | None, seconds: float,
              counters: dict[str, float], output: Path) -> None:  # fmt: skip
-    from weft.cli.digits.data import baseline
-
-    each = ", ".join(f"{run.accuracy:.1%}".replace("%", " %") for run in runs)
     hits = {level: int(counters.get(f"{level} disk hits", 0)) for level in ("plan", "kernel")}
     step = sorted(run.step_seconds for run in runs)[len(runs) // 2]
     lines = [
-        f"accuracy: {_mean(runs) * 100:.1f} %",
-        f"baseline: {baseline(digits) * 100:.1f} %  (3 nearest neighbours, same split)",
-        f"each seed: {each}",
+        f"accuracy: {_percent(sum(r.accuracy for r in runs) / len(runs))}",
+        f"baseline: {_percent(neighbours)}  (3 nearest neighbours, same split)",
+        "each seed: " + ", ".join(_percent(run.accuracy) for run in runs),
         f"kernels compiled: {int(counters.get('kernels compiled', 0))}",
         f"compile time: {counters.get('compile seconds', 0):.2f} s",
         f"cache hits: {hits['plan']} plans, {hits['kernel']} kernels from disk",
@@ -85,7 +85,7 @@ def _summary(digits: Digits, runs: list[Run], other: Run | None, seconds: float,
     if other is not None:
         theirs = other.step_seconds
         lines += [
-            f"PyTorch accuracy: {other.accuracy * 100:.1f} %  (the first seed)",
+            f"PyTorch accuracy: {_percent(other.accuracy)}  (the first seed)",
             f"PyTorch time per step: {theirs * 1e3:.3f} ms  (Weft is {theirs / step:.2f} times "
             "as fast)",
         ]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 LEVELS: Final = ("graph", "loop", "schedule", "kernel", "source", "assembly")
 
 
-@click.command(name="explain", context_settings={"ignore_unknown_options": True})
+@click.command(name="explain", context_settings={"ignore_unknown_options": True},
+               epilog="Put -- before arguments of the script that weft would take itself.")
 @click.option("--level", "levels", multiple=True, type=click.Choice((*LEVELS, "all", "none")),
               default=("graph", "loop", "schedule"), show_default=True,
               help="What to print of each kernel; may be repeated.")
@@ -25,16 +26,23 @@ LEVELS: Final = ("graph", "loop", "schedule", "kernel", "source", "assembly")
 def command(levels: tuple[str, ...], only: int | None, script: str,
             arguments: tuple[str, ...]) -> None:  # fmt: skip
     """Run SCRIPT with empty caches and show every kernel it was compiled to."""
+    from rich.console import Console
+
     from weft.driver import report
     from weft.driver.explain import explain
     from weft.driver.profile import peaks
 
     with report.record() as recording:
-        run_script(script, arguments)
-    with click.progressbar(length=1, label="measuring", hidden=not _is_terminal()) as bar:
+        try:
+            run_script(script, arguments)
+        except SystemExit as leaving:  # the script is done, and there is something to explain
+            if leaving.code:
+                raise
+    with Console(stderr=True).status("measuring"):
         found = explain(recording)
         machine = peaks()
-        bar.update(1)
+    if only is not None and not 0 <= only < len(found):
+        raise click.ClickException(f"--kernel: found {only}, expected 0 to {len(found) - 1}")
     wanted = LEVELS if "all" in levels else levels
     for number, kernel in enumerate(found):
         if only is None or only == number:
@@ -46,6 +54,10 @@ def _is_terminal() -> bool:
     import sys
 
     return sys.stdout.isatty()
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _show(number: int, kernel: Explained, levels: tuple[str, ...]) -> None:
@@ -84,6 +96,7 @@ def _table(found: list[Explained], machine: Peaks, plans: int) -> None:
     console = Console(width=None if _is_terminal() else 120)
     console.print(table)
     console.print(
-        f"{len(found)} kernels in {plans} plans; machine peak {machine.bandwidth:.1f} GB/s read, "
-        f"{machine.flops:.0f} GFLOP/s float32; memory traffic counts each array once"
+        f"{_counted(len(found), 'kernel')} in {_counted(plans, 'plan')}; machine peak "
+        f"{machine.bandwidth:.1f} GB/s read, {machine.flops:.0f} GFLOP/s float32; "
+        "memory traffic counts each array once"
     )

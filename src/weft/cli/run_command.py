@@ -9,12 +9,12 @@ import click
 from weft.cli.script import run_script
 
 
-@click.command(name="run", context_settings={"ignore_unknown_options": True})
+@click.command(name="run", context_settings={"allow_interspersed_args": False})
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--stats/--no-stats", default=True, help="Print kernels, compile time, cache hits.")
 def command(script: str, arguments: tuple[str, ...], stats: bool) -> None:
-    """Run SCRIPT with its ARGUMENTS."""
+    """Run SCRIPT with its ARGUMENTS; what follows SCRIPT is its own."""
     from weft.driver import report
 
     start = time.perf_counter()

@@ -65,7 +65,10 @@ def explain(recording: Recording) -> list[Explained]:
 
 def _explain(key: str, built: Built, steps: Sequence[Step]) -> Explained:
     first = steps[0]
-    hints = tuple(f"{name}: {value}" for name, value in built.scheduled.meta.hints)
+    hints = tuple(
+        str(value) if name == "why" else f"{name}: {value}"
+        for name, value in built.scheduled.meta.hints
+    )
     return Explained(
         kernels.symbol(key), built.nest.meta.kind, len(steps), (*first.why, *hints),
         _graph(first), print_kernel(built.nest), "\n".join(built.scheduled.meta.schedule),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
+_watchers: Final[list[Callable[[str, int, int], None]]] = []
 PATIENCE: Final = 1.0  # seconds before anything is shown
 
 
@@ -38,7 +41,9 @@ class Progress:
     def tick(self) -> None:
         """Note one more thing done."""
         self.done += 1
-        if self._shown is not None:
+        if _watchers:
+            _watchers[-1](self.what, self.done, self.total)
+        elif self._shown is not None:
             self._shown.update(self._task, completed=self.done)
         elif time.perf_counter() - self._start > PATIENCE and sys.stderr.isatty():
             self._show()
@@ -50,3 +55,13 @@ class Progress:
         self._shown = progress.Progress(console=Console(stderr=True), transient=True)
         self._shown.start()
         self._task = self._shown.add_task(self.what, total=self.total, completed=self.done)
+
+
+@contextmanager
+def watch(heard: Callable[[str, int, int], None]) -> Iterator[None]:
+    """Have `heard` called with (what, done, total) of all work in the block, and show no bars."""
+    _watchers.append(heard)
+    try:
+        yield
+    finally:
+        _watchers.remove(heard)

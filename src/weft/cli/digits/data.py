@@ -14,6 +14,7 @@ from weft.errors import LibraryNotFoundError
 
 TRAIN = 1500
 BATCH = 50
+STEPS = TRAIN // BATCH  # an epoch
 
 Array = np.ndarray[Any, Any]
 

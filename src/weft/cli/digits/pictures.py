@@ -33,7 +33,8 @@ def loss_curve(runs: Sequence[Run], path: Path) -> None:
 
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
-    window = np.full(15, 1 / 15)
+    width = min(15, *(len(run.losses) for run in runs))
+    window = np.full(width, 1 / width)
     for seed, run in enumerate(runs):
         axes.plot(np.convolve(run.losses, window, "valid"), label=f"seed {seed}", linewidth=1.2)
     axes.set(xlabel="step", ylabel="cross entropy", yscale="log",

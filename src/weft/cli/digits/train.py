@@ -11,7 +11,7 @@ import numpy as np
 
 import weft
 from weft import nn, optim
-from weft.cli.digits.data import BATCH, TRAIN, Array, Digits, batches
+from weft.cli.digits.data import STEPS, Array, Digits, batches
 from weft.cli.digits.model import DigitNet
 
 LEARNING_RATE = 2e-3
@@ -64,7 +64,7 @@ def train(digits: Digits, seed: int, epochs: int, tick: Callable[[float], None])
     weft.manual_seed(seed)
     rng = np.random.default_rng(seed)
     net = DigitNet()
-    trainer = Trainer(net, epochs * (TRAIN // BATCH))
+    trainer = Trainer(net, epochs * STEPS)
     losses: list[float] = []
     seconds: list[float] = []
     for _ in range(epochs):

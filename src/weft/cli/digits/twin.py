@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft.cli.digits.data import BATCH, TRAIN, Array, Digits, batches
+from weft.cli.digits.data import STEPS, Array, Digits, batches
 from weft.cli.digits.model import CHANNELS, DROPOUT
 from weft.cli.digits.train import LEARNING_RATE, WEIGHT_DECAY, Run
 
@@ -66,12 +67,13 @@ class TorchTrainer:
         return float(loss.item())
 
 
-def train_twin(torch: Any, digits: Digits, seed: int, epochs: int) -> Run:
-    """Train the PyTorch network from a seed with the same batches."""
+def train_twin(torch: Any, digits: Digits, seed: int, epochs: int,
+               tick: Callable[[float], None]) -> Run:  # fmt: skip
+    """Train the PyTorch network from a seed with the same batches; see `train`."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     net = make_net(torch)
-    trainer = TorchTrainer(torch, net, epochs * (TRAIN // BATCH))
+    trainer = TorchTrainer(torch, net, epochs * STEPS)
     losses: list[float] = []
     seconds: list[float] = []
     for _ in range(epochs):
@@ -79,6 +81,7 @@ def train_twin(torch: Any, digits: Digits, seed: int, epochs: int) -> Run:
             start = time.perf_counter()
             losses.append(trainer.step(images, labels))
             seconds.append(time.perf_counter() - start)
+            tick(losses[-1])
     net.eval()
     with torch.no_grad():
         tests = torch.from_numpy(np.ascontiguousarray(digits.test_images[:, None]))

@@ -1,0 +1,246 @@
+"""``weft devices``, ``run``, ``explain`` and ``cache``."""
+
+import re
+
+import pytest
+from commands import weft
+
+from weft.config import VERSION
+
+SCRIPT = """\
+import sys
+import weft
+x = weft.rand(32, 48)
+y = (x @ weft.rand(48, 16)).softmax(-1)
+print("arguments", sys.argv[1:], __name__, __file__ == sys.argv[0])
+print("sum", round(y.sum().item()))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(SCRIPT)
+    return file
+
+
+def written(tmp_path, text):
+    file = tmp_path / "script.py"
+    file.write_text(text)
+    return file
+
+
+# ---- help ----------------------------------------------------------------------------------------
+
+
+def test_help_names_every_command():
+    out, err = weft("--help")
+    for name in ("cache", "demo", "devices", "explain", "run"):
+        assert re.search(rf"^  {name} +\w", out, re.MULTILINE), out
+    assert weft("-h")[0] == out
+    assert not err
+
+
+@pytest.mark.parametrize("name", ["demo", "devices", "run", "explain", "cache", "cache info"])
+def test_help_of_a_command(name):
+    out, _ = weft(*name.split(), "--help")
+    assert out.startswith(f"Usage: weft {name}")
+    assert len(out.splitlines()) > 4
+
+
+def test_version():
+    assert VERSION in weft("--version")[0]
+
+
+def test_unknown_command():
+    _, err = weft("nonsense", code=2)
+    assert "No such command 'nonsense'" in err
+
+
+# ---- devices -------------------------------------------------------------------------------------
+
+
+def test_devices():
+    out, err = weft("devices")
+    assert not err
+    header, *rows = out.splitlines()
+    assert header.split() == ["device", "state", "what"]
+    (cpu,) = [r for r in rows if r.startswith("cpu")]
+    assert "ready" in cpu
+    assert "cores" in cpu
+    absent = [r.split()[0] for r in rows if " absent " in r]
+    assert {"cuda", "vulkan", "tenstorrent"} <= set(absent)
+    assert all(r.split("absent")[1].strip() for r in rows if " absent " in r)
+
+
+def test_a_disabled_device_is_absent():
+    out, _ = weft("devices", WEFT_BACKEND_CUDA="0")
+    assert "cuda" not in out or "disabled" in out
+
+
+# ---- run -----------------------------------------------------------------------------------------
+
+
+def test_run(script):
+    out, err = weft("run", script, "a", "--epochs", "3", "--help", "-x")
+    assert "arguments ['a', '--epochs', '3', '--help', '-x'] __main__ True" in out
+    assert "sum 32" in out
+    assert re.search(r"weft: \d+\.\d\d s, \d+ kernels compiled in \d+\.\d\d s, \d+ disk", err)
+
+
+def test_run_without_statistics(script):
+    assert weft("run", "--no-stats", script)[1] == ""
+
+
+def test_run_finds_modules_beside_the_script(tmp_path):
+    (tmp_path / "beside.py").write_text("value = 41\n")
+    out, _ = weft("run", written(tmp_path, "import beside\nprint(beside.value + 1)"))
+    assert out == "42\n"
+
+
+def test_run_of_no_script(tmp_path):
+    for name in ("missing.py", str(tmp_path)):
+        _, err = weft("run", name, code=2)
+        assert name in err
+        assert "Traceback" not in err
+
+
+def test_run_shows_the_traceback_of_the_script_alone(tmp_path):
+    file = written(tmp_path, "def f():\n    return 1 / 0\n\nf()\n")
+    _, err = weft("run", file, code=1)
+    assert "ZeroDivisionError: division by zero" in err
+    assert f'File "{file}", line 4, in <module>' in err
+    assert f'File "{file}", line 2, in f' in err
+    assert err.count("File ") == 2
+
+
+def test_run_of_a_script_that_is_not_python(tmp_path):
+    _, err = weft("run", written(tmp_path, "x = = 1\n"), code=1)
+    assert "SyntaxError" in err
+    assert "script.py" in err
+    assert "runpy" not in err
+
+
+def test_run_shows_no_traceback_of_wefts_own_errors(tmp_path):
+    file = written(tmp_path, "import weft\n\nweft.ones(2) + weft.ones(3)\n")
+    _, err = weft("run", file, code=1)
+    assert "weft: add: found (2,) and (3,)" in err
+    assert f"{file}:3: weft.ones(2) + weft.ones(3)" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("text", "code"), [("sys.exit(7)", 7), ("sys.exit()", 0),
+                                            ("sys.exit('no')", 1)])  # fmt: skip
+def test_run_keeps_the_exit_code(tmp_path, text, code):
+    weft("run", "--no-stats", written(tmp_path, f"import sys\n{text}\n"), code=code)
+
+
+def test_module_runs_as_a_command(script):
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-m", "weft", "run", str(script)], capture_output=True,
+                          text=True, check=True)  # fmt: skip
+    assert "sum 32" in done.stdout
+
+
+# ---- explain -------------------------------------------------------------------------------------
+
+
+def test_explain(script):
+    out, err = weft("explain", script, "mine")
+    assert "arguments ['mine'] __main__ True" in out
+    assert re.search(r"^kernel 0: \w+ \(weft_[0-9a-f]+\)$", out, re.MULTILINE)
+    assert "because: " in out
+    assert "why: " not in out
+    assert {"-- graph", "-- loop", "-- schedule"} <= set(out.splitlines())
+    assert "contraction" in out
+    for column in ("launches", "time", "GB/s", "GFLOP/s", "of peak"):
+        assert column in out
+    assert re.search(r"\d+ kernels? in \d+ plans?; machine peak [\d.]+ GB/s read, \d+ GFLOP/s", out)
+    assert not err
+
+
+def test_explain_all_levels(script):
+    out, _ = weft("explain", "--level", "all", "--kernel", "1", script)
+    parts = re.split(r"^-- (\w+)$", out, flags=re.MULTILINE)
+    shown = dict(zip(parts[1::2], parts[2::2], strict=True))
+    assert list(shown) == ["graph", "loop", "schedule", "kernel", "source", "assembly"]
+    assert "f32" in shown["graph"]
+    assert "for " in shown["loop"]
+    assert shown["schedule"].strip()
+    assert "store" in shown["kernel"]
+    assert "define " in shown["source"]
+    assert re.search(r"\bret(q)?\b", shown["assembly"])
+
+
+def test_explain_no_level(script):
+    out, _ = weft("explain", script, "--level", "none")
+    assert "-- " not in out
+    assert "kernel 0" in out
+
+
+def test_explain_ignores_what_is_cached(script):
+    first, _ = weft("explain", "--level", "none", script)
+    second, _ = weft("explain", "--level", "none", script)
+    assert first.count("\nkernel ") == second.count("\nkernel ") > 1
+
+
+def test_explain_bad_options(script):
+    _, err = weft("explain", "--level", "machine", script, code=2)
+    assert "'machine'" in err
+    _, err = weft("explain", "--kernel", "99", script, code=1)
+    assert "99" in err
+    assert "expected 0 to" in err
+
+
+def test_explain_of_failing_scripts(tmp_path):
+    out, err = weft("explain", written(tmp_path, "import weft\nweft.ones(2)[5]\n"), code=1)
+    assert "script.py:2" in err
+    assert "Traceback" not in err
+    _, err = weft("explain", written(tmp_path, "raise KeyError(1)\n"), code=1)
+    assert "KeyError: 1" in err
+    assert out == ""
+
+
+def test_explain_of_a_script_that_leaves(tmp_path):
+    file = written(tmp_path, "import sys, weft\n(weft.ones(3) * 2).numpy()\nsys.exit(0)\n")
+    assert "kernel 0" in weft("explain", file)[0]
+
+
+def test_explain_of_nothing(tmp_path):
+    out, _ = weft("explain", written(tmp_path, "print('no tensors')\n"))
+    assert "no tensors" in out
+    assert "0 kernels in 0 plans" in out
+
+
+# ---- cache ---------------------------------------------------------------------------------------
+
+
+def test_cache(script, tmp_path):
+    folder = tmp_path / "cache"
+    environment = {"WEFT_CACHE_DIR": str(folder)}
+    out, _ = weft("cache", "info", **environment)
+    assert out.splitlines() == [f"path: {folder}", "entries: 0", "bytes: 0"]
+    weft("run", script, **environment)
+    out, _ = weft("cache", "info", **environment)
+    entries, size = (int(line.split(": ")[1]) for line in out.splitlines()[1:])
+    assert entries > 2
+    assert size > 1000
+    assert weft("cache", "clear", **environment)[0] == f"removed {entries} entries\n"
+    assert weft("cache", "clear", **environment)[0] == "removed 0 entries\n"
+
+
+def test_cache_that_cannot_be_used(tmp_path):
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    out, err = weft("cache", "info", WEFT_CACHE_DIR=str(blocked))
+    assert "entries: 0" in out
+    assert "Traceback" not in err
+    assert "works without its cache" in err
+
+
+def test_a_bad_setting_is_an_error_without_a_traceback(script):
+    _, err = weft("run", script, code=1, WEFT_NUM_THREADS="many")
+    assert "WEFT_NUM_THREADS" in err
+    assert "Traceback" not in err
