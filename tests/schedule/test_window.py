@@ -3,30 +3,11 @@
 import pytest
 
 import schedule_nests as nests
-from schedule_nests import assert_same, loop, memory, n, v
+from schedule_nests import assert_same, convolution, loop, memory, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
-from weft.ir.stmt import Axis, Kernel, Load, Meta, Reduce, Store, walk
+from weft.ir.stmt import Kernel, Load, Store, walk
 from weft.schedule import Schedule
-
-
-def convolution(height, width, stride=1, pad=1, channels=2, outputs=5, kernel=3, flip=False):
-    x, w = memory("x", 2, channels, height, width), memory("w", outputs, channels, kernel, kernel)
-    rows, columns = ((m + 2 * pad - kernel) // stride + 1 for m in (height, width))
-    y = memory("y", 2, outputs, rows, columns)
-    p, q = (kernel - 1 - v("p"), kernel - 1 - v("q")) if flip else (v("p"), v("q"))
-    i, j = v("i") * stride + p - pad, v("j") * stride + q - pad
-    inside = n(0).le(i) & i.lt(height) & n(0).le(j) & j.lt(width) if pad else None
-    a = nests.f("a")
-    read = a if inside is None else ex.where(inside, a, 0.0)
-    axes = (("c", channels), ("p", kernel), ("q", kernel))
-    reduce = Reduce(tuple(Axis(v(t), n(m)) for t, m in axes),
-                    (nests.total("s", value=read * nests.f("b")),),
-                    (Load(a, x, (v("n"), v("c"), i, j), inside),
-                     Load(nests.f("b"), w, (v("o"), v("c"), v("p"), v("q")))))
-    out = Store(y, (v("n"), v("o"), v("i"), v("j")), nests.f("s"))
-    nest = loop("n", 2, loop("o", outputs, loop("i", rows, loop("j", columns, reduce, out))))
-    return Kernel("conv", (x, w, y), (nest,), Meta("contraction"))
 
 
 @pytest.mark.parametrize("flip", [False, True])

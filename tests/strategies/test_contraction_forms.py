@@ -1,0 +1,54 @@
+"""Each form of a contraction, on nests small enough to interpret, with replay of its trace."""
+
+import pytest
+
+import schedule_nests as nests
+from schedule_nests import assert_same
+from weft.schedule import Schedule
+from weft.strategies import contraction
+from weft.strategies.nest import Plan
+from weft.target import Target
+
+NARROW = Target("cpu", "aarch64", vector_bytes=16, vector_registers=32, cores=1)
+
+
+def scheduled(kernel, target, threads=1, **parameters):
+    plan = Plan(kernel, target, threads)
+    pattern = contraction.match(plan, kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern, contraction.Parameters(**parameters))
+    made = plan.schedule.kernel
+    assert_same(kernel, made)
+    assert_same(made, Schedule.replay(kernel, made.meta.schedule).kernel)
+    return " ".join(made.meta.schedule)
+
+
+@pytest.mark.parametrize("target", [NARROW, NARROW.replace(vector_registers=16)])
+@pytest.mark.parametrize("panel", [256 << 10, 512])
+@pytest.mark.parametrize("shape", [(8, 8, 1, 1, 2, 8), (9, 7, 2, 1, 5, 9), (6, 17, 1, 0, 3, 4)])
+def test_windows(shape, panel, target):
+    trace = scheduled(nests.convolution(*shape), target, panel_bytes=panel, window_rows=6)
+    if panel > 512:
+        assert "window(x" in trace
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(1, 300, 37), (3, 161, 32), (7, 130, 50)])
+def test_streams(shape, threads):
+    target = NARROW.replace(l2_bytes=4 << 10)
+    trace = scheduled(nests.matmul(*shape), target, threads, stream_bytes=512, stream_depth=8)
+    assert "block_reduction" in trace
+
+
+@pytest.mark.parametrize("shape", [(256, 20, 30), (260, 9, 20), (256, 17, 40)])
+def test_far_rows(shape):
+    trace = scheduled(nests.matmul(*shape, left="ki"), NARROW, pack_rows=4, far_block=8)
+    assert "window(a" in trace
+    assert "stage(b" in trace
+
+
+@pytest.mark.parametrize("right", ["kj", "jk"])
+@pytest.mark.parametrize("shape", [(33, 40, 50), (17, 70, 61)])
+def test_blocks_of_a_long_sum(shape, right):
+    target = NARROW.replace(l1_bytes=512)
+    trace = scheduled(nests.matmul(*shape, right=right), target, pack_rows=4, panel_bytes=1 << 10)
+    assert "block_reduction" in trace
