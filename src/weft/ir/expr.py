@@ -89,19 +89,19 @@ class Expr:
         return binary(Op.ADD, self, other)
 
     def __radd__(self, other: Scalar) -> Expr:
-        return binary(Op.ADD, const(other, self.dtype, self.lanes), self)
+        return binary(Op.ADD, _lift(other, self), self)
 
     def __sub__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.SUB, self, other)
 
     def __rsub__(self, other: Scalar) -> Expr:
-        return binary(Op.SUB, const(other, self.dtype, self.lanes), self)
+        return binary(Op.SUB, _lift(other, self), self)
 
     def __mul__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.MUL, self, other)
 
     def __rmul__(self, other: Scalar) -> Expr:
-        return binary(Op.MUL, const(other, self.dtype, self.lanes), self)
+        return binary(Op.MUL, _lift(other, self), self)
 
     def __truediv__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.DIV, self, other)
@@ -120,6 +120,15 @@ class Expr:
 
     def __rmod__(self, other: Scalar) -> Expr:
         return binary(Op.MOD, const(other, self.dtype, self.lanes), self)
+
+    def __divmod__(self, other: Expr | Scalar) -> tuple[Expr, Expr]:
+        return self // other, self % other
+
+    def __pow__(self, other: Expr | Scalar) -> Expr:
+        raise needs_size(f"the size {self!r} to the power {other!r}")
+
+    def __rpow__(self, other: Scalar) -> Expr:
+        raise needs_size(f"{other!r} to the power of the size {self!r}")
 
     def __and__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.AND, self, other)
@@ -242,6 +251,8 @@ def Variable(name: str, min: int, max: int) -> Expr:
 
 
 def _lift(value: Expr | Scalar, like: Expr) -> Expr:
+    if isinstance(value, float) and like.dtype is dt.int64:
+        raise needs_size(f"the size {like!r} with the number {value!r}")
     return value if isinstance(value, Expr) else const(value, like.dtype, like.lanes)
 
 
