@@ -1,7 +1,7 @@
 """Between host arrays (NumPy, the buffer protocol) and leaves of the graph."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -14,7 +14,12 @@ from weft.ir.dtype import DType
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
-__all__ = ["as_array", "dtype_of", "fill", "leaf", "leaf_storage", "share", "store", "view"]
+__all__ = [
+    "Span", "as_array", "dtype_of", "fill", "leaf", "leaf_storage", "overlap", "put_back", "share",
+    "share_span", "store", "view",
+]  # fmt: skip
+
+_WORK: Final = 1000  # steps after which two arrays are taken to overlap
 
 
 def dtype_of(array: np.ndarray[Any, Any], operation: str) -> DType:
@@ -53,22 +58,29 @@ class _Window:
 
     __slots__ = ("__array_interface__", "buffer")
 
-    def __init__(self, buffer: Any, typestr: str, shape: tuple[int, ...], writable: bool) -> None:
+    def __init__(self, buffer: Any, typestr: str, shape: tuple[int, ...], writable: bool,
+                 offset: int, strides: tuple[int, ...] | None) -> None:  # fmt: skip
         self.buffer = buffer
         self.__array_interface__ = {
-            "data": (buffer.address, not writable), "typestr": typestr, "shape": shape,
-            "version": 3,
+            "data": (buffer.address + offset, not writable), "typestr": typestr, "shape": shape,
+            "strides": strides, "version": 3,
         }  # fmt: skip
 
 
-def view(buffer: Any, dtype: DType, shape: tuple[int, ...], writable: bool) -> np.ndarray[Any, Any]:
-    """Return an array over a buffer's memory, without a copy."""
+def view(buffer: Any, dtype: DType, shape: tuple[int, ...], writable: bool, offset: int = 0,
+         strides: tuple[int, ...] | None = None) -> np.ndarray[Any, Any]:  # fmt: skip
+    """Return an array over a buffer's memory, without a copy.
+
+    Offset and strides count elements; without strides the array is contiguous, in row-major order.
+    """
     if 0 in shape:
         return np.empty(shape, dtype.numpy)
+    item = dtype.itemsize
+    steps = None if strides is None else tuple([s * item for s in strides])
     if dtype.kind == "f" and dtype.bits < 32 and dtype is not dt.float16:
-        raw = np.asarray(_Window(buffer, f"<u{dtype.itemsize}", shape, writable))
+        raw = np.asarray(_Window(buffer, f"<u{item}", shape, writable, offset * item, steps))
         return raw.view(dtype.numpy)
-    return np.asarray(_Window(buffer, dtype.numpy.str, shape, writable))
+    return np.asarray(_Window(buffer, dtype.numpy.str, shape, writable, offset * item, steps))
 
 
 def fill(dtype: DType, array: np.ndarray[Any, Any]) -> Any:
@@ -92,6 +104,67 @@ def share(array: np.ndarray[Any, Any], dtype: DType) -> Storage | None:
     readonly = not array.flags.writeable
     buffer = driver.from_host(address, array.nbytes, array, readonly)
     return Storage(dtype, array.size, buffer, shared=True)
+
+
+class Span(NamedTuple):
+    """Memory from the first to the last element of an array; offset and strides in elements."""
+
+    storage: Storage
+    offset: int
+    strides: tuple[int, ...]
+
+
+def share_span(array: np.ndarray[Any, Any], dtype: DType) -> Span | None:
+    """Return the memory that a strided array lies in, or None if its layout needs a copy."""
+    item = array.itemsize
+    if not array.dtype.isnative or not array.flags.aligned or array.size == 0 or any(
+        s % item for s in array.strides
+    ):
+        return None
+    strides = tuple(s // item if n > 1 else 0
+                    for n, s in zip(array.shape, array.strides, strict=True))  # fmt: skip
+    ends = [(n - 1) * s for n, s in zip(array.shape, strides, strict=True)]
+    offset = -sum(min(0, e) for e in ends)
+    size = offset + sum(max(0, e) for e in ends) + 1
+    address = array.__array_interface__["data"][0] - offset * item
+    buffer = driver.from_host(address, size * item, array, not array.flags.writeable)
+    return Span(Storage(dtype, size, buffer, shared=True), offset, strides)
+
+
+def overlap(a: Any, b: Any) -> bool:
+    """Return whether two buffers have elements in common, or may have where that is hard to tell.
+
+    Columns of one matrix lie between each other's elements and have none.
+    """
+    if a.address >= b.address + b.nbytes or b.address >= a.address + a.nbytes:
+        return False
+    if not isinstance(a.owner, np.ndarray) or not isinstance(b.owner, np.ndarray):
+        return True
+    try:
+        return np.shares_memory(a.owner, b.owner, max_work=cast(Any, _WORK))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def put_back(storage: Storage, buffer: Any) -> None:
+    """Copy a new value into memory that is shared, as far as it is shared.
+
+    What lies between the elements of a strided array is left alone: it is somebody else's, who may
+    be writing to it.
+    """
+    size = int(cast(Any, storage.size))
+    if not size:
+        return
+    target = view(storage.buffer, storage.dtype, (size,), True)
+    values = view(buffer, storage.dtype, (size,), False)
+    owner = storage.buffer.owner
+    if isinstance(owner, np.ndarray) and owner.size < size:
+        offset = owner.__array_interface__["data"][0] - storage.buffer.address
+        target, values = (
+            np.ndarray(owner.shape, a.dtype, a.view(np.uint8), offset, owner.strides)
+            for a in (target, values)
+        )
+    np.copyto(target, values)
 
 
 def as_array(value: Any, operation: str) -> np.ndarray[Any, Any]:

@@ -140,7 +140,8 @@ class TensorCore:
         base = self._base
         if base is not None:
             known = self._node
-            if known is None or self._version != base._version or state.capture is not None:
+            if (known is None or self._version != base._version or state.capture is not None
+                    or base._shared is not None):  # its owner may have written to the memory
                 known = base._value()
                 for step in self._path:
                     known = step.read(known)
@@ -249,7 +250,9 @@ class TensorCore:
         """Return the realized storage, contiguous in row-major order."""
         while True:  # until no other thread has written between the two
             realize_all((self,))
-            node = self._value()
+            node = self._node  # for `_value`, a copy of shared memory is out of date at once
+            if node is None or self._base is None or self._base._shared is None:
+                node = self._value()
             storage = host.leaf_storage(node)
             if storage is not None and storage.buffer is not None:
                 return storage
@@ -411,6 +414,8 @@ def realize_all(tensors: Iterable[TensorCore], more: Iterable[TensorCore] = ()) 
     if state.capture is not None:
         return
     todo = [t for t in tensors if t._buffer is None or t._base is not None]
+    todo += {id(b): b for b in (t._base for t in todo)  # a write through a view reaches memory
+             if b is not None and b._shared is not None and b._buffer is None}.values()  # fmt: skip
     if not todo:
         return
     leafs: list[tuple[TensorCore, Storage]] = []
@@ -492,15 +497,12 @@ def _reads_shared(node: Node) -> bool:
 
 def flush_readers(storage: Storage, writer: TensorCore) -> None:
     """Realize whatever is still to read the memory of `storage`, before it changes."""
-    first = storage.buffer.address
-    end = first + storage.buffer.nbytes
 
     def reads(node: Node) -> bool:
         """Whether a node is a leaf over some of this memory (slices of one array overlap)."""
         if node.op is not Op.BUFFER or node.attr.buffer is None or not node.attr.shared:
             return False
-        place = node.attr.buffer
-        return bool(place.address < end and first < place.address + place.nbytes)
+        return host.overlap(node.attr.buffer, storage.buffer)
 
     readers = []
     for tensor in _lazy:
@@ -518,8 +520,10 @@ def _write_through(tensor: TensorCore) -> None:
     if shared is None:
         return
     flush_readers(shared, tensor)
-    target = host.view(shared.buffer, tensor.dtype, tensor.shape, True)
-    np.copyto(target, host.view(tensor._buffer, tensor.dtype, tensor.shape, False))
+    buffer = tensor._buffer
+    if buffer is None:  # another thread has written meanwhile: its value will come
+        return
+    host.put_back(shared, buffer)
     tensor._node = host.leaf(shared, tensor.shape)
     tensor._buffer = shared.buffer
     tensor._version += 1

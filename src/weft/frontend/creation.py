@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.errors import AllocationError, DTypeError, ShapeError
 from weft.exchange import dlpack, host
-from weft.frontend import literals
+from weft.frontend import literals, views
 from weft.frontend.arguments import check_device, check_tensor
 from weft.frontend.core import Scalar, TensorCore, adopt
 from weft.frontend.movement import ints
@@ -100,17 +100,28 @@ def asarray(data: Any, dtype: object = None, device: object = None, copy: bool |
         return shared
     if copy is False:
         raise DTypeError("asarray", found=f"{type(data).__name__} that needs a copy",
-                         expected="contiguous memory of the wanted type")
+                         expected="aligned memory of the wanted type")
     return tensor(data, wanted)
 
 
 def _share(array: np.ndarray[Any, Any], kind: DType) -> Tensor | None:
-    storage = host.share(array, kind)
+    storage, shape = host.share(array, kind), array.shape
+    path: list[views.Step] = []
     if storage is None:
-        return None
-    out = Tensor._from_node(host.leaf(storage, array.shape))
+        span = host.share_span(array, kind)
+        if span is None:
+            return None
+        storage = span.storage
+        found = views.steps_to(shape, span.offset, span.strides)
+        if found is None:  # elements that overlap can be read where they are, but not written
+            flat = nd.buffer(storage)
+            return Tensor._from_node(infer.strided(flat, shape, span.offset, span.strides))
+        shape, path = found
+    out = Tensor._from_node(host.leaf(storage, shape))
     if array.flags.writeable:
         adopt(out, storage)
+    for step in path:
+        out = out._view(step)
     return out
 
 
@@ -120,9 +131,10 @@ def as_tensor(data: Any, dtype: object = None, device: object = None) -> Tensor:
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """Return a tensor over the memory of a NumPy array (a copy where strides forbid it).
+    """Return a tensor over the memory of a NumPy array.
 
-    A write through the tensor reaches the array when the tensor is realized.
+    Strides need no copy; memory that is not aligned, or in the other byte order, does. A write
+    through the tensor reaches the array when the tensor is realized.
     """
     if not isinstance(array, np.ndarray):
         raise DTypeError("from_numpy", found=type(array).__name__, expected="a NumPy array")

@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
-import numpy as np
-
 from weft import driver
 from weft.errors import GradientError
 from weft.exchange import host
@@ -274,8 +272,7 @@ def _give(tensor: TensorCore, buffer: Any) -> None:
     """Replace a base tensor's value by what a replay computed."""
     shared = tensor._shared
     if shared is not None:
-        target = host.view(shared.buffer, tensor.dtype, tensor.shape, True)
-        np.copyto(target, host.view(buffer, tensor.dtype, tensor.shape, False))
+        host.put_back(shared, buffer)
         tensor._version += 1
         return
     tensor._buffer, tensor._node, tensor._history = buffer, None, None

@@ -54,7 +54,7 @@ class Movement(Elementwise):
         """
         sizes = self._fill_size(ints(shape), "reshape")
         step = views.Reshape(sizes)
-        if self._path and not self._is_affine(step):
+        if self._path and self._layout(step) is None:
             return self._wrap(step.read(self._read()))
         return self._view(step)
 
@@ -74,12 +74,13 @@ class Movement(Elementwise):
         """Return the elements in the shape of `other`."""
         return self.reshape(check_tensor(other, "view_as").shape)
 
-    def _is_affine(self, step: views.Step) -> bool:
+    def _layout(self, *steps: views.Step) -> views.Layout | None:
+        """Return where the elements (behind more steps) lie in the base; None without strides."""
         base = self if self._base is None else self._base
         layout = views.row_major(base.shape)
-        for taken in (*self._path, step):
-            layout = None if layout is None else taken.move(layout)
-        return layout is not None
+        for step in (*self._path, *steps):
+            layout = None if layout is None else step.move(layout)
+        return layout
 
     def _fill_size(self, shape: Sequence[Any], operation: str) -> tuple[int, ...]:
         sizes = tuple(shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final, Self, SupportsIndex, cast
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from weft.frontend.state import state
 from weft.ir.dtype import DType, from_text
 
 __all__ = ["Parameter", "Tensor", "over_buffer"]
+
+_WRITABLE: Final = 1  # PyBUF_WRITABLE
 
 
 class Tensor(Losses):
@@ -39,17 +41,48 @@ class Tensor(Losses):
     def _look(self, operation: str) -> np.ndarray[Any, Any]:
         if state.capture is not None:
             state.capture.refuse(operation)
-        shared = self._shared is not None and self._base is None
-        return host.view(self._memory(), self.dtype, self.shape, shared)
+        if self._base is None:
+            return host.view(self._memory(), self.dtype, self.shape, self._shared is not None)
+        values = self._window()
+        return host.view(self._memory(), self.dtype, self.shape, False) if values is None else (
+            values)
+
+    def _window(self) -> np.ndarray[Any, Any] | None:
+        """Return an array over the base's memory; None if it is not there, or without strides."""
+        base = self._base
+        if base is None:
+            return None
+        layout = self._layout()
+        if base._buffer is None and (
+            base._shared is not None  # a write must reach the memory
+            or (layout is not None and self.numel() == base.numel())  # all of it is needed anyway
+            or host.leaf_storage(base._value()) is not None  # it is there
+        ):
+            base.realize()
+        buffer = base._buffer
+        if buffer is None or layout is None:
+            return None
+        once = all(s or n < 2 for n, s in zip(layout.shape, layout.strides, strict=True))
+        return host.view(buffer, self.dtype, self.shape, base._shared is not None and once,
+                         layout.offset, layout.strides)  # fmt: skip
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        """Return the values as an array over the tensor's memory.
+        """Return the values as an array over the tensor's memory, strided for views of tensors.
 
         The array is read-only, because tensors may share that memory; `force` makes a copy that
         may be written. Memory that came from NumPy (`from_numpy`) stays writable.
         """
         values = self._look("numpy()")
         return values.copy() if force else values
+
+    def realize(self) -> Self:
+        """Compute the value now, and return this tensor.
+
+        A view by strides of all elements of a tensor has nothing of its own to compute.
+        """
+        if self._base is None or state.capture is not None or self._window() is None:
+            return super().realize()
+        return self
 
     def item(self) -> Any:
         """Return the value of a tensor with one element, as a Python number.
@@ -154,13 +187,30 @@ class Tensor(Losses):
     def __dlpack__(self, *, stream: object = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None
                    ) -> Any:  # fmt: skip
-        """Return a DLPack capsule: versioned (and marked read-only) if `max_version` allows."""
+        """Return a DLPack capsule: versioned (and marked read-only) if `max_version` allows.
+
+        Arrays with negative strides are copied: there are consumers that such strides crash.
+        """
         values = self._look("__dlpack__()")
         if dl_device is not None and tuple(dl_device) != dlpack.CPU:
             raise BufferError(f"a CPU tensor cannot be exported to the DLPack device {dl_device}")
+        if any(s < 0 for s in values.strides):
+            if copy is False:
+                raise BufferError("negative strides cannot be exported without a copy")
+            copy = True
         if copy:
             values = values.copy()
         return dlpack.produce(values, self.dtype, max_version, bool(copy))
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """Return the values as a memoryview (from Python 3.12 on, ``memoryview(tensor)``)."""
+        values = self._look("__buffer__()")
+        if flags & _WRITABLE and not values.flags.writeable:
+            raise BufferError("the memory of this tensor is read-only")
+        try:
+            return memoryview(cast(Any, values))
+        except ValueError as error:
+            raise BufferError(f"{self.dtype.name} has no format in the buffer protocol") from error
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return (device type, ordinal): the CPU."""

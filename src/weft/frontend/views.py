@@ -18,7 +18,10 @@ from weft.ir.node import Dim, Node, Shape
 from weft.ir.op import Op
 from weft.ir.record import Record
 
-__all__ = ["Detach", "Expand", "Layout", "Permute", "Reshape", "Slice", "Step", "row_major"]
+__all__ = [
+    "Detach", "Expand", "Layout", "Permute", "Reshape", "Slice", "Step", "Strided", "row_major",
+    "steps_to",
+]  # fmt: skip
 
 
 class Layout(Record):
@@ -220,6 +223,64 @@ class Slice(Record):
             sizes.append(n)
             strides.append(step * stride)
         return Layout(offset, tuple(sizes), tuple(strides))
+
+
+class Strided(Record):
+    """Elements of a flat base at strides, each place at most once."""
+
+    shape: tuple[int, ...]
+    offset: int
+    strides: tuple[int, ...]
+
+    def read(self, base: Node) -> Node:
+        """Return the elements."""
+        return infer.strided(base, self.shape, self.offset, self.strides)
+
+    def put(self, base: Node, value: Node) -> Node:
+        """Return the base with the value scattered over it."""
+        ndim = len(self.shape)
+        index = infer.full(self.shape, self.offset, dt.int64)
+        for axis, (n, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
+            steps = infer.elementwise(Op.MUL, infer.iota(n), infer.full((n,), stride, dt.int64))
+            wide = infer.reshape(steps, [n if a == axis else 1 for a in range(ndim)])
+            index = infer.elementwise(Op.ADD, index, infer.expand(wide, self.shape))
+        flat = (nd.size(self.shape),)
+        return infer.scatter(base, infer.reshape(index, flat), infer.reshape(value, flat), 0)
+
+    def move(self, layout: Layout) -> Layout | None:
+        """Return the layout of the elements."""
+        step = layout.strides[0] if layout.strides else 1
+        return Layout(layout.offset + self.offset * step, self.shape,
+                      tuple(s * step for s in self.strides))  # fmt: skip
+
+
+def steps_to(shape: tuple[int, ...], offset: int, strides: tuple[int, ...]
+             ) -> tuple[tuple[int, ...], list[Step]] | None:  # fmt: skip
+    """Return the shape of a contiguous base, and the path from it to a strided array.
+
+    An array without gaps is its base with axes reversed and permuted, which every kernel knows how
+    to read and to write; one with gaps is `Strided` over a flat base. None if elements overlap.
+    """
+    order = sorted((a for a, n in enumerate(shape) if n != 1), key=lambda a: -abs(strides[a]))
+    reach, dense = 1, True  # elements of the axes so far: from the first to behind the last
+    for axis in reversed(order):
+        width = abs(strides[axis])
+        if width < reach:
+            return None
+        dense = dense and width == reach
+        reach = (shape[axis] - 1) * width + reach
+    if not dense:
+        return (reach,), [Strided(shape, offset, strides)]
+    base = tuple(shape[a] for a in order)
+    path: list[Step] = []
+    if any(strides[a] < 0 for a in order):
+        path.append(Slice(tuple(shape[a] - 1 if strides[a] < 0 else 0 for a in order), base,
+                          tuple(-1 if strides[a] < 0 else 1 for a in order)))  # fmt: skip
+    if order != sorted(order):
+        path.append(Permute(tuple(order.index(a) for a in sorted(order))))
+    if len(order) < len(shape):
+        path.append(Reshape(shape))
+    return base, path
 
 
 def flip(x: Node, axis: int) -> Node:
