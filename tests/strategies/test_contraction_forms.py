@@ -24,7 +24,7 @@ def scheduled(kernel, target, threads=1, **parameters):
 
 @pytest.mark.parametrize("target", [NARROW, NARROW.replace(vector_registers=16)])
 @pytest.mark.parametrize("panel", [256 << 10, 512])
-@pytest.mark.parametrize("shape", [(8, 8, 1, 1, 2, 8), (9, 7, 2, 1, 5, 9), (6, 17, 1, 0, 3, 4)])
+@pytest.mark.parametrize("shape", [(8, 8, 1, 1, 2, 8), (13, 9, 2, 1, 5, 9), (6, 17, 1, 0, 3, 4)])
 def test_windows(shape, panel, target):
     trace = scheduled(nests.convolution(*shape), target, panel_bytes=panel, window_rows=6)
     if panel > 512:
