@@ -5,14 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.errors import CaptureError
 from weft.exchange import host
 from weft.frontend import pending
-from weft.frontend.core import TensorCore, realize_all
+from weft.frontend.core import TensorCore
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
 from weft.ir import dtype as dt
@@ -22,39 +22,66 @@ from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 from weft.ir.size import canonical, evaluate_all
 
-__all__ = ["Recorder", "Saved"]
+__all__ = ["GradientOf", "Guard", "Owner", "Recorder"]
 
 
 class Saved(NamedTuple):
-    """What a tensor was before the capture."""
+    """Whether a tensor was learned before the capture."""
 
     tensor: TensorCore
-    node: Node | None
-    buffer: Any
     requires_grad: bool
     is_leaf: bool
-    history: Callable[[], Node] | None
+
+
+class GradientOf(NamedTuple):
+    """What a replay reads: the gradient that a tensor, or an argument, has by then."""
+
+    owner: TensorCore | int
+
+
+class Write(NamedTuple):
+    """A value that a replay gives a tensor."""
+
+    tensor: TensorCore
+    node: Node
+    requires_grad: bool
+    is_leaf: bool
+
+
+Owner = TensorCore | int  # a tensor from outside, or the number of an argument
+# What must be there: no gradient, one of this shape and type, or this very one (with a history).
+Guard = None | tuple[tuple[int, ...], dt.DType] | TensorCore
 
 
 class Recorder:
     """One capture: a ``with`` block in which nothing is computed and every effect is noted.
 
-    When the block ends, everything that existed before has its old value again, whether the
-    function returned or raised; `mutated`, `grads` and the generators' counts say what a replay
-    has to do.
+    Tensors from outside are not touched, for other threads may read them: their new values and
+    gradients stand here, as long as the block lasts. Only whether they are learned is noted on
+    them and given back at the end.
     """
 
-    def __init__(self) -> None:
-        self.captured: dict[Storage, TensorCore] = {}
-        self.mutated: dict[int, Saved] = {}
-        self.new_values: dict[int, tuple[Node, bool, bool]] = {}
-        self.grads: dict[int, tuple[TensorCore, TensorCore | None]] = {}
-        self.new_grads: dict[int, tuple[TensorCore | None, Node | None]] = {}
-        self.guards: dict[int, tuple[TensorCore, TensorCore | None]] = {}
+    def __init__(self, arguments: Sequence[TensorCore | None] = ()) -> None:
+        self.captured: dict[Storage, TensorCore | GradientOf] = {}
+        self.values: dict[int, Node] = {}
+        self.writes: list[Write] = []
+        self.grads: dict[int, tuple[Owner, TensorCore | None]] = {}
+        self.new_grads: list[tuple[Owner, TensorCore | None, Node | None]] = []
+        self.grad_writes: list[tuple[Owner, Node]] = []
+        self.guards: dict[int, tuple[Owner, Guard]] = {}
+        self.modes: dict[int, tuple[Any, bool]] = {}
         self.generators: dict[int, tuple[Any, Storage, int]] = {}
         self.draws: list[tuple[Any, Storage, Any]] = []
-        self._created: set[int] = set()
+        self.outside: set[int] = set()
+        self._arguments = arguments
+        self._numbers: dict[int, int] = {}
+        self._aliases: dict[int, TensorCore] = {}
+        self._changed: dict[int, Saved] = {}
+        self._read: dict[int, tuple[Owner, Tensor, Node]] = {}
+        self._created: dict[int, weakref.ref[TensorCore]] = {}
         self._living: list[weakref.ref[TensorCore]] = []
+        self._modes_set: dict[int, Any] = {}
+        self._twins: dict[int, Node] = {}
         self._grad_mode = state.grad
 
     def __enter__(self) -> Recorder:
@@ -64,23 +91,40 @@ class Recorder:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
-        for key, (tensor, _) in self.grads.items():
-            found = tensor._grad
-            self.new_grads[key] = (found, None if found is None else found._value())
-        state.capture = None
-        state.grad = self._grad_mode
-        for key, saved in self.mutated.items():
-            tensor = saved.tensor
-            if tensor._node is not None:
-                self.new_values[key] = (tensor._node, tensor._requires_grad, tensor._is_leaf)
-            tensor._node, tensor._buffer, tensor._history = saved.node, saved.buffer, saved.history
-            tensor._requires_grad, tensor._is_leaf = saved.requires_grad, saved.is_leaf
-            tensor._version += 1
-        for tensor, before in self.grads.values():
-            tensor._grad = before
-        for generator, storage, start in self.generators.values():
-            self.draws.append((generator, storage, canonical(generator.count - start)))
-            generator.count = start
+        try:
+            if kind is None:
+                self._conclude()
+        finally:
+            state.capture = None
+            state.grad = self._grad_mode
+            for tensor, requires_grad, is_leaf in self._changed.values():
+                tensor._requires_grad, tensor._is_leaf = requires_grad, is_leaf
+            for generator, storage, start in self.generators.values():
+                self.draws.append((generator, storage, canonical(generator.count - start)))
+                generator.count = start
+
+    def _conclude(self) -> None:
+        """Note what a replay has to write."""
+        for key, node in self.values.items():
+            tensor = self._changed[key].tensor
+            self.writes.append(Write(tensor, node, tensor._requires_grad, tensor._is_leaf))
+        for owner, gradient, before in self._read.values():
+            node = gradient._value()
+            if node is not before:
+                self.grad_writes.append((owner, node))
+        for key, (owner, found) in self.grads.items():
+            if found is None or key not in self._read or found is not self._read[key][1]:
+                node_ = None if found is None else found._value()
+                self.new_grads.append((owner, found, node_))
+
+    def stands_for(self, stand_in: TensorCore, number: int) -> None:
+        """Note that a tensor stands for an argument, and has its gradient."""
+        if self._arguments[number] is not None:
+            self._numbers[id(stand_in)] = number
+
+    def joined(self, tensor: TensorCore, stand_in: TensorCore) -> None:
+        """Note that a tensor from outside is an argument as well."""
+        self._aliases[id(tensor)] = stand_in
 
     def placeholder(self, shape: tuple[int, ...], dtype: dt.DType, offset: int,
                     strides: tuple[int, ...] | None, span: int, requires_grad: bool
@@ -102,7 +146,7 @@ class Recorder:
             tensor = ref()
             if tensor is None or id(tensor) in known or tensor._node is None:
                 continue
-            if tensor._base is not None and id(tensor._base) not in self._created:
+            if tensor._base is not None and not self._is_inner(tensor._base):
                 continue  # a view of a tensor from outside: it follows its base
             if any(n.op is Op.BUFFER and n.attr.buffer is None
                    for n in nd.toposort([tensor._node])):  # fmt: skip
@@ -113,44 +157,113 @@ class Recorder:
 
     def created(self, tensor: Any) -> None:
         """Note a new tensor."""
-        self._created.add(id(tensor))
-        self._living.append(weakref.ref(tensor))
+        ref = weakref.ref(tensor)
+        self._created[id(tensor)] = ref
+        self._living.append(ref)
 
-    def read(self, tensor: Any, node: Node) -> Node:
-        """Return a leaf for a tensor from outside, realized if need be."""
-        if id(tensor) in self._created or id(tensor) in self.mutated:
+    def _is_inner(self, tensor: TensorCore) -> bool:
+        ref = self._created.get(id(tensor))
+        return ref is not None and ref() is tensor
+
+    def read(self, tensor: Any) -> Node:
+        """Return a base's value: of one from outside a leaf, realized if need be."""
+        if self._is_inner(tensor):
+            inner: Node = tensor._stored()
+            return inner
+        key = id(tensor)
+        alias = self._aliases.get(key)
+        if alias is not None:
+            return alias._value()
+        node = self.values.get(key)
+        if node is not None:
             return node
-        storage = host.leaf_storage(node)
-        if storage is None or storage.buffer is None:
-            state.capture = None
-            try:
-                realize_all((tensor,))
-                node = tensor._value()
-            finally:
-                state.capture = self
-            storage = host.leaf_storage(node)
-        if storage is not None:
-            self.captured[storage] = tensor
-        return node
+        if key in self._twins:
+            return self._twins[key]
+        self.outside.add(key)
+        state.capture = None
+        try:
+            storage = host.leaf_storage(tensor._stored())
+            if storage is None or storage.buffer is None:
+                storage = tensor._storage()
+        finally:
+            state.capture = self
+        if self.captured.get(storage, tensor) is not tensor:  # of equal values, for now
+            storage = Storage(storage.dtype, storage.size, storage.buffer, storage.device,
+                              storage.origin, storage.shared)  # fmt: skip
+            self._twins[key] = host.leaf(storage, tensor.shape)
+        self.captured[storage] = tensor
+        return host.leaf(storage, tensor.shape)
 
     def changing(self, tensor: TensorCore) -> None:
-        """Note a tensor's value before its first change."""
-        if id(tensor) not in self._created and id(tensor) not in self.mutated:
-            self.mutated[id(tensor)] = Saved(
-                tensor, tensor._node, tensor._buffer, tensor._requires_grad, tensor._is_leaf,
-                tensor._history)  # fmt: skip
-
-    def grad_read(self, tensor: Any) -> None:
-        """Note that the function depends on a gradient that was there before."""
+        """Note whether a tensor is learned, before its first change."""
         key = id(tensor)
-        if key not in self._created and key not in self.grads and key not in self.guards:
-            self.guards[key] = (tensor, tensor._grad)
+        if key in self._aliases or self._is_inner(tensor):
+            return
+        if tensor._base is not None:
+            raise CaptureError(
+                "requires_grad_", found="a view of a tensor from outside the captured function",
+                expected="a tensor that is no view", hint="call it before the capture",
+            )
+        self.outside.add(key)
+        if key not in self._changed:
+            self._changed[key] = Saved(tensor, tensor._requires_grad, tensor._is_leaf)
 
-    def grad_written(self, tensor: Any) -> None:
-        """Note a gradient before its first replacement."""
+    def keep(self, tensor: Any, node: Node) -> bool:
+        """Keep a tensor's new value; False if the tensor belongs to the capture and keeps it."""
+        if self._is_inner(tensor):
+            return False
+        alias = self._aliases.get(id(tensor))
+        if alias is not None:
+            alias._assign(node)
+        else:
+            self.values[id(tensor)] = node
+        return True
+
+    def gradient(self, tensor: Any) -> Any:
+        """Return a tensor's gradient: a stand-in for one from outside, and note which it needs."""
+        tensor = self._aliases.get(id(tensor), tensor)
         key = id(tensor)
-        if key not in self._created and key not in self.grads:
-            self.grads[key] = (tensor, tensor._grad)
+        number = self._numbers.get(key)
+        if number is None and self._is_inner(tensor):
+            return tensor._grad
+        if key in self.grads:
+            return self.grads[key][1]
+        if key in self._read:
+            return self._read[key][1]
+        owner: Owner = tensor if number is None else number
+        source = tensor if number is None else self._arguments[number]
+        found = None if source is None else source._grad
+        if number is None:
+            self.outside.add(key)
+        if found is None or found._requires_grad:
+            self.guards[key] = owner, found
+            return found
+        self.guards[key] = owner, (found.shape, found.dtype)
+        storage, stand_in = self.placeholder(found.shape, found.dtype, 0, None, found.numel(),
+                                             False)  # fmt: skip
+        self.captured[storage] = GradientOf(owner)
+        self._read[key] = owner, stand_in, stand_in._value()
+        return stand_in
+
+    def keep_gradient(self, tensor: Any, value: Any) -> bool:
+        """Keep a tensor's new gradient; False if the tensor belongs to the capture."""
+        tensor = self._aliases.get(id(tensor), tensor)
+        number = self._numbers.get(id(tensor))
+        if number is None and self._is_inner(tensor):
+            return False
+        if number is None:
+            self.outside.add(id(tensor))
+        self.grads[id(tensor)] = tensor if number is None else number, value
+        return True
+
+    def mode(self, module: Any, training: bool) -> None:
+        """Note that the function depends on a module's mode."""
+        if id(module) not in self._modes_set:
+            self.modes.setdefault(id(module), (module, training))
+
+    def set_mode(self, module: Any) -> None:
+        """Note that the function sets a module's mode: what it reads then is its own."""
+        self._modes_set[id(module)] = module
 
     def counter(self, generator: Any) -> Node:
         """Return the node that holds a generator's key and count at each replay."""
@@ -171,18 +284,6 @@ class Recorder:
             expected="only operations on tensors inside weft.jit",
             hint="return the tensor and read it outside, or use where() to choose",
         )
-
-    # results
-
-    def writes(self) -> list[tuple[TensorCore, Node, bool, bool]]:
-        """Return (tensor, new value, requires_grad, is_leaf) of every tensor that was changed."""
-        return [(self.mutated[k].tensor, node, needs, leaf)
-                for k, (node, needs, leaf) in self.new_values.items()]  # fmt: skip
-
-    def gradients(self) -> list[tuple[TensorCore, TensorCore | None, Node]]:
-        """Return (tensor, new gradient, its node) of every gradient that was replaced."""
-        return [(self.grads[k][0], found, cast(Node, node))
-                for k, (found, node) in self.new_grads.items()]  # fmt: skip
 
 
 def fresh_state(generator: Any, blocks: int) -> Any:

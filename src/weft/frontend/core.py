@@ -138,21 +138,23 @@ class TensorCore:
     def _value(self) -> Node:
         """Return the node of the current value."""
         base = self._base
+        capture = state.capture
         if base is not None:
-            known = self._node
-            if (known is None or self._version != base._version or state.capture is not None
+            known = self._node if capture is None else None
+            if (known is None or self._version != base._version
                     or base._shared is not None):  # its owner may have written to the memory
-                known = base._value()
+                version, known = base._version, base._value()
                 for step in self._path:
                     known = step.read(known)
-                self._node, self._version, self._buffer = known, base._version, None
+                if capture is None:  # which keeps what it finds to itself
+                    self._buffer, self._node, self._version = None, known, version
             return known
-        node_ = self._node
-        if node_ is None:
-            node_ = self._materialize()
-        if state.capture is not None:
-            return state.capture.read(self, node_)
-        return node_
+        return self._stored() if capture is None else capture.read(self)
+
+    def _stored(self) -> Node:
+        """Return the node of a base's value, outside any capture."""
+        node = self._node
+        return self._materialize() if node is None else node
 
     def _materialize(self) -> Node:
         """Return a leaf over the memory that a replay wrote."""
@@ -199,19 +201,21 @@ class TensorCore:
         """Give this base another value; with `history` it becomes part of the autograd graph."""
         if state.capture is not None:
             state.capture.changing(self)
-        if self._shared is not None and state.capture is None:
+        elif self._shared is not None:
             flush_readers(self._shared, self)
         if history:
             self._requires_grad, self._is_leaf = True, False
+        if self._requires_grad and self._is_leaf:
+            node = self._own(node)
+        if state.capture is not None and state.capture.keep(self, node):
+            return
         self._node, self._buffer, self._history = node, None, None
         self._version += 1
-        if self._requires_grad and self._is_leaf:
-            self._become_leaf(node)
         if _shared:
             _lazy.add(self)
 
-    def _become_leaf(self, node: Node) -> None:
-        """Give the value a node of its own, so that its gradient is only its own."""
+    def _own(self, node: Node) -> Node:
+        """Return a node of its own for a leaf's value, so that its gradient is only its own."""
         if state.capture is not None:
             unique = nd.make(Op.DETACH, node.dtype, node.shape, (node,), next(_serial))
         else:
@@ -222,8 +226,8 @@ class TensorCore:
             else:
                 pending.define(storage, node)
             unique = host.leaf(storage, cast("tuple[int, ...]", node.shape))
-        self._node = unique
         leaves[_flat(unique)] = weakref.ref(self)
+        return unique
 
     def _settle(self, old: Node, node: Node) -> None:
         """Take the realized leaf `node` in place of the lazy value `old`."""
@@ -293,27 +297,33 @@ class TensorCore:
             raise GradientError("requires_grad_", found="a computed tensor", expected="a leaf",
                                 hint="use detach()")
         node = self._value()
+        capture = state.capture
+        if capture is not None:
+            capture.changing(self)
         self._requires_grad, self._is_leaf = requires_grad, True
         if requires_grad:
             if self._base is not None:  # a view with a gradient of its own is a tensor of its own
                 self._base, self._path, self._version = None, (), 0
-            self._become_leaf(node)
-        else:
+            node = self._own(node)
+            if capture is None or not capture.keep(self, node):
+                self._node = node
+        elif capture is None:
             leaves.pop(_flat(node), None)
+        elif not capture.keep(self, infer.detach(node)):
+            self._node = infer.detach(node)
         return self
 
     @property
     def grad(self) -> Self | None:
         """The gradient that `backward` has accumulated."""
         if state.capture is not None:
-            state.capture.grad_read(self)
+            return cast("Self | None", state.capture.gradient(self))
         return cast("Self | None", self._grad)
 
     @grad.setter
     def grad(self, value: TensorCore | None) -> None:
-        if state.capture is not None:
-            state.capture.grad_written(self)
-        self._grad = value
+        if state.capture is None or not state.capture.keep_gradient(self, value):
+            self._grad = value
 
     def detach(self) -> Self:
         """Return a view of the same elements through which no gradient flows."""

@@ -19,7 +19,7 @@ from weft.exchange import host
 from weft.frontend.arguments import describe
 from weft.frontend.capture import fix_sizes
 from weft.frontend.core import TensorCore, realize_all
-from weft.frontend.jit import Argument, Entry, Jitted, Out, argument_of, capturing
+from weft.frontend.jit import Argument, Entry, Jitted, Out, Overlap, Past, argument_of, capturing
 from weft.frontend.pytree import flatten, is_array
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
@@ -74,9 +74,8 @@ class DynamicEntry(Entry):
             self._at[key] = found
         return found
 
-    def _rebuild_history(self, node: Node, tensors: tuple[TensorCore | None, ...],
-                         versions: tuple[int, ...]) -> Node:  # fmt: skip
-        return fix_sizes(super()._rebuild_history(node, tensors, versions), self.values)
+    def _rebuild_history(self, node: Node, past: Past) -> Node:
+        return fix_sizes(super()._rebuild_history(node, past), self.values)
 
 
 def _fixed(template: Any, values: Mapping[str, int]) -> Any:
@@ -113,7 +112,9 @@ class DynamicJitted(Jitted[P, R]):
             realize_all(args)
             specs = tuple([(a.shape, a.dtype) for a in args])
             known = self._ready.get((state.grad, specs))
-            if known is not None and known.fits():
+            if known is not None and known.fits(args) and not (
+                known.changes and self._places(list(args))[1]
+            ):
                 self._fast = specs, known, state.grad
                 return cast(R, known.run([a._buffer for a in args], args))
         arrays: list[Any] = []
@@ -136,18 +137,27 @@ class DynamicJitted(Jitted[P, R]):
         for spec, i, _ in chosen:
             symbolic[i] = _symbolic(spec, symbolic[i], values, origin)
         key = (tuple(parts), tuple([a.key for a in symbolic]), state.grad)
-        entry = next((e for e in self._entries.get(key, ()) if e.fits()), None)
-        if entry is None:
-            with capturing:
-                entry = DynamicEntry(self._function, args, kwargs, symbolic)
-            self._entries.setdefault(key, []).append(entry)
+        tensors = [a.tensor for a in given]
+        entry = next((e for e in self._entries.get(key, ()) if e.fits(tensors)), None)
+        try:
+            if entry is None:
+                with capturing:
+                    entry = DynamicEntry(self._function, args, kwargs, symbolic)
+                self._entries.setdefault(key, []).append(entry)
+            if entry.changes and self._places(arrays)[1] is not None:
+                raise Overlap(())
+        except Overlap:
+            raise CaptureError(
+                "jit", found="an argument that the function changes and knows by another name",
+                expected="no common memory where sizes are dynamic", hint="clone() it first",
+            ) from None
         ready = cast(DynamicEntry, entry).at(values)
         if simple:
             if len(self._ready) >= _MOST:
                 self._ready.clear()
             self._ready[state.grad, specs] = ready
             self._fast = specs, ready, state.grad
-        return cast(R, ready.run([a.buffer for a in given], [a.tensor for a in given]))
+        return cast(R, ready.run([a.buffer for a in given], tensors))
 
 
 def _find(spec: _Spec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int | str, Any]:

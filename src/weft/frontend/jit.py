@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 from weft import driver
-from weft.errors import GradientError
 from weft.exchange import host
-from weft.frontend import capture
-from weft.frontend.capture import Recorder
-from weft.frontend.core import TensorCore, realize_all
+from weft.frontend import capture, views
+from weft.frontend.autograd import no_grad
+from weft.frontend.capture import GradientOf, Owner, Recorder
+from weft.frontend.core import TensorCore, flush_readers, realize_all
 from weft.frontend.pytree import flatten, is_array, rebuild
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor, over_buffer
@@ -92,35 +93,70 @@ class Out(NamedTuple):
     has_history: bool
 
 
+class Place(NamedTuple):
+    """Where an argument is found: it is a source, or a view of one that has several views."""
+
+    source: int
+    path: tuple[views.Step, ...] | None = None
+    joined: int | None = None  # the identity of a source that the function knows by itself, too
+
+
+class Overlap(Exception):
+    """A captured function changes what it knows both as an argument and by itself."""
+
+    def __init__(self, tensors: Sequence[TensorCore]) -> None:
+        super().__init__()
+        self.tensors = tensors
+
+
+class Past(NamedTuple):
+    """The values that a call read, for gradients that may be asked for later."""
+
+    arguments: tuple[Node | None, ...]
+    leaves: dict[Node, Node]
+
+
 class Entry:
     """One captured signature: the compiled graph, and what to do around a call of it."""
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any,
-                 arguments: Sequence[Argument]) -> None:  # fmt: skip
-        recorder = Recorder()
-        with recorder:
-            self.placeholders: list[Storage] = []
-            stand_ins: list[Tensor] = []
-            for a in arguments:
-                storage, tensor = recorder.placeholder(
-                    a.shape, a.dtype, a.offset, a.strides, a.span, a.requires_grad)
-                self.placeholders.append(storage)
-                stand_ins.append(tensor)
-            self.leaf_nodes = [t._value() for t in stand_ins]
-            new_args, new_kwargs = _replace_arrays((args, kwargs), iter(stand_ins))
-            before = [t._version for t in stand_ins]
-            result = function(*new_args, **new_kwargs)
-            del new_args, new_kwargs
-            self._collect(recorder, result, stand_ins, before)
-        self._compile(recorder)
-        recorder.release(())
+                 arguments: Sequence[Argument], places: Sequence[Place] | None = None) -> None:
+        tensors = [a.tensor for a in arguments]
+        recorder = Recorder(tensors)
+        try:
+            with recorder:
+                self.placeholders: list[Storage] = []
+                sources: list[Tensor] = []
+                for i, a in enumerate(arguments):
+                    storage, tensor = recorder.placeholder(
+                        a.shape, a.dtype, a.offset, a.strides, a.span, a.requires_grad)
+                    self.placeholders.append(storage)
+                    recorder.stands_for(tensor, i)
+                    sources.append(tensor)
+                stand_ins = sources
+                if places is not None:
+                    stand_ins = [_placed(recorder, sources, tensors, place) for place in places]
+                self.leaf_nodes = [t._value() for t in sources]
+                new_args, new_kwargs = _replace_arrays((args, kwargs), iter(stand_ins))
+                before = [t._version for t in sources]
+                result = function(*new_args, **new_kwargs)
+                del new_args, new_kwargs, stand_ins
+                self._collect(recorder, result, sources, before)
+            joined = {p.joined for p in places or ()}
+            self._compile(recorder)
+            overlap = [b for b in map(_base, tensors) if b is not None and id(b) in self.outside
+                       and id(b) not in joined]  # fmt: skip
+            if overlap:
+                raise Overlap(overlap)
+        finally:
+            recorder.release(())
 
-    def _collect(self, recorder: Recorder, result: Any, stand_ins: list[Tensor],
+    def _collect(self, recorder: Recorder, result: Any, sources: list[Tensor],
                  before: list[int]) -> None:  # fmt: skip
         """Note the result and what happened to the arguments, while the capture is on."""
         self.nodes: dict[Node, int] = {}
         self.outs: list[Out] = []
-        trained = bool(recorder.grads) or any(t._grad is not None for t in stand_ins)
+        trained = bool(recorder.grads)
 
         def output(tensor: TensorCore) -> Out:
             node = tensor._value()
@@ -131,39 +167,58 @@ class Entry:
 
         self.template = rebuild(result, output)
         self.argument_writes = [
-            (i, self._slot(t._value())) for i, t in enumerate(stand_ins) if t._version != before[i]
+            (i, self._slot(t._value())) for i, t in enumerate(sources) if t._version != before[i]
         ]
-        self.argument_grads = [
-            (i, self._slot(t._grad._value())) for i, t in enumerate(stand_ins)
-            if t._grad is not None
-        ]  # fmt: skip
 
     def _slot(self, node: Node) -> int:
         return self.nodes.setdefault(node, len(self.nodes))
 
     def _compile(self, recorder: Recorder) -> None:
         """Compile what the capture found, and prepare the replay."""
-        self.writes = [(t, self._slot(n), needs, leaf) for t, n, needs, leaf in recorder.writes()]
+        self.writes = [(w.tensor, self._slot(w.node), w.requires_grad, w.is_leaf)
+                       for w in recorder.writes]  # fmt: skip
+        self.grad_writes = [(owner, self._slot(node)) for owner, node in recorder.grad_writes]
         self.grads = [
-            (t, None if g is None else Out(self._slot(n), g.shape, g.dtype, n, False))
-            for t, g, n in recorder.gradients()
-        ]
+            (owner, None if g is None or n is None else Out(self._slot(n), g.shape, g.dtype, n,
+                                                            False))
+            for owner, g, n in recorder.new_grads
+        ]  # fmt: skip
         self.guards = list(recorder.guards.values())
+        self.modes = list(recorder.modes.values())
         self.draws = [(generator, blocks) for generator, _, blocks in recorder.draws]
-        inputs = self.placeholders + [storage for _, storage, _ in recorder.draws]
+        states = [storage for _, storage, _ in recorder.draws]
+        self.state_nodes = [nd.buffer(s) for s in states]
         roots = capture.without_marks([_own(n) for n in self.nodes])
-        self.compiled = driver.compile(roots, inputs) if roots else None
+        self.compiled = driver.compile(roots, self.placeholders + states) if roots else None
         read = [] if self.compiled is None else self.compiled.captured
         self.captured = [recorder.captured.get(s, s) for s in read]
-        self.history = dict(recorder.captured)
-        self.is_plain = not (self.captured or self.writes or self.grads or self.draws
-                             or self.guards or self.argument_writes or self.argument_grads
-                             or any(o.has_history for o in self.outs))  # fmt: skip
+        self.history = [(nd.buffer(s), source) for s, source in recorder.captured.items()]
+        self.has_history = any(o.has_history for o in self.outs)
+        # What is changed must not be known by two names; these are known besides the arguments.
+        self.changes = bool(self.writes or self.argument_writes or self.grads or self.grad_writes)
+        self.outside = frozenset(recorder.outside if self.changes else ())
+        self.is_plain = not (self.captured or self.changes or self.draws or self.guards
+                             or self.modes or self.has_history)  # fmt: skip
         self.single = self.template[:3] if isinstance(self.template, Out) else None
 
-    def fits(self) -> bool:
-        """Whether gradients that the function looked at are there, or not, as at the capture."""
-        return all(t._grad is g for t, g in self.guards)
+    def fits(self, tensors: Sequence[TensorCore | None]) -> bool:
+        """Whether modes and gradients that the function looked at are as at the capture.
+
+        And whether it knows the arguments by other names where it did at the capture.
+        """
+        for module, training in self.modes:
+            if module.training is not training:
+                return False
+        for owner, guard in self.guards:
+            found = _gradient(owner, tensors)
+            if found is not guard and (
+                found is None or type(guard) is not tuple or found._requires_grad
+                or (found.shape, found.dtype) != guard
+            ):
+                return False
+        outside = self.outside
+        return not outside or all([id(t) not in outside and (
+            t is None or t._base is None or id(t._base) not in outside) for t in tensors])
 
     def run_plain(self, inputs: list[Any]) -> Any:
         """Replay a function of its arguments alone: no state, no history, nothing captured."""
@@ -179,59 +234,65 @@ class Entry:
         """Replay with the arguments' buffers."""
         for generator, blocks in self.draws:
             inputs.append(capture.fresh_state(generator, blocks))
-        read = self._captured_buffers()
-        versions = [t._version if isinstance(t, TensorCore) else 0 for t in self.captured]
+        read = self._captured_buffers(tensors) if self.captured else ()
+        past = self._past(inputs, tensors) if self.has_history and state.grad else None
         buffers = [] if self.compiled is None else self.compiled.call(inputs, read)
-        result = self._result(buffers, tensors, versions)
-        self._write_back(buffers, tensors)
+        result = self._result(buffers, past)
+        if self.changes:
+            self._write_back(buffers, tensors)
         return result
 
-    def _captured_buffers(self) -> list[Any]:
+    def _captured_buffers(self, tensors: Sequence[TensorCore | None]) -> list[Any]:
+        sources = [_gradient(s.owner, tensors) if isinstance(s, GradientOf) else s
+                   for s in self.captured]  # fmt: skip
+        lazy = [s for s in sources if not isinstance(s, Storage) and s is not None and (
+            s._buffer is None or s._base is not None)]  # fmt: skip
+        if lazy:
+            realize_all(lazy)
         buffers = []
-        for source in self.captured:
+        for source in sources:
             if isinstance(source, Storage):
                 buffers.append(source.buffer)
-                continue
-            if source._buffer is None or source._base is not None:
-                realize_all((source,))
-            buffer = source._buffer
-            buffers.append(source._storage().buffer if buffer is None else buffer)
+            elif source is not None:
+                buffer = source._buffer if source._base is None else None
+                buffers.append(source._storage().buffer if buffer is None else buffer)
         return buffers
 
-    def _result(self, buffers: list[Any], tensors: Sequence[TensorCore | None],
-                versions: list[int]) -> Any:  # fmt: skip
+    def _past(self, inputs: list[Any], tensors: Sequence[TensorCore | None]) -> Past:
+        """Return the values that this call reads: the tensors may have others by the backward."""
+        known: dict[Node, Node] = {}
+        for node, source in self.history:
+            tensor: TensorCore | GradientOf | None = source
+            if isinstance(source, GradientOf):
+                tensor = _gradient(source.owner, tensors)
+            if isinstance(tensor, TensorCore):
+                known[node] = infer.reshape(tensor._value(), node.shape)
+        for node, buffer in zip(self.state_nodes, inputs[len(tensors):], strict=True):
+            known[node] = nd.buffer(Storage(node.dtype, 2, buffer))
+        for place, given, buffer in zip(self.placeholders, tensors, inputs, strict=False):
+            if given is None:  # an array, which its owner may change
+                size = buffer.nbytes // place.dtype.itemsize
+                values = host.fill(place.dtype, host.view(buffer, place.dtype, (size,), False))
+                known[nd.buffer(place)] = nd.buffer(Storage(place.dtype, size, values))
+        return Past(tuple([None if t is None else t._value() for t in tensors]), known)
+
+    def _result(self, buffers: list[Any], past: Past | None) -> Any:
         def made(out: Out) -> Tensor:
             tensor = over_buffer(buffers[out.slot], out.shape, out.dtype)
-            if out.has_history and state.grad:
+            if out.has_history and past is not None:
                 tensor._requires_grad, tensor._is_leaf = True, False
-                tensor._history = functools.partial(self._rebuild_history, out.node, tuple(tensors),
-                                                    tuple(versions))  # fmt: skip
+                tensor._history = functools.partial(self._rebuild_history, out.node, past)
             return tensor
 
         return _fill(self.template, made)
 
-    def _rebuild_history(self, node: Node, tensors: tuple[TensorCore | None, ...],
-                         versions: tuple[int, ...]) -> Node:  # fmt: skip
-        """Return how a result was computed, in terms of this call's arguments."""
-        known: dict[Node, Node] = {}
-        for leaf, tensor in zip(self.leaf_nodes, tensors, strict=True):
-            if tensor is not None:
-                known[leaf] = tensor._value()
-        for (storage, tensor), version in zip(
-            [(s, t) for s, t in self.history.items()], self._versions_of(versions), strict=True
-        ):
-            if tensor._requires_grad and version is not None and tensor._version != version:
-                raise GradientError(
-                    "backward", found="a tensor that was changed after it was used",
-                    expected="the values at the time of the call",
-                )
-            flat = infer.reshape(tensor._value(), (storage.size,))
-            known[_buffer_node(storage)] = flat
+    def _rebuild_history(self, node: Node, past: Past) -> Node:
+        """Return how a result was computed, in terms of what its call read."""
+        known = dict(past.leaves)
+        for leaf, value in zip(self.leaf_nodes, past.arguments, strict=True):
+            if value is not None:
+                known[leaf] = value
         return capture.substitute(node, known.get)
-
-    def _versions_of(self, versions: tuple[int, ...]) -> list[int | None]:
-        by_id = {id(t): v for t, v in zip(self.captured, versions, strict=True)}
-        return [by_id.get(id(t)) for t in self.history.values()]
 
     def _write_back(self, buffers: list[Any], tensors: Sequence[TensorCore | None]) -> None:
         for tensor, slot, needs, leaf in self.writes:
@@ -240,24 +301,37 @@ class Entry:
         for i, slot in self.argument_writes:
             target = tensors[i]
             if target is not None:
-                base = target if target._base is None else None
-                if base is not None:
-                    _give(base, buffers[slot])
-                else:
-                    target._write(host.leaf(Storage(target.dtype, target.numel(), buffers[slot]),
-                                            target.shape))  # fmt: skip
-        for tensor, out in self.grads:
-            tensor._grad = None if out is None else over_buffer(
-                buffers[out.slot], out.shape, out.dtype)
-        for i, slot in self.argument_grads:
-            target = tensors[i]
+                _give(target, buffers[slot])
+        for owner, slot in self.grad_writes:
+            gradient = _gradient(owner, tensors)
+            if gradient is not None:
+                _give(gradient, buffers[slot])
+        for owner, out in self.grads:
+            target = tensors[owner] if type(owner) is int else cast(TensorCore, owner)
             if target is not None:
-                new = over_buffer(buffers[slot], target.shape, target.dtype)
-                target._grad = new if target._grad is None else cast(Tensor, target._grad).add(new)
+                target._grad = None if out is None else over_buffer(
+                    buffers[out.slot], out.shape, out.dtype)
 
 
-def _buffer_node(storage: Storage) -> Node:
-    return nd.buffer(storage)
+def _base(tensor: TensorCore | None) -> TensorCore | None:
+    return tensor if tensor is None or tensor._base is None else tensor._base
+
+
+def _gradient(owner: Owner, tensors: Sequence[TensorCore | None]) -> TensorCore | None:
+    tensor = tensors[owner] if type(owner) is int else cast(TensorCore, owner)
+    return None if tensor is None else tensor._grad
+
+
+def _placed(recorder: Recorder, sources: Sequence[Tensor], tensors: Sequence[TensorCore | None],
+            place: Place) -> Tensor:  # fmt: skip
+    """Return what stands for an argument, given what stands for the sources."""
+    stand_in = sources[place.source]
+    base = tensors[place.source]
+    if place.joined is not None and base is not None:
+        recorder.joined(base, stand_in)
+    for step in place.path or ():
+        stand_in = stand_in._view(step)
+    return stand_in
 
 
 def _own(node: Node) -> Node:
@@ -269,9 +343,14 @@ def _own(node: Node) -> Node:
 
 
 def _give(tensor: TensorCore, buffer: Any) -> None:
-    """Replace a base tensor's value by what a replay computed."""
+    """Replace a tensor's value by what a replay computed."""
+    if tensor._base is not None:
+        with no_grad():
+            tensor._write(host.leaf(Storage(tensor.dtype, tensor.numel(), buffer), tensor.shape))
+        return
     shared = tensor._shared
     if shared is not None:
+        flush_readers(shared, tensor)
         host.put_back(shared, buffer)
         tensor._version += 1
         return
@@ -312,6 +391,8 @@ class Jitted(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         self._function = function
         self._entries: dict[Hashable, list[Entry]] = {}
+        # Tensors that the function knows both as arguments and by itself, and changes.
+        self._joined: dict[int, weakref.ref[TensorCore]] = {}
         # What the first check of a call compares: (shape, dtype) of each argument, gradient mode.
         self._fast: tuple[tuple[tuple[tuple[int, ...], DType], ...], Entry, bool] | None = None
         functools.update_wrapper(self, function)
@@ -337,8 +418,11 @@ class Jitted(Generic[P, R]):
                 else:
                     if entry.is_plain:
                         return entry.run_plain(inputs)  # type: ignore[no-any-return]
-                    if entry.fits():
-                        return cast(R, entry.run(inputs, cast("Sequence[TensorCore]", args)))
+                    tensors = cast("Sequence[TensorCore]", args)
+                    if entry.fits(tensors) and (
+                        not entry.changes or len({*map(id, tensors)}) == len(tensors)
+                    ):
+                        return cast(R, entry.run(inputs, tensors))
         return self._general(args, kwargs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
@@ -347,23 +431,57 @@ class Jitted(Generic[P, R]):
         arrays: list[Any] = []
         structure = flatten((args, kwargs), arrays)
         realize_all([a for a in arrays if isinstance(a, TensorCore)])
-        arguments = [argument_of(a) for a in arrays]
-        key = (structure, tuple([a.key for a in arguments]), state.grad)
-        entry = next((e for e in self._entries.get(key, ()) if e.fits()), None)
-        if entry is None:
-            with capturing:
-                entry = Entry(self._function, args, kwargs, arguments)
-            self._entries.setdefault(key, []).append(entry)
-        self._remember(args, kwargs, arguments, entry)
-        return cast(R, entry.run([a.buffer for a in arguments], [a.tensor for a in arguments]))
-
-    def _remember(self, args: tuple[Any, ...], kwargs: dict[str, Any],
-                  arguments: list[Argument], entry: Entry) -> None:  # fmt: skip
-        simple = not kwargs and len(args) == len(arguments) and all(
-            type(a) is Tensor and a._base is None and not a._requires_grad for a in args)
+        while True:
+            sources, places = self._places(arrays)
+            arguments = [argument_of(a) for a in sources]
+            tensors = [a.tensor for a in arguments]
+            key = (structure, places, tuple([a.key for a in arguments]), state.grad)
+            entry = next((e for e in self._entries.get(key, ()) if e.fits(tensors)), None)
+            if entry is None:
+                try:
+                    with capturing:
+                        entry = Entry(self._function, args, kwargs, arguments, places)
+                except Overlap as found:
+                    self._joined.update((id(t), weakref.ref(t)) for t in found.tensors)
+                    continue
+                self._entries.setdefault(key, []).append(entry)
+            break
         self._fast = None
-        if simple:
+        if places is None and not kwargs and len(args) == len(arguments) and all(
+            type(a) is Tensor and a._base is None and not a._requires_grad for a in args
+        ):
             self._fast = tuple((a.shape, a.dtype) for a in arguments), entry, state.grad
+        return cast(R, entry.run([a.buffer for a in arguments], tensors))
+
+    def _places(self, arrays: list[Any]) -> tuple[list[Any], tuple[Place, ...] | None]:
+        """Return the distinct sources of the arguments, and where each argument lies in them.
+
+        Arguments that are one tensor, or views of one, must see each other's changes; so must
+        those that the function knows by itself as well. None: every argument is a source.
+        """
+        bases = [_base(a) if isinstance(a, TensorCore) else None for a in arrays]
+        keys = [id(b) for b in bases if b is not None]
+        if len({*keys}) == len(keys) and not (self._joined and any(map(self._is_joined, bases))):
+            return arrays, None
+        sources: list[Any] = []
+        found: list[Place] = []
+        first: dict[int, int] = {}
+        for array, base in zip(arrays, bases, strict=True):
+            joined = self._is_joined(base)
+            if base is None or (keys.count(id(base)) == 1 and not joined):
+                found.append(Place(len(sources)))
+                sources.append(array)
+                continue
+            if id(base) not in first:
+                first[id(base)] = len(sources)
+                sources.append(base)
+            path = array._path if array is not base else ()
+            found.append(Place(first[id(base)], path, id(base) if joined else None))
+        return sources, tuple(found)
+
+    def _is_joined(self, tensor: TensorCore | None) -> bool:
+        ref = self._joined.get(id(tensor))
+        return ref is not None and ref() is tensor
 
     @property
     def captures(self) -> int:

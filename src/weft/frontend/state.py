@@ -11,24 +11,36 @@ __all__ = ["Capture", "state"]
 class Capture(Protocol):
     """What a running `weft.jit` capture is told; `weft.frontend.jit` implements it."""
 
-    def read(self, tensor: Any, node: Node) -> Node:
-        """Return the node to use for a tensor whose value is used."""
-        ...
-
     def created(self, tensor: Any) -> None:
         """Note a new tensor."""
         ...
 
+    def read(self, tensor: Any) -> Node:
+        """Return the node of a base's value."""
+        ...
+
     def changing(self, tensor: Any) -> None:
-        """Note that a tensor is about to get another value."""
+        """Note that a tensor is about to get another value, or to be learned or not."""
         ...
 
-    def grad_read(self, tensor: Any) -> None:
-        """Note that a tensor's gradient is looked at."""
+    def keep(self, tensor: Any, node: Node) -> bool:
+        """Keep a tensor's new value; False if the tensor belongs to the capture and keeps it."""
         ...
 
-    def grad_written(self, tensor: Any) -> None:
-        """Note that a tensor's gradient is about to be replaced."""
+    def gradient(self, tensor: Any) -> Any:
+        """Return a tensor's gradient."""
+        ...
+
+    def keep_gradient(self, tensor: Any, value: Any) -> bool:
+        """Keep a tensor's new gradient; False if the tensor belongs to the capture."""
+        ...
+
+    def mode(self, module: Any, training: bool) -> None:
+        """Note that a module's mode is looked at."""
+        ...
+
+    def set_mode(self, module: Any) -> None:
+        """Note that a module's mode is set."""
         ...
 
     def counter(self, generator: Any) -> Node:

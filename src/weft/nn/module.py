@@ -13,6 +13,7 @@ from weft.errors import DTypeError, ShapeError, WeftError
 from weft.frontend.arguments import describe
 from weft.frontend.autograd import no_grad
 from weft.frontend.creation import tensor
+from weft.frontend.state import state
 from weft.frontend.tensor import Parameter, Tensor
 
 __all__ = ["Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "StateError"]
@@ -30,14 +31,14 @@ class Module:
     A subclass calls ``super().__init__()``, assigns layers and parameters, and defines `forward`.
     """
 
-    training: bool
+    _training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
     _transient: set[str]
 
     def __init__(self) -> None:
-        for name, value in (("training", True), ("_parameters", {}), ("_buffers", {}),
+        for name, value in (("_training", True), ("_parameters", {}), ("_buffers", {}),
                             ("_modules", {}), ("_transient", set())):  # fmt: skip
             object.__setattr__(self, name, value)
 
@@ -177,10 +178,23 @@ class Module:
 
     # mode and type
 
+    @property
+    def training(self) -> bool:
+        """Whether the module is in training mode."""
+        if state.capture is not None:
+            state.capture.mode(self, self._training)
+        return self._training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if state.capture is not None:
+            state.capture.set_mode(self)
+        object.__setattr__(self, "_training", bool(mode))
+
     def train(self, mode: bool = True) -> Self:
         """Set training mode (dropout drops, batch norm learns its statistics)."""
         for module in self.modules():
-            object.__setattr__(module, "training", mode)
+            module.training = mode
         return self
 
     def eval(self) -> Self:
