@@ -84,7 +84,7 @@ def test_data_index_raises_when_it_runs(name, bad):
         here()
     error = caught.value
     assert "index" in error.found
-    assert "0 to" in error.expected
+    assert any(f" to {last}" in error.expected for last in (2, 3))
     assert error.where.file == __file__
     assert error.where.line in (make.__code__.co_firstlineno, here.__code__.co_firstlineno + 1)
     np.testing.assert_array_equal(a.numpy(), np.arange(12, dtype=np.float32).reshape(3, 4))
@@ -251,7 +251,7 @@ def test_type_that_an_operation_does_not_take(name):
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:0", "cpu:7", "", "cpu/none", 3, object(), b"cpu"],
-                         ids=repr)  # fmt: skip
+                         ids=lambda d: d if isinstance(d, str) else type(d).__name__)  # fmt: skip
 @pytest.mark.parametrize(
     "make",
     [lambda d: weft.zeros(2, device=d), lambda d: weft.tensor([1], device=d), lambda d: a.to(d),

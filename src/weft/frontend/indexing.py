@@ -209,18 +209,19 @@ class Indexing(Reduction):
 
     # data as index
 
-    def _front(self, advanced: list[_Advanced]) -> tuple[list[int], int, Node, tuple[Dim, ...]]:
+    def _front(self, advanced: list[_Advanced], what: str
+               ) -> tuple[list[int], int, Node, tuple[Dim, ...]]:  # fmt: skip
         """Return the order with indexed axes in front, their sizes' product, one flat index."""
         axes = [a.axis for a in advanced]
         order = axes + [a for a in range(len(self.shape)) if a not in axes]
-        shape = broadcast_shapes("index", *(a.places.shape for a in advanced))
+        shape = broadcast_shapes(what, *(a.places.shape for a in advanced))
         flat: Node | None = None
         for a in advanced:
             n = self.shape[a.axis]
             index = infer.expand(wrap_index(infer.cast(a.places, dt.int64), n), shape)
             if len(advanced) > 1:  # each is checked on its own: a sum may be in range by accident
                 count = infer.reshape(index, (_count(shape),))
-                index = stamp(infer.gather(infer.iota(n), count, 0, "index"))
+                index = stamp(infer.gather(infer.iota(n), count, 0, what))
                 index = infer.reshape(index, shape)
             if flat is None:
                 flat = index
@@ -235,19 +236,20 @@ class Indexing(Reduction):
         axes = [a.axis for a in advanced]
         return axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
 
-    def _take(self, advanced: list[_Advanced]) -> Self:
-        order, total, flat, shape = self._front(advanced)
+    def _take(self, advanced: list[_Advanced], what: str = "index") -> Self:
+        order, total, flat, shape = self._front(advanced, what)
         rest = [self.shape[a] for a in order[len(advanced) :]]
         count, width = _count(shape), _count(rest)
         x = infer.reshape(infer.permute(self._read(), order), (total, width))
         index = infer.expand(infer.reshape(flat, (count, 1)), (count, width))
-        taken = infer.reshape(stamp(infer.gather(x, index, 0, "index")), (*shape, *rest))
+        taken = infer.reshape(stamp(infer.gather(x, index, 0, what)), (*shape, *rest))
         place, k = self._place(advanced), len(shape)
         back = [*range(k, k + place), *range(k), *range(k + place, k + len(rest))]
         return self._wrap(infer.permute(taken, back))
 
-    def _put_at(self, advanced: list[_Advanced], value: object, kind: str = "set") -> None:
-        order, total, flat, shape = self._front(advanced)
+    def _put_at(self, advanced: list[_Advanced], value: object, kind: str = "set",
+                what: str = "index") -> None:  # fmt: skip
+        order, total, flat, shape = self._front(advanced, what)
         rest = [self.shape[a] for a in order[len(advanced) :]]
         count, width = _count(shape), _count(rest)
         place, k = self._place(advanced), len(shape)
@@ -259,7 +261,7 @@ class Indexing(Reduction):
         x = infer.permute(self._read(), order)
         index = infer.expand(infer.reshape(flat, (count, 1)), (count, width))
         out = stamp(infer.scatter(infer.reshape(x, (total, width)), index,
-                                  infer.reshape(updates, (count, width)), 0, kind, "index"))
+                                  infer.reshape(updates, (count, width)), 0, kind, what))
         inverse = sorted(range(len(order)), key=order.__getitem__)
         self._write(infer.permute(infer.reshape(out, x.shape), inverse), new)
 
@@ -277,8 +279,11 @@ class Indexing(Reduction):
 
     def gather(self, dim: int, index: object) -> Self:
         """Return ``out[i, j] = self[index[i, j], j]`` (dim 0); an index past the axis raises."""
+        return self._gathered(dim, index, "gather")
+
+    def _gathered(self, dim: int, index: object, what: str) -> Self:
         position = as_operand(self, index)
-        return self._wrap(stamp(infer.gather(self._read(), position._read(), dim, "gather")))
+        return self._wrap(stamp(infer.gather(self._read(), position._read(), dim, what)))
 
     def take_along_dim(self, indices: object, dim: int | None = None) -> Self:
         """Return elements picked along an axis; negative indices count from the end."""
@@ -293,19 +298,22 @@ class Indexing(Reduction):
 
     def index_select(self, dim: int, index: object) -> Self:
         """Return slices of an axis, picked by a vector of integers."""
-        axis = self._axis(dim, "index_select")
+        return self._slices_at(dim, index, "index_select")
+
+    def _slices_at(self, dim: int, index: object, what: str) -> Self:
+        axis = self._axis(dim, what)
         position = as_operand(self, index)
         if not position.dtype.is_integer:
-            raise DTypeError("index_select", found=f"an index of {position.dtype.name}",
+            raise DTypeError(what, found=f"an index of {position.dtype.name}",
                              expected="integers")
         if len(position.shape) > 1:
-            raise ShapeError("index_select", found=f"an index of shape {position.shape}",
+            raise ShapeError(what, found=f"an index of shape {position.shape}",
                              expected="a vector")
-        return self._take([_Advanced(axis, position.ravel()._read())])
+        return self._take([_Advanced(axis, position.ravel()._read())], what)
 
     def take(self, index: object) -> Self:
         """Return elements by their place in row-major order."""
-        return self.ravel()._take([_Advanced(0, as_operand(self, index)._read())])
+        return self.ravel()._take([_Advanced(0, as_operand(self, index)._read())], "take")
 
     def masked_select(self, mask: object) -> Self:
         """Return the elements where `mask` holds (realizes the mask)."""

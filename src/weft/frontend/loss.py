@@ -68,7 +68,7 @@ class Losses(Normalization):
                              expected=f"integers of {expected}")
         kept = classes.ne(ignore_index)
         safe = kept.where(classes, 0)
-        picked = self.gather(axis, safe.unsqueeze(axis)).squeeze(axis).neg()
+        picked = self._gathered(axis, safe.unsqueeze(axis), "nll_loss").squeeze(axis).neg()
         if weight is not None:
             scale = as_operand(self, weight).index_select(0, safe.ravel()).reshape(safe.shape)
             scale = kept.where(scale, 0)

@@ -112,7 +112,7 @@ def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Return the rows of `weight` at integer indices; an index past the table raises."""
     check_tensor(indices, "embedding"), check_tensor(weight, "embedding")
-    rows = weight.index_select(0, indices.ravel())
+    rows = weight._slices_at(0, indices.ravel(), "embedding")
     out: Tensor = rows.reshape(*indices.shape, *weight.shape[1:])
     if padding_idx is None:
         return out
