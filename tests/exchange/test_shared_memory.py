@@ -275,3 +275,17 @@ def test_dlpack_of_views():
     shared = weft.from_dlpack(a.T)
     shared.add_(1).realize()
     assert a[0, 0] == 1
+
+
+@pytest.mark.parametrize("layout", ["transposed", "reversed", "steps", "inner", "overlapping"])
+def test_products_of_strided_memory(layout):
+    a = np.arange(120 * 130, dtype=np.float32).reshape(120, 130) % 7
+    view = {
+        "transposed": lambda: a.T, "reversed": lambda: a[::-1, ::-1], "steps": lambda: a[:, ::2],
+        "inner": lambda: a[3:, 10:90],
+        "overlapping": lambda: np.lib.stride_tricks.sliding_window_view(a[0], 40),
+    }[layout]()  # fmt: skip
+    other = np.ones((view.shape[1], 64), np.float32)
+    expected = view @ other
+    assert np.array_equal((weft.from_numpy(view) @ weft.from_numpy(other)).numpy(), expected)
+    assert np.array_equal(weft.jit(lambda x, y: x @ y)(view, other).numpy(), expected)

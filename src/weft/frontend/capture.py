@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.errors import CaptureError
 from weft.exchange import host
-from weft.frontend import pending
+from weft.frontend import pending, views
 from weft.frontend.core import TensorCore
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
@@ -132,7 +132,7 @@ class Recorder:
         """Return a storage without memory, and the tensor that stands for an argument."""
         storage = Storage(dtype, span)
         flat = nd.buffer(storage)
-        node = infer.reshape(flat, shape) if strides is None else infer.strided(
+        node = infer.reshape(flat, shape) if strides is None else views.strided(
             flat, shape, offset, strides)  # fmt: skip
         tensor = Tensor._from_node(node)
         if requires_grad:

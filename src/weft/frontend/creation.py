@@ -115,7 +115,7 @@ def _share(array: np.ndarray[Any, Any], kind: DType) -> Tensor | None:
         found = views.steps_to(shape, span.offset, span.strides)
         if found is None:  # elements that overlap can be read where they are, but not written
             flat = nd.buffer(storage)
-            return Tensor._from_node(infer.strided(flat, shape, span.offset, span.strides))
+            return Tensor._from_node(views.strided(flat, shape, span.offset, span.strides))
         shape, path = found
     out = Tensor._from_node(host.leaf(storage, shape))
     if array.flags.writeable:

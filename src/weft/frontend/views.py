@@ -20,7 +20,7 @@ from weft.ir.record import Record
 
 __all__ = [
     "Detach", "Expand", "Layout", "Permute", "Reshape", "Slice", "Step", "Strided", "row_major",
-    "steps_to",
+    "steps_to", "strided",
 ]  # fmt: skip
 
 
@@ -233,8 +233,11 @@ class Strided(Record):
     strides: tuple[int, ...]
 
     def read(self, base: Node) -> Node:
-        """Return the elements."""
-        return infer.strided(base, self.shape, self.offset, self.strides)
+        """Return the elements, gathered in memory of their own for whoever computes with them.
+
+        Products read each of them many times, and are at their best on whole rows.
+        """
+        return infer.contiguous(infer.strided(base, self.shape, self.offset, self.strides))
 
     def put(self, base: Node, value: Node) -> Node:
         """Return the base with the value scattered over it."""
@@ -281,6 +284,18 @@ def steps_to(shape: tuple[int, ...], offset: int, strides: tuple[int, ...]
     if len(order) < len(shape):
         path.append(Reshape(shape))
     return base, path
+
+
+def strided(x: Node, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> Node:
+    """Return the elements of a flat array at strides, as `steps_to` finds them."""
+    found = steps_to(shape, offset, strides)
+    if found is None:
+        return infer.contiguous(infer.strided(x, shape, offset, strides))
+    base, path = found
+    out = infer.reshape(x, base)
+    for step in path:
+        out = step.read(out)
+    return out
 
 
 def flip(x: Node, axis: int) -> Node:
