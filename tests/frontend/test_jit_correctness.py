@@ -251,6 +251,34 @@ def test_gradients_of_arguments_are_replaced_and_added():
     assert run(weft.jit) == run(lambda f: f)
 
 
+def test_parameters_frozen_after_the_capture():
+    def run(wrap):
+        weft.manual_seed(0)
+        model = nn.Linear(3, 1)
+        optimizer = weft.optim.SGD(model.parameters(), lr=0.1)
+
+        @wrap
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        found = []
+        for learned in (True, True, False, False, True):
+            model.weight.requires_grad_(learned)
+            step(weft.ones(1, 3))
+            found.append((model.weight.numpy(), model.bias.numpy()))
+        return found, step
+
+    eager, (captured, step) = run(lambda f: f)[0], run(weft.jit)
+    for a, b in zip(eager, captured, strict=True):
+        np.testing.assert_allclose(a[0], b[0], 1e-5)
+        np.testing.assert_allclose(a[1], b[1], 1e-5)
+    assert step.captures == 2
+
+
 # ---- captures and what is around them ------------------------------------------------------------
 
 

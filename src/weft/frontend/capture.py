@@ -70,6 +70,7 @@ class Recorder:
         self.grad_writes: list[tuple[Owner, Node]] = []
         self.guards: dict[int, tuple[Owner, Guard]] = {}
         self.modes: dict[int, tuple[Any, bool]] = {}
+        self.learned: dict[int, tuple[TensorCore, bool]] = {}
         self.generators: dict[int, tuple[Any, Storage, int]] = {}
         self.draws: list[tuple[Any, Storage, Any]] = []
         self.outside: set[int] = set()
@@ -192,6 +193,8 @@ class Recorder:
                               storage.origin, storage.shared)  # fmt: skip
             self._twins[key] = host.leaf(storage, tensor.shape)
         self.captured[storage] = tensor
+        if tensor.dtype.kind == "f":
+            self.learned.setdefault(key, (tensor, tensor._requires_grad))
         return host.leaf(storage, tensor.shape)
 
     def changing(self, tensor: TensorCore) -> None:

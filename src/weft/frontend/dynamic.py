@@ -261,6 +261,9 @@ def jit(function: Callable[..., Any] | None = None, *, dynamic: Dynamic | None =
     Arguments may be tensors, NumPy arrays, PyTorch tensors, containers of them, and hashable
     values, which are part of the signature. The function must not read values of tensors.
 
+    A change of what is learned, of a module's mode or of which gradients are there leads to another
+    capture; other Python values that are no arguments are those of the capture.
+
     Parameters
     ----------
     function

@@ -4,6 +4,11 @@ The signature is the structure of the arguments, the shape, dtype, strides and d
 array, and the value of everything else. What a capture finds becomes the replay: tensors from
 outside are read anew each time; tensors that were written (parameters, gradients, optimiser state,
 running statistics) get their new values; random streams advance.
+
+Besides the arguments a capture depends on the gradient mode, on which tensors are learned, on the
+modes of modules (`train`, `eval`) and on which gradients are there, and is made anew for others. It
+does not see other Python values change: numbers, lists and attributes that the function looks at
+without being given them are those of the capture.
 """
 
 from __future__ import annotations
@@ -112,8 +117,9 @@ class Overlap(Exception):
 class Past(NamedTuple):
     """The values that a call read, for gradients that may be asked for later."""
 
-    arguments: tuple[Node | None, ...]
-    leaves: dict[Node, Node]
+    arguments: Sequence[Node | None]
+    captured: Sequence[Node]
+    leaves: dict[Node, Node]  # of arrays and of random streams
 
 
 class Entry:
@@ -185,6 +191,7 @@ class Entry:
         ]  # fmt: skip
         self.guards = list(recorder.guards.values())
         self.modes = list(recorder.modes.values())
+        self.learned = list(recorder.learned.values())
         self.draws = [(generator, blocks) for generator, _, blocks in recorder.draws]
         states = [storage for _, storage, _ in recorder.draws]
         self.state_nodes = [nd.buffer(s) for s in states]
@@ -192,7 +199,9 @@ class Entry:
         self.compiled = driver.compile(roots, self.placeholders + states) if roots else None
         read = [] if self.compiled is None else self.compiled.captured
         self.captured = [recorder.captured.get(s, s) for s in read]
-        self.history = [(nd.buffer(s), source) for s, source in recorder.captured.items()]
+        self.read = list(recorder.captured.values())
+        self.read_nodes = [nd.buffer(s) for s in recorder.captured]
+        self.reads_gradients = any(isinstance(s, GradientOf) for s in self.read)
         self.has_history = any(o.has_history for o in self.outs)
         # What is changed must not be known by two names; these are known besides the arguments.
         self.changes = bool(self.writes or self.argument_writes or self.grads or self.grad_writes)
@@ -202,10 +211,14 @@ class Entry:
         self.single = self.template[:3] if isinstance(self.template, Out) else None
 
     def fits(self, tensors: Sequence[TensorCore | None]) -> bool:
-        """Whether modes and gradients that the function looked at are as at the capture.
+        """Whether all that the function depends on besides its arguments is as at the capture.
 
-        And whether it knows the arguments by other names where it did at the capture.
+        That is: which tensors are learned, the modes of modules, which gradients are there, and
+        which arguments it knows by itself as well.
         """
+        for tensor, learned in self.learned:
+            if tensor._requires_grad is not learned:
+                return False
         for module, training in self.modes:
             if module.training is not training:
                 return False
@@ -243,30 +256,30 @@ class Entry:
         return result
 
     def _captured_buffers(self, tensors: Sequence[TensorCore | None]) -> list[Any]:
-        sources = [_gradient(s.owner, tensors) if isinstance(s, GradientOf) else s
-                   for s in self.captured]  # fmt: skip
-        lazy = [s for s in sources if not isinstance(s, Storage) and s is not None and (
-            s._buffer is None or s._base is not None)]  # fmt: skip
-        if lazy:
-            realize_all(lazy)
         buffers = []
-        for source in sources:
-            if isinstance(source, Storage):
-                buffers.append(source.buffer)
-            elif source is not None:
-                buffer = source._buffer if source._base is None else None
-                buffers.append(source._storage().buffer if buffer is None else buffer)
-        return buffers
+        for source in self._sources(self.captured, tensors):
+            if not isinstance(source, Storage) and (
+                source._buffer is None or source._base is not None
+            ):
+                break
+            buffers.append(source.buffer if isinstance(source, Storage) else source._buffer)
+        else:
+            return buffers
+        sources = self._sources(self.captured, tensors)
+        realize_all([s for s in sources if not isinstance(s, Storage)])  # in one plan
+        return [s.buffer if isinstance(s, Storage) else s._storage().buffer for s in sources]
+
+    def _sources(self, sources: Sequence[Any], tensors: Sequence[TensorCore | None]
+                 ) -> Sequence[Any]:  # fmt: skip
+        """Return what a replay reads, with the gradients that are there by now."""
+        if not self.reads_gradients:
+            return sources
+        return [_gradient(s.owner, tensors) if type(s) is GradientOf else s for s in sources]
 
     def _past(self, inputs: list[Any], tensors: Sequence[TensorCore | None]) -> Past:
         """Return the values that this call reads: the tensors may have others by the backward."""
         known: dict[Node, Node] = {}
-        for node, source in self.history:
-            tensor: TensorCore | GradientOf | None = source
-            if isinstance(source, GradientOf):
-                tensor = _gradient(source.owner, tensors)
-            if isinstance(tensor, TensorCore):
-                known[node] = infer.reshape(tensor._value(), node.shape)
+        read = self._sources(self.read, tensors)
         for node, buffer in zip(self.state_nodes, inputs[len(tensors):], strict=True):
             known[node] = nd.buffer(Storage(node.dtype, 2, buffer))
         for place, given, buffer in zip(self.placeholders, tensors, inputs, strict=False):
@@ -274,7 +287,8 @@ class Entry:
                 size = buffer.nbytes // place.dtype.itemsize
                 values = host.fill(place.dtype, host.view(buffer, place.dtype, (size,), False))
                 known[nd.buffer(place)] = nd.buffer(Storage(place.dtype, size, values))
-        return Past(tuple([None if t is None else t._value() for t in tensors]), known)
+        return Past([None if t is None else _node(t) for t in tensors],
+                    [_node(t) for t in read], known)  # fmt: skip
 
     def _result(self, buffers: list[Any], past: Past | None) -> Any:
         def made(out: Out) -> Tensor:
@@ -289,9 +303,11 @@ class Entry:
     def _rebuild_history(self, node: Node, past: Past) -> Node:
         """Return how a result was computed, in terms of what its call read."""
         known = dict(past.leaves)
-        for leaf, value in zip(self.leaf_nodes, past.arguments, strict=True):
-            if value is not None:
-                known[leaf] = value
+        for leaf, value in zip(self.read_nodes, past.captured, strict=True):
+            known[leaf] = infer.reshape(value, leaf.shape)
+        for leaf, given in zip(self.leaf_nodes, past.arguments, strict=True):
+            if given is not None:
+                known[leaf] = given
         return capture.substitute(node, known.get)
 
     def _write_back(self, buffers: list[Any], tensors: Sequence[TensorCore | None]) -> None:
@@ -311,6 +327,11 @@ class Entry:
             if target is not None:
                 target._grad = None if out is None else over_buffer(
                     buffers[out.slot], out.shape, out.dtype)
+
+
+def _node(tensor: TensorCore) -> Node:
+    node = tensor._node
+    return tensor._value() if node is None or tensor._base is not None else node
 
 
 def _base(tensor: TensorCore | None) -> TensorCore | None:
