@@ -209,7 +209,7 @@ def guarded(size, limit):
 
 
 def written(kernel):
-    from weft.ir.stmt import stores
+    from weft.ir.traverse import stores
 
     return [p for p in kernel.params if p in stores(kernel.body)]
 

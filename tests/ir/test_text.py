@@ -18,7 +18,7 @@ from weft.ir.expr import Bounds, Expr
 from weft.ir.linear import LinearKernel, Value
 from weft.ir.op import SCALAR_OPS, Op
 from weft.ir.record import Record
-from weft.ir.stmt import For, Kernel, Let, Location, Memory, Meta, Stmt, walk
+from weft.ir.stmt import For, Kernel, Let, Location, Memory, Meta, Stmt
 from weft.ir.text import (
     canonical_text,
     canonicalise,
@@ -33,6 +33,7 @@ from weft.ir.text import (
     stmt_text,
 )
 from weft.ir.text_graph import storages_of
+from weft.ir.traverse import walk
 
 NAN = struct.unpack("<d", (0xFFF8000000000123).to_bytes(8, "little"))[0]
 VECTOR_OPS = (Op.BROADCAST, Op.RAMP, Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE)

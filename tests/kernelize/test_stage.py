@@ -7,7 +7,8 @@ import weft
 from graphs import el, leaf
 from weft.ir import infer
 from weft.ir.op import Op
-from weft.ir.stmt import Alloc, Load, walk
+from weft.ir.stmt import Alloc, Load
+from weft.ir.traverse import walk
 
 
 def test_scattered_values_are_staged_between_phases():

@@ -23,8 +23,8 @@ from weft.ir.stmt import (
     Store,
     lhs,
     rhs,
-    walk,
 )
+from weft.ir.traverse import walk
 from weft.ir.verify import verify
 from weft.ir.verify_linear import verify_linear
 from weft.passes.linearize import linearize

@@ -25,7 +25,8 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.interpret import run
 from weft.ir.op import Op
-from weft.ir.stmt import Accumulator, Alloc, For, If, Let, Load, Reduce, Store, lhs, rhs, walk
+from weft.ir.stmt import Accumulator, Alloc, For, If, Let, Load, Reduce, Store, lhs, rhs
+from weft.ir.traverse import walk
 from weft.passes.vectorize import vectorize
 
 i, j, k, r, u, v = (var(n) for n in "ijkruv")

@@ -7,7 +7,8 @@ import schedule_nests as nests
 import weft
 from schedule_nests import assert_same, loop, memory, n, v
 from weft.ir.op import Op
-from weft.ir.stmt import Kernel, Load, Store, walk
+from weft.ir.stmt import Kernel, Load, Store
+from weft.ir.traverse import walk
 from weft.ir.verify import verify
 from weft.passes.vectorize import vectorize
 from weft.schedule import Schedule

@@ -5,7 +5,8 @@ from nests import F32, I64, check, f32, kernel, loads_of, loop, memory, stores_t
 
 from weft.ir import expr as ex
 from weft.ir.op import Op
-from weft.ir.stmt import Alloc, For, If, Let, Load, Memory, Store, walk
+from weft.ir.stmt import Alloc, For, If, Let, Load, Memory, Store
+from weft.ir.traverse import walk
 
 i, j, k = var("i"), var("j"), var("k")
 x, y = ex.var("x", F32), ex.var("y", F32)

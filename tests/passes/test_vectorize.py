@@ -26,20 +26,8 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.interpret import run, run_linear
 from weft.ir.op import Op
-from weft.ir.stmt import (
-    Alloc,
-    Assert,
-    Atomic,
-    For,
-    If,
-    Let,
-    Load,
-    Location,
-    Prefetch,
-    Store,
-    While,
-    walk,
-)
+from weft.ir.stmt import Alloc, Assert, Atomic, For, If, Let, Load, Location, Prefetch, Store, While
+from weft.ir.traverse import walk
 from weft.passes.linearize import linearize
 from weft.passes.vectorize import vectorize
 

@@ -5,7 +5,8 @@ import pytest
 import schedule_nests as nests
 from schedule_nests import assert_same
 from weft.errors import ScheduleError
-from weft.ir.stmt import Alloc, walk
+from weft.ir.stmt import Alloc
+from weft.ir.traverse import walk
 from weft.schedule import Schedule
 
 

@@ -6,7 +6,8 @@ import schedule_nests as nests
 from schedule_nests import assert_same, loop, memory, n, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
-from weft.ir.stmt import Alloc, For, Kernel, Load, Location, Reduce, Store, walk
+from weft.ir.stmt import Alloc, For, Kernel, Load, Location, Reduce, Store
+from weft.ir.traverse import walk
 from weft.schedule import Schedule
 
 SIZES = [0, 1, 2, 3, 7, 8, 13, 16, 31]

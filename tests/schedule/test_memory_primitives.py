@@ -5,7 +5,8 @@ import pytest
 import schedule_nests as nests
 from schedule_nests import assert_same, memory
 from weft.errors import ScheduleError
-from weft.ir.stmt import Alloc, Kernel, Let, Load, Store, walk
+from weft.ir.stmt import Alloc, Kernel, Let, Load, Store
+from weft.ir.traverse import walk
 from weft.schedule import Schedule
 
 

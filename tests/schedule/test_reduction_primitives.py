@@ -6,7 +6,8 @@ import schedule_nests as nests
 from schedule_nests import assert_same, loop, memory, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
-from weft.ir.stmt import Alloc, Axis, For, If, Kernel, Load, Reduce, Store, walk
+from weft.ir.stmt import Alloc, Axis, For, If, Kernel, Load, Reduce, Store
+from weft.ir.traverse import walk
 from weft.schedule import Schedule
 
 ODD = [1, 2, 3, 7, 13, 16]

@@ -5,7 +5,8 @@ from hypothesis import strategies as hs
 
 import schedule_nests as nests
 from weft.errors import ScheduleError
-from weft.ir.stmt import For, Reduce, Rewriter, walk
+from weft.ir.stmt import For, Reduce
+from weft.ir.traverse import Rewriter, walk
 from weft.passes.vectorize import vectorize
 from weft.schedule import Schedule
 from weft.schedule.space import Copy

@@ -6,7 +6,8 @@ import schedule_nests as nests
 from schedule_nests import assert_same, convolution, loop, memory, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
-from weft.ir.stmt import Kernel, Load, Store, walk
+from weft.ir.stmt import Kernel, Load, Store
+from weft.ir.traverse import walk
 from weft.schedule import Schedule
 
 

@@ -8,7 +8,8 @@ from schedule_nests import assert_same
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.op import Op
-from weft.ir.stmt import For, walk
+from weft.ir.stmt import For
+from weft.ir.traverse import walk
 from weft.kernelize.build import kernelize
 from weft.schedule import Schedule
 from weft.strategies import choose

@@ -21,8 +21,8 @@ from weft.ir.stmt import (
     Store,
     lhs,
     rhs,
-    walk,
 )
+from weft.ir.traverse import walk
 from weft.schedule import Schedule
 from weft.strategies import choose
 from weft.target import Target
@@ -342,7 +342,7 @@ def test_softmax_over_columns_keeps_private_rows_small(rows, columns):
     x, y = memory("x", rows, columns), memory("y", rows, columns)
     kernel = nests.softmax(columns, rows)
     swapped = {kernel.params[0]: x, kernel.params[1]: y}
-    from weft.ir.stmt import Rewriter
+    from weft.ir.traverse import Rewriter
 
     class Turn(Rewriter):
         def visit(self, stmt):

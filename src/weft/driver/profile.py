@@ -12,7 +12,8 @@ from weft.driver.pipeline import Built
 from weft.errors import WeftError
 from weft.ir.bounds import bounds
 from weft.ir.dtype import DType
-from weft.ir.stmt import Kernel, Memory, loads, stores
+from weft.ir.stmt import Kernel, Memory
+from weft.ir.traverse import loads, stores
 from weft.renderers.base import encode_float
 
 if TYPE_CHECKING:

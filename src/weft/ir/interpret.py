@@ -20,7 +20,8 @@ from weft.ir.interpret_code import literal
 from weft.ir.interpret_linear import LinearCode
 from weft.ir.interpret_loop import LoopCode, evaluate_all
 from weft.ir.linear import AtomicInst, Inst, LinearKernel, StoreInst
-from weft.ir.stmt import Atomic, Kernel, Memory, Store, walk
+from weft.ir.stmt import Atomic, Kernel, Memory, Store
+from weft.ir.traverse import walk
 
 if TYPE_CHECKING:
     import numpy as np

@@ -50,6 +50,8 @@ def round_float(x: float, d: DType) -> float:
     if math.isinf(x):
         return _nan if d is dt.float8_e4m3fn else x
     fraction, exponent = math.frexp(x)
+    if exponent > bias + 2:  # beyond every value, and the power below might not be a double
+        return _nan if d is dt.float8_e4m3fn else math.copysign(_inf, x)
     unit = max(exponent - 1, 1 - bias) - d.mantissa
     rounded = math.ldexp(round(math.ldexp(fraction, exponent - unit)), unit)
     if abs(rounded) > _largest(d):

@@ -19,7 +19,8 @@ from weft.ir.expr import Bounds, Expr
 from weft.ir.linear import AtomicInst, LinearKernel, LoadInst, StoreInst, VariableInst
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
-from weft.ir.stmt import GPU_AXES, Atomic, For, Kernel, Load, Memory, Store, walk
+from weft.ir.stmt import GPU_AXES, Atomic, For, Kernel, Load, Memory, Store
+from weft.ir.traverse import walk
 
 __all__ = [
     "CORE_ID",

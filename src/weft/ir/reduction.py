@@ -23,8 +23,8 @@ from weft.ir.stmt import (
     Print,
     Reduce,
     While,
-    walk,
-)  # fmt: skip
+)
+from weft.ir.traverse import walk
 
 T = TypeVar("T")
 

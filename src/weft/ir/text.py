@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from weft.ir import linear as li
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr, make
 from weft.ir.linear import Inst, LinearKernel, Value, typename
@@ -53,7 +54,7 @@ class _Names:
         self.count = 0
         for memory in kernel.params:
             self._memory(memory, "p")
-        for stmt in st.walk(kernel.body):
+        for stmt in traverse.walk(kernel.body):
             if isinstance(stmt, st.Reduce):
                 for axis in stmt.axes:
                     self._var(axis.var)
@@ -282,7 +283,7 @@ _PRINT: Final[dict[type[Stmt], Callable[[_KernelPrinter, Any], Iterator[Any] | N
 def _roots(kernel: Kernel) -> Iterator[Expr]:
     for memory in kernel.params:
         yield from memory.shape
-    for stmt in st.walk(kernel.body):
+    for stmt in traverse.walk(kernel.body):
         yield from stmt.exprs()
 
 
@@ -322,7 +323,7 @@ def canonical_text(kernel: Kernel) -> str:
 
 def _location_table(kernel: Kernel) -> str:
     lines = []
-    for position, stmt in enumerate(st.walk(kernel.body)):
+    for position, stmt in enumerate(traverse.walk(kernel.body)):
         place = kernel.locations.get(stmt)
         if place is not None:
             lines.append(f"location {position} {quoted(place.file)} {place.line} {place.column}")

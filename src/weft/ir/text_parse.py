@@ -9,6 +9,7 @@ from typing import Any, Final
 from weft.ir import dtype as dt
 from weft.ir import linear as li
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.expr import Expr, make
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import BY_NAME, Op
@@ -148,7 +149,7 @@ class _KernelParser:
                         self.head.finished())  # fmt: skip
         if not places:
             return kernel
-        order = list(st.walk(kernel.body))
+        order = list(traverse.walk(kernel.body))
         table: dict[Stmt, Location] = {}
         for line, (position, place) in places:
             if not 0 <= position < len(order):

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
@@ -67,7 +68,7 @@ class _Verifier:
         self.checked: set[Expr] = set()
         self.scopes: list[_Scope] = []
         self.current: Stmt | None = None
-        self.barriers = any(isinstance(s, st.Barrier) for s in st.walk(kernel.body))
+        self.barriers = any(isinstance(s, st.Barrier) for s in traverse.walk(kernel.body))
         self.varying: set[Expr] = set()
 
     # --- the walk

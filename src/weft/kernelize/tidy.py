@@ -25,12 +25,10 @@ from weft.ir.stmt import (
     Memory,
     Prefetch,
     Reduce,
-    Rewriter,
     Stmt,
     Store,
-    map_exprs,
-    walk,
 )
+from weft.ir.traverse import Rewriter, map_exprs, walk
 from weft.kernelize.indexing import flatten
 from weft.rules.index import linear_coefficients, simplify
 

@@ -28,8 +28,8 @@ from weft.ir.stmt import (
     Reduce,
     Stmt,
     Store,
-    walk,
-)  # fmt: skip
+)
+from weft.ir.traverse import walk
 from weft.passes.lanes import Affine, Mapped, Mapper, Mask, Scope, any_of, conjunction, is_small
 from weft.rules import index as index_rules
 

@@ -23,7 +23,8 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
-from weft.ir.stmt import Kernel, map_exprs
+from weft.ir.stmt import Kernel
+from weft.ir.traverse import map_exprs
 from weft.passes import transcendental
 from weft.target import Target
 

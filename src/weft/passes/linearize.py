@@ -64,8 +64,8 @@ from weft.ir.stmt import (
     Stmt,
     Store,
     While,
-    walk,
-)  # fmt: skip
+)
+from weft.ir.traverse import walk
 from weft.passes.access import flat_index
 
 NOALIAS: Final = "noalias"  # the hint that says that no two parameters overlap

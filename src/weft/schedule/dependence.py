@@ -25,6 +25,7 @@ from weft.ir.bounds import Ranges
 from weft.ir.expr import Expr, free_vars, index, show, substitute, var
 from weft.ir.op import Op
 from weft.ir.stmt import Body, Kernel, Memory, Stmt
+from weft.ir.traverse import walk
 
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
@@ -110,7 +111,7 @@ class Space:
         self.kernel = kernel
         self.extents: dict[Expr, Expr] = {}
         self.values: dict[Expr, Expr] = {}
-        for stmt in st.walk(kernel.body):
+        for stmt in walk(kernel.body):
             if isinstance(stmt, st.Let):
                 self.values[stmt.var] = stmt.value
             elif isinstance(stmt, st.For):
@@ -128,7 +129,7 @@ class Space:
         """Recognise the points of overlapping splits that are used in no other way."""
         written: dict[Expr, set[Memory]] = {}
         read: set[Memory] = set()
-        for stmt in st.walk(self.kernel.body):
+        for stmt in walk(self.kernel.body):
             if isinstance(stmt, st.Load):
                 read.add(stmt.memory)
             elif isinstance(stmt, st.Store):
@@ -147,7 +148,7 @@ class Space:
 
     def _used_elsewhere(self, point: Expr, inside: set[Expr]) -> bool:
         mark = var("<point>")
-        for stmt in st.walk(self.kernel.body):
+        for stmt in walk(self.kernel.body):
             for e in substitute(stmt.exprs(), {point: mark}):
                 if not inside.isdisjoint(free_vars([e])):
                     return True
@@ -287,7 +288,7 @@ def _leaves(e: Expr, values: Mapping[Expr, Expr]) -> set[Expr]:
 def bound_inside(body: Body) -> set[Expr]:
     """Return every name bound by the statements of a body, loop variables included."""
     out: set[Expr] = set()
-    for stmt in st.walk(body):
+    for stmt in walk(body):
         out.update(stmt.binds())
         if isinstance(stmt, st.Reduce):
             out.update(a.var for a in stmt.axes)
@@ -296,12 +297,12 @@ def bound_inside(body: Body) -> set[Expr]:
 
 def accesses(body: Body) -> list[Access]:
     """Return the reads and writes of a body in program order."""
-    return [Access(s) for s in st.walk(body) if isinstance(s, st.Load | st.Store | st.Atomic)]
+    return [Access(s) for s in walk(body) if isinstance(s, st.Load | st.Store | st.Atomic)]
 
 
 def private(body: Body) -> set[Memory]:
     """Return the memories allocated inside a body: each iteration has its own."""
-    return {s.memory for s in st.walk(body) if isinstance(s, st.Alloc)}
+    return {s.memory for s in walk(body) if isinstance(s, st.Alloc)}
 
 
 def _separated(space: Space, a: Poly, b: Poly, var: Expr, inner: set[Expr]) -> bool:
@@ -433,7 +434,7 @@ def _canonical(space: Space, variables: set[Expr]) -> set[Expr]:
 
 def carried(space: Space, var: Expr, body: Body) -> Conflict | None:
     """Return a dependence carried by the loop over `var`, None if iterations are independent."""
-    effects = next((s for s in st.walk(body) if isinstance(s, st.Call | st.Print | st.Atomic)),
+    effects = next((s for s in walk(body) if isinstance(s, st.Call | st.Print | st.Atomic)),
                    None)
     if effects is not None:
         made = Access.__new__(Access)

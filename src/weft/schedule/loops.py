@@ -12,6 +12,7 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import Axis, Body, For, Kernel, Let, Reduce, Stmt
 from weft.schedule import dependence as dep
@@ -129,7 +130,7 @@ class _SplitAxis:
         loop = self.site.loop
         body = self.edit.kernel.with_body((loop.replace(extent=extent),))
         ranges = dep.Space(body).ranges
-        own = {s.memory for s in st.walk(self.edit.kernel.body) if isinstance(s, st.Alloc)}
+        own = {s.memory for s in traverse.walk(self.edit.kernel.body) if isinstance(s, st.Alloc)}
         for access in sorted(dep.accesses(loop.body), key=lambda a: not a.write):
             if access.write and access.memory not in own:
                 raise ScheduleError(self.what, found=f"{access!r} past the end",
@@ -348,7 +349,7 @@ def _check_order(kernel: Kernel, old: list[tuple[Expr, Expr]], new: list[tuple[E
             raise ScheduleError(what, found=f"{var.attr} runs to {extent!r}",
                                 expected="an extent that depends on outer loops only")
         seen.add(var)
-    if not st.stores(body):
+    if not traverse.stores(body):
         return
     order = [v for v, _ in new]
     space = dep.Space(kernel)
@@ -457,7 +458,7 @@ def vectorize(kernel: Kernel, loop: str) -> Kernel:
 
 def vector_obstacle(body: Body) -> str | None:
     """Return what in a body has no vector form, None if there is nothing."""
-    for stmt in st.walk(body):
+    for stmt in traverse.walk(body):
         if isinstance(stmt, st.While | st.Call | st.Print | st.Atomic | st.Barrier):
             return f"a {type(stmt).__name__} in the body"
         if isinstance(stmt, st.Load) and stmt.var.lanes > 1:

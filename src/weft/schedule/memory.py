@@ -8,8 +8,10 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.expr import Expr
-from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Rewriter, Stmt, Store
+from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Stmt, Store
+from weft.ir.traverse import Rewriter
 from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
 from weft.schedule.space import Edit, Site, find_loop, find_memory, scan
@@ -61,10 +63,10 @@ class _Stage:
         self.edit, self.site, self.source, self.what = Edit(kernel), site, source, what
         self.scope, self.skew = scope, skew
         self.space = dep.Space(kernel)
-        if source in st.stores(site.body):
+        if source in traverse.stores(site.body):
             raise ScheduleError(what, found=f"stores to {source.name} inside {site.var.attr}",
                                 expected="a memory that is only read there")
-        self.loads = [s for s in st.walk(site.body)
+        self.loads = [s for s in traverse.walk(site.body)
                       if isinstance(s, Load) and s.memory is source]
         if not self.loads:
             raise ScheduleError(what, found=f"no load of {source.name} inside {site.var.attr}",
@@ -307,7 +309,7 @@ def hoist(kernel: Kernel, name: str) -> Kernel:
         raise ScheduleError(what, found=f"uses of {', '.join(sorted(v.attr for v in varying))}",
                             expected=f"nothing that varies with {loop.var.attr}")
     if isinstance(found, Load):
-        if found.memory in st.stores(loop.body):
+        if found.memory in traverse.stores(loop.body):
             raise ScheduleError(what, found=f"stores to {found.memory.name} in {loop.var.attr}",
                                 expected="a memory that is only read there")
         if dep.Space(kernel).ranges.of(loop.extent).lo < 1:

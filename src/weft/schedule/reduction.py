@@ -9,6 +9,7 @@ from __future__ import annotations
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import (
@@ -100,13 +101,13 @@ def rfactor(kernel: Kernel, axis: str) -> Kernel:
 
 
 def _no_effects(stmt: Reduce, what: str) -> None:
-    written = set(st.stores(stmt.body)) - dep.private(stmt.body)
+    written = set(traverse.stores(stmt.body)) - dep.private(stmt.body)
     if written:
         names = ", ".join(sorted(m.name for m in written))
         raise ScheduleError(what, found=f"a body that stores to {names}",
                             expected="a body that only reads",
                             hint="the points of the reduction would be visited in another order")
-    for s in st.walk(stmt.body):
+    for s in traverse.walk(stmt.body):
         if isinstance(s, st.Call | st.Print | st.Atomic | st.Barrier):
             raise ScheduleError(what, found=f"a {type(s).__name__} in the body",
                                 expected="a body that only reads")
@@ -241,8 +242,8 @@ class Decompose:
             if constant(axis.extent) is None:
                 raise ScheduleError(self.what, found=f"{axis.var.attr} in {axis.extent!r}",
                                     expected="a constant number of partial results")
-        written = set(st.stores(self.epilogue)) - dep.private(self.epilogue)
-        read = {*st.loads(self.prologue), *st.loads(self.stmt.body)}
+        written = set(traverse.stores(self.epilogue)) - dep.private(self.epilogue)
+        read = {*traverse.loads(self.prologue), *traverse.loads(self.stmt.body)}
         both = sorted(m.name for m in written & read)
         if both:
             raise ScheduleError(self.what, found=f"{', '.join(both)} read by the reduction and "
@@ -277,7 +278,7 @@ class Decompose:
 
     def _needed(self, users: Body, more: tuple[Expr, ...] = ()) -> Body:
         """Return the statements of the prologue that `users` need."""
-        used = ex.free_vars([e for s in st.walk(users) for e in s.exprs()] + list(more))
+        used = ex.free_vars([e for s in traverse.walk(users) for e in s.exprs()] + list(more))
         kept: list[Stmt] = []
         for stmt in reversed(self.prologue):
             if used & set(stmt.binds()):

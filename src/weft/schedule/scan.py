@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
-from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
@@ -77,7 +77,7 @@ def scan(kernel: Kernel, loop: str, lanes: int) -> Kernel:
 
 
 def _match(body: Body, what: str) -> _Recurrence:
-    inside = {s.memory for s in st.walk(body) if isinstance(s, Alloc)}
+    inside = {s.memory for s in traverse.walk(body) if isinstance(s, Alloc)}
     for at, load in enumerate(body):
         if not isinstance(load, Load) or load.memory.scope == "global" or load.memory in inside:
             continue
@@ -102,10 +102,10 @@ def _recurrence(body: Body, at: int, load: Load) -> _Recurrence | None:
     other = value.args[1] if value.args[0] is load.var else value.args[0]
     pre, post = body[:at], rest[2:]
     outside = (*pre, *post)
-    if any(isinstance(s, Load | Store) and s.memory is load.memory for s in st.walk(outside)):
+    if any(isinstance(s, Load | Store) and s.memory is load.memory for s in traverse.walk(outside)):
         return None
-    local = {v for s in st.walk(pre) for v in s.binds()} | {load.var}
-    if any(local & ex.free_vars(s.exprs()) for s in st.walk(post)) or any(
+    local = {v for s in traverse.walk(pre) for v in s.binds()} | {load.var}
+    if any(local & ex.free_vars(s.exprs()) for s in traverse.walk(post)) or any(
             load.var in ex.free_vars([e]) for e in (other, *load.index)):
         return None
     return _Recurrence(load, let, store, op, other, pre, post)

@@ -8,6 +8,7 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Kernel, Location, Memory, Reduce, Stmt
@@ -129,7 +130,7 @@ def find_reduce(kernel: Kernel, name: str, primitive: str) -> Site:
 def find_memory(kernel: Kernel, name: str, primitive: str) -> Memory:
     """Return the parameter or allocation with this name."""
     known = {m.name: m for m in kernel.params}
-    known.update((s.memory.name, s.memory) for s in st.walk(kernel.body)
+    known.update((s.memory.name, s.memory) for s in traverse.walk(kernel.body)
                  if isinstance(s, st.Alloc))
     if name not in known:
         raise ScheduleError(f"{primitive}({name})", found=f"no memory {name!r}",
@@ -140,7 +141,7 @@ def find_memory(kernel: Kernel, name: str, primitive: str) -> Memory:
 def names_of(kernel: Kernel) -> set[str]:
     """Return every name that is taken in the kernel."""
     taken = {m.name for m in kernel.params}
-    for stmt in st.walk(kernel.body):
+    for stmt in traverse.walk(kernel.body):
         if isinstance(stmt, st.Alloc):
             taken.add(stmt.memory.name)
         elif isinstance(stmt, st.Block):
@@ -341,7 +342,7 @@ class Edit:
         if like not in self.locations:
             return
         place = self.locations[like]
-        for stmt in st.walk(made):
+        for stmt in traverse.walk(made):
             self.locations.setdefault(stmt, place)
 
     def copy(self, body: Iterable[Stmt], mapping: Mapping[Expr, Expr]) -> Body:

@@ -8,7 +8,8 @@ from weft.ir import stmt as st
 from weft.ir.bounds import Ranges
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Rewriter, Stmt, Store
+from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Stmt, Store
+from weft.ir.traverse import Rewriter, walk
 from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
 from weft.schedule.space import Edit, Site, find_loop, find_memory
@@ -69,10 +70,10 @@ class _Window:
         self.skew = skew
         self.space = _Linear(kernel)
         self.inside = dep.bound_inside(site.body)
-        if source in st.stores(site.body):
+        if source in traverse.stores(site.body):
             raise ScheduleError(what, found=f"stores to {source.name} inside {site.var.attr}",
                                 expected="a memory that is only read there")
-        self.loads = [s for s in st.walk(site.body) if isinstance(s, Load) and s.memory is source]
+        self.loads = [s for s in walk(site.body) if isinstance(s, Load) and s.memory is source]
         if not self.loads:
             raise ScheduleError(what, found=f"no load of {source.name} inside {site.var.attr}",
                                 expected="something to copy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.stmt import For, Kernel, Reduce
 from weft.strategies import attention, contraction, elementwise, rowwise, scan, scatter, sort
 from weft.strategies.nest import Plan, chain_of, find, parallelise, work
@@ -59,7 +60,7 @@ def _nest(plan: Plan, loop: For) -> None:
     if plan.kernel.meta.kind == "attention" and _attempt(
             plan, lambda: attention.schedule_attention(plan, root)):
         return
-    reduces = any(isinstance(s, Reduce) for s in st.walk(loop.body))
+    reduces = any(isinstance(s, Reduce) for s in traverse.walk(loop.body))
     if reduces:
         pattern = contraction.match(plan, root)
         if pattern is not None and _attempt(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.stmt import For
 from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, power_above, size_of, work
 
@@ -72,7 +72,7 @@ def _tile(plan: Plan, accumulator: str, query: str, rows: int, lanes: int) -> No
 
 def _around(plan: Plan, name: str) -> For:
     """Return the loop directly around another."""
-    return next(s for s in st.walk(plan.kernel.body) if isinstance(s, For)
+    return next(s for s in traverse.walk(plan.kernel.body) if isinstance(s, For)
                 and any(isinstance(b, For) and b.var.attr == name for b in s.body))
 
 

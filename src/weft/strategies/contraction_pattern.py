@@ -6,6 +6,7 @@ from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
@@ -75,7 +76,7 @@ def match(plan: Plan, root: str) -> Pattern | None:
     if len(found) != 1 or any(isinstance(s, For | st.Alloc | st.While | st.If) for s in body):
         return None
     reduce = found[0]
-    if len(reduce.accumulators) != 1 or any(st.stores(reduce.body)):
+    if len(reduce.accumulators) != 1 or any(traverse.stores(reduce.body)):
         return None
     if not all(isinstance(s, Load | st.Let) for s in reduce.body):
         return None
@@ -193,7 +194,7 @@ def copy_loops(plan: Plan, row: str) -> list[str]:
 
     They are the nest behind the one that updates the tile.
     """
-    for stmt in st.walk(plan.kernel.body):
+    for stmt in traverse.walk(plan.kernel.body):
         for body in stmt.bodies():
             names = [s.var.attr if isinstance(s, For) else "" for s in body]
             if f"{row}.z" in names:

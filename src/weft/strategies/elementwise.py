@@ -12,6 +12,7 @@ from weft.errors import ScheduleError
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.stmt import For
+from weft.ir.traverse import walk
 from weft.schedule.dependence import Access, Space
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
@@ -39,7 +40,7 @@ def schedule_nest(plan: Plan, root: str) -> None:
     chain = chain_of(loop)
     body = chain[-1].body
     amount = work((loop,))
-    if vector_obstacle(body) is not None or any(isinstance(s, st.Reduce) for s in st.walk(body)):
+    if vector_obstacle(body) is not None or any(isinstance(s, st.Reduce) for s in walk(body)):
         parallelise(plan, [c.var.attr for c in chain], amount)
         return
     space = Space(plan.kernel)
@@ -131,9 +132,9 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
         schedule.tile(a, b, rows, columns, "overlap" if fixed else "mask")
         parallelise(plan, [*rest, f"{a}.o", f"{b}.o"], amount)
         for memory in dict.fromkeys(x.memory.name for x in loads):
-            before = {v.attr for s in st.walk(plan.kernel.body) for v in s.binds()}
+            before = {v.attr for s in walk(plan.kernel.body) for v in s.binds()}
             schedule.stage(memory, f"{b}.o", (f"{a}.i", f"{b}.i"))
-            made = [s.var.attr for s in st.walk(plan.kernel.body)
+            made = [s.var.attr for s in walk(plan.kernel.body)
                     if isinstance(s, For) and s.var.attr not in before]
             schedule.reorder(*reversed(made)).unroll(made[0])
         schedule.vectorize(f"{b}.i")

@@ -8,6 +8,7 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.bounds import Ranges
 from weft.ir.expr import Expr
 from weft.ir.op import Op
@@ -67,8 +68,8 @@ class Plan:
         if self.target.l3_bytes:
             limit = min(limit, self.target.l3_bytes // 2)
         body = self.kernel.body
-        written = st.stores(body)
-        read = st.loads(body)
+        written = traverse.stores(body)
+        read = traverse.loads(body)
         for memory in self.kernel.params:
             if memory not in written or memory in read:
                 continue
@@ -119,7 +120,7 @@ def strides(space: Space, body: Body, var: Expr) -> list[tuple[Access, int | Non
 def _value_exprs(body: Body) -> list[Expr]:
     """Return the expressions that compute data, not subscripts or extents."""
     out: list[Expr] = []
-    for stmt in st.walk(body):
+    for stmt in traverse.walk(body):
         if isinstance(stmt, st.Store | st.Let):
             out.append(stmt.value)
         elif isinstance(stmt, Reduce):
@@ -144,11 +145,11 @@ class Cost:
 
     def __init__(self, body: Body) -> None:
         nodes = ex.toposort(_value_exprs(body))
-        data = {v for s in st.walk(body) for v in s.binds() if not isinstance(s, For)}
+        data = {v for s in traverse.walk(body) for v in s.binds() if not isinstance(s, For)}
         self.heavy = sum(e.op in HEAVY for e in nodes)
         moves = 0
         width = 1
-        for stmt in st.walk(body):
+        for stmt in traverse.walk(body):
             if isinstance(stmt, st.Load | st.Store):
                 moves += 1
                 width = max(width, stmt.memory.dtype.itemsize)
@@ -211,7 +212,7 @@ def chain_of(loop: For) -> list[For]:
 
 def find(kernel: Kernel, name: str) -> For | None:
     """Return the FOR with this name."""
-    return next((s for s in st.walk(kernel.body)
+    return next((s for s in traverse.walk(kernel.body)
                  if isinstance(s, For) and s.var.attr == name), None)
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import Body, For, Reduce, Stmt
 from weft.schedule import dependence as dep
@@ -126,7 +127,7 @@ def _best(space: Space, extents: dict[Expr, Expr], body: Body, cost: Cost) -> Ex
 
 
 def _find_reduce(plan: Plan, accumulator: str) -> Reduce | None:
-    for stmt in st.walk(plan.kernel.body):
+    for stmt in traverse.walk(plan.kernel.body):
         if isinstance(stmt, Reduce) and stmt.accumulators[0].var.attr == accumulator:
             return stmt
     return None

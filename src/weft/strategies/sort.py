@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.ir import expr as ex
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.stmt import Body, For, Reduce
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import Cost, Plan, chain_of, parallelise, work
@@ -15,8 +16,8 @@ def schedule_sort(plan: Plan, body: Body) -> None:
     Loops that are parallel already stay so: chunks of one row write to places that no other chunk
     writes to, which only the sort itself can know.
     """
-    shared = any(isinstance(s, For) and s.kind == st.PARALLEL for s in st.walk(body))
-    for loop in st.walk(body):
+    shared = any(isinstance(s, For) and s.kind == st.PARALLEL for s in traverse.walk(body))
+    for loop in traverse.walk(body):
         if isinstance(loop, For) and loop.kind == st.SERIAL:
             _vectors(plan, loop)
     if shared:
@@ -29,10 +30,10 @@ def schedule_sort(plan: Plan, body: Body) -> None:
 
 def _vectors(plan: Plan, loop: For) -> None:
     """Vectorise an innermost loop, or one around a count, if its iterations are independent."""
-    inner = [s for s in st.walk(loop.body) if isinstance(s, For)]
+    inner = [s for s in traverse.walk(loop.body) if isinstance(s, For)]
     counts = [s for s in loop.body if isinstance(s, Reduce)]
     stores = [s for s in loop.body if isinstance(s, st.Store)]
-    read = st.loads(loop.body)
+    read = traverse.loads(loop.body)
     if inner or not stores or any(
             s.memory in read or loop.var not in ex.free_vars(s.index) for s in stores):
         return  # the places of its writes depend on data

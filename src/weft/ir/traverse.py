@@ -1,0 +1,96 @@
+"""Walk and rewrite the statements of a kernel, iteratively or bottom-up, keeping source places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from weft.ir.expr import Expr
+from weft.ir.stmt import Atomic, Body, Kernel, Load, Location, Memory, Stmt, Store
+
+
+def walk(body: Body) -> Iterator[Stmt]:
+    """Yield every statement, outer before inner, in program order."""
+    stack = list(reversed(body))
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        for inner in reversed(stmt.bodies()):
+            stack.extend(reversed(inner))
+
+
+def stores(body: Body) -> dict[Memory, None]:
+    """Return the memories written in `body`, in order of first write."""
+    return {s.memory: None for s in walk(body) if isinstance(s, Store | Atomic)}
+
+
+def loads(body: Body) -> dict[Memory, None]:
+    """Return the memories read in `body`, in order of first read."""
+    return {s.memory: None for s in walk(body) if isinstance(s, Load | Atomic)}
+
+
+class Rewriter:
+    """One bottom-up pass over a kernel that keeps source locations.
+
+    Subclass and override `visit` (called on each statement after its bodies were rewritten; return
+    a statement, or a tuple of statements to splice in its place).
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.locations: dict[Stmt, Location] = dict(kernel.locations)
+
+    def run(self) -> Kernel:
+        """Return the rewritten kernel."""
+        body = self.body(self.kernel.body)
+        if body is self.kernel.body:
+            return self.kernel
+        return self.kernel.replace(body=body, locations=self.locations)
+
+    def body(self, body: Body) -> Body:
+        """Rewrite each statement of a body; the same object if nothing changed."""
+        out: list[Stmt] = []
+        changed = False
+        for stmt in body:
+            new = self.stmt(stmt)
+            changed |= new is not stmt
+            if isinstance(new, tuple):
+                out.extend(new)
+                for made in new:
+                    self.carry(stmt, made)
+            else:
+                out.append(new)
+                self.carry(stmt, new)
+        return tuple(out) if changed else body
+
+    def carry(self, old: Stmt, new: Stmt) -> None:
+        """Give `new` the source location of `old` unless it has its own."""
+        if new is not old and old in self.locations and new not in self.locations:
+            self.locations[new] = self.locations[old]
+
+    def stmt(self, stmt: Stmt) -> Stmt | Body:
+        """Rewrite the bodies of a statement, then visit it."""
+        bodies = stmt.bodies()
+        if bodies:
+            new = tuple(map(self.body, bodies))
+            if any(a is not b for a, b in zip(new, bodies, strict=True)):
+                changed = stmt.with_bodies(*new)
+                self.carry(stmt, changed)
+                stmt = changed
+        return self.visit(stmt)
+
+    def visit(self, stmt: Stmt) -> Stmt | Body:
+        """Return what replaces `stmt`."""
+        return stmt
+
+
+def map_exprs(kernel: Kernel, fn: Callable[[Expr], Expr]) -> Kernel:
+    """Apply `fn` to every expression of the kernel (unchanged statements are kept)."""
+
+    class Mapper(Rewriter):
+        def visit(self, stmt: Stmt) -> Stmt | Body:
+            before = stmt.exprs()
+            if all(fn(e) is e for e in before):
+                return stmt
+            return stmt.map_exprs(fn)
+
+    return Mapper(kernel).run()
