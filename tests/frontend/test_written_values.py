@@ -137,3 +137,15 @@ def test_outer_takes_vectors():
 def test_seeds_are_integers(seed):
     with pytest.raises(DTypeError, match="an integer"):
         weft.manual_seed(seed)
+
+
+@pytest.mark.parametrize("draw", [lambda: weft.rand(weft.Variable("n", 1, 4)),
+                                  lambda: weft.randperm(np.array([1j])),
+                                  lambda: weft.randperm(2.5)])  # fmt: skip
+def test_a_wrong_size_leaves_the_stream_of_random_numbers_as_it_was(draw):
+    weft.manual_seed(3)
+    expected = weft.rand(2).tolist()
+    weft.manual_seed(3)
+    with pytest.raises(weft.WeftError):
+        draw()
+    assert weft.rand(2).tolist() == expected

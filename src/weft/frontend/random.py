@@ -27,7 +27,7 @@ from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.dtype import DType
-from weft.ir.expr import Expr
+from weft.ir.expr import Expr, needs_size
 from weft.ir.node import Dim, Node
 from weft.ir.op import Op, Operation
 from weft.ir.size import canonical
@@ -67,6 +67,8 @@ class Generator:
 
     def advance(self, blocks: Any) -> Any:
         """Take a number of blocks and return the first one's counter."""
+        if not isinstance(blocks, Expr):  # a wrong kind would spoil all numbers that follow
+            blocks = infer.as_int(blocks, "random")
         with self._lock:
             first = self.count
             total = first + blocks
@@ -85,6 +87,8 @@ class Generator:
             start = canonical(first - state.capture.counter_start(self))
             start = start & _MASK64 if isinstance(start, int) else start
         else:
+            if isinstance(blocks, Expr):  # before the stream goes on by a number that nobody knows
+                raise needs_size(f"the size {blocks!r}")
             first = self.advance(blocks)
             base, start = host.store(np.array([self.key, first], np.uint64), dt.uint64), 0
         key = infer.expand(infer.slice_(base, [0], [1]), (blocks,))
