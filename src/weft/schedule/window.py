@@ -9,7 +9,7 @@ from weft.ir.bounds import Ranges
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Stmt, Store
-from weft.ir.traverse import Rewriter, walk
+from weft.ir.traverse import Rewriter, stores, walk
 from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
 from weft.schedule.space import Edit, Site, find_loop, find_memory
@@ -70,7 +70,7 @@ class _Window:
         self.skew = skew
         self.space = _Linear(kernel)
         self.inside = dep.bound_inside(site.body)
-        if source in traverse.stores(site.body):
+        if source in stores(site.body):
             raise ScheduleError(what, found=f"stores to {source.name} inside {site.var.attr}",
                                 expected="a memory that is only read there")
         self.loads = [s for s in walk(site.body) if isinstance(s, Load) and s.memory is source]
