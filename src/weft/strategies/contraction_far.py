@@ -27,7 +27,7 @@ def is_far(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     step = flat_stride(space, left[0], axis.var)
     return (flat_stride(space, left[0], row.var) == 1 and step is not None
             and step * left[0].memory.dtype.itemsize >= 1024
-            and size_of(axis.extent) >= 8 * p.far_block
+            and size_of(axis.extent) >= p.far_depth * p.far_block
             and min(size_of(row.extent), size_of(wide.extent)) >= 2 * p.pack_rows)
 
 

@@ -36,8 +36,8 @@ class Parameters(Record):
     ``pack_rows`` the rows from which on an operand is copied into panels of at most
     ``panel_bytes``; ``stream_depth`` the rows of a matrix that are read side by side where few rows
     are multiplied with it, and ``stream_bytes`` the results that are kept meanwhile; ``far_block``
-    the rows, columns and steps of a block where both operands are copied;
-    ``window_rows`` the positions of a tile of a convolution.
+    the rows, columns and steps of a block where both operands are copied, and ``far_depth`` the
+    least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution.
     """
 
     rows: int = 8
@@ -50,6 +50,7 @@ class Parameters(Record):
     stream_depth: int = 16
     stream_bytes: int = 64 << 10
     far_block: int = 256
+    far_depth: int = 8
     window_rows: int = 14
 
 
