@@ -41,7 +41,8 @@ def test_streams(shape, threads):
 
 @pytest.mark.parametrize("shape", [(256, 20, 30), (260, 9, 20), (256, 17, 40)])
 def test_far_rows(shape):
-    trace = scheduled(nests.matmul(*shape, left="ki"), NARROW, pack_rows=4, far_block=8, far_depth=1)
+    nest = nests.matmul(*shape, left="ki")
+    trace = scheduled(nest, NARROW, pack_rows=4, far_block=8, far_depth=1)
     assert "window(a" in trace
     assert "stage(b" in trace
 
