@@ -24,14 +24,14 @@ __all__ = [
     "session",
 ]
 
-Pipeline = Literal["none", "short", "O1", "O2", "O3"]
+Pipeline = Literal["none", "quick", "short", "O1", "O2", "O3"]
 
 # Levels of the code generator, which are apart from the pass pipeline. Level 1 would save a
 # quarter of the time but schedules for latency badly; explicit vectors need level 2.
-_CODEGEN_LEVEL: Final = {"none": 0, "short": 2, "O1": 1, "O2": 2, "O3": 3}
+_CODEGEN_LEVEL: Final = {"none": 0, "quick": 0, "short": 2, "O1": 1, "O2": 2, "O3": 3}
 
 # What the pipelines do beyond LLVM's own names for them; part of the cache key.
-_PASSES: Final = "short=inline,sroa,instcombine,simplifycfg@2"
+_PASSES: Final = "quick,short=inline,sroa,instcombine,simplifycfg@2"
 
 # Everything that touches LLVM holds this lock. llvmlite has one of its own for each call, but
 # a fork during a call would leave it locked for ever in the child: ours is taken around a fork.
@@ -213,7 +213,7 @@ def _optimise(llvm: Any, machine: Any, module: Any, pipeline: str) -> None:
     level = int(pipeline[1]) if pipeline[0] == "O" else 1
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     with llvm.create_pass_builder(machine, options) as builder:
-        if pipeline != "short":
+        if pipeline not in ("quick", "short"):
             options.loop_vectorization = options.slp_vectorization = level > 1
             builder.getModulePassManager().run(module, builder)
             return

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from weft.driver import device
@@ -19,7 +18,7 @@ from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
 _MOST_VALUES: Final = 256  # values of variables that a compiled graph keeps ready
-_address: Final = attrgetter("address")
+_KEPT_ARENA: Final = 1 << 20  # bytes of scratch memory that a compiled graph may hold on to
 
 if TYPE_CHECKING:
     from weft.runtimes.buffer import Buffer
@@ -70,7 +69,7 @@ class Compiled:
     """
 
     __slots__ = ("_allocate", "_arena", "_at", "_in_order", "_limits", "_new_only", "_offsets",
-                 "_order", "_run", "_sizes", "captured", "nodes", "plan")  # fmt: skip
+                 "_order", "_run", "_sizes", "_spare", "captured", "nodes", "plan")  # fmt: skip
 
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
                  structure: Structure | None = None) -> None:  # fmt: skip
@@ -94,6 +93,7 @@ class Compiled:
         }
         self._allocate = device.runtime().pool.allocate
         self._run, self._sizes, self._arena = plan.call, plan.sizes, plan.arena
+        self._spare: list[Buffer] = []  # arenas of finished calls
         self._at: dict[tuple[int, ...], Compiled] = {}
         self._new_only = plan.spec.outputs == tuple(("new", i) for i in range(len(plan.sizes)))
 
@@ -113,7 +113,7 @@ class Compiled:
             found = copy(self)
             call, found._sizes, found._arena = self.plan.at(values)
             found._run = lambda *addresses: call(*addresses, *values)
-            found._limits, found._at = {}, {}
+            found._limits, found._at, found._spare = {}, {}, []
             if len(self._at) >= _MOST_VALUES:
                 self._at.clear()
             self._at[values] = found
@@ -139,18 +139,19 @@ class Compiled:
             return self.at(variables or {}).call(inputs, captured)
         if not self._in_order:
             given = [given[i] for i in self._order]
-        made = list(map(self._allocate, self._sizes))
-        if self._arena:
-            arena = self._allocate(self._arena)
-            place = arena.address
-        else:
-            place = 0
-        addresses: Iterable[int] = map(_address, given)
+        made = [self._allocate(size) for size in self._sizes]
+        arena = self._take_arena() if self._arena else None
+        addresses = [b.address for b in given]
         if self._offsets:
-            addresses = map(int.__add__, addresses, self._offsets)
-        failure = self._run(*addresses, *map(_address, made), place)
+            addresses = list(map(int.__add__, addresses, self._offsets))
+        for buffer in made:
+            addresses.append(buffer.address)
+        addresses.append(0 if arena is None else arena.address)
+        failure = self._run(*addresses)
         if failure is not None:
             self.plan.raise_failure(failure, self.nodes)
+        if arena is not None and self._arena <= _KEPT_ARENA:
+            self._spare.append(arena)
         if self._new_only:
             return made
         out: list[Buffer] = []
@@ -162,6 +163,13 @@ class Compiled:
                 buffer = twin
             out.append(buffer)
         return out
+
+    def _take_arena(self) -> Buffer:
+        """Return scratch memory for one call: that of an earlier one, or new."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return self._allocate(self._arena)
 
 
 def compile(outputs: Sequence[Node], inputs: Sequence[Storage]) -> Compiled:

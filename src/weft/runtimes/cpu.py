@@ -249,6 +249,9 @@ class CpuRuntime:
     def _load_support(self) -> Library:
         sources = (threads.source(), native.source())
         symbols = (*threads.SYMBOLS, *native.SYMBOLS)
+        # The pool waits far longer than it computes, and a full code generator takes three times
+        # as long for it as for a kernel; the executor is on the path of every call.
+        pipelines = ("quick", "short")
         keys = [fingerprint("runtime", text, self.compiler.cache_key) for text in sources]
         if self.cache is not None:
             cached = [self.cache.get("runtime", key) for key in keys]
@@ -258,7 +261,7 @@ class CpuRuntime:
                     return self.loader.load(images, symbols, native.imports())
                 except CompileError:
                     images.clear()  # whole, but not for this linker: compile anew
-        images = [self.compiler.compile(text) for text in sources]
+        images = [self.compiler.compile(*job) for job in zip(sources, pipelines, strict=True)]
         if self.cache is not None:
             for key, image in zip(keys, images, strict=True):
                 self.cache.put("runtime", key, image)
