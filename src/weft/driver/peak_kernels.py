@@ -13,6 +13,7 @@ from weft.ir import expr as ex
 from weft.ir.stmt import (
     PARALLEL,
     SERIAL,
+    UNROLLED,
     VECTOR,
     Accumulator,
     Axis,
@@ -30,7 +31,9 @@ from weft.ir.stmt import (
 _LANES: Final = 16
 _CHAINS: Final = 12  # independent accumulators: enough to hide the latency of an FMA
 _ROUNDS: Final = 1 << 20
-_CHUNKS: Final = 64
+_CHUNKS: Final = 2
+_STREAMS: Final = 8  # places that one core reads side by side: more than it does in one
+_WIDE: Final = 64
 
 
 def read_kernel(nbytes: int) -> Kernel:
@@ -39,12 +42,11 @@ def read_kernel(nbytes: int) -> Kernel:
     source = Memory("source", dt.float32, (ex.index(_CHUNKS), ex.index(count)))
     partial = Memory("partial", dt.float32, (ex.index(_CHUNKS),))
     c, k, u, lane = (ex.var(n) for n in ("c", "k", "u", "lane"))
-    step = _LANES * 4
     value = ex.var("value", dt.float32)
     acc = ex.var("total", dt.float32)
-    load = Load(value, source, (c, k * step + u * _LANES + lane))
-    axes = (Axis(k, ex.index(count // step)), Axis(u, ex.index(4), "unrolled"),
-            Axis(lane, ex.index(_LANES), VECTOR))
+    load = Load(value, source, (c, u * (count // _STREAMS) + k * _WIDE + lane))
+    axes = (Axis(k, ex.index(count // _STREAMS // _WIDE)), Axis(u, ex.index(_STREAMS), UNROLLED),
+            Axis(lane, ex.index(_WIDE), VECTOR))
     reduce = Reduce(axes, (Accumulator(acc, ex.const(0.0, dt.float32), acc + value,
                                        lhs(acc) + rhs(acc)),), (load,))
     body = For(c, ex.index(_CHUNKS), PARALLEL, (reduce, Store(partial, (c,), acc)))

@@ -19,8 +19,8 @@ from weft.renderers.base import encode_float
 if TYPE_CHECKING:
     from weft.runtimes.buffer import Buffer
 
-_BUDGET_SECONDS = 0.05
-_PEAK_BYTES = 128 << 20
+_BUDGET_SECONDS = 0.1
+_PEAK_BYTES = 64 << 20
 
 
 class Peaks(NamedTuple):

@@ -7,7 +7,7 @@ Three shapes, told apart by what has unit stride:
 * the row axis (a reduction over columns): rows are the vector, and a single reduction walks whole
   stretches of a matrix row with its running sums in the first cache;
 * no rows, or too few: the reduction itself is cut into a fixed number of chunks, whose partial
-  results meet in a fixed order, whatever the number of threads.
+  results meet in a fixed order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.errors import ScheduleError
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
-from weft.ir.stmt import Body, For, Reduce, Stmt
+from weft.ir.stmt import Body, For, Let, Load, Reduce, Stmt
 from weft.schedule import dependence as dep
 from weft.schedule.dependence import Space
 from weft.schedule.loops import vector_obstacle
@@ -37,11 +37,13 @@ from weft.strategies.nest import (
     work,
 )
 
-CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that results never vary
+CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that runs agree
 CHUNK_LEAST: Final = 16384  # elements that are worth a chunk
 MOST_UNROLLED: Final = 16  # points of a small window that are written out
 PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
 GATHER_OPS: Final = 10  # simple operations that cost as much as a gathered operand
+STREAMS: Final = 8  # places of a long array that one core reads side by side
+LONG_BYTES: Final = 4 << 20  # from where on memory, not the core, is the limit
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
 
@@ -239,7 +241,33 @@ def _chunk(plan: Plan, stmt: Reduce) -> bool:
 def schedule_reduction(plan: Plan, body: Body) -> None:
     """Schedule phases that stand in no row loop (a sum of everything)."""
     plan.stream_outputs()
-    phases(plan, body, chunked=plan.threads > 1 and work(body) >= PARALLEL_WORK)
+    chunked = plan.threads > 1 and work(body) >= PARALLEL_WORK
+    if chunked or not _side_by_side(plan, body):
+        phases(plan, body, chunked=chunked)
+
+
+def _side_by_side(plan: Plan, body: Body) -> bool:
+    """Read a long array in several places at once: one core prefetches more of it than in one."""
+    found = [s for s in body if isinstance(s, Reduce)]
+    if len(found) != 1 or len(found[0].axes) != 1 or not all(
+        isinstance(s, Load | Let) for s in found[0].body
+    ):
+        return False
+    axis = found[0].axes[0]
+    cost = Cost(found[0].body)
+    lanes = min(4 * plan.target.vector_bytes // cost.itemsize, 64)
+    length = size_of(axis.extent)
+    if constant(axis.extent) is None or length * cost.itemsize < LONG_BYTES or (
+        length % (STREAMS * lanes)
+    ):
+        return False
+    name = axis.var.attr
+    edit = plan.schedule
+    edit.split(name, length // STREAMS).reorder(f"{name}.i", f"{name}.o").unroll(f"{name}.o")
+    edit.split(f"{name}.i", lanes).reorder(f"{name}.i.o", f"{name}.o", f"{name}.i.i")
+    edit.vectorize(f"{name}.i.i")
+    plan.why.append(f"{name} reduced in {lanes} lanes, in {STREAMS} places side by side")
+    return True
 
 
 # ---- reductions over columns ---------------------------------------------------------------------
