@@ -46,7 +46,7 @@ torch: | $(BIN)/python
 	|| echo "PyTorch could not be installed: tests that compare with it are deselected"
 
 demo: $(VENV)/.demo
-	@$(BIN)/weft demo
+	@$(BIN)/weft demo --output demo
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
