@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, Self, cast
 from weakref import WeakKeyDictionary
 
@@ -21,7 +20,6 @@ from weft.errors import (
     CaptureError,
     DTypeError,
     GradientError,
-    user_location,
 )
 from weft.exchange import host
 from weft.frontend import pending, views
@@ -32,10 +30,8 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
-from weft.ir.stmt import Location
 
-__all__ = ["Scalar", "TensorCore", "all_or_none", "flush_readers", "leaves", "realize_all",
-           "stamp"]  # fmt: skip
+__all__ = ["Scalar", "TensorCore", "flush_readers", "leaves", "realize_all"]
 
 Scalar = bool | int | float
 _new: Final = object.__new__
@@ -404,15 +400,6 @@ class TensorCore:
         return self._from_node(nd.const(value, dtype))
 
 
-def stamp(node: Node) -> Node:
-    """Note the user's line for a node whose data may be out of range when it runs."""
-    if node not in nd.locations:
-        place = user_location()
-        if place is not None:
-            nd.locations[node] = Location(*place)
-    return node
-
-
 # realizing
 
 
@@ -458,37 +445,6 @@ def _unrealized(tensors: Iterable[TensorCore], leafs: list[tuple[TensorCore, Sto
         else:
             leafs.append((tensor, storage))
     return lazy
-
-
-class all_or_none:
-    """A ``with`` block that changes tensors: if it fails, those it added have their old values."""
-
-    def __init__(self) -> None:
-        self._saved: list[tuple[TensorCore, Node | None, Any, Any, bool, bool]] = []
-        self._tensors: list[TensorCore] = []
-
-    def add(self, *tensors: TensorCore) -> None:
-        """Note the values of tensors that are about to be changed."""
-        for t in tensors:
-            base = t if t._base is None else t._base
-            self._saved.append((base, base._node, base._buffer, base._history,
-                                base._requires_grad, base._is_leaf))  # fmt: skip
-            self._tensors.append(t)
-
-    def __iter__(self) -> Iterator[TensorCore]:
-        return iter(self._tensors)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:  # fmt: skip
-        if kind is None or state.capture is not None:  # a capture gives everything back itself
-            return
-        for base, node, buffer, history, requires_grad, is_leaf in reversed(self._saved):
-            base._node, base._buffer, base._history = node, buffer, history
-            base._requires_grad, base._is_leaf = requires_grad, is_leaf
-            base._version += 1
 
 
 # memory shared with NumPy

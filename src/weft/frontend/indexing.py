@@ -12,8 +12,9 @@ from weft.exchange import host
 from weft.frontend import literals, views
 from weft.frontend.arguments import describe
 from weft.frontend.arithmetic import as_operand
-from weft.frontend.core import Scalar, TensorCore, stamp
+from weft.frontend.core import Scalar, TensorCore
 from weft.frontend.join import stack
+from weft.frontend.places import stamp
 from weft.frontend.promotion import broadcast_shapes
 from weft.frontend.reduce import Reduction, ValuesIndices
 from weft.frontend.state import state

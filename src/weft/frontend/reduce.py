@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Self
 
 from weft.errors import DTypeError, ShapeError
 from weft.frontend.arguments import count_of
-from weft.frontend.core import Scalar, stamp
+from weft.frontend.core import Scalar
 from weft.frontend.movement import Movement
+from weft.frontend.places import stamp
 from weft.frontend.state import state
 from weft.ir import dtype as dt
 from weft.ir import infer

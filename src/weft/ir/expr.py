@@ -350,9 +350,8 @@ def maximum(a: Expr, b: Expr | Scalar) -> Expr:
 def where(condition: Expr, a: Expr, b: Expr | Scalar) -> Expr:
     """Return `a` where `condition` holds, else `b`; both are evaluated."""
     b = _lift(b, a)
-    if condition.dtype is not dt.bool_ or a.dtype is not b.dtype or not (
-        condition.lanes == a.lanes == b.lanes
-    ):
+    alike = a.dtype is b.dtype and condition.lanes == a.lanes == b.lanes
+    if condition.dtype is not dt.bool_ or not alike:
         found = ", ".join(map(_typename, (condition, a, b)))
         raise DTypeError("where", found=found, expected="bool, then two operands of one type")
     if condition.op is Op.CONST:
@@ -363,9 +362,8 @@ def where(condition: Expr, a: Expr, b: Expr | Scalar) -> Expr:
 def mad(a: Expr, b: Expr | Scalar, c: Expr | Scalar) -> Expr:
     """Return ``a * b + c`` rounded once (fused multiply-add)."""
     b, c = _lift(b, a), _lift(c, a)
-    if not (a.dtype is b.dtype is c.dtype) or not a.dtype.is_float or not (
-        a.lanes == b.lanes == c.lanes
-    ):
+    alike = a.dtype is b.dtype is c.dtype and a.lanes == b.lanes == c.lanes
+    if not alike or not a.dtype.is_float:
         found = ", ".join(map(_typename, (a, b, c)))
         raise DTypeError("mad", found=found, expected="three operands of one float type")
     return make(Op.MAD, a.dtype, (a, b, c), None, a.lanes)
@@ -481,8 +479,8 @@ def variables(roots: Iterable[Expr]) -> set[Expr]:
     return {e for e in toposort(roots) if e.op is Op.VARIABLE}
 
 
-_INFIX: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
-                 "lt": "<", "le": "<=", "eq": "==", "ne": "!="}  # fmt: skip
+_INFIX: Final = dict(add="+", sub="-", mul="*", div="/", floordiv="//", mod="%", lt="<", le="<=",
+                     eq="==", ne="!=")  # fmt: skip
 
 
 def show(e: Expr, limit: int = 400) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 from weft.errors import RangeError, ShapeError
 from weft.frontend.arguments import check_tensor
 from weft.frontend.autograd import no_grad
-from weft.frontend.core import all_or_none, realize_all
+from weft.frontend.core import realize_all
 from weft.frontend.creation import tensor, zeros
 from weft.frontend.pending import take_losses
 from weft.frontend.tensor import Tensor
+from weft.frontend.undo import all_or_none
 
 __all__ = ["Group", "Optimizer"]
 
