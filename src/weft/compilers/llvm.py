@@ -175,8 +175,9 @@ class LLVMCompiler:
         llvm = _llvm()
         with _lock:
             machine = self._machine(_CODEGEN_LEVEL[pipeline])
-            # A context for each module, closed with it, or types and constants pile up for ever.
-            with llvm.create_context() as context, _parse(llvm, source, context) as module:
+            # A context for each module, or types and constants pile up for ever. The module holds
+            # on to it and goes first: a Ctrl-C here must not leave it without its context.
+            with _parse(llvm, source, llvm.create_context()) as module:
                 module.triple = self.triple
                 module.data_layout = str(machine.target_data)
                 _optimise(llvm, machine, module, pipeline)
