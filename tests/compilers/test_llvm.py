@@ -190,7 +190,7 @@ def test_fork_while_another_thread_compiles():
     worker = threading.Thread(target=busy)
     worker.start()
     try:
-        for _ in range(5):
+        for _ in range(40):
             child = os.fork()
             if child == 0:
                 library = llvm.session().load(llvm.compiler().compile(ADD), ["add"])

@@ -33,19 +33,28 @@ _CODEGEN_LEVEL: Final = {"none": 0, "quick": 0, "short": 2, "O1": 1, "O2": 2, "O
 # What the pipelines do beyond LLVM's own names for them; part of the cache key.
 _PASSES: Final = "quick,short=inline,sroa,instcombine,simplifycfg@2"
 
-# Everything that touches LLVM holds this lock. llvmlite has one of its own for each call, but
-# a fork during a call would leave it locked for ever in the child: ours is taken around a fork.
+# Everything that touches LLVM holds this lock, so that no two compiles mix. llvmlite has one of its
+# own for each call, which the collector takes too when it frees a module or a context. A fork
+# during either would leave it locked for ever in the child: both are taken around a fork.
 _lock = threading.RLock()
 
 
-def _guard_fork() -> None:
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-        )
+def _before_fork() -> None:
+    _lock.acquire()
+    if _binding is not None:
+        _binding.ffi.lib._lock.__enter__()
 
 
-_guard_fork()
+def _after_fork() -> None:
+    if _binding is not None:
+        _binding.ffi.lib._lock.__exit__()
+    _lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
 
 _binding: Any = None
 
