@@ -72,9 +72,11 @@ class Draw:
                 return found
 
     def pick(self, *choices):
+        """Return one of some values."""
         return choices[self.rng.integers(len(choices))]
 
     def normal(self, *shape):
+        """Return normally distributed float32."""
         return self.rng.standard_normal(shape, dtype=np.float32)
 
 
@@ -127,7 +129,7 @@ def make_conv(draw, grouped=False):
         spread = (kernel - 1) * dilation + 1
         if spread > min(h, w) + 2 * padding:
             continue
-        out = ((h + 2 * padding - spread) // stride + 1) * ((w + 2 * padding - spread) // stride + 1)
+        out = math.prod((n + 2 * padding - spread) // stride + 1 for n in (h, w))
         if LEAST <= batch * out * o * (c // groups) * kernel**2 <= MOST:
             break
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
