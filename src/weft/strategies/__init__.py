@@ -6,6 +6,7 @@ from weft.errors import ScheduleError
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.stmt import For, Kernel, Reduce
+from weft.schedule.choices import Choices
 from weft.strategies import attention, contraction, elementwise, rowwise, scan, scatter, sort
 from weft.strategies.nest import Plan, chain_of, find, parallelise, work
 from weft.target import Target
@@ -13,7 +14,8 @@ from weft.target import Target
 __all__ = ["choose"]
 
 
-def choose(kernel: Kernel, target: Target, threads: int) -> Kernel:
+def choose(kernel: Kernel, target: Target, threads: int,
+           choices: Choices | None = None) -> Kernel:  # fmt: skip
     """Return the kernel with a schedule that suits its nest and the target.
 
     What the nest is, is read off the nest: ``meta.kind`` only says which kernels must keep their
@@ -28,6 +30,8 @@ def choose(kernel: Kernel, target: Target, threads: int) -> Kernel:
         Vector width and cache sizes decide; the name never does.
     threads : int
         Threads that may share the work, at least 1.
+    choices : Choices, optional
+        Decisions to take instead of the defaults; on return it tells all that could be decided.
 
     Returns
     -------
@@ -36,7 +40,7 @@ def choose(kernel: Kernel, target: Target, threads: int) -> Kernel:
     """
     if kernel.meta.schedule:
         return kernel
-    plan = Plan(kernel, target, threads)
+    plan = Plan(kernel, target, threads, choices)
     phases = [s for s in kernel.body if isinstance(s, Reduce)]
     if kernel.meta.kind == "sort" and _attempt(
             plan, lambda: sort.schedule_sort(plan, kernel.body)):
@@ -78,11 +82,12 @@ def _nest(plan: Plan, loop: For) -> None:
 def _attempt(plan: Plan, strategy: object) -> bool:
     """Run a strategy; undo it and return False if it fails or does not fit."""
     assert callable(strategy)
-    saved, reasons = plan.schedule.mark(), len(plan.why)
+    saved, reasons, decided = plan.schedule.mark(), len(plan.why), plan.choices.mark()
     try:
         fits = strategy()
     except ScheduleError as error:
         plan.schedule.reset(saved)
+        plan.choices.reset(decided)
         del plan.why[reasons:]
         plan.why.append(f"not {error.operation}: {error.found}")
         return False

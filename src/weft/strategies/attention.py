@@ -29,8 +29,10 @@ def schedule_attention(plan: Plan, root: str) -> bool:
     block = find(plan.kernel, "q4")
     if block is None:
         return False
-    lanes = min(size_of(block.extent), native * VECTORS)
-    rows = max(plan.target.vector_registers, 16) // 4
+    vectors = plan.pick("attention.vectors", VECTORS, (1, 2, 4))
+    lanes = min(size_of(block.extent), native * vectors, MOST_LANES)
+    rows = plan.pick("attention.rows", max(plan.target.vector_registers, 16) // 4,
+                     (2, 4, 6, 8, 12, 16))
     for accumulator, query in (("score", "q3"), ("result", "q5")):
         _tile(plan, accumulator, query, rows, lanes)
     for name in ("q1", "q2", "q4"):

@@ -19,7 +19,7 @@ from weft.errors import ScheduleError
 from weft.schedule.loops import vector_obstacle
 from weft.strategies.contraction_inner import inner_lanes, schedule_inner
 from weft.strategies.contraction_outer import outer_lanes, schedule_outer
-from weft.strategies.contraction_pattern import Parameters, Pattern, match
+from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked
 from weft.strategies.contraction_stream import schedule_stream
 from weft.strategies.contraction_window import schedule_window
 from weft.strategies.nest import Plan
@@ -30,23 +30,28 @@ __all__ = ["Parameters", "Pattern", "match", "schedule_contraction"]
 def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | None = None,
                          ) -> bool:
     """Schedule a contraction; whether one of the forms fits."""
-    p = parameters or Parameters()
     if vector_obstacle(pattern.rows[-1].body) is not None:
         return False
     name = pattern.reduce.accumulators[0].var.attr
     saved = plan.schedule.mark()
     reasons = len(plan.why)
     forms = [schedule_outer, schedule_inner]
-    if inner_lanes(plan, pattern) > outer_lanes(plan, pattern, p):
+    if inner_lanes(plan, pattern) > outer_lanes(plan, pattern, parameters or Parameters()):
         forms.reverse()
     forms[:0] = [schedule_window, schedule_stream]
+    first = plan.pick("contraction.first", -1, range(len(forms)))
+    if first >= 0:
+        forms.insert(0, forms.pop(first))
+    decided = plan.choices.mark()
     for form in forms:
         plan.attempt("contract", name)
+        p = parameters or picked(plan, SPACES[form.__name__.removeprefix("schedule_")])
         try:
             if form(plan, pattern, p):
                 return True
         except ScheduleError:
             pass
         plan.schedule.reset(saved)
+        plan.choices.reset(decided)
         del plan.why[reasons:]
     return False

@@ -54,6 +54,27 @@ class Parameters(Record):
     window_rows: int = 14
 
 
+# What a search may choose instead of the parameters, for each form those that it looks at.
+_TILE: Final = {"rows": (2, 4, 6, 8, 10, 12, 14, 16), "vectors": (1, 2, 4)}
+_PANEL: Final = {"pack_rows": (8, 16, 24, 48, 96, 1 << 30),
+                 "panel_bytes": (32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)}
+SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
+    "outer": {**_TILE, **_PANEL, "spill": (0, 24, 1 << 30), "far_block": (64, 128, 256, 512),
+              "far_depth": (1, 2, 4, 8, 1 << 20)},
+    "inner": {"inner_rows": (1, 2, 3, 4, 6, 8), "inner_columns": (1, 2, 3, 4, 6, 8)},
+    "window": {**_PANEL, "window_rows": (6, 8, 10, 12, 14, 16, 20, 24), "spill": (0, 24, 1 << 30)},
+    "stream": {"stream_depth": (4, 8, 16, 32, 64),
+               "stream_bytes": (8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10)},
+}
+
+
+def picked(plan: Plan, space: dict[str, tuple[int, ...]]) -> Parameters:
+    """Return the parameters with a decision for each name of a space."""
+    default = Parameters()
+    return default.replace(**{name: plan.pick(f"contraction.{name}", getattr(default, name), values)
+                              for name, values in space.items()})
+
+
 class Pattern(Record):
     """A contraction as found: loops by what they index.
 

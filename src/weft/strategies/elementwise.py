@@ -114,8 +114,8 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     """
     names = [c.var.attr for c in chain]
     native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
-    columns = max(min(native, TILE_MOST), 4)
-    rows = min(2 * columns, TILE_MOST)
+    columns = plan.pick("tile columns", max(min(native, TILE_MOST), 4), (8, 16, 32, 64))
+    rows = plan.pick("tile rows", min(2 * columns, TILE_MOST), (4, 8, 16, 32, 64))
     sizes = {c.var: size_of(c.extent) for c in chain}
     if sizes[inner] < columns or sizes[outer] < rows:
         return False
@@ -161,6 +161,15 @@ def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES) -> 
     return lanes
 
 
+def pick_lanes(plan: Plan, name: str, default: int, extent: int, cost: Cost,
+               most: int = MAX_LANES) -> int:
+    """Return the lanes of a vector statement as decided: half a register to four of them."""
+    native = max(plan.target.vector_bytes // cost.itemsize, 2)
+    most = min(most, power_above(extent))
+    options = [n for n in (native // 2, native, 2 * native, 4 * native) if 2 <= n <= most]
+    return plan.pick("lanes", default, options, name) if default > 1 else default
+
+
 def split_for_vectors(plan: Plan, name: str, extent: Expr, cost: Cost, peel: bool = False,
                       most: int = MAX_LANES) -> str | None:
     """Make the vectors of a loop; return the name of the loop over them, None if left scalar.
@@ -170,7 +179,7 @@ def split_for_vectors(plan: Plan, name: str, extent: Expr, cost: Cost, peel: boo
     """
     n = constant(extent)
     size = size_of(extent)
-    lanes = vector_lanes(plan, size, cost, most)
+    lanes = pick_lanes(plan, name, vector_lanes(plan, size, cost, most), size, cost, most)
     if lanes < 2:
         return None
     schedule = plan.schedule

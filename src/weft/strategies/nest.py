@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Hashable, Iterable
+from typing import Final, TypeVar
 
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
@@ -14,9 +14,12 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
 from weft.schedule import Schedule
+from weft.schedule.choices import Choices, Value
 from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant
 from weft.target import Target
+
+V = TypeVar("V", bound=Value)
 
 PARALLEL_WORK: Final = 1 << 18  # weighted operations below which threads cost more than gain
 STREAM_BYTES: Final = 32 << 20  # an output that no cache keeps until it is read again
@@ -42,11 +45,15 @@ class Plan:
         How many threads the kernel may use.
     why : list of str
         One clause per decision, for ``weft explain``.
+    choices : Choices
+        What was decided, and what could have been.
     """
 
-    def __init__(self, kernel: Kernel, target: Target, threads: int) -> None:
+    def __init__(self, kernel: Kernel, target: Target, threads: int,
+                 choices: Choices | None = None) -> None:
         self.schedule = Schedule(kernel)
         self.target, self.threads = target, threads
+        self.choices = Choices() if choices is None else choices
         self.why: list[str] = []
 
     @property
@@ -62,6 +69,10 @@ class Plan:
             return False
         return True
 
+    def pick(self, name: str, default: V, options: Iterable[V], key: Hashable = None) -> V:
+        """Return a decision: the default, or what a search decided (`Choices.pick`)."""
+        return self.choices.pick(name, default, options, key)  # type: ignore[return-value]
+
     def stream_outputs(self) -> None:
         """Write outputs past the caches that are too large to stay there."""
         limit = STREAM_BYTES
@@ -73,7 +84,11 @@ class Plan:
         for memory in self.kernel.params:
             if memory not in written or memory in read:
                 continue
-            if size_of(memory.size) * memory.dtype.itemsize >= max(limit, 1):
+            nbytes = size_of(memory.size) * memory.dtype.itemsize
+            large = nbytes >= max(limit, 1)
+            if nbytes >= self.target.l2_bytes > 0:
+                large = self.pick("stream", large, (True, False), memory.name)
+            if large:
                 self.schedule.stream(memory.name)
                 self.why.append(f"{memory.name} is larger than the cache: non-temporal stores")
 
@@ -232,7 +247,11 @@ def parallelise(plan: Plan, names: list[str], amount: int) -> str | None:
     threads = plan.threads
     even = [name for name, n in sizes if n and (n % threads == 0 or n >= 4 * threads)]
     rest = [name for name, n in sorted(sizes, key=lambda s: -s[1]) if n >= 2 and name not in even]
-    for name in [*even, *rest]:
+    order = [*even, *rest]
+    first = plan.pick("shared loop", 0, range(-1, len(order)), tuple(names)) if order else -1
+    if first < 0:
+        return None
+    for name in [order[first], *order[:first], *order[first + 1 :]]:
         if plan.attempt("parallel", name):
             plan.why.append(f"{name} is shared out to {threads} threads")
             return name

@@ -23,7 +23,7 @@ from weft.schedule import dependence as dep
 from weft.schedule.dependence import Space
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
-from weft.strategies.elementwise import split_for_vectors, vector_lanes
+from weft.strategies.elementwise import pick_lanes, split_for_vectors, vector_lanes
 from weft.strategies.nest import (
     PARALLEL_WORK,
     Cost,
@@ -188,7 +188,7 @@ def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost) -> None:
     """Run a reduce axis in vectors, each lane with its own partial result."""
     schedule = plan.schedule
     n, size = constant(extent), size_of(extent)
-    lanes = vector_lanes(plan, size, cost)
+    lanes = pick_lanes(plan, name, vector_lanes(plan, size, cost), size, cost)
     if lanes < 2:
         return
     saved = schedule.mark()
@@ -215,7 +215,8 @@ def _chunk(plan: Plan, stmt: Reduce) -> bool:
         return False
     cost = reduce_cost(stmt)
     inner = total // max(size_of(axis.extent), 1)
-    least = max(-(-size_of(axis.extent) // CHUNKS), CHUNK_LEAST // inner, 1)
+    chunks = plan.pick("chunks", CHUNKS, (16, 64, 256, 1024), axis.var.attr)
+    least = max(-(-size_of(axis.extent) // chunks), CHUNK_LEAST // inner, 1)
     step = vector_lanes(plan, least, cost) if len(stmt.axes) == 1 else 1
     factor = -(-least // step) * step
     if factor * 2 > size_of(axis.extent):
@@ -257,16 +258,18 @@ def _side_by_side(plan: Plan, body: Body) -> bool:
     cost = Cost(found[0].body)
     lanes = min(4 * plan.target.vector_bytes // cost.itemsize, 64)
     length = size_of(axis.extent)
-    if constant(axis.extent) is None or length * cost.itemsize < LONG_BYTES or (
-        length % (STREAMS * lanes)
-    ):
+    native = max(plan.target.vector_bytes // cost.itemsize, 2)
+    lanes = plan.pick("lanes", lanes, (native, 2 * native, 4 * native), axis.var.attr)
+    streams = plan.pick("places", STREAMS if length * cost.itemsize >= LONG_BYTES else 1,
+                        (1, 2, 4, 8, 16))
+    if constant(axis.extent) is None or streams < 2 or length % (streams * lanes):
         return False
     name = axis.var.attr
     edit = plan.schedule
-    edit.split(name, length // STREAMS).reorder(f"{name}.i", f"{name}.o").unroll(f"{name}.o")
+    edit.split(name, length // streams).reorder(f"{name}.i", f"{name}.o").unroll(f"{name}.o")
     edit.split(f"{name}.i", lanes).reorder(f"{name}.i.o", f"{name}.o", f"{name}.i.i")
     edit.vectorize(f"{name}.i.i")
-    plan.why.append(f"{name} reduced in {lanes} lanes, in {STREAMS} places side by side")
+    plan.why.append(f"{name} reduced in {lanes} lanes, in {streams} places side by side")
     return True
 
 
@@ -339,7 +342,9 @@ def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
     points = product(a.extent for a in stmt.axes)
     if _few_columns(plan, rows, n, points, amount):
         return _shared_columns(plan, rows, stmt, lanes, points)
-    stretch = plan.target.l1_bytes // 2 // cost.itemsize  # running sums: half of the first cache
+    half = plan.target.l1_bytes // 2  # running sums: half of the first cache
+    stretch = plan.pick("stretch bytes", half, (half // 8, half // 4, half // 2, 2 * half, 4 * half)
+                        ) // cost.itemsize
     share = min(-(-n // max(plan.threads, 1)), max(stretch, lanes))
     width = min(-(-share // lanes), n // lanes) * lanes
     schedule, name = plan.schedule, row.var.attr
@@ -363,8 +368,9 @@ def _decompose(plan: Plan, stmt: Reduce, blocks: str, lanes: str) -> None:
     last = stmt.axes[-1]
     k = last.var.attr
     suffixes = [".z", "", ".f"]
-    if size_of(last.extent) >= STEP:
-        schedule.split(k, STEP, "peel")
+    step = plan.pick("points a sum", STEP, (2, 4, 8, 16), k)
+    if size_of(last.extent) >= step:
+        schedule.split(k, step, "peel")
         schedule.reorder(blocks, f"{k}.i").unroll(f"{k}.i")
         if find(plan.kernel, f"{lanes}.t") is not None:
             suffixes.append(".t")

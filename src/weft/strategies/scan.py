@@ -67,7 +67,8 @@ def scan_loop(plan: Plan, step: For) -> None:
            and any(t.value is s.var for t in step.body if isinstance(t, st.Store))
            for s in step.body):
         return
-    lanes = max(plan.target.vector_bytes // Cost(step.body).itemsize, 1)
+    native = max(plan.target.vector_bytes // Cost(step.body).itemsize, 1)
+    lanes = plan.pick("scan lanes", native, (native // 2, native, 2 * native), step.var.attr)
     while lanes >= 4:
         if size_of(step.extent) >= 2 * lanes and plan.attempt("scan", step.var.attr, lanes):
             plan.why.append(f"{step.var.attr} scanned in {lanes} lanes")
@@ -83,7 +84,8 @@ def _strips(plan: Plan, loop: For) -> None:
         return
     name, cost = column.var.attr, Cost(column.body)
     amount = work((loop,))
-    width = STRIP_BYTES // cost.itemsize
+    strip = plan.pick("strip bytes", STRIP_BYTES, (4 << 10, 8 << 10, 16 << 10, 32 << 10), name)
+    width = strip // cost.itemsize
     extent = column.extent
     outer = [c.var.attr for c in chain[:-1]]
     n = size_of(extent)
