@@ -173,3 +173,45 @@ def test_expensive_value_of_two_kernels_is_stored():
     steps = kernelize([graphs.matmul(e, w), infer.scan(e, "sum", 0)])
     stored = [o.op for s in steps for o in s.outputs]
     assert stored.count(Op.EXP) == 1
+
+
+def residual_layers(count, rows=4, width=6):
+    """Return x after `count` layers of x = x + norm(x) @ w."""
+    x = leaf(rows, width)
+    for _ in range(count):
+        mixed = graphs.matmul(graphs.layer_norm(x), leaf(width, width))
+        x = el(Op.ADD, x, mixed)
+    return x
+
+
+def test_a_sum_that_grows_from_layer_to_layer_is_stored_at_each(rng):
+    """No kernel computes it from its beginning, and equal layers are equal kernels."""
+    shallow, deep = kernelize([residual_layers(3)]), kernelize([residual_layers(12)])
+    assert len({id(s.kernel) for s in deep}) == len({id(s.kernel) for s in shallow})
+    assert max(len(s.inputs) for s in deep) <= 3
+    assert len(deep) == 2 * 12
+    got, wanted, _ = execute([residual_layers(3)], rng)
+    np.testing.assert_allclose(got[0], wanted[0], rtol=2e-4, atol=1e-5)
+
+
+def test_a_sum_of_two_arrays_that_one_row_kernel_reads_is_not_stored():
+    (step,) = kernelize([graphs.softmax(el(Op.ADD, leaf(8, 16), leaf(8, 16)))])
+    assert len(step.outputs) == 1
+
+
+def test_a_long_sum_with_many_readers_is_stored_once():
+    parts = [leaf(8, 8) for _ in range(7)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = el(Op.ADD, total, part)
+    scans = [infer.scan(el(Op.MUL, total, leaf(8, 8)), "sum", a) for a in (0, 1)]
+    steps = kernelize(scans)
+    assert [s.outputs for s in steps].count((total,)) == 1
+    assert all(len(s.inputs) <= 7 for s in steps)
+
+
+def test_a_shared_scalar_is_no_reason_to_share_a_kernel():
+    scale = infer.expand(infer.reshape(leaf(1), (1,)), (5,))
+    rows = [infer.reduce(leaf(4, 5), "sum", (0,)) for _ in range(3)]
+    steps = kernelize([el(Op.MUL, r, scale) for r in rows])
+    assert len(steps) == 3

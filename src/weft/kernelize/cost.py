@@ -18,6 +18,7 @@ SMALL: Final = 4  # operands of so few operations are counted at each use
 HEAVY_REUSE: Final = 4  # an expensive value repeated this often by an expand is kept in memory
 
 COSTLY: Final = 48  # inlined operations of a value that is kept if several values read it
+WIDE: Final = 5  # arrays read by a value with several readers that is kept without a further look
 
 ANCHORS: Final = frozenset({Op.REDUCE, Op.ARGREDUCE, Op.SCAN, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
 HEAVY: Final = frozenset({
@@ -61,6 +62,10 @@ class Costs:
     attention : mapping of Node to Node or None
         Nodes inside an attention, each with the operand that every block of queries reads again.
         They are not stored, but for the output.
+    readers : Counter of Node
+        How many nodes have a node as an operand.
+    wide : set of Node
+        Inlined values with several readers that are computed from several arrays of their size.
     """
 
     def __init__(self, outputs: Sequence[Node], extra: dict[Node, str],
@@ -72,7 +77,8 @@ class Costs:
         self.weight: dict[Node, int] = {}
         self.heavy: set[Node] = set()
         self._varies: dict[Node, frozenset[int]] = {}
-        self._readers = Counter(a for node in self.nodes for a in set(node.args))
+        self.readers = Counter(a for node in self.nodes for a in set(node.args))
+        self.wide: set[Node] = set()
         for node in self.nodes:
             self._visit(node)
 
@@ -103,16 +109,55 @@ class Costs:
         elif weight >= COSTLY and self._is_shared(node):
             self.stored[node] = "costly value with several readers"
             weight = 0
+        elif self._is_wide(node):
+            self.stored[node] = f"read from {WIDE} arrays or more, by several values"
+            weight = 0
         elif node.op in HEAVY or any(a in self.heavy for a in node.args):
             self.heavy.add(node)
         self.weight[node] = weight
+
+    def _is_wide(self, node: Node) -> bool:
+        """Whether a value with several readers is computed from many arrays as large as it is.
+
+        Without a limit a sum that grows from layer to layer would be computed from its beginning
+        by every kernel that reads it.
+        """
+        if self.readers[node] < 2 or not node.op.is_elementwise:
+            return False
+        reads = self.reads(node)
+        if len(reads) > 1:
+            self.wide.add(node)
+        return len(reads) >= WIDE
+
+    def reads(self, node: Node) -> frozenset[Node]:
+        """Return the arrays of about a node's size or larger that it is computed from."""
+        size = elements(node.shape)
+        return frozenset(a for a in self.sources(node) if 2 * elements(a.shape) >= size)
+
+    def sources(self, node: Node) -> frozenset[Node]:
+        """Return the arrays in memory that the value of a node is computed from."""
+        found: dict[Node, None] = {}
+        seen: set[Node] = set()
+        stack = list(node.args)
+        while stack:
+            top = stack.pop()
+            if top in seen:
+                continue
+            seen.add(top)
+            if top in self.stored or is_leaf(top):
+                found[nd.base(top)] = None
+            elif top.op is Op.GATHER:  # of the gathered array only what is asked for is read
+                found[top] = None
+            else:
+                stack.extend(top.args)
+        return frozenset(found)
 
     def _is_shared(self, node: Node) -> bool:
         """Whether several values read what expensive operations made (random bits, mostly).
 
         Unsigned integers are left out: they are steps inside a generator.
         """
-        return (self._readers[node] > 1 and node.dtype.kind != "u"
+        return (self.readers[node] > 1 and node.dtype.kind != "u"
                 and any(a in self.heavy for a in node.args))
 
     def _count(self, node: Node) -> int:

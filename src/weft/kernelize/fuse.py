@@ -166,6 +166,8 @@ class Fusion:
                 depends |= 1 << home.number | self._before[home.number]
         shares = not below or node.op in (Op.REDUCE, Op.ARGREDUCE)
         for source in (*below, *(self._leaves(node) if shares else ())):
+            if elements(source.shape) == 1:
+                continue  # a scalar is no reason to share a kernel
             readers = self._readers.setdefault(source, [])
             if group not in readers:
                 readers.append(group)
@@ -387,11 +389,60 @@ def fuse(outputs: Sequence[Node]) -> Fusion:
     extra = dict.fromkeys(found, "attention")
     for _ in range(3):
         fusion = Fusion(Costs(outputs, extra, inside), found, misfits)
-        again = _repeated(fusion)
+        again = dict.fromkeys(_repeated(fusion), "expensive value used by several kernels")
+        again.update(dict.fromkeys(_read_again(fusion), "sum of arrays used by several kernels"))
         if not again:
             break
-        extra.update(dict.fromkeys(again, "expensive value used by several kernels"))
+        extra.update(again)
     return fusion
+
+
+def _read_again(fusion: Fusion) -> list[Node]:
+    """Return the inlined values that are cheaper to store than to compute in each of their kernels.
+
+    Cheaper means fewer arrays read and written (a write counts twice, for what it evicts). Where
+    the result of a contraction has no other reader, the value is stored in its place.
+    """
+    users: dict[Node, set[int]] = {}
+    costs = fusion.costs
+    for group in fusion.groups:
+        seen: set[Node] = set()
+        stack = [a for m in group.members for a in m.args]
+        while stack:
+            top = stack.pop()
+            if top in seen or top in fusion.stored or is_leaf(top):
+                continue
+            seen.add(top)
+            if top in costs.wide:
+                users.setdefault(top, set()).add(group.number)
+            stack.extend(top.args)
+    chosen: list[Node] = []
+    for node in costs.nodes:  # operands first: what is stored makes what reads it narrow
+        kernels = len(users.get(node, ()))
+        if kernels < 2:
+            continue
+        arrays = len(costs.reads(node))
+        saved = arrays * kernels - arrays - kernels
+        if saved > (-2 if _replaces_contraction(fusion, node) else 2) and arrays > 1:
+            costs.stored[node] = "sum of arrays used by several kernels"
+            chosen.append(node)
+    return chosen
+
+
+def _replaces_contraction(fusion: Fusion, node: Node) -> bool:
+    """Whether `node` is the one thing computed from a contraction or an attention of its shape."""
+    stack = list(node.args)
+    while stack:
+        top = stack.pop()
+        if fusion.costs.readers[top] > 1:
+            continue
+        home = fusion.home.get(top)
+        if home is not None:
+            if home.kind in ("contraction", "attention") and len(home.members) == 1:
+                return True
+        elif not is_leaf(top):
+            stack.extend(top.args)
+    return False
 
 
 def _repeated(fusion: Fusion) -> list[Node]:
