@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import traverse
-from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import SERIAL, VECTOR, Alloc, Body, For, Kernel, Let, Load, Memory, Stmt, Store
@@ -37,7 +36,7 @@ def scan(kernel: Kernel, loop: str, lanes: int) -> Kernel:
     ->  for k.o in n/L: {
             alloc t[L]
             for k.v in L vector: { v = x[k]; t[k.v] = v }
-            s = t[0:L]; s1 = s + slide(0, s, 1); s2 = s1 + slide(0, s1, 2); ...
+            s = t[0:L]; s1 = s + slide(s, s, 1) in lanes 1 and up, else s; s2 = ...
             c = carry[0]; t[0:L] = c + s..; carry[0] = c + s..[L-1]
             for k.w in L vector: { r = t[k.w]; y[k] = r } }
         for k.t in n%L: { as before }
@@ -111,16 +110,6 @@ def _recurrence(body: Body, at: int, load: Load) -> _Recurrence | None:
     return _Recurrence(load, let, store, op, other, pre, post)
 
 
-def neutral(op: Operation, dtype: DType) -> Expr:
-    """Return the value that an associative op leaves the other operand with."""
-    if op is Op.ADD or op is Op.MUL:
-        return ex.const(int(op is Op.MUL), dtype)
-    lowest = op is Op.MAX
-    if dtype.is_float:
-        return ex.const(float("-inf") if lowest else float("inf"), dtype)
-    return ex.const(dtype.min if lowest else dtype.max, dtype)
-
-
 def _apply(edit: Edit, loop: For, parents: tuple[Stmt, ...], found: _Recurrence,
            lanes: int) -> Kernel:  # fmt: skip
     names, k = edit.names, loop.var
@@ -135,12 +124,14 @@ def _apply(edit: Edit, loop: For, parents: tuple[Stmt, ...], found: _Recurrence,
     steps: list[Stmt] = []
     prefix = ex.var(names.fresh(f"{k.attr}.p"), dtype, lanes)
     steps.append(Load(prefix, tile, zero))
-    fill = ex.broadcast(neutral(found.op, dtype), lanes)
+    lane = ex.ramp(ex.index(0), lanes)
     places = 1
     while places < lanes:
+        # A rotation and a masked operation: moving neutral elements in is slow on some processors.
         longer = ex.var(names.fresh(f"{k.attr}.p"), dtype, lanes)
-        moved = ex.slide(fill, prefix, places)
-        steps.append(Let(longer, ex.binary(found.op, moved, prefix)))
+        joined = ex.binary(found.op, ex.slide(prefix, prefix, places), prefix)
+        keeps = lane.lt(ex.broadcast(ex.index(places), lanes))
+        steps.append(Let(longer, ex.where(keeps, prefix, joined)))
         prefix, places = longer, 2 * places
     before = found.load.var
     whole = ex.binary(found.op, ex.broadcast(before, lanes), prefix)
