@@ -1,8 +1,8 @@
 """Bring a fresh loop nest into its plainest form: fewer axes, memories without div and mod.
 
 Neighbouring loops whose variables every access sees as one (``i * n + j``) become one loop, so
-that a 4-D elementwise kernel is a flat one and rows of any rank are rows. Then neighbouring axes
-of a memory that would need a division of a merged variable become one axis.
+that a 4-D elementwise kernel is a flat one and rows of any rank are rows. The axes of the memories
+follow.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import (
     SERIAL,
-    Alloc,
     Axis,
     Body,
     For,
     Kernel,
     Load,
-    Memory,
     Prefetch,
     Reduce,
     Stmt,
     Store,
 )
 from weft.ir.traverse import Rewriter, map_exprs, walk
+from weft.kernelize.axes import merge_axes, split_axes
 from weft.kernelize.indexing import flatten
 from weft.rules.index import linear_coefficients, simplify
 
@@ -45,7 +44,7 @@ def tidy(kernel: Kernel) -> Kernel:
         if merged:
             kernel = _merge_loops(kernel, merged)
             env = loop_ranges(kernel.body)
-    return _merge_axes(kernel, env)
+    return split_axes(merge_axes(kernel, env), env)
 
 
 def loop_ranges(body: Body) -> Env:
@@ -189,73 +188,3 @@ def _simplifier(env: Env) -> Callable[[Expr], Expr]:
         return found
 
     return run
-
-
-def _has_division(e: Expr) -> bool:
-    return any(x.op is Op.FLOORDIV or x.op is Op.MOD for x in ex.toposort([e]))
-
-
-def _merge_axes(kernel: Kernel, env: Env) -> Kernel:
-    """Merge the axes of memories whose indices divide, and drop axes of size 1."""
-    accesses: dict[Memory, list[tuple[Expr, ...]]] = {}
-    for stmt in walk(kernel.body):
-        if isinstance(stmt, Load | Store | Prefetch):
-            accesses.setdefault(stmt.memory, []).append(stmt.index)
-    layouts: dict[Memory, list[list[int]]] = {}
-    for memory, indices in accesses.items():
-        groups = _axis_groups(memory, indices, env)
-        if [g for g in groups if len(g) != 1]:
-            layouts[memory] = groups
-    if not layouts:
-        return kernel
-    renamed = {m: _reshaped(m, groups) for m, groups in layouts.items()}
-
-    class Reindex(Rewriter):
-        def visit(self, stmt: Stmt) -> Stmt | Body:
-            if isinstance(stmt, Alloc) and stmt.memory in renamed:
-                return Alloc(renamed[stmt.memory])
-            if isinstance(stmt, Load | Store | Prefetch) and stmt.memory in renamed:
-                index = tuple(
-                    simplify(flatten([stmt.index[a] for a in group],
-                                     [stmt.memory.shape[a] for a in group]), env)
-                    for group in layouts[stmt.memory] if group
-                )
-                return stmt.replace(memory=renamed[stmt.memory], index=index)
-            return stmt
-
-    params = tuple(renamed.get(m, m) for m in kernel.params)
-    return Reindex(kernel).run().replace(params=params)
-
-
-def _axis_groups(memory: Memory, indices: list[tuple[Expr, ...]], env: Env) -> list[list[int]]:
-    """Return which axes of a memory become one; an empty group marks dropped axes."""
-    rank = len(memory.shape)
-    kept = [
-        a for a in range(rank)
-        if not (ex.is_const(memory.shape[a], 1) and all(ex.is_const(i[a], 0) for i in indices))
-    ] or list(range(min(rank, 1)))
-    divides = {a: any(_has_division(i[a]) for i in indices) for a in kept}
-    groups: list[list[int]] = []
-    for axis in kept:
-        if groups and divides[axis] and divides[groups[-1][-1]]:
-            groups[-1].append(axis)
-        else:
-            groups.append([axis])
-    for group in groups:
-        sizes = [memory.shape[a] for a in group]
-        if any(_has_division(simplify(flatten([i[a] for a in group], sizes), env))
-               for i in indices):
-            groups = [kept]  # nothing less than one flat axis helps, if anything does
-            break
-    return groups if len(kept) == rank else [*groups, []]
-
-
-def _reshaped(memory: Memory, groups: list[list[int]]) -> Memory:
-    sizes = []
-    for group in groups:
-        if group:
-            total = ex.index(1)
-            for axis in group:
-                total = total * memory.shape[axis]
-            sizes.append(total)
-    return memory.replace(shape=tuple(sizes))
