@@ -182,6 +182,29 @@ def test_reorder_refuses_a_reversed_dependence():
     Schedule(kernel).reorder("j", "i")
 
 
+@pytest.mark.parametrize("order", ["i.o j.o j.i i.i", "j.i i.i j.o i.o", "i.i j.i i.o j.o"])
+@pytest.mark.parametrize("tail", ["mask", "overlap"])
+def test_reorder_of_tiles_in_any_order(order, tail):
+    # No loop alone tells two elements apart: i.i does once i.o is known to be the same.
+    kernel = nests.transpose(10, 9)
+    done = Schedule(kernel).split("i", 4, tail).split("j", 3, tail)
+    for name in ("i.i", "j.i", "i.o", "j.o"):
+        done.sink(name)
+    assert_same(kernel, done.reorder(*order.split()).kernel)
+
+
+def test_reorder_refuses_tiles_that_carry_a_dependence():
+    y = memory("y", 8, 8)
+    a = nests.f("a")
+    kernel = Kernel("skewed", (y,), (loop("i", 4, loop("j", 4, Load(
+        a, y, (v("i"), v("j") + 1)), Store(y, (v("i") + 1, v("j")), a))),))
+    for order in ("i.o j.o i.i j.i", "j.i i.i i.o j.o"):
+        with pytest.raises(ScheduleError, match="dependence"):
+            Schedule(kernel).split("i", 2).split("j", 2).reorder(*order.split())
+    with pytest.raises(ScheduleError, match="dependence"):
+        Schedule(kernel).reorder("j", "i")
+
+
 def test_reorder_refuses_what_is_not_a_nest():
     with pytest.raises(ScheduleError, match="perfectly nested"):
         Schedule(nests.softmax(2, 3)).reorder("c", "r")

@@ -34,6 +34,14 @@ def test_stage_a_transposed_tile(rows, columns):
     assert_same(kernel, done.kernel)
 
 
+def test_stage_refuses_a_clamped_start_that_varies():
+    # The start and the offset of an overlapping split count as one point, which moves inside.
+    kernel = nests.matmul(7, 8, 4)
+    clamped = Schedule(kernel).split("i", 4, "overlap").reorder("j", "i.o", "i.i")
+    with pytest.raises(ScheduleError, match="varies with"):
+        clamped.stage("a", "j", layout=("k",))
+
+
 def test_stage_refuses():
     matmul = nests.matmul(4, 8, 4)
     with pytest.raises(ScheduleError, match="varies with j"):

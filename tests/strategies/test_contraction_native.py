@@ -63,6 +63,21 @@ def test_batched_matmul():
         exact(x @ y, a.astype(np.float64) @ b)
 
 
+def test_batched_matrix_times_vector():
+    for batch, m, k in ((179, 16, 128), (53, 7, 40), (5, 61, 33), (11, 1, 65)):
+        a, b, c = whole(batch, m, k), whole(batch, k, 1), whole(batch, 1, m)
+        x, y, z = tensors(a, b, c)
+        exact(x @ y, a.astype(np.float64) @ b)
+        exact(z @ x, c.astype(np.float64) @ a)
+
+
+def test_both_operands_transposed():
+    for m, n, k in ((512, 623, 5), (64, 512, 12), (7, 300, 33), (257, 31, 70)):
+        a, b = whole(k, m).T, whole(n, k).T
+        x, y = tensors(a, b)
+        exact(x @ y + 1, a.astype(np.float64) @ b + 1)
+
+
 @pytest.mark.parametrize("shape", [(40, 3000, 70), (300, 2500, 33), (70, 1021, 130), (9, 5000, 64),
                                    (129, 4096, 128), (300, 700, 290),
                                    (257, 521, 513), (2100, 2049, 40)])

@@ -459,6 +459,34 @@ def swappable(space: Space, outer: Expr, inner: Expr, body: Body,
     return None
 
 
+def independent(space: Space, variables: Iterable[Expr], body: Body) -> bool:
+    """Whether no two iterations of a whole nest touch one element that one of them writes.
+
+    Then its loops may run in any order. Loops are proved one by one: what is known to be equal no
+    longer varies, so that ``o`` and ``i`` of ``o*32 + i`` are told apart although neither is alone.
+    """
+    found = accesses(body)
+    own = private(body)
+    written = {a.memory for a in found if a.write} - own
+    if any(isinstance(s, st.Call | st.Print | st.Atomic) for s in walk(body)):
+        return False
+    touched = [a for a in found if a.memory in written]
+    if len(touched) > MAX_ACCESSES:
+        return False
+    inside = bound_inside(body)
+    for a, b in combinations_with_replacement(touched, 2):
+        if not (a.write or b.write) or a.memory is not b.memory:
+            continue
+        left = list(variables)
+        while left:
+            scope = _canonical(space, inside | set(left))
+            known = [v for v in left if same_iteration(space, a, b, v, scope - {v})]
+            if not known:
+                return False
+            left = [v for v in left if v not in known]
+    return True
+
+
 def idempotent(body: Body) -> Conflict | None:
     """Return why running a body twice could differ from running it once, None if it cannot.
 

@@ -353,6 +353,8 @@ def _check_order(kernel: Kernel, old: list[tuple[Expr, Expr]], new: list[tuple[E
         return
     order = [v for v, _ in new]
     space = dep.Space(kernel)
+    if dep.independent(space, variables, body):
+        return
     for position, (outer, _) in enumerate(old):
         for inner, _ in old[position + 1 :]:
             if order.index(inner) > order.index(outer):

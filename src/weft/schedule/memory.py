@@ -123,6 +123,10 @@ class _Stage:
         mapping = dict(zip(self.dims, self.variables, strict=True))
         resolved = [_resolve(self.space, i, self.site) for i in self.loads[0].index]
         index = tuple(ex.substitute(resolved, mapping))
+        left = sorted(v.attr for v in ex.free_vars(index) & dep.bound_inside(self.site.body))
+        if left:  # a clamped start, which counts as one point with the loop inside it
+            raise ScheduleError(self.what, found=f"a subscript that varies with {', '.join(left)}",
+                                expected="loops of the layout only")
         value = edit.names.var(f"{source.name}.v", self.loads[0].var)
         body: Body = (Load(value, source, index, self._within(index)),
                       Store(copy, tuple(self.variables), value))

@@ -83,6 +83,8 @@ def _may_pack(plan: Plan, pattern: Pattern, p: Parameters, wide: For, row: For,
               strided: list[Access]) -> bool:
     """Whether copying an operand into panels along `wide` pays, and is possible."""
     memories = {a.memory for a in strided}
+    if row.var in pattern.left and row.var in pattern.right:
+        return False  # each row would read a panel of its own
     return (len(memories) == 1 and size_of(row.extent) >= p.pack_rows
             and constant(wide.extent) is not None
             and all(constant(a.extent) is not None for a in pattern.reduce.axes)
