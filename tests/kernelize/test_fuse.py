@@ -215,3 +215,21 @@ def test_a_shared_scalar_is_no_reason_to_share_a_kernel():
     rows = [infer.reduce(leaf(4, 5), "sum", (0,)) for _ in range(3)]
     steps = kernelize([el(Op.MUL, r, scale) for r in rows])
     assert len(steps) == 3
+
+
+def test_long_epilogues_stay_apart_from_products():
+    """A product with a bias or a residual is one kernel; an optimiser's update is another."""
+    a, b, bias = leaf(64, 32), leaf(32, 48), leaf(64, 48)
+    product = infer.reduce(
+        el(Op.MUL, infer.expand(infer.reshape(a, (64, 32, 1)), (64, 32, 48)),
+           infer.expand(infer.reshape(b, (1, 32, 48)), (64, 32, 48))), "sum", (1,))  # fmt: skip
+    rng = np.random.default_rng(0)
+    got, wanted, steps = execute([el(Op.ADD, product, bias)], rng)
+    np.testing.assert_allclose(got[0], wanted[0], rtol=1e-5, atol=1e-5)
+    assert len(steps) == 1
+    momentum, weight = leaf(64, 48), leaf(64, 48)
+    moved = el(Op.ADD, momentum, product)
+    got, wanted, steps = execute([product, moved, el(Op.SUB, weight, moved)], rng)
+    for x, y in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+    assert [s.kernel.meta.kind for s in steps] == ["contraction", "elementwise"]

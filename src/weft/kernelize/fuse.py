@@ -25,6 +25,7 @@ from weft.kernelize.indexing import Index
 from weft.rules.index import simplify
 
 GROUP_LIMIT: Final = 600  # inlined operations of one kernel
+STREAMS: Final = 3  # arrays of a product's size that its epilogue may read and write
 RECOMPUTE: Final = 4  # a kernel with this many times fewer points computes a value again
 _NONE: Final[frozenset[Node]] = frozenset()
 _ALONE: Final = frozenset({Op.SCAN, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
@@ -210,12 +211,21 @@ class Fusion:
         if not reads:
             return ""
         if group.kind in ("contraction", "attention"):
-            if size != elements(group.rows) or not self._reads_in_place(group, node):
+            if size != elements(group.rows) or self._streams(group, node) > STREAMS:
                 return ""
-            return f"epilogue of the {group.kind}"
+            return f"epilogue of the {group.kind}" if self._reads_in_place(group, node) else ""
         if size not in (domain, elements(group.rows)):
             return ""
         return "reads row results of the same row" if self._reads_in_place(group, node) else ""
+
+    def _streams(self, group: Group, node: Node) -> int:
+        """Return how many arrays of a product's size its epilogue would read and write."""
+        size = elements(group.rows)
+        seen = {m for m in (*group.members, node) if m in self.stored}
+        for member in (*group.members[1:], node):
+            below = self.reads.get(member, _NONE)
+            seen.update(s for s in (*below, *self._leaves(member)) if elements(s.shape) == size)
+        return len(seen)
 
     def _join_reduction(self, group: Group, node: Node, reads: bool) -> str:
         shape = node.args[0].shape
