@@ -435,6 +435,17 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
     return make(e.op, e.dtype, args, e.attr, lanes)
 
 
+def shuffle(a: Expr, b: Expr, picks: Iterable[int]) -> Expr:
+    """Return the lanes `picks` of the lanes of `a` followed by those of `b`, in this order."""
+    chosen = tuple(picks)
+    return make(Op.SHUFFLE, a.dtype, (a, b), "_".join(map(str, chosen)), len(chosen))
+
+
+def picks_of(attr: str) -> tuple[int, ...]:
+    """Return the lanes that a SHUFFLE picks."""
+    return tuple(map(int, attr.split("_")))
+
+
 def toposort(roots: Iterable[Expr]) -> list[Expr]:
     """Return every distinct expression below `roots`, operands before users, iteratively."""
     done: dict[Expr, None] = {}

@@ -12,6 +12,7 @@ from typing import Any, Final
 from weft.errors import BoundsError, LaunchError, VerifyError
 from weft.ir import interpret_scalar as scalar
 from weft.ir.dtype import DType, int64
+from weft.ir.expr import picks_of
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Location
 
@@ -65,6 +66,9 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
         return args[0][::-1]
     if op is Op.SLIDE:
         return args[0][lanes - attr:] + args[1][:lanes - attr]
+    if op is Op.SHUFFLE:
+        both = args[0] + args[1]
+        return tuple(both[i] for i in picks_of(attr))
     assert operand is not None
     one = scalar.function(op, operand, result)
     return one(*args) if lanes == 1 else tuple(map(one, *args))

@@ -103,7 +103,7 @@ class Compute(Inst):
 
     The result carries the type: a CAST goes from ``args[0].dtype`` to ``result.dtype``. `attr` is
     the value of a CONST (which may have lanes: a splat), the lane of EXTRACT, 0 or 1 of HALF, the
-    distance of SLIDE, the lanes of REVERSE.
+    distance of SLIDE, the lanes of REVERSE, the lanes that SHUFFLE picks ("0_4_1_5").
     """
 
     _defines = ("result",)

@@ -157,6 +157,7 @@ class Op:
     EXPAND: Final = Operation("expand", 1, "movement")
     SLICE: Final = Operation("slice", 1, "movement")
     PAD: Final = Operation("pad", 1, "movement")
+    SHUFFLE: Final = Operation("shuffle", 2, "vector")  # attr "0_5_1": these lanes of a, then b
     WINDOW: Final = Operation("window", 1, "movement")
     UNWINDOW: Final = Operation("unwindow", 1, "movement")
     STRIDED: Final = Operation("strided", 1, "movement")

@@ -327,6 +327,10 @@ class Line:
         elif op.group == "vector":
             if not detail.isdigit():
                 self.fail(f"a number after {op.name}", detail)
+            if op is Op.SHUFFLE:
+                if not re.fullmatch(r"\d+(?:_\d+)*", detail):
+                    self.fail("lanes after shuffle", detail)
+                return make(op, dtype, tuple(args), detail, detail.count("_") + 1)
             attr = int(detail)
             if op is Op.BROADCAST or op is Op.RAMP:
                 lanes, attr = attr, None

@@ -90,6 +90,12 @@ def _vector(op: Operation, result: Typed, arg: Typed, attr: Any) -> str | None:
         return None
     if attr not in (0, 1) or lanes % 2 or result[1] != lanes // 2:
         return f"half {attr} of {show_type(arg)} as {show_type(result)}"
+    if op is Op.SHUFFLE:
+        legal = isinstance(attr, str) and all(
+            p.isdecimal() and int(p) < 2 * lanes for p in attr.split("_"))
+        if not legal or lanes < 2 or result[1] < 2 or result[1] != attr.count("_") + 1:
+            return f"shuffle {attr} of {show_type(arg)} as {show_type(result)}"
+        return None
     return None
 
 

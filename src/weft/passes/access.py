@@ -7,6 +7,8 @@ conditions are joined to the masks of the accesses.
 
 from __future__ import annotations
 
+from typing import Final
+
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -33,6 +35,8 @@ from weft.ir.traverse import walk
 from weft.passes.lanes import Affine, Mapped, Mapper, Mask, Scope, any_of, conjunction, is_small
 from weft.rules import index as index_rules
 
+LINE_BYTES: Final = 64  # of a cache line, on nearly every machine; a wrong guess costs speed only
+
 
 def flat_index(memory: Memory, index: tuple[Expr, ...]) -> Expr:
     """Return the row-major offset of an element."""
@@ -55,7 +59,6 @@ def flat_memory(memory: Memory, name: str | None = None, copies: int = 1) -> Mem
         return memory
     return Memory(name or memory.name, memory.dtype, (memory.size * copies,), memory.scope)
 
-
 class AccessLowering(Mapper):
     """Emits accesses, lets and assertions; hands out names that are unique in the output."""
 
@@ -63,6 +66,7 @@ class AccessLowering(Mapper):
         super().__init__()
         self.kernel = kernel
         self.locations: dict[Stmt, Location] = {}
+        self.strided: dict[Stmt, Affine] = {}  # unmasked vector accesses for `passes.strided`
         self._flat: dict[Stmt, Expr] = {}
         self._used: set[str] = set()
         self._copies: dict[str, int] = {}
@@ -199,6 +203,7 @@ class AccessLowering(Mapper):
         base = self._position(offset, lanes)
         self.emit(out, Load(var, memory, (base,), None if mask is None else mask.lanes,
                             None if fill is None else self.vector(fill, lanes)), s)  # fmt: skip
+        self._note(out[-1], offset, mask)
         scope.mapped[s.var] = var
 
     @staticmethod
@@ -256,6 +261,11 @@ class AccessLowering(Mapper):
             return
         self.emit(out, Store(memory, (self._position(offset, lanes),), self.vector(value, lanes),
                              None if total is None else total.lanes, s.streaming), s)  # fmt: skip
+        self._note(out[-1], offset, total)
+
+    def _note(self, made: Stmt, offset: Mapped, mask: Mask | None) -> None:
+        if mask is None and isinstance(offset, Affine) and offset.stride > 1:
+            self.strided[made] = offset
 
     def _uniform_store(self, s: Store, memory: Memory, offset: Expr, value: Mapped,
                        mask: Mask | None, lanes: int, out: list[Stmt]) -> None:  # fmt: skip
@@ -271,10 +281,13 @@ class AccessLowering(Mapper):
             self.emit(out, Store(memory, (places,), self.vector(value, lanes), mask.lanes), s)
 
     def prefetch(self, s: Prefetch, scope: Scope, out: list[Stmt]) -> None:
-        """Emit a PREFETCH of the first lane."""
+        """Emit a PREFETCH for every cache line of consecutive lanes, else of the first lane."""
         memory, offset = self.offset(s, s.memory, s.index, scope)
         base = offset.base if isinstance(offset, Affine) else ex.extract(offset, 0)
-        self.emit(out, Prefetch(memory, (base,)), s)
+        step = max(LINE_BYTES // memory.dtype.itemsize, 1)
+        count = scope.lanes if isinstance(offset, Affine) and offset.stride == 1 else 1
+        for first in range(0, count, step):
+            self.emit(out, Prefetch(memory, (base + first,)), s)
 
     # assertions
 

@@ -49,6 +49,7 @@ from weft.ir.stmt import (
 from weft.passes.access import flat_memory
 from weft.passes.lanes import Affine, Scope
 from weft.passes.reduce import ReduceLowering
+from weft.passes.strided import regroup
 
 
 def vectorize(kernel: Kernel) -> Kernel:
@@ -68,7 +69,10 @@ def vectorize(kernel: Kernel) -> Kernel:
         params.append(flat)
     out: list[Stmt] = []
     pass_.lower(kernel.body, scope, out)
-    return kernel.replace(params=tuple(params), body=tuple(out), locations=pass_.locations)
+    body = tuple(out)
+    if dict(kernel.meta.hints).get("noalias", kernel.meta.kind != "custom"):
+        body = regroup(body, pass_.strided, pass_.locations)
+    return kernel.replace(params=tuple(params), body=body, locations=pass_.locations)
 
 
 class Vectorize(ReduceLowering):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
+from weft.ir.expr import picks_of
 from weft.ir.linear import Compute, Value
 from weft.ir.op import Op, Operation
 from weft.renderers import llvm_ranges as ranges
@@ -40,7 +41,7 @@ def _lacks(inst: Compute) -> UnsupportedError:
 
 
 _ANY_DTYPE: Final = (Op.CAST, Op.BITCAST, Op.WHERE, Op.BROADCAST, Op.EXTRACT, Op.HALF,
-                     Op.REVERSE, Op.SLIDE)  # fmt: skip
+                     Op.REVERSE, Op.SLIDE, Op.SHUFFLE)  # fmt: skip
 
 
 def _is_foreign(inst: Compute) -> bool:
@@ -362,6 +363,13 @@ def _slide(w: FunctionWriter, inst: Compute) -> str:
 
 
 RENDERED: Final[dict[Operation, Row]] = {
+def _shuffle(w: FunctionWriter, inst: Compute) -> str:
+    a, b = inst.args
+    picks = ", ".join(f"i32 {i}" for i in picks_of(inst.attr))
+    mask = f"<{inst.result.lanes} x i32> <{picks}>"
+    return w.new(f"shufflevector {_kind(a)} {w.ref(a)}, {_kind(a)} {w.ref(b)}, {mask}")
+
+
     Op.CONST: _const,
     Op.NEG: _neg,
     Op.NOT: _not,
@@ -404,3 +412,4 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.REVERSE: _reverse,
     Op.SLIDE: _slide,
 }
+    Op.SHUFFLE: _shuffle,

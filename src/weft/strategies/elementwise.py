@@ -29,7 +29,9 @@ from weft.strategies.nest import (
     work,
 )
 
-TILE_MOST: Final = 32  # rows and columns of a transposed tile
+TILE_ROWS: Final = 16  # of a tile that is transposed in registers
+TILE_LANES: Final = 32  # columns
+TILE_LEAST: Final = 4  # of both
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
 
 
@@ -107,16 +109,19 @@ def _transposed(chain: list[For], table: dict[Expr, list[tuple[Access, int | Non
 
 def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Access],
           amount: int) -> bool:
-    """Copy tiles of strided operands into the first cache level, and read them there.
+    """Transpose tiles in registers: vectors along one loop, copies of them along the other.
 
-    The copy transposes: it reads along the operand's rows and writes single elements, one a cycle,
-    which is cheaper than gathering them later.
+    The strided loads of neighbouring copies then become whole rows (see `weft.passes.strided`).
     """
     names = [c.var.attr for c in chain]
-    native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
-    columns = plan.pick("tile columns", max(min(native, TILE_MOST), 4), (8, 16, 32, 64))
-    rows = plan.pick("tile rows", min(2 * columns, TILE_MOST), (4, 8, 16, 32, 64))
     sizes = {c.var: size_of(c.extent) for c in chain}
+    native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
+    columns = plan.pick("tile columns", max(min(native, TILE_LANES), 4), (4, 8, 16, 32))
+    rows = plan.pick("tile rows", TILE_ROWS, (4, 8, 16))
+    while rows > TILE_LEAST and rows > sizes[outer]:
+        rows //= 2
+    while columns > TILE_LEAST and columns > sizes[inner]:
+        columns //= 2
     if sizes[inner] < columns or sizes[outer] < rows:
         return False
     a, b = outer.attr, inner.attr
@@ -131,18 +136,28 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
         fixed = all(constant(extents[name]) is not None for name in (a, b))
         schedule.tile(a, b, rows, columns, "overlap" if fixed else "mask")
         parallelise(plan, [*rest, f"{a}.o", f"{b}.o"], amount)
-        for memory in dict.fromkeys(x.memory.name for x in loads):
-            before = {v.attr for s in walk(plan.kernel.body) for v in s.binds()}
-            schedule.stage(memory, f"{b}.o", (f"{a}.i", f"{b}.i"))
-            made = [s.var.attr for s in walk(plan.kernel.body)
-                    if isinstance(s, For) and s.var.attr not in before]
-            schedule.reorder(*reversed(made)).unroll(made[0])
-        schedule.vectorize(f"{b}.i")
+        if not fixed:
+            _copy_tiles(plan, a, b, loads)
+        schedule.unroll(f"{a}.i").vectorize(f"{b}.i")
     except ScheduleError:
         plan.schedule.reset(saved)
         return False
-    plan.why.append(f"{a} and {b} are transposed: tiles of {rows}×{columns} in the first cache")
+    plan.why.append(f"{a} and {b} are transposed: tiles of {rows}×{columns} in registers")
     return True
+
+
+def _copy_tiles(plan: Plan, a: str, b: str, loads: list[Access]) -> None:
+    """Copy tiles into the first cache level: where rows lie a symbolic distance apart.
+
+    The copy reads along the operand's rows and writes single elements, one a cycle, which is
+    cheaper than gathering them later.
+    """
+    for memory in dict.fromkeys(x.memory.name for x in loads):
+        before = {v.attr for s in walk(plan.kernel.body) for v in s.binds()}
+        plan.schedule.stage(memory, f"{b}.o", (f"{a}.i", f"{b}.i"))
+        made = [s.var.attr for s in walk(plan.kernel.body)
+                if isinstance(s, For) and s.var.attr not in before]
+        plan.schedule.reorder(*reversed(made)).unroll(made[0])
 
 
 def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES) -> int:

@@ -1,0 +1,376 @@
+"""Accesses with a stride become contiguous ones and shuffles in registers.
+
+Before: vector loads and stores whose lanes lie a constant stride apart, which a processor carries
+out lane by lane. After: for each straight line of statements
+
+* loads of neighbouring places (copies of an unrolled loop along the rows of a matrix, vectors down
+  its columns) become one contiguous load a lane and a transposition::
+
+      v0 = x[0 + 16 * lane]; v1 = x[1 + 16 * lane]; ...
+      ->  r0 = x[0:16]; r1 = x[16:32]; ...; v0, v1, ... = transpose(r0, r1, ...)
+
+* loads with a small stride read everything that lies between their lanes and pick;
+* stores of neighbouring places are transposed likewise, or interleaved where they fill all places
+  between their lanes.
+
+Limits: accesses without a mask; nothing is moved past control flow, an assertion, or a write to
+the same memory.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
+from weft.ir.traverse import Rewriter
+from weft.passes.lanes import Affine
+
+LEAST: Final = 4  # neighbouring places that are worth a transposition
+MOST: Final = 16  # vectors transposed at once: with their results they fill the registers
+NEAR: Final = 8  # strides up to which the places between the lanes are read as well
+_PLAIN: Final = (Load, Store, Let, Prefetch)
+
+
+class _Access(NamedTuple):
+    """A strided access of a straight line: where it stands and where it starts."""
+
+    position: int
+    stmt: Load | Store
+    offset: int  # from the base of its group
+
+
+class _Group:
+    """Accesses of one memory, stride and number of lanes whose distances are known."""
+
+    def __init__(self, base: Expr, stride: int, lanes: int, symbols: dict[Expr, int],
+                 constant: int) -> None:  # fmt: skip
+        self.base, self.stride, self.lanes = base, stride, lanes
+        self.symbols, self.constant = symbols, constant
+        self.members: list[_Access] = []
+
+
+def regroup(body: Body, strided: dict[Stmt, Affine],
+            locations: dict[Stmt, Location]) -> Body:  # fmt: skip
+    """Return a body of kernel level with strided accesses replaced.
+
+    Parameters
+    ----------
+    body : Body
+        What vectorisation made.
+    strided : dict of Stmt to Affine
+        The unmasked strided vector accesses in it, with first offset and stride.
+    locations : dict of Stmt to Location
+        Source places; those of new statements are added.
+    """
+    return _Regroup(strided, locations).body(body) if strided else body
+
+
+class _Regroup(Rewriter):
+    """Treats the straight lines of each body."""
+
+    def __init__(self, strided: dict[Stmt, Affine], locations: dict[Stmt, Location]) -> None:
+        self.strided, self.locations = strided, locations
+        self.made = 0
+
+    def body(self, body: Body) -> Body:
+        """Return a body with each of its straight lines treated."""
+        done = super().body(body)
+        if not any(s in self.strided for s in done):
+            return done
+        line = _Line(self, done)
+        return line.run()
+
+    def fresh(self, name: str, like: Expr, lanes: int) -> Expr:
+        """Return a new name."""
+        self.made += 1
+        return ex.var(f"{name}.x{self.made}", like.dtype, lanes)
+
+
+class _Line:
+    """One body: finds groups, and writes what replaces them."""
+
+    def __init__(self, owner: _Regroup, body: Body) -> None:
+        self.owner, self.source = owner, body
+        self.lets: dict[Expr, Expr] = {}
+        self.before: dict[int, list[Stmt]] = {}  # new statements, by the position they precede
+        self.gone: set[int] = set()
+        self.loads: dict[tuple[Memory, int, int], list[_Group]] = {}
+        self.stores: dict[tuple[Memory, int, int], list[_Group]] = {}
+
+    def run(self) -> Body:
+        for position, stmt in enumerate(self.source):
+            if isinstance(stmt, Let) and stmt.var.lanes == 1:
+                self.lets[stmt.var] = stmt.value
+            if not isinstance(stmt, _PLAIN):
+                self._flush()
+                continue
+            if isinstance(stmt, Load):
+                self._flush_of(self.stores, stmt.memory, None)
+            elif isinstance(stmt, Store):
+                self._flush_of(self.loads, stmt.memory, None)
+            place = self.owner.strided.get(stmt)
+            if place is not None and isinstance(stmt, Load | Store):
+                self._add(position, stmt, place)
+            elif isinstance(stmt, Store):
+                self._flush_of(self.stores, stmt.memory, None)
+        self._flush()
+        out: list[Stmt] = []
+        for position, stmt in enumerate(self.source):
+            for new in self.before.get(position, ()):
+                self.owner.carry(stmt, new)
+                out.append(new)
+            if position not in self.gone:
+                out.append(stmt)
+        return tuple(out)
+
+    def _flush(self) -> None:
+        for table, write in ((self.loads, self._loads), (self.stores, self._stores)):
+            for groups in table.values():
+                for group in groups:
+                    write(group)
+            table.clear()
+
+    def _flush_of(self, table: dict[tuple[Memory, int, int], list[_Group]], memory: Memory,
+                  spare: tuple[Memory, int, int] | None) -> None:  # fmt: skip
+        """Finish the groups of a memory, but not those under the key `spare`."""
+        write = self._loads if table is self.loads else self._stores
+        for key in [k for k in table if k[0].name == memory.name and k != spare]:
+            for group in table.pop(key):
+                write(group)
+
+    def _add(self, position: int, stmt: Load | Store, place: Affine) -> None:
+        lanes = stmt.var.lanes if isinstance(stmt, Load) else stmt.value.lanes
+        table = self.loads if isinstance(stmt, Load) else self.stores
+        key = (stmt.memory, place.stride, lanes)
+        if isinstance(stmt, Store):
+            self._flush_of(self.stores, stmt.memory, key)
+        symbols, constant = _linear(place.base, self.lets)
+        groups = table.setdefault(key, [])
+        for group in groups:
+            if group.symbols == symbols:
+                offset = constant - group.constant
+                if isinstance(stmt, Load) or all(m.offset != offset for m in group.members):
+                    group.members.append(_Access(position, stmt, offset))
+                    return
+        if groups and isinstance(stmt, Store):  # they may meet: keep their order
+            self._flush_of(self.stores, stmt.memory, None)
+            groups = table.setdefault(key, [])
+        group = _Group(place.base, place.stride, lanes, symbols, constant)
+        group.members.append(_Access(position, stmt, 0))
+        groups.append(group)
+
+    # loads
+
+    def _loads(self, group: _Group) -> None:
+        """Replace the loads of a group, at the place of the first one."""
+        first = min(m.position for m in group.members)
+        out = self.before.setdefault(first, [])
+        by_offset: dict[int, list[_Access]] = {}
+        for member in group.members:
+            by_offset.setdefault(member.offset, []).append(member)
+        values: dict[int, Expr] = {}
+        near = 1 < group.stride <= NEAR
+        for start, count in _runs(sorted(by_offset), group.lanes):
+            if count >= LEAST and group.stride >= count:
+                values.update(self._transposed(group, start, count, out))
+            elif near:
+                offsets = [o for o in range(start, start + count) if o in by_offset]
+                for low in range(0, len(offsets), group.stride):
+                    values.update(self._picked(group, offsets[low:low + group.stride], out))
+        for offset, value in values.items():
+            for member in by_offset[offset]:
+                assert isinstance(member.stmt, Load)
+                self.gone.add(member.position)
+                self.before.setdefault(member.position, []).append(Let(member.stmt.var, value))
+
+    def _read(self, group: _Group, offset: int, lanes: int, out: list[Stmt]) -> Expr:
+        """Emit a contiguous load, `offset` elements behind the base of a group."""
+        like = group.members[0].stmt
+        assert isinstance(like, Load)
+        var = self.owner.fresh(str(like.var.attr), like.var, lanes)
+        out.append(Load(var, like.memory, (_behind(group.base, offset),)))
+        return var
+
+    def _let(self, value: Expr, out: list[Stmt], group: _Group) -> Expr:
+        like = group.members[0].stmt
+        name = like.var.attr if isinstance(like, Load) else "turned"
+        var = self.owner.fresh(str(name), value, value.lanes)
+        out.append(Let(var, value))
+        return var
+
+    def _transposed(self, group: _Group, start: int, count: int,
+                    out: list[Stmt]) -> dict[int, Expr]:  # fmt: skip
+        """Read one row a lane and transpose: `count` neighbouring loads, a power of two."""
+        rows = [self._read(group, start + lane * group.stride, count, out)
+                for lane in range(group.lanes)]
+        while rows[0].lanes < group.lanes:  # rows side by side until they fill a vector
+            wide = range(2 * rows[0].lanes)
+            rows = [self._let(ex.shuffle(a, b, wide), out, group)
+                    for a, b in zip(rows[::2], rows[1::2], strict=True)]
+        # The low bits of the place in all vectors together move to the top, one a stage.
+        for _ in range(count.bit_length() - 1):
+            pairs = list(zip(rows[::2], rows[1::2], strict=True))
+            rows = [self._let(ex.shuffle(a, b, range(odd, 2 * group.lanes, 2)), out, group)
+                    for odd in (0, 1) for a, b in pairs]
+        return {start + i: row for i, row in enumerate(rows)}
+
+    def _picked(self, group: _Group, offsets: list[int], out: list[Stmt]) -> dict[int, Expr]:
+        """Read all between the lanes, from the first offset on, and pick the lanes."""
+        lanes, stride = group.lanes, group.stride
+        start, reach = offsets[0], offsets[-1] - offsets[0] + stride * (lanes - 1) + 1
+        starts = [*range(0, reach - lanes, lanes), reach - lanes]  # the last one ends there
+        windows: dict[int, Expr] = {}
+        found = {}
+        for offset in offsets:
+            places = [offset - start + lane * stride for lane in range(lanes)]
+            home = [min(p // lanes, len(starts) - 1) for p in places]
+            value: Expr | None = None
+            for number in sorted(set(home)):
+                if number not in windows:
+                    windows[number] = self._read(group, start + starts[number], lanes, out)
+                window = windows[number]
+                inside = [p - starts[number] for p in places]
+                if value is None:
+                    picks = [i if h == number else 0
+                             for i, h in zip(inside, home, strict=True)]  # fmt: skip
+                    value = window
+                    taken = picks
+                    continue
+                picks = [lanes + i if h == number else (t if t is not None else 0)
+                         for i, h, t in zip(inside, home, taken, strict=True)]  # fmt: skip
+                value = self._let(ex.shuffle(value, window, picks), out, group)
+                taken = list(range(lanes))
+            assert value is not None
+            found[offset] = value
+        return found
+
+    # stores
+
+    def _stores(self, group: _Group) -> None:
+        """Replace the stores of a group, at the place of the last one."""
+        offsets = {m.offset: m for m in group.members}
+        last = max(m.position for m in group.members)
+        out = self.before.setdefault(last, [])
+        start, stride = min(offsets), group.stride
+        if 1 < stride <= NEAR and sorted(offsets) == list(range(start, start + stride)):
+            self._interleaved(group, start, [self._value(offsets[start + i])
+                                             for i in range(stride)], out)
+            self.gone.update(m.position for m in group.members)
+            return
+        for first, count in _runs(sorted(offsets), group.lanes):
+            if count < LEAST or stride < count:
+                continue
+            members = [offsets[first + i] for i in range(count)]
+            self._rows(group, first, [self._value(m) for m in members], out)
+            self.gone.update(m.position for m in members)
+
+    @staticmethod
+    def _value(member: _Access) -> Expr:
+        assert isinstance(member.stmt, Store)
+        return member.stmt.value
+
+    def _write(self, group: _Group, offset: int, value: Expr, out: list[Stmt]) -> None:
+        like = group.members[0].stmt
+        assert isinstance(like, Store)
+        out.append(Store(like.memory, (_behind(group.base, offset),), value, None,
+                         like.streaming))  # fmt: skip
+
+    def _rows(self, group: _Group, start: int, values: list[Expr], out: list[Stmt]) -> None:
+        """Transpose vectors and write one row a lane."""
+        lanes, count = group.lanes, len(values)
+        for _ in range(count.bit_length() - 1):
+            middle = count // 2
+            low = [p for i in range(lanes // 2) for p in (i, lanes + i)]
+            high = [p + lanes // 2 for p in low]
+            values = [self._let(ex.shuffle(values[i], values[i + middle], picks), out, group)
+                      for i in range(middle) for picks in (low, high)]
+        while values[0].lanes > count:
+            values = [self._let(ex.half(v, which), out, group)
+                      for v in values for which in (0, 1)]  # fmt: skip
+        for lane, value in enumerate(values):
+            self._write(group, start + lane * group.stride, value, out)
+
+    def _interleaved(self, group: _Group, start: int, values: list[Expr],
+                     out: list[Stmt]) -> None:  # fmt: skip
+        """Write vectors whose lanes alternate as contiguous ones."""
+        lanes, stride = group.lanes, group.stride
+        for window in range(stride):
+            places = [window * lanes + i for i in range(lanes)]
+            value = values[0]
+            taken = [p // stride if p % stride == 0 else 0 for p in places]
+            for number in range(1, stride):
+                picks = [lanes + p // stride if p % stride == number else t
+                         for p, t in zip(places, taken, strict=True)]  # fmt: skip
+                value = self._let(ex.shuffle(value, values[number], picks), out, group)
+                taken = list(range(lanes))
+            self._write(group, start + window * lanes, value, out)
+
+
+def _behind(base: Expr, offset: int) -> Expr:
+    return ex.binary(Op.ADD, base, ex.index(offset)) if offset else base
+
+
+def _runs(offsets: list[int], lanes: int) -> list[tuple[int, int]]:
+    """Cut increasing offsets into runs of neighbours whose lengths are powers of two."""
+    out: list[tuple[int, int]] = []
+    i = 0
+    while i < len(offsets):
+        j = i
+        while j + 1 < len(offsets) and offsets[j + 1] == offsets[j] + 1:
+            j += 1
+        length = j + 1 - i
+        while length:
+            part = min(1 << (length.bit_length() - 1), lanes, MOST)
+            if part < LEAST:
+                part = length  # too short to transpose: one piece
+            out.append((offsets[i], part))
+            i += part
+            length -= part
+    return out
+
+
+def _linear(e: Expr, lets: dict[Expr, Expr]) -> tuple[dict[Expr, int], int]:
+    """Return an int64 expression as coefficients of what it is made of, and a constant."""
+    done: dict[Expr, tuple[dict[Expr, int], int]] = {}
+    stack = [e]
+    while stack:
+        x = stack[-1]
+        if x in done:
+            stack.pop()
+            continue
+        if x in lets and lets[x].dtype is x.dtype:
+            needs: tuple[Expr, ...] = (lets[x],)
+        elif x.op in (Op.ADD, Op.SUB, Op.NEG) or (
+                x.op is Op.MUL and any(a.op is Op.CONST for a in x.args)):
+            needs = x.args
+        else:
+            needs = ()
+        missing = [a for a in needs if a not in done]
+        if missing:
+            stack.extend(missing)
+            continue
+        done[x] = _combined(x, [done[a] for a in needs])
+        stack.pop()
+    return done[e]
+
+
+def _combined(x: Expr, parts: list[tuple[dict[Expr, int], int]]) -> tuple[dict[Expr, int], int]:
+    if not parts:
+        return ({}, int(x.attr)) if x.op is Op.CONST else ({x: 1}, 0)
+    if len(parts) == 1:
+        factors = [-1 if x.op is Op.NEG else 1]
+    elif x.op is Op.MUL:
+        (a, low), (b, high) = parts
+        parts, factors = ([(a, low)], [high]) if not b else ([(b, high)], [low])
+    else:
+        factors = [1, -1 if x.op is Op.SUB else 1]
+    symbols: dict[Expr, int] = {}
+    constant = 0
+    for (part, more), factor in zip(parts, factors, strict=True):
+        constant += factor * more
+        for symbol, times in part.items():
+            symbols[symbol] = symbols.get(symbol, 0) + factor * times
+    return {s: t for s, t in symbols.items() if t}, constant

@@ -1,0 +1,123 @@
+"""Strided accesses become contiguous ones and shuffles, with the same result."""
+
+import numpy as np
+import pytest
+
+import schedule_nests as nests
+import weft
+from schedule_nests import assert_same, loop, memory, v
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.op import Op
+from weft.ir.stmt import Kernel, Load, Meta, Store
+from weft.ir.traverse import walk
+from weft.ir.verify import verify
+from weft.passes.vectorize import vectorize
+from weft.schedule import Schedule
+
+GRAPH = Meta(kind="elementwise")
+
+
+def copying(rows, columns, source, target, meta=GRAPH, dtype=dt.float32):
+    """y[target] = x[source] over two loops; both memories are large enough for any index."""
+    size = 4 * rows * columns
+    x, y = memory("x", size, dtype=dtype), memory("y", size, dtype=dtype)
+    a = ex.var("a", dtype)
+    body = loop("i", rows, loop("j", columns, Load(a, x, (source,)), Store(y, (target,), a)))
+    return Kernel("copying", (x, y), (body,), meta)
+
+
+def vector_accesses(kernel):
+    return [s for s in walk(kernel.body) if isinstance(s, Load | Store) and s.index[0].lanes > 1]
+
+
+def lowered(kernel, rows, lanes):
+    made = Schedule(kernel)
+    made.split("i", rows).split("j", lanes).reorder("i.o", "j.o", "i.i", "j.i")
+    made.unroll("i.i").vectorize("j.i")
+    flat = vectorize(made.kernel)
+    verify(flat)
+    assert_same(kernel, flat)
+    return flat
+
+
+@pytest.mark.parametrize("dtype", [dt.float32, dt.int8, dt.float64])
+@pytest.mark.parametrize("rows", [4, 8, 16, 32, 5, 7, 12])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_rows_are_read_whole_and_transposed(rows, lanes, dtype):
+    i, j = v("i"), v("j")
+    m, k = 2 * rows, 2 * lanes
+    flat = lowered(copying(m, k, j * m + i, i * k + j, dtype=dtype), rows, lanes)
+    left = vector_accesses(flat)
+    rest = rows
+    while rest >= 4:
+        rest -= min(1 << (rest.bit_length() - 1), lanes, 16)
+    assert len(left) <= rest  # what a power of two does not cover
+
+
+@pytest.mark.parametrize("rows", [4, 8, 16, 6])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_columns_are_written_whole(rows, lanes):
+    i, j = v("i"), v("j")
+    m, k = 2 * rows, 2 * lanes
+    flat = lowered(copying(m, k, i * k + j, j * m + i), rows, lanes)
+    assert len(vector_accesses(flat)) == (2 if rows == 6 and lanes >= 4 else 0)
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("first", [0, 3])
+def test_small_strides_are_picked(stride, first):
+    i, j = v("i"), v("j")
+    kernel = copying(3, 32, (i * 32 + j) * stride // 1 + first, i * 32 + j)
+    kernel = Kernel("picked", (memory("x", 96 * stride + first), kernel.params[1]), (
+        loop("i", 3, loop("j", 32, Load(nests.f("a"), memory("x", 96 * stride + first), (
+            (i * 32 + j) * stride + first,)), Store(kernel.params[1], (i * 32 + j,),
+                                                    nests.f("a")))),), GRAPH)  # fmt: skip
+    flat = lowered(kernel, 1, 16)
+    assert not vector_accesses(flat)
+    assert any(e.op is Op.SHUFFLE for s in walk(flat.body) for x in s.exprs()
+               for e in ex.toposort([x]))  # fmt: skip
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4, 7])
+def test_interleaved_stores_are_whole(stride):
+    """Colours side by side: each of `stride` unrolled copies writes every stride-th element."""
+    i, j = v("i"), v("j")
+    flat = lowered(copying(stride, 32, i * 32 + j, j * stride + i), stride, 16)
+    assert not vector_accesses(flat)
+
+
+def test_a_write_to_the_memory_that_is_read_is_an_obstacle():
+    """x[j*4 + 1] = x[j*4]; then x[j*4 + 1] is read: the second read sees the first write."""
+    x, y = memory("x", 64), memory("y", 16)
+    j = v("j")
+    kernel = Kernel("order", (x, y), (loop(
+        "j", 16, Load(nests.f("a"), x, (j * 4,)), Store(x, (j * 4 + 1,), nests.f("a") + 1.0),
+        Load(nests.f("b"), x, (j * 4 + 1,)), Store(x, (j * 4 + 1,), nests.f("b") * 2.0),
+        Load(nests.f("c"), x, (j * 4 + 1,)), Store(y, (j,), nests.f("c"))),), GRAPH)  # fmt: skip
+    flat = vectorize(Schedule(kernel).split("j", 8).vectorize("j.i").kernel)
+    verify(flat)
+    assert_same(kernel, flat)
+
+
+def test_memories_that_may_overlap_are_left_alone():
+    i, j = v("i"), v("j")
+    kernel = copying(8, 16, j * 8 + i, i * 16 + j, Meta(kind="custom"))
+    assert len(vector_accesses(lowered(kernel, 8, 8))) == 8
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int64, np.bool_])
+@pytest.mark.parametrize("shape", [(1, 7), (3, 64), (130, 3), (37, 41), (64, 129), (2, 33, 35)])
+def test_strided_views_and_transposes(shape, dtype):
+    a = (np.random.default_rng(0).standard_normal(shape) * 10).astype(dtype)
+    x = weft.tensor(a)
+    for step in (2, 3, 5, 9):
+        np.testing.assert_array_equal(x[..., ::step].contiguous().numpy(), a[..., ::step])
+        np.testing.assert_array_equal(x[..., 1::step].contiguous().numpy(), a[..., 1::step])
+    np.testing.assert_array_equal(x.transpose(-1, -2).contiguous().numpy(), a.swapaxes(-1, -2))
+    if len(shape) == 3:
+        for order in ((2, 1, 0), (1, 2, 0), (2, 0, 1), (1, 0, 2)):
+            np.testing.assert_array_equal(x.permute(*order).contiguous().numpy(),
+                                          a.transpose(order))
+
+
