@@ -80,7 +80,7 @@ def test_both_operands_transposed():
 
 @pytest.mark.parametrize("shape", [(40, 3000, 70), (300, 2500, 33), (70, 1021, 130), (9, 5000, 64),
                                    (129, 4096, 128), (300, 700, 290),
-                                   (257, 521, 513), (2100, 2049, 40)])
+                                   (257, 521, 513), (2100, 2049, 40), (9001, 70, 100)])
 def test_long_sums_are_cut_into_blocks(shape):
     m, k, n = shape
     for a, b in ((whole(m, k), whole(k, n)), (whole(k, m).T, whole(k, n)),

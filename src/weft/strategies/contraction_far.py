@@ -25,9 +25,12 @@ def is_far(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     if len(left) != 1 or len(right) != 1:
         return False
     step = flat_stride(space, left[0], axis.var)
+    depth = size_of(axis.extent)
+    # Every strip of columns reads the rows again: from memory, where the caches do not hold them.
+    read = depth * size_of(row.extent) * left[0].memory.dtype.itemsize
     return (flat_stride(space, left[0], row.var) == 1 and step is not None
             and step * left[0].memory.dtype.itemsize >= 1024
-            and size_of(axis.extent) >= p.far_depth * p.far_block
+            and (depth >= p.far_depth * p.far_block or read > 2 * plan.target.l2_bytes)
             and min(size_of(row.extent), size_of(wide.extent)) >= 2 * p.pack_rows)
 
 
