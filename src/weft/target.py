@@ -45,6 +45,8 @@ class Target(Record):
         Names of the (op, dtype) that need no decomposition.
     native_conversions : frozenset of str
         Narrow floats (short names) that instructions convert from and to float32.
+    ieee_extremes : bool
+        Whether one instruction gives the IEEE 754 maximum, NaN and signed zeros included.
     sources : tuple of (str, str)
         For each figure, who says so: `REPORTED`, `MEASURED` or `ASSUMED`.
     """
@@ -63,6 +65,7 @@ class Target(Record):
     memory_bytes: int = 0
     operations: frozenset[tuple[str, str]] = frozenset()
     native_conversions: frozenset[str] = frozenset()
+    ieee_extremes: bool = False
     sources: tuple[tuple[str, str], ...] = ()
 
     def supports(self, op: Operation, dtype: DType) -> bool:
@@ -107,17 +110,20 @@ _BOOL: Final = (Op.NOT, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.LT, Op.LE, Op.
 
 
 def native_operations(
-    floats: Iterable[DType] = (dt.float32, dt.float64), without: Iterable[Operation] = ()
+    floats: Iterable[DType] = (dt.float32, dt.float64), without: Iterable[Operation] = (),
+    dots: Iterable[Operation] = (),
 ) -> frozenset[tuple[str, str]]:
     """Return the table of an ordinary processor: integers of every width, and `floats`.
 
     What is left to decompositions on every device: the transcendental functions, integer POW,
-    FLOORDIV and MOD of floats, RSQRT, RECIPROCAL, SIGMOID and arithmetic on narrow floats.
+    FLOORDIV and MOD of floats, RSQRT, RECIPROCAL, SIGMOID and arithmetic on narrow floats. The
+    dot products that instructions of the processor compute are given as `dots`.
     """
     table = {(op.name, d.text) for op in _EVERYWHERE for d in dt.ALL}
     table |= {(op.name, d.text) for op in _INTEGER for d in dt.ALL if d.is_integer}
     table |= {(op.name, d.text) for op in _FLOAT for d in floats}
     table |= {(op.name, "bool") for op in _BOOL}
+    table |= {(op.name, dt.uint32.text) for op in dots}
     table -= {(op.name, d.text) for op in without for d in dt.ALL}
     assert all(name in BY_NAME for name, _ in table)
     return frozenset(table)

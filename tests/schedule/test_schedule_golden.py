@@ -33,12 +33,19 @@ CASES = {
     "stage": lambda: tiled().stage("x", "j.o", ("i.i", "j.i"), skew=1),
     "block_reduction": lambda: Schedule(nests.matmul(4, 8, 5)).block_reduction("s", "i", "k", 2),
     "window": lambda: Schedule(nests.matmul(4, 8, 5)).window("a", "i"),
+    "tensorize": lambda: Schedule(nests.narrow(4, 8, 5, "bf16", "bf16")).tensorize(
+        "s", "k", "dot2"),
+    "tensorize_bias": lambda: Schedule(nests.narrow(4, 8, 8, "i8", "i8")).tensorize(
+        "s", "k", "dot4"),
+    "precompute": lambda: Schedule(nests.narrow(4, 9, 5, "f16", "bf16")).split("j", 8).reorder(
+        "j.o", "i", "j.i").precompute("y", "j.o", ("k", "j.i")),
     "layout": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).layout("x.s", (1, 0)),
     "pad": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).pad("x.s", 0, 8),
     "inline": lambda: Schedule(nests.softmax(2, 5)).inline("e"),
     "hoist": lambda: Schedule(nests.matmul(2, 3, 4)).reorder("j", "i").hoist("t"),
     "scan": lambda: Schedule(nests.carried(2, 10)).scan("k", 4),
     "stream": lambda: Schedule(nests.chain(10)).stream("y"),
+    "prefetch": lambda: Schedule(nests.softmax(2, 5)).prefetch("x", "q", "r"),
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft.backends.registry import Backend
 from weft.ir import dtype as dt
+from weft.ir.op import Op
 from weft.target import ASSUMED, REPORTED, Target, native_operations
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ LADDER: Final = {
 }
 # features whose instructions convert between float16 and float32
 _F16: Final = ("f16c", "avx512f", "avx512fp16", "fullfp16", "neon", "zvfhmin")
+
+
+# dot products of packed words, by the features any of which has the instruction
+_DOTS: Final = (
+    (Op.DOT2, {"avx512bf16"}), (Op.DOT4, {"avx512vnni", "avxvnni"}),
+)  # fmt: skip
 
 
 def probe() -> str:
@@ -70,13 +77,14 @@ def target_from(
     width, registers = next(
         ((w, n) for f, w, n in LADDER.get(arch, ()) if f in present), (16, 16)
     )
+    dots = [op for op, names in _DOTS if present & names]
     native = frozenset({dt.float16.text}) if present & set(_F16) else frozenset()
     sources = [("vector_bytes", REPORTED), ("vector_registers", REPORTED), ("cores", REPORTED)]
     sources += [(name, cache_source) for name in caches]
     sources.append(("memory_bytes", REPORTED if memory else ASSUMED))
     return Target("cpu", arch, cpu, features, width, registers, cores=cores, memory_bytes=memory,
-                  operations=native_operations(), native_conversions=native,
-                  sources=tuple(sources), **caches)
+                  operations=native_operations(dots=dots), native_conversions=native,
+                  ieee_extremes=arch == "aarch64", sources=tuple(sources), **caches)
 
 
 def renderer(target: Target | None = None) -> LLVMRenderer:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TypeVar
+import time
+from typing import Final, NamedTuple, TypeVar
 
 from weft.backends import cpu
 from weft.config import Debug, debug
@@ -13,17 +14,47 @@ from weft.ir.program import Program
 from weft.ir.record import Record
 from weft.ir.stmt import Kernel
 from weft.ir.text import print_kernel, print_linear
+from weft.ir.traverse import Tally
 from weft.ir.verify import verify
 from weft.ir.verify_linear import verify_linear
 from weft.kernelize.emit import CHECK
+from weft.passes.extremes import split_extremes
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
 from weft.passes.vectorize import vectorize
 from weft.strategies import choose
+from weft.strategies.plain import choose_plain
 
 T = TypeVar("T")
 
+_OWN_TRAVERSALS: Final = 4  # the strategy, vectorise, linearise, render
+
 verifying = False  # every level is verified: the test suite turns it on
+
+
+FULL: Final = "full"  # the tiers: the code that is wanted in the end, and
+QUICK: Final = "quick"  # code to begin with, scalar and hardly optimised
+_PIPELINES: Final = {FULL: "short", QUICK: "quick"}
+
+
+class Effort(NamedTuple):
+    """What a kernel took to compile.
+
+    Attributes
+    ----------
+    passes : int
+        Passes over the whole kernel: lowering, rewrites, the strategy as one, vectorising,
+        linearising, rendering.
+    primitives : int
+        Steps of the schedule, each of which rewrites the loops that it names.
+    python, llvm : float
+        Milliseconds in Weft and in LLVM.
+    """
+
+    passes: int
+    primitives: int
+    python: float
+    llvm: float
 
 
 class Built(Record):
@@ -39,6 +70,10 @@ class Built(Record):
         What a failure code (less 1) means, and the number of the check that failed or -1.
     pipeline : str
         The compiler's pass pipeline.
+    tier : str
+        ``full`` or ``quick``.
+    effort : Effort
+        What it took, without its lowering.
     """
 
     nest: Kernel
@@ -46,6 +81,8 @@ class Built(Record):
     program: Program
     messages: list[tuple[str, int]]
     pipeline: str
+    tier: str
+    effort: Effort
 
     @property
     def linear(self) -> LinearKernel:
@@ -74,12 +111,21 @@ def stage(held: T | None) -> T:
     return held
 
 
-def build(kernel: Kernel, name: str) -> Built:
-    """Compile a loop nest for the host under the symbol `name`."""
+def build(kernel: Kernel, name: str, tier: str = FULL,
+          chosen: tuple[Kernel, str] | None = None) -> Built:  # fmt: skip
+    """Compile a loop nest for the host under the symbol `name`.
+
+    `chosen` is a schedule and the compiler's pipeline that tuning found for it.
+    """
+    start, before = time.perf_counter(), Tally.passes
     target = device.target()
     threads = device.runtime().threads.threads
-    scheduled = choose(kernel, target, threads)
-    flat = vectorize(legalize(scheduled, target))
+    if chosen is not None:
+        scheduled = chosen[0]
+    else:
+        scheduled = (choose if tier == FULL else choose_plain)(kernel, target, threads)
+    by_primitives = Tally.passes - before
+    flat = vectorize(legalize(split_extremes(scheduled, target), target))
     linear = linearize(flat)
     if verifying:
         for stage in (kernel, scheduled, flat):
@@ -88,16 +134,21 @@ def build(kernel: Kernel, name: str) -> Built:
     program = Program(name, kernel).on(target.name, target.arch).linearized(linear)
     source = cpu.renderer(target).render(linear, name)
     program = program.rendered(source.language, source.text)
-    pipeline = "short"
+    pipeline = _PIPELINES[tier] if chosen is None else chosen[1]
     if debug(Debug.SCHEDULE):
         print("\n".join(scheduled.meta.schedule), file=sys.stderr)
     if debug(Debug.IR):
         print(print_kernel(scheduled), print_linear(linear), sep="\n", file=sys.stderr)
     if debug(Debug.SOURCE):
         print(source.text, file=sys.stderr)
+    ready = time.perf_counter()
     program = program.compiled(device.runtime().compiler.compile(source.text, pipeline))
+    done = time.perf_counter()
+    passes = Tally.passes - before - by_primitives + _OWN_TRAVERSALS
+    effort = Effort(passes, len(scheduled.meta.schedule), (ready - start) * 1e3,
+                    (done - ready) * 1e3)
     messages = [
         (text, place.line if place is not None and place.file == CHECK else -1)
         for text, place in linear.messages
     ]
-    return Built(kernel, scheduled, program, messages, pipeline)
+    return Built(kernel, scheduled, program, messages, pipeline, tier, effort)

@@ -13,9 +13,11 @@ from weft.ir.infer import as_expr, same_dim
 from weft.ir.node import Node, Shape
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Assert, Load, Location, Memory, Stmt
+from weft.ir.traverse import Tally
 from weft.kernelize import indexing
 from weft.kernelize.cost import is_leaf
 from weft.kernelize.indexing import Index
+from weft.kernelize.softmax import is_weight
 from weft.rules.index import simplify
 
 CHECK: Final = "<check>"  # the file of assertion places; the line numbers the kernel's checks
@@ -54,6 +56,7 @@ class Emitter:
     def __init__(self, sources: dict[Node, Memory], hoist: bool) -> None:
         self.sources = sources
         self.hoist = hoist
+        Tally.passes += 1
         self.scope = Scope()
         self.env: dict[Expr, tuple[int, int]] = {}  # ranges of loop variables
         self.locations: dict[Stmt, Location] = {}
@@ -208,6 +211,8 @@ class Emitter:
         if not op.is_elementwise:
             raise VerifyError("kernelize", found=f"{node!r} inside a kernel of another kind",
                               expected="a value that can be computed element by element")
+        if is_weight(node):
+            return args[0] * (1.0 / args[1])  # once for each row, and a tenth of a division's time
         return ex.make(op, node.dtype, tuple(args))
 
     def _gather(self, key: Key, position: Expr) -> Key:

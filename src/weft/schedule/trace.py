@@ -11,6 +11,9 @@ from weft.errors import ParseError
 from weft.ir.stmt import Kernel
 from weft.schedule import loops, memory, reduction, scan
 from weft.schedule.blocking import block_reduction
+from weft.schedule.precompute import precompute
+from weft.schedule.prefetch import prefetch
+from weft.schedule.tensorize import tensorize
 from weft.schedule.window import window
 
 Verify = Callable[[Kernel], object]
@@ -117,6 +120,10 @@ class Schedule:
         """See `weft.schedule.reduction.contract`."""
         return self._apply("contract", (accumulator,))
 
+    def tensorize(self, accumulator: str, axis: str, operation: str, bias: str = "left") -> Self:
+        """See `weft.schedule.tensorize.tensorize`."""
+        return self._apply("tensorize", (accumulator, axis, operation), bias=bias)
+
     def rfactor(self, axis: str) -> Self:
         """See `weft.schedule.reduction.rfactor`."""
         return self._apply("rfactor", (axis,))
@@ -140,6 +147,12 @@ class Schedule:
         """See `weft.schedule.memory.stage`."""
         return self._apply("stage", (memory, loop), layout=tuple(layout), scope=scope, skew=skew)
 
+    def precompute(self, name: str, loop: str, layout: tuple[str, ...], scope: str = "local",
+                   skew: int = 0) -> Self:
+        """See `weft.schedule.precompute.precompute`."""
+        return self._apply("precompute", (name, loop), layout=tuple(layout), scope=scope,
+                           skew=skew)
+
     def window(self, memory: str, loop: str, order: tuple[int, ...] = (), skew: int = 0) -> Self:
         """See `weft.schedule.window.window`."""
         return self._apply("window", (memory, loop), order=tuple(order), skew=skew)
@@ -155,6 +168,10 @@ class Schedule:
     def stream(self, memory: str) -> Self:
         """See `weft.schedule.memory.stream`."""
         return self._apply("stream", (memory,))
+
+    def prefetch(self, memory: str, loop: str, ahead: str, distance: int = 1) -> Self:
+        """See `weft.schedule.prefetch.prefetch`."""
+        return self._apply("prefetch", (memory, loop, ahead, distance))
 
     def inline(self, name: str) -> Self:
         """See `weft.schedule.memory.inline`."""
@@ -190,13 +207,16 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
     f.__name__: f
     for f in (loops.split, loops.peel, loops.fuse, loops.reorder, loops.tile, loops.sink,
               loops.unroll, loops.vectorize, loops.parallel, reduction.contract, reduction.rfactor,
-              reduction.decompose_reduction, block_reduction, scan.scan, memory.stage, window,
-              memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist)
+              reduction.decompose_reduction, block_reduction, tensorize, scan.scan, memory.stage,
+              precompute, window,
+              memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist,
+              prefetch)
 }
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,
     ("decompose_reduction", "scope"): "register", ("stage", "scope"): "local", ("stage", "skew"): 0,
-    ("window", "order"): (), ("window", "skew"): 0,
+    ("window", "order"): (), ("window", "skew"): 0, ("precompute", "scope"): "local",
+    ("precompute", "skew"): 0, ("tensorize", "bias"): "left",
 }
 
 

@@ -44,6 +44,7 @@ PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
 GATHER_OPS: Final = 10  # simple operations that cost as much as a gathered operand
 STREAMS: Final = 8  # places of a long array that one core reads side by side
 LONG_BYTES: Final = 4 << 20  # from where on memory, not the core, is the limit
+LEAST_AHEAD: Final = 2048  # bytes of a row; the processor itself looks ahead over shorter ones
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
 
@@ -68,6 +69,58 @@ def schedule_rows(plan: Plan, root: str) -> None:
         return
     parallelise(plan, names, amount)
     phases(plan, body, chunked=False)
+    _prefetch_rows(plan, names[-1])
+
+
+def _prefetch_rows(plan: Plan, row: str) -> None:
+    """Fetch the next row while the present one, which is in the cache, is computed with.
+
+    The first phase of a row waits for memory with little to do; a later one with exponentials
+    has time to spare.
+    """
+    loop = find(plan.kernel, row)
+    if loop is None:
+        return
+    inner: dict[str, list[tuple[str, Cost, int]]] = {}
+    for stmt in loop.body:
+        for name, extent, inside in _innermost(stmt):
+            cost = Cost((stmt,))
+            for load in inside:
+                if isinstance(load, Load) and load.memory.scope == "global":
+                    nbytes = extent * load.memory.dtype.itemsize
+                    inner.setdefault(load.memory.name, []).append((name, cost, nbytes))
+    for memory in plan.kernel.params:
+        reads = inner.get(memory.name, [])
+        size = size_of(memory.size) * memory.dtype.itemsize
+        if len(reads) < 2 or size < plan.target.l2_bytes:
+            continue
+        name, cost, _ = max(reads[1:], key=lambda read: read[1].heavy)
+        row_bytes = max(nbytes for _, _, nbytes in reads)
+        if not cost.heavy or not LEAST_AHEAD <= row_bytes <= plan.target.l2_bytes // 4:
+            continue
+        if plan.attempt("prefetch", memory.name, name, row):
+            plan.why.append(f"the next row of {memory.name} is fetched ahead")
+
+
+def _innermost(stmt: Stmt) -> list[tuple[str, int, Body]]:
+    """Return the innermost loops of a phase, how many points they have, and what they do."""
+    found: list[tuple[str, int, Body]] = []
+    stack: list[tuple[Stmt, int]] = [(stmt, 1)]
+    while stack:
+        top, points = stack.pop()
+        if isinstance(top, Reduce):
+            points *= product(a.extent for a in top.axes)
+            name = str(top.axes[-1].var.attr)
+        elif isinstance(top, For):
+            points *= size_of(top.extent)
+            name = str(top.var.attr)
+        else:
+            continue
+        body = top.bodies()[0]
+        if not _has_phases(body):
+            found.append((name, points, body))
+        stack.extend((s, points) for s in body)
+    return found
 
 
 def _has_phases(body: Body) -> bool:

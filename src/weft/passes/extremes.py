@@ -1,0 +1,104 @@
+"""Maxima and minima of floats, in reductions, by instructions that ignore NaN and signs of zero.
+
+IEEE 754 maximum gives NaN for NaN and orders -0 < +0. Where one instruction does not, as on x86,
+it takes seven to write out. A running maximum keeps three values in its place, each of them in an
+instruction or two, and is put together once, behind the loop:
+
+    reduce k (m = -inf; max(m, x))
+    ->
+    reduce k (m.t = -inf; where(m.t < x, x, m.t)     the largest that is not NaN, of any zero
+              m.n = 0.0;  where(x != x, x, m.n)      a NaN if there was one
+              m.s = ~0;   m.s & bits(x))             the sign bit is set if all were negative
+    let m = where(m.n != m.n, m.n, where(m.t == 0, copysign(m.t, m.s), m.t))
+
+A minimum is the same with ``x < m.t`` and the OR of the bits: -0 if any element was negative.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import Accumulator, Body, Kernel, Let, Reduce, Stmt, lhs, rhs
+from weft.ir.traverse import Rewriter, walk
+from weft.schedule.space import constant
+from weft.target import Target
+
+__all__ = ["split_extremes"]
+
+LEAST_POINTS: Final = 4  # of a reduction: below that, putting together costs more
+
+
+def split_extremes(kernel: Kernel, target: Target) -> Kernel:
+    """Return the kernel with running maxima and minima of floats split into three values."""
+    return kernel if target.ieee_extremes else _Split(kernel).run()
+
+
+class _Split(Rewriter):
+    def visit(self, stmt: Stmt) -> Stmt | Body:
+        if not isinstance(stmt, Reduce):
+            return stmt
+        points = 1
+        for axis in stmt.axes:
+            n = constant(axis.extent)
+            points *= LEAST_POINTS if n is None else n
+        chosen = [a for a in stmt.accumulators if _is_extreme(stmt, a)]
+        if not chosen or points < LEAST_POINTS:
+            return stmt
+        accumulators: list[Accumulator] = []
+        results: list[Stmt] = []
+        for a in stmt.accumulators:
+            if a in chosen:
+                parts, whole = _split(a)
+                accumulators += parts
+                results.append(Let(a.var, whole))
+            else:
+                accumulators.append(a)
+        return (Reduce(stmt.axes, tuple(accumulators), stmt.body), *results)
+
+
+def _operand(a: Accumulator) -> Expr | None:
+    """Return x of ``max(acc, x)`` or ``min(acc, x)``; None for any other update."""
+    u = a.update
+    if u.op not in (Op.MAX, Op.MIN) or a.var.dtype not in (dt.float32, dt.float64):
+        return None
+    if u.args[0] is a.var:
+        return u.args[1]
+    return u.args[0] if u.args[1] is a.var else None
+
+
+def _is_extreme(stmt: Reduce, a: Accumulator) -> bool:
+    """Whether an accumulator is a plain maximum or minimum that nothing else looks at."""
+    x = _operand(a)
+    if x is None or a.var in ex.free_vars([x]) or a.combine.op is not a.update.op:
+        return False
+    others = [e for b in stmt.accumulators if b is not a for e in (b.update, b.combine)]
+    others += [e for inner in walk(stmt.body) for e in inner.exprs()]
+    return not {a.var, lhs(a.var), rhs(a.var)} & ex.free_vars(others)
+
+
+def _split(a: Accumulator) -> tuple[list[Accumulator], Expr]:
+    """Return the three accumulators and how their results make one."""
+    x = _operand(a)
+    assert x is not None
+    name, d, largest = str(a.var.attr), a.var.dtype, a.update.op is Op.MAX
+    bits = dt.unsigned(d.bits)
+    top, nan, sign = ex.var(f"{name}.t", d), ex.var(f"{name}.n", d), ex.var(f"{name}.s", bits)
+
+    def better(new: Expr, old: Expr) -> Expr:
+        return ex.where(old.lt(new) if largest else new.lt(old), new, old)
+
+    op = Op.AND if largest else Op.OR
+    parts = [
+        Accumulator(top, a.init, better(x, top), better(rhs(top), lhs(top))),
+        Accumulator(nan, ex.const(0.0, d), ex.where(x.ne(x), x, nan),
+                    ex.where(rhs(nan).ne(rhs(nan)), rhs(nan), lhs(nan))),
+        Accumulator(sign, ex.const((1 << d.bits) - 1 if largest else 0, bits),
+                    ex.binary(op, sign, ex.bitcast(x, bits)),
+                    ex.binary(op, lhs(sign), rhs(sign))),
+    ]
+    zero = ex.bitcast(sign & (1 << (d.bits - 1)), d)
+    return parts, ex.where(nan.ne(nan), nan, ex.where(top.eq(0.0), zero, top))

@@ -1,0 +1,70 @@
+"""Running maxima and minima in three values: NaN, infinities, and the signs of zeros."""
+
+import numpy as np
+import pytest
+
+import weft
+from schedule_nests import assert_same, biggest, f, loop, memory, v
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.passes.extremes import split_extremes
+from weft.target import Target
+
+CPU = Target("cpu", "x86_64")
+POOLS = {
+    "special": [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e-45],
+    "zeros": [0.0, -0.0],
+    "minus zero": [-0.0],
+    "none above zero": [-0.0, -1.0],
+    "zeros and below": [0.0, -0.0, -2.0],
+    "zeros and above": [0.0, -0.0, 2.0],
+    "minus infinity": [-np.inf],
+    "plus infinity": [np.inf],
+    "nan and infinity": [np.nan, -np.inf],
+}
+
+
+def nest(size, extra=()):
+    x, y, k = memory("x", 3, size), memory("y", 3), v("k")
+    read = st.Load(f("a"), x, (v("r"), k))
+    reduce = st.Reduce((st.Axis(k, ex.index(size)),), (biggest("m", f("a")), *extra), (read,))
+    return st.Kernel("k", (x, y), (loop("r", 3, reduce, st.Store(y, (v("r"),), f("m"))),))
+
+
+@pytest.mark.parametrize("size", [4, 5, 33])
+def test_the_pass_keeps_the_meaning(size):
+    kernel = nest(size)
+    made = split_extremes(kernel, CPU)
+    reduce = made.body[0].body[0]
+    assert [a.var.attr for a in reduce.accumulators] == ["m.t", "m.n", "m.s"]
+    assert_same(kernel, made)
+
+
+def test_what_is_left_alone():
+    assert split_extremes(nest(3), CPU).body[0].body[0].accumulators[0].var.attr == "m"
+    native = CPU.replace(ieee_extremes=True)
+    kernel = nest(8)
+    assert split_extremes(kernel, native) is kernel
+    watching = st.Accumulator(f("s"), ex.const(0.0, f("s").dtype), f("s") + f("m"),
+                              st.lhs(f("s")) + st.rhs(f("s")))
+    kernel = nest(8, (watching,))
+    assert split_extremes(kernel, CPU) is kernel
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (5, 17), (40, 70), (2, 300)])
+def test_special_values(pool, shape, dtype):
+    draw = np.random.default_rng(3)
+    data = draw.choice(np.array(POOLS[pool], dtype), shape)
+    x = weft.from_numpy(data)
+    for axis in (0, 1, (0, 1)):
+        for got, function, takes_minus in ((x.amax(axis), np.max, all), (x.amin(axis), np.min, any)):
+            got = got.numpy()
+            with np.errstate(invalid="ignore"):
+                want = function(data, axis=axis)
+            np.testing.assert_array_equal(got, want)
+            for place in zip(*np.nonzero(np.atleast_1d(want == 0)), strict=True):
+                line = data.ravel() if axis == (0, 1) else np.moveaxis(data, axis, 0)[:, place[0]]
+                signs = np.signbit(line[line == 0])
+                assert np.signbit(np.atleast_1d(got)[place]) == takes_minus(signs)

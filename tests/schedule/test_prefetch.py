@@ -1,0 +1,52 @@
+"""The primitive that asks for memory ahead changes nothing but speed."""
+
+import numpy as np
+import pytest
+
+import schedule_nests as nests
+import weft
+from schedule_nests import assert_same
+from weft.errors import ScheduleError
+from weft.ir.stmt import Prefetch
+from weft.ir.traverse import walk
+from weft.schedule import Schedule
+from weft.strategies import choose
+from weft.target import Target
+
+SMALL = Target("cpu", "x86_64", vector_bytes=32, l1_bytes=32 << 10, l2_bytes=64 << 10)
+
+
+def test_refuses():
+    kernel = nests.softmax(3, 8)
+    with pytest.raises(ScheduleError, match="no load of y"):
+        Schedule(kernel).prefetch("y", nests_phase(kernel, 1), "r")
+    with pytest.raises(ScheduleError, match="a loop around"):
+        Schedule(kernel).prefetch("x", "r", nests_phase(kernel, 1))
+    with pytest.raises(ScheduleError, match="distance"):
+        Schedule(kernel).prefetch("x", nests_phase(kernel, 1), "r", 0)
+
+
+def nests_phase(kernel, number):
+    """The name of the loop of one phase of a row."""
+    phases = [s for s in kernel.body[0].body if s.bodies()]
+    stmt = phases[number]
+    return (stmt.axes[0].var if hasattr(stmt, "axes") else stmt.var).attr
+
+
+@pytest.mark.parametrize("columns", [600, 601])
+def test_heavy_rows_are_fetched_ahead(columns):
+    kernel = nests.softmax(40, columns)
+    made = choose(kernel, SMALL, 1)
+    assert sum(isinstance(s, Prefetch) for s in walk(made.body)) == 1
+    assert_same(kernel, made, exact=False)
+    again = Schedule.replay(kernel, made.meta.schedule)
+    assert_same(made, again.kernel)
+
+
+@pytest.mark.parametrize("shape", [(300, 1000), (1, 1), (7, 1), (0, 5), (129, 2053)])
+def test_softmax_runs(shape):
+    data = np.random.default_rng(5).standard_normal(shape).astype(np.float32) * 4
+    got = weft.from_numpy(data).softmax(-1).numpy()
+    wide = data.astype(np.float64)
+    e = np.exp(wide - wide.max(-1, keepdims=True, initial=-np.inf))
+    np.testing.assert_allclose(got, e / e.sum(-1, keepdims=True), rtol=4e-6)
