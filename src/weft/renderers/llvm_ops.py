@@ -362,7 +362,6 @@ def _slide(w: FunctionWriter, inst: Compute) -> str:
     return w.new(f"shufflevector {_kind(x)} {w.ref(fill)}, {_kind(x)} {w.ref(x)}, {mask}")
 
 
-RENDERED: Final[dict[Operation, Row]] = {
 def _shuffle(w: FunctionWriter, inst: Compute) -> str:
     a, b = inst.args
     picks = ", ".join(f"i32 {i}" for i in picks_of(inst.attr))
@@ -370,6 +369,7 @@ def _shuffle(w: FunctionWriter, inst: Compute) -> str:
     return w.new(f"shufflevector {_kind(a)} {w.ref(a)}, {_kind(a)} {w.ref(b)}, {mask}")
 
 
+RENDERED: Final[dict[Operation, Row]] = {
     Op.CONST: _const,
     Op.NEG: _neg,
     Op.NOT: _not,
@@ -411,5 +411,5 @@ def _shuffle(w: FunctionWriter, inst: Compute) -> str:
     Op.HALF: _half,
     Op.REVERSE: _reverse,
     Op.SLIDE: _slide,
-}
     Op.SHUFFLE: _shuffle,
+}
