@@ -30,6 +30,7 @@ BUILTIN = {
     "CaptureError": [RuntimeError],
     "GradientError": [RuntimeError],
     "CacheError": [RuntimeError],
+    "TuningError": [RuntimeError],
     "AllocationError": [MemoryError],
     "DeviceError": [RuntimeError],
 }

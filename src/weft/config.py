@@ -13,11 +13,16 @@ value that cannot be understood is a `ParseError` that names the key; it is neve
 ``WEFT_CONFIG``                        config file instead of the user's own
 ``WEFT_BACKEND_NAME``                  1 or 0: enable or disable a backend
 ``WEFT_BACKEND_NAME_IDS``              the device ids that it may use: ``0,2``
+``WEFT_TIERED``                        1: quick code first, hot kernels compiled again behind it
+``WEFT_TUNE``                          1: tune each kernel when it is first compiled
+``WEFT_TUNE_SECONDS``                  time that the search for one kernel may take
 ``WEFT_AUTOTUNE_LIMIT``                one limit of `AutotuneConfig`, e.g. ``..._N_LAUNCHES``
 =====================================  =========================================================
 
 In ``NAME``, every character that is not a letter or digit is written ``_``: ``cpu/c`` is
 ``WEFT_BACKEND_CPU_C``. The file, ``config.toml`` in the user's config folder, looks like this::
+
+    tiered = true
 
     [backends.cuda]
     enabled = true
@@ -187,8 +192,15 @@ class Config(_Record):
         Bits of `Debug`.
     require
         Names of capabilities whose absence is an error.
+    tiered
+        Whether small kernels begin with code that is made quickly, and hot ones are compiled fully
+        in the background. The last bits of a result may differ between the two, so it is off.
     autotune
         Limits of the search for schedules.
+    tune
+        Search for the schedule of each kernel when it is first compiled.
+    tune_seconds
+        Time that the search for one kernel may take.
     backends
         Settings of the backends that the user mentioned; ask `backend` for any name.
     """
@@ -201,14 +213,20 @@ class Config(_Record):
         "device",
         "num_threads",
         "require",
+        "tiered",
+        "tune",
+        "tune_seconds",
     )
     device: str | None
     cache_dir: str | None
     num_threads: int | None
     debug: int
     require: frozenset[str]
+    tiered: bool
     autotune: AutotuneConfig
     backends: Mapping[str, BackendConfig]
+    tune: bool
+    tune_seconds: int
 
     def __init__(
         self,
@@ -219,6 +237,9 @@ class Config(_Record):
         require: frozenset[str] = frozenset(),
         autotune: AutotuneConfig | None = None,
         backends: Mapping[str, BackendConfig] | None = None,
+        tiered: bool = False,
+        tune: bool = False,
+        tune_seconds: int = 30,
     ) -> None:
         threads = None if num_threads is None else _integer("num_threads", num_threads, 1)
         self._init(
@@ -227,8 +248,11 @@ class Config(_Record):
             num_threads=threads,
             debug=_integer("debug", debug, 0, Debug.ALL),
             require=require,
+            tiered=_boolean("tiered", tiered),
             autotune=AutotuneConfig() if autotune is None else autotune,
             backends={_env_name(name): value for name, value in (backends or {}).items()},
+            tune=_boolean("tune", tune),
+            tune_seconds=_integer("tune_seconds", tune_seconds, 1),
         )
 
     def backend(self, name: str) -> BackendConfig:
@@ -241,7 +265,8 @@ class Config(_Record):
         source = os.environ if environ is None else environ
         env = {key: value.strip() for key, value in source.items()}
         file = _read_file(env)
-        _known("config", file, frozenset({"autotune", "backends"}))
+        _known("config", file, frozenset({"autotune", "backends", "tiered"}))
+        tiered = _boolean("tiered", file.get("tiered", False))
         return cls(
             device=_device("WEFT_DEVICE", env["WEFT_DEVICE"]) if env.get("WEFT_DEVICE") else None,
             cache_dir=env.get("WEFT_CACHE_DIR") or None,
@@ -250,6 +275,9 @@ class Config(_Record):
             require=frozenset(_words(env.get("WEFT_REQUIRE", "").lower())),
             autotune=_load_autotune(env, file),
             backends=_load_backends(env, file),
+            tune=bool(env.get("WEFT_TUNE")) and _env_boolean(env, "WEFT_TUNE"),
+            tune_seconds=_env_integer(env, "WEFT_TUNE_SECONDS", 1) or 30,
+            tiered=_env_boolean(env, "WEFT_TIERED") if env.get("WEFT_TIERED") else tiered,
         )
 
 

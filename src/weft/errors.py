@@ -33,6 +33,7 @@ __all__ = [
     "ScheduleError",
     "ShapeError",
     "SyncError",
+    "TuningError",
     "UnsupportedError",
     "VariableError",
     "VerifyError",
@@ -229,6 +230,10 @@ class GradientError(WeftError, RuntimeError):
 
 class CacheError(WeftError, RuntimeError):
     """A cache entry or folder is unusable and cannot be bypassed."""
+
+
+class TuningError(WeftError, RuntimeError):
+    """A search for a schedule that cannot go on, or a candidate that was lost on the way."""
 
 
 class AllocationError(WeftError, MemoryError):

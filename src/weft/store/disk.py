@@ -184,6 +184,12 @@ class DiskCache:
         nbytes = sum(nbytes for _, nbytes in kinds.values())
         return CacheInfo(self.path, bool(self._usable), entries, nbytes, self.limit, kinds)
 
+    def folder(self) -> str | None:
+        """Return the folder that is this user's alone, None if it cannot be used."""
+        if self._usable is None:
+            self._open()
+        return self._root if self._usable else None
+
     def clear(self, kind: str | None = None) -> int:
         """Remove all entries, or those of one kind; return how many."""
         if self._usable is None:

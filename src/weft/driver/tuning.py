@@ -1,0 +1,395 @@
+"""Tune kernels: search, compile in child processes, time in another, keep what was found."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from weft.config import AutotuneConfig, Debug, config, debug
+from weft.driver import device, kernels
+from weft.driver.report import Recording
+from weft.errors import ParseError, ScheduleError, TuningError
+from weft.ir.stmt import Kernel
+from weft.ir.text import canonical_text, print_kernel
+from weft.schedule.choices import Choice, Choices, Value
+from weft.strategies import choose
+from weft.tune import timing
+from weft.tune.features import features
+from weft.tune.process import Child, Crew
+from weft.tune.records import Record, Records, Trial, digest_of, records
+from weft.tune.search import BATCH, Candidate, Measurement, Search
+
+PIPELINES: Final = ("short", "O1", "O2", "O3")  # of the compiler; the first is the default
+_PIPELINE: Final = "compiler"
+_COMPILE_SECONDS: Final = 20.0
+_LEAST_SECONDS: Final = 5.0  # for a candidate that is timed, however short the default is
+_SLOWER: Final = 100.0  # times the default, after which a candidate counts as hanging
+_DUEL: Final = 9  # rounds that decide between two candidates
+_FINAL: Final = 15  # and between the best and the default
+_WORKERS: Final = 4
+COMMAND: Final = (sys.executable, "-m", "weft.driver.tune_worker")
+
+Heard = Callable[["Progress"], object]
+
+
+class Progress(NamedTuple):
+    """How far tuning is: which of how many kernels, candidates tried, best ratio, seconds left."""
+
+    kernel: int
+    kernels: int
+    kind: str
+    trials: int
+    ratio: float
+    left: float
+
+
+class Tuned(NamedTuple):
+    """What tuning made of one kernel.
+
+    ``before`` and ``after`` are seconds of one launch by default and tuned, ``trials`` the
+    candidates tried in all, ``launches`` how often the program runs the kernel, ``choices`` what
+    was decided otherwise, and ``reason`` why the search ended: "candidates", "seeds", "space",
+    "time", "known" (nothing to do), or what made it impossible.
+    """
+
+    key: str
+    kind: str
+    before: float
+    after: float
+    trials: int
+    launches: int
+    choices: dict[str, Value]
+    reason: str
+
+    @property
+    def gain(self) -> float:
+        """How many times faster the kernel has become."""
+        return self.before / self.after if self.after > 0 else 1.0
+
+
+def record_key(kernel: Kernel) -> str:
+    """Return the key of a kernel's record: its text, target, compiler and threads."""
+    return kernels.record_key(canonical_text(kernel))
+
+
+def recorded(kernel: Kernel, record: Record) -> tuple[Kernel, str] | None:
+    """Return the schedule and the pipeline that a record asks for.
+
+    None if it no longer applies: strategies have changed since.
+    """
+    scheduled = choose(kernel, device.target(), device.runtime().threads.threads,
+                       Choices(record.choices))
+    if digest_of(canonical_text(scheduled)) == record.digest and record.pipeline in PIPELINES:
+        return scheduled, record.pipeline
+    if debug(Debug.AUTOTUNE):
+        print(f"weft: the tuning record of {kernel.name} ({kernel.meta.kind}) no longer applies: "
+              "its choices lead to another schedule now; the default is used", file=sys.stderr)
+    return None
+
+
+def tune_kernel(kernel: Kernel, seconds: float | None = None, again: bool = False,
+                limits: AutotuneConfig | None = None, heard: Callable[[int, float], None] | None
+                = None, command: Sequence[str] = COMMAND, launches: int = 1) -> Tuned:  # fmt: skip
+    """Search for a better schedule of one kernel, and keep it if there is one.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        An unscheduled kernel.
+    seconds : float, optional
+        Time after which nothing new is begun; by default ``WEFT_TUNE_SECONDS``.
+    again : bool
+        Search on although a search came to its end before.
+    limits : AutotuneConfig, optional
+        By default those of the settings.
+    heard : callable, optional
+        Called with the candidates tried and the best ratio after each.
+    command : sequence of str
+        Starts a child process.
+    launches : int
+        How often a program runs the kernel.
+    """
+    store, key = records(), record_key(kernel)
+    known = store.find(key)
+    done = store.finished(key)
+    if done is not None and not again:
+        before, after = (known.before, known.after) if known is not None else (0.0, 0.0)
+        choices = dict(known.choices) if known is not None else {}
+        return Tuned(key, kernel.meta.kind, before, after, done, launches, choices, "known")
+    allowed = limits or config().autotune
+    with _Session(kernel, key, store, allowed, command) as session:
+        try:
+            return session.tune(config().tune_seconds if seconds is None else seconds, heard,
+                                launches)
+        except TuningError as error:  # not even the default runs
+            store.finish(key, 0)
+            return Tuned(key, kernel.meta.kind, 0.0, 0.0, 0, launches, {},
+                         error.found or error.message)
+
+
+class _Session:
+    """The search for one kernel, with the children that work for it."""
+
+    def __init__(self, kernel: Kernel, key: str, store: Records, limits: AutotuneConfig,
+                 command: Sequence[str]) -> None:
+        self.kernel, self.key, self.store, self.limits = kernel, key, store, limits
+        self.text = print_kernel(kernel)
+        self.target, self.threads = device.target(), device.runtime().threads.threads
+        env = _environment(self.threads)
+        self.crew = Crew(command, env, min(_WORKERS, os.cpu_count() or 1, BATCH))
+        self.bench = Child(command, env)
+        self.images: dict[tuple[str, str], bytes] = {}
+        self.ratios: dict[bytes, tuple[str, float]] = {}  # of code measured, by its digest
+        self.default: tuple[bytes, list[list[Any]]] | None = None
+        self.seconds, self.inner, self.opened = 0.0, 1, 0
+
+    def __enter__(self) -> _Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.crew.close()
+        self.bench.close()
+
+    def tune(self, seconds: float, heard: Callable[[int, float], None] | None,
+             launches: int) -> Tuned:  # fmt: skip
+        """Search and keep what was found."""
+        end = time.monotonic() + seconds
+        default = self.schedule({})
+        if default is None:
+            raise TuningError("tune", found="a kernel that no strategy takes")
+        self._prepare(default)
+        known = [(t.choices, t.status, t.ratio, (t.digest, t.pipeline))
+                 for t in self.store.trials(self.key)]
+        seed = int.from_bytes(hashlib.blake2b(self.key.encode(), digest_size=8).digest(), "big")
+        search = Search(self.schedule, self.measure, self.better, self.limits,
+                        end - time.monotonic(), seed, known, heard)
+        result = search.run()
+        kept = self._keep(result.best, result.trials)
+        if result.ended:
+            self.store.finish(self.key, result.trials)
+        after = kept.after if kept is not None else self.seconds
+        before = kept.before if kept is not None else self.seconds
+        return Tuned(self.key, self.kernel.meta.kind, before, after, result.trials, launches,
+                     dict(kept.choices) if kept is not None else {}, result.reason)
+
+    def _keep(self, best: Candidate, trials: int) -> Record | None:
+        """Measure the best against the default once more; keep it if it is faster for sure."""
+        before = self.store.find(self.key)
+        pairs: timing.Pairs = []
+        if best.digest != "" and best.choices:
+            image = self._image(best)
+            if image is not None:
+                pairs = self._pairs("measure", [image], _FINAL) or []
+        if not pairs or not timing.significant(pairs):
+            if before is not None:
+                self.store.drop(self.key)
+            return None
+        old = sorted(p[0] for p in pairs)[len(pairs) // 2]
+        choices = {n: v for n, v in best.choices.items() if n != _PIPELINE}
+        record = Record(self.key, self.kernel.meta.kind, choices, best.pipeline, best.digest,
+                        best.trace, old, old * timing.ratio(pairs), trials)
+        self.store.put(record)
+        return record
+
+    # ---- what the search asks for ----------------------------------------------------------------
+
+    def schedule(self, given: Mapping[str, Value]) -> Candidate | None:
+        """Return the candidate of some choices."""
+        pipeline = str(given.get(_PIPELINE, PIPELINES[0]))
+        if pipeline not in PIPELINES:
+            pipeline = PIPELINES[0]
+        choices = Choices({n: v for n, v in given.items() if n != _PIPELINE})
+        try:
+            made = choose(self.kernel, self.target, self.threads, choices)
+        except (ScheduleError, ParseError):
+            return None
+        space = (*choices.made.values(), Choice(_PIPELINE, PIPELINES[0], PIPELINES, pipeline))
+        changed: dict[str, Value] = choices.changed()
+        if pipeline != PIPELINES[0]:
+            changed[_PIPELINE] = pipeline
+        return Candidate(changed, space, digest_of(canonical_text(made)), pipeline,
+                         made.meta.schedule, features(made, self.target, self.threads))
+
+    def measure(self, batch: Sequence[Candidate]) -> Iterator[Measurement]:
+        """Compile a batch, then check and time one after the other, each noted as it comes."""
+        failed: dict[int, Measurement] = {}
+        for number, reply in self.crew.work(map(self._request, batch), _COMPILE_SECONDS):
+            candidate = batch[number]
+            if isinstance(reply, TuningError):
+                failed[number] = self._note(candidate, reply.found or "lost", math.inf)
+            elif "error" in reply[0]:
+                failed[number] = self._note(candidate, f"refused: {reply[0]['error']}", math.inf)
+            else:
+                self.images[candidate.identity] = reply[1][0]
+        for number, candidate in enumerate(batch):  # in order, whichever was compiled first
+            yield failed[number] if number in failed else self._timed(candidate)
+
+    def better(self, new: Candidate, old: Candidate) -> float | None:
+        """Return the time of one candidate over another's, if the first is faster for sure."""
+        images = [self._image(c) for c in (old, new)]
+        if images[0] is None or images[1] is None or images[0] == images[1]:
+            return None
+        pairs = self._pairs("duel", [i for i in images if i is not None], _DUEL)
+        return timing.ratio(pairs) if pairs and timing.significant(pairs) else None
+
+    # ---- children --------------------------------------------------------------------------------
+
+    def _request(self, candidate: Candidate) -> dict[str, Any]:
+        return {"op": "build", "kernel": self.text, "trace": list(candidate.trace),
+                "pipeline": candidate.pipeline}
+
+    def _image(self, candidate: Candidate) -> bytes | None:
+        """Return the code of a candidate, compiled anew if an earlier search did it."""
+        if candidate.identity not in self.images:
+            for _, reply in self.crew.work([self._request(candidate)], _COMPILE_SECONDS):
+                if not isinstance(reply, TuningError) and "error" not in reply[0]:
+                    self.images[candidate.identity] = reply[1][0]
+        return self.images.get(candidate.identity)
+
+    def _prepare(self, default: Candidate) -> None:
+        """Compile the default and run it once."""
+        ((_, reply),) = self.crew.work([self._request(default)], 3 * _COMPILE_SECONDS)
+        if isinstance(reply, TuningError):
+            raise reply
+        if "error" in reply[0]:
+            raise TuningError("tune", found=f"a default that is refused: {reply[0]['error']}")
+        image = self.images[default.identity] = reply[1][0]
+        self.default = image, reply[0]["variables"]
+        self.ratios[_code(image)] = "ok", 1.0
+        with self.store.turn():
+            self._open()
+
+    def _open(self) -> None:
+        """Give the timing child the kernel, if it is a new one."""
+        if self.bench.running and self.opened == self.bench.starts:
+            return
+        assert self.default is not None
+        image, variables = self.default
+        head, _ = self.bench.ask({"op": "open", "kernel": self.text, "variables": variables},
+                                 [image], 3 * _COMPILE_SECONDS)
+        if "error" in head:
+            raise TuningError("tune", found=f"a default that does not run: {head['error']}")
+        self.opened = self.bench.starts
+        self.seconds, self.inner = float(head["seconds"]), int(head["inner"])
+
+    def _pairs(self, what: str, images: list[bytes], rounds: int) -> list[list[float]] | None:
+        """Time code in the child; None if it was lost or computes something else."""
+        with self.store.turn():
+            self._open()
+            limit = _LEAST_SECONDS + _SLOWER * self.seconds * (self.inner + 2) + (
+                4 * rounds * self.inner * self.seconds)
+            head, _ = self.bench.ask({"op": what, "rounds": rounds}, images, limit)
+        if "error" in head:
+            raise TuningError("measure", found=f"failed: {head['error']}")
+        return None if head.get("same") is False else head["pairs"]
+
+    def _timed(self, candidate: Candidate) -> Measurement:
+        image = self.images[candidate.identity]
+        found = self.ratios.get(_code(image))
+        if found is None:
+            try:
+                pairs = self._pairs("measure", [image], self.limits.n_launches)
+                found = ("wrong", math.inf) if pairs is None else ("ok", timing.ratio(pairs))
+            except TuningError as error:
+                found = error.found or "lost", math.inf
+            self.ratios[_code(image)] = found
+        return self._note(candidate, *found)
+
+    def _note(self, candidate: Candidate, status: str, ratio: float) -> Measurement:
+        """Write a trial down before anything else happens."""
+        self.store.tried(self.key, Trial(candidate.digest, candidate.pipeline, candidate.choices,
+                                         status, ratio))
+        if debug(Debug.AUTOTUNE):
+            print(f"weft: tuning {self.kernel.name}: {ratio:.3f} {status} {candidate.choices}",
+                  file=sys.stderr)
+        return Measurement(candidate, status, ratio)
+
+
+def _code(image: bytes) -> bytes:
+    return hashlib.blake2b(image, digest_size=16).digest()
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """Return the environment of children: they find this Weft, and neither tune nor talk."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
+    return {**os.environ, "PYTHONPATH": path, "WEFT_NUM_THREADS": str(threads), "WEFT_DEBUG": "0",
+            "WEFT_TUNE": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+# ---- whole programs ------------------------------------------------------------------------------
+
+
+def tune_program(recording: Recording, seconds: float | None = None, again: bool = False,
+                 heard: Heard | None = None) -> list[Tuned]:  # fmt: skip
+    """Tune the kernels of a recording, those that take most of its time first.
+
+    Parameters
+    ----------
+    recording : Recording
+        What was compiled while the program ran.
+    seconds : float, optional
+        For all kernels together; without it, each has its own ``WEFT_TUNE_SECONDS``.
+    again : bool
+        Search on although a search came to its end before.
+    heard : callable, optional
+        Called with a `Progress` after each candidate.
+    """
+    nests = {record_key(b.nest): b.nest for b in recording.built}
+    launches = dict.fromkeys(nests, 0)
+    for plan in recording.plans:
+        for step in plan.steps or ():
+            key = record_key(step.kernel)
+            if key in launches:
+                launches[key] += 1
+    share = {k: max(launches[k], 1) * max(n.meta.traffic / 20, n.meta.flops / 20, 1.0)
+             for k, n in nests.items()}
+    order = sorted(nests, key=lambda k: -share[k])
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    found: list[Tuned] = []
+    for number, key in enumerate(order):
+        limit = float(config().tune_seconds)
+        if seconds is not None:
+            left = max(end - time.monotonic(), 0.0)
+            part = share[key] / sum(share[k] for k in order[number:])
+            limit = left * max(part, 1 / (len(order) - number))
+        until = time.monotonic() + limit
+
+        def tell(trials: int, ratio: float, number: int = number, until: float = until,
+                 kind: str = nests[key].meta.kind) -> None:  # fmt: skip
+            if heard is not None:
+                heard(Progress(number, len(order), kind, trials, ratio,
+                               max(until - time.monotonic(), 0.0)))
+
+        tell(0, 1.0)
+        found.append(tune_kernel(nests[key], limit, again, heard=tell,
+                                 launches=max(launches[key], 1)))
+    return found
+
+
+_busy = False
+
+
+def tune_first(kernel: Kernel) -> None:
+    """Tune a kernel that is compiled for the first time, where the settings ask for that."""
+    global _busy
+    if _busy:
+        return
+    _busy = True
+    try:
+        from weft.driver.tune_display import Display
+
+        with Display() as display:
+            tune_kernel(kernel, heard=lambda trials, ratio: display.heard(
+                Progress(0, 1, kernel.meta.kind, trials, ratio, 0.0)))
+    finally:
+        _busy = False
+
+
+__all__ = ["COMMAND", "PIPELINES", "Progress", "Tuned", "record_key", "recorded", "tune_first",
+           "tune_kernel", "tune_program"]

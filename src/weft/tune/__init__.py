@@ -1,0 +1,1 @@
+"""Finds better schedules than the defaults by measuring: model, search, records, children."""
