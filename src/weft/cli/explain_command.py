@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -60,10 +61,18 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
+def _median(values: list[float]) -> str:
+    return f"{statistics.median(values):.1f} ms" if values else "nothing"
+
+
 def _show(number: int, kernel: Explained, levels: tuple[str, ...]) -> None:
     click.secho(f"kernel {number}: {kernel.kind} ({kernel.name})", bold=True)
     for why in kernel.why:
         click.echo(f"  because: {why}")
+    effort = kernel.effort
+    click.echo(f"  compiled: {kernel.tier} tier, {effort.passes} passes over the kernel, "
+               f"{_counted(effort.primitives, 'primitive')}, {effort.python:.1f} ms of Python, "
+               f"{effort.llvm:.1f} ms of LLVM")
     texts = {"graph": kernel.graph, "loop": kernel.nest, "schedule": kernel.schedule,
              "kernel": kernel.kernel, "source": kernel.source}  # fmt: skip
     for level in LEVELS:
@@ -79,17 +88,20 @@ def _table(found: list[Explained], machine: Peaks, plans: int) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for title in ("#", "kind", "launches", "time", "GB/s", "of peak", "GFLOP/s", "of peak"):
+    for title in ("#", "kind", "passes", "compile", "launches", "time", "GB/s", "of peak",
+                  "GFLOP/s", "of peak"):
         table.add_column(title, justify="left" if title == "kind" else "right")
     for number, kernel in enumerate(found):
-        timing = kernel.timing
+        timing, effort = kernel.timing, kernel.effort
+        made = (str(number), kernel.kind, str(effort.passes),
+                f"{effort.python:.1f} + {effort.llvm:.1f} ms", str(kernel.launches))
         if timing is None:
-            table.add_row(str(number), kernel.kind, str(kernel.launches), "refused", *[""] * 4)
+            table.add_row(*made, "refused", *[""] * 4)
             continue
         nanoseconds = timing.seconds * 1e9
         bandwidth, rate = timing.traffic / nanoseconds, timing.flops / nanoseconds
         table.add_row(
-            str(number), kernel.kind, str(kernel.launches), f"{timing.seconds * 1e3:.4f} ms",
+            *made, f"{timing.seconds * 1e3:.4f} ms",
             f"{bandwidth:.1f}", f"{bandwidth / machine.bandwidth:.0%}", f"{rate:.1f}",
             f"{rate / machine.flops:.0%}",
         )
@@ -98,5 +110,6 @@ def _table(found: list[Explained], machine: Peaks, plans: int) -> None:
     console.print(
         f"{_counted(len(found), 'kernel')} in {_counted(plans, 'plan')}; machine peak "
         f"{machine.bandwidth:.1f} GB/s read, {machine.flops:.0f} GFLOP/s float32; "
-        "memory traffic counts each array once"
+        "memory traffic counts each array once; compile: Python + LLVM, in the median "
+        f"{_median([k.effort.python for k in found])} + {_median([k.effort.llvm for k in found])}"
     )

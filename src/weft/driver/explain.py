@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.driver import device, kernels
-from weft.driver.pipeline import Built
+from weft.driver.pipeline import Built, Effort
 from weft.driver.profile import Timing, time_kernel
 from weft.driver.report import Recording
 from weft.ir.node import Node
@@ -32,6 +32,10 @@ class Explained(Record):
         Loop nest, schedule trace, kernel-level IR, LLVM IR.
     timing : Timing or None
         Alone, on scratch arrays.
+    tier : str
+        ``full``; a program that is explained is compiled once and for good.
+    effort : Effort
+        Passes and milliseconds from the group of nodes to machine code.
     """
 
     name: str
@@ -45,6 +49,8 @@ class Explained(Record):
     source: str
     built: Built
     timing: Timing | None
+    tier: str
+    effort: Effort
 
     def assembly(self) -> str:
         """Return the machine code as text."""
@@ -72,7 +78,9 @@ def _explain(key: str, built: Built, steps: Sequence[Step]) -> Explained:
     return Explained(
         kernels.symbol(key), built.nest.meta.kind, len(steps), (*first.why, *hints),
         _graph(first), print_kernel(built.nest), "\n".join(built.scheduled.meta.schedule),
-        print_linear(built.linear), built.source, built, time_kernel(built),
+        print_linear(built.linear), built.source, built, time_kernel(built), built.tier,
+        built.effort._replace(passes=built.effort.passes + first.lowering.passes,
+                              python=built.effort.python + first.lowering.milliseconds),
     )
 
 

@@ -28,6 +28,12 @@ def loads(body: Body) -> dict[Memory, None]:
     return {s.memory: None for s in walk(body) if isinstance(s, Load | Atomic)}
 
 
+class Tally:
+    """How many passes over a whole kernel were made in this process (see `weft explain`)."""
+
+    passes = 0
+
+
 class Rewriter:
     """One bottom-up pass over a kernel that keeps source locations.
 
@@ -41,6 +47,7 @@ class Rewriter:
 
     def run(self) -> Kernel:
         """Return the rewritten kernel."""
+        Tally.passes += 1
         body = self.body(self.kernel.body)
         if body is self.kernel.body:
             return self.kernel

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Kernel, Memory
+from weft.ir.traverse import Tally
 from weft.kernelize.cost import is_leaf
 from weft.kernelize.fuse import Fusion, fuse
 from weft.kernelize.group import Group
@@ -19,12 +21,20 @@ from weft.kernelize.lower import Lowered, lower
 _pack: Final = struct.Struct("<d").pack
 
 
+class Lowering(NamedTuple):
+    """What writing one loop nest took: passes over all of it, and milliseconds."""
+
+    passes: int
+    milliseconds: float
+
+
 class Step(Record):
     """One launch: a kernel and the nodes its parameters stand for.
 
     ``inputs`` are BUFFER leaves or nodes stored by earlier steps; ``outputs`` are stored by this
     one; ``scratch`` are arrays it needs besides; ``checks`` are the nodes whose runtime checks the
-    kernel makes, by check number; ``why`` tells why these values are in one kernel.
+    kernel makes, by check number; ``why`` tells why these values are in one kernel; ``lowering``
+    is what writing the loop nest took.
     """
 
     kernel: Kernel
@@ -33,6 +43,7 @@ class Step(Record):
     scratch: tuple[Memory, ...]
     checks: tuple[Node, ...]
     why: tuple[str, ...]
+    lowering: Lowering
 
 
 def kernelize(outputs: Sequence[Node]) -> list[Step]:
@@ -44,19 +55,22 @@ def kernelize(outputs: Sequence[Node]) -> list[Step]:
         d for g in groups for m in g.members for d in fusion.reads.get(m, ())
         if fusion.home[d] is not g
     }
-    done: dict[Any, tuple[Lowered, list[Node]]] = {}
+    done: dict[Any, tuple[Lowered, list[Node], Lowering]] = {}
     steps: list[Step] = []
     for group in groups:
         stored = [m for m in group.members if (m in wanted or m in read) and m.op is not Op.SORT]
         key, nodes, inputs = _key(group, fusion, stored)
         found = done.get(key)
         if found is None:
-            found = done[key] = (lower(group, fusion, stored, f"k{len(done)}"), nodes)
-        lowered, theirs = found
+            start, before = time.perf_counter(), Tally.passes
+            made = lower(group, fusion, stored, f"k{len(done)}")
+            took = Lowering(Tally.passes - before, (time.perf_counter() - start) * 1e3)
+            found = done[key] = made, nodes, took
+        lowered, theirs, took = found
         place = {n: i for i, n in enumerate(theirs)}
         checks = tuple(nodes[place[c]] for c in lowered.checks)
         steps.append(Step(lowered.kernel, inputs, tuple(stored), lowered.scratch, checks,
-                          tuple(group.why)))
+                          tuple(group.why), took))
     return steps
 
 

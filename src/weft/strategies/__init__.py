@@ -8,7 +8,8 @@ from weft.ir import traverse
 from weft.ir.stmt import For, Kernel, Reduce
 from weft.schedule.choices import Choices
 from weft.strategies import attention, contraction, elementwise, rowwise, scan, scatter, sort
-from weft.strategies.nest import Plan, chain_of, find, parallelise, work
+from weft.strategies.nest import Plan
+from weft.strategies.plain import share_out
 from weft.target import Target
 
 __all__ = ["choose"]
@@ -76,7 +77,7 @@ def _nest(plan: Plan, loop: For) -> None:
             plan, lambda: scatter.schedule_updates(plan, root))) or _attempt(
                 plan, lambda: elementwise.schedule_nest(plan, root)):
         return
-    _default(plan, loop)
+    share_out(plan, loop)
 
 
 def _attempt(plan: Plan, strategy: object) -> bool:
@@ -93,9 +94,3 @@ def _attempt(plan: Plan, strategy: object) -> bool:
         return False
     return fits is not False
 
-
-def _default(plan: Plan, loop: For) -> None:
-    """Share out the outermost loop whose iterations are independent."""
-    current = find(plan.kernel, loop.var.attr)
-    if current is not None and current.kind == st.SERIAL:
-        parallelise(plan, [c.var.attr for c in chain_of(current)], work((loop,)))
