@@ -42,9 +42,14 @@ try:
     import torch.nn.functional as F
 except ImportError:
     sys.exit("bench/shapes.py compares with PyTorch, which is not installed")
+from row_shapes import TYPES as ROWS  # noqa: E402
+
 torch.set_num_threads(args.threads)
 torch.set_grad_enabled(False)
 
+# glibc gives large blocks back to the system until it has seen one of this size freed. Peers that
+# allocate scratch in every call would pay for fresh pages, which they do not in a long process.
+np.ones(31 << 20, np.uint8)
 seed = int.from_bytes(os.urandom(3), "little") if args.seed is None else args.seed
 
 
@@ -207,6 +212,8 @@ TYPES = {
                lambda *a, equation: np.einsum(equation, *a, optimize=True)),
 }  # fmt: skip
 
+TYPES |= ROWS
+
 
 def flat(result):
     """Return the arrays of a result: one, or a tuple of several."""
@@ -244,7 +251,7 @@ def errors(run, wanted):
     """Return the largest error of a system relative to the size of the result."""
     worst = 0.0
     for got, want in zip(flat(run()), wanted, strict=True):
-        got = np.asarray(got if isinstance(got, np.ndarray) else got.numpy(), np.float64)
+        got = np.asarray(got.numpy() if hasattr(got, "numpy") else got, np.float64)
         scale = float(np.abs(want[np.isfinite(want)]).max(initial=0)) or 1.0
         same = (got == want) | (np.isnan(got) & np.isnan(want))
         worst = max(worst, float(np.abs(np.where(same, 0, got - want)).max(initial=0)) / scale)
