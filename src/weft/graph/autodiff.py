@@ -11,7 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from weft.errors import GradientError, ShapeError
-from weft.graph import gradients_elementwise, gradients_movement, gradients_reduce
+from weft.graph import (
+    gradients_elementwise,
+    gradients_movement,
+    gradients_reduce,
+    gradients_softmax,
+)
+from weft.graph.gradients_softmax import Softmax
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node
@@ -62,15 +68,27 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
         _accumulate(grads, output, seed)
     order = _differentiable(outputs)
     needed = _above(order, targets)
+    wanted = set(targets)
+    softmaxes = _softmaxes(order, needed, wanted)
+    users = gradients_softmax.users_of(order, outputs) if softmaxes else {}
+    final: dict[Node, Node] = {}  # of reductions, once complete
     reached = {o for o in outputs if o in needed}
     found: dict[Node, Node] = {}
-    wanted = set(targets)
     for node in reversed(order):
         if node not in reached:
             continue
         g = grads.pop(node, None)
         if node in wanted:
             found[node] = g if g is not None else infer.full(node.shape, 0.0, node.dtype)
+        if users and g is not None and node.op is Op.REDUCE:
+            final[node] = g
+        softmax = softmaxes.get(node)
+        if softmax is not None:
+            reached.add(softmax.operand)
+            if g is not None:
+                _accumulate(grads, softmax.operand,
+                            gradients_softmax.gradient(softmax, g, users, final))
+            continue
         for position, arg in enumerate(_operands(node)):
             if arg in needed:
                 reached.add(arg)
@@ -81,6 +99,17 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
         None if t not in found else infer.reshape(found[t], w.shape)
         for t, w in zip(targets, wrt, strict=True)
     ]
+
+
+def _softmaxes(order: Sequence[Node], needed: set[Node],
+               wanted: set[Node]) -> dict[Node, Softmax]:  # fmt: skip
+    """Return the softmaxes that a gradient flows through as a whole, by their weights."""
+    found: dict[Node, Softmax] = {}
+    for node in order:
+        softmax = gradients_softmax.match(node) if node in needed else None
+        if softmax is not None and softmax.operand in needed and not wanted & softmax.inside:
+            found[node] = softmax
+    return found
 
 
 def _rule(node: Node, position: int) -> Rule:

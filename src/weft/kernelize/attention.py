@@ -5,12 +5,14 @@
 
 f is elementwise: a scale, masks, a bias. The pattern is read off the indices at which the graph
 reads its nodes, so any layout, batch and sharing of heads fits. One kernel then computes O without
-holding S (`weft.kernelize.attention_nest`), if nothing else reads what lies between.
+holding S (`weft.kernelize.attention_nest`), if nothing else reads what lies between but gradients
+that make it again (`weft.kernelize.attention_gradient`). For these the kernel also keeps the
+largest score and the sum of exponentials of each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from weft.ir import dtype as dt
@@ -20,8 +22,10 @@ from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.record import Record
-from weft.kernelize import indexing
-from weft.kernelize.cost import elements, is_leaf
+from weft.kernelize import attention_gradient
+from weft.kernelize.attention_gradient import Part, Scores
+from weft.kernelize.attention_index import SEARCH, NoFit, Reader, base_of, is_fill
+from weft.kernelize.cost import elements, is_leaf, upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.group import reduced_axes
 from weft.kernelize.indexing import Index
@@ -30,7 +34,6 @@ from weft.rules.index import simplify
 QUERIES: Final = 32  # queries of one block: the lanes of its vectors
 LEAST_QUERIES: Final = 8  # below, the scores are smaller than the kernel's own buffers
 TILE_BYTES: Final = 256 << 10  # buffers of one block of queries
-SEARCH: Final = 256  # nodes looked at between the contractions
 _BETWEEN: Final = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SLICE})
 _NEGATIVE: Final = float("-inf")
 
@@ -57,32 +60,114 @@ class Attention(Record):
     at_v: Index
     query: int
     channel: int
-    keys: int
+    keys: nd.Dim
     terms: int
     reach: int | None
-    hidden: frozenset[Node]
+    softmax: tuple[Node, Node]
+    at_rows: Index
+    weights: Node
 
 
-class _NoFit(Exception):
-    """Why something that looks like attention is not computed by one kernel."""
+class Found:
+    """What of a graph is attention.
+
+    Attributes
+    ----------
+    outputs : dict of Node to Attention
+        The attentions by their output.
+    parts : dict of Node to Part
+        Their gradients.
+    inside : dict of Node to tuple of Node
+        Nodes that no array is made for, or that come from the kernels above; with the operands
+        that every block of rows reads again.
+    rows : dict of Node to Node
+        Largest scores and sums that the kernel of an output keeps for the gradients, and that
+        output.
+    misfits : dict of Node to str
+        Why others do not fit.
+    """
+
+    def __init__(self) -> None:
+        self.outputs: dict[Node, Attention] = {}
+        self.parts: dict[Node, Part] = {}
+        self.inside: dict[Node, tuple[Node, ...]] = {}
+        self.rows: dict[Node, Node] = {}
+        self.misfits: dict[Node, str] = {}
+
+    def _add(self, match: Attention, users: Mapping[Node, Sequence[Node | None]]) -> None:
+        hidden, ends = _closure([match.scores], match, users)
+        ends.discard(match.out)
+        parts: dict[Node, Part] = {}
+        if ends:
+            shared = _shared(match)
+            parts = {e: attention_gradient.part(e, hidden, shared) for e in ends}
+            every = {p.node for part in parts.values() for p in part.products} | {match.scores}
+            hidden, reached = _closure(every, match, users)
+            if not reached <= parts.keys() | {match.out}:
+                raise NoFit("a product in a gradient is read elsewhere")
+        if any(b in hidden for b in (match.v, *(p.b for p in parts.values()))):
+            raise NoFit("the values depend on the scores")
+        self.outputs[match.out] = match
+        self.parts.update(parts)
+        self.inside.update(dict.fromkeys(hidden, ()))
+        self.inside.update({match.scores: (match.k,), match.out: (match.v,)})
+        if parts:
+            for node, operands in attention_gradient.columns_of(parts.values()).items():
+                self.inside[node] = (*self.inside.get(node, ()), *operands)
+            self.rows.update(dict.fromkeys(match.softmax, match.out))
 
 
-def find(outputs: Sequence[Node]) -> tuple[dict[Node, Attention], dict[Node, str]]:
-    """Return the attentions of a graph by their output, and why others do not fit."""
-    found: dict[Node, Attention] = {}
-    misfits: dict[Node, str] = {}
+def _shared(match: Attention) -> Scores:
+    """Return what the gradients have in common with an attention."""
+    query, key = ex.var(f"r{match.query}"), ex.var("k")
+    at = match.at_scores
+    if query not in at or key not in at:
+        raise NoFit("its scores are not read in place")
+    return Scores(match.scores, match.weights, at.index(query), at.index(key), match.reach)
+
+
+def _closure(starts: Iterable[Node], match: Attention,
+             users: Mapping[Node, Sequence[Node | None]]) -> tuple[frozenset[Node], set[Node]]:
+    """Return all that is made of some nodes, and the sums of products that it ends in."""
+    stack = list(starts)
+    hidden, ends = set(stack), set()
+    while stack:
+        for user in users[stack.pop()]:
+            if user in hidden or user in ends:
+                continue
+            if user is None or len(hidden) > SEARCH:
+                raise NoFit("its scores or weights are read elsewhere")
+            if user.op is Op.REDUCE and user.attr.kind == "sum" and user.args[0].op is Op.MUL and (
+                user not in match.softmax
+            ):
+                ends.add(user)
+                continue
+            if user not in match.softmax and user.op not in _BETWEEN and (
+                not user.op.is_elementwise
+            ):
+                raise NoFit(f"its scores or weights are read by {user.op.name}")
+            hidden.add(user)
+            stack.append(user)
+    return frozenset(hidden), ends
+
+
+def find(outputs: Sequence[Node]) -> Found:
+    """Return the attentions of a graph and their gradients."""
+    found = Found()
     users: dict[Node, list[Node | None]] = {}
     order = nd.toposort(outputs)
     for node in order:
         weights = _weights(node)
-        if weights is None:
+        if weights is None or node in found.parts:
             continue
         users = users or _users(order, outputs)
         try:
-            found[node] = _Match(node, *weights).run(users)
-        except _NoFit as reason:
-            misfits[node] = f"attention in several kernels: {reason}"
-    return found, misfits
+            found._add(_Match(node, *weights).run(), users)
+        except NoFit as reason:
+            found.misfits[node] = f"attention in several kernels: {reason}"
+    for node in found.parts:
+        found.misfits.pop(node, None)
+    return found
 
 
 def _users(order: Sequence[Node], outputs: Sequence[Node]) -> dict[Node, list[Node | None]]:
@@ -104,88 +189,64 @@ def _weights(node: Node) -> tuple[Node, Node, Node] | None:
     if product.op is not Op.MUL:
         return None
     for side, other in (product.args, product.args[::-1]):
-        base = _base(side)
+        base = base_of(side)
         if base.op is Op.DIV and base.args[0].op is Op.EXP:
             return base, side, other
         if base.op is Op.MUL:
             factors = base.args if base.args[0].op is Op.EXP else base.args[::-1]
-            if factors[0].op is Op.EXP and _base(factors[1]).op is Op.RECIPROCAL:
+            if factors[0].op is Op.EXP and base_of(factors[1]).op is Op.RECIPROCAL:
                 return base, side, other
     return None
 
 
-def _base(node: Node) -> Node:
-    """Return the node below movements and casts that lose nothing."""
-    while (node.op.group == "movement" and node.op not in (Op.PAD, Op.UNWINDOW)) or (
-        node.op is Op.CAST and dt.promote(node.dtype, node.args[0].dtype) is node.dtype
-    ):
-        node = node.args[0]
-    return node
-
-
-class _Match:
+class _Match(Reader):
     """One try: from the weights down to the scores."""
 
     def __init__(self, out: Node, weights: Node, side: Node, values: Node) -> None:
+        super().__init__()
         self.out, self.weights, self.side, self.v = out, weights, side, values
         self.full = out.args[0].shape
-        self.env: dict[Expr, tuple[int, int]] = {}
         self.gathers = False
-        if any(isinstance(d, Expr) or d == 0 for d in self.full):
-            raise _NoFit("sizes that are symbolic or 0")
 
-    def run(self, users: Mapping[Node, Sequence[Node | None]]) -> Attention:
+    def run(self) -> Attention:
         """Return the attention, or raise what does not fit."""
         axis = self.out.attr.axes[0]
-        self.k = self._var("k", self.full[axis])
-        rows = [self._var(f"r{n}", d) for n, d in
+        self.k = self.var("k", self.full[axis])
+        rows = [self.var(f"r{n}", d) for n, d in
                 enumerate(d for a, d in enumerate(self.full) if a != axis)]  # fmt: skip
         at_v: Index = (*rows[:axis], self.k, *rows[axis:])
         at = self._down(self.side, at_v, self.weights)
-        logits, softmax = self._softmax(at)
+        logits, softmax, at_rows = self._softmax(at)
         scores, at_scores = self._scores(logits, at)
         terms = scores.args[0].shape[scores.attr.axes[0]]
-        self.e = self._var("e", terms)
+        self.e = self.var("e", terms)
         place = list(at_scores)
         place.insert(scores.attr.axes[0], self.e)
         factors = [(f, tuple(place)) for f in scores.args[0].args]
         (q, at_q), (k, at_k) = self._sides(factors)
         query, channel = self._axes(rows, at, at_v, q, at_q, k, at_k)
         self._sizes(query, channel, terms, scores)
-        keys = self.full[axis]
-        assert isinstance(keys, int)
         assert isinstance(terms, int)
         return Attention(self.out, scores, logits, q, k, self.v, at, at_scores, at_q, at_k, at_v,
-                         query, channel, keys, terms,
-                         self._reach(logits, at, rows[query]),
-                         self._hidden(scores, softmax, users))
-
-    def _var(self, name: str, size: nd.Dim) -> Expr:
-        if isinstance(size, Expr):
-            raise _NoFit("symbolic sizes")
-        if size == 1:
-            return ex.index(0)
-        made = ex.var(name)
-        self.env[made] = (0, size - 1)
-        return made
+                         query, channel, self.full[axis], terms,
+                         self._reach(logits, at, rows[query]), softmax, at_rows, self.weights)
 
     def _down(self, node: Node, index: Index, target: Node) -> Index:
         """Return the index at which `target` is read through movements and casts."""
         while node is not target:
             if node.op.group == "movement":
-                index = tuple(simplify(i, self.env)
-                              for i in indexing.source(node, index).place)
+                index = self.source(node, index)
             node = node.args[0]
         return index
 
-    def _softmax(self, at: Index) -> tuple[Node, frozenset[Node]]:
-        """Return what the softmax is of, and its two reductions."""
+    def _softmax(self, at: Index) -> tuple[Node, tuple[Node, Node], Index]:
+        """Return what the softmax is of, its maximum and sum, and where they are read."""
         factors = self.weights.args
         exp, total = factors if factors[0].op is Op.EXP else factors[::-1]
-        base = _base(total)
+        base = base_of(total)
         if self.weights.op is Op.MUL:
             at_total = self._down(total, at, base)
-            total, base = base.args[0], _base(base.args[0])
+            total, base = base.args[0], base_of(base.args[0])
             at_total = self._down(total, at_total, base)
         else:
             at_total = self._down(total, at, base)
@@ -193,20 +254,20 @@ class _Match:
         if base.op is not Op.REDUCE or base.attr.kind != "sum" or base.args[0] is not exp or (
             shifted.op is not Op.SUB
         ):
-            raise _NoFit("the weights are not a softmax")
+            raise NoFit("the weights are not a softmax")
         logits, top = shifted.args
-        most = _base(top)
+        most = base_of(top)
         if most.op is not Op.REDUCE or most.attr.kind != "max" or most.args[0] is not logits or (
             reduced_axes(most) != reduced_axes(base)
         ):
-            raise _NoFit("the softmax is not shifted by its maximum")
+            raise NoFit("the softmax is not shifted by its maximum")
         axes = reduced_axes(base)
         rest = tuple(i for a, i in enumerate(at) if a not in axes)
         if len(axes) != 1 or at[axes[0]] is not self.k or self.k in ex.free_vars(rest) or (
             at_total != rest or self._down(top, at, most) != rest
         ):
-            raise _NoFit("the softmax is along another axis")
-        return logits, frozenset((base, most))
+            raise NoFit("the softmax is along another axis")
+        return logits, (most, base), rest
 
     def _scores(self, logits: Node, at: Index) -> tuple[Node, Index]:
         """Return the contraction that the logits are made of, and where they read it."""
@@ -219,103 +280,57 @@ class _Match:
                 continue
             seen.add((node, index))
             if len(seen) > SEARCH:
-                raise _NoFit("too many operations on the scores")
+                raise NoFit("too many operations on the scores")
             self.gathers |= node.op is Op.GATHER
             if node.op is Op.REDUCE:
                 product = node.args[0]
                 if node.attr.kind == "sum" and product.op is Op.MUL and len(node.attr.axes) == 1:
                     if found.get(node, index) != index:
-                        raise _NoFit("the scores are read at several places")
+                        raise NoFit("the scores are read at several places")
                     found[node] = index
             elif node.op.is_elementwise or node.op is Op.CAST:
                 stack.extend((a, index) for a in node.args)
             elif node.op.group == "movement":
-                place = indexing.source(node, index).place
-                stack.append((node.args[0], tuple(simplify(i, self.env) for i in place)))
+                stack.append((node.args[0], self.source(node, index)))
         whole = {n: i for n, i in found.items() if self.k in ex.free_vars(i)
                  and elements(n.shape) == elements(self.weights.shape)}  # fmt: skip
         if len(whole) != 1:
-            raise _NoFit("the logits are not made of one contraction")
+            raise NoFit("the logits are not made of one contraction")
         return next(iter(whole.items()))
 
     def _sides(self, factors: list[tuple[Node, Index]]) -> list[tuple[Node, Index]]:
         """Return the factor of queries and the one of keys."""
-        with_k = [self.k in self._variables(*f) for f in factors]
+        with_k = [self.k in self.variables(*f) for f in factors]
         if with_k[0] == with_k[1]:
-            raise _NoFit("the scores are no product of queries and keys")
+            raise NoFit("the scores are no product of queries and keys")
         return factors[::-1] if with_k[0] else factors
-
-    def _variables(self, node: Node, index: Index) -> set[Expr]:
-        """Return the loop variables that a value depends on."""
-        out: set[Expr] = set()
-        stack = [(node, index)]
-        seen: set[tuple[Node, Index]] = set()
-        while stack:
-            top, where = stack.pop()
-            if (top, where) in seen or (top.op.arity == 0 and top.op is Op.CONST):
-                continue
-            seen.add((top, where))
-            if len(seen) > SEARCH:
-                return set(self.env)
-            if top.op.group == "movement" and not is_leaf(top):
-                found = indexing.source(top, where)
-                if found.mask is not None:
-                    out.update(ex.free_vars([found.mask]))
-                stack.append((top.args[0], tuple(simplify(i, self.env) for i in found.place)))
-            elif (top.op.is_elementwise or top.op is Op.CAST) and top.args:
-                stack.extend((a, where) for a in top.args)
-            else:
-                out.update(ex.free_vars(where))
-        return out
 
     def _axes(self, rows: list[Expr], at: Index, at_v: Index, q: Node, at_q: Index, k: Node,
               at_k: Index) -> tuple[int, int]:  # fmt: skip
         """Return the axis of the output that numbers queries, and the one of V's channels."""
-        of_w, of_v = set(ex.free_vars(at)), self._variables(self.v, at_v)
-        of_q, of_k = self._variables(q, at_q), self._variables(k, at_k)
+        of_w, of_v = set(ex.free_vars(at)), self.variables(self.v, at_v)
+        of_q, of_k = self.variables(q, at_q), self.variables(k, at_k)
         live = [n for n, r in enumerate(rows) if r in self.env]
         channels = [n for n in live if rows[n] not in of_w]
         if len(channels) != 1 or rows[channels[0]] in of_q | of_k or self.k not in of_v:
-            raise _NoFit("the values are no matrix of keys and channels")
+            raise NoFit("the values are no matrix of keys and channels")
         queries = [n for n in live if rows[n] in of_q and rows[n] not in of_k | of_v]
         if not queries or self.e not in of_q & of_k:
-            raise _NoFit("there is no axis of queries")
+            raise NoFit("there is no axis of queries")
         return max(queries, key=lambda n: self.env[rows[n]][1]), channels[0]
 
     def _sizes(self, query: int, channel: int, terms: nd.Dim, scores: Node) -> None:
         out = self.out
-        count, channels = out.shape[query], out.shape[channel]
-        assert isinstance(count, int)
-        assert isinstance(channels, int)
-        assert isinstance(terms, int)
+        count, channels = upper_bound(out.shape[query]), out.shape[channel]
+        if not isinstance(channels, int) or not isinstance(terms, int):
+            raise NoFit("sizes of heads that are symbolic")
         if count < LEAST_QUERIES:
-            raise _NoFit(f"only {count} queries: the scores are small")
+            raise NoFit(f"only {count} queries: the scores are small")
         if (channels + terms) * QUERIES * out.dtype.itemsize > TILE_BYTES:
-            raise _NoFit("heads too large for a block of queries in cache")
+            raise NoFit("heads too large for a block of queries in cache")
         types = {out.dtype, self.weights.dtype, scores.dtype, scores.args[0].dtype}
         if types - {dt.float32, dt.float64} or len(types) > 1:
-            raise _NoFit("weights of another type than the output's")
-
-    def _hidden(self, scores: Node, softmax: frozenset[Node],
-                users: Mapping[Node, Sequence[Node | None]]) -> frozenset[Node]:  # fmt: skip
-        """Return the scores and all that is made of them before the output."""
-        hidden = {scores}
-        stack = [scores]
-        while stack:
-            for user in users[stack.pop()]:
-                if user is self.out or user in hidden:
-                    continue
-                if user is None or len(hidden) > SEARCH:
-                    raise _NoFit("its scores or weights are read elsewhere")
-                if user not in softmax and user.op not in _BETWEEN and (
-                    not user.op.is_elementwise
-                ):
-                    raise _NoFit(f"its scores or weights are read by {user.op.name}")
-                hidden.add(user)
-                stack.append(user)
-        if self.v in hidden:
-            raise _NoFit("the values depend on the scores")
-        return frozenset(hidden)
+            raise NoFit("weights of another type than the output's")
 
     def _reach(self, logits: Node, at: Index, query: Expr) -> int | None:
         """Return how far beyond a query the last key is that it can see; None if there is none."""
@@ -323,9 +338,9 @@ class _Match:
         node = logits
         while node.op is Op.WHERE and not self.gathers:  # whose indices are checked in hidden keys
             condition, yes, no = node.args
-            if _is_hidden(no):
+            if is_fill(no, _NEGATIVE):
                 sign, node = False, yes
-            elif _is_hidden(yes):
+            elif is_fill(yes, _NEGATIVE):
                 sign, node = True, no
             else:
                 break
@@ -373,11 +388,4 @@ class _Match:
         return int(gap.attr) - strict
 
 
-def _is_hidden(node: Node) -> bool:
-    """Whether a value is minus infinity everywhere."""
-    while node.op is Op.EXPAND or node.op is Op.RESHAPE:
-        node = node.args[0]
-    return node.op is Op.CONST and node.attr == _NEGATIVE
-
-
-__all__ = ["QUERIES", "Attention", "find"]
+__all__ = ["QUERIES", "Attention", "Found", "find"]

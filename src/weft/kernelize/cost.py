@@ -26,7 +26,7 @@ HEAVY: Final = frozenset({
     Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
     Op.ERFC, Op.SIGMOID, Op.POW, Op.ATAN2, Op.GATHER, Op.MULHI,
 })  # fmt: skip
-_NOTHING: Final[Mapping[Node, Node | None]] = {}
+_NOTHING: Final[Mapping[Node, tuple[Node, ...]]] = {}
 _TRANSPARENT: Final = frozenset({Op.CAST, Op.DETACH})
 
 
@@ -59,9 +59,11 @@ class Costs:
         The graph, operands first.
     stored : dict of Node to str
         Nodes to be kept in memory, with the reason.
-    attention : mapping of Node to Node or None
-        Nodes inside an attention, each with the operand that every block of queries reads again.
-        They are not stored, but for the output.
+    attention : mapping of Node to tuple of Node
+        Nodes inside an attention, each with the operands that every block of rows reads again.
+        They are not stored, but for results.
+    first : sequence of Node
+        Nodes that come, with all below them, before the rest.
     readers : Counter of Node
         How many nodes have a node as an operand.
     wide : set of Node
@@ -69,8 +71,9 @@ class Costs:
     """
 
     def __init__(self, outputs: Sequence[Node], extra: dict[Node, str],
-                 attention: Mapping[Node, Node | None] = _NOTHING) -> None:  # fmt: skip
-        self.nodes = nd.toposort(outputs)
+                 attention: Mapping[Node, tuple[Node, ...]] = _NOTHING,
+                 first: Sequence[Node] = ()) -> None:  # fmt: skip
+        self.nodes = nd.toposort((*first, *outputs))
         self.attention = attention
         self.stored: dict[Node, str] = dict.fromkeys(outputs, "result")
         self.stored.update(extra)
@@ -84,8 +87,7 @@ class Costs:
 
     def _visit(self, node: Node) -> None:
         if node in self.attention:
-            operand = self.attention[node]
-            if operand is not None:
+            for operand in self.attention[node]:
                 self._keep_operand(operand)
             if node not in self.stored:
                 self.weight[node] = 0

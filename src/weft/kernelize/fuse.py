@@ -8,17 +8,17 @@ same iteration of the domain, and no third group may stand between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from weft.ir import expr as ex
 from weft.ir import node as nd
 from weft.ir.expr import Expr
-from weft.ir.infer import as_expr
+from weft.ir.infer import as_expr, same_shape
 from weft.ir.node import Node, Shape
 from weft.ir.op import Op
 from weft.kernelize import attention, cost, indexing
-from weft.kernelize.attention import Attention
+from weft.kernelize.attention import Found
 from weft.kernelize.cost import Costs, elements, is_leaf, upper_bound
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
@@ -27,6 +27,8 @@ from weft.rules.index import simplify
 GROUP_LIMIT: Final = 600  # inlined operations of one kernel
 STREAMS: Final = 3  # arrays of a product's size that its epilogue may read and write
 RECOMPUTE: Final = 4  # a kernel with this many times fewer points computes a value again
+_ATTENTION: Final = "attention: an online softmax needs each score once, so that none is stored"
+_GRADIENT: Final = "gradient of an attention: scores are made again, so that none is stored"
 _NONE: Final[frozenset[Node]] = frozenset()
 _ALONE: Final = frozenset({Op.SCAN, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
 
@@ -42,13 +44,13 @@ class Fusion:
         The stored nodes that each stored node reads directly.
     stored : dict of Node to str
         Every stored node and why it is.
-    attention : mapping of Node to Attention
-        The outputs that are computed together with all between them and the scores.
+    attention : Found
+        The outputs that are computed together with all between them and the scores, and their
+        gradients.
     """
 
-    def __init__(self, costs: Costs, attention: Mapping[Node, Attention],
-                 misfits: Mapping[Node, str]) -> None:  # fmt: skip
-        self.costs, self.attention, self.misfits = costs, attention, misfits
+    def __init__(self, costs: Costs, found: Found) -> None:
+        self.costs, self.attention = costs, found
         self.stored = costs.stored
         self.groups: list[Group] = []
         self.home: dict[Node, Group] = {}
@@ -81,7 +83,7 @@ class Fusion:
             return
         self.reads[node] = below
         self._reach[node] = frozenset((node,))
-        if not self._is_alias(node):
+        if node not in self.attention.rows and not self._is_alias(node):
             self._place(node, below)
 
     def _is_alias(self, node: Node) -> bool:
@@ -102,19 +104,22 @@ class Fusion:
                 self._merge_others(group, node, below)
                 return
         group = Group(len(self.groups), node, kind, self.costs._count(node))
-        if node in self.attention:
-            group.why.append("attention: an online softmax needs each score once, so that none"
-                             " is stored")
-        elif node in self.misfits:
-            group.why.append(self.misfits[node])
+        if kind == "attention":
+            group.why.append(_GRADIENT if node in self.attention.parts else _ATTENTION)
+        elif node in self.attention.misfits:
+            group.why.append(self.attention.misfits[node])
         self.groups.append(group)
         self._before.append(0)
+        rows = [row for row, out in self.attention.rows.items() if out is node]
+        self.home.update(dict.fromkeys(rows, group))
         self._add(group, node, below, new=True)
+        for row in rows:
+            self._add(group, row, self.reads[row])
 
     def _kind(self, node: Node) -> str:
         if node.op in (Op.SCAN, Op.SORT, Op.SCATTER):
             return node.op.name
-        if node in self.attention:
+        if node in self.attention.outputs or node in self.attention.parts:
             return "attention"
         if node.op is Op.ARGREDUCE:
             return "rowwise"
@@ -124,6 +129,10 @@ class Fusion:
 
     def _candidates(self, node: Node, below: frozenset[Node], kind: str) -> list[Group]:
         """Return the groups worth a try: those it reads, the latest first, then siblings."""
+        if node in self.attention.parts:
+            key = self.attention.parts[node].key
+            return [g for g in self.groups if g.members and g.members[0] in self.attention.parts
+                    and self.attention.parts[g.members[0]].key == key]
         if node.op in _ALONE or kind in ("contraction", "attention"):
             return []
         if self.stored[node].startswith("cut"):
@@ -197,6 +206,11 @@ class Fusion:
         if group.weight + self.costs._count(node) > GROUP_LIMIT or not self._acyclic(group, below):
             return ""
         reads = any(self.home[d] is group for d in below)
+        if kind == "attention":
+            same = same_shape(node.shape, group.members[0].shape)
+            if reads or not (same or all(m in self.attention.parts for m in group.members)):
+                return ""
+            return "reads the same tiles of scores"
         if kind == "elementwise":
             return self._join_elementwise(group, node, reads)
         return self._join_reduction(group, node, reads)
@@ -211,6 +225,8 @@ class Fusion:
         if not reads:
             return ""
         if group.kind in ("contraction", "attention"):
+            if not _same_shapes(m for m in group.members if m in self.attention.parts):
+                return ""
             if size != elements(group.rows) or self._streams(group, node) > STREAMS:
                 return ""
             return f"epilogue of the {group.kind}" if self._reads_in_place(group, node) else ""
@@ -262,6 +278,8 @@ class Fusion:
             return False
         expected: dict[Node, Index] = {}
         for member in group.members:
+            if member in self.attention.rows:
+                continue
             place = group.place(member, rows, inner)
             if place is None:
                 return False
@@ -282,6 +300,8 @@ class Fusion:
                 if tuple(simplify(e, env) for e in where) != expected[at]:
                     return False
                 continue
+            if at in self.attention.rows and at in members:
+                return False
             if at in self.stored and at not in members:
                 if at.op is Op.RESHAPE:  # an alias of a stored array
                     stack.extend(_operands(at, where))
@@ -359,6 +379,11 @@ class Fusion:
         return [by_number[n] for n in done]
 
 
+def _same_shapes(nodes: Iterable[Node]) -> bool:
+    shapes = [n.shape for n in nodes]
+    return all(same_shape(s, shapes[0]) for s in shapes)
+
+
 def _operands(node: Node, index: Index) -> list[tuple[Node, Index]]:
     """Return the operands of an inlined node with the indices at which they are read."""
     if node.op.group == "movement":
@@ -391,14 +416,11 @@ def fuse(outputs: Sequence[Node]) -> Fusion:
     An expensive value that several kernels would compute again is stored, and the graph is cut
     once more with that knowledge.
     """
-    found, misfits = attention.find(outputs)
-    inside: dict[Node, Node | None] = {}
-    for match in found.values():
-        inside.update(dict.fromkeys(match.hidden))
-        inside.update({match.scores: match.k, match.out: match.v})
-    extra = dict.fromkeys(found, "attention")
+    found = attention.find(outputs)
+    extra = dict.fromkeys((*found.outputs, *found.parts, *found.rows), "attention")
+    first = dict.fromkeys(found.rows.values())  # what they keep is known before it is read
     for _ in range(3):
-        fusion = Fusion(Costs(outputs, extra, inside), found, misfits)
+        fusion = Fusion(Costs(outputs, extra, found.inside, tuple(first)), found)
         again = dict.fromkeys(_repeated(fusion), "expensive value used by several kernels")
         again.update(dict.fromkeys(_read_again(fusion), "sum of arrays used by several kernels"))
         if not again:

@@ -28,6 +28,7 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
+from weft.kernelize.attention_gradient_nest import lower_gradients
 from weft.kernelize.attention_nest import lower_attention
 from weft.kernelize.cost import HEAVY, elements, is_leaf, upper_bound
 from weft.kernelize.emit import Emitter, Key
@@ -76,7 +77,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
     elif group.kind == "scatter":
         em = lower_scatter(group.members[0], sources, stored)
     elif group.kind == "attention":
-        em = lower_attention(fusion.attention[group.anchors[0]], group, sources, stored)
+        em = _attention(group, fusion, sources, stored)
     else:
         em = _Nest(group, fusion, sources, stored).run()
     memories = {nd.base(n): m for n, m in sources.items()}
@@ -117,12 +118,26 @@ def _sources(group: Group, fusion: Fusion) -> dict[Node, Memory]:
 def _flops(group: Group, fusion: Fusion) -> int:
     total = 0
     if group.kind == "attention":
-        scores = fusion.attention[group.anchors[0]].scores
-        return 2 * (elements(group.full) + elements(scores.args[0].shape))
+        found = fusion.attention
+        products = [found.outputs[m].scores for m in group.members if m in found.outputs]
+        parts = [found.parts[m] for m in group.members if m in found.parts]
+        products += {p.node for part in parts for p in part.products}
+        sums = [m for m in group.members if m in found.outputs or m in found.parts]
+        return 2 * sum(elements(n.args[0].shape) for n in (*products, *sums))
     for anchor in group.anchors:
         total += elements(anchor.args[0].shape) * (2 if group.kind == "contraction" else 1)
     domain = elements(group.rows) * elements(group.inner)
     return total + (domain if group.kind != "contraction" else elements(group.rows))
+
+
+def _attention(group: Group, fusion: Fusion, sources: dict[Node, Memory],
+               stored: dict[Node, Memory]) -> Emitter:  # fmt: skip
+    found = fusion.attention
+    parts = [found.parts[m] for m in group.members if m in found.parts]
+    if parts:
+        return lower_gradients(parts, group, sources, stored)
+    out = next(m for m in group.members if m in found.outputs)
+    return lower_attention(found.outputs[out], group, sources, stored)
 
 
 def _traffic(inputs: Sequence[Node], outputs: Sequence[Node]) -> int:

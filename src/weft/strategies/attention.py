@@ -33,21 +33,30 @@ def schedule_attention(plan: Plan, root: str) -> bool:
     lanes = min(size_of(block.extent), native * vectors, MOST_LANES)
     rows = plan.pick("attention.rows", max(plan.target.vector_registers, 16) // 4,
                      (2, 4, 6, 8, 12, 16))
-    for accumulator, query in (("score", "q3"), ("result", "q5")):
-        _tile(plan, accumulator, query, rows, lanes)
-    for name in ("q1", "q2", "q4"):
-        _vector(plan, name, lanes)
-    _vector(plan, "d7", min(4 * native, MOST_LANES))
-    results = find(plan.kernel, "q8")
-    channels = results.body[0] if results is not None else None
-    if isinstance(channels, For) and size_of(channels.extent) * 2 > native:
-        _vector(plan, channels.var.attr, native)
-    else:
-        _vector(plan, "q8", lanes)
+    for name in [s.var.attr for s in traverse.walk(loop.body) if isinstance(s, For)]:
+        if name.startswith(("q3", "q5")):
+            accumulator = "score" if name.startswith("q3") else "result"
+            _tile(plan, f"{accumulator}{name[2:]}", name, rows, lanes)
+        elif name.startswith(("q1", "q2", "q4", "q9")):
+            _vector(plan, name, lanes)
+        elif name == "d7":
+            _vector(plan, name, min(4 * native, MOST_LANES))
+        elif name.startswith("q8"):
+            _results(plan, name, native, lanes)
     plan.why.append(f"attention: {lanes} queries in the lanes of a vector, tiles of {rows} keys "
                     "and channels in registers")
     parallelise(plan, [c.var.attr for c in chain], amount)
     return True
+
+
+def _results(plan: Plan, name: str, native: int, lanes: int) -> None:
+    """Write results along the channels, where they lie side by side, or the few along queries."""
+    results = find(plan.kernel, name)
+    channels = results.body[0] if results is not None else None
+    if isinstance(channels, For) and size_of(channels.extent) * 2 > native:
+        _vector(plan, channels.var.attr, native)
+    else:
+        _vector(plan, name, lanes)
 
 
 def _tile(plan: Plan, accumulator: str, query: str, rows: int, lanes: int) -> None:

@@ -1,0 +1,158 @@
+"""The gradient of a softmax as one rule, however it was written.
+
+With ``w = exp(x) / sum(exp(x))`` the gradient of x is ``w * (g - sum(g * w))``: less work and less
+rounding than quotient, sum and exponential one by one, and no gradient for a shift of x by its
+maximum, which moves nothing. Where w goes into a contraction ``o = sum(w * v)`` and nowhere else,
+the sum is over the fewer elements of ``o``: ``sum(g * w) = sum(gradient of o * o)``, so that a
+kernel of attention needs no pass of its own for it (Dao et al., FlashAttention, 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from weft.graph.formula import Value, constant_of, keep_axes
+from weft.ir import infer
+from weft.ir.infer import same_dim
+from weft.ir.node import Node
+from weft.ir.op import Op
+from weft.ir.record import Record
+
+_SHIFTS: Final = frozenset({Op.EXPAND, Op.RESHAPE, Op.DETACH})
+_STEPS: Final = 16  # nodes between the weights and the contraction
+
+
+class Softmax(Record):
+    """A softmax: the weights, what they are of, the axis, and the nodes that it passes over."""
+
+    weights: Node
+    operand: Node
+    axis: int
+    inside: frozenset[Node]
+
+
+def match(node: Node) -> Softmax | None:
+    """Return the softmax that a quotient is, or None."""
+    if node.op is not Op.DIV or node.args[0].op is not Op.EXP:
+        return None
+    exp, total = node.args
+    inside = [exp, total]
+    base = total
+    while base.op is Op.EXPAND or base.op is Op.RESHAPE:
+        base = base.args[0]
+        inside.append(base)
+    if base.op is not Op.REDUCE or base.attr.kind != "sum" or base.args[0] is not exp or (
+        len(base.attr.axes) != 1 or keep_axes(base, base.attr.axes, exp) is not total
+    ):
+        return None
+    axis, operand = base.attr.axes[0], exp.args[0]
+    if operand.op is Op.SUB and _is_maximum(operand.args[1], operand.args[0], axis):
+        inside.append(operand)
+        operand = operand.args[0]
+    return Softmax(node, operand, axis, frozenset(inside))
+
+
+def _is_maximum(shift: Node, x: Node, axis: int) -> bool:
+    """Whether `shift` is the largest element of `x` along the axis."""
+    base = shift
+    plain = shift.op is Op.EXPAND and same_dim(shift.args[0].shape[axis - shift.ndim], 1)
+    while base.op in _SHIFTS:
+        base = base.args[0]
+    return (plain and base.op is Op.REDUCE and base.attr.kind == "max" and base.args[0] is x
+            and base.attr.axes == (axis,))
+
+
+def users_of(order: Iterable[Node], outputs: Iterable[Node]) -> dict[Node, list[Node]]:
+    """Return which nodes of a graph read each of its nodes; an output reads itself."""
+    users: dict[Node, list[Node]] = {}
+    for node in order:
+        for arg in dict.fromkeys(node.args):
+            users.setdefault(arg, []).append(node)
+    for node in outputs:
+        users.setdefault(node, []).append(node)
+    return users
+
+
+def gradient(softmax: Softmax, g: Node, users: Mapping[Node, list[Node]],
+             final: Mapping[Node, Node]) -> Node:  # fmt: skip
+    """Return the gradient of what a softmax is of.
+
+    Parameters
+    ----------
+    softmax : Softmax
+        The weights.
+    g : Node
+        Their gradient.
+    users : mapping of Node to list of Node
+        Who reads each node on the way to the outputs.
+    final : mapping of Node to Node
+        Gradients of reductions that are complete.
+    """
+    w = softmax.weights
+    total = _total_of_output(softmax, users, final)
+    if total is None:
+        product = infer.elementwise(Op.MUL, g, w)
+        total = keep_axes(infer.reduce(product, "sum", (softmax.axis,)), (softmax.axis,), w)
+    return ((Value(g) - Value(total)) * Value(w)).node
+
+
+def _total_of_output(softmax: Softmax, users: Mapping[Node, list[Node]],
+                     final: Mapping[Node, Node]) -> Node | None:  # fmt: skip
+    """Return ``sum(g * w)`` by way of the one contraction that reads the weights, if there is one.
+
+    The weights are followed through what is linear in them; `labels` say which axis of the weights
+    an axis of the current node is.
+    """
+    w = softmax.weights
+    node, labels = w, tuple(a if not same_dim(d, 1) else None for a, d in enumerate(w.shape))
+    for _ in range(_STEPS):
+        if node.op is Op.REDUCE:
+            break
+        after = users.get(node, ())
+        if len(after) != 1 or sum(a is node for a in after[0].args) != 1:
+            return None
+        moved = _follow(after[0], node, labels)
+        if moved is None:
+            return None
+        node, labels = after[0], moved
+    g = final.get(node)
+    kept = [a for a in labels if a is not None]
+    expected = [a for a, d in enumerate(w.shape) if a != softmax.axis and not same_dim(d, 1)]
+    if node.op is not Op.REDUCE or g is None or sorted(kept) != expected:
+        return None
+    rest = tuple(n for n, a in enumerate(labels) if a is None)
+    product = infer.elementwise(Op.MUL, g, node)
+    total = infer.reduce(product, "sum", rest) if rest else product
+    total = infer.permute(total, [kept.index(a) for a in expected])
+    return keep_axes(total, (softmax.axis,), w)
+
+
+def _follow(user: Node, node: Node,
+            labels: tuple[int | None, ...]) -> tuple[int | None, ...] | None:  # fmt: skip
+    """Return the labels of the axes of a user that is linear in the node, else None."""
+    op = user.op
+    if op is Op.PERMUTE:
+        return tuple(labels[a] for a in user.attr)
+    if op is Op.EXPAND:
+        lead = user.ndim - node.ndim
+        return (None,) * lead + labels
+    if op is Op.RESHAPE:
+        if [d for d in node.shape if not same_dim(d, 1)] != [
+            d for d in user.shape if not same_dim(d, 1)
+        ]:
+            return None
+        rest = iter(a for a, d in zip(labels, node.shape, strict=True) if not same_dim(d, 1))
+        return tuple(None if same_dim(d, 1) else next(rest) for d in user.shape)
+    if op is Op.MUL or op is Op.NEG or (op is Op.DIV and user.args[0] is node):
+        return labels
+    if op is Op.WHERE and user.args[0] is not node and all(
+        a is node or constant_of(a) == 0 for a in user.args[1:]
+    ):
+        return labels
+    if op is Op.REDUCE and user.attr.kind == "sum":
+        return tuple(a for n, a in enumerate(labels) if n not in user.attr.axes)
+    return None
+
+
+__all__ = ["Softmax", "gradient", "match", "users_of"]

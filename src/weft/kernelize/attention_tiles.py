@@ -1,0 +1,266 @@
+"""Sections of a nest of attention: loops over a block of rows with everything in tiles.
+
+A section emits values in terms of stand-ins for the row, the column and the channel, whose ranges
+are known; what they stand for takes their place when the section is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir import node as nd
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr
+from weft.ir.infer import as_expr
+from weft.ir.node import Node
+from weft.ir.op import Op
+from weft.ir.stmt import (
+    SERIAL,
+    Accumulator,
+    Axis,
+    Body,
+    For,
+    Let,
+    Load,
+    Memory,
+    Reduce,
+    Stmt,
+    Store,
+    lhs,
+    rhs,
+)
+from weft.kernelize.cost import upper_bound
+from weft.kernelize.emit import Emitter
+from weft.kernelize.indexing import Index
+
+COLUMNS: Final = 64  # columns of one block: their scores stay in the first cache
+ROWS: Final = 8  # columns or channels whose results a tile holds at once
+LANES: Final = 32  # rows of one block: the lanes of its vectors
+
+Mapping = dict[Expr, Expr]
+
+
+class Sections:
+    """What the nests of an attention and of its gradients have in common.
+
+    Parameters
+    ----------
+    em : Emitter
+        Builds the kernel.
+    dtype : DType
+        Type of scores and sums.
+    rows : Dim
+        How many rows there are; a block of them is in the lanes of vectors.
+    """
+
+    def __init__(self, em: Emitter, dtype: DType, rows: nd.Dim) -> None:
+        self.em, self.dtype, self.rows = em, dtype, rows
+        self.names: dict[str, str] = {}
+        most = upper_bound(rows)
+        self.block = min(LANES, 1 << max(most - 1, 0).bit_length())
+        self.blocks = (as_expr(rows) + (self.block - 1)) // self.block
+        self.first = ex.index(0)
+
+    def open_blocks(self, batches: Sequence[tuple[Expr, nd.Dim]]) -> list[tuple[Expr, Expr]]:
+        """Open the loops over batches and blocks of rows; return them."""
+        loops = [(self.em.loop_var(str(v.attr), upper_bound(n)), as_expr(n)) for v, n in batches]
+        block = self.em.loop_var("ib", -(-upper_bound(self.rows) // self.block))
+        self.first = block * self.block
+        return [*loops, (block, self.em.simplify(self.blocks))]
+
+    def local(self, name: str, *sizes: int) -> Memory:
+        """Return a buffer of some rows, as wide as the block."""
+        shape = (*(ex.index(n) for n in sizes), ex.index(self.block))
+        made = Memory(name, self.dtype, shape, "local")
+        self.em.alloc(made)
+        return made
+
+    def section(self, **ranges: nd.Dim) -> dict[str, Expr]:
+        """Open a scope with loop variables and stand-ins of the given sizes."""
+        self.em.open()
+        return {name: self.em.loop_var(self.names.get(name, name), upper_bound(n))
+                for name, n in ranges.items()}
+
+    def at(self, index: Index, **known: Expr) -> Index:
+        """Return an index with stand-ins in place of the names that a match uses."""
+        mapping = {ex.var(self.names.get(name, name)): value for name, value in known.items()}
+        return tuple(self.em.simplify(e) for e in ex.substitute(index, mapping))
+
+    def live(self, number: object) -> Expr | None:
+        """Return a stand-in for whether the row of a lane exists."""
+        if isinstance(self.rows, int) and self.rows % self.block == 0:
+            return None
+        live = ex.var(f"live{number}", dt.bool_)
+        self.em.bind(live)
+        return live
+
+    def row_of(self, lane: Expr, row: Expr, number: object) -> Mapping:
+        """Return what a row and its stand-in for being there stand for."""
+        at = self.first + lane
+        return {row: at, ex.var(f"live{number}", dt.bool_): at.lt(as_expr(self.rows))}
+
+    def close(self, loops: Sequence[tuple[Expr, Expr | int]], mapping: Mapping) -> None:
+        """Close a section: what stands in becomes what it stands for."""
+        self.wrap(loops, _replace(self.em, self.em.close(), mapping))
+
+    def wrap(self, loops: Sequence[tuple[Expr, Expr | int]], body: Body) -> None:
+        """Emit a body in loops, the outermost first."""
+        for v, n in reversed(loops):
+            body = (For(v, ex.index(n) if isinstance(n, int) else n, SERIAL, body),)
+        self.em.scope.body.extend(body)
+
+    def transpose(self, name: str, to: Memory, node: Node, at: Index, row: str,
+                  terms: int) -> None:  # fmt: skip
+        """Emit ``to[e, q] = node at row q and term e``."""
+        em = self.em
+        v = self.section(**{f"q1{name}": self.block, f"e1{name}": terms, f"i1{name}": self.rows})
+        lane, term, stand = v.values()
+        place = self.at(at, **{row: stand, "e": term})
+        value = em.value(node, place, self.live(f"1{name}"))
+        em.emit(Store(to, (term, lane), ex.cast(value, self.dtype)))
+        self.close([(lane, self.block), (term, terms)], self.row_of(lane, stand, f"1{name}"))
+
+    def clear(self, name: str, to: Memory, value: float = 0.0) -> None:
+        """Emit one value for all of a buffer."""
+        em = self.em
+        v = self.section(**{f"q2{name}": self.block})
+        (lane,) = v.values()
+        zero = ex.const(value, self.dtype)
+        if len(to.shape) == 1:
+            em.emit(Store(to, (lane,), zero))
+        else:
+            em.open()
+            d = em.loop_var(f"d2{name}", int_of(to.shape[0].attr))
+            em.emit(Store(to, (d, lane), zero))
+            em.emit(For(d, to.shape[0], SERIAL, em.close()))
+        self.close([(lane, self.block)], {})
+
+    def products(self, name: str, to: Memory, rows: Memory, node: Node, at: Index, column: str,
+                 terms: int, columns: nd.Dim, start: Expr, count: Expr) -> None:  # fmt: skip
+        """Emit ``to[j, q] = sum over e of rows[e, q] * node at column j``, in tiles of columns.
+
+        `start` is the first column of the block and `count` tells how many there are.
+        """
+        em, size = self.em, tile_of(upper_bound(columns), whole=False)
+        tiles = -(-min(COLUMNS, upper_bound(columns)) // size)
+        v = self.section(**{f"kt{name}": tiles, f"ku{name}": size, f"q3{name}": self.block,
+                            f"k3{name}": columns})
+        tile, unit, lane, stand = v.values()
+        em.open()
+        e = em.loop_var(f"e3{name}", terms)
+        value = em.value(node, self.at(at, **{column: stand, "e": e}))
+        row = em.fresh("row", self.dtype)
+        em.emit(Load(row, rows, (e, lane)))
+        score = ex.var(f"score{name}", self.dtype)
+        em.bind(score)
+        inner = em.close()
+        em.bind(score)
+        em.emit(Reduce((Axis(e, ex.index(terms)),),
+                       (total_of(score, row * ex.cast(value, self.dtype)),), inner))
+        at_row = tile * size + unit
+        em.emit(Store(to, (at_row, lane), score))
+        here = ex.minimum(start + at_row, as_expr(columns) - 1)  # what is past the end is not read
+        self.close([(tile, (count + (size - 1)) // size), (unit, size), (lane, self.block)],
+                   {stand: here})
+
+    def gather(self, name: str, to: Memory, weights: Memory, node: Node, at: Index, column: str,
+               channels: int, columns: nd.Dim, start: Expr, count: Expr,
+               scale: Memory | None = None) -> None:  # fmt: skip
+        """Emit ``to[d, q] += sum over j of weights[j, q] * node at column j and channel d``."""
+        em, size = self.em, tile_of(channels)
+        tiles = -(-channels // size)
+        v = self.section(**{f"dt{name}": tiles, f"du{name}": size, f"q5{name}": self.block,
+                            f"d5{name}": channels})
+        tile, unit, lane, stand = v.values()
+        em.open()
+        j, k = em.loop_var(f"j6{name}", COLUMNS), em.loop_var(f"k6{name}", upper_bound(columns))
+        value = em.value(node, self.at(at, **{column: k, "d": stand}))
+        weight = em.fresh("w", self.dtype)
+        em.emit(Load(weight, weights, (j, lane)))
+        inner = em.close()
+        result = self.bound(f"result{name}")
+        em.emit(Reduce((Axis(j, count),), (total_of(result, weight * ex.cast(value, self.dtype)),),
+                       inner))
+        at_row = tile * size + unit
+        old = em.fresh("old", self.dtype)
+        em.emit(Load(old, to, (at_row, lane)))
+        if scale is None:
+            em.emit(Store(to, (at_row, lane), old + result))
+        else:
+            factor = em.fresh("scale", self.dtype)
+            em.emit(Load(factor, scale, (lane,)))
+            em.emit(Store(to, (at_row, lane), old * factor + result))
+        here = at_row if channels % size == 0 else ex.minimum(at_row, channels - 1)
+        self.close([(tile, tiles), (unit, size), (lane, self.block)], {stand: here, k: start + j})
+
+    def bound(self, name: str) -> Expr:
+        """Return a name known from the current scope on."""
+        made = ex.var(name, self.dtype)
+        self.em.bind(made)
+        return made
+
+    def let(self, name: str, value: Expr) -> Expr:
+        """Emit a named value."""
+        made = self.bound(name)
+        self.em.emit(Let(made, value))
+        return made
+
+
+def tile_of(n: int, whole: bool = True) -> int:
+    """Return the rows of a tile: little waste first, then many.
+
+    Columns (not `whole`) come in blocks whose last one may be cut anyway.
+    """
+    if n <= ROWS or not whole:
+        return min(n, ROWS)
+    return min(range(ROWS, ROWS // 2, -1), key=lambda r: -(-n // r) * r - n)
+
+
+def rounded(n: int, tile: int) -> int:
+    """Return the next multiple of a tile."""
+    return -(-n // tile) * tile
+
+
+def int_of(size: object) -> int:
+    """Return a size that is known to be a number."""
+    assert isinstance(size, int)
+    return size
+
+
+def total_of(acc: Expr, term: Expr) -> Accumulator:
+    """Return the accumulator of a sum."""
+    return accumulate(Op.ADD, acc, term, 0.0)
+
+
+def accumulate(op: object, acc: Expr, value: Expr, start: float) -> Accumulator:
+    """Return the accumulator of a sum or a maximum."""
+    assert op in (Op.ADD, Op.MAX)
+    return Accumulator(acc, ex.const(start, acc.dtype), ex.binary(op, acc, value),
+                       ex.binary(op, lhs(acc), rhs(acc)))
+
+
+def _replace(em: Emitter, body: Body, mapping: Mapping) -> Body:
+    """Return a body with other expressions in place of names; source places are kept."""
+    if not mapping:
+        return body
+
+    def change(e: Expr) -> Expr:
+        return ex.substitute([e], mapping)[0]
+
+    def visit(stmt: Stmt) -> Stmt:
+        made = stmt.map_exprs(change)
+        inside = made.bodies()
+        if inside:
+            made = made.with_bodies(*[tuple(visit(s) for s in b) for b in inside])
+        if stmt in em.locations:
+            em.locations[made] = em.locations[stmt]
+        return made
+
+    return tuple(visit(s) for s in body)
+
+
+__all__ = ["COLUMNS", "LANES", "ROWS", "Mapping", "Sections", "accumulate", "int_of", "rounded",
+           "tile_of", "total_of"]
