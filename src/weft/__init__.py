@@ -39,6 +39,7 @@ from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.random import *  # noqa: F403
 from weft.frontend.tensor import Parameter, Tensor
+from weft.frontend.tuning import tune
 from weft.ir.dtype import (
     DType,
     bfloat16,
@@ -121,6 +122,7 @@ __all__ = [
     "set_grad_enabled",
     "short",
     "synchronize",
+    "tune",
     "uint8",
     "uint16",
     "uint32",

@@ -181,20 +181,30 @@ class _Session:
         """Measure the best against the default once more; keep it if it is faster for sure."""
         before = self.store.find(self.key)
         pairs: timing.Pairs = []
-        if best.digest != "" and best.choices:
+        if best.choices:
             image = self._image(best)
             if image is not None:
                 pairs = self._pairs("measure", [image], _FINAL) or []
         if not pairs or not timing.significant(pairs):
-            if before is not None:
-                self.store.drop(self.key)
+            if before is None or (pairs and timing.ratio(pairs) < 1.0):
+                return before  # what was shown once is not undone by a noisy moment
+            self.store.drop(self.key)
             return None
         old = sorted(p[0] for p in pairs)[len(pairs) // 2]
-        choices = {n: v for n, v in best.choices.items() if n != _PIPELINE}
+        choices = self._needed(best)
         record = Record(self.key, self.kernel.meta.kind, choices, best.pipeline, best.digest,
                         best.trace, old, old * timing.ratio(pairs), trials)
         self.store.put(record)
         return record
+
+    def _needed(self, best: Candidate) -> dict[str, Value]:
+        """Return the choices that make a candidate, without those that changed nothing."""
+        choices = {n: v for n, v in best.choices.items() if n != _PIPELINE}
+        for name in list(choices):
+            fewer = self.schedule({n: v for n, v in choices.items() if n != name})
+            if fewer is not None and fewer.digest == best.digest:
+                del choices[name]
+        return choices
 
     # ---- what the search asks for ----------------------------------------------------------------
 
@@ -326,8 +336,8 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def tune_program(recording: Recording, seconds: float | None = None, again: bool = False,
-                 heard: Heard | None = None) -> list[Tuned]:  # fmt: skip
-    """Tune the kernels of a recording, those that take most of its time first.
+                 heard: Heard | None = None) -> Iterator[Tuned]:  # fmt: skip
+    """Tune the kernels of a recording, those that take most of its time first; yield each.
 
     Parameters
     ----------
@@ -351,7 +361,6 @@ def tune_program(recording: Recording, seconds: float | None = None, again: bool
              for k, n in nests.items()}
     order = sorted(nests, key=lambda k: -share[k])
     end = math.inf if seconds is None else time.monotonic() + seconds
-    found: list[Tuned] = []
     for number, key in enumerate(order):
         limit = float(config().tune_seconds)
         if seconds is not None:
@@ -367,9 +376,7 @@ def tune_program(recording: Recording, seconds: float | None = None, again: bool
                                max(until - time.monotonic(), 0.0)))
 
         tell(0, 1.0)
-        found.append(tune_kernel(nests[key], limit, again, heard=tell,
-                                 launches=max(launches[key], 1)))
-    return found
+        yield tune_kernel(nests[key], limit, again, heard=tell, launches=max(launches[key], 1))
 
 
 _busy = False
