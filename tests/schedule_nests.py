@@ -162,6 +162,26 @@ def matmul(rows, columns, inner, left="ik", right="kj", epilogue=True):
                   Meta("contraction"))
 
 
+def narrow(rows, columns, inner, left="bf16", right="bf16", left_at="ik", right_at="kj",
+           out=None):
+    """c[i, j] = sum over k of a * b, each widened first."""
+    sizes = {"i": rows, "j": columns, "k": inner}
+    x, y = v("x", dt.from_text(left)), v("y", dt.from_text(right))
+    wide = dt.float32 if x.dtype.is_float else dt.int32
+    out = dt.from_text(out) if out else wide
+    total_type = wide if out.is_float or out.bits >= 32 else out
+    a = memory("a", *[sizes[t] for t in left_at], dtype=x.dtype)
+    b = memory("b", *[sizes[t] for t in right_at], dtype=y.dtype)
+    c = memory("c", rows, columns, dtype=out)
+    product = ex.cast(x, total_type) * ex.cast(y, total_type)
+    reduce = Reduce((Axis(v("k"), n(inner)),), (total("s", total_type, product),),
+                    (Load(x, a, tuple(v(t) for t in left_at)),
+                     Load(y, b, tuple(v(t) for t in right_at))))
+    store = Store(c, (v("i"), v("j")), ex.cast(v("s", total_type), out))
+    return Kernel("narrow", (a, b, c), (loop("i", rows, loop("j", columns, reduce, store)),),
+                  Meta("contraction"))
+
+
 def matvec(rows, inner):
     """y[i] = sum over k of a[i, k] * x[k]"""
     a, x, y = memory("a", rows, inner), memory("x", inner), memory("y", rows)
@@ -221,7 +241,8 @@ def execute(kernel, seed=0, variables=None, outputs=None):
     outputs = outputs or {p.name for p in written(kernel)}
     for param in kernel.params:
         size = int(interpret.evaluate(param.size, _values(param, variables)))
-        data = rng.integers(-4, 5, size).astype(param.dtype.numpy)
+        low = 0 if param.dtype.kind == "u" else -4
+        data = rng.integers(low, 5, size).astype(param.dtype.numpy)
         if param.name in outputs:
             data[:] = 99
         buffers[param.name] = data

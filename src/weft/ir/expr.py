@@ -369,6 +369,16 @@ def mad(a: Expr, b: Expr | Scalar, c: Expr | Scalar) -> Expr:
     return make(Op.MAD, a.dtype, (a, b, c), None, a.lanes)
 
 
+def dot(op: Operation, total: Expr, a: Expr, b: Expr) -> Expr:
+    """Return `total` plus the products of the elements packed in the words of `a` and `b`."""
+    kind = dt.float32 if op is Op.DOT2 else dt.int32
+    packed = a.dtype is b.dtype is dt.uint32
+    if total.dtype is not kind or not packed or not total.lanes == a.lanes == b.lanes:
+        found = ", ".join(map(_typename, (total, a, b)))
+        raise DTypeError(op.name, found=found, expected=f"{kind.text} and two words (u32)")
+    return make(op, kind, (total, a, b), None, total.lanes)
+
+
 def cast(x: Expr, dtype: DType) -> Expr:
     """Return `x` converted to `dtype` (rules at the head of `weft.ir.op`)."""
     if x.dtype is dtype:
@@ -425,16 +435,6 @@ def slide(fill: Expr, x: Expr, places: int) -> Expr:
     return make(Op.SLIDE, x.dtype, (fill, x), places, x.lanes)
 
 
-def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
-    """Return `e` with other operands of the same types; lanes follow the operands."""
-    if args == e.args:
-        return e
-    lanes = e.lanes if e.op.group == "vector" else args[0].lanes
-    if e.op.group == "binary":
-        return binary(e.op, args[0], args[1])
-    return make(e.op, e.dtype, args, e.attr, lanes)
-
-
 def shuffle(a: Expr, b: Expr, picks: Iterable[int]) -> Expr:
     """Return the lanes `picks` of the lanes of `a` followed by those of `b`, in this order."""
     chosen = tuple(picks)
@@ -444,6 +444,16 @@ def shuffle(a: Expr, b: Expr, picks: Iterable[int]) -> Expr:
 def picks_of(attr: str) -> tuple[int, ...]:
     """Return the lanes that a SHUFFLE picks."""
     return tuple(map(int, attr.split("_")))
+
+
+def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    """Return `e` with other operands of the same types; lanes follow the operands."""
+    if args == e.args:
+        return e
+    lanes = e.lanes if e.op.group == "vector" else args[0].lanes
+    if e.op.group == "binary":
+        return binary(e.op, args[0], args[1])
+    return make(e.op, e.dtype, args, e.attr, lanes)
 
 
 def toposort(roots: Iterable[Expr]) -> list[Expr]:

@@ -448,6 +448,28 @@ def from_bits(bits: int, d: DType) -> Any:
     return sign * math.ldexp(number, max(exponent, 1) - bias - d.mantissa)
 
 
+# dot products of packed words
+
+
+def _flushed(x: float) -> float:
+    return math.copysign(0.0, x) if abs(x) < 2.0**-126 else x
+
+
+def _dot2(total: float, a: int, b: int) -> float:
+    after = rounding(dt.float32)
+    total = _flushed(total)
+    for shift in (16, 0):
+        x, y = (_flushed(from_bits(w >> shift & 0xFFFF, dt.bfloat16)) for w in (a, b))
+        total = _flushed(after(_mad_narrow(x, y, total)))
+    return total
+
+
+def _dot4(total: int, a: int, b: int) -> int:
+    for shift in (0, 8, 16, 24):
+        total += (a >> shift & 0xFF) * dt.wrap(b >> shift & 0xFF, dt.int8)
+    return int(dt.wrap(total, dt.int32))
+
+
 # the table
 
 
@@ -470,6 +492,8 @@ def function(op: Operation, operand: DType, result: DType) -> Function:
         return lambda x: from_bits(to_bits(x, operand), result)
     if op in _COMPARE:
         return _COMPARE[op]
+    if op.group == "dot":
+        return _dot2 if op is Op.DOT2 else _dot4
     found: Function | None = None
     if operand.is_bool:
         found = _BOOL_OPS.get(op)

@@ -35,7 +35,7 @@ SERIAL: Final = "serial"
 PARALLEL: Final = "parallel"
 LOOP_KINDS: Final = (SERIAL, PARALLEL, *GPU_AXES)
 
-COMPUTE_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "convert", "vector")
+COMPUTE_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "dot", "convert", "vector")
 
 
 class Value(Record):

@@ -14,6 +14,11 @@ Semantics, everywhere and on every device:
   16-bit floats compute in float32 and round once per operation.
 * ``FLOORDIV``/``MOD`` on floats are ``floor(x / y)`` and ``x - floor(x / y) * y`` with the sign of
   the divisor, exact where fmod is, as in Python; division by zero gives inf/NaN.
+* **Dot products** add the products of narrow elements that lie side by side in 32-bit words, the
+  first element in the lowest bits. ``DOT2(s, a, b)`` is ``fma(a0, b0, fma(a1, b1, s))`` on
+  bfloat16 pairs, each step rounded to float32; subnormal operands, sums and results count as zeros
+  of their sign (no instruction of this kind keeps them). ``DOT4(s, a, b)`` adds four products of
+  an unsigned byte of `a` and a signed byte of `b` to an int32, which wraps around.
 """
 
 from __future__ import annotations
@@ -31,8 +36,8 @@ class Operation:
     arity : int
         Number of operands; -1 for any number.
     group : str
-        ``leaf``, ``unary``, ``binary``, ``ternary``, ``convert``, ``vector``, ``movement``,
-        ``reduce``, ``gather`` or ``buffer``.
+        ``leaf``, ``unary``, ``binary``, ``ternary``, ``dot``, ``convert``, ``vector``,
+        ``movement``, ``reduce``, ``gather`` or ``buffer``.
     kinds : str
         The dtype kinds it accepts, of ``buif``.
     result : str
@@ -137,6 +142,10 @@ class Op:
     WHERE: Final = Operation("where", 3, "ternary")  # bool, then two of one dtype
     MAD: Final = Operation("mad", 3, "ternary", "f")  # a * b + c, rounded once
 
+    # dot products of packed words (made by schedule.tensorize); kinds: of the words
+    DOT2: Final = Operation("dot2", 3, "dot", "u", "attr")  # float32 += 2 bf16 * 2 bf16
+    DOT4: Final = Operation("dot4", 3, "dot", "u", "attr")  # int32 += 4 uint8 * 4 int8
+
     # conversion
     CAST: Final = Operation("cast", 1, "convert", result="attr")
     BITCAST: Final = Operation("bitcast", 1, "convert", result="attr")  # equal widths
@@ -148,6 +157,7 @@ class Op:
     HALF: Final = Operation("half", 1, "vector")  # attr: 0 lower, 1 upper half of the lanes
     REVERSE: Final = Operation("reverse", 1, "vector")  # last lane first; attr: the lanes
     SLIDE: Final = Operation("slide", 2, "vector")  # attr n: last n lanes of a, then those of b
+    SHUFFLE: Final = Operation("shuffle", 2, "vector")  # attr "0_5_1": these lanes of a, then b
 
     # graph level only (attributes in ir/node.py)
     BUFFER: Final = Operation("buffer", 0, "buffer", result="attr")
@@ -157,7 +167,6 @@ class Op:
     EXPAND: Final = Operation("expand", 1, "movement")
     SLICE: Final = Operation("slice", 1, "movement")
     PAD: Final = Operation("pad", 1, "movement")
-    SHUFFLE: Final = Operation("shuffle", 2, "vector")  # attr "0_5_1": these lanes of a, then b
     WINDOW: Final = Operation("window", 1, "movement")
     UNWINDOW: Final = Operation("unwindow", 1, "movement")
     STRIDED: Final = Operation("strided", 1, "movement")

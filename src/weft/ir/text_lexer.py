@@ -33,7 +33,7 @@ _TYPE: Final = re.compile(
     "(" + "|".join(sorted((d.text for d in dt.ALL), key=len, reverse=True)) + r")(?:x(\d+))?"
 )
 _SIGNS: Final[dict[str, Operation]] = {sign: BY_NAME[op] for op, sign in INFIX.items()}
-_LEVELS: Final = ("leaf", "unary", "binary", "ternary", "convert", "vector")
+_LEVELS: Final = ("leaf", "unary", "binary", "ternary", "dot", "convert", "vector")
 _DIGITS: Final = re.compile(r"-?\d+")
 
 Typed = tuple[DType, int]
@@ -324,13 +324,15 @@ class Line:
             if found is None:
                 self.fail("a type after cast", detail)
             dtype = dt.from_text(found[1])
+        elif op.group == "dot" and not detail:
+            dtype = args[0].dtype
         elif op.group == "vector":
-            if not detail.isdigit():
-                self.fail(f"a number after {op.name}", detail)
             if op is Op.SHUFFLE:
                 if not re.fullmatch(r"\d+(?:_\d+)*", detail):
                     self.fail("lanes after shuffle", detail)
                 return make(op, dtype, tuple(args), detail, detail.count("_") + 1)
+            if not detail.isdigit():
+                self.fail(f"a number after {op.name}", detail)
             attr = int(detail)
             if op is Op.BROADCAST or op is Op.RAMP:
                 lanes, attr = attr, None

@@ -16,7 +16,7 @@ from weft.ir.op import Op, Operation
 
 Typed = tuple[DType, int]
 
-EXPRESSION_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "convert", "vector")
+EXPRESSION_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "dot", "convert", "vector")
 MAX_LANES: Final = 1024
 
 
@@ -35,7 +35,7 @@ def fault(op: Operation, result: Typed, args: Sequence[Typed], attr: Any) -> str
         return f"{result[1]} lanes, expected 1 to {MAX_LANES}"
     if not args:
         return _leaf(op, result, attr)
-    checked = args[1:] if op is Op.WHERE else args
+    checked = args[1:] if op is Op.WHERE or op.group == "dot" else args
     for dtype, _ in checked:
         if dtype.kind not in op.kinds:
             return f"{op.name} of {dtype.text}, expected a type of kind {op.kinds!r}"
@@ -50,6 +50,8 @@ def fault(op: Operation, result: Typed, args: Sequence[Typed], attr: Any) -> str
         return f"{op.name} of {shown} to {show_type(result)}: lanes differ"
     if op.group == "convert":
         return _convert(op, result[0], args[0][0])
+    if op.group == "dot":
+        return _dot(op, result[0], [dtype for dtype, _ in args])
     return _plain(op, result[0], [dtype for dtype, _ in args])
 
 
@@ -88,20 +90,28 @@ def _vector(op: Operation, result: Typed, arg: Typed, attr: Any) -> str | None:
         if not isinstance(attr, int) or not 0 < attr < lanes or result[1] != lanes:
             return f"slide by {attr} of {show_type(arg)} as {show_type(result)}"
         return None
-    if attr not in (0, 1) or lanes % 2 or result[1] != lanes // 2:
-        return f"half {attr} of {show_type(arg)} as {show_type(result)}"
     if op is Op.SHUFFLE:
         legal = isinstance(attr, str) and all(
             p.isdecimal() and int(p) < 2 * lanes for p in attr.split("_"))
         if not legal or lanes < 2 or result[1] < 2 or result[1] != attr.count("_") + 1:
             return f"shuffle {attr} of {show_type(arg)} as {show_type(result)}"
         return None
+    if attr not in (0, 1) or lanes % 2 or result[1] != lanes // 2:
+        return f"half {attr} of {show_type(arg)} as {show_type(result)}"
     return None
 
 
 def _convert(op: Operation, result: DType, arg: DType) -> str | None:
     if op is Op.BITCAST and (result.itemsize != arg.itemsize or result.is_bool or arg.is_bool):
         return f"bitcast of {arg.text} to {result.text}, expected equal widths"
+    return None
+
+
+def _dot(op: Operation, result: DType, args: list[DType]) -> str | None:
+    total = dt.float32 if op is Op.DOT2 else dt.int32
+    if [result, *args] != [total, total, dt.uint32, dt.uint32]:
+        shown = ", ".join(d.text for d in args)
+        return f"{op.name} of {shown} to {result.text}, expected {total.text}, u32, u32"
     return None
 
 

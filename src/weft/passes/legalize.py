@@ -7,7 +7,8 @@ and replaces, until nothing is left to replace:
 * casts between a narrow float and anything but float32 -> by way of float32, rounded once;
 * transcendental functions -> `weft.passes.transcendental`;
 * FLOORDIV and MOD of floats -> FMOD and a correction, exact where fmod is;
-* POW of integers -> repeated squaring.
+* POW of integers -> repeated squaring;
+* dot products of packed words -> one product after the other.
 
 Limits: accumulators and memory keep their type; atomics on narrow floats are left alone.
 """
@@ -261,9 +262,37 @@ def _power_by_constant(x: Expr, exponent: int, one: Expr) -> Expr:
     return one if result is None else result
 
 
+# dot products of packed words
+
+
+def _flushed(x: Expr) -> Expr:
+    least = ex.const(2.0**-126, x.dtype, x.lanes)
+    zero = ex.binary(Op.COPYSIGN, ex.const(0.0, x.dtype, x.lanes), x)
+    return ex.where(ex.unary(Op.ABS, x).lt(least), zero, x)
+
+
+def _dot2(total: Expr, a: Expr, b: Expr) -> Expr:
+    total = _flushed(total)
+    for upper in (True, False):
+        x, y = (_flushed(ex.bitcast(w & 0xFFFF0000 if upper else w << 16, dt.float32))
+                for w in (a, b))
+        total = _flushed(ex.mad(x, y, total))
+    return total
+
+
+def _dot4(total: Expr, a: Expr, b: Expr) -> Expr:
+    for place in (0, 8, 16, 24):
+        x = ex.bitcast((a >> place) & 0xFF, dt.int32)
+        y = ex.bitcast(b << 24 - place, dt.int32) >> 24
+        total = total + x * y
+    return total
+
+
 _OWN: Final[dict[tuple[Operation, str], Callable[..., Expr]]] = {
     (Op.MOD, "f"): _float_mod,
     (Op.FLOORDIV, "f"): _float_floordiv,
     (Op.POW, "i"): _integer_pow,
     (Op.POW, "u"): _integer_pow,
+    (Op.DOT2, "u"): _dot2,
+    (Op.DOT4, "u"): _dot4,
 }

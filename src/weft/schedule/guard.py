@@ -12,7 +12,16 @@ from weft.ir.stmt import Body, Stmt
 
 def both(a: Expr | None, b: Expr) -> Expr:
     """Return the conjunction of a mask, which may be absent, and a condition."""
-    return b if a is None else a & b
+    if a is None:
+        return b
+    parts = [a]
+    while parts:  # what is said already is not said again
+        part = parts.pop()
+        if part is b:
+            return a
+        if part.op is Op.AND:
+            parts.extend(part.args)
+    return a & b
 
 
 def guard(body: Body, condition: Expr, primitive: str) -> Body:

@@ -1,7 +1,7 @@
 """Contractions: sums of products over axes that the output does not have.
 
 They are found from the index pattern, whichever front end wrote them: matmul in any layout,
-batched, einsum, convolution over windows, matrix times vector. Four forms:
+batched, einsum, convolution over windows, matrix times vector. Five forms:
 
 * **outer**: an output axis has unit stride in one operand and is absent from the other. A tile of
   rows x vectors of results lives in registers; each step of the reduced axes reads one piece of
@@ -10,6 +10,8 @@ batched, einsum, convolution over windows, matrix times vector. Four forms:
   A tile of results is kept as vectors of partial sums along the reduced axis.
 * **window**: one operand is read through overlapping or masked windows (convolution). They are
   copied once, without masks, and the lanes run along the channels of the other operand.
+* **dot**: operands of bfloat16 or 8-bit integers are packed into words, of which one instruction
+  multiplies all elements (where the target has it).
 * **stream**: few rows times a large matrix, which is read as it lies in memory.
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from weft.errors import ScheduleError
 from weft.schedule.loops import vector_obstacle
+from weft.strategies.contraction_dot import schedule_dot
 from weft.strategies.contraction_inner import inner_lanes, schedule_inner
 from weft.strategies.contraction_outer import outer_lanes, schedule_outer
 from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked
@@ -38,7 +41,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     forms = [schedule_outer, schedule_inner]
     if inner_lanes(plan, pattern) > outer_lanes(plan, pattern, parameters or Parameters()):
         forms.reverse()
-    forms[:0] = [schedule_window, schedule_stream]
+    forms[:0] = [schedule_dot, schedule_window, schedule_stream]
     first = plan.pick("contraction.first", -1, range(len(forms)))
     if first >= 0:
         forms.insert(0, forms.pop(first))

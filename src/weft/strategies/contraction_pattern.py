@@ -20,10 +20,13 @@ from weft.strategies.nest import (
     chain_of,
     find,
     parallelise,
+    power_above,
+    product,
     size_of,
 )
 
 MAC_SPEED: Final = 6  # a term of a contraction is cheaper than its weight: data in registers
+MOVED: Final = 2  # elements that change places in a cycle, in squares that registers hold
 LINE_POINTS: Final = 16  # elements of a row that are copied before the next row
 
 
@@ -34,10 +37,12 @@ class Parameters(Record):
     is; ``inner_rows`` and ``inner_columns`` the tile of the inner form; ``spill`` the weighted
     operations of an epilogue from which on it runs in a loop of its own instead of unrolled;
     ``pack_rows`` the rows from which on an operand is copied into panels of at most
-    ``panel_bytes``; ``stream_depth`` the rows of a matrix that are read side by side where few rows
+    ``panel_bytes``, and ``turn_rows`` those from which on it is also turned for that; ``stream_depth`` the rows of a matrix that are read side by side where few rows
     are multiplied with it, and ``stream_bytes`` the results that are kept meanwhile; ``far_block``
     the rows, columns and steps of a block where both operands are copied, and ``far_depth`` the
-    least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution.
+    least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution;
+    ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
+    and ``dot_bytes`` the panels that share one copy of the rows.
     """
 
     rows: int = 8
@@ -46,21 +51,27 @@ class Parameters(Record):
     inner_columns: int = 4
     spill: int = 24
     pack_rows: int = 48
+    turn_rows: int = 4
     panel_bytes: int = 256 << 10
     stream_depth: int = 16
     stream_bytes: int = 64 << 10
     far_block: int = 256
     far_depth: int = 8
     window_rows: int = 14
+    dot_rows: int = 12
+    dot_least: int = 4
+    dot_bytes: int = 256 << 10
 
 
 # What a search may choose instead of the parameters, for each form those that it looks at.
 _TILE: Final = {"rows": (2, 4, 6, 8, 10, 12, 14, 16), "vectors": (1, 2, 4)}
-_PANEL: Final = {"pack_rows": (8, 16, 24, 48, 96, 1 << 30),
+_PANEL: Final = {"turn_rows": (4, 16, 64, 1 << 30), "pack_rows": (8, 16, 24, 48, 96, 1 << 30),
                  "panel_bytes": (32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)}
 SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "outer": {**_TILE, **_PANEL, "spill": (0, 24, 1 << 30), "far_block": (64, 128, 256, 512),
               "far_depth": (1, 2, 4, 8, 1 << 20)},
+    "dot": {"dot_rows": (4, 6, 8, 10, 12, 14), "vectors": (1, 2, 4),
+            "dot_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "inner": {"inner_rows": (1, 2, 3, 4, 6, 8), "inner_columns": (1, 2, 3, 4, 6, 8)},
     "window": {**_PANEL, "window_rows": (6, 8, 10, 12, 14, 16, 20, 24), "spill": (0, 24, 1 << 30)},
     "stream": {"stream_depth": (4, 8, 16, 32, 64),
@@ -156,6 +167,12 @@ def native_lanes(plan: Plan, pattern: Pattern) -> int:
     return max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)
 
 
+def cost_of_moves(pattern: Pattern, other: For) -> int:
+    """Return the cycles that turning an operand takes, which the loop `other` does not move."""
+    loops = [r.extent for r in pattern.rows if r is not other]
+    return product([*loops, *[a.extent for a in pattern.reduce.axes]]) // MOVED
+
+
 def tile_rows(n: int, most: int) -> int:
     """Return how many rows a tile takes: little waste first, then many."""
     if n <= most:
@@ -229,27 +246,29 @@ def copy_loops(plan: Plan, row: str) -> list[str]:
 def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
     """Schedule the copy of a panel whose source is contiguous along the reduced axes.
 
-    Each row of the source gives a line's worth of neighbours before the next row is turned to:
-    rows that lie a large power of two apart would throw each other out of the cache.
+    A square of vectors is read along the rows of the source, turned in registers, and written
+    along the rows of the panel: no element is moved alone, and of each row of the source a whole
+    line is read before the next row is turned to (rows that lie a large power of two apart would
+    throw each other out of the cache).
     """
     schedule = plan.schedule
-    inner: list[str] = []
-    points = 1
-    for name in reversed(axes):
-        loop = find(plan.kernel, name)
-        extent = None if loop is None else constant(loop.extent)
-        if extent is None or points * extent > LINE_POINTS:
+    for inner in reversed(axes[:-1]):  # neighbours in the source, whichever axes they belong to
+        if not plan.attempt("fuse", inner, axes[-1]):
             break
-        inner.insert(0, name)
-        points *= extent
-    if not inner:
-        last = find(plan.kernel, axes[-1])
-        extent = None if last is None else constant(last.extent)
-        if extent is None or extent % LINE_POINTS:
-            schedule.unroll(column)
-            return
-        schedule.split(axes[-1], LINE_POINTS)
-        inner = [f"{axes[-1]}.i"]
-    schedule.reorder(column, *inner)
-    for name in inner:
-        schedule.unroll(name)
+        axes = [*axes[:-2], f"{inner}_{axes[-1]}"]
+    last = find(plan.kernel, axes[-1])
+    wide = find(plan.kernel, column)
+    if last is None or wide is None:
+        raise ScheduleError(f"copy of {column}", found="no loops of a panel")
+    square = min(LINE_POINTS, power_above(size_of(last.extent) + 1) // 2)
+    lanes = min(LINE_POINTS, power_above(size_of(wide.extent)))
+    outer, inside = [], [axes[-1], column]
+    for at, factor in enumerate((square, lanes)):
+        name = inside[at]
+        if factor < size_of((last, wide)[at].extent) or constant((last, wide)[at].extent) is None:
+            if not plan.attempt("split", name, factor, "overlap"):
+                schedule.split(name, factor, "mask")
+            outer.append(f"{name}.o")
+            inside[at] = f"{name}.i"
+    schedule.reorder(*outer, *inside)
+    schedule.unroll(inside[0]).vectorize(inside[1])

@@ -1,0 +1,213 @@
+"""Contractions of narrow elements as dot products of packed words (bfloat16, 8-bit integers).
+
+The outer form with the reduced axis cut into groups: a tile of rows x vectors of results in
+registers, each step of which adds a whole group of products with one instruction. The operand that
+fills the vectors is copied into panels of words, in the order in which the tiles read them; the
+other one is read as it lies where its groups lie side by side, and copied as well where not.
+"""
+
+from __future__ import annotations
+
+from weft.errors import ScheduleError
+from weft.ir.dtype import uint32
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.stmt import For, Load, Reduce
+from weft.ir.traverse import walk
+from weft.schedule.dependence import Space, accesses
+from weft.schedule.space import constant, find_reduce
+from weft.schedule.tensorize import narrow_factors
+from weft.strategies.contraction_pattern import (
+    MAC_SPEED,
+    Parameters,
+    Pattern,
+    copy_loops,
+    copy_strided,
+    epilogue_cost,
+    registers,
+    tile_rows,
+    tile_split,
+)
+from weft.strategies.nest import (
+    Plan,
+    flat_stride,
+    parallelise,
+    power_above,
+    product,
+    size_of,
+    work,
+)
+
+
+class _Sides(Record):
+    """Which operand gives the rows of the tile, which its vectors, and by which loops.
+
+    ``row_side`` is ``left`` or ``right``; ``row_step`` and ``wide_step`` are the distances of the
+    elements of a group in memory, ``wide_stride`` that of neighbouring lanes.
+    """
+
+    op: str
+    group: int
+    axis: str
+    points: int
+    row: For
+    wide: For
+    row_side: str
+    row_step: int | None
+    row_stride: int | None
+    wide_stride: int | None
+
+
+def schedule_dot(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    """Schedule the form of packed words; whether it fits."""
+    sides = _sides(plan, pattern)
+    if sides is None:
+        return False
+    return _tile(plan, pattern, p, sides)
+
+
+def _sides(plan: Plan, pattern: Pattern) -> _Sides | None:
+    """Return how the operands take part, None if the target or the nest does not suit."""
+    factors = narrow_factors(pattern.reduce)
+    if factors is None or any(isinstance(s, Load) and s.mask is not None
+                              for s in pattern.reduce.body):
+        return None
+    op = Op.DOT2 if factors[0].dtype.is_float else Op.DOT4
+    if not plan.target.supports(op, uint32):
+        return None
+    group = 2 if op is Op.DOT2 else 4
+    space = Space(plan.kernel)
+    inside = accesses(pattern.reduce.body)
+    if len(inside) != 2:
+        return None
+    axes = [a for a in pattern.reduce.axes if constant(a.extent) is not None]
+    axis = max(axes, key=lambda a: size_of(a.extent), default=None)
+    if axis is None or size_of(axis.extent) < 2 * group:
+        return None
+    stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
+    best: tuple[tuple[int, ...], For, For] | None = None
+    for wide in pattern.rows:
+        row = _partner(pattern, wide.var)
+        if row is None or constant(wide.extent) is None or constant(row.extent) is None:
+            continue
+        direct = sum(flat_stride(space, a, wide.var) == 1 for a in stored)
+        reads = sum(flat_stride(space, a, wide.var) == 1 for a in inside)
+        score = (direct, reads, size_of(wide.extent))
+        if best is None or score > best[0]:
+            best = (score, row, wide)
+    if best is None:
+        return None
+    _, row, wide = best
+    left = row.var in pattern.left
+    by = {True: [a for a in inside if _moves(space, a.index, row.var)],
+          False: [a for a in inside if _moves(space, a.index, wide.var)]}
+    if len(by[True]) != 1 or len(by[False]) != 1 or by[True][0] is by[False][0]:
+        return None
+    a, b = by[True][0], by[False][0]
+    return _Sides(op.name, group, str(axis.var.attr), product(x.extent for x in axes),
+                  row, wide, "left" if left else "right",
+                  flat_stride(space, a, axis.var), flat_stride(space, a, row.var),
+                  flat_stride(space, b, wide.var))
+
+
+def _moves(space: Space, index: tuple[Expr, ...], var: Expr) -> bool:
+    return any(var in space.symbols(i) for i in index)
+
+
+def _partner(pattern: Pattern, column: Expr) -> For | None:
+    """Return the loop that gives a tile its rows: in one operand alone, as `column` is."""
+    if (column in pattern.left) == (column in pattern.right):
+        return None
+    mine, other = ((pattern.left, pattern.right) if column in pattern.left
+                   else (pattern.right, pattern.left))
+    rows = [r for r in pattern.rows if r.var in other - mine and size_of(r.extent) > 1]
+    return max(rows, key=lambda r: size_of(r.extent), default=None)
+
+
+def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
+    schedule = plan.schedule
+    amount = work((pattern.rows[0],)) // MAC_SPEED
+    name = str(pattern.reduce.accumulators[0].var.attr)
+    native = plan.target.vector_bytes // 4
+    rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
+    if rows_n < p.dot_least or wide_n < native // 2:
+        return False
+    rows = tile_rows(rows_n, p.dot_rows if registers(plan) >= 32 else p.dot_rows // 2)
+    lanes = min(power_above(wide_n), native * p.vectors)
+    wide_side = "right" if s.row_side == "left" else "left"
+    schedule.tensorize(name, s.axis, s.op, bias=s.row_side)
+    words = {side: f"{name}.{side}" for side in ("left", "right")}
+    bias = f"{name}.bias" if _binds(plan, f"{name}.bias") else ""
+    if _binds(plan, f"{name}.dot"):
+        name = f"{name}.dot"
+    reduce = _reduce(plan, name)
+    axes = [str(a.var.attr) for a in reduce.axes]
+    i, j = str(s.row.var.attr), str(s.wide.var.attr)
+    copied = s.row_step != 1 or _is_masked(reduce) or bool(bias)
+    outer = [str(r.var.attr) for r in pattern.rows if r is not s.row and r is not s.wide]
+    tile_split(plan, i, s.row.extent, rows)
+    if copied:
+        block = _block(p, lanes, wide_n, s)
+        tile_split(plan, j, s.wide.extent, block)
+        schedule.split(f"{j}.i", lanes)
+        top, columns, column = f"{j}.o", [f"{j}.i.o"], f"{j}.i.i"
+    else:
+        tile_split(plan, j, s.wide.extent, lanes)
+        top, columns, column = f"{j}.o", [], f"{j}.i"
+    for loop in [f"{i}.o", f"{i}.i", top, *columns, column, *outer]:
+        schedule.sink(loop)
+    schedule.reorder(*outer, top, f"{i}.o", *columns, f"{i}.i", column)
+    parallelise(plan, [*outer, top], amount)
+    if bias:
+        schedule.vectorize(_panel(plan, bias, top, (*columns, column))[-1])
+    loops = _panel(plan, words[wide_side], top, (*columns, *axes, column))
+    if s.wide_stride == 1:
+        schedule.vectorize(loops[-1])
+    else:
+        copy_strided(plan, loops[len(columns) : -1], loops[-1])
+    if copied:
+        _panel(plan, words[s.row_side], f"{i}.o", (*axes, f"{i}.i"))
+    spill = epilogue_cost(pattern) > p.spill
+    schedule.decompose_reduction(name, f"{i}.i", spill=spill)
+    copy = copy_loops(plan, f"{i}.i") if spill else [f"{i}.i.f", f"{column}.f"]
+    for row_loop, lane_loop in ([f"{i}.i.z", f"{column}.z"], [f"{i}.i", column], copy):
+        schedule.unroll(row_loop).vectorize(lane_loop)
+    if spill:
+        schedule.vectorize(f"{column}.f")
+    plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}, "
+                    f"{s.group} products at a time ({s.op})")
+    return True
+
+
+def _panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...]) -> list[str]:
+    """Compute a name ahead, at a loop; return the loops that do so, in the order of `layout`."""
+    known = {s.var.attr for s in walk(plan.kernel.body) if isinstance(s, For)}
+    plan.schedule.precompute(name, loop, layout)
+    return [str(s.var.attr) for s in walk(plan.kernel.body)
+            if isinstance(s, For) and s.var.attr not in known]
+
+
+def _block(p: Parameters, lanes: int, n: int, s: _Sides) -> int:
+    """Return how many columns share one copy of the rows: what their panels need stays in L2."""
+    itemsize = 4 // s.group
+    most = max(p.dot_bytes // (s.points * itemsize), lanes) // lanes
+    tiles = -(-n // lanes)
+    blocks = -(-tiles // most)
+    return -(-tiles // blocks) * lanes
+
+
+def _binds(plan: Plan, name: str) -> bool:
+    try:
+        _reduce(plan, name)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _reduce(plan: Plan, name: str) -> Reduce:
+    return find_reduce(plan.kernel, name, "dot").reduce
+
+
+def _is_masked(reduce: Reduce) -> bool:
+    return any(isinstance(s, Load) and s.mask is not None for s in reduce.body)

@@ -1,0 +1,131 @@
+"""Contractions of bfloat16 and 8-bit integers, compiled and run as dot products of words."""
+
+import numpy as np
+import pytest
+
+import schedule_nests as nests
+import weft
+from schedule_nests import assert_same
+from weft.backends import cpu
+from weft.ir import dtype as dt
+from weft.ir.op import Op
+from weft.strategies import choose
+from weft.target import Target, native_operations
+
+RNG = np.random.default_rng(34)
+INTEGERS = [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")]
+TARGET = Target("cpu", "x86_64", vector_bytes=64, vector_registers=32,
+                operations=native_operations(dots=(Op.DOT2, Op.DOT4)))  # fmt: skip
+
+
+def size(most):
+    return int(np.exp(RNG.uniform(0, np.log(most + 1))))
+
+
+def whole(*shape):
+    return RNG.integers(-4, 5, shape).astype(np.float32)
+
+
+def bf16(array):
+    return weft.from_numpy(np.ascontiguousarray(array)).astype(weft.bfloat16).realize()
+
+
+def random(name, *shape):
+    info = np.iinfo(name)
+    return RNG.integers(info.min, info.max + 1, shape).astype(name)
+
+
+@pytest.mark.parametrize("kinds", [("bf16", "bf16"), ("i8", "i8"), ("u8", "i8"), ("u8", "u8")])
+@pytest.mark.parametrize("layout", ["ik,kj", "ik,jk", "ki,kj", "ki,jk"])
+@pytest.mark.parametrize("shape", [(5, 16, 9), (9, 33, 8)])
+def test_the_schedule_is_exact(kinds, layout, shape):
+    kernel = nests.narrow(*shape, *kinds, *layout.split(","))
+    made = choose(kernel, TARGET, 2)
+    assert any(line.startswith("tensorize") for line in made.meta.schedule)
+    assert_same(kernel, made)
+
+
+def test_a_target_without_dot_products_does_without():
+    made = choose(nests.narrow(9, 33, 8), TARGET.replace(operations=native_operations()), 1)
+    assert not any(line.startswith("tensorize") for line in made.meta.schedule)
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_matmul_of_bfloat16(layout):
+    for _ in range(12):
+        m, n, k = size(130), size(150), size(300)
+        a = whole(m, k) if layout[0] == "n" else whole(k, m)
+        b = whole(k, n) if layout[1] == "n" else whole(n, k)
+        x, y = bf16(a), bf16(b)
+        a, x = (a, x) if layout[0] == "n" else (a.T, x.T)
+        b, y = (b, y) if layout[1] == "n" else (b.T, y.T)
+        found = weft.matmul(x, y).astype(weft.float32).numpy()
+        exact = weft.from_numpy(np.ascontiguousarray(a @ b)).astype(weft.bfloat16)
+        np.testing.assert_array_equal(found, exact.astype(weft.float32).numpy())
+
+
+@pytest.mark.parametrize(("left", "right"), INTEGERS)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_matmul_of_bytes(left, right, layout):
+    for _ in range(6):
+        m, n, k = size(130), size(150), size(300)
+        a = random(left, m, k) if layout[0] == "n" else random(left, k, m)
+        b = random(right, k, n) if layout[1] == "n" else random(right, n, k)
+        x, y = weft.from_numpy(a), weft.from_numpy(b)
+        a, x = (a, x) if layout[0] == "n" else (a.T, x.T)
+        b, y = (b, y) if layout[1] == "n" else (b.T, y.T)
+        found = (x.astype(weft.int32) @ y.astype(weft.int32)).numpy()
+        np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
+        if left == right:
+            np.testing.assert_array_equal((x @ y).numpy(), a @ b)
+
+
+def test_batches_and_an_epilogue():
+    a, b, c = whole(3, 37, 40), whole(3, 40, 65), whole(65)
+    found = (bf16(a) @ bf16(b) + bf16(c)).relu().astype(weft.float32).numpy()
+    product = weft.from_numpy(a @ b).astype(weft.bfloat16).astype(weft.float32).numpy()
+    exact = weft.from_numpy(np.maximum(product + c, 0)).astype(weft.bfloat16)
+    np.testing.assert_array_equal(found, exact.astype(weft.float32).numpy())
+
+
+def test_special_values():
+    a, b = whole(20, 34), whole(34, 48)
+    a[3, 5], a[4, 6], a[7, 8], b[9, 11] = np.nan, np.inf, -np.inf, np.inf
+    a[:, 9] = 1
+    with np.errstate(invalid="ignore"):
+        exact = weft.from_numpy(a @ b).astype(weft.bfloat16).astype(weft.float32).numpy()
+    found = (bf16(a) @ bf16(b)).astype(weft.float32).numpy()
+    np.testing.assert_array_equal(found, exact)
+
+
+def test_subnormals_count_as_zeros():
+    """What the hardware's dot products do, and what docs/design/numerics.md promises at most."""
+    if not cpu.host_target().supports(Op.DOT2, dt.uint32):
+        pytest.skip("this processor multiplies bfloat16 in float32")
+    a, b = np.full((16, 8), 2.0**-130, np.float32), np.full((8, 32), 1.0, np.float32)
+    assert not (bf16(a) @ bf16(b)).astype(weft.float32).numpy().any()
+
+
+@pytest.mark.requires("torch")
+@pytest.mark.parametrize("shape", [(64, 64, 64), (33, 65, 257), (100, 40, 1000)])
+def test_as_accurate_as_pytorch(shape, rng):
+    import torch
+
+    m, n, k = shape
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n)))
+    x, y = bf16(a), bf16(b)
+    s, t = torch.from_numpy(a).bfloat16(), torch.from_numpy(b).bfloat16()
+    exact = s.double().numpy() @ t.double().numpy()
+    mine = np.abs((x.astype(weft.float32) @ y.astype(weft.float32)).numpy() - exact)
+    wide = np.abs(s.float().numpy() @ t.float().numpy() - exact)
+    assert mine.max() <= 4 * wide.max() + 1e-6
+    ours = np.abs((x @ y).astype(weft.float32).numpy() - exact).max()
+    theirs = np.abs((s @ t).float().numpy() - exact).max()
+    assert ours <= theirs * 1.01 + 1e-6
+
+
+def test_runs_repeat_bit_for_bit(rng):
+    a, b = (bf16(rng.standard_normal(s)) for s in ((70, 130), (130, 90)))
+    first = (a @ b).astype(weft.float32).numpy()
+    for _ in range(3):
+        np.testing.assert_array_equal((a @ b).astype(weft.float32).numpy(), first)
