@@ -51,7 +51,8 @@ def _find(plan: Plan, pattern: Pattern) -> _Found | None:
     if len(loads) != 2 or any(isinstance(s, Reduce) for s in pattern.reduce.body):
         return None
     space = Space(plan.kernel)
-    windows = [s for s in loads if s.mask is not None or _overlaps(space, pattern, s)]
+    windows = [s for s in loads if s.mask is not None or _overlaps(space, pattern, s)
+               or _skips(space, pattern, s)]
     if len(windows) != 1:
         return None
     image = windows[0]
@@ -73,6 +74,13 @@ def _overlaps(space: Space, pattern: Pattern, load: Load) -> bool:
     reduced = {a.var for a in pattern.reduce.axes}
     outer = {r.var for r in pattern.rows}
     return any(space.symbols(i) & reduced and space.symbols(i) & outer for i in load.index)
+
+
+def _skips(space: Space, pattern: Pattern, load: Load) -> bool:
+    """Whether positions step over elements in a dimension of their own: a strided convolution."""
+    outer = {r.var for r in pattern.rows}
+    steps = [space.stride(i, v) for i in load.index for v in space.symbols(i) & outer]
+    return any(s is not None and s > 1 for s in steps)
 
 
 def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
