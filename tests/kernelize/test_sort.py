@@ -83,3 +83,18 @@ def test_keys_order_floats(dtype, descending):
             [*rising, float("nan")]]  # fmt: skip
     assert keys == sorted(keys, reverse=descending)
     assert len(set(keys)) == len(keys) - 1  # the zeros are equal
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int16, np.uint32,
+                                   np.int64])  # fmt: skip
+@pytest.mark.parametrize(("shape", "axis"), [
+    ((8, 2), 1), ((19, 17), 1), ((33, 16), 1), ((9, 200), 1), ((16, 530), 1), ((50, 21), 0),
+    ((3, 37, 11), 1), ((2, 5, 48), 2)])  # fmt: skip
+def test_rows_in_lanes(shape, axis, dtype):
+    """The network of the values alone gives the bits of the stable sort with places."""
+    a = sample(np.random.default_rng(sum(shape)), int(np.prod(shape)), dtype).reshape(shape)
+    x = weft.tensor(a)
+    for descending in (False, True):
+        places = x.argsort(axis, descending).numpy()
+        wanted = np.take_along_axis(a, places, axis)
+        assert x.sort(axis, descending)[0].numpy().tobytes() == wanted.tobytes()

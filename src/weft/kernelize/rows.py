@@ -12,7 +12,8 @@ from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
 
 
-def open_rows(em: Emitter, shape: nd.Shape, axis: int) -> tuple[list[Expr], Index]:
+def open_rows(em: Emitter, shape: nd.Shape, axis: int,
+              prefix: str = "r") -> tuple[list[Expr], Index]:  # fmt: skip
     """Open loops over every axis but one; return the loop variables and the index template."""
     index: list[Expr] = []
     loops: list[Expr] = []
@@ -21,7 +22,7 @@ def open_rows(em: Emitter, shape: nd.Shape, axis: int) -> tuple[list[Expr], Inde
             index.append(ex.index(0))
             continue
         em.open()
-        v = em.loop_var(f"r{a}", upper_bound(dim))
+        v = em.loop_var(f"{prefix}{a}", upper_bound(dim))
         loops.append(v)
         index.append(v)
     return loops, tuple(index)

@@ -30,6 +30,7 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
+from weft.kernelize import sort_network as network
 from weft.kernelize.cost import elements, upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
@@ -49,7 +50,14 @@ _SIGNED: Final = {1: dt.int8, 2: dt.int16, 4: dt.int32, 8: dt.int64}
 def lower_sort(node: Node, sources: dict[Node, Memory],
                stored: dict[Node, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
     """Return the nest of a stable sort of each row, and its scratch arrays."""
-    lowering = _Sort(node, sources, {p.attr: m for p, m in stored.items()})
+    outputs = {p.attr: m for p, m in stored.items()}
+    if 1 not in outputs and network.suits(node):
+        em = Emitter(sources, hoist=False)
+        flags = Memory("flags", dt.uint8, tuple(
+            ex.index(1) if a == node.attr.axis else as_expr(d) for a, d in enumerate(node.shape)))
+        network.Network(em, node, outputs[0], flags).emit()
+        return em, ((flags,) if node.dtype.is_float else ())
+    lowering = _Sort(node, sources, outputs)
     if lowering.n <= COUNTED * node.dtype.itemsize * 8:
         lowering.by_counting()
     else:

@@ -9,6 +9,8 @@ from weft.ir.stmt import Body, For, Reduce
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import Cost, Plan, chain_of, parallelise, work
 
+NETWORK = "network"  # the keys of a row that lies in a lane
+
 
 def schedule_sort(plan: Plan, body: Body) -> None:
     """Schedule a kernel of kind sort.
@@ -16,6 +18,9 @@ def schedule_sort(plan: Plan, body: Body) -> None:
     Loops that are parallel already stay so: chunks of one row write to places that no other chunk
     writes to, which only the sort itself can know.
     """
+    if any(isinstance(s, st.Alloc) and s.memory.name == NETWORK for s in traverse.walk(body)):
+        _network(plan, body)
+        return
     shared = any(isinstance(s, For) and s.kind == st.PARALLEL for s in traverse.walk(body))
     for loop in traverse.walk(body):
         if isinstance(loop, For) and loop.kind == st.SERIAL:
@@ -26,6 +31,20 @@ def schedule_sort(plan: Plan, body: Body) -> None:
     for loop in body:
         if isinstance(loop, For):
             parallelise(plan, [c.var.attr for c in chain_of(loop)], work((loop,)))
+
+
+def _network(plan: Plan, body: Body) -> None:
+    """Give each lane a row, and groups of rows to the threads."""
+    rows = body[0]
+    assert isinstance(rows, For)
+    chain = chain_of(rows)
+    last = chain[-1]
+    keys = next(s.memory for s in traverse.walk(rows.body) if isinstance(s, st.Alloc))
+    lanes = plan.target.vector_bytes // keys.dtype.itemsize
+    amount = work((rows,))
+    name = split_for_vectors(plan, last.var.attr, last.extent, Cost(()), most=lanes)
+    names = [c.var.attr for c in chain[:-1]] + [name or last.var.attr]
+    parallelise(plan, names, amount)
 
 
 def _vectors(plan: Plan, loop: For) -> None:
