@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from weft.config import Debug, debug
 from weft.driver import kernels, pipeline
@@ -27,9 +27,6 @@ from weft.ir.stmt import Location
 from weft.ir.verify_graph import verify_graph
 from weft.kernelize.build import Step, kernelize
 from weft.kernelize.memory import Lifetime, plan_arena
-
-_BYTES_PER_NANOSECOND: Final = 20
-_FLOPS_PER_NANOSECOND: Final = 20
 
 
 def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
@@ -82,10 +79,7 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
         tuple(_bytes(n.shape, n.dtype.itemsize) for n in fresh),
         arena=arena, programs=tuple(programs.values()), steps=tuple(host_steps),
     )
-    nanoseconds = sum(
-        max(m.traffic // _BYTES_PER_NANOSECOND, m.flops // _FLOPS_PER_NANOSECOND)
-        for m in (s.kernel.meta for s in steps)
-    )
+    nanoseconds = sum(kernels.nanoseconds(s.kernel) for s in steps)
     checks = tuple(
         tuple(marks.get(id(nd.locations.get(c)), -1) for c in s.checks) for s in steps
     )

@@ -8,13 +8,20 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from weft.config import Debug, debug
+from weft.config import Debug, config, debug
 from weft.driver import device, report
 from weft.errors import CacheError, CompileError
 from weft.ir.stmt import Kernel
 from weft.store import fingerprint
+from weft.tune.records import Record, records
+from weft.tune.records import key_of as subject_of
 
 _KIND: Final = "kernel"
+_BYTES_PER_NANOSECOND: Final = 20
+_FLOPS_PER_NANOSECOND: Final = 20
+
+# Above this a kernel has no first tier: one slow run would cost more than compiling it fully.
+QUICK_NANOSECONDS: Final = 500_000
 
 
 class Code:
@@ -32,20 +39,28 @@ class Code:
         Names of the symbolic variables in ABI order.
     address : int
         Where it is loaded; 0 before.
+    nest : Kernel or None
+        What to compile again, if this is the code of the first tier.
+    subject, mark : str
+        Key of its tuning record, and what tells whether it was made by that record as it is now.
     """
 
-    __slots__ = ("address", "image", "key", "library", "messages", "name", "variables")
+    __slots__ = ("address", "image", "key", "library", "mark", "messages", "name", "nest",
+                 "subject", "variables")  # fmt: skip
 
     def __init__(self, key: str, image: bytes, messages: list[tuple[str, int]],
-                 variables: list[str]) -> None:  # fmt: skip
+                 variables: list[str], subject: str = "", mark: str = "") -> None:  # fmt: skip
         self.key, self.name, self.image = key, symbol(key), image
         self.messages, self.variables = messages, variables
+        self.subject, self.mark = subject, mark
         self.address = 0
         self.library: Any = None
+        self.nest: Kernel | None = None
 
     def pack(self) -> bytes:
         """Return the cache entry."""
-        head = json.dumps({"messages": self.messages, "variables": self.variables}).encode()
+        head = json.dumps({"messages": self.messages, "variables": self.variables,
+                           "subject": self.subject, "mark": self.mark}).encode()
         return len(head).to_bytes(4, "little") + head + self.image
 
     @classmethod
@@ -55,13 +70,15 @@ class Code:
             size = int.from_bytes(data[:4], "little")
             head = json.loads(data[4 : 4 + size])
             messages = [(str(text), int(check)) for text, check in head["messages"]]
-            return cls(key, data[4 + size :], messages, [str(v) for v in head["variables"]])
+            return cls(key, data[4 + size :], messages, [str(v) for v in head["variables"]],
+                       str(head["subject"]), str(head["mark"]))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
 
 _loaded: Final[dict[str, Code]] = {}
 _read: Final[set[str]] = set()  # keys of what came from disk
+_subjects: Final[dict[str, tuple[str, Record | None]]] = {}  # keys, and their tuning records
 _distrusted: Final[set[str]] = set()  # and of what the linker refused then
 
 
@@ -76,31 +93,82 @@ def key_of(kernel: Kernel) -> str:
 
     runtime = device.runtime()
     text = canonical_text(kernel)
-    return fingerprint("kernel", text, device.target().fingerprint(), runtime.compiler.cache_key,
-                       runtime.threads.threads)
+    key = fingerprint("kernel", text, device.target().fingerprint(), runtime.compiler.cache_key,
+                      runtime.threads.threads)
+    subject = record_key(text)
+    record = records().find(subject)
+    if record is not None:
+        key = fingerprint("tuned", key, record.mark)
+    _subjects[key] = subject, record
+    return key
+
+
+def record_key(text: str) -> str:
+    """Return the key of the tuning record of a kernel, by its canonical text."""
+    runtime = device.runtime()
+    return subject_of(text, device.target().fingerprint(), runtime.compiler.cache_key,
+                      runtime.threads.threads)
+
+
+def nanoseconds(kernel: Kernel | None) -> int:
+    """Return about how long a kernel takes, by its arithmetic and the memory it touches."""
+    if kernel is None:
+        return 0
+    meta = kernel.meta
+    return max(meta.traffic // _BYTES_PER_NANOSECOND, meta.flops // _FLOPS_PER_NANOSECOND)
 
 
 def compiled(kernel: Kernel) -> Code:
     """Return the code of a loop-level kernel, compiling it if no cache has it."""
+    if config().tune and report.active() is None:
+        from weft.driver.tuning import tune_first
+
+        tune_first(kernel)
     key = key_of(kernel)
+    tiered = config().tiered
     found = _loaded.get(key)
-    if found is not None and report.active() is None:
+    if found is not None and report.active() is None and (tiered or found.nest is None):
         report.count("kernel memory hits")
         return found
     if report.active() is None:
         found = from_disk(key)
         if found is not None:
             return found
+        if tiered and nanoseconds(kernel) < QUICK_NANOSECONDS:
+            return _compile(kernel, key, "quick")
     return _compile(kernel, key)
+
+
+def compile_again(key: str) -> tuple[Code, Code]:
+    """Compile a kernel of the first tier fully; return its old and its new code, loaded.
+
+    Raises
+    ------
+    CompileError
+        If it does not compile, or its calls would differ from those of the old code.
+    """
+    old = _loaded[key]
+    assert old.nest is not None
+    try:
+        new = _compile(old.nest, key)
+        if (new.variables, new.messages) != (old.variables, old.messages):
+            raise CompileError("tiers", found="another interface", expected="that of the old code")
+        load([new])
+    except BaseException:
+        _loaded[key] = old
+        raise
+    return old, new
 
 
 def from_disk(key: str) -> Code | None:
     """Return a kernel that this or another process compiled before."""
     found = _loaded.get(key)
-    if found is not None:
+    if found is not None and (found.nest is None or config().tiered):
         return found
     data = device.disk().get(_KIND, key) if key not in _distrusted else None
     found = Code.unpack(key, data) if data is not None else None
+    if found is not None and found.mark != _mark(records().find(found.subject)):
+        return None  # tuned since, or tuning was forgotten
     if found is not None:
         report.count("kernel disk hits")
         _loaded[key] = found
@@ -108,19 +176,33 @@ def from_disk(key: str) -> Code | None:
     return found
 
 
-def _compile(kernel: Kernel, key: str) -> Code:
+def _mark(record: Record | None) -> str:
+    return "" if record is None else record.mark
+
+
+def _compile(kernel: Kernel, key: str, tier: str = "full") -> Code:
     from weft.driver.pipeline import build
 
     start = time.perf_counter()
-    built = build(kernel, symbol(key))
+    subject, record = _subjects.get(key, ("", None))
+    chosen = None
+    if record is not None and tier == "full":
+        from weft.driver.tuning import recorded
+
+        chosen = recorded(kernel, record)
+    built = build(kernel, symbol(key), tier, chosen)
     seconds = time.perf_counter() - start
     report.compiled(seconds, built)
     if debug(Debug.COMPILE):
-        print(f"weft: compiled {kernel.name} ({kernel.meta.kind}) in {seconds * 1e3:.1f} ms",
-              file=sys.stderr)
-    code = Code(key, built.image, built.messages, built.variables)
+        quick = ", first tier" if tier == "quick" else ""
+        print(f"weft: compiled {kernel.name} ({kernel.meta.kind}{quick}) in "
+              f"{seconds * 1e3:.1f} ms", file=sys.stderr)
+    code = Code(key, built.image, built.messages, built.variables, subject, _mark(record))
     _loaded[key] = code
-    device.disk().put(_KIND, key, code.pack())
+    if tier == "quick":
+        code.nest = kernel  # for this process: others shall find the full tier or nothing
+    else:
+        device.disk().put(_KIND, key, code.pack())
     return code
 
 

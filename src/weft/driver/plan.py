@@ -87,8 +87,8 @@ class Plan:
         The loop nests, where the plan was made in this process (for explain).
     """
 
-    __slots__ = ("_natives", "arena", "call", "codes", "launches", "native", "sizes", "spec",
-                 "steps", "variables")  # fmt: skip
+    __slots__ = ("__weakref__", "_natives", "arena", "call", "codes", "launches", "native",
+                 "sizes", "spec", "steps", "variables")  # fmt: skip
 
     def __init__(self, spec: Spec, codes: dict[str, Code], steps: list[Step] | None) -> None:
         host = spec.host
@@ -122,6 +122,22 @@ class Plan:
             found = self._natives[limits] = (self._native(offsets, arena), arena)
         native, arena = found
         return native.call, sizes, arena
+
+    @property
+    def calls(self) -> int:
+        """How often the plan was run, roughly."""
+        return sum(native.calls for native in self._all_natives())
+
+    def switch(self, code: Code) -> None:
+        """Let every step of a kernel run other code from now on, calls under way included."""
+        self.codes[code.key] = code
+        for native in self._all_natives():
+            for number, launch in enumerate(self.launches):
+                if launch.key == code.key:
+                    native.switch(number, code.address, code.library)
+
+    def _all_natives(self) -> list[NativePlan]:
+        return [self.native, *(native for native, _ in list(self._natives.values()))]
 
     def _layout(self, env: Env) -> tuple[dict[int, int], int]:
         """Return the offset of each allocation and the bytes of the arena in an environment."""

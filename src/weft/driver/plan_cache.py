@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from weft.driver import device, kernels, report
+from weft.config import config
+from weft.driver import device, kernels, report, tiers
 from weft.driver.kernels import Code
 from weft.driver.plan import Plan, Spec
 from weft.driver.structure import Structure
@@ -32,6 +33,7 @@ def plan_for(structure: Structure, outputs: Sequence[Node]) -> Plan:
             if found is None:
                 found = _make(structure, outputs)
             _plans[structure.key] = found
+            tiers.watch(found)
         if recording is not None:
             recording.plans.append(found)
         return found
@@ -65,6 +67,8 @@ def _make(structure: Structure, outputs: Sequence[Node]) -> Plan:
 
 
 def _from_disk(structure: Structure) -> Plan | None:
+    if config().tune:
+        return None  # whose kernels may not have been tuned
     data = device.disk().get(_KIND, _disk_key(structure))
     spec = Spec.unpack(data) if data is not None else None
     if spec is None:

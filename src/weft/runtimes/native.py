@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import LaunchError
-from weft.runtimes.native_ir import CONTEXT, SYMBOLS, source
+from weft.runtimes.native_ir import CONTEXT, STEP_WORDS, SYMBOLS, source
 
 if TYPE_CHECKING:
     from weft.runtimes.base import Library
@@ -32,6 +32,7 @@ __all__ = [
 
 Failure = tuple[int, int, int, int, int]
 
+_CALLS: Final = CONTEXT.index("calls")
 _METH_FASTCALL: Final = 0x80
 _INT64: Final = 1 << 63
 
@@ -261,6 +262,8 @@ class NativePlan:
 
     __slots__ = (
         "_context",
+        "_steps",
+        "_words",
         "arena_bytes",
         "call",
         "context_address",
@@ -307,12 +310,37 @@ class NativePlan:
             "release_gil": int(release_gil),
             "ninputs": ninputs,
             "noutputs": noutputs,
+            "calls": 0,
         }
         words = array("q", [values[name] for name in CONTEXT])
         self.context_address = words.buffer_info()[0]
+        self._words, self._steps = words, tables.steps
         self._context = _Context(self.context_address)
         self._context.keep = (words, tables, executor, tuple(keep))
         self.call = executor.bind(self._context)
+
+    @property
+    def calls(self) -> int:
+        """How often the plan was run; of runs at the same time some may be missing."""
+        return self._words[_CALLS]
+
+    def switch(self, step: int, function: int, keep: object) -> None:
+        """Let a kernel step run other code from now on.
+
+        The address is stored as one word: a run that is under way finds the old code or the new.
+        The old code stays, for a run may be in it.
+
+        Parameters
+        ----------
+        step
+            Number of the step, a kernel's.
+        function
+            Address of a kernel that takes the same buffers and variables.
+        keep
+            What the address belongs to.
+        """
+        self._context.keep = (*self._context.keep, keep)
+        self._steps[STEP_WORDS * step + 1] = function
 
 
 class _Tables:

@@ -32,6 +32,7 @@ CONTEXT: Final = (
     "release_gil",
     "ninputs",
     "noutputs",
+    "calls",  # how often the plan was run, as good as threads can count without a lock
 )
 STEP_WORDS: Final = 8
 FRAME_WORDS: Final = 256
@@ -131,6 +132,10 @@ entry:
   %buffers = getelementptr i64, ptr %slots, i64 %first_buffer
   %first_kvar = call i64 @field(ptr %ctx, i64 $ctx.first_kernel_variable$)
   %kvars = getelementptr i64, ptr %slots, i64 %first_kvar
+  %calls_ptr = getelementptr i8, ptr %ctx, i64 $ctx.calls$
+  %calls = load atomic i64, ptr %calls_ptr monotonic, align 8
+  %calls1 = add i64 %calls, 1
+  store atomic i64 %calls1, ptr %calls_ptr monotonic, align 8
   %timed = icmp ne ptr %thread, null
   br i1 %timed, label %start_clock, label %step
 start_clock:
