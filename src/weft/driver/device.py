@@ -13,6 +13,7 @@ from weft.target import Target
 if TYPE_CHECKING:
     from weft.runtimes.buffer import Buffer
     from weft.runtimes.cpu import CpuRuntime
+    from weft.runtimes.dispatch import Dispatcher
 
 lock = threading.RLock()  # compiling and loading; realized plans run without it
 
@@ -58,3 +59,18 @@ def from_host(address: int, nbytes: int, owner: Any, readonly: bool = False) -> 
     from weft.runtimes.buffer import Buffer
 
     return Buffer.foreign(address, nbytes, owner, readonly)
+
+
+def dispatcher(tensor: type, function: type, state: object) -> Dispatcher | None:
+    """Return the native calls of captured functions; None where the interpreter allows none.
+
+    Parameters
+    ----------
+    tensor, function
+        The classes of results and of captured functions.
+    state
+        The thread-local object that says whether gradients are recorded.
+    """
+    from weft.runtimes.dispatch import Host
+
+    return runtime().dispatcher(Host(tensor, function, state))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.driver import device, kernels
@@ -103,13 +103,13 @@ class Plan:
         self.call = self.native.call
         self._natives: dict[tuple[int, ...], tuple[Any, int]] = {}
 
-    def at(self, values: Sequence[int]) -> tuple[Callable[..., Any], tuple[int, ...], int]:
-        """Return the call, bytes of the outputs and bytes of the arena for variables' values."""
+    def at(self, values: Sequence[int]) -> tuple[NativePlan, tuple[int, ...], int]:
+        """Return the plan, bytes of the outputs and bytes of the arena for variables' values."""
         host = self.spec.host
         known = dict(zip(self.variables, values, strict=True))
         sizes = tuple(evaluate(size, known) for size in host.outputs)
         if not any(isinstance(s, Alloc) and isinstance(s.size, Expr) for s in host.steps):
-            return self.call, sizes, self.arena
+            return self.native, sizes, self.arena
         # One layout of the arena serves all values up to the next power of two.
         limits = tuple(
             min(1 << max(value - 1, 0).bit_length(), v.attr.max)
@@ -121,7 +121,7 @@ class Plan:
             offsets, arena = self._layout(env)
             found = self._natives[limits] = (self._native(offsets, arena), arena)
         native, arena = found
-        return native.call, sizes, arena
+        return native, sizes, arena
 
     @property
     def calls(self) -> int:

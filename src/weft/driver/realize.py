@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weft.driver import device
 from weft.driver.constants import as_data, is_plain, is_restless
@@ -21,7 +21,8 @@ _MOST_VALUES: Final = 256  # values of variables that a compiled graph keeps rea
 _KEPT_ARENA: Final = 1 << 20  # bytes of scratch memory that a compiled graph may hold on to
 
 if TYPE_CHECKING:
-    from weft.runtimes.buffer import Buffer
+    from weft.runtimes.buffer import Buffer, FreeList
+    from weft.runtimes.dispatch import Program, Slot
 
 
 def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -> list[Node]:
@@ -57,6 +58,27 @@ def _eager(nodes: Sequence[Node]) -> Compiled:
     return Compiled(nodes, (), structure)
 
 
+class Binding(NamedTuple):
+    """What a native call of a compiled graph takes.
+
+    Attributes
+    ----------
+    program : Program
+        The rows of the call so far.
+    inputs : dict of int to list of (Slot, int)
+        Where each input goes that is read (arguments, then captured arrays), with an offset.
+    outputs : list of (FreeList, int, Slot)
+        Memory to take: the results' first, then perhaps an arena.
+    arena : Buffer or None
+        An arena that one call at a time may use.
+    """
+
+    program: Program
+    inputs: dict[int, list[tuple[Slot, int]]]
+    outputs: list[tuple[FreeList, int, Slot]]
+    arena: Buffer | None
+
+
 class Compiled:
     """A graph compiled for repeated calls.
 
@@ -69,7 +91,8 @@ class Compiled:
     """
 
     __slots__ = ("_allocate", "_arena", "_at", "_in_order", "_limits", "_new_only", "_offsets",
-                 "_order", "_run", "_sizes", "_spare", "captured", "nodes", "plan")  # fmt: skip
+                 "_order", "_run", "_sizes", "_spare", "captured", "native", "nodes",
+                 "plan", "values")  # fmt: skip
 
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
                  structure: Structure | None = None) -> None:  # fmt: skip
@@ -93,6 +116,8 @@ class Compiled:
         }
         self._allocate = device.runtime().pool.allocate
         self._run, self._sizes, self._arena = plan.call, plan.sizes, plan.arena
+        self.native = plan.native
+        self.values: tuple[int, ...] = ()
         self._spare: list[Buffer] = []  # arenas of finished calls
         self._at: dict[tuple[int, ...], Compiled] = {}
         self._new_only = plan.spec.outputs == tuple(("new", i) for i in range(len(plan.sizes)))
@@ -111,7 +136,8 @@ class Compiled:
         found = self._at.get(values)
         if found is None:
             found = copy(self)
-            call, found._sizes, found._arena = self.plan.at(values)
+            found.native, found._sizes, found._arena = self.plan.at(values)
+            found.values, call = values, found.native.call
             found._run = lambda *addresses: call(*addresses, *values)
             found._limits, found._at, found._spare = {}, {}, []
             if len(self._at) >= _MOST_VALUES:
@@ -163,6 +189,41 @@ class Compiled:
                 buffer = twin
             out.append(buffer)
         return out
+
+    def bind(self) -> Binding | None:
+        """Return what a native call of this graph takes; None if it is not to be had.
+
+        That is: if sizes are left open, or results are inputs or copies of each other.
+        """
+        if self._limits or not self._new_only:
+            return None
+        from weft.runtimes.dispatch import Program, Slot
+
+        native, pool = self.native, device.runtime().pool
+        program = Program(native)
+        inputs: dict[int, list[tuple[Slot, int]]] = {}
+        for i, source in enumerate(self._order):
+            offset = self._offsets[i] if self._offsets else 0
+            inputs.setdefault(source, []).append((Slot(1 + i), offset))
+        first = 1 + native.ninputs
+        outputs = [(pool.blocks(n), n, Slot(first + i)) for i, n in enumerate(self._sizes)]
+        place = Slot(first + native.noutputs)
+        kept = None
+        if 0 < self._arena <= _KEPT_ARENA:
+            kept = self._allocate(self._arena)
+            program.check("set", place, kept.address)
+        elif self._arena:
+            outputs.append((pool.blocks(self._arena), self._arena, place))
+        else:
+            program.check("set", place, 0)
+        program.check("set", Slot(0), 0)
+        for i, size in enumerate(self.values):
+            program.check("set", Slot(place + 1 + i), size)
+        return Binding(program, inputs, outputs, kept)
+
+    def fail(self, failure: tuple[int, int, int, int, int]) -> None:
+        """Raise the error of a kernel that failed."""
+        self.plan.raise_failure(failure, self.nodes)
 
     def _take_arena(self) -> Buffer:
         """Return scratch memory for one call: that of an earlier one, or new."""

@@ -19,7 +19,17 @@ from weft.exchange import host
 from weft.frontend.arguments import describe
 from weft.frontend.capture import fix_sizes
 from weft.frontend.core import TensorCore, realize_all
-from weft.frontend.jit import Argument, Entry, Jitted, Out, Overlap, Past, argument_of, capturing
+from weft.frontend.jit import (
+    MOST_TRIES,
+    Argument,
+    Entry,
+    Jitted,
+    Out,
+    Overlap,
+    Past,
+    argument_of,
+    capturing,
+)
 from weft.frontend.pytree import flatten, is_array
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
@@ -63,6 +73,7 @@ class DynamicEntry(Entry):
         if found is None:
             found = copy(self)
             found.values, found._at = values, {}
+            found.tries, found.attached = 0, set()
             if self.compiled is not None:
                 found.compiled = self.compiled.at(values)
             found.template = _fixed(self.template, values)
@@ -116,6 +127,8 @@ class DynamicJitted(Jitted[P, R]):
                 known.changes and self._places(list(args))[1]
             ):
                 self._fast = specs, known, state.grad
+                if known.tries < MOST_TRIES:
+                    self._prepare(known, args, {}, args)
                 return cast(R, known.run([a._buffer for a in args], args))
         arrays: list[Any] = []
         parts: list[Hashable] = []
@@ -152,6 +165,8 @@ class DynamicJitted(Jitted[P, R]):
                 expected="no common memory where sizes are dynamic", hint="clone() it first",
             ) from None
         ready = cast(DynamicEntry, entry).at(values)
+        if ready.tries < MOST_TRIES:
+            self._prepare(ready, args, kwargs, arrays)
         if simple:
             if len(self._ready) >= _MOST:
                 self._ready.clear()

@@ -17,7 +17,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 from weft import driver
 from weft.exchange import host
@@ -34,10 +34,11 @@ from weft.ir.dtype import DType
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
-__all__ = ["Jitted"]
+__all__ = ["MOST_TRIES", "Jitted"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+MOST_TRIES: Final = 8  # calls of a signature in Python that may give it a native dispatch
 capturing = threading.RLock()  # a capture changes the tensors it watches, until it ends
 
 
@@ -128,6 +129,9 @@ class Entry:
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any,
                  arguments: Sequence[Argument], places: Sequence[Place] | None = None) -> None:
         tensors = [a.tensor for a in arguments]
+        self.places = places
+        self.tries = 0  # how often native dispatches may have been made
+        self.attached: set[Hashable] = set()  # for which kinds of arguments there are any
         recorder = Recorder(tensors)
         try:
             with recorder:
@@ -407,9 +411,17 @@ def _fill(template: Any, made: Callable[[Out], Any]) -> Any:
 
 
 class Jitted(Generic[P, R]):
-    """A function that is captured once for each signature of its arguments."""
+    """A function that is captured once for each signature of its arguments.
+
+    A signature that comes again gets a native dispatch (`weft.frontend.replay`): from then on the
+    class of the function has a native call slot, and what is here is only reached where no
+    dispatch fits.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_dispatch")
 
     def __init__(self, function: Callable[P, R]) -> None:
+        self._dispatch: Any = None
         self._function = function
         self._entries: dict[Hashable, list[Entry]] = {}
         # Tensors that the function knows both as arguments and by itself, and changes.
@@ -423,6 +435,10 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Replay the captured function, capturing it first for a new signature."""
+        return self._miss(args, kwargs)
+
+    def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> R:
+        """Call the function where no native dispatch fits."""
         fast = self._fast
         if fast is not None and not kwargs:
             specs, entry, grad = fast
@@ -437,6 +453,8 @@ class Jitted(Generic[P, R]):
                         break
                     inputs.append(buffer)
                 else:
+                    if entry.tries < MOST_TRIES:
+                        self._prepare(entry, args, {}, args)
                     if entry.is_plain:
                         return entry.run_plain(inputs)  # type: ignore[no-any-return]
                     tensors = cast("Sequence[TensorCore]", args)
@@ -444,7 +462,18 @@ class Jitted(Generic[P, R]):
                         not entry.changes or len({*map(id, tensors)}) == len(tensors)
                     ):
                         return cast(R, entry.run(inputs, tensors))
-        return self._general(args, kwargs)
+        return self._general(args, kwargs or {})
+
+    def _prepare(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any],
+                 arrays: Sequence[Any]) -> None:  # fmt: skip
+        """Make a native dispatch for a signature that comes again."""
+        entry.tries += 1
+        kinds = tuple(map(type, arrays))
+        if entry.tries > 1 and kinds not in entry.attached:
+            entry.attached.add(kinds)
+            from weft.frontend import replay  # of no use to what is called once
+
+            replay.attach(self, entry, args, kwargs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         if state.capture is not None:  # a captured function within another one
@@ -467,6 +496,8 @@ class Jitted(Generic[P, R]):
                     continue
                 self._entries.setdefault(key, []).append(entry)
             break
+        if entry.tries < MOST_TRIES:
+            self._prepare(entry, args, kwargs, arrays)
         self._fast = None
         if places is None and not kwargs and len(args) == len(arguments) and all(
             type(a) is Tensor and a._base is None and not a._requires_grad for a in args

@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from weft.config import Debug, debug
 from weft.errors import CompileError, CopyError, HandleError, LaunchError
@@ -18,6 +19,9 @@ from weft.runtimes.native import BufferRef, Executor, KernelStep, NativePlan, St
 from weft.runtimes.pool import Pool
 from weft.runtimes.threads import ThreadPool
 from weft.store import DiskCache, fingerprint
+
+if TYPE_CHECKING:
+    from weft.runtimes.dispatch import Dispatcher, Host
 
 __all__ = ["CpuProgram", "CpuQueue", "CpuRuntime"]
 
@@ -175,6 +179,7 @@ class CpuRuntime:
         self._thread_count = thread_count
         self._lock = threading.Lock()
         self._native: tuple[ThreadPool, Executor] | None = None
+        self._dispatchers: dict[Host, Dispatcher | None] = {}
         _runtimes.add(self)
 
     @property
@@ -235,37 +240,56 @@ class CpuRuntime:
             self.executor, steps, ninputs, noutputs, arena_bytes, nvariables, release_gil, keep
         )
 
+    def dispatcher(self, host: "Host") -> "Dispatcher | None":
+        """Return the code that calls captured functions natively; None where it cannot be."""
+        from weft.runtimes import dispatch  # only a function that is called again needs it
+
+        executor = self.executor
+        with self._lock:
+            if host not in self._dispatchers:
+                self._dispatchers[host] = None
+                try:
+                    text = dispatch.source(dispatch.layout(host))
+                    links = dispatch.imports(host, executor.library["weft_run"])
+                    library = self._load_support([(text, "short")], dispatch.SYMBOLS, links)
+                    self._dispatchers[host] = dispatch.Dispatcher(library)
+                except (dispatch.NotSupported, AttributeError):  # or a function is not there
+                    pass
+            return self._dispatchers[host]
+
     def _start(self) -> tuple[ThreadPool, Executor]:
         """Load the thread pool and the executor, once and when they are first needed."""
         if self._native is None:
             with self._lock:
                 if self._native is None:
-                    library = self._load_support()
+                    # The pool waits far longer than it computes, and a full code generator takes
+                    # three times as long for it; the executor is on the path of every call.
+                    library = self._load_support(
+                        [(threads.source(), "quick"), (native.source(), "short")],
+                        (*threads.SYMBOLS, *native.SYMBOLS), native.imports(),
+                    )  # fmt: skip
                     library.pin()  # workers live in this code until the process ends
                     pool = ThreadPool(library, self._thread_count)
                     self._native = pool, Executor(library)
         return self._native
 
-    def _load_support(self) -> Library:
-        sources = (threads.source(), native.source())
-        symbols = (*threads.SYMBOLS, *native.SYMBOLS)
-        # The pool waits far longer than it computes, and a full code generator takes three times
-        # as long for it as for a kernel; the executor is on the path of every call.
-        pipelines = ("quick", "short")
-        keys = [fingerprint("runtime", text, self.compiler.cache_key) for text in sources]
+    def _load_support(self, sources: Sequence[tuple[str, str]], symbols: Sequence[str],
+                      imports: Mapping[str, int]) -> Library:  # fmt: skip
+        """Return code of the runtime itself, each text compiled by its pipeline, or cached."""
+        keys = [fingerprint("runtime", text, self.compiler.cache_key) for text, _ in sources]
         if self.cache is not None:
             cached = [self.cache.get("runtime", key) for key in keys]
             images = [image for image in cached if image is not None]
             if len(images) == len(keys):
                 try:
-                    return self.loader.load(images, symbols, native.imports())
+                    return self.loader.load(images, symbols, imports)
                 except CompileError:
                     images.clear()  # whole, but not for this linker: compile anew
-        images = [self.compiler.compile(*job) for job in zip(sources, pipelines, strict=True)]
+        images = [self.compiler.compile(*job) for job in sources]
         if self.cache is not None:
             for key, image in zip(keys, images, strict=True):
                 self.cache.put("runtime", key, image)
-        return self.loader.load(images, symbols, native.imports())
+        return self.loader.load(images, symbols, imports)
 
 
 _runtimes: "weakref.WeakSet[CpuRuntime]" = weakref.WeakSet()

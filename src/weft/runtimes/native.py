@@ -170,16 +170,17 @@ def imports() -> dict[str, int]:
         "Py_IncRef",
         "Py_BuildValue",
     )
-    addresses = {name: _address(name) for name in names}
+    addresses = {name: address_of(name) for name in names}
     # Where a long has 64 bits, its conversion skips the detour over bytes: 6 ns less an argument.
     convert = "PyLong_AsLong" if ctypes.sizeof(ctypes.c_long) == 8 else "PyLong_AsLongLong"
-    addresses["weft_int64_of"] = _address(convert)
+    addresses["weft_int64_of"] = address_of(convert)
     addresses["weft_none"] = id(None)
     addresses["weft_type_error"] = id(TypeError)
     return addresses
 
 
-def _address(name: str) -> int:
+def address_of(name: str) -> int:
+    """Return the address of a function of the Python API."""
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
@@ -267,6 +268,7 @@ class NativePlan:
         "arena_bytes",
         "call",
         "context_address",
+        "frame_words",
         "names",
         "ninputs",
         "noutputs",
@@ -297,6 +299,7 @@ class NativePlan:
         first_variable = 2 + ninputs + noutputs
         first_buffer = 1 + nargs
         first_kernel_variable = first_buffer + tables.most_buffers
+        self.frame_words = first_kernel_variable + tables.most_variables
         values = {
             "nargs": nargs,
             "first_variable": first_variable,
@@ -304,7 +307,7 @@ class NativePlan:
             "steps": tables.steps.buffer_info()[0],
             "references": tables.references.buffer_info()[0],
             "variables": tables.variables.buffer_info()[0],
-            "frame_words": first_kernel_variable + tables.most_variables,
+            "frame_words": self.frame_words,
             "first_buffer": first_buffer,
             "first_kernel_variable": first_kernel_variable,
             "release_gil": int(release_gil),

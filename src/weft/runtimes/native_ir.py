@@ -17,7 +17,7 @@ from typing import Final
 
 __all__ = ["CONTEXT", "FRAME_WORDS", "INTERRUPTED", "STEP_WORDS", "SYMBOLS", "source"]
 
-SYMBOLS: Final = ("weft_call", "weft_plan")
+SYMBOLS: Final = ("weft_call", "weft_plan", "weft_run")
 
 CONTEXT: Final = (
     "nargs",  # arguments of a call: inputs, outputs, arena, variables
@@ -48,7 +48,8 @@ def source() -> str:
     """Return the LLVM IR of the executor.
 
     ``weft_call`` is a METH_FASTCALL function whose ``self`` is an int, the address of the
-    context. ``weft_plan(ctx, inputs, outputs, arena, vars, status)`` is the same plan for callers
+    context. ``weft_run(ctx, slots, status)`` is what it does with slots that are filled.
+    ``weft_plan(ctx, inputs, outputs, arena, vars, status)`` is the same plan for callers
     without Python, ``arena`` being the address of a word that holds the arena's address.
     """
     words = {f"ctx.{name}": 8 * i for i, name in enumerate(CONTEXT)}
@@ -256,11 +257,29 @@ success:
   ret i32 0
 }
 
+; Run a plan whose slots are filled, with or without the GIL as its context says.
+define i32 @weft_run(ptr %ctx, ptr %slots, ptr %status) nounwind {
+entry:
+  %thread = alloca ptr, align 8
+  %release = call i64 @field(ptr %ctx, i64 $ctx.release_gil$)
+  %hold = icmp eq i64 %release, 0
+  br i1 %hold, label %held, label %released
+held:
+  %code1 = call i32 @walk(ptr %ctx, ptr %slots, ptr %status, ptr null)
+  ret i32 %code1
+released:
+  %saved = call ptr @PyEval_SaveThread()
+  store ptr %saved, ptr %thread, align 8
+  %code2 = call i32 @walk(ptr %ctx, ptr %slots, ptr %status, ptr %thread)
+  %restore = load ptr, ptr %thread, align 8
+  call void @PyEval_RestoreThread(ptr %restore)
+  ret i32 %code2
+}
+
 define ptr @weft_call(ptr %self, ptr %args, i64 %nargs) nounwind {
 entry:
   %small_frame = alloca [$FRAME_WORDS$ x i64], align 16
   %status = alloca %status, align 8
-  %thread = alloca ptr, align 8
   %ctx_int = call i64 @weft_int64_of(ptr %self)
   %ctx = inttoptr i64 %ctx_int to ptr
   %expected = call i64 @field(ptr %ctx, i64 $ctx.nargs$)
@@ -307,21 +326,7 @@ converted:
   br label %convert_loop
 run:
   call void @llvm.memset.p0.i64(ptr %status, i8 0, i64 32, i1 false)
-  %release = call i64 @field(ptr %ctx, i64 $ctx.release_gil$)
-  %hold = icmp eq i64 %release, 0
-  br i1 %hold, label %run_held, label %run_released
-run_held:
-  %code1 = call i32 @walk(ptr %ctx, ptr %slots, ptr %status, ptr null)
-  br label %ran
-run_released:
-  %saved = call ptr @PyEval_SaveThread()
-  store ptr %saved, ptr %thread, align 8
-  %code2 = call i32 @walk(ptr %ctx, ptr %slots, ptr %status, ptr %thread)
-  %restore = load ptr, ptr %thread, align 8
-  call void @PyEval_RestoreThread(ptr %restore)
-  br label %ran
-ran:
-  %code = phi i32 [ %code1, %run_held ], [ %code2, %run_released ]
+  %code = call i32 @weft_run(ptr %ctx, ptr %slots, ptr %status)
   %good = icmp eq i32 %code, 0
   br i1 %good, label %return_none, label %failed
 return_none:

@@ -21,13 +21,20 @@ from weft.runtimes import host_memory
 from weft.runtimes.base import Event, consume
 from weft.runtimes.buffer import Buffer, FreeList
 
-__all__ = ["Pool", "block_size"]
+__all__ = ["Pool", "block_size", "use"]
 
 _blank = Buffer.__new__
+_kind: type[Buffer] = Buffer
 
 # Requests repeat, so their class is looked up. The table is emptied when a program asks for
 # ever new sizes.
 _MOST_REQUESTS: Final = 8192
+
+
+def use(kind: type[Buffer]) -> None:
+    """Make all buffers from now on of this class, which gives its memory back in native code."""
+    global _kind
+    _kind = kind
 
 
 def block_size(nbytes: int) -> int:
@@ -78,12 +85,23 @@ class Pool:
             zero = zero and blocks.size < host_memory.MAP_THRESHOLD
         if zero:
             ctypes.memset(address, 0, nbytes)
-        buffer = _blank(Buffer)
+        buffer = _blank(_kind)
         buffer.address = address
         buffer.nbytes = nbytes
         buffer.version = 0
         buffer._home = blocks
         return buffer
+
+    def blocks(self, nbytes: int) -> FreeList:
+        """Return the list with the free blocks that serve requests of this size.
+
+        Raises
+        ------
+        AllocationError
+            If the size is negative or past the limit.
+        """
+        found = self._requests.get(nbytes)
+        return self._classify(nbytes) if found is None else found
 
     def free(self, buffer: Buffer, wait: Iterable[Event] = ()) -> None:
         """Give a buffer back now, once the events of ``wait`` have happened; consumes them.
