@@ -137,6 +137,9 @@ class Search:
             if not self.limits.n_added_per_step:
                 reason = "seeds"
                 break
+            if self._room() <= 0:
+                reason = "candidates"
+                break
             proposals = self._proposals(self.limits.n_added_per_step)
             if not proposals:
                 reason = "space"
@@ -219,6 +222,10 @@ class Search:
         order = sorted(range(len(candidates)), key=lambda i: (expected[i], i))
         return [candidates[i] for i in order]
 
+    def _room(self) -> int:
+        """Return how many more may be tried; the default is one of them."""
+        return self.limits.n_total_opts - 1 - self.trials
+
     # ---- measuring -------------------------------------------------------------------------------
 
     def _grow(self, candidates: list[Candidate], rank: bool) -> str | None:
@@ -227,7 +234,7 @@ class Search:
         With `rank`, what is left is put into order again after each batch.
         """
         while candidates:
-            room = self.limits.n_total_opts - 1 - self.trials  # the default is one of them
+            room = self._room()
             if room <= 0:
                 return "candidates"
             if self._clock() >= self._end:
