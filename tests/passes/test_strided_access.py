@@ -64,6 +64,13 @@ def test_columns_are_written_whole(rows, lanes):
     assert len(vector_accesses(flat)) == (2 if rows == 6 and lanes >= 4 else 0)
 
 
+@pytest.mark.parametrize("rows", [2, 5, 7, 8, 13])
+def test_pairs_of_lanes_stay_right(rows):
+    i, j = v("i"), v("j")
+    for source, target in ((j * 2 * rows + i, i * 4 + j), (i * 4 + j, j * 2 * rows + i)):
+        lowered(copying(2 * rows, 4, source, target), rows, 2)
+
+
 @pytest.mark.parametrize("stride", [2, 3, 4, 5, 8])
 @pytest.mark.parametrize("first", [0, 3])
 def test_small_strides_are_picked(stride, first):

@@ -174,7 +174,7 @@ class _Line:
         values: dict[int, Expr] = {}
         near = 1 < group.stride <= NEAR
         for start, count in _runs(sorted(by_offset), group.lanes):
-            if count >= LEAST and group.stride >= count:
+            if LEAST <= count <= group.lanes and group.stride >= count:
                 values.update(self._transposed(group, start, count, out))
             elif near:
                 offsets = [o for o in range(start, start + count) if o in by_offset]
@@ -261,7 +261,7 @@ class _Line:
             self.gone.update(m.position for m in group.members)
             return
         for first, count in _runs(sorted(offsets), group.lanes):
-            if count < LEAST or stride < count:
+            if not LEAST <= count <= min(group.lanes, stride):
                 continue
             members = [offsets[first + i] for i in range(count)]
             self._rows(group, first, [self._value(m) for m in members], out)
