@@ -137,6 +137,18 @@ def test_one_gradient_at_a_time(rng):
         np.testing.assert_allclose(grad.numpy(), exact[n + 1], rtol=2e-4, atol=5e-5)
 
 
+@pytest.mark.parametrize("heads", [2, 9])
+def test_one_array_for_all_three(heads, rng):
+    """Its gradient adds the results of a kernel, which can only follow that kernel."""
+    x, g = normal(rng, heads, 40, 8), normal(rng, heads, 40, 8)
+    t = weft.tensor(x, requires_grad=True)
+    out = t.scaled_dot_product_attention(t, t, is_causal=True)
+    (grad,) = weft.grad(out, t, grad_outputs=weft.tensor(g))
+    assert "contraction" not in kinds(out, grad)
+    np.testing.assert_allclose(grad.numpy(), sum(wanted(x, x, x, g, causal=True)[1:]), rtol=2e-4,
+                               atol=5e-5)
+
+
 def test_finite_differences(rng):
     arrays = [rng.standard_normal((1, 11, 5)) for _ in range(4)]
     got = check(*arrays, causal=True, dtype=weft.float64, rtol=1e-11, atol=1e-11)

@@ -77,6 +77,8 @@ class Found:
         The attentions by their output.
     parts : dict of Node to Part
         Their gradients.
+    kernels : dict of Node to object
+        What tells the kernel of a gradient: equal ones are made by one kernel.
     inside : dict of Node to tuple of Node
         Nodes that no array is made for, or that come from the kernels above; with the operands
         that every block of rows reads again.
@@ -90,6 +92,7 @@ class Found:
     def __init__(self) -> None:
         self.outputs: dict[Node, Attention] = {}
         self.parts: dict[Node, Part] = {}
+        self.kernels: dict[Node, object] = {}
         self.inside: dict[Node, tuple[Node, ...]] = {}
         self.rows: dict[Node, Node] = {}
         self.misfits: dict[Node, str] = {}
@@ -109,6 +112,7 @@ class Found:
             raise NoFit("the values depend on the scores")
         self.outputs[match.out] = match
         self.parts.update(parts)
+        self.kernels.update(attention_gradient.kernels_of(parts.values()))
         self.inside.update(dict.fromkeys(hidden, ()))
         self.inside.update({match.scores: (match.k,), match.out: (match.v,)})
         if parts:

@@ -29,6 +29,7 @@ from weft.kernelize.cost import elements, is_leaf
 from weft.kernelize.indexing import Index
 
 _BUFFERS: Final = 512 << 10  # bytes of the buffers of one block of rows
+ENOUGH: Final = 8  # batches and heads that keep threads busy without blocks of rows
 
 
 class Product(Record):
@@ -75,9 +76,18 @@ class Part(Record):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What two parts of one kernel have in common."""
+        """What two parts of one kernel with the same rows have in common."""
         return (self.weights, self.at_weights, self.batches, self.others, self.rows, self.columns,
                 self.row_axis, self.channel_axis, len(self.out.shape))  # fmt: skip
+
+    def crosses(self, other: Part) -> bool:
+        """Whether the rows of this part are the columns of another, tile by tile."""
+        row, col = ex.var("row"), ex.var("col")
+        turned = tuple(ex.substitute(other.at_weights, {row: col, col: row}))
+        return (self.by_key != other.by_key and self.weights is other.weights
+                and self.at_weights == turned and self.batches == other.batches
+                and not self.others and not other.others and self.rows == other.columns
+                and self.columns == other.rows)  # fmt: skip
 
 
 class Scores(Record):
@@ -277,6 +287,22 @@ def _vanishes(node: Node, weights: Node) -> bool:
     return known[node]
 
 
+def kernels_of(parts: Iterable[Part]) -> dict[Node, object]:
+    """Return for each part what tells its kernel.
+
+    With many heads all gradients of one come from one walk over its tiles, which saves making the
+    scores again for the queries; a head is then the work of one thread.
+    """
+    parts = list(parts)
+    found: dict[Node, object] = {p.out: p.key for p in parts}
+    for p in parts:
+        mates = [m for m in parts if m.by_key and not p.by_key and p.crosses(m)]
+        heads = elements(tuple(n for _, n in p.batches))
+        if mates and heads >= ENOUGH and sum(not o.by_key for o in parts) == 1:
+            found[p.out] = mates[0].key
+    return found
+
+
 def columns_of(parts: Iterable[Part]) -> dict[Node, tuple[Node, ...]]:
     """Return the operands that every block of rows reads again, by the node they belong to."""
     found: dict[Node, tuple[Node, ...]] = {}
@@ -287,4 +313,4 @@ def columns_of(parts: Iterable[Part]) -> dict[Node, tuple[Node, ...]]:
     return found
 
 
-__all__ = ["Part", "Product", "Scores", "columns_of", "part"]
+__all__ = ["Part", "Product", "Scores", "columns_of", "kernels_of", "part"]

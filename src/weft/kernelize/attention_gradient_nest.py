@@ -11,6 +11,10 @@
       G[q, d] = acc[d, q]
     } }
 
+With many heads the gradient of queries is made beside those of keys and values: each tile adds to
+its rows of an array, ``total[j, d] += sum over q of s[j, q] * B[q, d]``, a block after the other, so
+that the order of its sums is fixed as well.
+
 Rows are queries for the gradient of queries, and keys for those of keys and values, which share
 their tiles in one kernel. No result crosses rows, so rows are the lanes of vectors and no two
 threads add to one place. Columns that are hidden from a whole block are left out: what they would
@@ -20,25 +24,29 @@ add is 0, or no number where a value of theirs is none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.infer import as_expr
 from weft.ir.node import Node
 from weft.ir.op import Op
-from weft.ir.stmt import SERIAL, For, Let, Load, Memory, Store
+from weft.ir.stmt import SERIAL, Axis, For, Let, Load, Memory, Reduce, Store
 from weft.kernelize.attention_gradient import Part, Product
-from weft.kernelize.attention_tiles import COLUMNS, Sections, rounded, tile_of
+from weft.kernelize.attention_tiles import COLUMNS, Sections, rounded, tile_of, total_of
 from weft.kernelize.cost import upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
 
+_WIDTH: Final = 16  # channels of a gradient across are padded to a multiple
+
 
 def lower_gradients(parts: Sequence[Part], group: Group, sources: dict[Node, Memory],
-                    stored: dict[Node, Memory]) -> Emitter:
-    """Return the nest of the gradients of a group, which share rows and columns."""
-    return _Nest(parts, group, sources, stored).run()
+                    stored: dict[Node, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
+    """Return the nest of the gradients of a group, and the arrays it needs besides."""
+    nest = _Nest(parts, group, sources, stored)
+    return nest.run(), nest.scratch
 
 
 class _Nest(Sections):
@@ -46,30 +54,40 @@ class _Nest(Sections):
 
     def __init__(self, parts: Sequence[Part], group: Group, sources: dict[Node, Memory],
                  stored: dict[Node, Memory]) -> None:
-        self.parts, self.group, self.stored = parts, group, stored
-        self.part = parts[0]
+        by_key = [p for p in parts if p.by_key]
+        self.parts = by_key or list(parts)
+        self.across = next((p for p in parts if by_key and not p.by_key), None)
+        self.group, self.stored = group, stored
+        self.part = self.parts[0]
         super().__init__(Emitter(sources, hoist=True), self.part.out.dtype, self.part.rows)
         self.columns = as_expr(self.part.columns)
         found: dict[Node, Product] = {}
-        for part in parts:
+        for part in self.parts:
             for product in part.products:
                 found.setdefault(product.node, product)
         self.products_of = list(found.values())
+        self.scratch: tuple[Memory, ...] = ()
 
     def run(self) -> Emitter:
         """Return the emitter whose outermost scope is the kernel's body."""
         em, part = self.em, self.part
         em.open()
-        loops = self.open_blocks(part.batches)
+        batches = self.open_batches(part.batches)
+        if self.across is not None:
+            self._start_across(self.across)
+        em.open()
+        block = self.open_blocks()
         most = min(COLUMNS, upper_bound(part.columns))
         height = rounded(most, tile_of(most, whole=False))
         rows = [self.local(f"x{n}", p.terms) for n, p in enumerate(self.products_of)]
-        self.tiles = [self.local(f"s{n}", height)
-                      for n in range(max(len(self.products_of), len(self.parts)))]
+        count = max(len(self.products_of), len(self.parts) + (self.across is not None))
+        self.tiles = [self.local(f"s{n}", height) for n in range(count)]
         sums = [self.local(f"acc{n}", rounded(p.channels, tile_of(p.channels)))
                 for n, p in enumerate(self.parts)]
         for n, to in enumerate(sums):
             self.clear(f"_{n}", to)
+        if self.across is not None:
+            self._pack(self.across)
         if not part.others:
             self._rows(rows)
         em.open()
@@ -80,7 +98,10 @@ class _Nest(Sections):
         self.wrap(others, em.close())
         for n, (p, to) in enumerate(zip(self.parts, sums, strict=True)):
             self._finish(n, p, to)
-        self.wrap(loops, em.close())
+        self.wrap([block], em.close())
+        if self.across is not None:
+            self._finish_across(self.across)
+        self.wrap(batches, em.close())
         return em
 
     def _rows(self, rows: Sequence[Memory]) -> None:
@@ -88,12 +109,13 @@ class _Nest(Sections):
             self.transpose(f"_{n}", to, product.rows, product.at_rows, "row", product.terms)
 
     def _range(self) -> tuple[Expr, Expr]:
-        """Return the first block of columns that the block of rows sees, and their end."""
+        """Return the first column that the block of rows sees, and the end of the last one."""
         part, first = self.part, self.first
-        if part.reach is None or any(p.reach is None for p in self.parts):
+        every = [*self.parts, *([self.across] if self.across else [])]
+        if part.reach is None or any(p.reach is None for p in every):
             return ex.index(0), self.columns
         if part.by_key:  # query i sees the keys up to i + reach
-            return ex.maximum(first - part.reach, 0) // COLUMNS, self.columns
+            return ex.minimum(ex.maximum(first - part.reach, 0), self.columns), self.columns
         seen = first + (self.block + part.reach)
         return ex.index(0), ex.maximum(ex.minimum(seen, self.columns), 0)
 
@@ -102,16 +124,18 @@ class _Nest(Sections):
         begin, end = map(em.simplify, self._range())
         em.open()
         cb = em.loop_var("cb", -(-upper_bound(part.columns) // COLUMNS))
-        start = (begin + cb) * COLUMNS
+        start = begin + cb * COLUMNS
         count = ex.minimum(end - start, COLUMNS)
         for n, (product, to) in enumerate(zip(self.products_of, rows, strict=True)):
             self.products(f"_{n}", self.tiles[n], to, product.columns, product.at_columns, "col",
                           product.terms, part.columns, start, count)
         self._values(start, count)
         for n, (p, to) in enumerate(zip(self.parts, sums, strict=True)):
-            self.gather(f"_{n}", to, self.tiles[n], p.b, p.at_b, "col", p.channels, p.columns,
+            self.gather(f"_{n}", to, self.holds[n], p.b, p.at_b, "col", p.channels, p.columns,
                         start, count)
-        blocks = ex.maximum((end + (COLUMNS - 1)) // COLUMNS - begin, 0)
+        if self.across is not None:
+            self._add_across(start, count)
+        blocks = ex.maximum(end - begin + (COLUMNS - 1), 0) // COLUMNS
         em.emit(For(cb, em.simplify(blocks), SERIAL, em.close()))
 
     def _values(self, start: Expr, count: Expr) -> None:
@@ -128,10 +152,17 @@ class _Nest(Sections):
         place = self.at(part.at_weights)
         em.bound[part.weights] = (place, self._weight(place, live))
         values = [em.value(p.p, self.at(p.at_p), live) for p in self.parts]
+        if self.across is not None:  # its rows are columns here
+            turned = self.at(self.across.at_p, row=col, col=v["row"])
+            values.append(em.value(self.across.p, turned, live))
         em.staged.clear()
         del em.bound[part.weights]
-        for tile, value in zip(self.tiles, values, strict=False):
-            em.emit(Store(tile, (j, lane), ex.cast(value, self.dtype)))
+        held: dict[Expr, Memory] = {}
+        for value in values:
+            if value not in held:
+                held[value] = self.tiles[len(held)]
+                em.emit(Store(held[value], (j, lane), ex.cast(value, self.dtype)))
+        self.holds = [held[value] for value in values]
         inner = em.close()
         em.emit(For(j, count, SERIAL, inner))
         self.close([(lane, self.block)], mapping)
@@ -148,33 +179,104 @@ class _Nest(Sections):
             value = exp * inverse
         return self.let("weight", value)
 
+    # Gradients across: a row of theirs is a column of the tiles, so every block of rows adds to it.
+
+    def _start_across(self, part: Part) -> None:
+        """Emit zeros for the sums of all columns, in an array that is padded to whole tiles."""
+        em = self.em
+        self.width = rounded(part.channels, min(_WIDTH, 1 << (part.channels - 1).bit_length()))
+        height = self.columns + COLUMNS
+        sizes = (*(as_expr(n) for _, n in part.batches), em.simplify(height), ex.index(self.width))
+        self.total = Memory("total", self.dtype, sizes)
+        self.scratch = (self.total,)
+        self.packed = Memory("packed", self.dtype,
+                             (ex.index(self.block), ex.index(self.width)), "local")
+        v = self.section(c0=upper_bound(part.rows) + COLUMNS, q2_c=self.width)
+        em.emit(Store(self.total, (*self._batch(), v["c0"], v["q2_c"]),
+                      ex.const(0.0, self.dtype)))
+        self.close([(v["c0"], self.total.shape[-2]), (v["q2_c"], self.width)], {})
+
+    def _batch(self) -> Index:
+        return tuple(v for v, _ in self.part.batches)
+
+    def _pack(self, part: Part) -> None:
+        """Emit ``packed[q, d]``: the factor of the gradient across, at the rows of the block."""
+        em = self.em
+        em.alloc(self.packed)
+        v = self.section(p1=self.block, row=self.rows, q2_p=self.width)
+        lane, row, d = v.values()
+        live, place = self.live("p1"), self.at(part.at_b, col=row, d=d)
+        if self.width != part.channels:
+            inside = d.lt(part.channels)
+            live = inside if live is None else live & inside
+        value = em.value(part.b, place, live)
+        em.emit(Store(self.packed, (lane, d), ex.cast(value, self.dtype)))
+        self.close([(lane, self.block), (d, self.width)], self.row_of(lane, row, "p1"))
+
+    def _add_across(self, start: Expr, count: Expr) -> None:
+        """Emit ``total[j, d] += sum over q of s[j, q] * packed[q, d]``, in tiles of columns."""
+        em = self.em
+        size = tile_of(upper_bound(self.part.columns), whole=False)
+        tiles = -(-min(COLUMNS, upper_bound(self.part.columns)) // size)
+        v = self.section(ct=tiles, cu=size, q6=self.width)
+        tile, unit, d = v.values()
+        em.open()
+        lane = em.loop_var("q7", self.block)
+        value, factor = em.fresh("w", self.dtype), em.fresh("row", self.dtype)
+        j = tile * size + unit
+        em.emit(Load(value, self.holds[-1], (j, lane)))
+        em.emit(Load(factor, self.packed, (lane, d)))
+        inner = em.close()
+        across = self.bound("across")
+        here = ex.minimum(as_expr(self.rows) - self.first, self.block)
+        em.emit(Reduce((Axis(lane, here),), (total_of(across, value * factor),), inner))
+        last = em.simplify(self.total.shape[-2] - COLUMNS)
+        first = ex.minimum(start, last)  # which it is: a batch keeps to its part of the array
+        place = (*self._batch(), first + j, d)
+        old = em.fresh("old", self.dtype)
+        em.emit(Load(old, self.total, place))
+        em.emit(Store(self.total, place, old + across))
+        self.close([(tile, (count + (size - 1)) // size), (unit, size), (d, self.width)], {})
+
+    def _finish_across(self, part: Part) -> None:
+        """Emit a gradient across, and members that follow it element by element."""
+        em = self.em
+        v = self.section(c9=part.rows, d9=part.channels)
+        column, d = v.values()
+        read = em.fresh("sum", self.dtype)
+        em.emit(Load(read, self.total, (*self._batch(), column, d)))
+        self._members(part, self.at(part.at_out, row=column, d=d), read, None)
+        self.close([(column, as_expr(part.rows)), (d, part.channels)], {})
+
     def _finish(self, number: int, part: Part, to: Memory) -> None:
-        """Emit a gradient, and members that follow it element by element."""
-        em, group = self.em, self.group
+        """Emit a gradient of the rows."""
+        em = self.em
         v = self.section(**{f"q8_{number}": self.block, "row": self.rows, "d": part.channels})
         lane, row, d = v.values()
         live = self.live(f"8_{number}")
         read = em.fresh("sum", self.dtype)
         em.emit(Load(read, to, (d, lane)))
-        place = self.at(part.at_out)
-        em.bound[part.out] = (place, read)
-        rows: Index | None = None
-        for member in group.members:
-            if member not in self.stored or self._of(member) is not part.out:
-                continue
-            index = place
-            if member is not part.out:
-                rows = rows or place
-                found = group.place(member, rows, ())
-                assert found is not None  # fuse admitted the member
-                index = tuple(map(em.simplify, found))
-            em.emit(Store(self.stored[member], index, em.value(member, index, live), live))
+        self._members(part, self.at(part.at_out), read, live)
         self.close([(lane, self.block), (d, part.channels)],
                    self.row_of(lane, row, f"8_{number}"))
 
+    def _members(self, part: Part, place: Index, value: Expr, live: Expr | None) -> None:
+        """Emit a gradient, where it is stored, and members that follow it element by element."""
+        em = self.em
+        em.bound[part.out] = (place, value)
+        for member in self.group.members:
+            if member not in self.stored or self._of(member) is not part.out:
+                continue
+            index: Index | None = place
+            if member is not part.out:
+                index = self.group.place(member, place, ())
+                assert index is not None  # fuse admitted the member
+                index = tuple(map(em.simplify, index))
+            em.emit(Store(self.stored[member], index, em.value(member, index, live), live))
+
     def _of(self, member: Node) -> Node:
         """Return the gradient that a member is made of."""
-        outs = {p.out for p in self.parts}
+        outs = {p.out for p in (*self.parts, *([self.across] if self.across else []))}
         stack, seen = [member], {member}
         while stack:
             node = stack.pop()

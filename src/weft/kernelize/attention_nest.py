@@ -70,9 +70,10 @@ class _Nest(Sections):
         """Return the emitter whose outermost scope is the kernel's body."""
         em, match = self.em, self.match
         em.open()
-        loops = self.open_blocks([
+        loops = self.open_batches([
             (ex.var(f"r{axis}"), dim) for axis, dim in enumerate(match.out.shape)
             if axis not in (match.query, match.channel) and upper_bound(dim) != 1])
+        loops.append(self.open_blocks())
         self.end = em.simplify(self._last_key())
         most = min(COLUMNS, upper_bound(match.keys))
         self.qt = self.local("qt", match.terms)

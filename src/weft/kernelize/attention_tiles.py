@@ -38,7 +38,8 @@ from weft.kernelize.indexing import Index
 
 COLUMNS: Final = 64  # columns of one block: their scores stay in the first cache
 ROWS: Final = 8  # columns or channels whose results a tile holds at once
-LANES: Final = 32  # rows of one block: the lanes of its vectors
+LANES: Final = 32  # rows of one block at most: the lanes of its vectors
+WASTE: Final = 16  # lanes that wait are fewer than one in so many, or blocks are smaller
 
 Mapping = dict[Expr, Expr]
 
@@ -59,17 +60,19 @@ class Sections:
     def __init__(self, em: Emitter, dtype: DType, rows: nd.Dim) -> None:
         self.em, self.dtype, self.rows = em, dtype, rows
         self.names: dict[str, str] = {}
-        most = upper_bound(rows)
-        self.block = min(LANES, 1 << max(most - 1, 0).bit_length())
+        self.block = _block(upper_bound(rows))
         self.blocks = (as_expr(rows) + (self.block - 1)) // self.block
         self.first = ex.index(0)
 
-    def open_blocks(self, batches: Sequence[tuple[Expr, nd.Dim]]) -> list[tuple[Expr, Expr]]:
-        """Open the loops over batches and blocks of rows; return them."""
-        loops = [(self.em.loop_var(str(v.attr), upper_bound(n)), as_expr(n)) for v, n in batches]
+    def open_batches(self, batches: Sequence[tuple[Expr, nd.Dim]]) -> list[tuple[Expr, Expr]]:
+        """Return the loops over batches, whose variables the current scope knows."""
+        return [(self.em.loop_var(str(v.attr), upper_bound(n)), as_expr(n)) for v, n in batches]
+
+    def open_blocks(self) -> tuple[Expr, Expr]:
+        """Return the loop over blocks of rows, whose variable the current scope knows."""
         block = self.em.loop_var("ib", -(-upper_bound(self.rows) // self.block))
         self.first = block * self.block
-        return [*loops, (block, self.em.simplify(self.blocks))]
+        return block, self.em.simplify(self.blocks)
 
     def local(self, name: str, *sizes: int) -> Memory:
         """Return a buffer of some rows, as wide as the block."""
@@ -207,6 +210,14 @@ class Sections:
         made = self.bound(name)
         self.em.emit(Let(made, value))
         return made
+
+
+def _block(rows: int) -> int:
+    """Return how many rows a block has: many, unless half of them waste far fewer lanes."""
+    most = min(LANES, 1 << max(rows - 1, 0).bit_length())
+    half = most // 2
+    saved = rounded(rows, most) - rounded(rows, half) if half else 0
+    return half if most == LANES and saved * WASTE > rows else most
 
 
 def tile_of(n: int, whole: bool = True) -> int:

@@ -130,9 +130,9 @@ class Fusion:
     def _candidates(self, node: Node, below: frozenset[Node], kind: str) -> list[Group]:
         """Return the groups worth a try: those it reads, the latest first, then siblings."""
         if node in self.attention.parts:
-            key = self.attention.parts[node].key
-            return [g for g in self.groups if g.members and g.members[0] in self.attention.parts
-                    and self.attention.parts[g.members[0]].key == key]
+            kernels = self.attention.kernels
+            return [g for g in self.groups if g.members
+                    and kernels.get(g.members[0]) == kernels[node]]
         if node.op in _ALONE or kind in ("contraction", "attention"):
             return []
         if self.stored[node].startswith("cut"):
@@ -212,10 +212,26 @@ class Fusion:
                 return ""
             return "reads the same tiles of scores"
         if kind == "elementwise":
-            return self._join_elementwise(group, node, reads)
+            return self._join_elementwise(group, node, below)
         return self._join_reduction(group, node, reads)
 
-    def _join_elementwise(self, group: Group, node: Node, reads: bool) -> str:
+    def _follows_one(self, group: Group, below: Iterable[Node]) -> bool:
+        """Whether a newcomer reads one of the gradients that a kernel makes, all of one shape."""
+        parts = [m for m in group.members if m in self.attention.parts]
+        if len(parts) < 2:
+            return True
+        found: set[Node] = set()
+        stack = [d for d in below if self.home[d] is group]
+        while stack:
+            node = stack.pop()
+            if node in self.attention.parts:
+                found.add(node)
+            else:
+                stack.extend(d for d in self.reads[node] if self.home[d] is group)
+        return len(found) == 1 and all(same_shape(p.shape, parts[0].shape) for p in parts)
+
+    def _join_elementwise(self, group: Group, node: Node, below: frozenset[Node]) -> str:
+        reads = any(self.home[d] is group for d in below)
         size = elements(node.shape)
         domain = elements(group.rows) * elements(group.inner)
         if group.kind == "elementwise":
@@ -225,7 +241,7 @@ class Fusion:
         if not reads:
             return ""
         if group.kind in ("contraction", "attention"):
-            if not _same_shapes(m for m in group.members if m in self.attention.parts):
+            if not self._follows_one(group, below):
                 return ""
             if size != elements(group.rows) or self._streams(group, node) > STREAMS:
                 return ""
@@ -377,11 +393,6 @@ class Fusion:
                     done[top] = None
                     stack.pop()
         return [by_number[n] for n in done]
-
-
-def _same_shapes(nodes: Iterable[Node]) -> bool:
-    shapes = [n.shape for n in nodes]
-    return all(same_shape(s, shapes[0]) for s in shapes)
 
 
 def _operands(node: Node, index: Index) -> list[tuple[Node, Index]]:

@@ -77,7 +77,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
     elif group.kind == "scatter":
         em = lower_scatter(group.members[0], sources, stored)
     elif group.kind == "attention":
-        em = _attention(group, fusion, sources, stored)
+        em, scratch = _attention(group, fusion, sources, stored)
     else:
         em = _Nest(group, fusion, sources, stored).run()
     memories = {nd.base(n): m for n, m in sources.items()}
@@ -131,13 +131,13 @@ def _flops(group: Group, fusion: Fusion) -> int:
 
 
 def _attention(group: Group, fusion: Fusion, sources: dict[Node, Memory],
-               stored: dict[Node, Memory]) -> Emitter:  # fmt: skip
+               stored: dict[Node, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
     found = fusion.attention
     parts = [found.parts[m] for m in group.members if m in found.parts]
     if parts:
         return lower_gradients(parts, group, sources, stored)
     out = next(m for m in group.members if m in found.outputs)
-    return lower_attention(found.outputs[out], group, sources, stored)
+    return lower_attention(found.outputs[out], group, sources, stored), ()
 
 
 def _traffic(inputs: Sequence[Node], outputs: Sequence[Node]) -> int:

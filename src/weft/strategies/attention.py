@@ -16,6 +16,7 @@ from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, power_
 
 VECTORS: Final = 2  # registers along the queries of a tile
 MOST_LANES: Final = 64
+_TILES: Final = {"q3": "score", "q5": "result", "q6": "across"}  # lanes and what they sum up
 
 
 def schedule_attention(plan: Plan, root: str) -> bool:
@@ -34,12 +35,11 @@ def schedule_attention(plan: Plan, root: str) -> bool:
     rows = plan.pick("attention.rows", max(plan.target.vector_registers, 16) // 4,
                      (2, 4, 6, 8, 12, 16))
     for name in [s.var.attr for s in traverse.walk(loop.body) if isinstance(s, For)]:
-        if name.startswith(("q3", "q5")):
-            accumulator = "score" if name.startswith("q3") else "result"
-            _tile(plan, f"{accumulator}{name[2:]}", name, rows, lanes)
+        if name[:2] in _TILES:
+            _tile(plan, f"{_TILES[name[:2]]}{name[2:]}", name, rows, lanes)
         elif name.startswith(("q1", "q2", "q4", "q9")):
             _vector(plan, name, lanes)
-        elif name == "d7":
+        elif name in ("d7", "d9"):
             _vector(plan, name, min(4 * native, MOST_LANES))
         elif name.startswith("q8"):
             _results(plan, name, native, lanes)
@@ -72,6 +72,8 @@ def _tile(plan: Plan, accumulator: str, query: str, rows: int, lanes: int) -> No
         name = f"{name}.i"
     queries = find(plan.kernel, query)
     assert queries is not None
+    while size_of(queries.extent) % lanes:
+        lanes //= 2
     if size_of(queries.extent) > lanes:
         schedule.split(query, lanes)
         schedule.reorder(f"{query}.o", name, f"{query}.i")
