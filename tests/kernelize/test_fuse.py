@@ -233,3 +233,16 @@ def test_long_epilogues_stay_apart_from_products():
     for x, y in zip(got, wanted, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
     assert [s.kernel.meta.kind for s in steps] == ["contraction", "elementwise"]
+
+
+def test_an_expensive_scalar_joins_the_scalars_that_are_stored(rng):
+    """An optimiser's count of steps is stored; the powers of it need no place in every kernel."""
+    step = el(Op.ADD, leaf(1), full(leaf(1), 1.0))
+    x = leaf(6, 7)
+    scaled = el(Op.MUL, x, infer.expand(el(Op.EXP, step), x.shape))
+    got, wanted, steps = execute([step, scaled], rng)
+    assert [len(s.outputs) for s in steps] == [2, 1]
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-5)
+    (alone,) = kernelize([el(Op.MUL, x, infer.expand(el(Op.EXP, leaf(1)), x.shape))])
+    assert len(alone.outputs) == 1

@@ -201,6 +201,8 @@ class Costs:
         lead = node.ndim - inner.ndim
         first_own = next((a for a, d in enumerate(inner.shape) if not same_dim(d, 1)), None)
         if first_own is None:
+            if any(elements(s.shape) == 1 and not is_leaf(s) for s in self.sources(inner)):
+                self.keep(inner, "expensive scalar beside one that is stored")
             return
         repeats = 1
         for axis in range(lead + first_own):
