@@ -98,3 +98,34 @@ def test_rows_in_lanes(shape, axis, dtype):
         places = x.argsort(axis, descending).numpy()
         wanted = np.take_along_axis(a, places, axis)
         assert x.sort(axis, descending)[0].numpy().tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.uint8, np.bool_])
+@pytest.mark.parametrize(("shape", "axis", "k"), [
+    ((3, 1000), 1, 5), ((300,), 0, 1), ((2, 3001), 1, 70), ((257, 9), 0, 3), ((2, 300, 3), 1, 1),
+    ((7, 100), 1, 40), ((20, 64), 1, 2), ((4, 5), 1, 0), ((4, 5), 1, 5)])  # fmt: skip
+def test_the_first_of_an_order(shape, axis, k, dtype):
+    """Random data, one value only, a period that puts the first into few groups, sorted data."""
+    rng = np.random.default_rng(sum(shape))
+    period = np.arange(shape[axis]) % 64
+    period = np.broadcast_to(np.expand_dims(period, [i for i in range(len(shape)) if i != axis]),
+                             shape)  # fmt: skip
+    drawn = sample(rng, int(np.prod(shape)), dtype).reshape(shape)
+    for a in (drawn, np.ones(shape, dtype), period.astype(dtype), np.sort(drawn, axis)):
+        x = weft.tensor(np.ascontiguousarray(a))
+        for largest in (False, True):
+            values, places = x.topk(k, axis, largest)
+            want = np.take(x.argsort(axis, largest).numpy(), range(k), axis)
+            np.testing.assert_array_equal(places.numpy(), want)
+            kept = np.take_along_axis(a, want, axis)
+            assert values.numpy().tobytes() == kept.tobytes()
+            assert x.topk(k, axis, largest)[0].numpy().tobytes() == kept.tobytes()
+
+
+def test_gradient_of_the_first():
+    a = np.random.default_rng(6).standard_normal((3, 500)).astype(np.float32)
+    x = weft.tensor(a).requires_grad_()
+    (x.topk(3, 1)[0] * weft.tensor([1.0, 2.0, 3.0])).sum().backward()
+    wanted = np.zeros_like(a)
+    np.put_along_axis(wanted, np.argsort(-a, 1)[:, :3], np.array([[1.0, 2.0, 3.0]]), 1)
+    np.testing.assert_array_equal(x.grad.numpy(), wanted)

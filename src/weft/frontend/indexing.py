@@ -403,8 +403,9 @@ class Indexing(Reduction):
         if not 0 <= k <= self.shape[axis]:
             raise ShapeError("topk", found=f"k={k} of {self.shape[axis]}",
                              expected=f"0 to {self.shape[axis]}")
-        values, indices = self.sort(axis, largest)
-        return ValuesIndices(values._slice(axis, 0, k), indices._slice(axis, 0, k))
+        keep = k if k < self.shape[axis] else -1
+        values, indices = infer.sort(self._read(), axis, largest, keep)
+        return ValuesIndices(self._wrap(values), self._wrap(indices))
 
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
         """Return the k-th smallest value (from 1) of an axis, and its place."""

@@ -91,7 +91,7 @@ def _scan_product(g: Value, y: Value, x: Value, axis: int) -> Value:
 
 def _sort(node: Node, g: Node) -> Node:
     indices = nd.make(Op.PROJECT, dt.int64, node.shape, (node,), 1)
-    zeros = infer.full(node.shape, 0.0, g.dtype)
+    zeros = infer.full(node.args[0].shape, 0.0, g.dtype)
     return infer.scatter(zeros, indices, g, node.attr.axis, "set")
 
 

@@ -348,12 +348,17 @@ def scan(x: Node, kind: str, axis: int) -> Node:
     return nd.make(Op.SCAN, x.dtype, x.shape, (x,), nd.ScanAttr(kind, axis))
 
 
-def sort(x: Node, axis: int, descending: bool = False) -> tuple[Node, Node]:
-    """Return the sorted values and their int64 indices; stable, NaN counts as largest."""
+def sort(x: Node, axis: int, descending: bool = False, keep: int = -1) -> tuple[Node, Node]:
+    """Return the sorted values and their int64 indices; stable, NaN counts as largest.
+
+    `keep` elements of the order are wanted, the first ones; all for -1.
+    """
     axis = check_axis(axis, x.ndim, "sort")
-    both = nd.make(Op.SORT, x.dtype, x.shape, (x,), nd.SortAttr(axis, descending))
-    return (nd.make(Op.PROJECT, x.dtype, x.shape, (both,), 0),
-            nd.make(Op.PROJECT, dt.int64, x.shape, (both,), 1))
+    shape = x.shape if keep < 0 else tuple(
+        keep if a == axis else d for a, d in enumerate(x.shape))
+    both = nd.make(Op.SORT, x.dtype, shape, (x,), nd.SortAttr(axis, descending, keep))
+    return (nd.make(Op.PROJECT, x.dtype, shape, (both,), 0),
+            nd.make(Op.PROJECT, dt.int64, shape, (both,), 1))
 
 
 def _check_index(x: Node, index: Node, axis: int, operation: str) -> None:

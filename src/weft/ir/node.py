@@ -112,10 +112,11 @@ class ScanAttr(Record):
 
 
 class SortAttr(Record):
-    """Stable sort along an axis; NaN last (first if descending)."""
+    """Stable sort along an axis; NaN last (first if descending); `keep`: the first, -1 all."""
 
     axis: int
     descending: bool
+    keep: int = -1
 
 
 # What gathers and scatters are called whose negative indices were moved up by the size before: a

@@ -134,7 +134,8 @@ def _unwindow(node: Node) -> Result:
 
 
 def _sort(node: Node) -> Result:
-    values, _ = infer.sort(node.args[0], node.attr.axis, node.attr.descending)
+    values, _ = infer.sort(node.args[0], node.attr.axis, node.attr.descending,
+                          node.attr.keep)
     return _of(values)
 
 

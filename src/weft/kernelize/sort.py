@@ -30,11 +30,12 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
+from weft.kernelize import select
 from weft.kernelize import sort_network as network
 from weft.kernelize.cost import elements, upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
-from weft.kernelize.rows import at, close_rows, open_rows
+from weft.kernelize.rows import at, close_all, close_rows, open_all, open_rows
 
 COUNTED: Final = 4  # rows of up to this many elements a key bit are sorted by counting
 NARROW, WIDE = 8, 11  # bits of a digit in short and in long rows
@@ -51,18 +52,75 @@ def lower_sort(node: Node, sources: dict[Node, Memory],
                stored: dict[Node, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
     """Return the nest of a stable sort of each row, and its scratch arrays."""
     outputs = {p.attr: m for p, m in stored.items()}
+    if node.attr.keep < 0:
+        return _whole(node, sources, outputs)
+    if select.suits(node):
+        return _selected(node, sources, outputs)
+    whole = {i: Memory(f"whole{i}", m.dtype, tuple(map(as_expr, node.args[0].shape)))
+             for i, m in outputs.items()}  # fmt: skip
+    em, scratch = _whole(node, sources, whole)
+    place = open_all(em, node.shape, "kept")
+    for i, memory in whole.items():
+        item = em.fresh("item", memory.dtype)
+        em.emit(Load(item, memory, place))
+        em.emit(Store(outputs[i], place, item))
+    close_all(em, node.shape, place)
+    return em, (*whole.values(), *scratch)
+
+
+def _whole(node: Node, sources: dict[Node, Memory],
+           outputs: dict[int, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
+    """Return the nest that puts all elements of each row in order."""
     if 1 not in outputs and network.suits(node):
         em = Emitter(sources, hoist=False)
-        flags = Memory("flags", dt.uint8, tuple(
-            ex.index(1) if a == node.attr.axis else as_expr(d) for a, d in enumerate(node.shape)))
+        flags = Memory("flags", dt.uint8, tuple([
+            ex.index(1) if a == node.attr.axis else as_expr(d)
+            for a, d in enumerate(node.args[0].shape)]))
         network.Network(em, node, outputs[0], flags).emit()
         return em, ((flags,) if node.dtype.is_float else ())
     lowering = _Sort(node, sources, outputs)
     if lowering.n <= COUNTED * node.dtype.itemsize * 8:
         lowering.by_counting()
     else:
+        loops, lowering.index = open_rows(lowering.em, lowering.shape, lowering.axis)
         lowering.by_digits()
+        close_rows(lowering.em, loops, lowering.shape, lowering.axis)
     return lowering.em, tuple(lowering.scratch)
+
+
+def _selected(node: Node, sources: dict[Node, Memory],
+              outputs: dict[int, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
+    """Return the nest that finds the first elements of each row's order."""
+    whole = {i: Memory(f"whole{i}", m.dtype, tuple(map(as_expr, node.args[0].shape)))
+             for i, m in outputs.items()}  # fmt: skip
+    lowering = _Sort(node, sources, whole)
+    em, keep = lowering.em, node.attr.keep
+    loops, lowering.index = open_rows(em, lowering.shape, lowering.axis)
+
+    def key(place: Expr) -> tuple[Expr, Expr]:
+        value = em.value(node.args[0], lowering.place(place))
+        return lowering.key(value), value
+
+    def put(position: Expr, value: Expr, place: Expr, mask: Expr | None) -> None:
+        for i, item in enumerate((value, place)):
+            if i in outputs:
+                em.emit(Store(outputs[i], lowering.place(position), item, mask))
+
+    def sort_all() -> None:
+        lowering.by_digits(chunked=False)
+        k = lowering.loop("kept", ex.index(keep), keep)
+        items = [ex.var("kept_value", node.dtype), k]
+        for i, memory in whole.items():
+            items[i] = ex.var(f"kept{i}", memory.dtype)
+            em.emit(Load(items[i], memory, lowering.place(k)))
+        put(k, items[0], items[1], None)
+        lowering.end(k, ex.index(keep))
+
+    found = select.Select(em, lowering.n, keep, node.dtype, _UNSIGNED[node.dtype.itemsize], key,
+                          put)  # fmt: skip
+    found.emit(sort_all)
+    close_rows(em, loops, lowering.shape, lowering.axis)
+    return em, (*whole.values(), *lowering.scratch)
 
 
 def sort_key(x: Expr, descending: bool) -> Expr:
@@ -99,13 +157,14 @@ class _Sort:
                  outputs: dict[int, Memory]) -> None:  # fmt: skip
         self.node, self.axis, self.outputs = node, node.attr.axis, outputs
         self.em = Emitter(sources, hoist=False)
-        self.n = upper_bound(node.shape[self.axis])
-        self.extent = as_expr(node.shape[self.axis])
+        self.shape = node.args[0].shape
+        self.n = upper_bound(self.shape[self.axis])
+        self.extent = as_expr(self.shape[self.axis])
         self.scratch: list[Memory] = []
         self.index: Index = ()
 
     def memory(self, name: str, dtype: DType) -> Memory:
-        made = Memory(name, dtype, tuple(as_expr(d) for d in self.node.shape))
+        made = Memory(name, dtype, tuple(as_expr(d) for d in self.shape))
         self.scratch.append(made)
         return made
 
@@ -128,7 +187,7 @@ class _Sort:
     def by_counting(self) -> None:
         """Place each element behind those that are smaller, or equal and before it."""
         em, n = self.em, self.extent
-        loops, self.index = open_rows(em, self.node.shape, self.axis)
+        loops, self.index = open_rows(em, self.shape, self.axis)
         unsigned = _UNSIGNED[self.node.dtype.itemsize]
         keys = Memory("keys", unsigned, (n,), "local")
         ranks = Memory("ranks", dt.int32, (n,), "local")
@@ -160,11 +219,11 @@ class _Sort:
         if 1 in self.outputs:
             em.emit(Store(self.outputs[1], target, m))
         self.end(m, n)
-        close_rows(em, loops, self.node.shape, self.axis)
+        close_rows(em, loops, self.shape, self.axis)
 
     # ---- long rows
 
-    def by_digits(self) -> None:
+    def by_digits(self, chunked: bool = True) -> None:
         """Sort by each digit of the key, the lowest first, every pass keeping the order before.
 
         Ref: Knuth, The Art of Computer Programming 3, 5.2.5.
@@ -173,8 +232,8 @@ class _Sort:
         bits = 1 if node.dtype.is_bool else node.dtype.itemsize * 8
         digit = WIDE if n >= WIDE_FROM and bits > 16 else min(NARROW, bits)
         passes = -(-bits // digit)
-        rows = elements(node.shape) // max(n, 1)
-        chunks = CHUNKS if n >= CHUNKED_FROM and rows < CHUNKS else 1
+        rows = elements(self.shape) // max(n, 1)
+        chunks = CHUNKS if chunked and n >= CHUNKED_FROM and rows < CHUNKS else 1
         short = dt.int32 if n <= dt.int32.max else dt.int64
 
         values: list[Memory | None] = [self.outputs.get(0)]
@@ -186,7 +245,6 @@ class _Sort:
             places = [self.memory(f"places{i}", short) if passes > 1 + i else None
                       for i in range(2)]
 
-        loops, self.index = open_rows(em, node.shape, self.axis)
         table = Memory("table", short, (ex.index(chunks), ex.index(1 << digit)), "local")
         total = Memory("total", short, (ex.index(1),), "register")
         em.alloc(table)
@@ -194,7 +252,6 @@ class _Sort:
         if passes > UNROLLED:
             self._repeat(passes // 2 + passes % 2, digit, (values[0], places[0]),
                          (values[1], places[1]), chunks, table, total)
-            close_rows(em, loops, node.shape, self.axis)
             return
         source: _Arrays = (None, None)
         for number in range(passes):
@@ -207,7 +264,6 @@ class _Sort:
             shift = ex.index(number * digit)
             _Pass(self, number, shift, width, chunks, table, total).emit(source, target)
             source = target
-        close_rows(em, loops, node.shape, self.axis)
 
     def _repeat(self, rounds: int, digit: int, home: _Arrays, away: _Arrays, chunks: int,
                 table: Memory, total: Memory) -> None:  # fmt: skip

@@ -49,7 +49,7 @@ NAME: Final = "network"  # of the keys of a row, by which the strategy knows the
 
 def suits(node: Node) -> bool:
     """Whether a sort, of which the values alone are wanted, has rows for a network."""
-    shape, axis = node.shape, node.attr.axis
+    shape, axis = node.args[0].shape, node.attr.axis
     if not all(isinstance(d, int) for d in shape) or node.dtype.itemsize < 2:
         return False
     sizes = [d for d in shape if isinstance(d, int)]
@@ -65,7 +65,8 @@ class Network:
 
     def __init__(self, em: Emitter, node: Node, out: Memory, flags: Memory) -> None:
         self.em, self.node, self.out, self.flags = em, node, out, flags
-        self.axis, self.n = node.attr.axis, int(node.shape[node.attr.axis])
+        self.axis, self.shape = node.attr.axis, node.args[0].shape
+        self.n = int(self.shape[self.axis])
         self.blocks = -(-self.n // BLOCK)
         d = node.dtype
         self.key_type = _SIGNED[d.itemsize] if d.is_float else d
@@ -74,7 +75,7 @@ class Network:
 
     def emit(self) -> None:
         """Emit the nest that sorts, and for floats the one that restores equal values."""
-        em, shape = self.em, self.node.shape
+        em, shape = self.em, self.shape
         loops, self.index = open_rows(em, shape, self.axis)
         em.alloc(self.keys)
         self._sort_blocks()
@@ -226,7 +227,7 @@ class Network:
     def _restore(self) -> None:
         """Write zeros and NaNs of noted rows again, in the order in which they came."""
         em, d = self.em, self.node.dtype
-        loops, self.index = open_rows(em, self.node.shape, self.axis, "s")
+        loops, self.index = open_rows(em, self.shape, self.axis, "s")
         flag = ex.var("flag", dt.uint8)
         em.emit(Load(flag, self.flags, self._row(self.index)))
         em.open()
@@ -264,7 +265,7 @@ class Network:
         self._end(i, ex.index(self.n))
         then = em.close()
         em.emit(If(flag.ne(0), then))
-        close_rows(em, loops, self.node.shape, self.axis)
+        close_rows(em, loops, self.shape, self.axis)
         assert d.is_float
 
 
