@@ -8,7 +8,6 @@ other one is read as it lies where its groups lie side by side, and copied as we
 
 from __future__ import annotations
 
-from weft.errors import ScheduleError
 from weft.ir.dtype import uint32
 from weft.ir.expr import Expr
 from weft.ir.op import Op
@@ -50,6 +49,7 @@ class _Sides(Record):
     op: str
     group: int
     axis: str
+    depth: int
     points: int
     row: For
     wide: For
@@ -81,9 +81,9 @@ def _sides(plan: Plan, pattern: Pattern) -> _Sides | None:
     inside = accesses(pattern.reduce.body)
     if len(inside) != 2:
         return None
-    axes = [a for a in pattern.reduce.axes if constant(a.extent) is not None]
-    axis = max(axes, key=lambda a: size_of(a.extent), default=None)
-    if axis is None or size_of(axis.extent) < 2 * group:
+    axes = pattern.reduce.axes
+    axis = max(axes, key=lambda a: size_of(a.extent))
+    if any(constant(a.extent) is None for a in axes) or size_of(axis.extent) < 2 * group:
         return None
     stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
     best: tuple[tuple[int, ...], For, For] | None = None
@@ -105,7 +105,8 @@ def _sides(plan: Plan, pattern: Pattern) -> _Sides | None:
     if len(by[True]) != 1 or len(by[False]) != 1 or by[True][0] is by[False][0]:
         return None
     a, b = by[True][0], by[False][0]
-    return _Sides(op.name, group, str(axis.var.attr), product(x.extent for x in axes),
+    return _Sides(op.name, group, str(axis.var.attr), size_of(axis.extent),
+                  product(x.extent for x in axes),
                   row, wide, "left" if left else "right",
                   flat_stride(space, a, axis.var), flat_stride(space, a, row.var),
                   flat_stride(space, b, wide.var))
@@ -135,40 +136,52 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
         return False
     rows = tile_rows(rows_n, p.dot_rows if registers(plan) >= 32 else p.dot_rows // 2)
     lanes = min(power_above(wide_n), native * p.vectors)
-    wide_side = "right" if s.row_side == "left" else "left"
     schedule.tensorize(name, s.axis, s.op, bias=s.row_side)
-    words = {side: f"{name}.{side}" for side in ("left", "right")}
+    words = f"{name}.{s.row_side}", f"{name}.{'left' if s.row_side == 'right' else 'right'}"
     bias = f"{name}.bias" if _binds(plan, f"{name}.bias") else ""
     if _binds(plan, f"{name}.dot"):
         name = f"{name}.dot"
-    reduce = _reduce(plan, name)
+    reduce = find_reduce(plan.kernel, name, "dot").reduce
     axes = [str(a.var.attr) for a in reduce.axes]
+    copied = s.row_step != 1 or any(isinstance(x, Load) and x.mask is not None
+                                    for x in reduce.body)
+    block, points = _block(p, lanes, wide_n, s, copied)
     i, j = str(s.row.var.attr), str(s.wide.var.attr)
-    copied = s.row_step != 1 or _is_masked(reduce) or bool(bias)
     outer = [str(r.var.attr) for r in pattern.rows if r is not s.row and r is not s.wide]
     tile_split(plan, i, s.row.extent, rows)
-    if copied:
-        block = _block(p, lanes, wide_n, s)
-        tile_split(plan, j, s.wide.extent, block)
-        schedule.split(f"{j}.i", lanes)
-        top, columns, column = f"{j}.o", [f"{j}.i.o"], f"{j}.i.i"
-    else:
-        tile_split(plan, j, s.wide.extent, lanes)
-        top, columns, column = f"{j}.o", [], f"{j}.i"
+    tile_split(plan, j, s.wide.extent, block)
+    top, columns, column = f"{j}.o", [], f"{j}.i"
+    if block > lanes:
+        schedule.split(column, lanes)
+        columns, column = [f"{column}.o"], f"{column}.i"
     for loop in [f"{i}.o", f"{i}.i", top, *columns, column, *outer]:
         schedule.sink(loop)
     schedule.reorder(*outer, top, f"{i}.o", *columns, f"{i}.i", column)
     parallelise(plan, [*outer, top], amount)
     if bias:
         schedule.vectorize(_panel(plan, bias, top, (*columns, column))[-1])
-    loops = _panel(plan, words[wide_side], top, (*columns, *axes, column))
+    tile = f"{i}.o"
+    if points:
+        most = max(p.dot_bytes // (rows * block * 4), 1)
+        if most < -(-rows_n // rows):
+            schedule.split(tile, most)
+            tile = f"{tile}.i"
+        long = f"{s.axis}.q"
+        schedule.block_reduction(name, tile, long, points)
+        name, top = f"{name}.b", f"{long}.o"
+        axes = [f"{long}.i" if a == long else a for a in axes]
+        for end in (".begin", ".end"):
+            schedule.vectorize(f"{column}{end}")
+    loops = _panel(plan, words[1], top, (*columns, *axes, column))
     if s.wide_stride == 1:
         schedule.vectorize(loops[-1])
     else:
         copy_strided(plan, loops[len(columns) : -1], loops[-1])
     if copied:
-        _panel(plan, words[s.row_side], f"{i}.o", (*axes, f"{i}.i"))
-    spill = epilogue_cost(pattern) > p.spill
+        last = _panel(plan, words[0], tile, (*axes, f"{i}.i"))[-1]
+        if s.row_stride == 1:
+            schedule.split(last, power_above(rows), "mask").vectorize(f"{last}.i")
+    spill = not points and epilogue_cost(pattern) > p.spill
     schedule.decompose_reduction(name, f"{i}.i", spill=spill)
     copy = copy_loops(plan, f"{i}.i") if spill else [f"{i}.i.f", f"{column}.f"]
     for row_loop, lane_loop in ([f"{i}.i.z", f"{column}.z"], [f"{i}.i", column], copy):
@@ -176,8 +189,27 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
     if spill:
         schedule.vectorize(f"{column}.f")
     plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}, "
-                    f"{s.group} products at a time ({s.op})")
+                    f"{s.group} products at a time ({s.op})"
+                    + (f", {points} of {long} at a time" if points else ""))
     return True
+
+
+def _block(p: Parameters, lanes: int, n: int, s: _Sides, copied: bool) -> tuple[int, int]:
+    """Return how many columns share one copy of the rows, and how many words of the axis (0: all).
+
+    What the panels of these columns need stays in the second-level cache.
+    """
+    words = p.dot_bytes // 4
+    points = -(-s.points // s.depth) * -(-s.depth // s.group)
+    tiles = -(-n // lanes)
+    if points * lanes <= words:
+        most = words // (points * lanes) if copied else 1
+        blocks = -(-tiles // most)
+        return -(-tiles // blocks) * lanes, 0
+    most = min(tiles, 8) if copied else 1
+    whole = -(-s.depth // s.group)
+    fitting = max(words // 2 // (most * lanes) // (points // whole), 1)
+    return most * lanes, -(-whole // -(-whole // fitting))
 
 
 def _panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...]) -> list[str]:
@@ -188,26 +220,6 @@ def _panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...]) -> list[st
             if isinstance(s, For) and s.var.attr not in known]
 
 
-def _block(p: Parameters, lanes: int, n: int, s: _Sides) -> int:
-    """Return how many columns share one copy of the rows: what their panels need stays in L2."""
-    itemsize = 4 // s.group
-    most = max(p.dot_bytes // (s.points * itemsize), lanes) // lanes
-    tiles = -(-n // lanes)
-    blocks = -(-tiles // most)
-    return -(-tiles // blocks) * lanes
-
-
 def _binds(plan: Plan, name: str) -> bool:
-    try:
-        _reduce(plan, name)
-    except ScheduleError:
-        return False
-    return True
-
-
-def _reduce(plan: Plan, name: str) -> Reduce:
-    return find_reduce(plan.kernel, name, "dot").reduce
-
-
-def _is_masked(reduce: Reduce) -> bool:
-    return any(isinstance(s, Load) and s.mask is not None for s in reduce.body)
+    return any(isinstance(s, Reduce) and any(v.attr == name for v in s.binds())
+               for s in walk(plan.kernel.body))
