@@ -334,7 +334,7 @@ def test_strided_operands_are_packed(shape):
 @pytest.mark.parametrize("inner", [3072, 3001, 30720])
 def test_long_reductions_are_cut_into_blocks(inner):
     made = choose(nests.matmul(64, 768, inner, right="jk"), WIDE, 2)
-    assert any(line.startswith("block_reduction(s, i.o, k") for line in made.meta.schedule)
+    assert any(line.startswith("block_reduction(s, ") for line in made.meta.schedule)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(40, 33), (5, 64)])

@@ -20,8 +20,8 @@ from __future__ import annotations
 from weft.errors import ScheduleError
 from weft.schedule.loops import vector_obstacle
 from weft.strategies.contraction_dot import schedule_dot
-from weft.strategies.contraction_inner import inner_lanes, schedule_inner
-from weft.strategies.contraction_outer import outer_lanes, schedule_outer
+from weft.strategies.contraction_inner import inner_cost, schedule_inner
+from weft.strategies.contraction_outer import outer_cost, schedule_outer
 from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked
 from weft.strategies.contraction_stream import schedule_stream
 from weft.strategies.contraction_window import schedule_window
@@ -39,7 +39,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     saved = plan.schedule.mark()
     reasons = len(plan.why)
     forms = [schedule_outer, schedule_inner]
-    if inner_lanes(plan, pattern) > outer_lanes(plan, pattern, parameters or Parameters()):
+    costs = [cost(plan, pattern, parameters or Parameters()) for cost in (outer_cost, inner_cost)]
+    if costs[1] is not None and (costs[0] is None or costs[1] < costs[0]):
         forms.reverse()
     forms[:0] = [schedule_dot, schedule_window, schedule_stream]
     first = plan.pick("contraction.first", -1, range(len(forms)))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from weft.ir import expr as ex
 from weft.ir import stmt as st
+from weft.ir.record import Record
 from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
+    MOVED,
     Parameters,
     Pattern,
+    copy_strided,
     native_lanes,
     order_loops,
     tile_rows,
     tile_split,
 )
 from weft.strategies.nest import (
+    Cost,
     Plan,
     flat_stride,
     power_above,
@@ -24,52 +30,121 @@ from weft.strategies.nest import (
     work,
 )
 
-
-def inner_lanes(plan: Plan, pattern: Pattern) -> int:
-    """Return how many lanes of one register the inner form would fill, 0 if it does not fit."""
-    axis = _inner_axis(plan, pattern)
-    return 0 if axis is None else min(size_of(axis.extent), native_lanes(plan, pattern))
+SUMMED: Final = 5  # cycles in which the partial sums of one result become one
+NEAR_BYTES: Final = 24  # of the second cache in one cycle
+FAR_BYTES: Final = 8  # and of what lies behind it
 
 
-def _inner_axis(plan: Plan, pattern: Pattern) -> st.Axis | None:
-    """Return the reduced axis along which both operands are contiguous, None if none is."""
+class _Found(Record):
+    """The reduced axis of the lanes, the loops of the tile, and the operand to turn for it.
+
+    The loops stand in the order in which they are put inside; ``turned`` names the memory that is
+    not contiguous along the axis, which only the last of them moves ("" if there is none).
+    """
+
+    axis: st.Axis
+    tile: tuple[st.For, ...]
+    turned: str
+
+
+def inner_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
+    """Return about how many cycles the inner form takes, None if it does not fit."""
+    found = _find(plan, pattern)
+    if found is None:
+        return None
+    native = native_lanes(plan, pattern)
+    depth = size_of(found.axis.extent)
+    results = product(r.extent for r in pattern.rows)
+    points = product(a.extent for a in pattern.reduce.axes) // max(depth, 1)
+    sizes = _sizes(found, p)
+    held, read = product(ex.index(s) for s in sizes), sum(sizes) + (len(sizes) < 2)
+    slow = max(held, read, 4)
+    cost = results * points * -(-depth // native) * slow // held
+    cost = max(cost, _traffic(plan, pattern, found, sizes) * (results // held)) + results * SUMMED
+    if found.turned:
+        others = product(r.extent for r in pattern.rows if r in found.tile[:-1])
+        cost += results // max(others, 1) * points * depth // MOVED
+    return cost
+
+
+def _traffic(plan: Plan, pattern: Pattern, found: _Found, sizes: list[int]) -> int:
+    """Return the cycles in which one tile gets its operands past the first cache."""
+    row = product(a.extent for a in pattern.reduce.axes) * Cost(pattern.rows[-1].body).itemsize
+    streamed = row * sizes[0]
+    whole = row * size_of(found.tile[0].extent)
+    if whole <= plan.target.l1_bytes // 2:
+        return 0
+    if row * sizes[-1] > plan.target.l1_bytes // 2:
+        streamed += row * sizes[-1]  # the other side does not stay either
+    return streamed // (NEAR_BYTES if whole <= plan.target.l2_bytes else FAR_BYTES)
+
+
+def _sizes(found: _Found, p: Parameters) -> list[int]:
+    most = (p.inner_rows, p.inner_columns)
+    return [tile_rows(size_of(r.extent), m) for r, m in zip(found.tile, most, strict=False)]
+
+
+def _find(plan: Plan, pattern: Pattern) -> _Found | None:
+    """Return what the form is built from: both operands contiguous, or one that can be turned."""
     space = Space(plan.kernel)
     inside = accesses(pattern.reduce.body)
     native = native_lanes(plan, pattern)
-    along = [a for a in pattern.reduce.axes if 2 * size_of(a.extent) >= max(native, 4)
-             and all(flat_stride(space, x, a.var) in (0, 1) for x in inside)
-             and any(flat_stride(space, x, a.var) == 1 for x in inside)]
-    return max(along, key=lambda a: size_of(a.extent), default=None)
-
-
-def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
-    """Schedule the inner form; whether it fits."""
-    native = native_lanes(plan, pattern)
-    axis = _inner_axis(plan, pattern)
-    if axis is None:
-        return False
     lefts = [r for r in pattern.rows if r.var in pattern.left - pattern.right]
     rights = [r for r in pattern.rows if r.var in pattern.right - pattern.left]
     tile = [max(side, key=lambda r: size_of(r.extent)) for side in (lefts, rights) if side]
     tile = [r for r in tile if constant(r.extent) is not None and size_of(r.extent) > 1]
     if not tile:
+        return None
+    best: _Found | None = None
+    for a in pattern.reduce.axes:
+        if 2 * size_of(a.extent) < max(native, 4) or (
+                best is not None and size_of(a.extent) <= size_of(best.axis.extent)):
+            continue
+        steps = [flat_stride(space, x, a.var) for x in inside]
+        if 1 not in steps:
+            continue
+        far = [x for x, step in zip(inside, steps, strict=True) if step not in (0, 1)]
+        if not far:
+            best = _Found(a, tuple(tile), "")
+        elif len(far) == 1 and constant(a.extent) is not None and len(tile) == 2:
+            moving = [r for r in tile if flat_stride(space, far[0], r.var) != 0]
+            others = [r for r in tile if r not in moving]
+            if len(moving) == 1 and flat_stride(space, far[0], moving[0].var) == 1 and all(
+                    s.mask is None for s in pattern.reduce.body if isinstance(s, st.Load)):
+                best = _Found(a, (*others, *moving), far[0].memory.name)
+    return best
+
+
+def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    """Schedule the inner form; whether it fits."""
+    native = native_lanes(plan, pattern)
+    found = _find(plan, pattern)
+    if found is None:
         return False
     schedule = plan.schedule
+    axis, tile = found.axis, found.tile
     name = pattern.reduce.accumulators[0].var.attr
-    sizes = [tile_rows(size_of(r.extent), most) for r, most
-             in zip(tile, (p.inner_rows, p.inner_columns), strict=False)]
+    sizes = _sizes(found, p)
     k = axis.var.attr
     lanes = min(native, power_above(size_of(axis.extent)))
     while product(ex.index(s) for s in sizes) * lanes < 8 * native and lanes < 64 and (
             size_of(axis.extent) >= 4 * lanes):
         lanes *= 2
-    schedule.split(k, lanes, "mask")
     for loop, size in zip(tile, sizes, strict=True):
         tile_split(plan, loop.var.attr, loop.extent, size)
     rest = [r.var.attr for r in pattern.rows if all(r is not t for t in tile)]
     names = [r.var.attr for r in reversed(tile)]
     order_loops(plan, [*rest, *[f"{t}.o" for t in names]], [f"{t}.i" for t in reversed(names)],
-           work((pattern.rows[0],)) // MAC_SPEED)
+                work((pattern.rows[0],)) // MAC_SPEED, keep=bool(found.turned))
+    if found.turned:
+        space = Space(plan.kernel)
+        load = next(s for s in pattern.reduce.body
+                    if isinstance(s, st.Load) and s.memory.name == found.turned)
+        used = set().union(*[space.symbols(i) for i in load.index])
+        dims = [a.var.attr for a in pattern.reduce.axes if a is not axis and a.var in used]
+        schedule.stage(found.turned, f"{names[0]}.o", (*dims, f"{names[0]}.i", k))
+        copy_strided(plan, [f"{names[0]}.i.s"], f"{k}.s")
+    schedule.split(k, lanes, "mask")
     first = f"{tile[0].var.attr}.i"
     schedule.decompose_reduction(name, first, partial=(f"{k}.i",))
     for suffix in (".z", "", ".f"):
@@ -77,5 +152,6 @@ def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
             schedule.unroll(f"{loop.var.attr}.i{suffix}")
         schedule.vectorize(f"{k}.i{suffix}")
     shape = "×".join(map(str, sizes))
-    plan.why.append(f"contraction: {shape} results as {lanes} partial sums along {k}")
+    plan.why.append(f"contraction: {shape} results as {lanes} partial sums along {k}"
+                    + (f", {found.turned} turned for them" if found.turned else ""))
     return True

@@ -10,11 +10,14 @@ from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant
 from weft.strategies.contraction_far import far_tile, is_far
 from weft.strategies.contraction_pattern import (
+    LINE_POINTS,
     MAC_SPEED,
+    MOVED,
     Parameters,
     Pattern,
     copy_loops,
     copy_strided,
+    cost_of_moves,
     epilogue_cost,
     native_lanes,
     order_loops,
@@ -34,25 +37,27 @@ from weft.strategies.nest import (
 )
 
 
-def outer_lanes(plan: Plan, pattern: Pattern, p: Parameters) -> int:
-    """Return how many lanes of one register the outer form would fill, 0 if it does not fit."""
+def outer_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
+    """Return about how many cycles the outer form takes, None if it does not fit."""
     found = _outer_loops(plan, pattern, p)
-    return 0 if found is None else min(size_of(found[1].extent), native_lanes(plan, pattern))
+    return None if found is None else found[0]
 
 
 def schedule_outer(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the outer form; whether it fits."""
     found = _outer_loops(plan, pattern, p)
-    return found is not None and _outer_tile(plan, pattern, p, *found)
+    return found is not None and _outer_tile(plan, pattern, p, *found[1:])
 
 
-def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[For, For] | None:
-    """Return the loops that give the tile its rows and its vectors, None if there are none."""
+def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[int, For, For] | None:
+    """Return the loops that give the tile its rows and its vectors, and what they cost.
+
+    None if there are none.
+    """
     space = Space(plan.kernel)
     inside = accesses(pattern.reduce.body)
-    stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
-    best: tuple[tuple[int, ...], For, For] | None = None
-    for number, loop in enumerate(pattern.rows):
+    best: tuple[int, For, For] | None = None
+    for loop in reversed(pattern.rows):
         row = _partner(pattern, loop.var)
         if size_of(loop.extent) < 2 or row is None:
             continue
@@ -61,12 +66,29 @@ def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[For, For]
             continue
         if all(flat_stride(space, a, loop.var) == 0 for a in inside):
             continue
-        score = (sum(flat_stride(space, a, loop.var) == 1 for a in stored) * 2
-                 + (size_of(loop.extent) >= plan.target.vector_bytes // 4) - 3 * bool(strided),
-                 number)
-        if best is None or score > best[0]:
-            best = (score, row, loop)
-    return None if best is None else best[1:]
+        cost = _cost(plan, pattern, p, row, loop)
+        if strided:
+            cost += cost_of_moves(pattern, row)
+        if _scattered(plan, pattern, loop):
+            cost += product(r.extent for r in pattern.rows) // MOVED
+        if best is None or cost < best[0]:
+            best = (cost, row, loop)
+    return best
+
+
+def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> int:
+    """Return the cycles of the multiplications: whole registers, and loads where tiles are thin."""
+    native = native_lanes(plan, pattern)
+    n, lanes = size_of(wide.extent), _lanes(plan, wide, row, pattern, p)
+    rows = _rows(plan, p, row)
+    vectors = max(lanes // native, 1)
+    count = -(-n // lanes) * vectors if constant(wide.extent) is None or n < lanes else (
+        -(-n // native))
+    points = product([*[a.extent for a in pattern.reduce.axes],
+                      *[r.extent for r in pattern.rows if r is not wide]])
+    # One vector of the operand a cycle, two elements of the other; four multiplications in flight.
+    slow = max(2 * rows * vectors, 2 * vectors + rows, 8)
+    return points * count * slow // (2 * rows * vectors)
 
 
 def _partner(pattern: Pattern, column: Expr) -> For | None:
@@ -85,7 +107,7 @@ def _may_pack(plan: Plan, pattern: Pattern, p: Parameters, wide: For, row: For,
     memories = {a.memory for a in strided}
     if row.var in pattern.left and row.var in pattern.right:
         return False  # each row would read a panel of its own
-    return (len(memories) == 1 and size_of(row.extent) >= p.pack_rows
+    return (len(memories) == 1 and size_of(row.extent) >= p.turn_rows
             and constant(wide.extent) is not None
             and all(constant(a.extent) is not None for a in pattern.reduce.axes)
             and size_of(wide.extent) >= plan.target.vector_bytes // 4
@@ -142,7 +164,10 @@ def _block(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     tiles = max(d for d in range(1, min(fitting, count) + 1) if count % d == 0)
     if most < p.pack_rows or tiles * rows < min(p.pack_rows, size_of(row.extent)):
         return None
-    return _Block(longest.var.attr, -(-depth // blocks), tiles)
+    length = -(-depth // blocks)
+    if length > LINE_POINTS:  # whole squares, but for the last block
+        length = -(-length // LINE_POINTS) * LINE_POINTS
+    return _Block(longest.var.attr, length, tiles)
 
 
 def _rows(plan: Plan, p: Parameters, row: For) -> int:
@@ -176,6 +201,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     if is_far(plan, pattern, p, row, wide):
         return far_tile(plan, pattern, p, row, wide, rows, lanes)
     packed = _packed(plan, pattern, p, row, wide)
+    scattered = _scattered(plan, pattern, wide)
     block = None
     if packed:
         lanes = _panel_lanes(plan, pattern, p, row, wide)
@@ -188,7 +214,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
                    work((pattern.rows[0],)) // MAC_SPEED, keep=True in packed.values())
     if block is not None and order[-2:] == [f"{j}.o", f"{i}.o"]:
         ((memory, strided),) = packed.items()
-        _blocked_tile(plan, pattern, block, memory, strided, i, j)
+        _blocked_tile(plan, pattern, block, memory, strided, i, j, scattered)
         plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}")
         return True
     for memory, strided in packed.items():
@@ -208,8 +234,15 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     return True
 
 
+def _scattered(plan: Plan, pattern: Pattern, wide: For) -> bool:
+    """Whether neighbours along `wide` are not neighbours in a result."""
+    space = Space(plan.kernel)
+    return any(flat_stride(space, a, wide.var) not in (0, 1)
+               for a in accesses(pattern.rows[-1].body) if a.write)
+
+
 def _blocked_tile(plan: Plan, pattern: Pattern, block: _Block, memory: str, strided: bool,
-                  i: str, j: str) -> None:
+                  i: str, j: str, scattered: bool) -> None:
     """Sum block by block into results that stay in cache, each from a panel of its own."""
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
@@ -227,6 +260,8 @@ def _blocked_tile(plan: Plan, pattern: Pattern, block: _Block, memory: str, stri
         copy_strided(plan, [f"{a}.s" for a in axes], f"{j}.i.s")
     else:
         schedule.vectorize(f"{j}.i.s")
+    if scattered:  # neighbouring rows of results leave together, turned in registers
+        schedule.unroll(f"{i}.i.end")
     schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
     schedule.decompose_reduction(f"{name}.b", f"{i}.i")
     for suffix in (".z", "", ".f"):

@@ -37,8 +37,9 @@ class Parameters(Record):
     is; ``inner_rows`` and ``inner_columns`` the tile of the inner form; ``spill`` the weighted
     operations of an epilogue from which on it runs in a loop of its own instead of unrolled;
     ``pack_rows`` the rows from which on an operand is copied into panels of at most
-    ``panel_bytes``, and ``turn_rows`` those from which on it is also turned for that; ``stream_depth`` the rows of a matrix that are read side by side where few rows
-    are multiplied with it, and ``stream_bytes`` the results that are kept meanwhile; ``far_block``
+    ``panel_bytes``, and ``turn_rows`` those from which on it is also turned for that;
+    ``stream_depth`` the rows of a matrix that are read side by side where few rows are multiplied
+    with it, and ``stream_bytes`` the results that are kept meanwhile; ``far_block``
     the rows, columns and steps of a block where both operands are copied, and ``far_depth`` the
     least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution;
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
@@ -65,11 +66,11 @@ class Parameters(Record):
 
 # What a search may choose instead of the parameters, for each form those that it looks at.
 _TILE: Final = {"rows": (2, 4, 6, 8, 10, 12, 14, 16), "vectors": (1, 2, 4)}
-_PANEL: Final = {"turn_rows": (4, 16, 64, 1 << 30), "pack_rows": (8, 16, 24, 48, 96, 1 << 30),
+_PANEL: Final = {"pack_rows": (8, 16, 24, 48, 96, 1 << 30),
                  "panel_bytes": (32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)}
 SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
-    "outer": {**_TILE, **_PANEL, "spill": (0, 24, 1 << 30), "far_block": (64, 128, 256, 512),
-              "far_depth": (1, 2, 4, 8, 1 << 20)},
+    "outer": {**_TILE, **_PANEL, "turn_rows": (4, 16, 64, 1 << 30), "spill": (0, 24, 1 << 30),
+              "far_block": (64, 128, 256, 512), "far_depth": (1, 2, 4, 8, 1 << 20)},
     "dot": {"dot_rows": (4, 6, 8, 10, 12, 14), "vectors": (1, 2, 4),
             "dot_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "inner": {"inner_rows": (1, 2, 3, 4, 6, 8), "inner_columns": (1, 2, 3, 4, 6, 8)},
@@ -265,9 +266,10 @@ def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
     outer, inside = [], [axes[-1], column]
     for at, factor in enumerate((square, lanes)):
         name = inside[at]
-        if factor < size_of((last, wide)[at].extent) or constant((last, wide)[at].extent) is None:
-            if not plan.attempt("split", name, factor, "overlap"):
-                schedule.split(name, factor, "mask")
+        fixed = constant((last, wide)[at].extent)
+        if fixed is None or factor < fixed:
+            # The last of several blocks may be shorter: what it has beyond squares goes alone.
+            schedule.split(name, factor, "peel" if fixed is None else "overlap")
             outer.append(f"{name}.o")
             inside[at] = f"{name}.i"
     schedule.reorder(*outer, *inside)
