@@ -186,7 +186,7 @@ class Normalization(Convolution):
         """Return the softmax of the scaled, masked scores of queries (self) and keys."""
         k = as_operand(self, key)._shared_heads(self, enable_gqa)
         q, _ = self._float_input("scaled_dot_product_attention")
-        factor = 1 / math.sqrt(self.shape[-1]) if scale is None else scale
+        factor = 1 / math.sqrt(max(self.shape[-1], 1)) if scale is None else scale
         scores = q.mul(factor).matmul(k.astype(q.dtype).transpose(-2, -1))
         rows, columns = scores.shape[-2:]
         if is_causal:
