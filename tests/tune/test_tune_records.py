@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +18,9 @@ from weft.tune import records as module
 from weft.tune.records import Record, Records, Trial, digest_of, key_of
 
 KEY = key_of("kernel text", "target", "compiler", 2)
+TRACE = ("split(i, 4)", "vectorize(i.i)")
 RECORD = Record(KEY, "contraction", {"rows": 4, "stream": True, "form": "outer"}, "short",
-                digest_of("scheduled"), ("split(i, 4)", "vectorize(i.i)"), 2e-3, 1e-3, 17)  # fmt: skip
+                digest_of("scheduled"), TRACE, 2e-3, 1e-3, 17)  # fmt: skip
 
 
 def trial(number, status="ok", ratio=None):
@@ -111,14 +113,24 @@ def test_looking_where_nothing_is_imports_nothing(folder):
         f"assert Records({folder!r}).find('x') is None\n"
         "print('sqlite3' in sys.modules)\n"
     )
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
-                         env=environment())  # fmt: skip
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         check=True, env=environment())  # fmt: skip
     assert out.stdout.strip() == "False"
     assert os.listdir(folder) == []
 
 
 def environment():
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+def read_all(store):
+    """Return the record, and how many trials could be read after it."""
+    return store.find(KEY), len(store.trials(KEY))
+
+
+def fill(store):
+    for number in range(1, 500):
+        store.tried(KEY, trial(number)._replace(choices={"x" * 200: number}))
 
 
 # ---- damage --------------------------------------------------------------------------------------
@@ -135,7 +147,7 @@ def test_a_damaged_file_is_moved_aside(folder, store, damage):
         if damage == "schema":
             db.execute("PRAGMA user_version = 99")
     db.close()
-    data = bytearray(open(store.path, "rb").read())
+    data = bytearray(Path(store.path).read_bytes())
     if damage == "garbage":
         data = bytearray(os.urandom(len(data)))
     elif damage == "cut":
@@ -151,8 +163,7 @@ def test_a_damaged_file_is_moved_aside(folder, store, damage):
         assert other.find(KEY) is None
     else:
         with pytest.warns(RuntimeWarning, match="was moved to"):
-            assert other.find(KEY) is None
-            other.trials(KEY)
+            assert read_all(other) in ((None, 0), (RECORD, 0))
         assert [f for f in os.listdir(folder) if "damaged" in f]
     other.put(RECORD)
     assert Records(folder).find(KEY) == RECORD
@@ -184,8 +195,7 @@ def test_a_disk_that_is_full_costs_a_warning(folder, store):
     db = store._connect(True)
     db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
     with pytest.warns(RuntimeWarning, match="full"):
-        for number in range(1, 500):
-            store.tried(KEY, trial(number)._replace(choices={"x" * 200: number}))
+        fill(store)
     assert len(store.trials(KEY)) == 499  # this process has them all
     assert Records(folder).find(KEY) == RECORD
 

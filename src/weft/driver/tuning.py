@@ -77,6 +77,12 @@ def record_key(kernel: Kernel) -> str:
     return kernels.record_key(canonical_text(kernel))
 
 
+def schedule_digest(scheduled: Kernel) -> str:
+    """Return what stands for a scheduled nest, whatever its names and the way that led there."""
+    bare = scheduled.replace(meta=scheduled.meta.replace(schedule=(), hints=()))
+    return digest_of(canonical_text(bare))
+
+
 def recorded(kernel: Kernel, record: Record) -> tuple[Kernel, str] | None:
     """Return the schedule and the pipeline that a record asks for.
 
@@ -84,7 +90,7 @@ def recorded(kernel: Kernel, record: Record) -> tuple[Kernel, str] | None:
     """
     scheduled = choose(kernel, device.target(), device.runtime().threads.threads,
                        Choices(record.choices))
-    if digest_of(canonical_text(scheduled)) == record.digest and record.pipeline in PIPELINES:
+    if schedule_digest(scheduled) == record.digest and record.pipeline in PIPELINES:
         return scheduled, record.pipeline
     if debug(Debug.AUTOTUNE):
         print(f"weft: the tuning record of {kernel.name} ({kernel.meta.kind}) no longer applies: "
@@ -222,7 +228,7 @@ class _Session:
         changed: dict[str, Value] = choices.changed()
         if pipeline != PIPELINES[0]:
             changed[_PIPELINE] = pipeline
-        return Candidate(changed, space, digest_of(canonical_text(made)), pipeline,
+        return Candidate(changed, space, schedule_digest(made), pipeline,
                          made.meta.schedule, features(made, self.target, self.threads))
 
     def measure(self, batch: Sequence[Candidate]) -> Iterator[Measurement]:
@@ -398,5 +404,5 @@ def tune_first(kernel: Kernel) -> None:
         _busy = False
 
 
-__all__ = ["COMMAND", "PIPELINES", "Progress", "Tuned", "record_key", "recorded", "tune_first",
-           "tune_kernel", "tune_program"]
+__all__ = ["COMMAND", "PIPELINES", "Progress", "Tuned", "record_key", "recorded",
+           "schedule_digest", "tune_first", "tune_kernel", "tune_program"]

@@ -142,7 +142,7 @@ class Search:
                 break
             proposals = self._proposals(self.limits.n_added_per_step)
             if not proposals:
-                reason = "space"
+                reason = "time" if self._clock() >= self._end else "space"
                 break
             reason = self._grow(proposals, rank=False)
             self._cull()
