@@ -18,7 +18,7 @@ from weft.ir.traverse import Tally
 from weft.ir.verify import verify
 from weft.ir.verify_linear import verify_linear
 from weft.kernelize.emit import CHECK
-from weft.passes.extremes import split_extremes
+from weft.passes.extremes import splitter
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
 from weft.passes.vectorize import vectorize
@@ -125,7 +125,7 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
     else:
         scheduled = (choose if tier == FULL else choose_plain)(kernel, target, threads)
     by_primitives = Tally.passes - before
-    flat = vectorize(legalize(split_extremes(scheduled, target), target))
+    flat = vectorize(legalize(scheduled, target, splitter(target)))
     linear = linearize(flat)
     if verifying:
         for stage in (kernel, scheduled, flat):

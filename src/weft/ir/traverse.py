@@ -90,14 +90,19 @@ class Rewriter:
         return stmt
 
 
-def map_exprs(kernel: Kernel, fn: Callable[[Expr], Expr]) -> Kernel:
-    """Apply `fn` to every expression of the kernel (unchanged statements are kept)."""
+def map_exprs(kernel: Kernel, fn: Callable[[Expr], Expr],
+              first: Callable[[Stmt], Stmt | Body] | None = None) -> Kernel:  # fmt: skip
+    """Apply `fn` to every expression of the kernel (unchanged statements are kept).
+
+    What `first` makes of a statement is put in its place before that, in the same pass.
+    """
+
+    def mapped(stmt: Stmt) -> Stmt:
+        return stmt if all(fn(e) is e for e in stmt.exprs()) else stmt.map_exprs(fn)
 
     class Mapper(Rewriter):
         def visit(self, stmt: Stmt) -> Stmt | Body:
-            before = stmt.exprs()
-            if all(fn(e) is e for e in before):
-                return stmt
-            return stmt.map_exprs(fn)
+            made = stmt if first is None else first(stmt)
+            return tuple(map(mapped, made)) if isinstance(made, tuple) else mapped(made)
 
     return Mapper(kernel).run()

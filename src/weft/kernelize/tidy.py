@@ -26,7 +26,7 @@ from weft.ir.stmt import (
     Stmt,
     Store,
 )
-from weft.ir.traverse import Rewriter, map_exprs, walk
+from weft.ir.traverse import Rewriter, walk
 from weft.kernelize.axes import merge_axes, split_axes
 from weft.kernelize.indexing import flatten
 from weft.rules.index import linear_coefficients, simplify
@@ -42,7 +42,7 @@ def tidy(kernel: Kernel) -> Kernel:
         uses = _Uses(kernel, env)
         merged = [run for chain in chains for run in uses.mergeable(chain)]
         if merged:
-            kernel = _merge_loops(kernel, merged)
+            kernel = _merge_loops(kernel, merged, env)
             env = loop_ranges(kernel.body)
     return split_axes(merge_axes(kernel, env), env)
 
@@ -137,7 +137,8 @@ def _number(value: object) -> float:
     return value  # type: ignore[return-value]
 
 
-def _merge_loops(kernel: Kernel, runs: list[list[tuple[Expr, int]]]) -> Kernel:
+def _merge_loops(kernel: Kernel, runs: list[list[tuple[Expr, int]]], env: Env) -> Kernel:
+    """Return the kernel with each run of loops as one, in one pass."""
     mapping: dict[Expr, Expr] = {}
     first: dict[Expr, int] = {}  # kept variable: its new extent
     dropped: set[Expr] = set()
@@ -153,8 +154,16 @@ def _merge_loops(kernel: Kernel, runs: list[list[tuple[Expr, int]]]) -> Kernel:
         mapping[merged] = position
         first[merged] = total * run[0][1]
 
+    env = {**env, **{v: (0, extent - 1 if extent else 1) for v, extent in first.items()}}
+    simplified = _simplifier(env)
+
+    def remap(e: Expr) -> Expr:
+        return simplified(ex.substitute([e], mapping)[0])
+
     class Merge(Rewriter):
         def visit(self, stmt: Stmt) -> Stmt | Body:
+            if any(remap(e) is not e for e in stmt.exprs()):
+                stmt = stmt.map_exprs(remap)  # binders are no expressions: they keep their names
             if isinstance(stmt, For) and stmt.var in dropped:
                 return stmt.body
             if isinstance(stmt, For) and stmt.var in first:
@@ -167,13 +176,7 @@ def _merge_loops(kernel: Kernel, runs: list[list[tuple[Expr, int]]]) -> Kernel:
                 return Reduce(axes, stmt.accumulators, stmt.body)
             return stmt
 
-    def remap(e: Expr) -> Expr:
-        return ex.substitute([e], mapping)[0]
-
-    kernel = map_exprs(kernel, remap)  # binders are no expressions: they keep their names
-    kernel = Merge(kernel).run()
-    env = loop_ranges(kernel.body)
-    return map_exprs(kernel, _simplifier(env))
+    return Merge(kernel).run()
 
 
 def _simplifier(env: Env) -> Callable[[Expr], Expr]:

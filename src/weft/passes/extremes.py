@@ -16,6 +16,7 @@ A minimum is the same with ``x < m.t`` and the OR of the bits: -0 if any element
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from weft.ir import dtype as dt
@@ -27,7 +28,7 @@ from weft.ir.traverse import Rewriter, walk
 from weft.schedule.space import constant
 from weft.target import Target
 
-__all__ = ["split_extremes"]
+__all__ = ["split_extremes", "splitter"]
 
 LEAST_POINTS: Final = 4  # of a reduction: below that, putting together costs more
 
@@ -37,27 +38,36 @@ def split_extremes(kernel: Kernel, target: Target) -> Kernel:
     return kernel if target.ieee_extremes else _Split(kernel).run()
 
 
+def splitter(target: Target) -> Callable[[Stmt], Stmt | Body] | None:
+    """Return what splits one statement, for a pass that does more; None if nothing is to be."""
+    return None if target.ieee_extremes else _split_statement
+
+
 class _Split(Rewriter):
     def visit(self, stmt: Stmt) -> Stmt | Body:
-        if not isinstance(stmt, Reduce):
-            return stmt
-        points = 1
-        for axis in stmt.axes:
-            n = constant(axis.extent)
-            points *= LEAST_POINTS if n is None else n
-        chosen = [a for a in stmt.accumulators if _is_extreme(stmt, a)]
-        if not chosen or points < LEAST_POINTS:
-            return stmt
-        accumulators: list[Accumulator] = []
-        results: list[Stmt] = []
-        for a in stmt.accumulators:
-            if a in chosen:
-                parts, whole = _split(a)
-                accumulators += parts
-                results.append(Let(a.var, whole))
-            else:
-                accumulators.append(a)
-        return (Reduce(stmt.axes, tuple(accumulators), stmt.body), *results)
+        return _split_statement(stmt)
+
+
+def _split_statement(stmt: Stmt) -> Stmt | Body:
+    if not isinstance(stmt, Reduce):
+        return stmt
+    points = 1
+    for axis in stmt.axes:
+        n = constant(axis.extent)
+        points *= LEAST_POINTS if n is None else n
+    chosen = [a for a in stmt.accumulators if _is_extreme(stmt, a)]
+    if not chosen or points < LEAST_POINTS:
+        return stmt
+    accumulators: list[Accumulator] = []
+    results: list[Stmt] = []
+    for a in stmt.accumulators:
+        if a in chosen:
+            parts, whole = _split(a)
+            accumulators += parts
+            results.append(Let(a.var, whole))
+        else:
+            accumulators.append(a)
+    return (Reduce(stmt.axes, tuple(accumulators), stmt.body), *results)
 
 
 def _operand(a: Accumulator) -> Expr | None:

@@ -24,7 +24,7 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
-from weft.ir.stmt import Kernel
+from weft.ir.stmt import Body, Kernel, Stmt
 from weft.ir.traverse import map_exprs
 from weft.passes import transcendental
 from weft.target import Target
@@ -34,15 +34,18 @@ __all__ = ["Legalizer", "is_legal", "legalize"]
 Decompose = Callable[[Operation, tuple[Expr, ...]], Expr | None]
 
 
-def legalize(kernel: Kernel, target: Target) -> Kernel:
+def legalize(kernel: Kernel, target: Target,
+             first: Callable[[Stmt], Stmt | Body] | None = None) -> Kernel:  # fmt: skip
     """Return the kernel with every expression in operations that the target has.
+
+    What `first` makes of a statement is legalized in its place, in the same pass.
 
     Raises
     ------
     UnsupportedError
         For an operation that the target lacks and that has no decomposition.
     """
-    return map_exprs(kernel, Legalizer(target).one)
+    return map_exprs(kernel, Legalizer(target).one, first)
 
 
 def is_legal(e: Expr, target: Target) -> bool:
