@@ -82,7 +82,11 @@ class Reduction(Movement):
     def var(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False, *,
             unbiased: bool | None = None, axis: Axes = None, keepdims: bool = False
             ) -> Self:  # fmt: skip
-        """Return variances over axes, in two passes; divides by ``n - correction``."""
+        """Return variances over axes; divides by ``n - correction``.
+
+        Two passes, the second corrected by the sum of the deviations: what the mean lost when it
+        was rounded (Chan, Golub and LeVeque, 1983).
+        """
         if isinstance(correction, bool) and unbiased is None:
             unbiased, correction = correction, 1
         if unbiased is not None:
@@ -90,11 +94,15 @@ class Reduction(Movement):
         axes = self._axes(axis if dim is None else dim, "var")
         x, out = self._float_input("var")
         centred = x.sub(x.mean(axes, True))
-        total = centred.mul(centred).sum(axes, keepdim or keepdims)
+        keep = keepdim or keepdims
+        total = centred.mul(centred).sum(axes, keep)
+        drift = centred.detach().sum(axes, keep)
         count = self._count(axes)
         if isinstance(count, Expr):
             size = self._from_node(infer.of_size(count)).astype(x.dtype)
+            total = total.sub(drift.mul(drift).div(size)).clamp_min(0.0)
             return total.div(size.sub(correction).clamp_min(0.0)).astype(out)
+        total = total.sub(drift.mul(drift).div(max(count, 1))).clamp_min(0.0)
         return total.div(max(count - correction, 0.0)).astype(out)
 
     def std(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False, *,

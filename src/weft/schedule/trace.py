@@ -11,7 +11,7 @@ from weft.errors import ParseError
 from weft.ir.stmt import Kernel
 from weft.schedule import loops, memory, reduction, scan
 from weft.schedule.blocking import block_reduction
-from weft.schedule.cascade import cascade
+from weft.schedule.cascade import block_sums, cascade
 from weft.schedule.precompute import precompute
 from weft.schedule.prefetch import prefetch
 from weft.schedule.tensorize import tensorize
@@ -133,6 +133,10 @@ class Schedule:
         """See `weft.schedule.cascade.cascade`."""
         return self._apply("cascade", (axis,))
 
+    def block_sums(self, memory: str, loop: str, block: int) -> Self:
+        """See `weft.schedule.cascade.block_sums`."""
+        return self._apply("block_sums", (memory, loop, block))
+
     def decompose_reduction(self, accumulator: str, loop: str, partial: tuple[str, ...] = (),
                             spill: bool = False, scope: str = "register") -> Self:
         """See `weft.schedule.reduction.decompose_reduction`."""
@@ -215,7 +219,7 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
               reduction.decompose_reduction, block_reduction, tensorize, scan.scan, memory.stage,
               precompute, window,
               memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist,
-              prefetch, cascade)
+              prefetch, cascade, block_sums)
 }
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,

@@ -15,9 +15,11 @@ from __future__ import annotations
 from typing import Final
 
 from weft.errors import ScheduleError
+from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
+from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Let, Load, Reduce, Stmt
 from weft.schedule import dependence as dep
 from weft.schedule.dependence import Space
@@ -44,7 +46,9 @@ PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
 GATHER_OPS: Final = 10  # simple operations that cost as much as a gathered operand
 STREAMS: Final = 8  # places of a long array that one core reads side by side
 LONG_BYTES: Final = 4 << 20  # from where on memory, not the core, is the limit
+BLOCK: Final = 64  # steps of a sum that are added up before they join the rest
 LEAST_AHEAD: Final = 2048  # bytes of a row; the processor itself looks ahead over shorter ones
+STEPS: Final = 128  # points of a column that are added up before they join the rest
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
 
@@ -213,7 +217,12 @@ def _reduce(plan: Plan, accumulator: str) -> None:
         names = order
     extents = {a.var.attr: a.extent for a in stmt.axes}
     names, extent = widen(plan, names, extents, cost)
-    split_reduction(plan, names[-1], extent, cost)
+    split_reduction(plan, names[-1], extent, cost, blocked=_adds(stmt) and len(names) == 1)
+
+
+def _adds(stmt: Reduce) -> bool:
+    """Whether a reduction sums floats, whose roundings pile up."""
+    return any(a.var.dtype.is_float and a.combine.op is Op.ADD for a in stmt.accumulators)
 
 
 def widen(plan: Plan, names: list[str], extents: dict[str, Expr],
@@ -237,14 +246,26 @@ def reduce_cost(stmt: Reduce) -> Cost:
     return Cost((stmt,))
 
 
-def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost) -> None:
-    """Run a reduce axis in vectors, each lane with its own partial result."""
+def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
+                    blocked: bool = False) -> None:  # fmt: skip
+    """Run a reduce axis in vectors, each lane with its own partial result.
+
+    With `blocked`, a long axis is added up in blocks, for the sake of accuracy.
+    """
     schedule = plan.schedule
     n, size = constant(extent), size_of(extent)
     lanes = pick_lanes(plan, name, vector_lanes(plan, size, cost), size, cost)
     if lanes < 2:
         return
     saved = schedule.mark()
+    block = _block(n or 0, BLOCK * lanes, BLOCK) if blocked else 0
+    if n is not None and block and plan.attempt("split", name, block, "peel"):
+        schedule.cascade(f"{name}.o")
+        split_reduction(plan, f"{name}.i", ex.index(block), cost, blocked=True)
+        if n % block:
+            split_reduction(plan, f"{name}.t", ex.index(n % block), cost, blocked=True)
+        plan.why.append(f"{name} added up in blocks of {block}")
+        return
     try:
         if n is not None and (n % lanes == 0 or n < 4 * lanes):
             schedule.split(name, lanes, "mask").vectorize(f"{name}.i")
@@ -256,6 +277,30 @@ def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost) -> None:
         schedule.reset(saved)
         return
     plan.why.append(f"{name} reduced in {lanes} lanes")
+
+
+def _block(n: int, least: int, factor: int) -> int:
+    """Return how many of n terms to add up apart, 0 for all together: a multiple of `least`.
+
+    At most about `factor` blocks are made if n allows it, and little is left over.
+    """
+    if n < 2 * least:
+        return 0
+    most = least
+    while n >= 2 * most * factor:
+        most *= factor
+    return n // -(-n // most) // least * least if most > least else least
+
+
+def _cascade(plan: Plan, name: str, n: int) -> None:
+    """Add up a reduce axis in blocks, and blocks of blocks if it is very long."""
+    block = _block(n, STEPS, STEPS)
+    if not block or not plan.attempt("split", name, block, "peel"):
+        return
+    plan.attempt("cascade", f"{name}.o")
+    _cascade(plan, f"{name}.i", block)
+    if n % block:
+        _cascade(plan, f"{name}.t", n % block)
 
 
 def _chunk(plan: Plan, stmt: Reduce) -> bool:
@@ -309,7 +354,8 @@ def _side_by_side(plan: Plan, body: Body) -> bool:
         return False
     axis = found[0].axes[0]
     cost = Cost(found[0].body)
-    lanes = min(4 * plan.target.vector_bytes // cost.itemsize, 64)
+    most = 1 if _is_extreme(found[0]) else 4  # registers of each place
+    lanes = min(most * plan.target.vector_bytes // cost.itemsize, 64)
     length = size_of(axis.extent)
     native = max(plan.target.vector_bytes // cost.itemsize, 2)
     lanes = plan.pick("lanes", lanes, (native, 2 * native, 4 * native), axis.var.attr)
@@ -324,6 +370,11 @@ def _side_by_side(plan: Plan, body: Body) -> bool:
     edit.vectorize(f"{name}.i.i")
     plan.why.append(f"{name} reduced in {lanes} lanes, in {streams} places side by side")
     return True
+
+
+def _is_extreme(stmt: Reduce) -> bool:
+    """Whether a reduction may keep several values for each of its own (`passes.extremes`)."""
+    return any(a.var.dtype.is_float and a.combine.op is not Op.ADD for a in stmt.accumulators)
 
 
 # ---- reductions over columns ---------------------------------------------------------------------
@@ -372,6 +423,9 @@ def _columns(plan: Plan, rows: list[For], amount: int) -> None:
     plan.stream_outputs()
     own = sum(size_of(m.size) * m.dtype.itemsize for m in dep.private(body))
     most = 1 << max(PRIVATE_BYTES // max(own, 1), 1).bit_length() - 1
+    for stmt in found:
+        if _adds(stmt) and len(stmt.axes) == 1 and constant(stmt.axes[0].extent) is not None:
+            _cascade(plan, str(stmt.axes[0].var.attr), size_of(stmt.axes[0].extent))
     cost = Cost(body)
     names, extent = widen(plan, [r.var.attr for r in rows], {r.var.attr: r.extent for r in rows},
                           cost)
@@ -395,11 +449,16 @@ def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
     points = product(a.extent for a in stmt.axes)
     if _few_columns(plan, rows, n, points, amount):
         return _shared_columns(plan, rows, stmt, lanes, points)
-    half = plan.target.l1_bytes // 2  # running sums: half of the first cache
+    # running sums: half of the first cache, shared by those of a block and of all blocks
+    half = plan.target.l1_bytes // (4 if _piles_up(stmt) else 2)
     stretch = plan.pick("stretch bytes", half, (half // 8, half // 4, half // 2, 2 * half, 4 * half)
                         ) // cost.itemsize
-    share = min(-(-n // max(plan.threads, 1)), max(stretch, lanes))
-    width = min(-(-share // lanes), n // lanes) * lanes
+    parts = -(-n // max(stretch, lanes))
+    if plan.threads > 1 and n >= 2 * plan.threads * lanes and product(
+            r.extent for r in rows[:-1]) < plan.threads:
+        parts = -(-parts // plan.threads) * plan.threads
+    # strips of one width, for the last one overlaps the one before; a single one has a masked end
+    width = min(-(-n // parts // lanes) * lanes, n)
     schedule, name = plan.schedule, row.var.attr
     saved = schedule.mark()
     try:
@@ -416,19 +475,65 @@ def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
 
 def _decompose(plan: Plan, stmt: Reduce, blocks: str, lanes: str) -> None:
     """Turn the reduction inside out, several of its points for each running sum."""
-    schedule = plan.schedule
-    schedule.decompose_reduction(stmt.accumulators[0].var.attr, blocks, scope="local")
+    schedule, name = plan.schedule, str(stmt.accumulators[0].var.attr)
+    schedule.decompose_reduction(name, blocks, scope="local")
     last = stmt.axes[-1]
-    k = last.var.attr
-    suffixes = [".z", "", ".f"]
+    k, n = str(last.var.attr), size_of(last.extent)
     step = plan.pick("points a sum", STEP, (2, 4, 8, 16), k)
-    if size_of(last.extent) >= step:
+    _add_up(plan, f"{name}.r" if _piles_up(stmt) else "", blocks, k, n, lanes, step)
+    for suffix in (".z", ".f"):
+        schedule.vectorize(f"{lanes}{suffix}")
+
+
+def _piles_up(stmt: Reduce) -> bool:
+    """Whether a reduction over columns sums so many floats that they go in blocks."""
+    n = constant(stmt.axes[-1].extent)
+    return _adds(stmt) and n is not None and n >= 2 * STEPS
+
+
+def _loops(plan: Plan) -> set[Expr]:
+    return {s.var for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
+
+
+def _vectors(plan: Plan, memory: str, known: set[Expr]) -> str:
+    """Vectorise the new loops over what is added up apart; return the array of it."""
+    part = ""
+    for loop in [s for s in traverse.walk(plan.kernel.body) if isinstance(s, For)]:
+        name, last = str(loop.var.attr), loop.body[-1]
+        if loop.var in known or not isinstance(last, st.Store):
+            continue
+        if name.startswith(f"{memory}.y"):
+            part = last.memory.name
+        if name.startswith((f"{memory}.y", f"{memory}.x")):
+            plan.schedule.vectorize(name)
+    return part
+
+
+def _add_up(plan: Plan, memory: str, blocks: str, k: str, n: int, lanes: str, step: int) -> None:
+    """Carry out a loop over points that adds to running sums, in blocks if `memory` is given.
+
+    Several points are taken for each load and store of a sum.
+    """
+    schedule = plan.schedule
+    known = _loops(plan)
+    block = _block(n, STEPS, STEPS) if memory else 0
+    if block and plan.attempt("block_sums", memory, k, block):
+        plan.why.append(f"{k} added up in blocks of {block}")
+        part = _vectors(plan, memory, known)
+        _add_up(plan, part, blocks, f"{k}.i", block, lanes, step)
+        left = n % block
+        if left:  # apart from the rest, too: a few terms would each be rounded to the whole sum
+            known = _loops(plan)
+            schedule.block_sums(memory, f"{k}.t", left)
+            _vectors(plan, memory, known)
+            _add_up(plan, "", f"{blocks}.t", f"{k}.t.i", left, f"{lanes}.t", step)
+        return
+    if n >= step:
         schedule.split(k, step, "peel")
         schedule.reorder(blocks, f"{k}.i").unroll(f"{k}.i")
-        if find(plan.kernel, f"{lanes}.t") is not None:
-            suffixes.append(".t")
-    for suffix in suffixes:
-        schedule.vectorize(f"{lanes}{suffix}")
+        if n % step:
+            schedule.vectorize(f"{lanes}.t")
+    schedule.vectorize(lanes)
 
 
 def _few_columns(plan: Plan, rows: list[For], n: int, points: int, amount: int) -> bool:
