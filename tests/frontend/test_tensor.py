@@ -376,7 +376,30 @@ def test_philox_known_answers():
         args = [infer.full((1,), v, weft.uint32) for v in (c, c, k, k)]
         return [int(a[0]) for a in evaluate(philox(*args))]
 
-    assert words(0, 0) == [0x6627E8D5, 0xE169C58D]
+    assert words(0, 0) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_normal_numbers_have_the_moments_and_no_correlation(name):
+    g, n = weft.Generator(5), 100_001
+    x = weft.randn(n, generator=g, dtype=getattr(weft, name)).float().numpy().astype(np.float64)
+    assert abs(x.mean()) < 0.015
+    for power, moment in ((2, 1.0), (3, 0.0), (4, 3.0), (6, 15.0)):
+        assert abs((x**power).mean() - moment) < 0.02 * 6 ** (power // 2)
+    for step in (1, 2, 3, 4):  # the numbers of a block, and blocks
+        for p in (1, 2):
+            assert abs(np.corrcoef(x[:-step] ** p, x[step:] ** p)[0, 1]) < 0.015
+    quarters = np.histogram(np.arctan2(x[1::2], x[:-1:2]), 16, (-np.pi, np.pi))[0]
+    assert abs(quarters / quarters.mean() - 1).max() < 0.1
+
+
+def test_a_draw_is_whole_blocks():
+    """Numbers of a block follow one another; the next draw starts with a new block."""
+    a = weft.rand(10, generator=weft.Generator(3)).tolist()
+    g = weft.Generator(3)
+    assert weft.rand(5, generator=g).tolist() == a[:5]
+    assert weft.rand(2, generator=g).tolist() == a[8:]
+    assert weft.rand(0, generator=g).tolist() == []
 
 
 def test_threads_share_pending_parameters(compiled):

@@ -128,3 +128,15 @@ def test_strided_views_and_transposes(shape, dtype):
                                           a.transpose(order))
 
 
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+@pytest.mark.parametrize("blocks", [1, 15, 16, 37, 100])
+def test_side_by_side(blocks, count):
+    """A short innermost axis whose points differ: written out, and stored in whole vectors."""
+    a = np.random.default_rng(count).standard_normal((blocks, count)).astype(np.float32)
+    x = weft.tensor(a[:, 0].copy())
+    wide = x.unsqueeze(1).expand(blocks, count)
+    got = (weft.arange(count) == 1).where(wide * 2, wide + 1)
+    want = np.where(np.arange(count) == 1, a[:, :1] * 2, a[:, :1] + 1)
+    np.testing.assert_array_equal(got.numpy(), want)

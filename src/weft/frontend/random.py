@@ -2,7 +2,8 @@
 
 Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) maps a key
 and a counter to 128 random bits without any state, so element i of a draw depends only on the seed,
-on how many numbers were drawn before, and on i. Key and counter enter the graph as a small buffer:
+on how many blocks were drawn before, and on i. A block gives four numbers of 32 bits or two of 64,
+one after the other; a draw takes whole blocks. Key and counter enter the graph as a small buffer:
 one plan serves every draw, and a captured function advances at each replay.
 """
 
@@ -98,8 +99,10 @@ class Generator:
             offset = _op(Op.ADD, offset, _full(offset, start))
         return key, _op(Op.ADD, counter, offset)
 
-    def words(self, blocks: Dim) -> tuple[Node, Node]:
-        """Return two independent uint32 for each of `blocks` blocks."""
+    def words(self, count: Dim, each: int) -> tuple[Node, Node, Node, Node]:
+        """Return the four uint32 of as many blocks as give `count` numbers of `each` words."""
+        per = 4 // each
+        blocks = (count + (per - 1)) // per
         key, counter = self._draw(blocks)
         return philox(_low(counter), _high(counter), _low(key), _high(key))
 
@@ -120,8 +123,8 @@ def _high(x: Node) -> Node:
     return infer.cast(_op(Op.SHR, x, _full(x, 32)), dt.uint32)
 
 
-def philox(c0: Node, c1: Node, k0: Node, k1: Node) -> tuple[Node, Node]:
-    """Return the first two words of Philox-4x32-10 at the counter (c0, c1, 0, 0)."""
+def philox(c0: Node, c1: Node, k0: Node, k1: Node) -> tuple[Node, Node, Node, Node]:
+    """Return the words of Philox-4x32-10 at the counter (c0, c1, 0, 0)."""
     c2 = c3 = _full(c0, 0)
     for i in range(_ROUNDS):
         if i:
@@ -132,7 +135,23 @@ def philox(c0: Node, c1: Node, k0: Node, k1: Node) -> tuple[Node, Node]:
         high1, low1 = _op(Op.MULHI, m1, c2), _op(Op.MUL, m1, c2)
         c0, c1 = _op(Op.XOR, _op(Op.XOR, high1, c1), k0), low1
         c2, c3 = _op(Op.XOR, _op(Op.XOR, high0, c3), k1), low0
-    return c0, c1
+    return c0, c1, c2, c3
+
+
+def _spread(parts: Sequence[Node], count: Dim) -> Node:
+    """Return the first `count` of the numbers of all blocks, those of a block side by side.
+
+    They are kept in memory: whatever reads single ones would compute their block again.
+    """
+    blocks, m = parts[0].shape[0], len(parts)
+    shape = (blocks, m)
+    which = infer.expand(infer.iota(m), shape)
+    wide = [infer.expand(infer.reshape(p, (blocks, 1)), shape) for p in parts]
+    chosen = wide[-1]
+    for i in range(m - 2, -1, -1):
+        chosen = _op(Op.WHERE, _op(Op.EQ, which, _full(which, i)), wide[i], chosen)
+    flat = infer.reshape(infer.contiguous(chosen), (blocks * m,))
+    return infer.slice_(flat, [0], [count])
 
 
 default_generator: Final = Generator()
@@ -158,16 +177,90 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
-def _unit(words: tuple[Node, Node], kind: DType) -> Node:
+def _pair(high: Node, low: Node) -> Node:
+    """Return the 64 bits of two words."""
+    high, low = infer.cast(high, dt.uint64), infer.cast(low, dt.uint64)
+    return _op(Op.OR, _op(Op.SHL, high, _full(high, 32)), low)
+
+
+def _pairs(words: tuple[Node, Node, Node, Node]) -> list[Node]:
+    return [_pair(words[0], words[1]), _pair(words[2], words[3])]
+
+
+def _uniform(stream: Generator, count: Dim, kind: DType) -> Node:
     """Return floats in [0, 1): every multiple of 2**-(precision) is equally likely."""
-    if kind is dt.float64:
-        wide = _op(Op.OR, _op(Op.SHL, infer.cast(words[0], dt.uint64), _full(
-            infer.cast(words[0], dt.uint64), 32)), infer.cast(words[1], dt.uint64))  # fmt: skip
-        whole = infer.cast(_op(Op.SHR, wide, _full(wide, 11)), dt.float64)
-        return _op(Op.MUL, whole, _full(whole, 2.0**-53))
     bits = kind.mantissa + 1
-    whole = infer.cast(_op(Op.SHR, words[0], _full(words[0], 32 - bits)), dt.float32)
-    return infer.cast(_op(Op.MUL, whole, _full(whole, 2.0**-bits)), kind)
+    if kind is dt.float64:
+        draws, wide = _pairs(stream.words(count, 2)), dt.float64
+    else:
+        draws, wide = list(stream.words(count, 1)), dt.float32
+    found = []
+    for draw in draws:
+        whole = infer.cast(_op(Op.SHR, draw, _full(draw, draw.dtype.bits - bits)), wide)
+        found.append(infer.cast(_op(Op.MUL, whole, _full(whole, 2.0**-bits)), kind))
+    return _spread(found, count)
+
+
+_SINE: Final = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)  # Cephes, single precision
+_COSINE: Final = (-0.5, 4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
+
+
+def _series(x: Node, factors: Sequence[float]) -> Node:
+    """Return ``factors[0] * x + factors[1] * x**2 + ...``."""
+    total = _full(x, factors[-1])
+    for factor in reversed(factors[:-1]):
+        total = _op(Op.ADD, _op(Op.MUL, total, x), _full(x, factor))
+    return _op(Op.MUL, total, x)
+
+
+def _circle(draw: Node, wide: DType) -> tuple[Node, Node]:
+    """Return cosine and sine of an angle given in turns, as all bits of a word.
+
+    The nearest quarter of a turn is the top bits: nothing has to be reduced, and the rest of the
+    angle is at most an eighth.
+    """
+    bits = draw.dtype.bits
+    signed = infer.cast(draw, dt.int64 if bits == 64 else dt.int32)
+    quarter = _op(Op.ADD, signed, _full(signed, 1 << (bits - 3)))
+    quarter = _op(Op.SHR, quarter, _full(signed, bits - 2))
+    rest = _op(Op.SUB, signed, _op(Op.SHL, quarter, _full(signed, bits - 2)))
+    x = infer.cast(rest, wide)
+    x = _op(Op.MUL, x, _full(x, 2 * math.pi * 2.0**-bits))
+    if wide is dt.float64:
+        sine, cosine = _op(Op.SIN, x), _op(Op.COS, x)
+    else:
+        square = _op(Op.MUL, x, x)
+        sine = _op(Op.ADD, x, _op(Op.MUL, x, _series(square, _SINE)))
+        cosine = _op(Op.ADD, _full(x, 1.0), _series(square, _COSINE))
+
+    def bit(value: Node, which: int) -> Node:
+        return _op(Op.NE, _op(Op.AND, value, _full(value, which)), _full(value, 0))
+
+    odd = bit(quarter, 1)
+    first, second = _op(Op.WHERE, odd, sine, cosine), _op(Op.WHERE, odd, cosine, sine)
+    left = bit(_op(Op.ADD, quarter, _full(quarter, 1)), 2)
+    return (_op(Op.WHERE, left, _op(Op.NEG, first), first),
+            _op(Op.WHERE, bit(quarter, 2), _op(Op.NEG, second), second))
+
+
+def _normal(stream: Generator, count: Dim, kind: DType) -> Node:
+    """Return normal numbers, two for each point of the unit square.
+
+    Ref: Box and Muller, "A note on the generation of random normal deviates", 1958.
+    """
+    if kind is dt.float64:
+        words: list[Node] = _pairs(stream.words(count, 2))
+        words[0] = _op(Op.SHR, words[0], _full(words[0], 11))
+        wide, bits = dt.float64, 53
+    else:
+        words, wide, bits = list(stream.words(count, 1)), dt.float32, 32
+    found = []
+    for first, second in zip(words[::2], words[1::2], strict=True):
+        u = infer.cast(first, wide)
+        u = _op(Op.MUL, _op(Op.ADD, u, _full(u, 1.0)), _full(u, 2.0**-bits))  # (0, 1]
+        radius = _op(Op.SQRT, _op(Op.MUL, _op(Op.LOG, u), _full(u, -2.0)))
+        found += [infer.cast(_op(Op.MUL, radius, side), kind) for side in _circle(second, wide)]
+    return _spread(found, count)
 
 
 def _prepare(size: tuple[Any, ...], dtype: object, device: object, name: str
@@ -189,8 +282,7 @@ def rand(*size: Any, generator: Generator | None = None, dtype: object = None,
     """Return uniform random numbers in [0, 1)."""
     shape, count, kind = _prepare(size, dtype, device, "rand")
     _check_float(kind, "rand")
-    words = _stream(generator).words(count)
-    return _give(_unit(words, kind), shape, requires_grad)
+    return _give(_uniform(_stream(generator), count, kind), shape, requires_grad)
 
 
 def uniform(*size: Any, low: float = 0.0, high: float = 1.0, generator: Generator | None = None,
@@ -205,15 +297,7 @@ def randn(*size: Any, generator: Generator | None = None, dtype: object = None,
     """Return random numbers from the standard normal distribution (Box–Muller)."""
     shape, count, kind = _prepare(size, dtype, device, "randn")
     _check_float(kind, "randn")
-    first, second = _stream(generator).words(count)
-    wide = dt.float64 if kind is dt.float64 else dt.float32
-    u = infer.cast(first, wide)
-    u = _op(Op.MUL, _op(Op.ADD, u, _full(u, 1.0)), _full(u, 2.0**-32))  # (0, 1]
-    turn = infer.cast(second, wide)
-    angle = _op(Op.MUL, turn, _full(turn, 2 * math.pi * 2.0**-32))
-    radius = _op(Op.SQRT, _op(Op.MUL, _op(Op.LOG, u), _full(u, -2.0)))
-    node = infer.cast(_op(Op.MUL, radius, _op(Op.COS, angle)), kind)
-    return _give(node, shape, requires_grad)
+    return _give(_normal(_stream(generator), count, kind), shape, requires_grad)
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *,
@@ -244,16 +328,14 @@ def randint(low: int, high: int | Sequence[int] | None = None, size: Any = None,
         raise RangeError("randint", found=f"{low} to {high}", expected="low below high")
     for value in (low, high - 1):
         dt.check_value(value, kind, "randint")
-    first, second = _stream(generator).words(count)
     span = high - low
-    if span <= 1 << 20:  # the bias of the multiplication is below span / 2**32
-        chosen = infer.cast(_op(Op.MULHI, first, _full(first, span)), dt.int64)
-    elif span < 1 << 64:
-        wide = infer.cast(first, dt.uint64)
-        wide = _op(Op.OR, _op(Op.SHL, wide, _full(wide, 32)), infer.cast(second, dt.uint64))
-        chosen = infer.cast(_op(Op.MULHI, wide, _full(wide, span)), dt.int64)
-    else:
+    if span >= 1 << 64:
         raise RangeError("randint", found=f"{span} values", expected="fewer than 2**64")
+    stream = _stream(generator)
+    # The bias of the multiplication is below span / 2**32.
+    draws = (list(stream.words(count, 1)) if span <= 1 << 20 else
+             _pairs(stream.words(count, 2)))  # fmt: skip
+    chosen = _spread([infer.cast(_op(Op.MULHI, d, _full(d, span)), dt.int64) for d in draws], count)
     node = chosen if low == 0 else _op(Op.ADD, chosen, _full(chosen, low))
     return _give(infer.cast(node, kind), shape, False)
 
@@ -263,9 +345,7 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: object = None
     if n < 0:
         raise ShapeError("randperm", found=f"n={n}", expected="at least 0")
     kind = dt.int64 if dtype is None else dt.as_dtype(dtype)
-    first, second = _stream(generator).words(n)
-    wide = infer.cast(first, dt.uint64)
-    keys = _op(Op.OR, _op(Op.SHL, wide, _full(wide, 32)), infer.cast(second, dt.uint64))
+    keys = _spread(_pairs(_stream(generator).words(n, 2)), n)
     return _give(infer.cast(infer.sort(keys, 0)[1], kind), (n,), False)
 
 

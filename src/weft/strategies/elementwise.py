@@ -32,6 +32,7 @@ from weft.strategies.nest import (
 TILE_ROWS: Final = 16  # of a tile that is transposed in registers
 TILE_LANES: Final = 32  # columns
 TILE_LEAST: Final = 4  # of both
+SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
 
 
@@ -57,6 +58,8 @@ def schedule_nest(plan: Plan, root: str) -> None:
     across = _transposed(chain, table, best)
     if across is not None and _tile(plan, chain, best, *across, amount):
         return
+    if _side_by_side(plan, chain, table, amount):
+        return
     names = [c.var.attr for c in chain]
     if names[-1] != best.attr:
         order = [name for name in names if name != best.attr] + [best.attr]
@@ -74,6 +77,35 @@ def schedule_nest(plan: Plan, root: str) -> None:
     outer = split_for_vectors(plan, best.attr, extent, cost, peel=streamed)
     names = [*names[:-1], outer if outer is not None else best.attr]
     parallelise(plan, names, amount)
+
+
+def _side_by_side(plan: Plan, chain: list[For],
+                  table: dict[Expr, list[tuple[Access, int | None]]], amount: int) -> bool:
+    """Write out a short innermost loop whose points differ in what they compute.
+
+    The loop around it becomes the vector: the stores of all copies together fill whole vectors
+    (see `weft.passes.strided`), and what the copies share is computed once.
+    """
+    last = chain[-1]
+    count = constant(last.extent)
+    if len(chain) < 2 or count is None or not 2 <= count <= SIDE_BY_SIDE:
+        return False
+    around = chain[-2]
+    if size_of(around.extent) < plan.target.vector_bytes // 4:
+        return False
+    loads = [(a, s) for a, s in table[around.var] if not a.write]
+    stores = [s for a, s in table[around.var] if a.write]
+    if any(s != count for s in stores) or any(s not in (0, 1, count) for _, s in loads):
+        return False
+    cost = Cost(last.body)
+    plan.schedule.unroll(last.var.attr)
+    streamed = _will_stream(plan)
+    most = max(plan.target.vector_bytes // cost.itemsize, 1)
+    outer = split_for_vectors(plan, around.var.attr, around.extent, cost, streamed, most)
+    names = [c.var.attr for c in chain[:-2]]
+    parallelise(plan, [*names, outer if outer is not None else around.var.attr], amount)
+    plan.why.append(f"{last.var.attr} is written out")
+    return True
 
 
 def _will_stream(plan: Plan) -> bool:
