@@ -149,6 +149,25 @@ def test_one_array_for_all_three(heads, rng):
                                atol=5e-5)
 
 
+def test_symbolic_lengths(rng):
+    """One capture serves all lengths of queries and keys, without an array of scores."""
+    n, m = weft.Variable("n", 1, 150), weft.Variable("m", 1, 150)
+
+    def graph(q, k, v, g):
+        out = step(q, k, v, g, causal=True)
+        assert kinds(*out).count("attention") == 2
+        return out
+
+    run = weft.jit(graph, dynamic={0: {1: n}, 1: {1: m}, 2: {1: m}, 3: {1: n}})
+    for rows, keys in ((40, 40), (1, 1), (33, 150), (150, 7), (8, 65)):
+        arrays = [normal(rng, 9, rows, 8), normal(rng, 9, keys, 8), normal(rng, 9, keys, 6),
+                  normal(rng, 9, rows, 6)]
+        got = run(*map(weft.tensor, arrays))
+        for a, b in zip(got, wanted(*arrays, causal=True), strict=True):
+            np.testing.assert_allclose(a.numpy(), b, rtol=2e-4, atol=5e-5)
+    assert run.captures == 1
+
+
 def test_finite_differences(rng):
     arrays = [rng.standard_normal((1, 11, 5)) for _ in range(4)]
     got = check(*arrays, causal=True, dtype=weft.float64, rtol=1e-11, atol=1e-11)

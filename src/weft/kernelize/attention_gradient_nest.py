@@ -12,8 +12,8 @@
     } }
 
 With many heads the gradient of queries is made beside those of keys and values: each tile adds to
-its rows of an array, ``total[j, d] += sum over q of s[j, q] * B[q, d]``, a block after the other, so
-that the order of its sums is fixed as well.
+its rows of an array, ``total[j, d] += sum over q of s[j, q] * B[q, d]``, one block after the other,
+so that the order of its sums is fixed as well.
 
 Rows are queries for the gradient of queries, and keys for those of keys and values, which share
 their tiles in one kernel. No result crosses rows, so rows are the lanes of vectors and no two
@@ -251,12 +251,13 @@ class _Nest(Sections):
     def _finish(self, number: int, part: Part, to: Memory) -> None:
         """Emit a gradient of the rows."""
         em = self.em
-        v = self.section(**{f"q8_{number}": self.block, "row": self.rows, "d": part.channels})
+        v = self.section(**{f"q8_{number}": self.block, "row": self.rows,
+                            f"d8_{number}": part.channels})
         lane, row, d = v.values()
         live = self.live(f"8_{number}")
         read = em.fresh("sum", self.dtype)
         em.emit(Load(read, to, (d, lane)))
-        self._members(part, self.at(part.at_out), read, live)
+        self._members(part, self.at(part.at_out, d=d), read, live)
         self.close([(lane, self.block), (d, part.channels)],
                    self.row_of(lane, row, f"8_{number}"))
 
@@ -267,11 +268,11 @@ class _Nest(Sections):
         for member in self.group.members:
             if member not in self.stored or self._of(member) is not part.out:
                 continue
-            index: Index | None = place
+            index = place
             if member is not part.out:
-                index = self.group.place(member, place, ())
-                assert index is not None  # fuse admitted the member
-                index = tuple(map(em.simplify, index))
+                found = Group(-1, part.out, "attention", 0).place(member, place, ())
+                assert found is not None  # fuse admitted the member
+                index = tuple(map(em.simplify, found))
             em.emit(Store(self.stored[member], index, em.value(member, index, live), live))
 
     def _of(self, member: Node) -> Node:

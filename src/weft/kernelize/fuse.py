@@ -14,7 +14,7 @@ from typing import Final
 from weft.ir import expr as ex
 from weft.ir import node as nd
 from weft.ir.expr import Expr
-from weft.ir.infer import as_expr, same_shape
+from weft.ir.infer import as_expr
 from weft.ir.node import Node, Shape
 from weft.ir.op import Op
 from weft.kernelize import attention, cost, indexing
@@ -207,19 +207,27 @@ class Fusion:
             return ""
         reads = any(self.home[d] is group for d in below)
         if kind == "attention":
-            same = same_shape(node.shape, group.members[0].shape)
-            if reads or not (same or all(m in self.attention.parts for m in group.members)):
-                return ""
-            return "reads the same tiles of scores"
+            return "" if reads else "reads the same tiles of scores"
         if kind == "elementwise":
             return self._join_elementwise(group, node, below)
         return self._join_reduction(group, node, reads)
 
-    def _follows_one(self, group: Group, below: Iterable[Node]) -> bool:
-        """Whether a newcomer reads one of the gradients that a kernel makes, all of one shape."""
+    def _beside(self, group: Group, below: Iterable[Node]) -> Group | None:
+        """Return the part of a group that a newcomer follows: one of the gradients it makes."""
         parts = [m for m in group.members if m in self.attention.parts]
         if len(parts) < 2:
-            return True
+            return group
+        found = self._gradients_of(group, below)
+        if len(found) != 1:
+            return None
+        trial = Group(-1, found.pop(), "attention", 0)
+        first = trial.members[0]
+        trial.members += [m for m in group.members if m not in self.attention.parts
+                          and first in self._gradients_of(group, self.reads[m])]
+        return trial
+
+    def _gradients_of(self, group: Group, below: Iterable[Node]) -> set[Node]:
+        """Return the gradients of a group that some of its members are made of."""
         found: set[Node] = set()
         stack = [d for d in below if self.home[d] is group]
         while stack:
@@ -228,7 +236,7 @@ class Fusion:
                 found.add(node)
             else:
                 stack.extend(d for d in self.reads[node] if self.home[d] is group)
-        return len(found) == 1 and all(same_shape(p.shape, parts[0].shape) for p in parts)
+        return found
 
     def _join_elementwise(self, group: Group, node: Node, below: frozenset[Node]) -> str:
         reads = any(self.home[d] is group for d in below)
@@ -241,11 +249,12 @@ class Fusion:
         if not reads:
             return ""
         if group.kind in ("contraction", "attention"):
-            if not self._follows_one(group, below):
+            trial = self._beside(group, below)
+            if trial is None or size != elements(trial.rows) or (
+                self._streams(trial, node) > STREAMS
+            ):
                 return ""
-            if size != elements(group.rows) or self._streams(group, node) > STREAMS:
-                return ""
-            return f"epilogue of the {group.kind}" if self._reads_in_place(group, node) else ""
+            return f"epilogue of the {group.kind}" if self._reads_in_place(trial, node) else ""
         if size not in (domain, elements(group.rows)):
             return ""
         return "reads row results of the same row" if self._reads_in_place(group, node) else ""

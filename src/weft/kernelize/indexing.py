@@ -11,6 +11,7 @@ from weft.ir.expr import Expr
 from weft.ir.infer import as_expr, same_dim
 from weft.ir.node import Dim, Node, Shape
 from weft.ir.op import Op, Operation
+from weft.kernelize.cost import elements
 
 Index = tuple[Expr, ...]
 
@@ -56,33 +57,23 @@ def _reshape(node: Node, index: Index) -> Source:
 
 
 def _matching_run(before: Shape, after: Shape, i: int, j: int) -> tuple[int, int]:
-    """Return the ends of the shortest runs of axes from `i` and `j` with equal products."""
+    """Return the ends of the shortest runs of axes from `i` and `j` with equal products.
+
+    Which side grows is decided by the largest sizes where they are symbolic; they are equal if they
+    are the same expression. At worst the run is all that is left.
+    """
     a, b = i, j
     left: Dim = 1
     right: Dim = 1
-    while True:
-        if a > i or b > j:
-            if isinstance(left, Expr) or isinstance(right, Expr):
-                if left is right:
-                    break
-                return len(before), len(after)
-            if left == right:
-                break
-        if a == len(before) and b == len(after):
+    while a < len(before) or b < len(after):
+        if (a > i or b > j) and same_dim(left, right):
             break
-        grow_left = b == len(after) or (
-            a < len(before) and not isinstance(left, Expr) and not isinstance(right, Expr)
-            and left <= right
-        )
-        if grow_left and a < len(before):
+        if b == len(after) or (a < len(before) and elements((left,)) <= elements((right,))):
             left = _mul(left, before[a])
             a += 1
-        elif b < len(after):
+        else:
             right = _mul(right, after[b])
             b += 1
-        else:
-            left = _mul(left, before[a])
-            a += 1
     # a run of ones at the very end belongs to the last group
     if a == len(before):
         while b < len(after) and same_dim(after[b], 1):
