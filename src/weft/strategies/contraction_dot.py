@@ -157,14 +157,16 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
     for loop in [f"{i}.o", f"{i}.i", top, *columns, column, *outer]:
         schedule.sink(loop)
     schedule.reorder(*outer, top, f"{i}.o", *columns, f"{i}.i", column)
-    parallelise(plan, [*outer, top], amount)
+    parallelise(plan, [*outer, top, f"{i}.o"], amount)
     if bias:
         schedule.vectorize(_panel(plan, bias, top, (*columns, column))[-1])
     tile = f"{i}.o"
     if points:
-        most = max(p.dot_bytes // (rows * block * 4), 1)
-        if most < -(-rows_n // rows):
-            schedule.split(tile, most)
+        count = -(-rows_n // rows)
+        fitting = min(p.dot_bytes // (4 * rows * max(block, points)), count)
+        many = max((d for d in range(1, fitting + 1) if count % d == 0), default=1)
+        if many < count:
+            schedule.split(tile, many)
             tile = f"{tile}.i"
         long = f"{s.axis}.q"
         schedule.block_reduction(name, tile, long, points)
@@ -178,9 +180,8 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
     else:
         copy_strided(plan, loops[len(columns) : -1], loops[-1])
     if copied:
-        last = _panel(plan, words[0], tile, (*axes, f"{i}.i"))[-1]
-        if s.row_stride == 1:
-            schedule.split(last, power_above(rows), "mask").vectorize(f"{last}.i")
+        _copy_rows(plan, words[0], tile, axes, f"{i}.i", s, rows, rows_n,
+                   f"{long}.o" if points else "", p.dot_bytes)
     spill = not points and epilogue_cost(pattern) > p.spill
     schedule.decompose_reduction(name, f"{i}.i", spill=spill)
     copy = copy_loops(plan, f"{i}.i") if spill else [f"{i}.i.f", f"{column}.f"]
@@ -202,14 +203,40 @@ def _block(p: Parameters, lanes: int, n: int, s: _Sides, copied: bool) -> tuple[
     words = p.dot_bytes // 4
     points = -(-s.points // s.depth) * -(-s.depth // s.group)
     tiles = -(-n // lanes)
-    if points * lanes <= words:
-        most = words // (points * lanes) if copied else 1
+    wanted = min(tiles, 8) if copied else 1
+    most = min(words // (points * lanes), tiles if copied else 1)
+    # Rows whose neighbours are far away are copied as seldom as possible: for many columns.
+    if most >= wanted or (most and (s.row_stride != 1 or s.depth < 2 * p.dot_depth)):
         blocks = -(-tiles // most)
         return -(-tiles // blocks) * lanes, 0
-    most = min(tiles, 8) if copied else 1
+    most = wanted
     whole = -(-s.depth // s.group)
     fitting = max(words // 2 // (most * lanes) // (points // whole), 1)
     return most * lanes, -(-whole // -(-whole // fitting))
+
+
+def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: _Sides,
+               rows: int, n: int, block: str, most: int) -> None:
+    """Copy the rows of a tile; of several tiles at once where rows lie side by side in memory.
+
+    Of each line of the memory a single tile would use a part alone, and read it again and again.
+    """
+    schedule = plan.schedule
+    if s.row_stride != 1:
+        schedule.precompute(word, tile, (*axes, row))
+        return
+    words = -(-s.points // s.depth) * -(-s.depth // s.group)
+    tiles = min(most // (4 * rows * words), -(-n // rows))
+    if not block and tiles < 2:
+        last = _panel(plan, word, tile, (*axes, row))[-1]
+    else:
+        if not block:
+            schedule.split(tile, tiles, "trim")
+            tile, block = f"{tile}.i", f"{tile}.o"
+        loops = _panel(plan, word, block, (tile, *axes, row))
+        schedule.reorder(*loops[1:-1], loops[0], loops[-1])
+        last = loops[-1]
+    schedule.split(last, power_above(rows), "mask").vectorize(f"{last}.i")
 
 
 def _panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...]) -> list[str]:

@@ -43,7 +43,8 @@ class Parameters(Record):
     the rows, columns and steps of a block where both operands are copied, and ``far_depth`` the
     least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution;
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
-    and ``dot_bytes`` the panels that share one copy of the rows.
+    ``dot_bytes`` the panels that share one copy of the rows, and ``dot_depth`` the steps of a block
+    if these are few.
     """
 
     rows: int = 8
@@ -62,6 +63,7 @@ class Parameters(Record):
     dot_rows: int = 12
     dot_least: int = 4
     dot_bytes: int = 256 << 10
+    dot_depth: int = 512
 
 
 # What a search may choose instead of the parameters, for each form those that it looks at.
@@ -261,10 +263,9 @@ def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
     wide = find(plan.kernel, column)
     if last is None or wide is None:
         raise ScheduleError(f"copy of {column}", found="no loops of a panel")
-    square = min(LINE_POINTS, power_above(size_of(last.extent) + 1) // 2)
     lanes = min(LINE_POINTS, power_above(size_of(wide.extent)))
     outer, inside = [], [axes[-1], column]
-    for at, factor in enumerate((square, lanes)):
+    for at, factor in enumerate((LINE_POINTS, lanes)):
         name = inside[at]
         fixed = constant((last, wide)[at].extent)
         if fixed is None or factor < fixed:
