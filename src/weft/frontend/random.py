@@ -68,8 +68,6 @@ class Generator:
 
     def advance(self, blocks: Any) -> Any:
         """Take a number of blocks and return the first one's counter."""
-        if not isinstance(blocks, Expr):  # a wrong kind would spoil all numbers that follow
-            blocks = infer.as_int(blocks, "random")
         with self._lock:
             first = self.count
             total = first + blocks
@@ -102,6 +100,8 @@ class Generator:
     def words(self, count: Dim, each: int) -> tuple[Node, Node, Node, Node]:
         """Return the four uint32 of as many blocks as give `count` numbers of `each` words."""
         per = 4 // each
+        if not isinstance(count, Expr):  # a wrong kind would spoil all numbers that follow
+            count = infer.as_int(count, "random")
         blocks = (count + (per - 1)) // per
         key, counter = self._draw(blocks)
         return philox(_low(counter), _high(counter), _low(key), _high(key))
