@@ -30,9 +30,7 @@ def cast(w: FunctionWriter, x: Value, to: DType) -> str:
     if source.kind == "f" and to.kind == "f":
         return w.new(f"{'fpext' if to.bits > source.bits else 'fptrunc'} {a} {text} to {b}")
     if source.kind == "f":
-        name = f"llvm.fpto{'s' if to.kind == 'i' else 'u'}i.sat."
-        name += f"{suffix(element(to), lanes)}.{suffix(element(source), lanes)}"
-        return w.intrinsic(name, b, (a, text))
+        return _to_integer(w, text, source, to, lanes)
     if to.kind == "f":
         return w.new(f"{'sitofp' if source.kind == 'i' else 'uitofp'} {a} {text} to {b}")
     if to.bits == source.bits:
@@ -40,6 +38,29 @@ def cast(w: FunctionWriter, x: Value, to: DType) -> str:
     if to.bits < source.bits:
         return w.new(f"trunc {a} {text} to {b}")
     return w.new(f"{'sext' if source.kind == 'i' else 'zext'} {a} {text} to {b}")
+
+
+def _to_integer(w: FunctionWriter, text: str, source: DType, to: DType, lanes: int) -> str:
+    """Write float -> integer: truncated, limits beyond the range, 0 for NaN.
+
+    ``llvm.fptosi.sat`` means the same but is taken apart into scalars on x86. Short integers go by
+    way of 32 bits, which has vector instructions everywhere.
+    """
+    a, b, i1 = (vector(t, lanes) for t in (element(source), element(to), "i1"))
+    word = "i32" if to.bits < 32 else element(to)
+    wide = vector(word, lanes)
+    kind = "s" if to.kind == "i" or to.bits < 32 else "u"
+    least = constant(float(to.min), source, lanes)
+    above = constant(float(to.max + 1), source, lanes)  # a power of two: exact
+    is_below = w.new(f"fcmp olt {a} {text}, {least}")
+    fits = w.new(f"fcmp olt {a} {text}, {above}")
+    raised = w.new(f"select {i1} {is_below}, {a} {least}, {a} {text}")
+    inside = w.new(f"select {i1} {fits}, {a} {raised}, {a} {constant(0.0, source, lanes)}")
+    found = w.new(f"fpto{kind}i {a} {inside} to {wide}")
+    too_big = w.new(f"fcmp oge {a} {text}, {above}")
+    value = w.new(f"select {i1} {too_big}, {wide} {splat(word, lanes, str(to.max))}, "
+                  f"{wide} {found}")
+    return value if wide == b else w.new(f"trunc {wide} {value} to {b}")
 
 
 def _is_narrow(d: DType) -> bool:
