@@ -126,3 +126,15 @@ def test_conditions_in_the_tile_become_masks():
                and s.memory.name in "ab")
     assert [s.memory.scope for s in walk(done.kernel.body) if isinstance(s, Alloc)] == ["register"]
     assert_same(kernel, done.kernel)
+
+
+def test_decompose_masks_only_loads_that_the_mask_moves():
+    # The rows of a tile read the same elements in the lanes whose results are dropped.
+    kernel = nests.matmul(4, 13, 5)
+    done = Schedule(kernel).split("j", 8).sink("j.i").reorder("j.o", "i", "j.i")
+    done.decompose_reduction("s", "j.i")
+    masks = {s.memory.name: s.mask is not None for s in walk(done.kernel.body)
+             if isinstance(s, Load)}
+    assert masks["b"]
+    assert not masks["a"]
+    assert_same(kernel, done.kernel)
