@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import math
 import os
@@ -128,38 +129,69 @@ def tune_kernel(kernel: Kernel, seconds: float | None = None, again: bool = Fals
         choices = dict(known.choices) if known is not None else {}
         return Tuned(key, kernel.meta.kind, before, after, done, launches, choices, "known")
     allowed = limits or config().autotune
-    with _Session(kernel, key, store, allowed, command) as session:
-        try:
-            return session.tune(config().tune_seconds if seconds is None else seconds, heard,
-                                launches)
-        except TuningError as error:  # not even the default runs
-            store.finish(key, 0)
-            return Tuned(key, kernel.meta.kind, 0.0, 0.0, 0, launches, {},
-                         error.found or error.message)
+    limit = config().tune_seconds if seconds is None else seconds
+    try:
+        session = _Session(kernel, key, store, allowed, _team(tuple(command)))
+        return session.tune(limit, heard, launches)
+    except TuningError as error:  # not even the default runs
+        store.finish(key, 0)
+        return Tuned(key, kernel.meta.kind, 0.0, 0.0, 0, launches, {},
+                     error.found or error.message)
+    except BaseException:  # Ctrl-C: what is under way is not wanted
+        dismiss()
+        raise
+
+
+class _Team(NamedTuple):
+    """The children of this process: some compile, one times."""
+
+    command: tuple[str, ...]
+    threads: int
+    process: int
+    crew: Crew
+    bench: Child
+
+
+_hired: _Team | None = None
+
+
+def _team(command: tuple[str, ...]) -> _Team:
+    """Return the children, which one kernel leaves to the next."""
+    global _hired
+    threads, process = device.runtime().threads.threads, os.getpid()
+    if _hired is not None and (_hired.command, _hired.threads, _hired.process) != (
+            command, threads, process):
+        dismiss()
+    if _hired is None:
+        env = _environment(threads)
+        workers = min(_WORKERS, os.cpu_count() or 1, BATCH)
+        _hired = _Team(command, threads, process, Crew(command, env, workers), Child(command, env))
+        atexit.register(dismiss)
+    return _hired
+
+
+def dismiss() -> None:
+    """End the children of this process."""
+    global _hired
+    team, _hired = _hired, None
+    if team is not None and team.process == os.getpid():  # a parent's are not ours to end
+        team.crew.close()
+        team.bench.close()
 
 
 class _Session:
-    """The search for one kernel, with the children that work for it."""
+    """The search for one kernel."""
 
     def __init__(self, kernel: Kernel, key: str, store: Records, limits: AutotuneConfig,
-                 command: Sequence[str]) -> None:
+                 team: _Team) -> None:
         self.kernel, self.key, self.store, self.limits = kernel, key, store, limits
         self.text = print_kernel(kernel)
         self.target, self.threads = device.target(), device.runtime().threads.threads
-        env = _environment(self.threads)
-        self.crew = Crew(command, env, min(_WORKERS, os.cpu_count() or 1, BATCH))
-        self.bench = Child(command, env)
+        self.crew, self.bench = team.crew, team.bench
         self.images: dict[tuple[str, str], bytes] = {}
         self.ratios: dict[bytes, tuple[str, float]] = {}  # of code measured, by its digest
         self.default: tuple[bytes, list[list[Any]]] | None = None
         self.seconds, self.inner, self.opened = 0.0, 1, 0
-
-    def __enter__(self) -> _Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.crew.close()
-        self.bench.close()
 
     def tune(self, seconds: float, heard: Callable[[int, float], None] | None,
              launches: int) -> Tuned:  # fmt: skip
@@ -383,6 +415,7 @@ def tune_program(recording: Recording, seconds: float | None = None, again: bool
 
         tell(0, 1.0)
         yield tune_kernel(nests[key], limit, again, heard=tell, launches=max(launches[key], 1))
+    dismiss()
 
 
 _busy = False
@@ -404,5 +437,5 @@ def tune_first(kernel: Kernel) -> None:
         _busy = False
 
 
-__all__ = ["COMMAND", "PIPELINES", "Progress", "Tuned", "record_key", "recorded",
+__all__ = ["COMMAND", "PIPELINES", "Progress", "Tuned", "dismiss", "record_key", "recorded",
            "schedule_digest", "tune_first", "tune_kernel", "tune_program"]

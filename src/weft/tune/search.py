@@ -134,6 +134,9 @@ class Search:
         """Search until a limit is reached, or nothing new is found."""
         reason = self._grow(list(self._seeds()), rank=True)
         while reason is None:
+            if self._clock() >= self._end:
+                reason = "time"
+                break
             if not self.limits.n_added_per_step:
                 reason = "seeds"
                 break
@@ -142,7 +145,7 @@ class Search:
                 break
             proposals = self._proposals(self.limits.n_added_per_step)
             if not proposals:
-                reason = "time" if self._clock() >= self._end else "space"
+                reason = "time" if self._clock() >= self._end else "space"  # or it was cut short
                 break
             reason = self._grow(proposals, rank=False)
             self._cull()
