@@ -89,7 +89,7 @@ def test_types(name, tolerance, heads, rng):
     check(*arrays, causal=True, dtype=getattr(weft, name), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 40, 70), (3, 40, 70), (40, 70), (2, 1, 1, 70)])
+@pytest.mark.parametrize("shape", [(2, 3, 40, 70), (3, 40, 70), (40, 70), (2, 1, 1, 70), (1, 70)])
 @pytest.mark.parametrize("kind", ["bool", "float"])
 def test_masks(shape, kind, rng):
     mask = rng.random(shape) < 0.7
@@ -97,6 +97,14 @@ def test_masks(shape, kind, rng):
         mask = np.where(mask, normal(rng, *shape), np.float32(-np.inf))
     check(normal(rng, 2, 3, 40, 9), normal(rng, 2, 3, 70, 9), normal(rng, 2, 3, 70, 11),
           normal(rng, 2, 3, 40, 11), mask)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 64, 96), (64, 96), (3, 1, 1, 96), (64, 1)])
+def test_masks_of_many_heads(shape, rng):
+    mask = rng.random(shape) < 0.8
+    mask[..., :1] = True
+    check(normal(rng, 3, 4, 64, 9), normal(rng, 3, 4, 96, 9), normal(rng, 3, 4, 96, 11),
+          normal(rng, 3, 4, 64, 11), np.where(mask, normal(rng, *shape), np.float32(-np.inf)))
 
 
 @pytest.mark.parametrize("causal", [False, True])

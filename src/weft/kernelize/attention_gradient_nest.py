@@ -141,19 +141,19 @@ class _Nest(Sections):
     def _values(self, start: Expr, count: Expr) -> None:
         """Emit what each gradient multiplies with, in place of the products."""
         em, part = self.em, self.part
-        v = self.section(q4=self.block, row=self.rows)
-        lane, live = v["q4"], self.live(4)
-        mapping = self.row_of(lane, v["row"], 4)
+        v = self.section(q4=self.block, row4=self.rows)
+        lane, row, live = v["q4"], v["row4"], self.live(4)
+        mapping = self.row_of(lane, row, 4)
         em.open()
-        j, col = em.loop_var("j4", COLUMNS), em.loop_var("col", upper_bound(part.columns))
+        j, col = em.loop_var("j4", COLUMNS), em.loop_var("col4", upper_bound(part.columns))
         mapping[col] = start + j
         for product, tile in zip(self.products_of, self.tiles, strict=False):
-            em.staged[product.node] = (self.at(product.at), tile, (j, lane))
-        place = self.at(part.at_weights)
+            em.staged[product.node] = (self.at(product.at, row=row, col=col), tile, (j, lane))
+        place = self.at(part.at_weights, row=row, col=col)
         em.bound[part.weights] = (place, self._weight(place, live))
-        values = [em.value(p.p, self.at(p.at_p), live) for p in self.parts]
+        values = [em.value(p.p, self.at(p.at_p, row=row, col=col), live) for p in self.parts]
         if self.across is not None:  # its rows are columns here
-            turned = self.at(self.across.at_p, row=col, col=v["row"])
+            turned = self.at(self.across.at_p, row=col, col=row)
             values.append(em.value(self.across.p, turned, live))
         em.staged.clear()
         del em.bound[part.weights]
@@ -203,7 +203,7 @@ class _Nest(Sections):
         """Emit ``packed[q, d]``: the factor of the gradient across, at the rows of the block."""
         em = self.em
         em.alloc(self.packed)
-        v = self.section(p1=self.block, row=self.rows, q2_p=self.width)
+        v = self.section(p1=self.block, row1=self.rows, q2_p=self.width)
         lane, row, d = v.values()
         live, place = self.live("p1"), self.at(part.at_b, col=row, d=d)
         if self.width != part.channels:
@@ -251,13 +251,13 @@ class _Nest(Sections):
     def _finish(self, number: int, part: Part, to: Memory) -> None:
         """Emit a gradient of the rows."""
         em = self.em
-        v = self.section(**{f"q8_{number}": self.block, "row": self.rows,
+        v = self.section(**{f"q8_{number}": self.block, f"row8_{number}": self.rows,
                             f"d8_{number}": part.channels})
         lane, row, d = v.values()
         live = self.live(f"8_{number}")
         read = em.fresh("sum", self.dtype)
         em.emit(Load(read, to, (d, lane)))
-        self._members(part, self.at(part.at_out, d=d), read, live)
+        self._members(part, self.at(part.at_out, row=row, d=d), read, live)
         self.close([(lane, self.block), (d, part.channels)],
                    self.row_of(lane, row, f"8_{number}"))
 

@@ -1,7 +1,8 @@
 """Sections of a nest of attention: loops over a block of rows with everything in tiles.
 
 A section emits values in terms of stand-ins for the row, the column and the channel, whose ranges
-are known; what they stand for takes their place when the section is closed.
+are known; what they stand for takes their place when the section is closed. Stand-ins of sections
+at different depths have different names, because a name says to which loop a load may move.
 """
 
 from __future__ import annotations
