@@ -16,6 +16,8 @@ from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, power_
 
 VECTORS: Final = 2  # registers along the queries of a tile
 MOST_LANES: Final = 64
+MOST_COPIES: Final = 16  # of a vector that are turned in registers together
+LEAST_COPIES: Final = 4
 _TILES: Final = {"q3": "score", "q5": "result", "q6": "across"}  # lanes and what they sum up
 
 
@@ -37,7 +39,9 @@ def schedule_attention(plan: Plan, root: str) -> bool:
     for name in [s.var.attr for s in traverse.walk(loop.body) if isinstance(s, For)]:
         if name[:2] in _TILES:
             _tile(plan, f"{_TILES[name[:2]]}{name[2:]}", name, rows, lanes)
-        elif name.startswith(("q1", "q2", "q4", "q9")):
+        elif name.startswith("q1"):
+            _turned(plan, name, native, lanes)
+        elif name.startswith(("q2", "q4", "q9")):
             _vector(plan, name, lanes)
         elif name in ("d7", "d9"):
             _vector(plan, name, min(4 * native, MOST_LANES))
@@ -49,14 +53,61 @@ def schedule_attention(plan: Plan, root: str) -> bool:
     return True
 
 
+def _turned(plan: Plan, name: str, native: int, lanes: int) -> None:
+    """Read rows into columns: copies of a vector along the terms, which are turned in registers."""
+    loop = find(plan.kernel, name)
+    terms = loop.body[0] if loop is not None else None
+    if loop is None or not isinstance(terms, For):
+        return
+    copies = _divisor(size_of(terms.extent), MOST_COPIES)
+    if copies < LEAST_COPIES or size_of(loop.extent) % native:
+        _vector(plan, name, lanes)
+        return
+    _pair(plan, name, terms.var.attr, native, copies, "")
+
+
 def _results(plan: Plan, name: str, native: int, lanes: int) -> None:
-    """Write results along the channels, where they lie side by side, or the few along queries."""
+    """Write results along the channels, where they lie side by side, or the few along queries.
+
+    Copies of such a vector along the queries are read as columns that are turned in registers.
+    """
     results = find(plan.kernel, name)
     channels = results.body[0] if results is not None else None
-    if isinstance(channels, For) and size_of(channels.extent) * 2 > native:
-        _vector(plan, channels.var.attr, native)
-    else:
+    if results is None or not isinstance(channels, For) or size_of(channels.extent) * 2 <= native:
         _vector(plan, name, lanes)
+        return
+    copies = _divisor(size_of(results.extent), MOST_COPIES)
+    if copies < LEAST_COPIES or size_of(channels.extent) < native:
+        _vector(plan, channels.var.attr, native)
+        return
+    _pair(plan, channels.var.attr, name, native, copies, "mask")
+
+
+def _pair(plan: Plan, vector: str, copied: str, lanes: int, copies: int, tail: str) -> None:
+    """Run one loop in vectors, and several of them, next to each other along the other loop."""
+    schedule = plan.schedule
+    order = []
+    for name, size in ((copied, copies), (vector, lanes)):
+        loop = find(plan.kernel, name)
+        assert loop is not None
+        extent = size_of(loop.extent)
+        if extent == size:
+            order.append((name, name))
+            continue
+        if name == vector and extent % size:
+            schedule.split(name, size, tail)
+        else:
+            schedule.split(name, size)
+        order.append((f"{name}.o", f"{name}.i"))
+    (a, a_in), (b, b_in) = order
+    outer = [n for n, inside in order if n != inside]
+    schedule.reorder(*outer, a_in, b_in)
+    schedule.unroll(a_in).vectorize(b_in)
+
+
+def _divisor(n: int, most: int) -> int:
+    """Return the largest power of two up to `most` that divides a size."""
+    return min(n & -n, most)
 
 
 def _tile(plan: Plan, accumulator: str, query: str, rows: int, lanes: int) -> None:
