@@ -129,3 +129,35 @@ def test_gradient_of_the_first():
     wanted = np.zeros_like(a)
     np.put_along_axis(wanted, np.argsort(-a, 1)[:, :3], np.array([[1.0, 2.0, 3.0]]), 1)
     np.testing.assert_array_equal(x.grad.numpy(), wanted)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 64, 65, 1000, 70_001])
+def test_true_first_and_distinct_values(n):
+    rng = np.random.default_rng(n)
+    mask = rng.random(n) < 0.3
+    np.testing.assert_array_equal(weft.tensor(mask).nonzero().numpy()[:, 0], np.nonzero(mask)[0])
+    for descending in (False, True):
+        values, places = weft.tensor(mask).sort(0, descending)
+        want = np.argsort(mask ^ descending, kind="stable")
+        np.testing.assert_array_equal(places.numpy(), want)
+        np.testing.assert_array_equal(values.numpy(), mask[want])
+    a = rng.integers(-50, 50, n)
+    np.testing.assert_array_equal(weft.tensor(a).unique().numpy(), np.unique(a))
+    if n:
+        distinct, counts = weft.tensor(a).unique(return_counts=True)
+        np.testing.assert_array_equal(counts.numpy(), np.unique(a, return_counts=True)[1])
+        assert distinct.shape == counts.shape
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64])
+@pytest.mark.parametrize("scale", [1, 1 << 30, 1 << 58])
+def test_digits_that_are_all_alike(dtype, scale):
+    """Pairs of digits in which no two keys differ are passed over."""
+    rng = np.random.default_rng(8)
+    for n in (900, 9000):
+        a = rng.integers(0, 20, n).astype(dtype) * dtype(scale)
+        for descending in (False, True):
+            values, places = weft.tensor(a).sort(0, descending)
+            want = order(a, descending)
+            np.testing.assert_array_equal(places.numpy(), want)
+            np.testing.assert_array_equal(values.numpy(), a[want])

@@ -12,7 +12,7 @@ from weft.exchange import host
 from weft.frontend import literals, views
 from weft.frontend.arguments import describe
 from weft.frontend.arithmetic import as_operand
-from weft.frontend.core import Scalar, TensorCore
+from weft.frontend.core import Scalar, TensorCore, realize_all
 from weft.frontend.join import stack
 from weft.frontend.places import stamp
 from weft.frontend.promotion import broadcast_shapes
@@ -443,21 +443,29 @@ class Indexing(Reduction):
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
         """Return where elements are not zero, one row each (realizes: the count is data)."""
-        mask = self.bool()
-        count = int(cast(Any, mask.sum()))
-        flat = mask.ravel()
-        # The places of true elements, in order: a stable sort puts false after true.
-        order = flat.logical_not().astype(dt.uint8).argsort(0)._slice(0, 0, count)
+        order, count = self.bool().ravel()._true_first()
         places, rest = [], order
-        for n in reversed(self.shape):
+        for n in reversed(self.shape[1:]):
             places.append(rest.remainder(n))
             rest = rest.floor_divide(n)
+        if self.shape:
+            places.append(rest)
         places.reverse()
         if as_tuple:
             return tuple(places)
         if not places:
-            return order._slice(0, 0, count).reshape(count, 1)._slice(1, 0, 0)
+            return order.reshape(count, 1)._slice(1, 0, 0)
         return stack(places, 1)
+
+    def _true_first(self, *more: TensorCore) -> tuple[Self, int]:
+        """Return the places of true elements, and how many (realizes, with `more`).
+
+        A stable sort puts false after true.
+        """
+        total, order = self.sum(), self.argsort(0, descending=True)
+        realize_all((total, order, *more))
+        count = int(cast(Any, total))
+        return order._slice(0, 0, count), count
 
     def unique(self, return_counts: bool = False) -> Any:
         """Return the distinct values, sorted (realizes: the count is data)."""
@@ -466,7 +474,7 @@ class Indexing(Reduction):
         if n == 0:
             return (values, values.long()) if return_counts else values
         fresh = values._slice(0, 1, n - 1).ne(values._slice(0, 0, n - 1)).pad((1, 0), value=True)
-        places = fresh.nonzero(as_tuple=True)[0]
+        places, _ = fresh._true_first(values)
         distinct = values.index_select(0, places)
         if not return_counts:
             return distinct

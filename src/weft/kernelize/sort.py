@@ -21,6 +21,7 @@ from weft.ir.stmt import (
     Accumulator,
     Axis,
     For,
+    If,
     Let,
     Load,
     Memory,
@@ -79,7 +80,9 @@ def _whole(node: Node, sources: dict[Node, Memory],
         network.Network(em, node, outputs[0], flags).emit()
         return em, ((flags,) if node.dtype.is_float else ())
     lowering = _Sort(node, sources, outputs)
-    if lowering.n <= COUNTED * node.dtype.itemsize * 8:
+    if node.dtype.is_bool:
+        lowering.by_parting()
+    elif lowering.n <= COUNTED * node.dtype.itemsize * 8:
         lowering.by_counting()
     else:
         loops, lowering.index = open_rows(lowering.em, lowering.shape, lowering.axis)
@@ -221,6 +224,38 @@ class _Sort:
         self.end(m, n)
         close_rows(em, loops, self.shape, self.axis)
 
+    # ---- rows of bool
+
+    def by_parting(self) -> None:
+        """Put each element behind those of its kind that came before it."""
+        em, n = self.em, self.extent
+        loops, self.index = open_rows(em, self.shape, self.axis)
+        first = ex.const(bool(self.node.attr.descending), dt.bool_)
+        one, none = ex.index(1), ex.index(0)
+        em.open()
+        k = em.loop_var("k", self.n)
+        value = em.value(self.node.args[0], self.place(k))
+        body = em.close()
+        total = ex.var("firsts")
+        counted = total + ex.where(value.eq(first), one, none)
+        em.emit(Reduce((Axis(k, n),), (Accumulator(total, none, counted,
+                                                   lhs(total) + rhs(total)),), body))  # fmt: skip
+        seen = Memory("seen", dt.int64, (one,), "register")
+        em.alloc(seen)
+        em.emit(Store(seen, (none,), none))
+        m = self.loop("m", n, self.n)
+        value = em.value(self.node.args[0], self.place(m))
+        before, ahead = ex.var("before"), ex.var("ahead", dt.bool_)
+        em.emit(Load(before, seen, (none,)))
+        em.emit(Let(ahead, value.eq(first)))
+        target = self.place(ex.where(ahead, before, total + m - before))
+        for i, item in enumerate((value, m)):
+            if i in self.outputs:
+                em.emit(Store(self.outputs[i], target, item))
+        em.emit(Store(seen, (none,), before + ex.where(ahead, one, none)))
+        self.end(m, n)
+        close_rows(em, loops, self.shape, self.axis)
+
     # ---- long rows
 
     def by_digits(self, chunked: bool = True) -> None:
@@ -269,6 +304,7 @@ class _Sort:
                 table: Memory, total: Memory) -> None:  # fmt: skip
         """Emit a loop over pairs of passes, from home to away and back."""
         em, n = self.em, self.extent
+        differ = self._differing_bits()
         k = self.loop("k", n, self.n)
         value = em.value(self.node.args[0], self.place(k))
         for memory, item in zip(home, (value, k), strict=True):
@@ -277,9 +313,12 @@ class _Sort:
         self.end(k, n)
         bits = self.node.dtype.itemsize * 8
         pair = self.loop("pair", ex.index(rounds), rounds)
+        behind = ex.cast(ex.minimum(pair * (2 * digit), bits - 1), differ.dtype)
+        em.open()
         for number, (source, target) in enumerate(((home, away), (away, home))):
             shift = ex.minimum(pair * (2 * digit) + number * digit, bits)
             _Pass(self, number, shift, digit, chunks, table, total).emit(source, target)
+        em.emit(If(((differ >> behind) & ((1 << 2 * digit) - 1)).ne(0), em.close()))
         self.end(pair, ex.index(rounds))
         if home[1] is not None:
             k = self.loop("last", n, self.n)
@@ -287,6 +326,26 @@ class _Sort:
             em.emit(Load(came, home[1], self.place(k)))
             em.emit(Store(self.outputs[1], self.place(k), ex.cast(came, dt.int64)))
             self.end(k, n)
+
+
+    def _differing_bits(self) -> Expr:
+        """Return the bits in which not all keys of the row are equal: the rest sorts nothing."""
+        em, key = self.em, _UNSIGNED[self.node.dtype.itemsize]
+        first = ex.var("first_key", key)
+        em.emit(Let(first, self.key(em.value(
+            self.node.args[0], self.place(ex.index(0)), self._inhabited()))))
+        em.open()
+        i = em.loop_var("i_bits", self.n)
+        mine = self.key(em.value(self.node.args[0], self.place(i)))
+        body = em.close()
+        differ = ex.var("differ", key)
+        em.emit(Reduce((Axis(i, self.extent),), (Accumulator(
+            differ, ex.const(0, key), differ | (mine ^ first), lhs(differ) | rhs(differ)),),
+            body))  # fmt: skip
+        return differ
+
+    def _inhabited(self) -> Expr | None:
+        return None if ex.is_const(self.extent) else ex.index(0).lt(self.extent)
 
 
 class _Pass:

@@ -6,8 +6,10 @@ from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.stmt import Body, For, Reduce
+from weft.schedule.dependence import Space
 from weft.strategies.elementwise import split_for_vectors
-from weft.strategies.nest import Cost, Plan, chain_of, parallelise, work
+from weft.strategies.nest import Cost, Plan, chain_of, parallelise, strides, work
+from weft.strategies.rowwise import reduce_cost, split_reduction
 
 NETWORK = "network"  # the keys of a row that lies in a lane
 
@@ -25,12 +27,26 @@ def schedule_sort(plan: Plan, body: Body) -> None:
     for loop in traverse.walk(body):
         if isinstance(loop, For) and loop.kind == st.SERIAL:
             _vectors(plan, loop)
+            _reductions(plan, loop)
     if shared:
         plan.why.append("chunks of a row are shared out to threads")
         return
     for loop in body:
         if isinstance(loop, For):
             parallelise(plan, [c.var.attr for c in chain_of(loop)], work((loop,)))
+
+
+def _reductions(plan: Plan, loop: For) -> None:
+    """Vectorise what is counted or found of a whole row, beside the loops over it."""
+    space = Space(plan.kernel)
+    if not any(isinstance(s, For) for s in loop.body):
+        return
+    for stmt in loop.body:
+        if isinstance(stmt, Reduce) and len(stmt.axes) == 1:
+            axis = stmt.axes[0]
+            if axis.kind == st.SERIAL and all(
+                    step in (0, 1) for _, step in strides(space, stmt.body, axis.var)):
+                split_reduction(plan, axis.var.attr, axis.extent, reduce_cost(stmt))
 
 
 def _network(plan: Plan, body: Body) -> None:
