@@ -13,7 +13,7 @@ import pytest
 import weft
 from weft import config
 from weft.config import AutotuneConfig
-from weft.driver import device, kernels, plan_cache, report, tuning
+from weft.driver import device, kernels, plan_cache, report, tuned, tuning
 from weft.ir.text import canonical_text
 from weft.schedule.choices import Choices
 from weft.strategies import choose
@@ -102,7 +102,7 @@ def test_each_decision_computes_the_same(name, store, monkeypatch):
     function = PROGRAMS[name][0]
     found, arguments, expected = nests(name)
     kernel = max(found, key=lambda k: sum(1 for _ in neighbours(k)))
-    key = kernels.record_key(canonical_text(kernel))
+    key = tuned.record_key(canonical_text(kernel))
     seen = {choose(kernel, device.target(), threads()).meta.schedule}
     for choices in itertools.islice(neighbours(kernel, threads()), 24):
         scheduled = choose(kernel, device.target(), threads(), Choices(choices))
@@ -123,7 +123,7 @@ def threads():
 
 def record(key, choices, scheduled, pipeline="short"):
     return records.Record(key, "kind", choices, pipeline,
-                          tuning.schedule_digest(scheduled), scheduled.meta.schedule,
+                          tuned.schedule_digest(scheduled), scheduled.meta.schedule,
                           2e-3, 1e-3, 9)  # fmt: skip
 
 
@@ -279,7 +279,7 @@ def test_a_default_that_fails_ends_the_search(store):
 def win(kernel, choices, pipeline="short"):
     """Put a record as if these choices had won."""
     scheduled = choose(kernel, device.target(), threads(), Choices(choices))
-    found = record(kernels.record_key(canonical_text(kernel)), choices, scheduled, pipeline)
+    found = record(tuned.record_key(canonical_text(kernel)), choices, scheduled, pipeline)
     records.records().put(found)
     return found
 
@@ -353,8 +353,8 @@ def test_names_do_not_matter(store):
     (kernel,), _, _ = nests("matmul")
     made = win(kernel, {"contraction.rows": 4})
     other = canonicalise(kernel)
-    assert kernels.record_key(canonical_text(other)) == made.key
-    assert tuning.recorded(other, made) is not None
+    assert tuned.record_key(canonical_text(other)) == made.key
+    assert tuned.recorded(other, made) is not None
 
 
 # ---- from Python and by the environment ----------------------------------------------------------

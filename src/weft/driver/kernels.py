@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from weft.config import Debug, config, debug
-from weft.driver import device, report
+from weft.driver import device, report, tuned
 from weft.errors import CacheError, CompileError
 from weft.ir.stmt import Kernel
 from weft.store import fingerprint
-from weft.tune.records import Record, records
-from weft.tune.records import key_of as subject_of
+from weft.tune.records import Record
 
 _KIND: Final = "kernel"
 _BYTES_PER_NANOSECOND: Final = 20
@@ -95,19 +94,12 @@ def key_of(kernel: Kernel) -> str:
     text = canonical_text(kernel)
     key = fingerprint("kernel", text, device.target().fingerprint(), runtime.compiler.cache_key,
                       runtime.threads.threads)
-    subject = record_key(text)
-    record = records().find(subject)
+    subject = tuned.record_key(text)
+    record = tuned.find(subject)
     if record is not None:
         key = fingerprint("tuned", key, record.mark)
     _subjects[key] = subject, record
     return key
-
-
-def record_key(text: str) -> str:
-    """Return the key of the tuning record of a kernel, by its canonical text."""
-    runtime = device.runtime()
-    return subject_of(text, device.target().fingerprint(), runtime.compiler.cache_key,
-                      runtime.threads.threads)
 
 
 def nanoseconds(kernel: Kernel | None) -> int:
@@ -167,17 +159,13 @@ def from_disk(key: str) -> Code | None:
         return found
     data = device.disk().get(_KIND, key) if key not in _distrusted else None
     found = Code.unpack(key, data) if data is not None else None
-    if found is not None and found.mark != _mark(records().find(found.subject)):
+    if found is not None and found.mark != tuned.mark(tuned.find(found.subject)):
         return None  # tuned since, or tuning was forgotten
     if found is not None:
         report.count("kernel disk hits")
         _loaded[key] = found
         _read.add(key)
     return found
-
-
-def _mark(record: Record | None) -> str:
-    return "" if record is None else record.mark
 
 
 def _compile(kernel: Kernel, key: str, tier: str = "full") -> Code:
@@ -187,9 +175,7 @@ def _compile(kernel: Kernel, key: str, tier: str = "full") -> Code:
     subject, record = _subjects.get(key, ("", None))
     chosen = None
     if record is not None and tier == "full":
-        from weft.driver.tuning import recorded
-
-        chosen = recorded(kernel, record)
+        chosen = tuned.recorded(kernel, record)
     built = build(kernel, symbol(key), tier, chosen)
     seconds = time.perf_counter() - start
     report.compiled(seconds, built)
@@ -197,7 +183,7 @@ def _compile(kernel: Kernel, key: str, tier: str = "full") -> Code:
         quick = ", first tier" if tier == "quick" else ""
         print(f"weft: compiled {kernel.name} ({kernel.meta.kind}{quick}) in "
               f"{seconds * 1e3:.1f} ms", file=sys.stderr)
-    code = Code(key, built.image, built.messages, built.variables, subject, _mark(record))
+    code = Code(key, built.image, built.messages, built.variables, subject, tuned.mark(record))
     _loaded[key] = code
     if tier == "quick":
         code.nest = kernel  # for this process: others shall find the full tier or nothing

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from weft.config import AutotuneConfig, Debug, config, debug
-from weft.driver import device, kernels
+from weft.driver import device, tuned
 from weft.driver.report import Recording
+from weft.driver.tuned import PIPELINES, schedule_digest
 from weft.errors import ParseError, ScheduleError, TuningError
 from weft.ir.stmt import Kernel
 from weft.ir.text import canonical_text, print_kernel
@@ -22,10 +23,9 @@ from weft.strategies import choose
 from weft.tune import timing
 from weft.tune.features import features
 from weft.tune.process import Child, Crew
-from weft.tune.records import Record, Records, Trial, digest_of, records
+from weft.tune.records import Record, Records, Trial, records
 from weft.tune.search import BATCH, Candidate, Measurement, Search
 
-PIPELINES: Final = ("short", "O1", "O2", "O3")  # of the compiler; the first is the default
 _PIPELINE: Final = "compiler"
 _COMPILE_SECONDS: Final = 20.0
 _LEAST_SECONDS: Final = 5.0  # for a candidate that is timed, however short the default is
@@ -75,28 +75,7 @@ class Tuned(NamedTuple):
 
 def record_key(kernel: Kernel) -> str:
     """Return the key of a kernel's record: its text, target, compiler and threads."""
-    return kernels.record_key(canonical_text(kernel))
-
-
-def schedule_digest(scheduled: Kernel) -> str:
-    """Return what stands for a scheduled nest, whatever its names and the way that led there."""
-    bare = scheduled.replace(meta=scheduled.meta.replace(schedule=(), hints=()))
-    return digest_of(canonical_text(bare))
-
-
-def recorded(kernel: Kernel, record: Record) -> tuple[Kernel, str] | None:
-    """Return the schedule and the pipeline that a record asks for.
-
-    None if it no longer applies: strategies have changed since.
-    """
-    scheduled = choose(kernel, device.target(), device.runtime().threads.threads,
-                       Choices(record.choices))
-    if schedule_digest(scheduled) == record.digest and record.pipeline in PIPELINES:
-        return scheduled, record.pipeline
-    if debug(Debug.AUTOTUNE):
-        print(f"weft: the tuning record of {kernel.name} ({kernel.meta.kind}) no longer applies: "
-              "its choices lead to another schedule now; the default is used", file=sys.stderr)
-    return None
+    return tuned.record_key(canonical_text(kernel))
 
 
 def tune_kernel(kernel: Kernel, seconds: float | None = None, again: bool = False,
@@ -437,5 +416,5 @@ def tune_first(kernel: Kernel) -> None:
         _busy = False
 
 
-__all__ = ["COMMAND", "PIPELINES", "Progress", "Tuned", "dismiss", "record_key", "recorded",
-           "schedule_digest", "tune_first", "tune_kernel", "tune_program"]
+__all__ = ["COMMAND", "Progress", "Tuned", "dismiss", "record_key", "tune_first", "tune_kernel",
+           "tune_program"]
