@@ -31,6 +31,14 @@ def test_windows(shape, panel, target):
         assert "window(x" in trace
 
 
+@pytest.mark.parametrize("panel", [256 << 10, 4 << 10])
+@pytest.mark.parametrize("shape", [(9, 13, 1, 1, 3, 2), (7, 11, 2, 1, 2, 3), (12, 9, 1, 0, 5, 1)])
+def test_positions(shape, panel):
+    trace = scheduled(nests.convolution(*shape), NARROW, panel_bytes=panel)
+    assert "window(x" in trace
+    assert "stage(w" not in trace
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", [(1, 300, 37), (3, 161, 32), (7, 130, 50)])
 def test_streams(shape, threads):

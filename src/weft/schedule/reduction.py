@@ -337,7 +337,7 @@ class Decompose:
             spans = [(space.ranges.of(i), space.ranges.of(n))
                      for i, n in zip(stmt.index, stmt.memory.shape, strict=True)]
             return all(not space.symbols(i) & moved for i in stmt.index) and all(
-                0 <= at.lo and at.hi < size.lo for at, size in spans)
+                at.lo >= 0 and at.hi < size.lo for at, size in spans)
 
         parts = [(s,) if free(s) else gd.guard((s,), condition, self.what) for s in body]
         return tuple([s for part in parts for s in part])

@@ -1,7 +1,7 @@
 """Contractions: sums of products over axes that the output does not have.
 
 They are found from the index pattern, whichever front end wrote them: matmul in any layout,
-batched, einsum, convolution over windows, matrix times vector. Five forms:
+batched, einsum, convolution over windows, matrix times vector. Seven forms:
 
 * **outer**: an output axis has unit stride in one operand and is absent from the other. A tile of
   rows x vectors of results lives in registers; each step of the reduced axes reads one piece of
@@ -10,8 +10,11 @@ batched, einsum, convolution over windows, matrix times vector. Five forms:
   A tile of results is kept as vectors of partial sums along the reduced axis.
 * **window**: one operand is read through overlapping or masked windows (convolution). They are
   copied once, without masks, and the lanes run along the channels of the other operand.
+* **position**: windows with few channels of results (depthwise, grouped): the lanes run along the
+  positions of a row.
 * **dot**: operands of bfloat16 or 8-bit integers are packed into words, of which one instruction
   multiplies all elements (where the target has it).
+* **matrix**: the same by products of whole 16 x 16 matrices of words (AMX tiles).
 * **stream**: few rows times a large matrix, which is read as it lies in memory.
 """
 
@@ -21,8 +24,10 @@ from weft.errors import ScheduleError
 from weft.schedule.loops import vector_obstacle
 from weft.strategies.contraction_dot import schedule_dot
 from weft.strategies.contraction_inner import inner_cost, schedule_inner
+from weft.strategies.contraction_matrix import schedule_matrix
 from weft.strategies.contraction_outer import outer_cost, schedule_outer
 from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked
+from weft.strategies.contraction_position import schedule_position
 from weft.strategies.contraction_stream import schedule_stream
 from weft.strategies.contraction_window import schedule_window
 from weft.strategies.nest import Plan
@@ -42,7 +47,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     costs = [cost(plan, pattern, parameters or Parameters()) for cost in (outer_cost, inner_cost)]
     if costs[1] is not None and (costs[0] is None or costs[1] < costs[0]):
         forms.reverse()
-    forms[:0] = [schedule_dot, schedule_window, schedule_stream]
+    forms[:0] = [schedule_matrix, schedule_dot, schedule_window, schedule_position,
+                 schedule_stream]
     first = plan.pick("contraction.first", -1, range(len(forms)))
     if first >= 0:
         forms.insert(0, forms.pop(first))

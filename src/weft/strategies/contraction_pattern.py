@@ -75,8 +75,10 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
               "far_block": (64, 128, 256, 512), "far_depth": (1, 2, 4, 8, 1 << 20)},
     "dot": {"dot_rows": (4, 6, 8, 10, 12, 14), "vectors": (1, 2, 4),
             "dot_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
+    "matrix": {"dot_bytes": (64 << 10, 128 << 10, 256 << 10)},
     "inner": {"inner_rows": (1, 2, 3, 4, 6, 8), "inner_columns": (1, 2, 3, 4, 6, 8)},
     "window": {**_PANEL, "window_rows": (6, 8, 10, 12, 14, 16, 20, 24), "spill": (0, 24, 1 << 30)},
+    "position": {"rows": _TILE["rows"], "panel_bytes": _PANEL["panel_bytes"]},
     "stream": {"stream_depth": (4, 8, 16, 32, 64),
                "stream_bytes": (8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10)},
 }

@@ -37,16 +37,17 @@ from weft.strategies.nest import (
 )
 
 
-class _Found:
-    """The parts of a convolution: the loads, the channel loop, positions, and what both share."""
+class Windowed:
+    """The parts of a convolution: loads, loops over channels, positions, and what both share."""
 
-    def __init__(self, image: Load, weight: Load, channel: For, positions: list[For],
+    def __init__(self, image: Load, weight: Load, channels: list[For], positions: list[For],
                  shared: list[For]) -> None:
         self.image, self.weight = image, weight
-        self.channel, self.positions, self.shared = channel, positions, shared
+        self.channels, self.positions, self.shared = channels, positions, shared
 
 
-def _find(plan: Plan, pattern: Pattern) -> _Found | None:
+def find_windows(plan: Plan, pattern: Pattern) -> Windowed | None:
+    """Return a convolution's parts, None if the contraction is none."""
     loads = [s for s in pattern.reduce.body if isinstance(s, Load)]
     if len(loads) != 2 or any(isinstance(s, Reduce) for s in pattern.reduce.body):
         return None
@@ -63,10 +64,9 @@ def _find(plan: Plan, pattern: Pattern) -> _Found | None:
     channels = [r for r in pattern.rows if r.var in seen[1] and r.var not in seen[0]]
     positions = [r for r in pattern.rows if r.var in seen[0] and r.var not in seen[1]]
     shared = [r for r in pattern.rows if r.var in seen[0] and r.var in seen[1]]
-    if len(channels) != 1 or len(positions) < 1 or (
-            len(shared) + len(positions) + 1 != len(pattern.rows)):
+    if len(shared) + len(positions) + len(channels) != len(pattern.rows):
         return None
-    return _Found(image, weight, channels[0], positions, shared)
+    return Windowed(image, weight, channels, positions, shared)
 
 
 def _overlaps(space: Space, pattern: Pattern, load: Load) -> bool:
@@ -85,24 +85,38 @@ def _skips(space: Space, pattern: Pattern, load: Load) -> bool:
 
 def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the window form; whether it fits and pays."""
-    found = _find(plan, pattern)
-    if found is None:
+    found = find_windows(plan, pattern)
+    if found is None or len(found.channels) != 1 or not found.positions:
         return False
     native = native_lanes(plan, pattern)
-    channels = size_of(found.channel.extent)
+    channels = size_of(found.channels[0].extent)
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
     if channels < native or any(constant(e) is None for e in extents):
         return False
     lanes = 2 * native if channels >= 2 * native else native
-    if product(f.extent for f in found.positions) < p.pack_rows:
+    if product(f.extent for f in found.positions) < p.turn_rows:
         return False
     return _Convolution(plan, pattern, found, lanes, p).apply()
+
+
+def copy_box(plan: Plan, image: Load) -> None:
+    """Vectorise the copy of the box along its last dimension."""
+    memory = image.memory
+    last = next((s for d in range(len(image.index) - 1, -1, -1)
+                 if (s := find(plan.kernel, f"{memory.name}.d{d}")) is not None), None)
+    if last is None:
+        return
+    n, name = size_of(last.extent), last.var.attr
+    lanes = plan.target.vector_bytes // max(memory.dtype.itemsize, 4)
+    while lanes > 2 and lanes >= 2 * n:
+        lanes //= 2
+    plan.schedule.split(name, lanes, "mask").vectorize(f"{name}.i")
 
 
 class _Convolution:
     """One convolution on its way through the primitives."""
 
-    def __init__(self, plan: Plan, pattern: Pattern, found: _Found, lanes: int,
+    def __init__(self, plan: Plan, pattern: Pattern, found: Windowed, lanes: int,
                  p: Parameters) -> None:
         self.plan, self.pattern, self.found, self.p = plan, pattern, found, p
         self.lanes, self.rows = lanes, p.window_rows if registers(plan) >= 32 else 6
@@ -116,9 +130,9 @@ class _Convolution:
         plan, found = self.plan, self.found
         schedule = plan.schedule
         amount = work((self.pattern.rows[0],)) // MAC_SPEED
-        o, x = found.channel.var.attr, found.positions[-1].var.attr
+        o, x = found.channels[0].var.attr, found.positions[-1].var.attr
         width = size_of(found.positions[-1].extent)
-        tile_split(plan, o, found.channel.extent, self.lanes)
+        tile_split(plan, o, found.channels[0].extent, self.lanes)
         rest = [f.var.attr for f in found.positions[:-1]]
         high = self._second(width)
         group = high if high > 1 else self._group(width)
@@ -143,7 +157,7 @@ class _Convolution:
             return False
         image, weight = found.image.memory, found.weight.memory
         schedule.window(image.name, order[-1] if place in ("", *order) else f"{self.axes[0]}.o")
-        self._copy_box(image.name)
+        copy_box(plan, found.image)
         if self.blocked or f"{o}.o" in order:
             self._pack(weight.name, f"{self.axes[0]}.o" if self.blocked else f"{o}.o", f"{o}.i")
         if self.blocked:
@@ -224,20 +238,6 @@ class _Convolution:
                 self.blocked = True
                 return loops[at]
         return None
-
-    def _copy_box(self, memory: str) -> None:
-        """Vectorise the copy of the box along its last dimension."""
-        plan = self.plan
-        last = next((s for d in range(len(self.found.image.index) - 1, -1, -1)
-                     if (s := find(plan.kernel, f"{memory}.d{d}")) is not None), None)
-        if last is None:
-            return
-        native = plan.target.vector_bytes // max(self.found.image.memory.dtype.itemsize, 4)
-        n, name = size_of(last.extent), last.var.attr
-        lanes = native
-        while lanes > 2 and lanes >= 2 * n:
-            lanes //= 2
-        plan.schedule.split(name, lanes, "mask").vectorize(f"{name}.i")
 
     def _pack(self, memory: str, loop: str, column: str) -> None:
         plan = self.plan

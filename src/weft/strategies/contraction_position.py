@@ -1,0 +1,151 @@
+"""The position form: windows of an image with few channels of results (depthwise, grouped, one).
+
+Lanes along the channels would stay empty, so they run along the positions of a row. The box of the
+image that some rows read is copied once, without masks; a tile of channels x rows x vectors of
+positions lives in registers, and each step multiplies a piece of the box with single weights.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.errors import ScheduleError
+from weft.ir.stmt import For
+from weft.schedule.dependence import Access, Space, accesses
+from weft.schedule.space import constant
+from weft.strategies.contraction_pattern import (
+    MAC_SPEED,
+    Parameters,
+    Pattern,
+    native_lanes,
+    order_loops,
+    tile_rows,
+    tile_split,
+)
+from weft.strategies.contraction_window import Windowed, copy_box, find_windows
+from weft.strategies.nest import Plan, find, flat_stride, power_above, product, size_of, work
+
+BOX_BYTES: Final = 160 << 10  # of an image beside the rest that a core keeps near
+UNROLLED_POINTS: Final = 12  # points of a window that are written out, so that loads are shared
+
+
+def schedule_position(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    """Schedule the position form; whether it fits."""
+    found = find_windows(plan, pattern)
+    if found is None or len(found.channels) > 1 or not found.positions:
+        return False
+    space, x = Space(plan.kernel), found.positions[-1]
+    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
+    stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
+    if any(constant(e) is None for e in extents) or size_of(x.extent) < 4 or any(
+            flat_stride(space, a, x.var) != 1 for a in stored):
+        return False
+    if space.stride(found.image.index[-1], x.var) in (0, None) or flat_stride(
+            space, Access(found.image), x.var) is None:
+        return False
+    _apply(plan, pattern, found, p)
+    return True
+
+
+def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None:
+    schedule = plan.schedule
+    name = pattern.reduce.accumulators[0].var.attr
+    native = native_lanes(plan, pattern)
+    width = size_of(found.positions[-1].extent)
+    channels = [(c.var.attr, tile_rows(size_of(c.extent), p.rows)) for c in found.channels]
+    held = product_of(channels)
+    y = found.positions[-2] if len(found.positions) > 1 else None
+    rows = 1 if y is None else tile_rows(size_of(y.extent), max(p.rows // held, 1))
+    while rows > 1 and _box(plan, pattern, found, rows) > BOX_BYTES:
+        rows //= 2
+    if _box(plan, pattern, found, rows) > BOX_BYTES:
+        raise ScheduleError(f"window({found.image.memory.name})", found="a box of many bytes")
+    lanes = native if width >= native else power_above(width)
+    if held * rows < 8 and width >= 2 * native:
+        lanes *= 2
+    amount = work((pattern.rows[0],)) // MAC_SPEED
+    outer = [f.var.attr for f in [*found.shared, *found.positions[:-2]]]
+    x, top = found.positions[-1].var.attr, ""
+    box = outer[-1] if outer else ""
+    tile: list[str] = []
+    for channel, (c, size) in zip(found.channels, channels, strict=True):
+        tile_split(plan, c, channel.extent, size)
+        tile.append(c)
+    if y is not None:
+        tile_split(plan, y.var.attr, y.extent, _group(plan, pattern, found, y, rows, p))
+        box, top = f"{y.var.attr}.o", f"{y.var.attr}.i"
+        outer.append(box)
+    outer += [f"{c}.o" for c in tile]
+    order_loops(plan, outer, [*[f"{c}.i" for c in tile], *([top] if top else []), x], amount,
+                keep=True)
+    schedule.window(found.image.memory.name, box or outer[0])
+    copy_box(plan, found.image)
+    # The box has to be copied before its positions become tiles, which may overlap.
+    if top:
+        tile_split(plan, top, _loop(plan, top).extent, rows)
+        tile.append(top)
+    tile_split(plan, x, found.positions[-1].extent, lanes)
+    tile.append(x)
+    for loop in tile:
+        schedule.sink(f"{loop}.i")
+    inner = [f"{loop}.i" for loop in tile]
+    between = [f"{loop}.o" for loop in reversed(tile)]
+    for loop in [*inner, *between]:
+        schedule.sink(loop)
+    schedule.reorder(*between, *inner)
+    x, inner = inner[-1], inner[:-1]
+    if not inner:
+        inner = [x]
+    schedule.decompose_reduction(name, inner[0])
+    points = 1
+    for axis in reversed(pattern.reduce.axes):  # a loop of a few steps costs more than they do
+        points *= size_of(axis.extent)
+        if points > UNROLLED_POINTS:
+            break
+        schedule.unroll(axis.var.attr)
+    for suffix in (".z", "", ".f"):
+        for loop in inner:
+            if loop != x:
+                schedule.unroll(f"{loop}{suffix}")
+        schedule.vectorize(f"{x}{suffix}")
+    plan.why.append(f"contraction: windows of {found.image.memory.name} copied without masks, "
+                    f"{held}×{rows}×{lanes} results in registers along "
+                    + ", ".join([*inner, x] if x not in inner else inner))
+
+
+def product_of(tiles: list[tuple[str, int]]) -> int:
+    """Return how many results a tile holds of some loops."""
+    total = 1
+    for _, size in tiles:
+        total *= size
+    return total
+
+
+def _loop(plan: Plan, name: str) -> For:
+    loop = find(plan.kernel, name)
+    assert loop is not None
+    return loop
+
+
+def _box(plan: Plan, pattern: Pattern, found: Windowed, rows: int) -> int:
+    """Return the bytes of the image that some rows of positions read."""
+    space, total = Space(plan.kernel), found.image.memory.dtype.itemsize
+    counts = {a.var: size_of(a.extent) for a in pattern.reduce.axes}
+    counts[found.positions[-1].var] = size_of(found.positions[-1].extent)
+    if len(found.positions) > 1:
+        counts[found.positions[-2].var] = rows
+    for i in found.image.index:
+        total *= 1 + sum(abs(space.stride(i, v) or 0) * (n - 1) for v, n in counts.items())
+    return total
+
+
+def _group(plan: Plan, pattern: Pattern, found: Windowed, y: For, rows: int,
+           p: Parameters) -> int:
+    """Return how many rows of positions share one box: neighbours read mostly the same."""
+    n = size_of(y.extent)
+    most = n
+    if product(f.extent for f in [*found.shared, *found.positions[:-2]]) < 2 * plan.threads:
+        most = max(n // plan.threads, rows)
+    while most > rows and _box(plan, pattern, found, most) > p.panel_bytes // 4:
+        most = max(most // 2, rows)
+    return n if n <= most else max(most // rows, 1) * rows
