@@ -29,7 +29,7 @@ from weft.kernelize.cost import elements, is_leaf
 from weft.kernelize.indexing import Index
 
 _BUFFERS: Final = 512 << 10  # bytes of the buffers of one block of rows
-ENOUGH: Final = 8  # batches and heads that keep threads busy without blocks of rows
+ENOUGH: Final = 4  # batches and heads that keep threads busy without blocks of rows
 
 
 class Product(Record):

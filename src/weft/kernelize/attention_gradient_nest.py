@@ -33,7 +33,7 @@ from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, Axis, For, Let, Load, Memory, Reduce, Store
 from weft.kernelize.attention_gradient import Part, Product
-from weft.kernelize.attention_tiles import COLUMNS, Sections, rounded, tile_of, total_of
+from weft.kernelize.attention_tiles import COLUMNS, Sections, padded, rounded, tile_of, total_of
 from weft.kernelize.cost import upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.group import Group
@@ -79,7 +79,7 @@ class _Nest(Sections):
         block = self.open_blocks()
         most = min(COLUMNS, upper_bound(part.columns))
         height = rounded(most, tile_of(most, whole=False))
-        rows = [self.local(f"x{n}", p.terms) for n, p in enumerate(self.products_of)]
+        rows = [self.local(f"x{n}", padded(p.terms)) for n, p in enumerate(self.products_of)]
         count = max(len(self.products_of), len(self.parts) + (self.across is not None))
         self.tiles = [self.local(f"s{n}", height) for n in range(count)]
         sums = [self.local(f"acc{n}", rounded(p.channels, tile_of(p.channels)))
@@ -129,6 +129,8 @@ class _Nest(Sections):
         for n, (product, to) in enumerate(zip(self.products_of, rows, strict=True)):
             self.products(f"_{n}", self.tiles[n], to, product.columns, product.at_columns, "col",
                           product.terms, part.columns, start, count)
+        made = frozenset(p.node for p in self.products_of)
+        self.staged = self.stage("", part.p, part.at_p, part.columns, start, made)
         self._values(start, count)
         for n, (p, to) in enumerate(zip(self.parts, sums, strict=True)):
             self.gather(f"_{n}", to, self.holds[n], p.b, p.at_b, "col", p.channels, p.columns,
@@ -149,6 +151,8 @@ class _Nest(Sections):
         mapping[col] = start + j
         for product, tile in zip(self.products_of, self.tiles, strict=False):
             em.staged[product.node] = (self.at(product.at, row=row, col=col), tile, (j, lane))
+        for node, index, staged in self.staged:
+            em.staged[node] = (self.at(index, row=row, col=col), staged, (j, lane))
         place = self.at(part.at_weights, row=row, col=col)
         em.bound[part.weights] = (place, self._weight(place, live))
         values = [em.value(p.p, self.at(p.at_p, row=row, col=col), live) for p in self.parts]

@@ -38,6 +38,7 @@ from weft.kernelize.attention_tiles import (
     Sections,
     accumulate,
     int_of,
+    padded,
     rounded,
     tile_of,
     total_of,
@@ -76,7 +77,7 @@ class _Nest(Sections):
         loops.append(self.open_blocks())
         self.end = em.simplify(self._last_key())
         most = min(COLUMNS, upper_bound(match.keys))
-        self.qt = self.local("qt", match.terms)
+        self.qt = self.local("qt", padded(match.terms))
         self.s = self.local("s", rounded(most, tile_of(most, whole=False)))
         self.acc = self.local("acc", rounded(self.channels, tile_of(self.channels)))
         self.m, self.l, self.scale = (self.local(name) for name in ("m", "l", "scale"))
@@ -93,6 +94,10 @@ class _Nest(Sections):
         self.count = ex.minimum(self.end - self.start, COLUMNS)
         self.products("", self.s, self.qt, match.k, match.at_k, "k", match.terms, match.keys,
                       self.start, self.count)
+        turned = ex.substitute(match.at_logits, {ex.var(self.names["i"]): ex.var("row"),
+                                                 ex.var("k"): ex.var("col")})
+        self.staged = self.stage("", match.logits, tuple(turned), match.keys, self.start,
+                                 frozenset((match.scores,)))
         self._softmax()
         self.gather("", self.acc, self.s, match.v, match.at_v, "k", self.channels, match.keys,
                     self.start, self.count, self.scale)
@@ -122,6 +127,8 @@ class _Nest(Sections):
         j, k = em.loop_var("j4", COLUMNS), em.loop_var("k", upper_bound(match.keys))
         mapping[k] = self.start + j
         em.staged[match.scores] = (self.at(match.at_scores), self.s, (j, v["q4"]))
+        for node, index, tile in self.staged:
+            em.staged[node] = (self.at(index, row=v["i"], col=k), tile, (j, v["q4"]))
         logit = em.value(match.logits, self.at(match.at_logits), live)
         logit = ex.cast(logit, self.dtype)
         em.staged.clear()

@@ -33,7 +33,9 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
-from weft.kernelize.cost import upper_bound
+from weft.kernelize import indexing
+from weft.kernelize.attention_index import SEARCH
+from weft.kernelize.cost import is_leaf, upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
 
@@ -41,6 +43,9 @@ COLUMNS: Final = 64  # columns of one block: their scores stay in the first cach
 ROWS: Final = 8  # columns or channels whose results a tile holds at once
 LANES: Final = 32  # rows of one block at most: the lanes of its vectors
 WASTE: Final = 16  # lanes that wait are fewer than one in so many, or blocks are smaller
+
+PADDING: Final = 16  # columns and terms that are turned in registers come in multiples
+MOST_STAGED: Final = 4  # masks and biases of which tiles are kept
 
 Mapping = dict[Expr, Expr]
 
@@ -118,14 +123,67 @@ class Sections:
 
     def transpose(self, name: str, to: Memory, node: Node, at: Index, row: str,
                   terms: int) -> None:  # fmt: skip
-        """Emit ``to[e, q] = node at row q and term e``."""
-        em = self.em
-        v = self.section(**{f"q1{name}": self.block, f"e1{name}": terms, f"i1{name}": self.rows})
+        """Emit ``to[e, q] = node at row q and term e``; rows of `to` behind the terms get zeros."""
+        em, height = self.em, int_of(to.shape[0].attr)
+        v = self.section(**{f"q1{name}": self.block, f"e1{name}": height, f"i1{name}": self.rows})
         lane, term, stand = v.values()
-        place = self.at(at, **{row: stand, "e": term})
-        value = em.value(node, place, self.live(f"1{name}"))
+        mask = _both(self.live(f"1{name}"), None if height == terms else term.lt(terms))
+        value = em.value(node, self.at(at, **{row: stand, "e": term}), mask)
         em.emit(Store(to, (term, lane), ex.cast(value, self.dtype)))
-        self.close([(lane, self.block), (term, terms)], self.row_of(lane, stand, f"1{name}"))
+        self.close([(lane, self.block), (term, height)], self.row_of(lane, stand, f"1{name}"))
+
+    def stage(self, name: str, root: Node, at: Index, columns: nd.Dim, start: Expr,
+              made: frozenset[Node]) -> list[tuple[Node, Index, Memory]]:  # fmt: skip
+        """Emit copies of arrays that `root` reads along the columns: masks and biases.
+
+        Lanes are rows, and a vector of such an array would be gathered. Its tile is read along the
+        columns instead and turned in registers. Returned are the array, its index in terms of
+        ``row`` and ``col``, and ``tile[j, q]``. Nodes of `made` are not looked into.
+        """
+        em, out = self.em, []
+        row, col = ex.var("row"), ex.var("col")
+        height = rounded(min(COLUMNS, upper_bound(columns)), PADDING)
+        for number, (node, place) in enumerate(self._strided(root, at, row, col, made)):
+            tag = f"{name}_m{number}"
+            tile = Memory(f"t{tag}", node.dtype, (ex.index(height), ex.index(self.block)), "local")
+            em.alloc(tile)
+            v = self.section(**{f"q1{tag}": self.block, f"e1{tag}": height,
+                                f"i1{tag}": self.rows, f"k1{tag}": columns})
+            lane, unit, stand, across = v.values()
+            inside = ex.var(f"inside{tag}", dt.bool_)
+            em.bind(inside)
+            value = em.value(node, self.at(place, row=stand, col=across),
+                             _both(self.live(tag), inside))
+            em.emit(Store(tile, (unit, lane), value))
+            here = start + unit
+            self.close([(lane, self.block), (unit, height)],
+                       {**self.row_of(lane, stand, tag), across: here,
+                        inside: here.lt(as_expr(columns))})
+            out.append((node, place, tile))
+        return out
+
+    def _strided(self, root: Node, at: Index, row: Expr, col: Expr,
+                 made: frozenset[Node]) -> list[tuple[Node, Index]]:  # fmt: skip
+        """Return the arrays read along `col` while `row` is far apart."""
+        found: dict[tuple[Node, Index], None] = {}
+        stack, seen = [(root, at)], set()
+        while stack and len(seen) < SEARCH:
+            node, index = stack.pop()
+            if (node, index) in seen or node in made:
+                continue
+            seen.add((node, index))
+            if is_leaf(node) or node in self.em.sources:
+                near = index and col in ex.free_vars(index[-1:]) and (
+                    row not in ex.free_vars(index[-1:]) and row in ex.free_vars(index[:-1]))
+                if near and len(found) < MOST_STAGED:
+                    found[node, index] = None
+            elif node.op.group == "movement":
+                moved = indexing.source(node, index).place
+                stack.append((node.args[0], tuple(map(self.em.simplify, moved))))
+            elif node.op.is_elementwise or node.op in (Op.CAST, Op.DETACH):
+                stack.extend((a, index) for a in node.args)
+        nodes = [n for n, _ in found]
+        return [f for f in found if nodes.count(f[0]) == 1]  # one staged place for each
 
     def clear(self, name: str, to: Memory, value: float = 0.0) -> None:
         """Emit one value for all of a buffer."""
@@ -213,6 +271,12 @@ class Sections:
         return made
 
 
+def _both(a: Expr | None, b: Expr | None) -> Expr | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
+
+
 def _block(rows: int) -> int:
     """Return how many rows a block has: many, unless half of them waste far fewer lanes."""
     most = min(LANES, 1 << max(rows - 1, 0).bit_length())
@@ -229,6 +293,11 @@ def tile_of(n: int, whole: bool = True) -> int:
     if n <= ROWS or not whole:
         return min(n, ROWS)
     return min(range(ROWS, ROWS // 2, -1), key=lambda r: -(-n // r) * r - n)
+
+
+def padded(n: int) -> int:
+    """Return how many terms of rows are read: whole vectors, unless there are few."""
+    return rounded(n, PADDING) if n > PADDING // 2 else n
 
 
 def rounded(n: int, tile: int) -> int:
@@ -274,5 +343,5 @@ def _replace(em: Emitter, body: Body, mapping: Mapping) -> Body:
     return tuple(visit(s) for s in body)
 
 
-__all__ = ["COLUMNS", "LANES", "ROWS", "Mapping", "Sections", "accumulate", "int_of", "rounded",
+__all__ = ["COLUMNS", "LANES", "ROWS", "PADDING", "Mapping", "Sections", "accumulate", "int_of", "padded", "rounded",
            "tile_of", "total_of"]

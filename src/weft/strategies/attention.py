@@ -12,7 +12,18 @@ from typing import Final
 
 from weft.ir import traverse
 from weft.ir.stmt import For
-from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, power_above, size_of, work
+from weft.schedule.dependence import Space
+from weft.strategies.nest import (
+    Cost,
+    Plan,
+    chain_of,
+    find,
+    parallelise,
+    power_above,
+    size_of,
+    strides,
+    work,
+)
 
 VECTORS: Final = 2  # registers along the queries of a tile
 MOST_LANES: Final = 64
@@ -54,16 +65,20 @@ def schedule_attention(plan: Plan, root: str) -> bool:
 
 
 def _turned(plan: Plan, name: str, native: int, lanes: int) -> None:
-    """Read rows into columns: copies of a vector along the terms, which are turned in registers."""
+    """Read rows and write columns: copies of a vector along the rows, turned in registers."""
     loop = find(plan.kernel, name)
     terms = loop.body[0] if loop is not None else None
     if loop is None or not isinstance(terms, For):
         return
-    copies = _divisor(size_of(terms.extent), MOST_COPIES)
-    if copies < LEAST_COPIES or size_of(loop.extent) % native:
+    inner = terms.var
+    near = [a for a, s in strides(Space(plan.kernel), loop.body, inner)
+            if not a.write and a.memory.scope == "global" and s == 1]
+    copies = _divisor(size_of(loop.extent), MOST_COPIES)
+    vector = min(native, MOST_COPIES)
+    if not near or copies < LEAST_COPIES or size_of(terms.extent) % vector:
         _vector(plan, name, lanes)
-        return
-    _pair(plan, name, terms.var.attr, native, copies, "")
+    else:
+        _pair(plan, inner.attr, name, vector, copies, "")
 
 
 def _results(plan: Plan, name: str, native: int, lanes: int) -> None:
