@@ -13,6 +13,7 @@ value that cannot be understood is a `ParseError` that names the key; it is neve
 ``WEFT_CONFIG``                        config file instead of the user's own
 ``WEFT_BACKEND_NAME``                  1 or 0: enable or disable a backend
 ``WEFT_BACKEND_NAME_IDS``              the device ids that it may use: ``0,2``
+``WEFT_AMX``                           0: leave the tile registers of the processor alone
 ``WEFT_TIERED``                        1: quick code first, hot kernels compiled again behind it
 ``WEFT_TUNE``                          1: tune each kernel when it is first compiled
 ``WEFT_TUNE_SECONDS``                  time that the search for one kernel may take
@@ -192,6 +193,8 @@ class Config(_Record):
         Bits of `Debug`.
     require
         Names of capabilities whose absence is an error.
+    amx
+        Whether tile registers of the processor may be used where it has them.
     tiered
         Whether small kernels begin with code that is made quickly, and hot ones are compiled fully
         in the background. The last bits of a result may differ between the two, so it is off.
@@ -216,6 +219,7 @@ class Config(_Record):
         "tiered",
         "tune",
         "tune_seconds",
+        "amx",
     )
     device: str | None
     cache_dir: str | None
@@ -226,6 +230,7 @@ class Config(_Record):
     autotune: AutotuneConfig
     backends: Mapping[str, BackendConfig]
     tune: bool
+    amx: bool
     tune_seconds: int
 
     def __init__(
@@ -240,6 +245,7 @@ class Config(_Record):
         tiered: bool = False,
         tune: bool = False,
         tune_seconds: int = 30,
+        amx: bool = True,
     ) -> None:
         threads = None if num_threads is None else _integer("num_threads", num_threads, 1)
         self._init(
@@ -252,6 +258,7 @@ class Config(_Record):
             autotune=AutotuneConfig() if autotune is None else autotune,
             backends={_env_name(name): value for name, value in (backends or {}).items()},
             tune=_boolean("tune", tune),
+            amx=_boolean("amx", amx),
             tune_seconds=_integer("tune_seconds", tune_seconds, 1),
         )
 
@@ -276,6 +283,7 @@ class Config(_Record):
             autotune=_load_autotune(env, file),
             backends=_load_backends(env, file),
             tune=bool(env.get("WEFT_TUNE")) and _env_boolean(env, "WEFT_TUNE"),
+            amx=not env.get("WEFT_AMX") or _env_boolean(env, "WEFT_AMX"),
             tune_seconds=_env_integer(env, "WEFT_TUNE_SECONDS", 1) or 30,
             tiered=_env_boolean(env, "WEFT_TIERED") if env.get("WEFT_TIERED") else tiered,
         )

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from weft.renderers.llvm import LLVMRenderer
     from weft.runtimes.cpu import CpuRuntime
 
-__all__ = ["BACKEND", "LADDER", "host_target", "probe", "renderer", "runtime", "target_from"]
+__all__ = ["BACKEND", "LADDER", "host_target", "probe", "renderer", "runtime", "target_from",
+           "tiles_state", "trust_tiles"]
 
 _lock: Final = threading.Lock()
 _runtime: CpuRuntime | None = None
+_trusted = False  # tile registers without the check of them: in the child process that checks
 
 _SYSFS: Final = "/sys/devices/system/cpu/cpu0/cache"
 _ARCH: Final = {"AMD64": "x86_64", "arm64": "aarch64", "amd64": "x86_64"}
@@ -38,6 +40,7 @@ _F16: Final = ("f16c", "avx512f", "avx512fp16", "fullfp16", "neon", "zvfhmin")
 # dot products of packed words, by the features any of which has the instruction
 _DOTS: Final = (
     (Op.DOT2, {"avx512bf16"}), (Op.DOT4, {"avx512vnni", "avxvnni"}),
+    (Op.MATRIX2, {"amx-bf16"}), (Op.MATRIX4, {"amx-int8"}),
 )  # fmt: skip
 
 
@@ -56,8 +59,62 @@ def host_target() -> Target:
     host = host_cpu()
     arch = host.triple.partition("-")[0]
     caches, cache_source = _caches()
-    return target_from(_ARCH.get(arch, arch), host.cpu, tuple(sorted(host.features.split(","))),
-                       caches, cache_source, _cores(), _memory())
+    target = target_from(_ARCH.get(arch, arch), host.cpu,
+                         tuple(sorted(host.features.split(","))), caches, cache_source, _cores(),
+                         _memory())
+    if tiles_state():
+        matrices = {(op.name, dt.uint32.text) for op in (Op.MATRIX2, Op.MATRIX4)}
+        target = target.replace(operations=target.operations - matrices)
+    return target
+
+
+def trust_tiles() -> None:
+    """Use tile registers without having checked them; before the first use of the target."""
+    global _trusted
+    _trusted = True
+
+
+@lru_cache(maxsize=1)
+def tiles_state() -> str:
+    """Return why tile registers (AMX) are not used, an empty string if they are.
+
+    A processor may have them and the process not, or a hypervisor may get them wrong. So the
+    kernel is asked for them, and before their first use on a machine a child process computes
+    small products; what came of it stays in the disk cache.
+    """
+    from weft.compilers.llvm import host_cpu
+    from weft.config import config
+    from weft.runtimes import tiles
+
+    host = host_cpu()
+    if "+amx-tile" not in host.features.split(","):
+        return "absent"
+    if not config().amx:
+        return "switched off by WEFT_AMX"
+    reason = tiles.request()
+    return reason if reason or _trusted else _checked(host.cpu, host.features)
+
+
+def _checked(name: str, features: str) -> str:
+    """Return what the products of a child process say about tile registers, once a machine."""
+    import subprocess
+    import sys
+
+    from weft.store import cache, fingerprint
+
+    key = fingerprint("tiles", name, features, platform.release())
+    known = cache().get("verdict", key)
+    if known is not None:
+        return known.decode()
+    environ = {**os.environ, "WEFT_NUM_THREADS": "1", "WEFT_DEBUG": "0"}
+    try:
+        code = subprocess.run([sys.executable, "-m", "weft.driver.check_tiles"], env=environ,
+                              capture_output=True, timeout=300).returncode
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"not checked: {type(error).__name__}"
+    verdict = "" if code == 0 else f"wrong or failing in a trial (exit code {code})"
+    cache().put("verdict", key, verdict.encode())
+    return verdict
 
 
 def target_from(

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from weft.target import Target
+
+
+def _products(target: Target) -> str:
+    """Return which products of narrow elements the processor has instructions for."""
+    from weft.backends import cpu
+    from weft.ir.dtype import uint32
+    from weft.ir.op import Op
+
+    dots = [name for op, name in ((Op.DOT2, "bf16"), (Op.DOT4, "int8"))
+            if target.supports(op, uint32)]
+    return f"dot products of {' and '.join(dots) or 'nothing'}, AMX {cpu.tiles_state() or 'ready'}"
 
 
 @click.command(name="devices")
@@ -26,6 +42,8 @@ def command() -> None:
             f"{described.vector_bytes * 8}-bit vectors, "
             f"L2 {described.l2_bytes >> 10} KiB, {described.memory_bytes / 2**30:.1f} GiB"
         )
+        if found.family == "cpu":
+            what += f", {_products(described)}"
         for name in found.devices:
             table.add_row(name, "ready", what)
     Console().print(table)

@@ -379,6 +379,14 @@ def dot(op: Operation, total: Expr, a: Expr, b: Expr) -> Expr:
     return make(op, kind, (total, a, b), None, total.lanes)
 
 
+def matrix(op: Operation, total: Expr, a: Expr, b: Expr) -> Expr:
+    """Return `total` plus the product of two matrices of 16 x 16 words, each in 256 lanes."""
+    dot(Op.DOT2 if op is Op.MATRIX2 else Op.DOT4, total, a, b)
+    if total.lanes != 256:
+        raise DTypeError(op.name, found=f"{total.lanes} lanes", expected="256")
+    return make(op, total.dtype, (total, a, b), None, 256)
+
+
 def cast(x: Expr, dtype: DType) -> Expr:
     """Return `x` converted to `dtype` (rules at the head of `weft.ir.op`)."""
     if x.dtype is dtype:

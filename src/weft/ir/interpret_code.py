@@ -69,6 +69,8 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
     if op is Op.SHUFFLE:
         both = args[0] + args[1]
         return tuple(both[i] for i in picks_of(attr))
+    if op is Op.MATRIX2 or op is Op.MATRIX4:
+        return (scalar.matrix2 if op is Op.MATRIX2 else scalar.matrix4)(*args)
     assert operand is not None
     one = scalar.function(op, operand, result)
     return one(*args) if lanes == 1 else tuple(map(one, *args))
@@ -249,7 +251,7 @@ class PythonCode:
             return f"({args[0]},) * {lanes}"
         if op is Op.EXTRACT:
             return f"{args[0]}[{attr}]"
-        if op.group == "vector":
+        if op.group == "vector" or op in (Op.MATRIX2, Op.MATRIX4):
             def run(*xs: Any) -> Any:
                 return apply(op, operand, result, lanes, attr, xs)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any, Final
@@ -468,6 +468,37 @@ def _dot4(total: int, a: int, b: int) -> int:
     for shift in (0, 8, 16, 24):
         total += (a >> shift & 0xFF) * dt.wrap(b >> shift & 0xFF, dt.int8)
     return int(dt.wrap(total, dt.int32))
+
+
+def matrix2(total: Sequence[float], a: Sequence[int], b: Sequence[int]) -> tuple[float, ...]:
+    """Return a product of matrices of bfloat16 pairs, added to `total`."""
+    after = rounding(dt.float32)
+    out = []
+    for i in range(16):
+        for j in range(16):
+            sums = []
+            for shift in (0, 16):
+                s = 0.0
+                for q in range(16):
+                    x, y = (_flushed(from_bits(w >> shift & 0xFFFF, dt.bfloat16))
+                            for w in (a[16 * i + q], b[16 * q + j]))
+                    s = _flushed(after(_mad_narrow(x, y, s)))
+                sums.append(s)
+            both = _flushed(after(sums[0] + sums[1]))
+            out.append(_flushed(after(_flushed(total[16 * i + j]) + both)))
+    return tuple(out)
+
+
+def matrix4(total: Sequence[int], a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """Return a product of matrices of four bytes a word, added to `total`."""
+    out = []
+    for i in range(16):
+        for j in range(16):
+            s = total[16 * i + j]
+            for q in range(16):
+                s = _dot4(s, a[16 * i + q], b[16 * q + j])
+            out.append(s)
+    return tuple(out)
 
 
 # the table

@@ -18,7 +18,9 @@ Semantics, everywhere and on every device:
   first element in the lowest bits. ``DOT2(s, a, b)`` is ``fma(a0, b0, fma(a1, b1, s))`` on
   bfloat16 pairs, each step rounded to float32; subnormal operands, sums and results count as zeros
   of their sign (no instruction of this kind keeps them). ``DOT4(s, a, b)`` adds four products of
-  an unsigned byte of `a` and a signed byte of `b` to an int32, which wraps around.
+  an unsigned byte of `a` and a signed byte of `b` to an int32, which wraps around. ``MATRIX2`` and
+  ``MATRIX4`` multiply matrices of 16 x 16 words: ``MATRIX2`` sums the lower and the upper elements
+  apart, each with fused multiply-adds in order, and adds both sums to the result.
 """
 
 from __future__ import annotations
@@ -145,6 +147,9 @@ class Op:
     # dot products of packed words (made by schedule.tensorize); kinds: of the words
     DOT2: Final = Operation("dot2", 3, "dot", "u", "attr")  # float32 += 2 bf16 * 2 bf16
     DOT4: Final = Operation("dot4", 3, "dot", "u", "attr")  # int32 += 4 uint8 * 4 int8
+    # ... of matrices of 16 x 16 in 256 lanes, row by row: c[i, j] += sum over q of a[i, q] . b[q, j]
+    MATRIX2: Final = Operation("matrix2", 3, "dot", "u", "attr")
+    MATRIX4: Final = Operation("matrix4", 3, "dot", "u", "attr")
 
     # conversion
     CAST: Final = Operation("cast", 1, "convert", result="attr")
@@ -173,6 +178,7 @@ class Op:
     REDUCE: Final = Operation("reduce", 1, "reduce")
     ARGREDUCE: Final = Operation("argreduce", 1, "reduce", result="attr")
     SCAN: Final = Operation("scan", 1, "scan")
+    RECURRENCE: Final = Operation("recurrence", 2, "scan")  # h[k] = a[k] * h[k - 1] + b[k]
     SORT: Final = Operation("sort", 1, "sort", result="attr")  # a tuple: values, indices
     PROJECT: Final = Operation("project", 1, "tuple", result="attr")
     GATHER: Final = Operation("gather", 2, "gather")

@@ -50,6 +50,8 @@ def fault(op: Operation, result: Typed, args: Sequence[Typed], attr: Any) -> str
         return f"{op.name} of {shown} to {show_type(result)}: lanes differ"
     if op.group == "convert":
         return _convert(op, result[0], args[0][0])
+    if op in (Op.MATRIX2, Op.MATRIX4) and result[1] != 256:
+        return f"{op.name} of {result[1]} lanes, expected 256"
     if op.group == "dot":
         return _dot(op, result[0], [dtype for dtype, _ in args])
     return _plain(op, result[0], [dtype for dtype, _ in args])
@@ -108,7 +110,7 @@ def _convert(op: Operation, result: DType, arg: DType) -> str | None:
 
 
 def _dot(op: Operation, result: DType, args: list[DType]) -> str | None:
-    total = dt.float32 if op is Op.DOT2 else dt.int32
+    total = dt.float32 if op in (Op.DOT2, Op.MATRIX2) else dt.int32
     if [result, *args] != [total, total, dt.uint32, dt.uint32]:
         shown = ", ".join(d.text for d in args)
         return f"{op.name} of {shown} to {result.text}, expected {total.text}, u32, u32"

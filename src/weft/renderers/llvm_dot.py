@@ -10,7 +10,7 @@ from weft.ir.linear import Compute
 from weft.ir.op import Op
 from weft.renderers.llvm_types import FunctionWriter, element, vector
 
-__all__ = ["dot"]
+__all__ = ["dot", "matrix"]
 
 _LEAST = 4  # lanes of the smallest register
 
@@ -41,6 +41,35 @@ def dot(w: FunctionWriter, inst: Compute) -> str:
                  for a, b in zip(parts[::2], parts[1::2], strict=True)]
         size *= 2
     return parts[0]
+
+
+def matrix(w: FunctionWriter, inst: Compute) -> str:
+    """Write a product of matrices as that of tiles, and return the operand text of its result.
+
+    Loads, stores and loops around it become those of tiles in LLVM's own lowering of AMX types,
+    which also writes the configuration of the tiles.
+    """
+    words, total = vector("i32", 256), element(inst.result.dtype)
+    tiles = []
+    for a in inst.args:
+        text = w.ref(a)
+        known = w.tiles.get((w.block, text))
+        if known is not None:  # a second conversion would be a second load
+            tiles.append(known)
+            continue
+        key = (w.block, text)
+        if element(a.dtype) != "i32":
+            text = w.new(f"bitcast {vector(total, 256)} {text} to {words}")
+        tiles.append(w.intrinsic("llvm.x86.cast.vector.to.tile.v256i32", "x86_amx",
+                                 (words, text)))
+        w.tiles[key] = tiles[-1]
+    name = "tdpbf16ps" if inst.op is Op.MATRIX2 else "tdpbusd"
+    size = [("i16", "16"), ("i16", "64"), ("i16", "64")]  # rows, bytes of a row, bytes of a column
+    made = w.intrinsic(f"llvm.x86.{name}.internal", "x86_amx", *size,
+                       *[("x86_amx", t) for t in tiles])
+    whole = w.intrinsic("llvm.x86.cast.tile.to.vector.v256i32", words, ("x86_amx", made))
+    return whole if total == "i32" else w.new(
+        f"bitcast {words} {whole} to {vector(total, 256)}")
 
 
 def _whole(w: FunctionWriter, op: object, total: str, lanes: int, texts: list[str]) -> str:

@@ -12,7 +12,7 @@ from weft.ir.linear import Compute, Value
 from weft.ir.op import Op, Operation
 from weft.renderers import llvm_ranges as ranges
 from weft.renderers.llvm_convert import cast
-from weft.renderers.llvm_dot import dot
+from weft.renderers.llvm_dot import dot, matrix
 from weft.renderers.llvm_types import FunctionWriter, constant, element, splat, suffix, vector
 
 __all__ = ["RENDERED", "compute"]
@@ -406,6 +406,8 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.MAD: _intrinsic("fma"),
     Op.DOT2: dot,
     Op.DOT4: dot,
+    Op.MATRIX2: matrix,
+    Op.MATRIX4: matrix,
     Op.CAST: _cast,
     Op.BITCAST: _bitcast,
     Op.BROADCAST: _broadcast,

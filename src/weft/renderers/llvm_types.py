@@ -145,6 +145,7 @@ class FunctionWriter:
         self.names: dict[int, str] = {}
         self.block = "entry"
         self.streams = False
+        self.tiles: dict[tuple[str, str], str] = {}  # matrices as tiles, by block and operand
         self.temporaries = 0
         self.blocks = 0
 

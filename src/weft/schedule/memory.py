@@ -192,7 +192,7 @@ def layout(kernel: Kernel, memory: str, order: tuple[int, ...]) -> Kernel:
         raise ScheduleError(what, found=f"order {order}",
                             expected=f"a permutation of {len(old.shape)} dimensions")
     new = old.replace(shape=tuple([old.shape[d] for d in order]))
-    return _swap_memory(kernel, old, new, lambda index: tuple([index[d] for d in order]))
+    return swap_memory(kernel, old, new, lambda index: tuple([index[d] for d in order]))
 
 
 def pad(kernel: Kernel, memory: str, dimension: int, multiple: int) -> Kernel:
@@ -210,7 +210,7 @@ def pad(kernel: Kernel, memory: str, dimension: int, multiple: int) -> Kernel:
                             expected="a dimension of the memory and a positive multiple")
     shape = list(old.shape)
     shape[dimension] = (shape[dimension] + (multiple - 1)) // multiple * multiple
-    return _swap_memory(kernel, old, old.replace(shape=tuple(shape)), lambda index: index)
+    return swap_memory(kernel, old, old.replace(shape=tuple(shape)), lambda index: index)
 
 
 def _allocated(kernel: Kernel, name: str, what: str) -> Memory:
@@ -222,8 +222,10 @@ def _allocated(kernel: Kernel, name: str, what: str) -> Memory:
     return memory
 
 
-def _swap_memory(kernel: Kernel, old: Memory, new: Memory,
+def swap_memory(kernel: Kernel, old: Memory, new: Memory,
                  remap: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> Kernel:
+    """Return the kernel with an allocated memory replaced, and its subscripts by `remap`."""
+
     class Swap(Rewriter):
         def visit(self, stmt: Stmt) -> Stmt:
             if isinstance(stmt, Alloc) and stmt.memory is old:

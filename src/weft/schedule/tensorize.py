@@ -21,7 +21,7 @@ _SHIFTED: Final = 0x80808080  # four bytes of 128, or -128
 
 
 def tensorize(kernel: Kernel, accumulator: str, axis: str, operation: str,
-              bias: str = "left") -> Kernel:
+              bias: str = "left", multiple: int = 1) -> Kernel:
     """Sum the products along an axis in groups that one instruction adds ("tensorize" in TVM).
 
     reduce k in n (s) {s + cast.f32(a[k]) * cast.f32(b[k])}                         (a, b: bf16)
@@ -47,6 +47,8 @@ def tensorize(kernel: Kernel, accumulator: str, axis: str, operation: str,
         ``dot2`` or ``dot4``.
     bias : str
         ``left`` or ``right``: which side of a ``dot4`` is shifted if both are alike.
+    multiple : int
+        The number of groups becomes a multiple of it, with groups of zeros.
 
     Raises
     ------
@@ -54,11 +56,12 @@ def tensorize(kernel: Kernel, accumulator: str, axis: str, operation: str,
         If the REDUCE is no sum of products of such elements.
     """
     what = f"tensorize({accumulator}, {axis}, {operation})"
-    if operation not in OPERATIONS or bias not in SIDES:
-        raise ScheduleError(what, found=f"{operation}, bias={bias}",
-                            expected=f"one of {', '.join(OPERATIONS)}, and a side")
+    if operation not in OPERATIONS or bias not in SIDES or multiple < 1:
+        raise ScheduleError(what, found=f"{operation}, bias={bias}, multiple={multiple}",
+                            expected=f"one of {', '.join(OPERATIONS)}, a side, at least 1")
     site = find_reduce(kernel, accumulator, "tensorize")
-    return _Tensorize(kernel, site, axis, OPERATIONS[operation], bias, what).apply()
+    return _Tensorize(kernel, site, axis, OPERATIONS[operation], bias, multiple,
+                      what).apply()
 
 
 def narrow_factors(stmt: Reduce) -> tuple[Expr, Expr] | None:
@@ -105,9 +108,9 @@ class _Tensorize:
     """One tensorized REDUCE."""
 
     def __init__(self, kernel: Kernel, site: Site, axis: str, op: Operation, bias: str,
-                 what: str) -> None:
+                 multiple: int, what: str) -> None:
         self.edit, self.site, self.stmt, self.what = Edit(kernel), site, site.reduce, what
-        self.op = op
+        self.op, self.multiple = op, multiple
         known = [a.var.attr for a in self.stmt.axes]
         if axis not in known:
             raise ScheduleError(what, found=f"no axis {axis!r}",
@@ -155,7 +158,7 @@ class _Tensorize:
         suffix = "q" if len(sides) == 2 else "c"
         point = edit.names.index(f"{axis.var.attr}.{suffix}")
         axes = list(self.stmt.axes)
-        axes[self.at] = Axis(point, ceildiv(axis.extent, self.group))
+        axes[self.at] = Axis(point, ceildiv(axis.extent, self.group * self.multiple) * self.multiple)
         mapping: dict[Expr, Expr] = {}
         if len(sides) == 1:
             for number, a in enumerate(axes):
@@ -200,7 +203,7 @@ class _Tensorize:
                         f".{r}")
             loads = copy.body(needed)
             part = ex.cast(ex.bitcast(copy.expr(value), dt.unsigned(bits)), dt.uint32)
-            if r and (n is None or n % self.group):
+            if (r or self.multiple > 1) and (n is None or n % (self.group * self.multiple)):
                 inside = at.lt(self.axis.extent)
                 loads = gd.guard(loads, inside, self.what)
                 if not _reads_zero(loads, copy.expr(value)):

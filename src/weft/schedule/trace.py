@@ -12,6 +12,7 @@ from weft.ir.stmt import Kernel
 from weft.schedule import loops, memory, reduction, scan
 from weft.schedule.blocking import block_reduction
 from weft.schedule.cascade import block_sums, cascade
+from weft.schedule.matrix import matrix
 from weft.schedule.precompute import precompute
 from weft.schedule.prefetch import prefetch
 from weft.schedule.tensorize import tensorize
@@ -121,9 +122,15 @@ class Schedule:
         """See `weft.schedule.reduction.contract`."""
         return self._apply("contract", (accumulator,))
 
-    def tensorize(self, accumulator: str, axis: str, operation: str, bias: str = "left") -> Self:
+    def tensorize(self, accumulator: str, axis: str, operation: str, bias: str = "left",
+                  multiple: int = 1) -> Self:
         """See `weft.schedule.tensorize.tensorize`."""
-        return self._apply("tensorize", (accumulator, axis, operation), bias=bias)
+        return self._apply("tensorize", (accumulator, axis, operation), bias=bias,
+                           multiple=multiple)
+
+    def matrix(self, loop: str) -> Self:
+        """See `weft.schedule.matrix.matrix`."""
+        return self._apply("matrix", (loop,))
 
     def rfactor(self, axis: str) -> Self:
         """See `weft.schedule.reduction.rfactor`."""
@@ -217,7 +224,7 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
     for f in (loops.split, loops.peel, loops.fuse, loops.reorder, loops.tile, loops.sink,
               loops.unroll, loops.vectorize, loops.parallel, reduction.contract, reduction.rfactor,
               reduction.decompose_reduction, block_reduction, tensorize, scan.scan, memory.stage,
-              precompute, window,
+              precompute, matrix, window,
               memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist,
               prefetch, cascade, block_sums)
 }
@@ -225,7 +232,7 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,
     ("decompose_reduction", "scope"): "register", ("stage", "scope"): "local", ("stage", "skew"): 0,
     ("window", "order"): (), ("window", "skew"): 0, ("precompute", "scope"): "local",
-    ("precompute", "skew"): 0, ("tensorize", "bias"): "left",
+    ("precompute", "skew"): 0, ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,
 }
 
 

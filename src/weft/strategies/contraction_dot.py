@@ -16,7 +16,7 @@ from weft.ir.stmt import For, Load, Reduce
 from weft.ir.traverse import walk
 from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant, find_reduce
-from weft.schedule.tensorize import narrow_factors
+from weft.schedule.tensorize import OPERATIONS, narrow_factors
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -39,7 +39,7 @@ from weft.strategies.nest import (
 )
 
 
-class _Sides(Record):
+class Sides(Record):
     """Which operand gives the rows of the tile, which its vectors, and by which loops.
 
     ``row_side`` is ``left`` or ``right``; ``row_step`` and ``wide_step`` are the distances of the
@@ -61,21 +61,19 @@ class _Sides(Record):
 
 def schedule_dot(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the form of packed words; whether it fits."""
-    sides = _sides(plan, pattern)
-    if sides is None:
+    sides = sides_of(plan, pattern)
+    if sides is None or not plan.target.supports(OPERATIONS[sides.op], uint32):
         return False
     return _tile(plan, pattern, p, sides)
 
 
-def _sides(plan: Plan, pattern: Pattern) -> _Sides | None:
+def sides_of(plan: Plan, pattern: Pattern) -> Sides | None:
     """Return how the operands take part, None if the target or the nest does not suit."""
     factors = narrow_factors(pattern.reduce)
     if factors is None or any(isinstance(s, Load) and s.mask is not None
                               for s in pattern.reduce.body):
         return None
     op = Op.DOT2 if factors[0].dtype.is_float else Op.DOT4
-    if not plan.target.supports(op, uint32):
-        return None
     group = 2 if op is Op.DOT2 else 4
     space = Space(plan.kernel)
     inside = accesses(pattern.reduce.body)
@@ -105,7 +103,7 @@ def _sides(plan: Plan, pattern: Pattern) -> _Sides | None:
     if len(by[True]) != 1 or len(by[False]) != 1 or by[True][0] is by[False][0]:
         return None
     a, b = by[True][0], by[False][0]
-    return _Sides(op.name, group, str(axis.var.attr), size_of(axis.extent),
+    return Sides(op.name, group, str(axis.var.attr), size_of(axis.extent),
                   product(x.extent for x in axes),
                   row, wide, "left" if left else "right",
                   flat_stride(space, a, axis.var), flat_stride(space, a, row.var),
@@ -126,7 +124,7 @@ def _partner(pattern: Pattern, column: Expr) -> For | None:
     return max(rows, key=lambda r: size_of(r.extent), default=None)
 
 
-def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
+def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     schedule = plan.schedule
     amount = work((pattern.rows[0],)) // MAC_SPEED
     name = str(pattern.reduce.accumulators[0].var.attr)
@@ -138,8 +136,8 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
     lanes = min(power_above(wide_n), native * p.vectors)
     schedule.tensorize(name, s.axis, s.op, bias=s.row_side)
     words = f"{name}.{s.row_side}", f"{name}.{'left' if s.row_side == 'right' else 'right'}"
-    bias = f"{name}.bias" if _binds(plan, f"{name}.bias") else ""
-    if _binds(plan, f"{name}.dot"):
+    bias = f"{name}.bias" if binds(plan, f"{name}.bias") else ""
+    if binds(plan, f"{name}.dot"):
         name = f"{name}.dot"
     reduce = find_reduce(plan.kernel, name, "dot").reduce
     axes = [str(a.var.attr) for a in reduce.axes]
@@ -159,7 +157,7 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
     schedule.reorder(*outer, top, f"{i}.o", *columns, f"{i}.i", column)
     parallelise(plan, [*outer, top, f"{i}.o"], amount)
     if bias:
-        schedule.vectorize(_panel(plan, bias, top, (*columns, column))[-1])
+        schedule.vectorize(panel(plan, bias, top, (*columns, column))[-1])
     tile = f"{i}.o"
     if points:
         count = -(-rows_n // rows)
@@ -174,7 +172,7 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
         axes = [f"{long}.i" if a == long else a for a in axes]
         for end in (".begin", ".end"):
             schedule.vectorize(f"{column}{end}")
-    loops = _panel(plan, words[1], top, (*columns, *axes, column))
+    loops = panel(plan, words[1], top, (*columns, *axes, column))
     if s.wide_stride == 1:
         schedule.vectorize(loops[-1])
     else:
@@ -195,7 +193,7 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: _Sides) -> bool:
     return True
 
 
-def _block(p: Parameters, lanes: int, n: int, s: _Sides, copied: bool) -> tuple[int, int]:
+def _block(p: Parameters, lanes: int, n: int, s: Sides, copied: bool) -> tuple[int, int]:
     """Return how many columns share one copy of the rows, and how many words of the axis (0: all).
 
     What the panels of these columns need stays in the second-level cache.
@@ -215,7 +213,7 @@ def _block(p: Parameters, lanes: int, n: int, s: _Sides, copied: bool) -> tuple[
     return most * lanes, -(-whole // -(-whole // fitting))
 
 
-def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: _Sides,
+def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: Sides,
                rows: int, n: int, block: str, most: int) -> None:
     """Copy the rows of a tile; of several tiles at once where rows lie side by side in memory.
 
@@ -228,18 +226,18 @@ def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: _
     words = -(-s.points // s.depth) * -(-s.depth // s.group)
     tiles = min(most // (4 * rows * words), -(-n // rows))
     if not block and tiles < 2:
-        last = _panel(plan, word, tile, (*axes, row))[-1]
+        last = panel(plan, word, tile, (*axes, row))[-1]
     else:
         if not block:
             schedule.split(tile, tiles, "trim")
             tile, block = f"{tile}.i", f"{tile}.o"
-        loops = _panel(plan, word, block, (tile, *axes, row))
+        loops = panel(plan, word, block, (tile, *axes, row))
         schedule.reorder(*loops[1:-1], loops[0], loops[-1])
         last = loops[-1]
     schedule.split(last, power_above(rows), "mask").vectorize(f"{last}.i")
 
 
-def _panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...]) -> list[str]:
+def panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...]) -> list[str]:
     """Compute a name ahead, at a loop; return the loops that do so, in the order of `layout`."""
     known = {s.var.attr for s in walk(plan.kernel.body) if isinstance(s, For)}
     plan.schedule.precompute(name, loop, layout)
@@ -247,6 +245,7 @@ def _panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...]) -> list[st
             if isinstance(s, For) and s.var.attr not in known]
 
 
-def _binds(plan: Plan, name: str) -> bool:
+def binds(plan: Plan, name: str) -> bool:
+    """Whether a REDUCE has a result of this name."""
     return any(isinstance(s, Reduce) and any(v.attr == name for v in s.binds())
                for s in walk(plan.kernel.body))

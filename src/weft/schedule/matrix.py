@@ -1,0 +1,146 @@
+"""The primitive `matrix`: nests over square tiles as operations on whole matrices."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Final
+
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.op import Op, Operation
+from weft.ir.stmt import Body, For, Kernel, Load, Memory, Store
+from weft.schedule.memory import swap_memory
+from weft.schedule.space import Edit, constant, find_for, perfect
+
+SIDE: Final = 16  # rows and columns of a matrix
+LANES: Final = SIDE * SIDE
+PRODUCTS: Final[dict[Operation, Operation]] = {Op.DOT2: Op.MATRIX2, Op.DOT4: Op.MATRIX4}
+
+
+def matrix(kernel: Kernel, loop: str) -> Kernel:
+    """Carry out a nest over a tile of 16 x 16 results as one operation on matrices.
+
+    for i in 16: for j in 16: for q in 16: c[t, i, j] = dot2(c[t, i, j], a[u, i, q], b[v, q, j])
+    ->  load a: u32x256 = a[u, 0]; load b: u32x256 = b[v, 0]; load c: f32x256 = c[t, 0]
+        c[t, 0] = matrix2(c, a, b)
+
+    for i in 16: for j in 16: w[t, i, j] = c[t, i, j]    ->  the copy of a whole matrix
+    for i in 16: for j in 16: c[t, i, j] = constant      ->  the store of a whole matrix
+
+    The memories must be allocated in the kernel, with 16 and 16 as their last dimensions; these
+    become one dimension of 256.
+
+    Raises
+    ------
+    ScheduleError
+        If the nest is none of these.
+    """
+    what = f"matrix({loop})"
+    site = find_for(kernel, loop, "matrix")
+    nest = perfect(site.loop)
+    if len(nest) not in (2, 3) or any(constant(f.extent) != SIDE for f in nest):
+        raise ScheduleError(what, found=f"{len(nest)} loops of {[f.extent for f in nest]}",
+                            expected=f"two or three nested loops of {SIDE}")
+    memories, body = _Nest(nest, what).whole()
+    for memory in memories:
+        if memory in kernel.params:
+            raise ScheduleError(what, found=f"the parameter {memory.name}",
+                                expected="memories allocated in the kernel")
+    made = Edit(kernel).replace(site.parents, site.loop, body)
+    for memory in memories:
+        made = _merged(made, memory)
+    return made
+
+
+class _Nest:
+    """A nest over the points of a matrix, and what it does to the matrix as a whole."""
+
+    def __init__(self, nest: list[For], what: str) -> None:
+        self.what = what
+        self.vars = [f.var for f in nest]
+        self.body = nest[-1].body
+        self.memories: dict[Memory, None] = {}
+
+    def whole(self) -> tuple[list[Memory], Body]:
+        """Return the memories that hold the matrices, and the statements on whole ones."""
+        store = self.body[-1]
+        loads = self.body[:-1]
+        if not isinstance(store, Store) or not all(isinstance(s, Load) for s in loads):
+            raise self._error("statements beside loads and one store")
+        i, j = self.vars[:2]
+        out: list[st.Stmt] = []
+        places = {}
+        values: dict[Expr, Expr] = {}
+        for load in loads:
+            assert isinstance(load, Load)
+            index, places[load.var] = self._place(load)
+            values[load.var] = ex.var(str(load.var.attr), load.var.dtype, LANES)
+            out.append(Load(values[load.var], load.memory, index))
+        index, at = self._place(store)
+        if at != (i, j):
+            raise self._error("a store that is turned")
+        value = store.value
+        if value.op is Op.CONST:
+            if loads or len(self.vars) != 2:
+                raise self._error("a constant beside loads")
+            made = ex.broadcast(value, LANES)
+        elif value in values and len(self.vars) == 2 and len(loads) == 1:
+            if places[value] != (i, j):
+                raise self._error("a load that is turned")
+            made = values[value]
+        elif value.op in PRODUCTS and len(self.vars) == 3 and len(loads) == 3:
+            q = self.vars[2]
+            total, a, b = value.args
+            found = {places[x]: x for x in value.args if x in places}
+            if set(found) != {(i, j), (i, q), (q, j)} or found[i, j] is not total:
+                raise self._error("a product that is no product of matrices")
+            if found[i, q] is not a and value.op is Op.DOT4:
+                # unsigned bytes come first: the rows of the first operand are those of the result
+                raise self._error("unsigned bytes on the right")
+            made = ex.matrix(PRODUCTS[value.op], values[total], values[found[i, q]],
+                             values[found[q, j]])
+        else:
+            raise self._error(f"the value {value!r}")
+        out.append(Store(store.memory, index, made))
+        return list(self.memories), tuple(out)
+
+    def _place(self, stmt: Load | Store) -> tuple[tuple[Expr, ...], tuple[Expr, Expr]]:
+        """Return the subscripts of the matrix that an access falls into, and the loops inside."""
+        shape, index = stmt.memory.shape, stmt.index
+        inner = set(self.vars)
+        if stmt.mask is not None:
+            raise self._error(f"a masked access of {stmt.memory.name}")
+        if constant(shape[-1]) == LANES:  # the last two dimensions are one already
+            for x, y in permutations(self.vars, 2):
+                if index[-1] is x * SIDE + y and not ex.free_vars(index[:-1]) & inner:
+                    return (*index[:-1], ex.index(0)), (x, y)
+        if [constant(n) for n in shape[-2:]] != [SIDE, SIDE]:
+            raise self._error(f"{stmt.memory.name} of {shape}")
+        x, y = index[-2:]
+        if x not in inner or y not in inner or x is y or ex.free_vars(index[:-2]) & inner:
+            raise self._error(f"subscripts of {stmt.memory.name} that are not the loops")
+        self.memories[stmt.memory] = None
+        return (*index[:-2], ex.index(0)), (x, y)
+
+    def _error(self, found: str) -> ScheduleError:
+        return ScheduleError(self.what, found=found,
+                             expected="a product, a copy or a constant of 16 x 16 points")
+
+
+def _merged(kernel: Kernel, memory: Memory) -> Kernel:
+    """Make the last two dimensions of a memory one."""
+    if constant(memory.shape[-1]) == LANES:
+        return kernel
+    new = memory.replace(shape=(*memory.shape[:-2], ex.index(LANES)))
+
+    def remap(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if len(index) < len(memory.shape):
+            return index  # of a whole matrix
+        return (*index[:-2], index[-2] * SIDE + index[-1])
+
+    return swap_memory(kernel, memory, new, remap)
+
+
+__all__ = ["LANES", "SIDE", "matrix"]

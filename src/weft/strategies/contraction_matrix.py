@@ -1,0 +1,96 @@
+"""Contractions of narrow elements as products of 16 x 16 matrices of packed words (AMX tiles).
+
+Both operands are copied into square tiles; two by two tiles of results stay in the tile registers
+over the whole reduced axis. What does not fit (small sizes, sums too long for a panel, kinds of
+bytes that would have to change places) is left to the dot products of vectors.
+"""
+
+from __future__ import annotations
+
+from weft.ir.dtype import uint32
+from weft.ir.op import Op
+from weft.schedule.matrix import PRODUCTS, SIDE
+from weft.schedule.tensorize import OPERATIONS
+from weft.strategies.contraction_dot import Sides, binds, panel, sides_of
+from weft.strategies.contraction_pattern import (
+    MAC_SPEED,
+    Parameters,
+    Pattern,
+    copy_loops,
+    copy_strided,
+    tile_split,
+)
+from weft.strategies.nest import Plan, parallelise, size_of, work
+
+
+def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    """Schedule the form of products of matrices; whether it fits."""
+    if not any(plan.target.supports(op, uint32) for op in (Op.MATRIX2, Op.MATRIX4)):
+        return False
+    s = sides_of(plan, pattern)
+    if s is None or len(pattern.reduce.axes) != 1:
+        return False
+    if not plan.target.supports(PRODUCTS[OPERATIONS[s.op]], uint32):
+        return False
+    rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
+    if min(rows_n, wide_n) < SIDE or s.depth < SIDE * s.group // 2:
+        return False
+    rows, columns = (2 * SIDE if n >= 2 * SIDE else SIDE for n in (rows_n, wide_n))
+    points = -(-s.depth // (s.group * SIDE)) * SIDE
+    if points * max(rows, columns) * 4 > p.dot_bytes:
+        return False
+    # Whole blocks only, the last of which overlaps: no tile is masked. As little is done twice as
+    # possible, and of equally good blocks the largest share one copy of the rows.
+    most = min(p.dot_bytes // (4 * points * columns), wide_n // columns)
+    tiles = min(range(most, 0, -1), key=lambda t: -(-wide_n // (t * columns)) * t)
+    block = tiles * columns
+    _schedule(plan, pattern, s, rows, columns, block)
+    plan.why.append(f"contraction: {rows}×{columns} results in tiles of {SIDE}×{SIDE} ({s.op})")
+    return True
+
+
+def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
+              block: int) -> None:
+    schedule = plan.schedule
+    amount = work((pattern.rows[0],)) // MAC_SPEED
+    name = str(pattern.reduce.accumulators[0].var.attr)
+    outer = [str(r.var.attr) for r in pattern.rows if r is not s.row and r is not s.wide]
+    schedule.tensorize(name, s.axis, s.op, bias=s.row_side, multiple=SIDE)
+    words = f"{name}.{s.row_side}", f"{name}.{'left' if s.row_side == 'right' else 'right'}"
+    bias = f"{name}.bias" if binds(plan, f"{name}.bias") else ""
+    if binds(plan, f"{name}.dot"):
+        name = f"{name}.dot"
+    q = f"{s.axis}.q"
+    schedule.split(q, SIDE)
+    i, j = str(s.row.var.attr), str(s.wide.var.attr)
+    tile_split(plan, i, s.row.extent, rows)
+    tile_split(plan, j, s.wide.extent, block)
+    schedule.split(f"{i}.i", SIDE)
+    schedule.split(f"{j}.i", columns).split(f"{j}.i.i", SIDE)
+    top, across = f"{j}.o", f"{j}.i.o"
+    tile = [f"{i}.i.o", f"{j}.i.i.o", f"{i}.i.i", f"{j}.i.i.i"]
+    for loop in [f"{i}.o", top, across, *tile, *outer]:
+        schedule.sink(loop)
+    schedule.reorder(*outer, top, f"{i}.o", across, *tile)
+    parallelise(plan, [*outer, top, f"{i}.o"], amount)
+    if bias:
+        schedule.vectorize(panel(plan, bias, top, (across, tile[1], tile[3]))[-1])
+    loops = panel(plan, words[1], top, (across, f"{q}.o", tile[1], f"{q}.i", tile[3]))
+    if s.wide_stride == 1:
+        schedule.vectorize(loops[-1])
+    else:
+        copy_strided(plan, [loops[3]], loops[4])
+    loops = panel(plan, words[0], f"{i}.o", (f"{q}.o", tile[0], tile[2], f"{q}.i"))
+    if s.row_stride == 1:
+        schedule.reorder(loops[3], loops[2]).vectorize(loops[2])
+    else:
+        schedule.vectorize(loops[3])
+    schedule.decompose_reduction(name, tile[0], spill=True)
+    schedule.reorder(*tile, f"{q}.i")
+    copies = copy_loops(plan, tile[0])
+    for nest in ([f"{x}.z" for x in tile], tile, copies):
+        schedule.matrix(nest[2])
+        if nest is tile:
+            schedule.hoist(words[0])  # one load for a row of tiles
+        schedule.unroll(nest[0]).unroll(nest[1])
+    schedule.vectorize(f"{tile[3]}.f")

@@ -1,0 +1,65 @@
+"""Contractions by products of matrices: by the interpreter, and as assembly for AMX."""
+
+import pytest
+
+import schedule_nests as nests
+from schedule_nests import assert_same
+from weft.backends import cpu
+from weft.compilers.llvm import compiler
+from weft.ir.op import Op
+from weft.passes.legalize import legalize
+from weft.passes.linearize import linearize
+from weft.passes.vectorize import vectorize
+from weft.strategies import choose
+
+FEATURES = tuple(f"+{name}" for name in (
+    "amx-bf16", "amx-int8", "amx-tile", "avx", "avx2", "avx512bf16", "avx512bw", "avx512dq",
+    "avx512f", "avx512vl", "avx512vnni", "f16c", "fma", "sse2"))  # fmt: skip
+TARGET = cpu.target_from("x86_64", "sapphirerapids", FEATURES,
+                         {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20})
+KINDS = [("bf16", "bf16"), ("i8", "i8"), ("u8", "i8")]
+
+
+def assembly(kernel):
+    lowered = linearize(vectorize(legalize(choose(kernel, TARGET, 1), TARGET)))
+    return compiler().assembly(cpu.renderer(TARGET).render(lowered, "k").text).splitlines()
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("layout", ["ik,kj", "ki,jk"])
+@pytest.mark.parametrize("shape", [(16, 16, 33), (33, 40, 70)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_schedule_is_exact(kinds, layout, shape, threads):
+    kernel = nests.narrow(*shape, *kinds, *layout.split(","))
+    made = choose(kernel, TARGET, threads)
+    assert any(line.startswith("matrix") for line in made.meta.schedule)
+    assert_same(kernel, made)
+
+
+@pytest.mark.parametrize("kinds", [("u8", "u8"), ("i8", "u8")])
+def test_other_kinds_of_bytes_take_vectors(kinds):
+    kernel = nests.narrow(17, 33, 40, *kinds)
+    made = choose(kernel, TARGET, 1)
+    assert any(line.startswith("tensorize") for line in made.meta.schedule)
+    assert_same(kernel, made)
+
+
+@pytest.mark.parametrize(("kinds", "product"), [(KINDS[0], "tdpbf16ps"), (KINDS[1], "tdpbusd")])
+def test_results_stay_in_tile_registers(kinds, product):
+    """Nothing but loads and products in the loop: no tile is stored or filled there."""
+    lines = assembly(nests.narrow(128, 128, 256, *kinds))
+    products = [at for at, line in enumerate(lines) if line.strip().startswith(product)]
+    assert len(products) == 4
+    body = lines[products[0] : products[-1]]
+    assert not any("tilestored" in line or "zmm" in line for line in body)
+    assert sum("tileloadd" in line for line in lines) <= 8
+    assert sum("ldtilecfg" in line for line in lines) == 1
+    assert not any("call" in line.split() for line in lines)
+
+
+def test_a_target_without_tiles_has_no_products_of_matrices():
+    operations = frozenset(o for o in TARGET.operations
+                           if o[0] not in (Op.MATRIX2.name, Op.MATRIX4.name))
+    made = choose(nests.narrow(33, 40, 70), TARGET.replace(operations=operations), 1)
+    assert not any(line.startswith("matrix") for line in made.meta.schedule)
+    assert any(line.startswith("tensorize") for line in made.meta.schedule)
