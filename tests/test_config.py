@@ -100,6 +100,18 @@ def test_backends_with_a_slash(load):
     assert load(WEFT_BACKEND_CPU_C="no").backend("cpu").enabled
 
 
+def test_tuning(load):
+    assert (load().tune, load().tune_seconds) == (False, 30)
+    config = load(WEFT_TUNE="1", WEFT_TUNE_SECONDS="7")
+    assert (config.tune, config.tune_seconds) == (True, 7)
+    text = "tune = true\ntune_seconds = 5"
+    assert (load(text).tune, load(text).tune_seconds) == (True, 5)
+    assert load(text, WEFT_TUNE="0").tune is False
+    for wrong in ({"WEFT_TUNE": "perhaps"}, {"WEFT_TUNE_SECONDS": "0"}):
+        with pytest.raises(ParseError, match=next(iter(wrong))):
+            load(**wrong)
+
+
 @pytest.mark.parametrize("name", LIMITS)
 def test_each_autotune_limit(load, name):
     value, text = (False, "false") if name == "save_to_disk" else (7, "7")

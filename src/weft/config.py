@@ -272,8 +272,10 @@ class Config(_Record):
         source = os.environ if environ is None else environ
         env = {key: value.strip() for key, value in source.items()}
         file = _read_file(env)
-        _known("config", file, frozenset({"autotune", "backends", "tiered"}))
+        _known("config", file, frozenset({"autotune", "backends", "tiered", "tune", "tune_seconds"}))
         tiered = _boolean("tiered", file.get("tiered", False))
+        tune = _boolean("tune", file.get("tune", False))
+        seconds = _integer("tune_seconds", file.get("tune_seconds", 30), 1)
         return cls(
             device=_device("WEFT_DEVICE", env["WEFT_DEVICE"]) if env.get("WEFT_DEVICE") else None,
             cache_dir=env.get("WEFT_CACHE_DIR") or None,

@@ -309,7 +309,7 @@ class _Session:
         with self.store.turn():
             self._open()
             limit = _LEAST_SECONDS + _SLOWER * self.seconds * (self.inner + 2) + (
-                4 * rounds * self.inner * self.seconds)
+                10 * rounds * self.inner * self.seconds)
             head, _ = self.bench.ask({"op": what, "rounds": rounds}, images, limit)
         if "error" in head:
             raise TuningError("measure", found=f"failed: {head['error']}")
