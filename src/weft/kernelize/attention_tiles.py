@@ -166,7 +166,8 @@ class Sections:
                  made: frozenset[Node]) -> list[tuple[Node, Index]]:  # fmt: skip
         """Return the arrays read along `col` while `row` is far apart."""
         found: dict[tuple[Node, Index], None] = {}
-        stack, seen = [(root, at)], set()
+        stack = [(root, at)]
+        seen: set[tuple[Node, Index]] = set()
         while stack and len(seen) < SEARCH:
             node, index = stack.pop()
             if (node, index) in seen or node in made:
@@ -343,5 +344,5 @@ def _replace(em: Emitter, body: Body, mapping: Mapping) -> Body:
     return tuple(visit(s) for s in body)
 
 
-__all__ = ["COLUMNS", "LANES", "ROWS", "PADDING", "Mapping", "Sections", "accumulate", "int_of", "padded", "rounded",
-           "tile_of", "total_of"]
+__all__ = ["COLUMNS", "LANES", "PADDING", "ROWS", "Mapping", "Sections", "accumulate", "int_of",
+           "padded", "rounded", "tile_of", "total_of"]

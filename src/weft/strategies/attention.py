@@ -114,7 +114,7 @@ def _pair(plan: Plan, vector: str, copied: str, lanes: int, copies: int, tail: s
         else:
             schedule.split(name, size)
         order.append((f"{name}.o", f"{name}.i"))
-    (a, a_in), (b, b_in) = order
+    a_in, b_in = order[0][1], order[1][1]
     outer = [n for n, inside in order if n != inside]
     schedule.reorder(*outer, a_in, b_in)
     schedule.unroll(a_in).vectorize(b_in)
