@@ -174,6 +174,7 @@ class AutotuneConfig(_Record):
         )
 
 
+_FILE_KEYS = frozenset({"autotune", "backends", "tiered", "tune", "tune_seconds"})
 _AUTOTUNE_KEYS = frozenset(AutotuneConfig.__slots__)
 _BACKEND_KEYS = frozenset(BackendConfig.__slots__)
 
@@ -209,6 +210,7 @@ class Config(_Record):
     """
 
     __slots__ = (
+        "amx",
         "autotune",
         "backends",
         "cache_dir",
@@ -219,7 +221,6 @@ class Config(_Record):
         "tiered",
         "tune",
         "tune_seconds",
-        "amx",
     )
     device: str | None
     cache_dir: str | None
@@ -272,7 +273,7 @@ class Config(_Record):
         source = os.environ if environ is None else environ
         env = {key: value.strip() for key, value in source.items()}
         file = _read_file(env)
-        _known("config", file, frozenset({"autotune", "backends", "tiered", "tune", "tune_seconds"}))
+        _known("config", file, _FILE_KEYS)
         tiered = _boolean("tiered", file.get("tiered", False))
         tune = _boolean("tune", file.get("tune", False))
         seconds = _integer("tune_seconds", file.get("tune_seconds", 30), 1)
@@ -284,9 +285,9 @@ class Config(_Record):
             require=frozenset(_words(env.get("WEFT_REQUIRE", "").lower())),
             autotune=_load_autotune(env, file),
             backends=_load_backends(env, file),
-            tune=bool(env.get("WEFT_TUNE")) and _env_boolean(env, "WEFT_TUNE"),
+            tune=_env_boolean(env, "WEFT_TUNE") if env.get("WEFT_TUNE") else tune,
             amx=not env.get("WEFT_AMX") or _env_boolean(env, "WEFT_AMX"),
-            tune_seconds=_env_integer(env, "WEFT_TUNE_SECONDS", 1) or 30,
+            tune_seconds=_env_integer(env, "WEFT_TUNE_SECONDS", 1) or seconds,
             tiered=_env_boolean(env, "WEFT_TIERED") if env.get("WEFT_TIERED") else tiered,
         )
 
