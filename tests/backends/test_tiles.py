@@ -6,7 +6,7 @@ import pytest
 
 from weft.backends import cpu
 from weft.compilers.llvm import HostCPU, host_cpu
-from weft.driver import check_tiles
+from weft.frontend import check_tiles
 from weft.ir.dtype import uint32
 from weft.ir.op import Op
 from weft.runtimes import tiles

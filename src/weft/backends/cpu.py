@@ -108,7 +108,7 @@ def _checked(name: str, features: str) -> str:
         return known.decode()
     environ = {**os.environ, "WEFT_NUM_THREADS": "1", "WEFT_DEBUG": "0"}
     try:
-        code = subprocess.run([sys.executable, "-m", "weft.driver.check_tiles"], env=environ,
+        code = subprocess.run([sys.executable, "-m", "weft.frontend.check_tiles"], env=environ,
                               capture_output=True, timeout=300).returncode
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"not checked: {type(error).__name__}"

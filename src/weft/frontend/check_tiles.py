@@ -7,6 +7,7 @@ instructions fail ends this process and not the user's.
 from __future__ import annotations
 
 from weft.backends import cpu
+from weft.ir import dtype as dt
 
 
 def main() -> int:
@@ -14,7 +15,7 @@ def main() -> int:
     cpu.trust_tiles()
     import numpy as np
 
-    import weft
+    from weft.frontend.creation import from_numpy
 
     wrong = 0
     rng = np.random.default_rng(0)
@@ -23,10 +24,10 @@ def main() -> int:
             a, b = (rng.integers(0 if kind == "uint8" else -4, 5, shape)
                     for kind, shape in ((a_kind, (m, k)), (b_kind, (k, n))))
             if a_kind == "bf16":
-                x, y = (weft.from_numpy(v.astype(np.float32)).astype(weft.bfloat16).realize()
-                        .astype(weft.float32) for v in (a, b))
+                x, y = (from_numpy(v.astype(np.float32)).astype(dt.bfloat16).realize()
+                        .astype(dt.float32) for v in (a, b))
             else:
-                x, y = (weft.from_numpy(v.astype(kind)).astype(weft.int32)
+                x, y = (from_numpy(v.astype(kind)).astype(dt.int32)
                         for v, kind in ((a, a_kind), (b, b_kind)))
             wrong += not np.array_equal((x @ y).numpy(), a @ b)
     return wrong
