@@ -66,7 +66,7 @@ class AccessLowering(Mapper):
         super().__init__()
         self.kernel = kernel
         self.locations: dict[Stmt, Location] = {}
-        self.strided: dict[Stmt, Affine] = {}  # unmasked vector accesses for `passes.strided`
+        self.strided: dict[Stmt, Affine] = {}  # vector accesses for `passes.strided`
         self._flat: dict[Stmt, Expr] = {}
         self._used: set[str] = set()
         self._copies: dict[str, int] = {}
@@ -264,7 +264,8 @@ class AccessLowering(Mapper):
         self._note(out[-1], offset, total)
 
     def _note(self, made: Stmt, offset: Mapped, mask: Mask | None) -> None:
-        if mask is None and isinstance(offset, Affine) and offset.stride > 1:
+        simple = mask is None or (isinstance(made, Load) and made.fill is None)
+        if simple and isinstance(offset, Affine) and offset.stride > 1:
             self.strided[made] = offset
 
     def _uniform_store(self, s: Store, memory: Memory, offset: Expr, value: Mapped,

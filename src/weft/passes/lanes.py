@@ -114,6 +114,50 @@ def divisor(e: Expr) -> int:
     return done[e]
 
 
+def linear(e: Expr, lets: dict[Expr, Expr]) -> tuple[dict[Expr, int], int]:
+    """Return an int64 expression as coefficients of what it is made of, and a constant."""
+    done: dict[Expr, tuple[dict[Expr, int], int]] = {}
+    stack = [e]
+    while stack:
+        x = stack[-1]
+        if x in done:
+            stack.pop()
+            continue
+        if x in lets and lets[x].dtype is x.dtype:
+            needs: tuple[Expr, ...] = (lets[x],)
+        elif x.op in (Op.ADD, Op.SUB, Op.NEG) or (
+                x.op is Op.MUL and any(a.op is Op.CONST for a in x.args)):
+            needs = x.args
+        else:
+            needs = ()
+        missing = [a for a in needs if a not in done]
+        if missing:
+            stack.extend(missing)
+            continue
+        done[x] = _combined(x, [done[a] for a in needs])
+        stack.pop()
+    return done[e]
+
+
+def _combined(x: Expr, parts: list[tuple[dict[Expr, int], int]]) -> tuple[dict[Expr, int], int]:
+    if not parts:
+        return ({}, int(x.attr)) if x.op is Op.CONST else ({x: 1}, 0)
+    if len(parts) == 1:
+        factors = [-1 if x.op is Op.NEG else 1]
+    elif x.op is Op.MUL:
+        (a, low), (b, high) = parts
+        parts, factors = ([(a, low)], [high]) if not b else ([(b, high)], [low])
+    else:
+        factors = [1, -1 if x.op is Op.SUB else 1]
+    symbols: dict[Expr, int] = {}
+    constant = 0
+    for (part, more), factor in zip(parts, factors, strict=True):
+        constant += factor * more
+        for symbol, times in part.items():
+            symbols[symbol] = symbols.get(symbol, 0) + factor * times
+    return {s: t for s, t in symbols.items() if t}, constant
+
+
 class Mapper:
     """Maps source expressions to the output in a scope."""
 
@@ -226,14 +270,17 @@ class Mapper:
         step = x.stride - y.stride
         if step == 0:
             return ex.binary(e.op, x.base, y.base)
-        if step not in (1, -1):
+        if step not in (1, -1) and e.op in (Op.EQ, Op.NE):
             return None
-        gap = y.base - x.base if step == 1 else x.base - y.base
+        gap = y.base - x.base if step > 0 else x.base - y.base
+        if step not in (1, -1):  # step * lane < gap is lane < gap / step, rounded up
+            up = (e.op is Op.LT) == (step > 0)
+            gap = (gap + (abs(step) - 1) if up else gap) // abs(step)
         reach = self._known.of(gap)
         d = dt.int32 if reach.lo >= dt.int32.min and reach.hi <= dt.int32.max else dt.int64
         count = ex.ramp(ex.const(0, d), lanes)
         limit = ex.broadcast(ex.cast(gap, d), lanes)
-        return ex.binary(e.op, count, limit) if step == 1 else ex.binary(e.op, limit, count)
+        return ex.binary(e.op, count, limit) if step > 0 else ex.binary(e.op, limit, count)
 
     def _divided(self, e: Expr, x: Affine, y: Affine, lanes: int) -> Mapped | None:
         """Divide lanes that all lie between two multiples of a constant divisor."""
@@ -243,6 +290,9 @@ class Mapper:
         if reach.lo <= -_NO_WRAP or reach.hi >= _NO_WRAP:
             return None  # the base may have wrapped around, where divisors are lost
         by = int(y.base.attr)
+        if x.stride % by == 0:
+            whole, rest = divided(x.base, by)
+            return affine(whole, x.stride // by) if e.op is Op.FLOORDIV else rest
         step = math.gcd(divisor(x.base), by)  # base is a multiple of step, modulo `by`
         if x.stride * (lanes - 1) >= step:
             return None
@@ -293,6 +343,17 @@ class Mapper:
         if prefix is None or not is_prefix(outer):
             return Mask(both, any_of(both))
         return Mask(both, conjunction(outer.any, prefix))
+
+
+def divided(e: Expr, by: int) -> tuple[Expr, Expr]:
+    """Return quotient and remainder of an int64 expression that does not wrap around."""
+    symbols, constant = linear(e, {})
+    if any(times % by for times in symbols.values()):
+        return e // by, e % by
+    whole = ex.index(constant // by)
+    for symbol, times in symbols.items():
+        whole = ex.binary(Op.ADD, whole, ex.binary(Op.MUL, symbol, ex.index(times // by)))
+    return whole, ex.index(constant % by)
 
 
 def is_prefix(mask: Mask) -> bool:

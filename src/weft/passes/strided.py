@@ -13,7 +13,9 @@ out lane by lane. After: for each straight line of statements
 * stores of neighbouring places are transposed likewise, or interleaved where they fill all places
   between their lanes.
 
-Limits: accesses without a mask; nothing is moved past control flow, an assertion, or a write to
+A masked load is picked by itself, from loads whose masks leave out what lies between its lanes.
+
+Limits: no masked stores; nothing is moved past control flow, an assertion, or a write to
 the same memory.
 """
 
@@ -26,7 +28,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
 from weft.ir.traverse import Rewriter
-from weft.passes.lanes import Affine
+from weft.passes.lanes import Affine, linear
 
 LEAST: Final = 4  # neighbouring places that are worth a transposition
 MOST: Final = 16  # vectors transposed at once: with their results they fill the registers
@@ -61,7 +63,8 @@ def regroup(body: Body, strided: dict[Stmt, Affine],
     body : Body
         What vectorisation made.
     strided : dict of Stmt to Affine
-        The unmasked strided vector accesses in it, with first offset and stride.
+        The strided vector accesses in it (loads without a fill, stores without a mask), with first
+        offset and stride.
     locations : dict of Stmt to Location
         Source places; those of new statements are added.
     """
@@ -112,7 +115,10 @@ class _Line:
             elif isinstance(stmt, Store):
                 self._flush_of(self.loads, stmt.memory, None)
             place = self.owner.strided.get(stmt)
-            if place is not None and isinstance(stmt, Load | Store):
+            if place is not None and isinstance(stmt, Load) and stmt.mask is not None:
+                if place.stride <= NEAR:
+                    self._masked(position, stmt, place)
+            elif place is not None and isinstance(stmt, Load | Store):
                 self._add(position, stmt, place)
             elif isinstance(stmt, Store):
                 self._flush_of(self.stores, stmt.memory, None)
@@ -125,6 +131,16 @@ class _Line:
             if position not in self.gone:
                 out.append(stmt)
         return tuple(out)
+
+    def _masked(self, position: int, stmt: Load, place: Affine) -> None:
+        """Replace a masked load of a small stride by itself."""
+        symbols, constant = linear(place.base, self.lets)
+        group = _Group(place.base, place.stride, stmt.var.lanes, symbols, constant)
+        group.members.append(_Access(position, stmt, 0))
+        out = self.before.setdefault(position, [])
+        value = self._picked(group, [0], out, stmt.mask)[0]
+        out.append(Let(stmt.var, value))
+        self.gone.add(position)
 
     def _flush(self) -> None:
         for table, write in ((self.loads, self._loads), (self.stores, self._stores)):
@@ -147,7 +163,7 @@ class _Line:
         key = (stmt.memory, place.stride, lanes)
         if isinstance(stmt, Store):
             self._flush_of(self.stores, stmt.memory, key)
-        symbols, constant = _linear(place.base, self.lets)
+        symbols, constant = linear(place.base, self.lets)
         groups = table.setdefault(key, [])
         for group in groups:
             if group.symbols == symbols:
@@ -186,13 +202,26 @@ class _Line:
                 self.gone.add(member.position)
                 self.before.setdefault(member.position, []).append(Let(member.stmt.var, value))
 
-    def _read(self, group: _Group, offset: int, lanes: int, out: list[Stmt]) -> Expr:
+    def _read(self, group: _Group, offset: int, lanes: int, out: list[Stmt],
+              mask: Expr | None = None) -> Expr:  # fmt: skip
         """Emit a contiguous load, `offset` elements behind the base of a group."""
         like = group.members[0].stmt
         assert isinstance(like, Load)
         var = self.owner.fresh(str(like.var.attr), like.var, lanes)
-        out.append(Load(var, like.memory, (_behind(group.base, offset),)))
+        out.append(Load(var, like.memory, (_behind(group.base, offset),), mask))
         return var
+
+    def _between(self, mask: Expr | None, group: _Group, start: int,
+                 out: list[Stmt]) -> Expr | None:  # fmt: skip
+        """Return the mask of a contiguous load from `start` that reads what a lane wants."""
+        if mask is None:
+            return None
+        if mask.op is Op.BROADCAST:  # all lanes or none: what lies between them is there as well
+            return mask.args[0]
+        lanes, never = group.lanes, ex.const(False, mask.dtype, group.lanes)
+        picks = [(start + i) // group.stride if (start + i) % group.stride == 0 else lanes
+                 for i in range(lanes)]  # fmt: skip
+        return self._let(ex.shuffle(mask, never, picks), out, group)
 
     def _let(self, value: Expr, out: list[Stmt], group: _Group) -> Expr:
         like = group.members[0].stmt
@@ -217,7 +246,8 @@ class _Line:
                     for odd in (0, 1) for a, b in pairs]
         return {start + i: row for i, row in enumerate(rows)}
 
-    def _picked(self, group: _Group, offsets: list[int], out: list[Stmt]) -> dict[int, Expr]:
+    def _picked(self, group: _Group, offsets: list[int], out: list[Stmt],
+                mask: Expr | None = None) -> dict[int, Expr]:  # fmt: skip
         """Read all between the lanes, from the first offset on, and pick the lanes."""
         lanes, stride = group.lanes, group.stride
         start, reach = offsets[0], offsets[-1] - offsets[0] + stride * (lanes - 1) + 1
@@ -230,7 +260,8 @@ class _Line:
             value: Expr | None = None
             for number in sorted(set(home)):
                 if number not in windows:
-                    windows[number] = self._read(group, start + starts[number], lanes, out)
+                    part = self._between(mask, group, starts[number], out)
+                    windows[number] = self._read(group, start + starts[number], lanes, out, part)
                 window = windows[number]
                 inside = [p - starts[number] for p in places]
                 if value is None:
@@ -330,47 +361,3 @@ def _runs(offsets: list[int], lanes: int) -> list[tuple[int, int]]:
             i += part
             length -= part
     return out
-
-
-def _linear(e: Expr, lets: dict[Expr, Expr]) -> tuple[dict[Expr, int], int]:
-    """Return an int64 expression as coefficients of what it is made of, and a constant."""
-    done: dict[Expr, tuple[dict[Expr, int], int]] = {}
-    stack = [e]
-    while stack:
-        x = stack[-1]
-        if x in done:
-            stack.pop()
-            continue
-        if x in lets and lets[x].dtype is x.dtype:
-            needs: tuple[Expr, ...] = (lets[x],)
-        elif x.op in (Op.ADD, Op.SUB, Op.NEG) or (
-                x.op is Op.MUL and any(a.op is Op.CONST for a in x.args)):
-            needs = x.args
-        else:
-            needs = ()
-        missing = [a for a in needs if a not in done]
-        if missing:
-            stack.extend(missing)
-            continue
-        done[x] = _combined(x, [done[a] for a in needs])
-        stack.pop()
-    return done[e]
-
-
-def _combined(x: Expr, parts: list[tuple[dict[Expr, int], int]]) -> tuple[dict[Expr, int], int]:
-    if not parts:
-        return ({}, int(x.attr)) if x.op is Op.CONST else ({x: 1}, 0)
-    if len(parts) == 1:
-        factors = [-1 if x.op is Op.NEG else 1]
-    elif x.op is Op.MUL:
-        (a, low), (b, high) = parts
-        parts, factors = ([(a, low)], [high]) if not b else ([(b, high)], [low])
-    else:
-        factors = [1, -1 if x.op is Op.SUB else 1]
-    symbols: dict[Expr, int] = {}
-    constant = 0
-    for (part, more), factor in zip(parts, factors, strict=True):
-        constant += factor * more
-        for symbol, times in part.items():
-            symbols[symbol] = symbols.get(symbol, 0) + factor * times
-    return {s: t for s, t in symbols.items() if t}, constant

@@ -7,7 +7,16 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.stmt import For, Kernel, Reduce
 from weft.schedule.choices import Choices
-from weft.strategies import attention, contraction, elementwise, rowwise, scan, scatter, sort
+from weft.strategies import (
+    attention,
+    contraction,
+    elementwise,
+    phases,
+    rowwise,
+    scan,
+    scatter,
+    sort,
+)
 from weft.strategies.nest import Plan
 from weft.strategies.plain import share_out
 from weft.target import Target
@@ -42,11 +51,11 @@ def choose(kernel: Kernel, target: Target, threads: int,
     if kernel.meta.schedule:
         return kernel
     plan = Plan(kernel, target, threads, choices)
-    phases = [s for s in kernel.body if isinstance(s, Reduce)]
+    whole = [s for s in kernel.body if isinstance(s, Reduce)]
     if kernel.meta.kind == "sort" and _attempt(
             plan, lambda: sort.schedule_sort(plan, kernel.body)):
         pass
-    elif phases:
+    elif whole:
         _attempt(plan, lambda: rowwise.schedule_reduction(plan, kernel.body))
     else:
         for stmt in kernel.body:
@@ -71,10 +80,12 @@ def _nest(plan: Plan, loop: For) -> None:
         if pattern is not None and _attempt(
                 plan, lambda: contraction.schedule_contraction(plan, pattern)):
             return
-        if _attempt(plan, lambda: rowwise.schedule_rows(plan, root)):
+        if _attempt(plan, lambda: phases.schedule_phases(plan, root)) or _attempt(
+                plan, lambda: rowwise.schedule_rows(plan, root)):
             return
     elif (plan.kernel.meta.kind == "scatter" and _attempt(
             plan, lambda: scatter.schedule_updates(plan, root))) or _attempt(
+                plan, lambda: phases.schedule_phases(plan, root)) or _attempt(
                 plan, lambda: elementwise.schedule_nest(plan, root)):
         return
     share_out(plan, loop)
