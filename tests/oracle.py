@@ -309,11 +309,34 @@ def _scan(node, args, env, variables):
         for i in range(1, len(out)):
             out[i] = pick(out[i - 1], out[i])
         return np.moveaxis(out, 0, axis).astype(x.dtype)
+    if kind == "logsumexp":
+        wide = np.float32 if node.dtype.bits < 32 else x.dtype
+        found = np.logaddexp.accumulate(x.astype(F64), axis=axis)
+        return found.astype(wide).astype(x.dtype)
     f = np.cumsum if kind == "sum" else np.cumprod
     if node.dtype.is_float:
         wide = np.float32 if node.dtype.bits < 32 else x.dtype
         return f(x.astype(F64), axis=axis).astype(wide).astype(x.dtype)
     return f(x, axis=axis, dtype=x.dtype)
+
+
+def _backwards(function):
+    """Apply a scan from the end of its axis if the node says so."""
+    def run(node, args, env, variables):
+        if not node.attr.reverse:
+            return function(node, args, env, variables)
+        turned = [np.flip(a, node.attr.axis) for a in args]
+        return np.flip(function(node, turned, env, variables), node.attr.axis)
+    return run
+
+
+def _recurrence(node, args, env, variables):
+    a, b = (np.moveaxis(x.astype(F64), node.attr.axis, 0) for x in args)
+    out = b.copy()
+    for i in range(1, len(out)):
+        out[i] = a[i] * out[i - 1] + b[i]
+    wide = np.float32 if node.dtype.bits < 32 else args[0].dtype
+    return np.moveaxis(out, 0, node.attr.axis).astype(wide).astype(args[0].dtype)
 
 
 def _sort(node, args, env, variables):
@@ -385,7 +408,8 @@ _SPECIAL = {
     Op.STRIDED: _strided,
     Op.REDUCE: _reduce,
     Op.ARGREDUCE: _argreduce,
-    Op.SCAN: _scan,
+    Op.SCAN: _backwards(_scan),
+    Op.RECURRENCE: _backwards(_recurrence),
     Op.SORT: _sort,
     Op.PROJECT: lambda n, a, e, v: a[0][n.attr],
     Op.GATHER: _gather,

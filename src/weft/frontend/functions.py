@@ -151,6 +151,7 @@ __all__ = [
     "lerp",
     "less",
     "less_equal",
+    "linear_recurrence",
     "log",
     "log1p",
     "log2",
@@ -402,6 +403,7 @@ log1p = _function(Tensor.log1p)
 log2 = _function(Tensor.log2)
 log_softmax = _function(Tensor.log_softmax)
 logaddexp = _function(Tensor.logaddexp)
+linear_recurrence = _function(Tensor.linear_recurrence)
 logcumsumexp = _function(Tensor.logcumsumexp)
 logical_and = _function(Tensor.logical_and)
 logical_not = _function(Tensor.logical_not)

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple, Self
 
 from weft.errors import DTypeError, ShapeError
 from weft.frontend.arguments import count_of
+from weft.frontend.arithmetic import as_operand
 from weft.frontend.core import Scalar
 from weft.frontend.movement import Movement
 from weft.frontend.places import stamp
+from weft.frontend.promotion import broadcast_shapes
 from weft.frontend.state import state
 from weft.ir import dtype as dt
 from weft.ir import infer
@@ -251,6 +253,45 @@ class Reduction(Movement):
         """Return running products along an axis."""
         return self._scan("prod", dim, dtype)
 
+    def linear_recurrence(self, terms: object, dim: int = -1, *, initial: object = None,
+                          reverse: bool = False) -> Self:  # fmt: skip
+        """Return ``h[k] = self[k] * h[k - 1] + terms[k]`` along an axis.
+
+        The scan of gated recurrent and state-space layers; its gradient is such a recurrence from
+        the other end.
+
+        Parameters
+        ----------
+        terms
+            Broadcast with the factors (self).
+        initial
+            ``h[-1]``, of the shape of one step or 0 if None: then the first factor does not count.
+        reverse
+            Begin at the end of the axis: ``h[k] = self[k] * h[k + 1] + terms[k]``.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not broadcast.
+        """
+        b = as_operand(self, terms)
+        shape = broadcast_shapes("linear_recurrence", self.shape, b.shape)
+        a, b = self.expand(shape), b.expand(shape)
+        axis = a._axis(dim, "linear_recurrence")
+        out = dt.promote(a.dtype, b.dtype)
+        out = out if out.is_float else dt.float32
+        wide = dt.compute_dtype(out)
+        a, b = a.astype(wide), b.astype(wide)
+        if initial is not None and shape[axis] != 0:
+            first = a._wrap(infer.iota(shape[axis])).eq(shape[axis] - 1 if reverse else 0)
+            first = first.reshape([-1 if n == axis else 1 for n in range(len(shape))])
+            before = as_operand(self, initial).astype(wide)
+            if len(before.shape) == len(shape) - 1:
+                before = before.unsqueeze(axis)
+            b = first.where(a.mul(before).add(b), b)
+        found = infer.recurrence(a._read(), b._read(), axis, reverse)
+        return self._wrap(infer.cast(found, out))
+
     def cummax(self, dim: int = 0) -> ValuesIndices:
         """Return running maxima and where each one (the last of equals) stands."""
         return self._running("max", dim)
@@ -270,10 +311,12 @@ class Reduction(Movement):
         return ValuesIndices(values, self._wrap(infer.scan(marked, "max", axis)))
 
     def logcumsumexp(self, dim: int = 0) -> Self:
-        """Return running ``log(sum(exp(self)))`` along an axis, shifted by its maximum."""
-        top = self.amax(dim, True).detach()
-        top = top.abs().eq(math.inf).where(0.0, top)
-        return self.sub(top).exp().cumsum(dim).log().add(top)
+        """Return running ``log(sum(exp(self)))`` along an axis, without overflow or underflow."""
+        x, out = (self if self.dtype.is_float else self.float())._float_input("logcumsumexp")
+        axis = x._axis(dim, "logcumsumexp") if x.shape else infer.check_axis(dim, 1, "logcumsumexp")
+        if not x.shape:
+            return x.astype(out)
+        return self._wrap(infer.scan(x._read(), "logsumexp", axis)).astype(out)
 
     def diff(self, n: int = 1, dim: int = -1) -> Self:
         """Return differences of neighbours along an axis, `n` times."""

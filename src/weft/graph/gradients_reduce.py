@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from weft.graph.formula import Value, keep_axes, where
+from weft.graph.formula import Value, apply, keep_axes, where
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
@@ -46,47 +46,87 @@ def _product(g: Value, y: Value, x: Value, axes: tuple[int, ...]) -> Value:
     return g * where(zero, Value(keep_axes(others.node, axes, x.node)), y / nonzero)
 
 
-def _flip(x: Node, axis: int) -> Node:
-    steps = [-1 if a == axis else 1 for a in range(x.ndim)]
-    starts = [d - 1 if a == axis else 0 for a, d in enumerate(x.shape)]
-    return infer.slice_(x, starts, x.shape, steps)
-
-
-def _sum_from_here(x: Node, axis: int) -> Node:
-    """Return the sums of each element and all after it."""
-    return _flip(infer.scan(_flip(x, axis), "sum", axis), axis)
+def _sum_from_here(x: Node, axis: int, reverse: bool) -> Node:
+    """Return the sums of each element and all after it (before it, of a scan from the end)."""
+    return infer.scan(x, "sum", axis, not reverse)
 
 
 def _scan(node: Node, g: Node) -> Node | None:
-    kind, axis, x = node.attr.kind, node.attr.axis, node.args[0]
+    kind, axis, reverse, x = node.attr.kind, node.attr.axis, node.attr.reverse, node.args[0]
     if infer.same_dim(node.shape[axis], 0):
         return None
     if kind == "sum":
-        return _sum_from_here(g, axis)  # x[k] is in every sum from k on
+        return _sum_from_here(g, axis, reverse)  # x[k] is in every sum from k on
     if kind == "prod":
-        return _scan_product(Value(g), Value(node), Value(x), axis).node
+        return _scan_product(Value(g), Value(node), Value(x), axis, reverse).node
+    if kind == "logsumexp":
+        return _scan_logarithm(Value(g), Value(node), Value(x), axis, reverse).node
     # the gradient goes to the last element so far that equals the running maximum
     value, running = Value(x), Value(node)
     ahead = value.eq(running) | value.ne(value)
     ones = tuple(d if a == axis else 1 for a, d in enumerate(x.shape))
     here = infer.expand(infer.reshape(infer.iota(x.shape[axis]), ones), x.shape)
-    place = infer.scan(where(ahead, Value(here), 0).node, "max", axis)
+    if reverse:
+        last = infer.full(x.shape, dt.int64.max, dt.int64)
+        place = infer.scan(where(ahead, Value(here), Value(last)).node, "min", axis, True)
+    else:
+        place = infer.scan(where(ahead, Value(here), 0).node, "max", axis)
     return infer.scatter(infer.full(x.shape, 0.0, g.dtype), place, g, axis, "add")
 
 
-def _scan_product(g: Value, y: Value, x: Value, axis: int) -> Value:
+def _scan_logarithm(g: Value, y: Value, x: Value, axis: int, reverse: bool) -> Value:
+    """Return ``exp(x[k]) * sum of g[i] * exp(-y[i])`` from k on, no factor of which is above 1.
+
+    The sum relative to y[k] is ``u[k] = g[k] + exp(y[k] - y[k + 1]) * u[k + 1]``.
+    """
+    following = Value(_neighbour(y.node, axis, not reverse))
+    decay = where(following.eq(y), 1.0, apply(Op.EXP, y - following))
+    u = Value(infer.recurrence(decay.node, g.node, axis, not reverse))
+    return where(y.eq(float("-inf")), 0.0, where(x.eq(y), 1.0, apply(Op.EXP, x - y)) * u)
+
+
+def _scan_product(g: Value, y: Value, x: Value, axis: int, reverse: bool) -> Value:
     """Return the sums from k on of g[i] * y[i] / x[k], without division by zero.
 
     At the first zero of a row y / x is the running product with 1 in its place; at later zeros
     nothing is left of any product.
     """
     zero = x.eq(0.0)
-    count = infer.scan(infer.cast(zero.node, dt.int64), "sum", axis)
+    count = infer.scan(infer.cast(zero.node, dt.int64), "sum", axis, reverse)
     first = zero & Value(count).eq(1)
-    without = Value(infer.scan(where(first, 1.0, x).node, "prod", axis))
-    at_first = where(first, Value(_sum_from_here((g * without).node, axis)), 0.0)
-    elsewhere = Value(_sum_from_here((g * y).node, axis)) / where(zero, 1.0, x)
+    without = Value(infer.scan(where(first, 1.0, x).node, "prod", axis, reverse))
+    at_first = where(first, Value(_sum_from_here((g * without).node, axis, reverse)), 0.0)
+    elsewhere = Value(_sum_from_here((g * y).node, axis, reverse)) / where(zero, 1.0, x)
     return where(zero, at_first, elsewhere)
+
+
+def _neighbour(x: Node, axis: int, ahead: bool) -> Node:
+    """Return each element's next one (or the one before), 0 beyond the end."""
+    n = x.shape[axis]
+    starts = tuple(int(a == axis and ahead) for a in range(x.ndim))
+    shape = tuple(d - 1 if a == axis else d for a, d in enumerate(x.shape))
+    steps = (1,) * x.ndim
+    rest = infer.slice_(x, starts, shape, steps)
+    before = tuple(int(a == axis and not ahead) for a in range(x.ndim))
+    after = tuple(int(a == axis and ahead) for a in range(x.ndim))
+    padded = infer.pad(rest, before, after, 0.0)
+    assert infer.same_dim(padded.shape[axis], n)
+    return padded
+
+
+def _recurrence_terms(node: Node, g: Node) -> Node | None:
+    """Run the adjoint recurrence from the other end: ``u[k] = g[k] + a[k + 1] * u[k + 1]``."""
+    axis, reverse = node.attr.axis, node.attr.reverse
+    if infer.same_dim(node.shape[axis], 0):
+        return None
+    return infer.recurrence(_neighbour(node.args[0], axis, not reverse), g, axis, not reverse)
+
+
+def _recurrence_factors(node: Node, g: Node) -> Node | None:
+    u = _recurrence_terms(node, g)
+    if u is None:
+        return None
+    return (Value(u) * Value(_neighbour(node, node.attr.axis, node.attr.reverse))).node
 
 
 def _sort(node: Node, g: Node) -> Node:
@@ -189,6 +229,7 @@ def _no_index(node: Node, g: Node) -> Node | None:
 RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
     Op.REDUCE: (_reduce,),
     Op.SCAN: (_scan,),
+    Op.RECURRENCE: (_recurrence_factors, _recurrence_terms),  # u[k] * h[k - 1], u[k]
     Op.SORT: (_sort,),  # each back to where it came from
     Op.PROJECT: (_project,),
     Op.GATHER: (_gather, _no_index),  # added up where it was read

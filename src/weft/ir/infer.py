@@ -340,12 +340,33 @@ def argreduce(x: Node, kind: str, axis: int) -> Node:
     return nd.make(Op.ARGREDUCE, dt.int64, shape, (x,), nd.ArgAttr(kind, axis))
 
 
-def scan(x: Node, kind: str, axis: int) -> Node:
-    """Return the inclusive running sum, product, maximum or minimum along an axis."""
+def scan(x: Node, kind: str, axis: int, reverse: bool = False) -> Node:
+    """Return the inclusive running sum, product, maximum, minimum, or logarithm of a sum.
+
+    With `reverse` the last element comes first.
+    """
     axis = check_axis(axis, x.ndim, f"cum{kind}")
-    if x.dtype.is_bool:
-        raise DTypeError(f"cum{kind}", found="bool", expected="a number type")
-    return nd.make(Op.SCAN, x.dtype, x.shape, (x,), nd.ScanAttr(kind, axis))
+    if x.dtype.is_bool or (kind == "logsumexp" and not x.dtype.is_float):
+        raise DTypeError(f"cum{kind}", found=x.dtype.name,
+                         expected="a float type" if kind == "logsumexp" else "a number type")
+    return nd.make(Op.SCAN, x.dtype, x.shape, (x,), nd.ScanAttr(kind, axis, reverse))
+
+
+def recurrence(a: Node, b: Node, axis: int, reverse: bool = False) -> Node:
+    """Return h with ``h[0] = b[0]`` and ``h[k] = a[k] * h[k - 1] + b[k]`` along an axis.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        If the operands are not of one shape and one float type.
+    """
+    axis = check_axis(axis, b.ndim, "recurrence")
+    if not same_shape(a.shape, b.shape):
+        raise ShapeError("recurrence", found=f"{a.shape} and {b.shape}", expected="one shape")
+    if a.dtype is not b.dtype or not b.dtype.is_float:
+        raise DTypeError("recurrence", found=f"{a.dtype.name} and {b.dtype.name}",
+                         expected="one float type")
+    return nd.make(Op.RECURRENCE, b.dtype, b.shape, (a, b), nd.ScanAttr("linear", axis, reverse))
 
 
 def sort(x: Node, axis: int, descending: bool = False, keep: int = -1) -> tuple[Node, Node]:

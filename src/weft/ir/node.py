@@ -105,10 +105,11 @@ class ArgAttr(Record):
 
 
 class ScanAttr(Record):
-    """Inclusive scan: kind (sum prod max min) along an axis."""
+    """Inclusive scan: kind (sum prod max min linear) along an axis; `reverse`: from its end."""
 
     kind: str
     axis: int
+    reverse: bool = False
 
 
 class SortAttr(Record):

@@ -26,7 +26,7 @@ ATTRIBUTES: Final[dict[Operation, type[Record]]] = {
     Op.SLICE: nd.SliceAttr, Op.PAD: nd.PadAttr, Op.WINDOW: nd.WindowAttr,
     Op.UNWINDOW: nd.UnwindowAttr, Op.STRIDED: nd.StridedAttr, Op.REDUCE: nd.ReduceAttr,
     Op.ARGREDUCE: nd.ArgAttr, Op.SCAN: nd.ScanAttr, Op.SORT: nd.SortAttr,
-    Op.GATHER: nd.GatherAttr, Op.SCATTER: nd.ScatterAttr,
+    Op.RECURRENCE: nd.ScanAttr, Op.GATHER: nd.GatherAttr, Op.SCATTER: nd.ScatterAttr,
 }  # fmt: skip
 
 

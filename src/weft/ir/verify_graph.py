@@ -178,8 +178,13 @@ def _argreduce(node: Node) -> Result:
 
 
 def _scan(node: Node) -> Result:
-    a = _kind(node, infer.SCAN_KINDS)
-    return _of(infer.scan(node.args[0], a.kind, a.axis))
+    a = _kind(node, (*infer.SCAN_KINDS, "logsumexp"))
+    return _of(infer.scan(node.args[0], a.kind, a.axis, a.reverse))
+
+
+def _recurrence(node: Node) -> Result:
+    a = _kind(node, ("linear",))
+    return _of(infer.recurrence(*node.args, a.axis, a.reverse))
 
 
 def _same(node: Node) -> Result:
@@ -196,6 +201,7 @@ _RULES: Final[dict[Operation, Callable[[Node], Result | None]]] = {
     Op.PAD: _pad, Op.WINDOW: _window, Op.UNWINDOW: _unwindow,
     Op.STRIDED: lambda n: _of(infer.strided(n.args[0], n.shape, n.attr.offset, n.attr.strides)),  # type: ignore[arg-type]
     Op.REDUCE: _reduce, Op.ARGREDUCE: _argreduce, Op.SCAN: _scan, Op.SORT: _sort,
+    Op.RECURRENCE: _recurrence,
     Op.PROJECT: _project, Op.GATHER: _gather, Op.SCATTER: _scatter, Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
 }  # fmt: skip

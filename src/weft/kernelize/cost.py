@@ -20,7 +20,8 @@ HEAVY_REUSE: Final = 4  # an expensive value repeated this often by an expand is
 COSTLY: Final = 48  # inlined operations of a value that is kept if several values read it
 WIDE: Final = 5  # arrays read by a value with several readers that is kept without a further look
 
-ANCHORS: Final = frozenset({Op.REDUCE, Op.ARGREDUCE, Op.SCAN, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
+ANCHORS: Final = frozenset({Op.REDUCE, Op.ARGREDUCE, Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER,
+                            Op.CONTIGUOUS})  # fmt: skip
 HEAVY: Final = frozenset({
     Op.EXP, Op.EXP2, Op.EXPM1, Op.LOG, Op.LOG2, Op.LOG10, Op.LOG1P, Op.SIN, Op.COS, Op.TAN,
     Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,

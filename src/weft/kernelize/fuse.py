@@ -30,7 +30,7 @@ RECOMPUTE: Final = 4  # a kernel with this many times fewer points computes a va
 _ATTENTION: Final = "attention: an online softmax needs each score once, so that none is stored"
 _GRADIENT: Final = "gradient of an attention: scores are made again, so that none is stored"
 _NONE: Final[frozenset[Node]] = frozenset()
-_ALONE: Final = frozenset({Op.SCAN, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
+_ALONE: Final = frozenset({Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
 
 
 class Fusion:
@@ -119,6 +119,8 @@ class Fusion:
     def _kind(self, node: Node) -> str:
         if node.op in (Op.SCAN, Op.SORT, Op.SCATTER):
             return node.op.name
+        if node.op is Op.RECURRENCE:
+            return "scan"
         if node in self.attention.outputs or node in self.attention.parts:
             return "attention"
         if node.op is Op.ARGREDUCE:

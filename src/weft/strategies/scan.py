@@ -47,7 +47,7 @@ def _rows(plan: Plan, rows: list[For], amount: int) -> None:
     own = {s.memory for s in body if isinstance(s, Alloc)}
     for step in steps:
         found = [s for a, s in strides(space, step.body, step.var) if a.memory not in own]
-        if found and all(s in (0, 1) for s in found):
+        if found and all(s in (0, 1, -1) for s in found):
             plan.stream_outputs()
             scan_loop(plan, step)
         elif find(plan.kernel, names[-1]) is not None:
