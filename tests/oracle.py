@@ -346,6 +346,8 @@ def _sort(node, args, env, variables):
     else:
         order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
         order = x.shape[axis] - 1 - np.flip(order, axis)
+    if node.attr.keep >= 0:
+        order = np.take(order, range(node.attr.keep), axis)
     return np.take_along_axis(args[0], order, axis), order.astype(np.int64)
 
 
@@ -468,6 +470,10 @@ class OracleDriver:
     @staticmethod
     def realize(nodes):
         return [_leaf(v, n.dtype, n.shape) for v, n in zip(evaluate(nodes), nodes, strict=True)]
+
+    @staticmethod
+    def compute(node, known):
+        return None  # knows no short way
 
     @staticmethod
     def compile(outputs, inputs):
