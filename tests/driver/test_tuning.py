@@ -247,7 +247,7 @@ serve({"build": build, "open": open_bench, "measure": measure, "duel": duel})
 @pytest.mark.parametrize("fault", ["build aborts", "build hangs", "run crashes", "run hangs",
                                    "run is wrong"])  # fmt: skip
 def test_a_bad_candidate_loses_only_itself(store, monkeypatch, fault):
-    monkeypatch.setattr(tuning, "_COMPILE_SECONDS", 4.0)
+    monkeypatch.setattr(tuning, "_COMPILE_SECONDS", 3.0)
     monkeypatch.setattr(tuning, "_LEAST_SECONDS", 1.0)
     kernel = nests("chain")[0][-1]
     limits = AutotuneConfig(n_seeds=8, n_added_per_step=0)

@@ -24,6 +24,12 @@ def test_significant(pairs, expected):
     assert significant(pairs) is expected
 
 
+def test_what_is_faster_in_one_place_only_is_not_faster():
+    """Even and odd pairs are of inputs that lie in different places."""
+    assert significant([(1.0, 0.6), (1.0, 0.98)] * 7)
+    assert not significant([(1.0, 0.6), (1.0, 1.02)] * 7)
+
+
 def test_drift_of_the_machine_is_no_gain():
     """Both sides get slower from round to round: nothing is faster."""
     assert not significant([(t, t * 1.001) for t in (1.0, 2.0, 4.0, 8.0, 9.0, 10.0, 12.0)])

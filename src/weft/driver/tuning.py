@@ -30,8 +30,8 @@ _PIPELINE: Final = "compiler"
 _COMPILE_SECONDS: Final = 20.0
 _LEAST_SECONDS: Final = 5.0  # for a candidate that is timed, however short the default is
 _SLOWER: Final = 100.0  # times the default, after which a candidate counts as hanging
-_DUEL: Final = 9  # rounds that decide between two candidates
-_FINAL: Final = 15  # and between the best and the default
+_DUEL: Final = 5  # rounds, of two pairs each, that decide between two candidates
+_FINAL: Final = 9  # and between the best and the default
 _WORKERS: Final = 4
 COMMAND: Final = (sys.executable, "-m", "weft.driver.tune_worker")
 
@@ -309,7 +309,7 @@ class _Session:
         with self.store.turn():
             self._open()
             limit = _LEAST_SECONDS + _SLOWER * self.seconds * (self.inner + 2) + (
-                10 * rounds * self.inner * self.seconds)
+                20 * rounds * self.inner * self.seconds)
             head, _ = self.bench.ask({"op": what, "rounds": rounds}, images, limit)
         if "error" in head:
             raise TuningError("measure", found=f"failed: {head['error']}")

@@ -1,8 +1,9 @@
 """Child processes that compile and time candidates: one that dies or hangs loses only its own.
 
 The two sides talk in frames over pipes: one line of JSON, then as many bytes as its ``sizes`` say.
-Nothing is pickled, and what a child prints goes elsewhere. A watchdog inside the child ends it a
-moment after its time is over even if its parent is gone, so that nothing hangs for ever.
+Nothing is pickled, and what a child prints goes elsewhere. A child says first that it is ready, so
+that the time of a request is that of its work. A watchdog inside the child ends it a moment after
+its time is over even if its parent is gone, so that nothing hangs for ever.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ Blobs = Sequence[bytes]
 Reply = tuple[dict[str, Any], list[bytes]]
 Handler = Callable[[dict[str, Any], list[bytes]], tuple[Mapping[str, Any], Blobs]]
 
+_START_S: Final = 60.0  # for a child to be ready, which is no candidate's fault
 _GRACE_S: Final = 5.0  # that a watchdog inside a child waits longer than its parent
 
 
@@ -76,7 +78,16 @@ class Child:
             If the child died, took longer than `timeout` seconds, or made no sense; it is gone
             then, and the next request starts another.
         """
-        process = self._start()
+        if self._process is None:
+            self._start()
+            self._exchange(None, (), max(timeout, _START_S))
+        return self._exchange({**head, "timeout": timeout}, blobs, timeout)
+
+    def _exchange(self, head: Mapping[str, Any] | None, blobs: Blobs, timeout: float) -> Reply:
+        """Send a frame, if there is one, and wait for the next of the child."""
+        process = self._process
+        if process is None:  # closed by another thread
+            raise TuningError("tuning", found="a child that was ended")
         assert process.stdin is not None
         assert process.stdout is not None
         late = threading.Event()
@@ -89,7 +100,8 @@ class Child:
         timer.daemon = True
         timer.start()
         try:
-            _write(process.stdin, {**head, "timeout": timeout}, blobs)
+            if head is not None:
+                _write(process.stdin, head, blobs)
             reply = _read(process.stdout)
         except OSError:
             reply = None
@@ -107,15 +119,13 @@ class Child:
             f"a candidate that ended its process with code {process.returncode}",
         )
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            self.starts += 1
-            # A session of its own: Ctrl-C reaches the parent alone, which then ends its children.
-            self._process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, env=self.env, start_new_session=os.name == "posix",
-            )
-        return self._process
+    def _start(self) -> None:
+        self.starts += 1
+        # A session of its own: Ctrl-C reaches the parent alone, which then ends its children.
+        self._process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, env=self.env, start_new_session=os.name == "posix",
+        )
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -204,6 +214,7 @@ def serve(handlers: Mapping[str, Handler]) -> None:
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # prints must not mix with answers
+    _write(answers, {"ready": True}, ())
     with open(os.devnull, "w") as nowhere:
         while (frame := _read(requests)) is not None:
             head, blobs = frame
