@@ -25,7 +25,7 @@ def kinds(*tensors):
 
 
 def reference(q, k, v, mask=None, causal=False, scale=None):
-    """Return attention in float64, as the unfused graph defines it."""
+    """Return attention in float64; 0 for a query whose mask hides every key."""
     q, k, v = (np.asarray(a, np.float64) for a in (q, k, v))
     scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if causal:
@@ -35,8 +35,12 @@ def reference(q, k, v, mask=None, causal=False, scale=None):
     elif mask is not None:
         scores = scores + mask
     with np.errstate(invalid="ignore"):
-        e = np.exp(scores - scores.max(-1, keepdims=True))
-        return (e / e.sum(-1, keepdims=True)) @ v
+        top = scores.max(-1, keepdims=True)
+        if mask is not None:
+            top = np.where(np.isneginf(top), 0, top)
+        e = np.exp(scores - top)
+        total = e.sum(-1, keepdims=True)
+        return (e / (total if mask is None else np.where(total == 0, 1, total))) @ v
 
 
 def tensors(*arrays):
@@ -250,16 +254,26 @@ def test_causal_and_a_mask(rng):
     check(q, k, v, normal(rng, 70, 70), causal=True)
 
 
-def test_rows_that_see_nothing_are_nan(rng):
+def test_rows_that_see_nothing_are_0(rng):
     q, k, v = (normal(rng, 2, 70, 9) for _ in range(3))
     mask = np.ones((70, 70), bool)
     mask[[0, 5, 69]] = False
     got = check(q, k, v, mask)
-    assert np.isnan(got[:, [0, 5, 69]]).all()
-    assert not np.isnan(got[:, 1]).any()
+    assert (got[:, [0, 5, 69]] == 0).all()
+    check(q, k, v, np.where(mask, normal(rng, 70, 70), np.float32(-np.inf)))
     mask[:, :66] = False  # most rows meet their first key in the second block
     mask[[0, 5, 69]] = False
     check(q, k, v, mask)
+
+
+def test_rows_without_scores_are_nan_in_a_plain_softmax(rng):
+    a, b, c = tensors(*(normal(rng, 2, 70, 9) for _ in range(3)))
+    mask = weft.tensor(np.arange(70).reshape(70, 1) != 5)
+    scores = a.matmul(b.transpose(-2, -1))
+    out = weft.where(mask, scores, weft.tensor(-math.inf)).softmax(-1).matmul(c)
+    assert kinds(out)[-1] == "attention"
+    assert np.isnan(out.numpy()[:, 5]).all()
+    assert not np.isnan(out.numpy()[:, 6:]).any()
 
 
 def test_huge_scores(rng):

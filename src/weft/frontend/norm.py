@@ -155,7 +155,8 @@ class Normalization(Convolution):
         Parameters
         ----------
         attn_mask
-            Booleans (True takes part) or floats that are added; broadcast to the scores.
+            Booleans (True takes part) or floats that are added; broadcast to the scores. The result
+            of a query that may see no key is 0, and no gradient flows through it.
         dropout_p
             Share of the weights that `weft.nn.functional` drops before this; 0 here.
         is_causal
@@ -200,7 +201,17 @@ class Normalization(Convolution):
                 scores = mask.where(scores, -math.inf)
             else:
                 scores = scores.add(mask.astype(scores.dtype))
+            return scores._masked_softmax()
         return scores.softmax(-1)
+
+    def _masked_softmax(self) -> Self:
+        """Return the softmax of the last axis, 0 where a whole row is minus infinity."""
+        if self.numel() == 0:
+            return self
+        top = self.amax(-1, True).detach()
+        e = self.sub(top.eq(-math.inf).where(0.0, top)).exp()
+        total = e.sum(-1, True)
+        return e.div(total.eq(0).where(1.0, total))
 
     def _shared_heads(self, query: Normalization, enable_gqa: bool) -> Self:
         """Return keys or values with each head repeated for its group of query heads."""

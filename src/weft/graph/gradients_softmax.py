@@ -39,11 +39,11 @@ def match(node: Node) -> Softmax | None:
     exp, total = node.args
     inside = [exp, total]
     base = total
-    while base.op is Op.EXPAND or base.op is Op.RESHAPE:
-        base = base.args[0]
+    while base.op is Op.EXPAND or base.op is Op.RESHAPE or _is_guard(base, 1.0):
+        base = base.args[2 if base.op is Op.WHERE else 0]
         inside.append(base)
     if base.op is not Op.REDUCE or base.attr.kind != "sum" or base.args[0] is not exp or (
-        len(base.attr.axes) != 1 or keep_axes(base, base.attr.axes, exp) is not total
+        len(base.attr.axes) != 1 or not _along(total, base.attr.axes[0])
     ):
         return None
     axis, operand = base.attr.axes[0], exp.args[0]
@@ -56,11 +56,25 @@ def match(node: Node) -> Softmax | None:
 def _is_maximum(shift: Node, x: Node, axis: int) -> bool:
     """Whether `shift` is the largest element of `x` along the axis."""
     base = shift
-    plain = shift.op is Op.EXPAND and same_dim(shift.args[0].shape[axis - shift.ndim], 1)
-    while base.op in _SHIFTS:
-        base = base.args[0]
-    return (plain and base.op is Op.REDUCE and base.attr.kind == "max" and base.args[0] is x
+    while base.op in _SHIFTS or _is_guard(base, 0.0):
+        base = base.args[2 if base.op is Op.WHERE else 0]
+    return (_along(shift, axis) and base.op is Op.REDUCE and base.attr.kind == "max" and base.args[0] is x
             and base.attr.axes == (axis,))
+
+
+def _along(node: Node, axis: int) -> bool:
+    """Whether a value of one row result for each row stands along an axis."""
+    return (node.op is Op.EXPAND and node.args[0].ndim == node.ndim
+            and same_dim(node.args[0].shape[axis], 1)
+            and all(same_dim(a, b) for n, (a, b) in
+                    enumerate(zip(node.args[0].shape, node.shape, strict=True)) if n != axis))
+
+
+def _is_guard(node: Node, instead: float) -> bool:
+    """Whether a node puts a constant in place of what a row without any score gives."""
+    return node.op is Op.WHERE and node.args[0].op is Op.EQ and (
+        constant_of(node.args[1]) == instead and node.args[0].args[0] is node.args[2]
+        and constant_of(node.args[0].args[1]) is not None)
 
 
 def users_of(order: Iterable[Node], outputs: Iterable[Node]) -> dict[Node, list[Node]]:

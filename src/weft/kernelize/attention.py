@@ -24,7 +24,7 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.kernelize import attention_gradient
 from weft.kernelize.attention_gradient import Part, Scores
-from weft.kernelize.attention_index import SEARCH, NoFit, Reader, base_of, is_fill
+from weft.kernelize.attention_index import SEARCH, NoFit, Reader, base_of, is_fill, unguarded
 from weft.kernelize.cost import elements, is_leaf, upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.group import reduced_axes
@@ -44,7 +44,7 @@ class Attention(Record):
     Indices are in terms of ``r0`` ... (the axes of the output), ``k`` (the reduced axis) and ``e``
     (the axis that a score sums over). ``query`` and ``channel`` number the axes of the output that
     only Q and that only V have. With a ``reach``, key k is hidden from query i where
-    ``k > i + reach``.
+    ``k > i + reach``. The result of a row without any score is 0 if ``guarded``, else no number.
     """
 
     out: Node
@@ -66,6 +66,7 @@ class Attention(Record):
     softmax: tuple[Node, Node]
     at_rows: Index
     weights: Node
+    guarded: bool
 
 
 class Found:
@@ -210,7 +211,7 @@ class _Match(Reader):
         super().__init__()
         self.out, self.weights, self.side, self.v = out, weights, side, values
         self.full = out.args[0].shape
-        self.gathers = False
+        self.gathers = self.guarded = False
 
     def run(self) -> Attention:
         """Return the attention, or raise what does not fit."""
@@ -233,26 +234,28 @@ class _Match(Reader):
         assert isinstance(terms, int)
         return Attention(self.out, scores, logits, q, k, self.v, at, at_scores, at_q, at_k, at_v,
                          query, channel, self.full[axis], terms,
-                         self._reach(logits, at, rows[query]), softmax, at_rows, self.weights)
+                         self._reach(logits, at, rows[query]), softmax, at_rows, self.weights,
+                         self.guarded)
 
     def _down(self, node: Node, index: Index, target: Node) -> Index:
         """Return the index at which `target` is read through movements and casts."""
         while node is not target:
             if node.op.group == "movement":
                 index = self.source(node, index)
-            node = node.args[0]
+            node = node.args[2 if node.op is Op.WHERE else 0]
         return index
 
     def _softmax(self, at: Index) -> tuple[Node, tuple[Node, Node], Index]:
         """Return what the softmax is of, its maximum and sum, and where they are read."""
         factors = self.weights.args
         exp, total = factors if factors[0].op is Op.EXP else factors[::-1]
-        base = base_of(total)
         if self.weights.op is Op.MUL:
+            base = base_of(total)
             at_total = self._down(total, at, base)
-            total, base = base.args[0], base_of(base.args[0])
+            total, (base, guarded) = base.args[0], unguarded(base.args[0], 0.0, 1.0)
             at_total = self._down(total, at_total, base)
         else:
+            base, guarded = unguarded(total, 0.0, 1.0)
             at_total = self._down(total, at, base)
         shifted = exp.args[0]
         if base.op is not Op.REDUCE or base.attr.kind != "sum" or base.args[0] is not exp or (
@@ -260,11 +263,13 @@ class _Match(Reader):
         ):
             raise NoFit("the weights are not a softmax")
         logits, top = shifted.args
-        most = base_of(top)
+        most, self.guarded = unguarded(top, _NEGATIVE, 0.0)
         if most.op is not Op.REDUCE or most.attr.kind != "max" or most.args[0] is not logits or (
             reduced_axes(most) != reduced_axes(base)
         ):
             raise NoFit("the softmax is not shifted by its maximum")
+        if guarded != self.guarded:
+            raise NoFit("rows without scores are guarded in one place only")
         axes = reduced_axes(base)
         rest = tuple(i for a, i in enumerate(at) if a not in axes)
         if len(axes) != 1 or at[axes[0]] is not self.k or self.k in ex.free_vars(rest) or (

@@ -80,6 +80,19 @@ def base_of(node: Node) -> Node:
     return node
 
 
+def unguarded(node: Node, empty: float, instead: float) -> tuple[Node, bool]:
+    """Return the row result below movements, and whether it is replaced where it is `empty`."""
+    base = base_of(node)
+    if base.op is not Op.WHERE:
+        return base, False
+    condition, yes, no = base.args
+    if condition.op is not Op.EQ or condition.args[0] is not no or not (
+        is_fill(condition.args[1], empty) and is_fill(yes, instead)
+    ):
+        return base, False
+    return base_of(no), True
+
+
 def is_fill(node: Node, value: float) -> bool:
     """Whether every element is one constant."""
     while node.op is Op.EXPAND or node.op is Op.RESHAPE:
@@ -87,4 +100,4 @@ def is_fill(node: Node, value: float) -> bool:
     return node.op is Op.CONST and bool(node.attr == value)
 
 
-__all__ = ["SEARCH", "NoFit", "Reader", "base_of", "is_fill"]
+__all__ = ["SEARCH", "NoFit", "Reader", "base_of", "is_fill", "unguarded"]

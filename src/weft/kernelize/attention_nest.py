@@ -16,9 +16,9 @@ result crosses lanes and no tail of keys, terms or channels needs a mask. Names 
 they are to `weft.strategies.attention`: ``q*`` run over the queries of a block, ``ku`` and ``du``
 over the rows of a tile.
 
-Values that differ from the graph's by rounding only: a row without any finite score is NaN as
-there, NaN and infinite scores spread alike, and keys that are skipped because they are hidden from
-a whole block still let their NaN or infinite values through, as a weight of 0 times them does.
+Values differ from the graph's by rounding only: a row without any score is NaN (or 0) as there, NaN
+and infinite scores spread alike, and keys that are skipped because they are hidden from a whole
+block still let their NaN or infinite values through, as a weight of 0 times them does.
 
 Ref: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
 FlashAttention, 2022.
@@ -190,6 +190,9 @@ class _Nest(Sections):
             whole = read + lost
         rows = tuple(ex.index(0) if n == 1 else ex.var(f"r{a}")
                      for a, n in enumerate(match.out.shape))
+        if match.guarded:
+            empty = total.eq(ex.const(0.0, self.dtype))
+            total = ex.where(empty, ex.const(1.0, self.dtype), total)
         em.bound[match.out] = (self._index(match.out, rows), whole / total)
         for member in self.group.members:
             if member in self.stored and member not in match.softmax:
