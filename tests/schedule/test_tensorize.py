@@ -6,7 +6,10 @@ import pytest
 import schedule_nests as nests
 from schedule_nests import assert_same
 from weft.errors import ScheduleError
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
 from weft.ir import interpret
+from weft.ir.stmt import Axis, Kernel, Load, Reduce, Store
 from weft.ir.text import parse_kernel, print_kernel
 from weft.ir.verify import verify
 from weft.schedule import Schedule
@@ -26,6 +29,27 @@ def test_tensorize(left, right, op, inner, bias):
     again = Schedule.replay(kernel, made.trace)
     assert print_kernel(again.kernel) == print_kernel(made.kernel)
     assert print_kernel(parse_kernel(print_kernel(made.bare))) == print_kernel(made.bare)
+
+
+@pytest.mark.parametrize(("left", "right"), [("f16", "f16"), ("bf16", "f16"), ("f32", "f16")])
+@pytest.mark.parametrize("inner", [1, 7])
+def test_factors_get_names(left, right, inner):
+    kernel = nests.narrow(2, 3, inner, left, right)
+    made = Schedule(kernel).tensorize("s", "k", "mad", multiple=4)
+    made.precompute("s.right", "i", ("j", "k.q"))
+    assert_same(kernel, made.kernel)
+
+
+def test_a_negative_byte_that_became_unsigned_is_no_byte():
+    x, y, s = (ex.var(name, d) for name, d in (("x", dt.int8), ("y", dt.int8), ("s", dt.int32)))
+    wide = ex.cast(ex.cast(x, dt.uint16), dt.int32)
+    a, c = nests.memory("a", 4, dtype=dt.int8), nests.memory("c", 1, dtype=dt.int32)
+    reduce = Reduce((Axis(ex.var("k"), ex.index(4)),), (nests.total("s", dt.int32,
+                    wide * ex.cast(y, dt.int32)),), (Load(x, a, (ex.var("k"),)),
+                                                     Load(y, a, (ex.var("k"),))))
+    kernel = Kernel("cast", (a, c), (reduce, Store(c, (ex.index(0),), s)))
+    with pytest.raises(ScheduleError, match="narrow"):
+        Schedule(kernel).tensorize("s", "k", "dot4")
 
 
 @pytest.mark.parametrize("out", ["i8", "u8", "i16", "i32"])

@@ -80,6 +80,24 @@ def test_matmul_of_bytes(left, right, layout):
             np.testing.assert_array_equal((x @ y).numpy(), a @ b)
 
 
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_matmul_of_float16(layout):
+    for m, n, k in ((64, 64, 64), (97, 33, 130), (50, 70, 1), (130, 290, 1200)):
+        a = whole(m, k) if layout[0] == "n" else whole(k, m)
+        b = whole(k, n) if layout[1] == "n" else whole(n, k)
+        x, y = (weft.from_numpy(v.astype(np.float16)) for v in (a, b))
+        a, x = (a, x) if layout[0] == "n" else (a.T, x.T)
+        b, y = (b, y) if layout[1] == "n" else (b.T, y.T)
+        np.testing.assert_array_equal((x @ y).numpy(), (a @ b).astype(np.float16))
+
+
+def test_weights_are_widened_and_scaled_on_the_way():
+    x, w, scale = whole(70, 130), random("int8", 90, 130), 2.0 ** RNG.integers(-3, 3, (90, 1))
+    weight = weft.from_numpy(w).astype(weft.float32) * weft.from_numpy(scale.astype(np.float32))
+    found = weft.from_numpy(x) @ weight.T
+    np.testing.assert_array_equal(found.numpy(), x @ (w * scale).astype(np.float32).T)
+
+
 def test_batches_and_an_epilogue():
     a, b, c = whole(3, 37, 40), whole(3, 40, 65), whole(65)
     found = (bf16(a) @ bf16(b) + bf16(c)).relu().astype(weft.float32).numpy()

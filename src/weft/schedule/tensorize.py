@@ -15,7 +15,8 @@ from weft.ir.stmt import Accumulator, Axis, Body, Kernel, Let, Load, Reduce, Stm
 from weft.schedule import guard as gd
 from weft.schedule.space import Copy, Edit, Site, ceildiv, constant, find_reduce
 
-OPERATIONS: Final[dict[str, Operation]] = {"dot2": Op.DOT2, "dot4": Op.DOT4}
+OPERATIONS: Final[dict[str, Operation]] = {"dot2": Op.DOT2, "dot4": Op.DOT4, "mad": Op.MAD}
+_GROUPS: Final[dict[Operation, int]] = {Op.DOT2: 2, Op.DOT4: 4, Op.MAD: 1}
 SIDES: Final = ("left", "right")
 _SHIFTED: Final = 0x80808080  # four bytes of 128, or -128
 
@@ -28,6 +29,9 @@ def tensorize(kernel: Kernel, accumulator: str, axis: str, operation: str,
     ->  reduce k.q in n/2 (s) { let s.left  = a[2*k.q] | a[2*k.q + 1] << 16         (as bits)
                                 let s.right = b[2*k.q] | b[2*k.q + 1] << 16
                                 dot2(s, s.left, s.right) }
+
+    With ``mad`` the groups are single factors: it adds products of float32 as `contract` does, and
+    names the factors, so that what they are computed from can be precomputed.
 
     ``dot2`` takes pairs of bfloat16 and adds them to a float32; ``dot4`` takes four 8-bit integers
     and adds them to an integer of at most 32 bits. Both sides of a ``dot4`` may be signed or
@@ -44,7 +48,7 @@ def tensorize(kernel: Kernel, accumulator: str, axis: str, operation: str,
     axis : str
         The axis that is cut into groups.
     operation : str
-        ``dot2`` or ``dot4``.
+        ``dot2``, ``dot4`` or ``mad``.
     bias : str
         ``left`` or ``right``: which side of a ``dot4`` is shifted if both are alike.
     multiple : int
@@ -66,6 +70,15 @@ def tensorize(kernel: Kernel, accumulator: str, axis: str, operation: str,
 
 def narrow_factors(stmt: Reduce) -> tuple[Expr, Expr] | None:
     """Return the two narrow values whose product a REDUCE sums; None if it does not."""
+    factors = factors_of(stmt)
+    if factors is None:
+        return None
+    values = [_narrow(f, stmt.accumulators[0].var.dtype) for f in factors]
+    return None if values[0] is None or values[1] is None else (values[0], values[1])
+
+
+def factors_of(stmt: Reduce) -> tuple[Expr, Expr] | None:
+    """Return the factors whose products a REDUCE sums, its names written out; None if none."""
     if len(stmt.accumulators) != 1:
         return None
     (acc,) = stmt.accumulators
@@ -77,18 +90,15 @@ def narrow_factors(stmt: Reduce) -> tuple[Expr, Expr] | None:
             (lets[s.var],) = ex.substitute([s.value], lets)
     (update,) = ex.substitute([acc.update], lets)
     if update.op is Op.MAD and update.args[2] is acc.var:
-        factors = update.args[:2]
+        a, b = update.args[:2]
     elif update.op is Op.ADD and acc.var in update.args:
         term = update.args[1] if update.args[0] is acc.var else update.args[0]
         if term.op is not Op.MUL:
             return None
-        factors = term.args
+        a, b = term.args
     else:
         return None
-    if any(acc.var in ex.free_vars([f]) for f in factors):
-        return None
-    values = [_narrow(f, acc.var.dtype) for f in factors]
-    return None if values[0] is None or values[1] is None else (values[0], values[1])
+    return None if acc.var in ex.free_vars([a, b]) else (a, b)
 
 
 def _narrow(e: Expr, total: DType) -> Expr | None:
@@ -100,6 +110,8 @@ def _narrow(e: Expr, total: DType) -> Expr | None:
         return None
     while e.op is Op.CAST and e.dtype.is_integer and e.dtype.bits > 8 and (
             e.args[0].dtype.is_integer):
+        if e.dtype.kind == "u" and e.dtype.bits < total.bits and e.args[0].dtype.kind == "i":
+            return None  # a negative number has become a large one
         e = e.args[0]
     return e if e.dtype in (dt.int8, dt.uint8) else None
 
@@ -120,9 +132,10 @@ class _Tensorize:
         if self.axis.kind != st.SERIAL:
             raise ScheduleError(what, found=f"the {self.axis.kind} axis {axis}",
                                 expected="a serial axis")
-        factors = narrow_factors(self.stmt)
-        kind = dt.float32 if op is Op.DOT2 else dt.int32
-        if factors is None or self.stmt.accumulators[0].var.dtype.is_float != kind.is_float:
+        factors = (factors_of if op is Op.MAD else narrow_factors)(self.stmt)
+        kind = dt.int32 if op is Op.DOT4 else dt.float32
+        total = self.stmt.accumulators[0].var.dtype
+        if factors is None or (total is not kind if kind.is_float else not total.is_integer):
             raise ScheduleError(what, found="no sum of products of narrow elements",
                                 expected=f"what {op.name} computes")
         self.factors, self.kind = factors, kind
@@ -130,7 +143,7 @@ class _Tensorize:
         if not all(isinstance(s, Let | Load) for s in self.stmt.body):
             raise ScheduleError(what, found="statements beside names and loads in the REDUCE",
                                 expected="a body that only reads")
-        self.group = 2 if op is Op.DOT2 else 4
+        self.group = _GROUPS[op]
         alike = op is Op.DOT4 and factors[0].dtype is factors[1].dtype
         self.biased = SIDES.index(bias) if alike else -1
 
@@ -158,7 +171,8 @@ class _Tensorize:
         suffix = "q" if len(sides) == 2 else "c"
         point = edit.names.index(f"{axis.var.attr}.{suffix}")
         axes = list(self.stmt.axes)
-        axes[self.at] = Axis(point, ceildiv(axis.extent, self.group * self.multiple) * self.multiple)
+        groups = ceildiv(axis.extent, self.group * self.multiple) * self.multiple
+        axes[self.at] = Axis(point, groups)
         mapping: dict[Expr, Expr] = {}
         if len(sides) == 1:
             for number, a in enumerate(axes):
@@ -169,7 +183,7 @@ class _Tensorize:
         words = {}
         for side in sides:
             statements, value = self._word(side, point, mapping)
-            word = ex.var(edit.names.fresh(f"{name}.{SIDES[side]}"), dt.uint32)
+            word = ex.var(edit.names.fresh(f"{name}.{SIDES[side]}"), value.dtype)
             body += (*statements, Let(word, value))
             words[side] = word
         if len(sides) == 1:
@@ -178,7 +192,9 @@ class _Tensorize:
         first, second = words[0], words[1]
         if self.op is Op.DOT4 and not self._first_is_unsigned():
             first, second = second, first
-        accumulator = Accumulator(total, init, ex.dot(self.op, total, first, second),
+        update = (ex.mad(first, second, total) if self.op is Op.MAD
+                  else ex.dot(self.op, total, first, second))
+        accumulator = Accumulator(total, init, update,
                                   st.lhs(total) + st.rhs(total))
         return Reduce(tuple(axes), (accumulator,), body)
 
@@ -202,7 +218,9 @@ class _Tensorize:
             copy = Copy(self.edit.locations, {**mapping, self.axis.var: at}, self.edit.names,
                         f".{r}")
             loads = copy.body(needed)
-            part = ex.cast(ex.bitcast(copy.expr(value), dt.unsigned(bits)), dt.uint32)
+            part = copy.expr(value)
+            if self.op is not Op.MAD:
+                part = ex.cast(ex.bitcast(part, dt.unsigned(bits)), dt.uint32)
             if (r or self.multiple > 1) and (n is None or n % (self.group * self.multiple)):
                 inside = at.lt(self.axis.extent)
                 loads = gd.guard(loads, inside, self.what)

@@ -8,7 +8,9 @@ other one is read as it lies where its groups lie side by side, and copied as we
 
 from __future__ import annotations
 
-from weft.ir.dtype import uint32
+from typing import Final
+
+from weft.ir.dtype import float32, uint32
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
@@ -16,8 +18,9 @@ from weft.ir.stmt import For, Load, Reduce
 from weft.ir.traverse import walk
 from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant, find_reduce
-from weft.schedule.tensorize import OPERATIONS, narrow_factors
+from weft.schedule.tensorize import OPERATIONS, factors_of, narrow_factors
 from weft.strategies.contraction_pattern import (
+    LINE_POINTS,
     MAC_SPEED,
     Parameters,
     Pattern,
@@ -37,6 +40,8 @@ from weft.strategies.nest import (
     size_of,
     work,
 )
+
+SKEW: Final = 16  # words between rows, or rows a power of two apart would fall into one cache set
 
 
 class Sides(Record):
@@ -62,23 +67,33 @@ class Sides(Record):
 def schedule_dot(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the form of packed words; whether it fits."""
     sides = sides_of(plan, pattern)
-    if sides is None or not plan.target.supports(OPERATIONS[sides.op], uint32):
-        return False
-    return _tile(plan, pattern, p, sides)
+    if sides is not None and plan.target.supports(OPERATIONS[sides.op], uint32):
+        return _tile(plan, pattern, p, sides)
+    sides = sides_of(plan, pattern, widened=True)
+    return sides is not None and size_of(sides.row.extent) >= p.pack_rows and (
+        _tile(plan, pattern, p, sides))
 
 
-def sides_of(plan: Plan, pattern: Pattern) -> Sides | None:
-    """Return how the operands take part, None if the target or the nest does not suit."""
-    factors = narrow_factors(pattern.reduce)
-    if factors is None or any(isinstance(s, Load) and s.mask is not None
-                              for s in pattern.reduce.body):
+def sides_of(plan: Plan, pattern: Pattern, widened: bool = False) -> Sides | None:
+    """Return how the operands take part, None if the nest does not suit.
+
+    With `widened`, factors of float32 that are computed (from float16, from a byte and its scale)
+    count as groups of one: they are computed once, in the panels.
+    """
+    body = pattern.reduce.body
+    factors = factors_of(pattern.reduce) if widened else narrow_factors(pattern.reduce)
+    if factors is None or any(isinstance(s, Load) and s.mask is not None for s in body):
         return None
-    op = Op.DOT2 if factors[0].dtype.is_float else Op.DOT4
-    group = 2 if op is Op.DOT2 else 4
+    if widened:
+        loaded = {s.var for s in body if isinstance(s, Load)}
+        if pattern.reduce.accumulators[0].var.dtype is not float32 or all(
+                f in loaded for f in factors):
+            return None
+        op, group = Op.MAD, 1
+    else:
+        op, group = (Op.DOT2, 2) if factors[0].dtype.is_float else (Op.DOT4, 4)
     space = Space(plan.kernel)
-    inside = accesses(pattern.reduce.body)
-    if len(inside) != 2:
-        return None
+    inside = accesses(body)
     axes = pattern.reduce.axes
     axis = max(axes, key=lambda a: size_of(a.extent))
     if any(constant(a.extent) is None for a in axes) or size_of(axis.extent) < 2 * group:
@@ -98,11 +113,12 @@ def sides_of(plan: Plan, pattern: Pattern) -> Sides | None:
         return None
     _, row, wide = best
     left = row.var in pattern.left
-    by = {True: [a for a in inside if _moves(space, a.index, row.var)],
-          False: [a for a in inside if _moves(space, a.index, wide.var)]}
-    if len(by[True]) != 1 or len(by[False]) != 1 or by[True][0] is by[False][0]:
+    # The operands: what else is read (scales) does not move along the reduced axis.
+    mine, others = ([a for a in inside if _moves(space, a.index, loop.var)
+                     and _moves(space, a.index, axis.var)] for loop in (row, wide))
+    if len(mine) != 1 or len(others) != 1 or mine[0] is others[0]:
         return None
-    a, b = by[True][0], by[False][0]
+    a, b = mine[0], others[0]
     return Sides(op.name, group, str(axis.var.attr), size_of(axis.extent),
                   product(x.extent for x in axes),
                   row, wide, "left" if left else "right",
@@ -141,7 +157,7 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
         name = f"{name}.dot"
     reduce = find_reduce(plan.kernel, name, "dot").reduce
     axes = [str(a.var.attr) for a in reduce.axes]
-    copied = s.row_step != 1 or any(isinstance(x, Load) and x.mask is not None
+    copied = s.group == 1 or s.row_step != 1 or any(isinstance(x, Load) and x.mask is not None
                                     for x in reduce.body)
     block, points = _block(p, lanes, wide_n, s, copied)
     i, j = str(s.row.var.attr), str(s.wide.var.attr)
@@ -204,7 +220,8 @@ def _block(p: Parameters, lanes: int, n: int, s: Sides, copied: bool) -> tuple[i
     wanted = min(tiles, 8) if copied else 1
     most = min(words // (points * lanes), tiles if copied else 1)
     # Rows whose neighbours are far away are copied as seldom as possible: for many columns.
-    if most >= wanted or (most and (s.row_stride != 1 or s.depth < 2 * p.dot_depth)):
+    cheap = s.row_stride != 1 and s.group > 1
+    if most >= wanted or (most and (cheap or s.depth < 2 * p.dot_depth)):
         blocks = -(-tiles // most)
         return -(-tiles // blocks) * lanes, 0
     most = wanted
@@ -220,6 +237,11 @@ def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: S
     Of each line of the memory a single tile would use a part alone, and read it again and again.
     """
     schedule = plan.schedule
+    if s.row_stride != 1 and s.row_step == s.group == 1:
+        # Side by side along the reduced axis: row by row, each in cache lines of its own.
+        last = panel(plan, word, tile, (row, *axes), skew=SKEW)[-1]
+        schedule.split(last, LINE_POINTS, "mask").vectorize(f"{last}.i")
+        return
     if s.row_stride != 1:
         schedule.precompute(word, tile, (*axes, row))
         return
@@ -237,10 +259,11 @@ def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: S
     schedule.split(last, power_above(rows), "mask").vectorize(f"{last}.i")
 
 
-def panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...]) -> list[str]:
+def panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...],
+          skew: int = 0) -> list[str]:
     """Compute a name ahead, at a loop; return the loops that do so, in the order of `layout`."""
     known = {s.var.attr for s in walk(plan.kernel.body) if isinstance(s, For)}
-    plan.schedule.precompute(name, loop, layout)
+    plan.schedule.precompute(name, loop, layout, skew=skew)
     return [str(s.var.attr) for s in walk(plan.kernel.body)
             if isinstance(s, For) and s.var.attr not in known]
 
