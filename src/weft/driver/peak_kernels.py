@@ -1,4 +1,4 @@
-"""Two loop nests that do nothing but reach a limit of the machine: reading, and fused multiply-add.
+"""Loop nests that do nothing but reach a limit of the machine: memory, and fused multiply-add.
 
 They go through the same compiler as everything else, so that a share of the peak compares like
 with like.
@@ -17,6 +17,7 @@ from weft.ir.stmt import (
     VECTOR,
     Accumulator,
     Axis,
+    Body,
     For,
     Kernel,
     Load,
@@ -51,6 +52,26 @@ def read_kernel(nbytes: int) -> Kernel:
                                        lhs(acc) + rhs(acc)),), (load,))
     body = For(c, ex.index(_CHUNKS), PARALLEL, (reduce, Store(partial, (c,), acc)))
     return Kernel("peak_read", (source, partial), (body,), Meta("custom"))
+
+
+def move_kernel(nbytes: int, copies: bool, streams: bool) -> Kernel:
+    """Return a kernel that fills an array of `nbytes` bytes of float32, or copies one into it.
+
+    With `streams`, its stores go past the caches.
+    """
+    count = nbytes // 4 // _CHUNKS
+    source = Memory("source", dt.float32, (ex.index(_CHUNKS), ex.index(count)))
+    target = Memory("target", dt.float32, (ex.index(_CHUNKS), ex.index(count)))
+    c, k, lane = (ex.var(n) for n in ("c", "k", "lane"))
+    at = (c, k * _WIDE + lane)
+    value = ex.var("value", dt.float32)
+    body: Body = (Load(value, source, at), Store(target, at, value, None, streams))
+    if not copies:
+        body = (Store(target, at, ex.const(1.0, dt.float32), None, streams),)
+    nest = For(k, ex.index(count // _WIDE), SERIAL, (For(lane, ex.index(_WIDE), VECTOR, body),))
+    params = (source, target) if copies else (target,)
+    name = f"peak_{'copy' if copies else 'write'}{'_past' if streams else ''}"
+    return Kernel(name, params, (For(c, ex.index(_CHUNKS), PARALLEL, (nest,)),), Meta("custom"))
 
 
 def fma_kernel(threads: int) -> tuple[Kernel, int]:

@@ -90,6 +90,23 @@ def peaks() -> Peaks:
     return Peaks(bandwidth, work / (_best(fma) * 1e9))
 
 
+@lru_cache(maxsize=1)
+def memory_rates() -> dict[str, float]:
+    """Return the bytes a nanosecond of each way to move memory, all threads.
+
+    A copy counts what it reads and what it writes; ``past`` is with non-temporal stores.
+    """
+    from weft.driver import peak_kernels
+
+    found = {"read": peaks().bandwidth}
+    for copies in (False, True):
+        for streams in (False, True):
+            kernel = peak_kernels.move_kernel(_PEAK_BYTES, copies, streams)
+            name = kernel.name.removeprefix("peak_").replace("_", " ")
+            found[name] = (1 + copies) * _PEAK_BYTES / (_best(kernel) * 1e9)
+    return found
+
+
 def _best(kernel: Kernel) -> float:
     from weft.driver.pipeline import build
 
@@ -104,4 +121,4 @@ def arrays(kernel: Kernel) -> tuple[list[str], list[str]]:
             [m.name for m in stores(kernel.body)])
 
 
-__all__ = ["Peaks", "Timing", "arrays", "peaks", "time_kernel"]
+__all__ = ["Peaks", "Timing", "arrays", "memory_rates", "peaks", "time_kernel"]
