@@ -49,9 +49,10 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
         forms.reverse()
     forms[:0] = [schedule_matrix, schedule_dot, schedule_window, schedule_position,
                  schedule_stream]
-    first = plan.pick("contraction.first", -1, range(len(forms)))
-    if first >= 0:
-        forms.insert(0, forms.pop(first))
+    names = [form.__name__.removeprefix("schedule_") for form in forms]
+    first = plan.pick("contraction.form", "", names)
+    if first:
+        forms.insert(0, forms.pop(names.index(first)))
     decided = plan.choices.mark()
     for form in forms:
         plan.attempt("contract", name)

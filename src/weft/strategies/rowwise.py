@@ -100,7 +100,8 @@ def _prefetch_rows(plan: Plan, row: str) -> None:
             continue
         name, cost, _ = max(reads[1:], key=lambda read: read[1].heavy)
         row_bytes = max(nbytes for _, _, nbytes in reads)
-        if not cost.heavy or not LEAST_AHEAD <= row_bytes <= plan.target.l2_bytes // 4:
+        ahead = cost.heavy > 0 and LEAST_AHEAD <= row_bytes <= plan.target.l2_bytes // 4
+        if not plan.pick("fetch ahead", ahead, (True, False), memory.name):
             continue
         if plan.attempt("prefetch", memory.name, name, row):
             plan.why.append(f"the next row of {memory.name} is fetched ahead")
@@ -387,20 +388,22 @@ def _prefers_columns(plan: Plan, row: For, body: Body) -> bool:
     space = Space(plan.kernel)
     own = dep.private(body)
     across = along = 0  # accesses with unit stride, each as often as it takes place
-    longest = 1
+    longest, native = 1, max(plan.target.vector_bytes // Cost(body).itemsize, 1)
+    window = any(isinstance(s, Reduce) and len(s.axes) > 1 for s in body)
     for stmt in body:
         axes = _axes(stmt)
         points = product(extent for _, extent, _ in axes)
         for inner, extent, inside in axes:
             longest = max(longest, size_of(extent))
-            if size_of(extent) < 4:
+            if size_of(extent) < 4 or 2 * size_of(extent) < native:
                 continue  # no vector worth the name
             for access, stride in strides(space, inside, inner):
                 along += points * (stride == 1 and access.memory not in own)
         for access, stride in strides(space, (stmt,), row.var):
             across += points * (stride == 1 and access.memory not in own)
-    tiny = longest * 4 <= max(plan.target.vector_bytes // Cost(body).itemsize, 1)
-    return across > along or (tiny and size_of(row.extent) >= 16 and across >= along)
+    tiny = longest * 4 <= native or 2 * longest < native
+    enough = size_of(row.extent) >= (2 if window else 16)
+    return across > along or (tiny and enough and across >= along)
 
 
 def _axes(stmt: Stmt) -> list[tuple[Expr, Expr, Body]]:
