@@ -41,7 +41,8 @@ class Parameters(Record):
     ``stream_depth`` the rows of a matrix that are read side by side where few rows are multiplied
     with it, and ``stream_bytes`` the results that are kept meanwhile; ``far_block``
     the rows, columns and steps of a block where both operands are copied, and ``far_depth`` the
-    least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution;
+    least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution
+    and ``window_bytes`` the weights of a block of its channels;
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
     ``dot_bytes`` the panels that share one copy of the rows, and ``dot_depth`` the steps of a block
     if these are few.
@@ -60,6 +61,7 @@ class Parameters(Record):
     far_block: int = 256
     far_depth: int = 8
     window_rows: int = 14
+    window_bytes: int = 40 << 10
     dot_rows: int = 12
     dot_least: int = 4
     dot_bytes: int = 256 << 10
@@ -77,7 +79,9 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
             "dot_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "matrix": {"dot_bytes": (64 << 10, 128 << 10, 256 << 10)},
     "inner": {"inner_rows": (1, 2, 3, 4, 6, 8), "inner_columns": (1, 2, 3, 4, 6, 8)},
-    "window": {**_PANEL, "window_rows": (6, 8, 10, 12, 14, 16, 20, 24), "spill": (0, 24, 1 << 30)},
+    "window": {**_PANEL, "window_rows": (6, 8, 10, 12, 14, 16, 20, 24),
+               "window_bytes": (20 << 10, 40 << 10, 80 << 10, 256 << 10),
+               "spill": (0, 24, 1 << 30)},
     "position": {"rows": _TILE["rows"], "panel_bytes": _PANEL["panel_bytes"]},
     "stream": {"stream_depth": (4, 8, 16, 32, 64),
                "stream_bytes": (8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10)},

@@ -55,12 +55,12 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     channels = [(c.var.attr, tile_rows(size_of(c.extent), p.rows)) for c in found.channels]
     held = product_of(channels)
     y = found.positions[-2] if len(found.positions) > 1 else None
-    rows = 1 if y is None else tile_rows(size_of(y.extent), max(p.rows // held, 1))
+    rows = 1 if y is None else tile_rows(size_of(y.extent), max(p.rows * 3 // 2 // held, 1))
     while rows > 1 and _box(plan, pattern, found, rows) > BOX_BYTES:
         rows //= 2
     if _box(plan, pattern, found, rows) > BOX_BYTES:
         raise ScheduleError(f"window({found.image.memory.name})", found="a box of many bytes")
-    lanes = native if width >= native else power_above(width)
+    lanes = min(native, power_above(width + 1) // 2)  # whole ones that overlap, and no masks
     if held * rows < 8 and width >= 2 * native:
         lanes *= 2
     amount = work((pattern.rows[0],)) // MAC_SPEED

@@ -8,10 +8,13 @@ the rows of the register tile are neighbouring positions.
 
 from __future__ import annotations
 
+from typing import Final
+
 from weft.ir.stmt import PARALLEL, For, Load, Reduce
 from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant
 from weft.strategies.contraction_pattern import (
+    LINE_POINTS,
     MAC_SPEED,
     Parameters,
     Pattern,
@@ -35,6 +38,9 @@ from weft.strategies.nest import (
     size_of,
     work,
 )
+
+WHOLE_BYTES: Final = 200 << 10  # of a panel that is copied at once
+COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
 
 
 class Windowed:
@@ -83,6 +89,13 @@ def _skips(space: Space, pattern: Pattern, load: Load) -> bool:
     return any(s is not None and s > 1 for s in steps)
 
 
+def _sums_along(plan: Plan, pattern: Pattern, native: int) -> bool:
+    """Whether a long reduced axis is contiguous in both operands: a gradient of weights."""
+    space, inside = Space(plan.kernel), accesses(pattern.reduce.body)
+    return any(2 * size_of(a.extent) >= native and all(
+        flat_stride(space, x, a.var) in (0, 1) for x in inside) for a in pattern.reduce.axes)
+
+
 def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the window form; whether it fits and pays."""
     found = find_windows(plan, pattern)
@@ -91,9 +104,15 @@ def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     native = native_lanes(plan, pattern)
     channels = size_of(found.channels[0].extent)
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
-    if channels < native or any(constant(e) is None for e in extents):
+    if channels < min(native, 8) or any(constant(e) is None for e in extents):
         return False
-    lanes = 2 * native if channels >= 2 * native else native
+    if channels < native and _sums_along(plan, pattern, native):
+        return False  # the inner form fills its registers
+    lanes = 2 * native
+    if channels < lanes or -(-channels // lanes) * lanes * 8 > -(-channels // native) * native * 9:
+        lanes = native  # two vectors would leave much of the last one idle
+    while lanes > channels:
+        lanes //= 2
     if product(f.extent for f in found.positions) < p.turn_rows:
         return False
     return _Convolution(plan, pattern, found, lanes, p).apply()
@@ -110,7 +129,8 @@ def copy_box(plan: Plan, image: Load) -> None:
     lanes = plan.target.vector_bytes // max(memory.dtype.itemsize, 4)
     while lanes > 2 and lanes >= 2 * n:
         lanes //= 2
-    plan.schedule.split(name, lanes, "mask").vectorize(f"{name}.i")
+    tile_split(plan, name, last.extent, lanes)
+    plan.schedule.vectorize(f"{name}.i")
 
 
 class _Convolution:
@@ -119,11 +139,14 @@ class _Convolution:
     def __init__(self, plan: Plan, pattern: Pattern, found: Windowed, lanes: int,
                  p: Parameters) -> None:
         self.plan, self.pattern, self.found, self.p = plan, pattern, found, p
-        self.lanes, self.rows = lanes, p.window_rows if registers(plan) >= 32 else 6
+        self.lanes = lanes
+        self.rows = p.window_rows if registers(plan) >= 32 else 6
+        if lanes <= native_lanes(plan, pattern):
+            self.rows = self.rows * 3 // 2
         self.name = pattern.reduce.accumulators[0].var.attr
         self.itemsize = Cost(pattern.rows[-1].body).itemsize
         self.axes = [a.var.attr for a in pattern.reduce.axes]
-        self.blocked = False
+        self.blocked = self.packed = False
 
     def apply(self) -> bool:
         """Apply the schedule; whether it fits."""
@@ -142,7 +165,10 @@ class _Convolution:
             tile_split(plan, y, found.positions[-2].extent, group)
             inner.insert(0, f"{y}.i")
             rest.append(f"{y}.o")
-        outer = [*[f.var.attr for f in found.shared], f"{o}.o", *rest]
+        near = [*[f.var.attr for f in found.shared], *rest]
+        last = self._channels_last(near)
+        outer = [*near, f"{o}.o"] if last else [
+            *[f.var.attr for f in found.shared], f"{o}.o", *rest]
         # The lanes go inside alone first: while other loops stand still, that is easy to prove.
         for loop in [*inner, *outer]:
             schedule.sink(loop)
@@ -152,13 +178,21 @@ class _Convolution:
         order = order_loops(plan, outer, inner, amount)
         # The loop whose iteration reads one box: the innermost outer one; there may be none but
         # that of the channels, which stands outside all of them.
+        image, weight = found.image.memory, found.weight.memory
+        last = last and f"{o}.o" in order[1:] and order[-1] == f"{o}.o"
+        if last and len(order) < 2:
+            return False
+        if last:
+            self._pack(weight.name, order[0], f"{o}.i", f"{o}.o")
+            self.packed = True
         place = self._block([*order, *inner], f"{o}.o")
         if place is None:
             return False
-        image, weight = found.image.memory, found.weight.memory
-        schedule.window(image.name, order[-1] if place in ("", *order) else f"{self.axes[0]}.o")
+        box = order[-2] if last else order[-1]
+        schedule.window(image.name, f"{self.axes[0]}.o" if self.blocked and (
+            last or place not in order) else box)
         copy_box(plan, found.image)
-        if self.blocked or f"{o}.o" in order:
+        if not self.packed and (self.blocked or f"{o}.o" in order):
             self._pack(weight.name, f"{self.axes[0]}.o" if self.blocked else f"{o}.o", f"{o}.i")
         if self.blocked:
             self._finish_block(x, f"{o}.i")
@@ -208,41 +242,62 @@ class _Convolution:
                 channels *= span + width * abs(space.stride(i, positions[-1].var) or 1)
             else:
                 channels *= span
-        most = self.p.panel_bytes // 2 // max(channels * self.itemsize, 1)
+        most = self.p.panel_bytes * 3 // 4 // max(channels * self.itemsize, 1)
         return tile_rows(size_of(positions[-2].extent),
                          max(min((most - around) // step + 1, 8), 1))
 
     def _block(self, loops: list[str], channel: str) -> str | None:
-        """Cut the reduction if a panel of weights is too large for the caches.
+        """Cut the reduction if the weights of a tile are more than the first cache holds.
 
-        Returns the outermost loop of the block, "" if none is needed, None if none fits.
+        A panel of moderate size is copied once, and read block by block; of a larger one each
+        block is copied for itself. Returns the outermost loop of the block, "" if none is needed,
+        None if none fits.
         """
-        reduce = self.pattern.reduce
+        reduce, p = self.pattern.reduce, self.p
         points = product(a.extent for a in reduce.axes)
-        if points * self.lanes * self.itemsize <= self.p.panel_bytes:
-            return ""
         depth = size_of(reduce.axes[0].extent)
-        most = self.p.panel_bytes // 2 // (points // depth * self.lanes * self.itemsize)
+        panel = points * self.lanes * self.itemsize
+        if panel <= p.window_bytes:
+            return ""
+        whole = self.packed or (panel <= WHOLE_BYTES and channel in loops)
+        most = (p.window_bytes if whole else p.panel_bytes // 2) // (panel // depth)
         if most < 2:
-            return None
+            return "" if panel <= p.panel_bytes else None
+        last = self.packed
+        if whole and not self.packed:
+            self._pack(self.found.weight.memory.name, channel, f"{channel[:-2]}.i")
+            self.packed = True
         nests = [find(self.plan.kernel, name) for name in loops]
-        first = max(loops.index(channel) if channel in loops else -1,
+        first = max(loops.index(channel) - last if channel in loops else -1,
                     *[at for at, f in enumerate(nests) if f is not None and f.kind == PARALLEL],
                     -1) + 1
         for at in range(first, len(loops)):
             held = product(f.extent for f in nests[at:] if f is not None)
-            if held * self.itemsize <= self.p.panel_bytes:
+            if held * self.itemsize <= min(p.panel_bytes, WHOLE_BYTES):
                 blocks = -(-depth // most)
                 self.plan.schedule.block_reduction(self.name, loops[at], self.axes[0],
                                                    -(-depth // blocks))
                 self.blocked = True
                 return loops[at]
-        return None
+        return "" if panel <= p.panel_bytes else None
 
-    def _pack(self, memory: str, loop: str, column: str) -> None:
+    def _channels_last(self, outer: list[str]) -> bool:
+        """Whether a box serves all channels: all weights are near, and copied seldom enough."""
+        found = self.found
+        if not outer:
+            return False
+        channels = -(-size_of(found.channels[0].extent) // self.lanes) * self.lanes
+        points = product(a.extent for a in self.pattern.reduce.axes)
+        several = product(self._loop(name).extent for name in outer)
+        positions = product(f.extent for f in [*found.shared, *found.positions])
+        first = size_of(self._loop(outer[0]).extent)
+        return (channels > self.lanes and points * channels * self.itemsize <= WHOLE_BYTES
+                and several > 1 and positions // first >= COPIED_POSITIONS)
+
+    def _pack(self, memory: str, loop: str, column: str, *before: str) -> None:
         plan = self.plan
         axes = [f"{a}.i" if self.blocked and a == self.axes[0] else a for a in self.axes]
-        if not plan.attempt("stage", memory, loop, (*axes, column)):
+        if not plan.attempt("stage", memory, loop, (*before, *axes, column)):
             return
         space = Space(plan.kernel)
         inner = self._loop(f"{column}.s")
@@ -256,12 +311,23 @@ class _Convolution:
         """Vectorise what comes before and after the blocks; results leave along the positions."""
         schedule = self.plan.schedule
         schedule.vectorize(f"{column}.begin")
-        if self.plan.attempt("reorder", f"{column}.end", f"{x}.end"):
-            native = native_lanes(self.plan, self.pattern)
-            lanes = min(native, power_above(size_of(self._loop(f"{x}.end").extent)))
-            schedule.split(f"{x}.end", lanes, "mask").vectorize(f"{x}.end.i")
-        else:
+        names = [f"{column}.end", f"{x}.end"]
+        if epilogue_cost(self.pattern) > self.p.spill or not self.plan.attempt("reorder", *names):
             schedule.vectorize(f"{column}.end")
+            return
+        # Squares of results are turned in registers and leave as rows of positions.
+        inner = []
+        for name in names:
+            n = size_of(self._loop(name).extent)
+            lanes = min(LINE_POINTS, power_above(n + 1) // 2)
+            if lanes < n:
+                schedule.split(name, lanes, "overlap")
+                inner.append(f"{name}.i")
+            else:
+                inner.append(name)
+        outer = [f"{n}.o" for n, i in zip(names, inner, strict=True) if n != i]
+        schedule.reorder(*outer, *inner)
+        schedule.unroll(inner[0]).vectorize(inner[1])
 
     def _tile(self, rows: list[str], column: str) -> None:
         schedule = self.plan.schedule
