@@ -38,6 +38,18 @@ def target() -> Target:
     return cpu.host_target()
 
 
+_fingerprint: tuple[Target, str] | None = None
+
+
+def fingerprint() -> str:
+    """Return the fingerprint of the target, computed once: every key holds it."""
+    global _fingerprint
+    now = target()
+    if _fingerprint is None or _fingerprint[0] is not now:
+        _fingerprint = now, now.fingerprint()
+    return _fingerprint[1]
+
+
 def disk() -> DiskCache:
     """Return the cache directory."""
     return cache()

@@ -92,7 +92,7 @@ def key_of(kernel: Kernel) -> str:
 
     runtime = device.runtime()
     text = canonical_text(kernel)
-    key = fingerprint("kernel", text, device.target().fingerprint(), runtime.compiler.cache_key,
+    key = fingerprint("kernel", text, device.fingerprint(), runtime.compiler.cache_key,
                       runtime.threads.threads)
     subject = tuned.record_key(text)
     record = tuned.find(subject)

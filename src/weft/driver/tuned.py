@@ -16,7 +16,7 @@ PIPELINES: Final = ("short", "O1", "O2", "O3")  # of the compiler; the first is 
 def record_key(text: str) -> str:
     """Return the key of a kernel's record: its canonical text, target, compiler and threads."""
     runtime = device.runtime()
-    return key_of(text, device.target().fingerprint(), runtime.compiler.cache_key,
+    return key_of(text, device.fingerprint(), runtime.compiler.cache_key,
                   runtime.threads.threads)
 
 
