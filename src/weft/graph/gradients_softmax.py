@@ -58,8 +58,8 @@ def _is_maximum(shift: Node, x: Node, axis: int) -> bool:
     base = shift
     while base.op in _SHIFTS or _is_guard(base, 0.0):
         base = base.args[2 if base.op is Op.WHERE else 0]
-    return (_along(shift, axis) and base.op is Op.REDUCE and base.attr.kind == "max" and base.args[0] is x
-            and base.attr.axes == (axis,))
+    return (_along(shift, axis) and base.op is Op.REDUCE and base.attr.kind == "max"
+            and base.args[0] is x and base.attr.axes == (axis,))
 
 
 def _along(node: Node, axis: int) -> bool:

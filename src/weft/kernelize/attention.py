@@ -100,14 +100,14 @@ class Found:
 
     def _add(self, match: Attention, users: Mapping[Node, Sequence[Node | None]]) -> None:
         hidden, ends = _closure([match.scores], match, users)
-        ends.discard(match.out)
         parts: dict[Node, Part] = {}
-        if ends:
+        if ends != [match.out]:
             shared = _shared(match)
-            parts = {e: attention_gradient.part(e, hidden, shared) for e in ends}
-            every = {p.node for part in parts.values() for p in part.products} | {match.scores}
+            parts = {e: attention_gradient.part(e, hidden, shared) for e in ends
+                     if e is not match.out}
+            every = dict.fromkeys(p.node for part in parts.values() for p in part.products)
             hidden, reached = _closure(every, match, users)
-            if not reached <= parts.keys() | {match.out}:
+            if not set(reached) <= parts.keys() | {match.out}:
                 raise NoFit("a product in a gradient is read elsewhere")
         if any(b in hidden for b in (match.v, *(p.b for p in parts.values()))):
             raise NoFit("the values depend on the scores")
@@ -132,10 +132,11 @@ def _shared(match: Attention) -> Scores:
 
 
 def _closure(starts: Iterable[Node], match: Attention,
-             users: Mapping[Node, Sequence[Node | None]]) -> tuple[frozenset[Node], set[Node]]:
+             users: Mapping[Node, Sequence[Node | None]]) -> tuple[frozenset[Node], list[Node]]:
     """Return all that is made of some nodes, and the sums of products that it ends in."""
     stack = list(starts)
-    hidden, ends = set(stack), set()
+    hidden = set(stack)
+    ends: dict[Node, None] = {}
     while stack:
         for user in users[stack.pop()]:
             if user in hidden or user in ends:
@@ -145,7 +146,7 @@ def _closure(starts: Iterable[Node], match: Attention,
             if user.op is Op.REDUCE and user.attr.kind == "sum" and user.args[0].op is Op.MUL and (
                 user not in match.softmax
             ):
-                ends.add(user)
+                ends[user] = None
                 continue
             if user not in match.softmax and user.op not in _BETWEEN and (
                 not user.op.is_elementwise
@@ -153,7 +154,7 @@ def _closure(starts: Iterable[Node], match: Attention,
                 raise NoFit(f"its scores or weights are read by {user.op.name}")
             hidden.add(user)
             stack.append(user)
-    return frozenset(hidden), ends
+    return frozenset(hidden), list(ends)
 
 
 def find(outputs: Sequence[Node]) -> Found:

@@ -182,7 +182,7 @@ class _Match(Reader):
         ):
             raise NoFit("a gradient is no product of matrices")
         self.channel = channels[0]
-        order = [v for v in ex.free_vars(at) if v in self.env]
+        order = [v for v in ex.toposort(at) if v in self.env]
         order += [v for v in names if v in self.env and v not in order]
         rename = {self.row: ex.var("row"), self.col: ex.var("col"), self.channel: ex.var("d")}
         self.batches: list[tuple[Expr, nd.Dim]] = []
