@@ -218,7 +218,7 @@ def test_gather_and_scatter():
                 Assert(at.lt(9), "index", at, n(9)), Load(nests.f("a"), x, (at,)),
                 Store(y, (v("i"),), nests.f("a")))
     made = check(Kernel("gather", (index, x, y), (body,)))
-    assert "vector" in kinds(made).values()
+    assert set(kinds(made).values()) == {"serial"}  # loads beat a gather instruction
     out = memory("out", 9)
     body = loop("i", 40, Load(v("p"), index, (v("i"),)), Load(nests.f("a"), y, (v("i"),)),
                 Store(out, (at,), nests.f("a")))

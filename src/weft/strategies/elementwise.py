@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft.errors import ScheduleError
+from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.stmt import For
@@ -72,11 +73,42 @@ def schedule_nest(plan: Plan, root: str) -> None:
             parallelise(plan, names, amount)
             return
     extent = next(c.extent for c in chain if c.var is best)
-    cost = Cost(body)
+    varying = _varying(body, best)
+    cost = Cost(varying)
+    if _looks_up(varying) and cost.ops <= SHORT_BODY and not cost.heavy:
+        plan.why.append(f"{best.attr} looks elements up one by one")
+        parallelise(plan, names, amount)
+        return
     streamed = _will_stream(plan)
     outer = split_for_vectors(plan, best.attr, extent, cost, peel=streamed)
     names = [*names[:-1], outer if outer is not None else best.attr]
     parallelise(plan, names, amount)
+
+
+def _varying(body: st.Body, var: Expr) -> st.Body:
+    """Return the statements that differ along a loop: an index read once for a row does not."""
+    known = {var}
+    kept = []
+    for stmt in body:
+        if not known.isdisjoint(ex.free_vars(stmt.exprs())):
+            known.update(stmt.binds())
+            kept.append(stmt)
+    return tuple(kept)
+
+
+def _looks_up(body: st.Body) -> bool:
+    """Whether an element is read at a place that was read itself.
+
+    A gather instruction takes longer than as many loads, unless much is done with the elements.
+    """
+    read: set[Expr] = set()
+    for stmt in body:
+        if isinstance(stmt, st.Load) and not read.isdisjoint(ex.free_vars(stmt.index)):
+            return True
+        if isinstance(stmt, st.Load) or (isinstance(stmt, st.Let) and not read.isdisjoint(
+                ex.free_vars((stmt.value,)))):
+            read.update(stmt.binds())
+    return False
 
 
 def _side_by_side(plan: Plan, chain: list[For],

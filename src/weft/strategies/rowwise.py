@@ -41,6 +41,7 @@ from weft.strategies.nest import (
 
 CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that runs agree
 CHUNK_LEAST: Final = 16384  # elements that are worth a chunk
+NEAR: Final = 8  # steps between neighbouring windows up to which their elements are read together
 MOST_UNROLLED: Final = 16  # points of a small window that are written out
 PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
 GATHER_OPS: Final = 10  # simple operations that cost as much as a gathered operand
@@ -389,19 +390,21 @@ def _prefers_columns(plan: Plan, row: For, body: Body) -> bool:
     own = dep.private(body)
     across = along = 0  # accesses with unit stride, each as often as it takes place
     longest, native = 1, max(plan.target.vector_bytes // Cost(body).itemsize, 1)
-    window = any(isinstance(s, Reduce) and len(s.axes) > 1 for s in body)
+    window = any(isinstance(s, Reduce) and len(s.axes) > 1 and any(
+        step is not None and 1 <= step <= NEAR for _, step in strides(space, s.body, row.var))
+        for s in body)  # fmt: skip
     for stmt in body:
         axes = _axes(stmt)
         points = product(extent for _, extent, _ in axes)
         for inner, extent, inside in axes:
             longest = max(longest, size_of(extent))
-            if size_of(extent) < 4 or 2 * size_of(extent) < native:
+            if size_of(extent) < 4 or (window and 2 * size_of(extent) < native):
                 continue  # no vector worth the name
             for access, stride in strides(space, inside, inner):
                 along += points * (stride == 1 and access.memory not in own)
         for access, stride in strides(space, (stmt,), row.var):
             across += points * (stride == 1 and access.memory not in own)
-    tiny = longest * 4 <= native or 2 * longest < native
+    tiny = longest * 4 <= native or (window and 2 * longest < native)
     enough = size_of(row.extent) >= (2 if window else 16)
     return across > along or (tiny and enough and across >= along)
 
