@@ -92,7 +92,7 @@ class _Nest:
             made = values[value]
         elif value.op in PRODUCTS and len(self.vars) == 3 and len(loads) == 3:
             q = self.vars[2]
-            total, a, b = value.args
+            total, a, _ = value.args
             found = {places[x]: x for x in value.args if x in places}
             if set(found) != {(i, j), (i, q), (q, j)} or found[i, j] is not total:
                 raise self._error("a product that is no product of matrices")

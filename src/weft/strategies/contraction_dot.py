@@ -157,9 +157,12 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
         name = f"{name}.dot"
     reduce = find_reduce(plan.kernel, name, "dot").reduce
     axes = [str(a.var.attr) for a in reduce.axes]
-    copied = s.group == 1 or s.row_step != 1 or any(isinstance(x, Load) and x.mask is not None
-                                    for x in reduce.body)
+    ragged = any(isinstance(x, Load) and x.mask is not None for x in reduce.body)
+    copied = s.group == 1 or s.row_step != 1
     block, points = _block(p, lanes, wide_n, s, copied)
+    if ragged and not copied and (points or len(axes) > 1):
+        copied = True  # the group that is not full cannot be told from the others
+        block, points = _block(p, lanes, wide_n, s, copied)
     i, j = str(s.row.var.attr), str(s.wide.var.attr)
     outer = [str(r.var.attr) for r in pattern.rows if r is not s.row and r is not s.wide]
     tile_split(plan, i, s.row.extent, rows)
@@ -173,7 +176,12 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     schedule.reorder(*outer, top, f"{i}.o", *columns, f"{i}.i", column)
     parallelise(plan, [*outer, top, f"{i}.o"], amount)
     if bias:
-        schedule.vectorize(panel(plan, bias, top, (*columns, column))[-1])
+        last = panel(plan, bias, top, (*columns, column))[-1]
+        along = f"{s.axis}.c.p"
+        if s.wide_stride == 1 or s.depth < 8 * native:
+            schedule.vectorize(last)
+        else:  # along the sum, where the bytes lie side by side
+            schedule.split(along, native, "peel").vectorize(f"{along}.i")
     tile = f"{i}.o"
     if points:
         count = -(-rows_n // rows)
@@ -203,6 +211,9 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
         schedule.unroll(row_loop).vectorize(lane_loop)
     if spill:
         schedule.vectorize(f"{column}.f")
+    if ragged and not copied:
+        # All groups but the last are full: their loads need no masks.
+        schedule.split(axes[0], -(-s.depth // s.group) - 1, "peel")
     plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}, "
                     f"{s.group} products at a time ({s.op})"
                     + (f", {points} of {long} at a time" if points else ""))
