@@ -11,7 +11,7 @@ def oracle(request, monkeypatch):
     """Run every graph on plain NumPy, but in tests that ask for ``compiled``."""
     if "compiled" in request.fixturenames:
         return
-    for name in ("realize", "compile", "allocate", "from_host"):
+    for name in ("realize", "compute", "compile", "allocate", "from_host"):
         monkeypatch.setattr(weft.driver, name, getattr(OracleDriver, name))
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from weft.driver.device import allocate, dispatcher, from_host
-from weft.driver.realize import Compiled, compile, realize
+from weft.driver.realize import Compiled, compile, compute, realize
 from weft.ir.node import Node
 
-__all__ = ["Compiled", "allocate", "compile", "dispatcher", "from_host", "gradients", "realize"]
+__all__ = ["Compiled", "allocate", "compile", "compute", "dispatcher", "from_host",
+           "gradients", "realize"]  # fmt: skip
 
 
 def gradients(outputs: Sequence[Node], seeds: Sequence[Node],

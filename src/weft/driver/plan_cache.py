@@ -16,6 +16,7 @@ from weft.store import fingerprint
 
 _KIND: Final = "plan"
 _plans: Final[dict[Any, Plan]] = {}
+ready: Final[dict[Any, Any]] = {}  # what `driver.compute` runs, by key
 
 
 def plan_for(structure: Structure, outputs: Sequence[Node]) -> Plan:
@@ -36,6 +37,8 @@ def plan_for(structure: Structure, outputs: Sequence[Node]) -> Plan:
             tiers.watch(found)
         if recording is not None:
             recording.plans.append(found)
+        else:
+            found.steps = None  # whose nodes keep the arrays of this call alive
         return found
 
 
@@ -47,6 +50,7 @@ def is_planned(structure: Structure) -> bool:
 def forget() -> None:
     """Drop all plans of this process."""
     _plans.clear()
+    ready.clear()
 
 
 def _disk_key(structure: Structure) -> str:

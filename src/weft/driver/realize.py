@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from weft.driver import device
+from weft.driver import device, report
 from weft.driver.constants import as_data, is_plain, is_restless
 from weft.driver.plan import check_variables
-from weft.driver.plan_cache import is_planned, plan_for
+from weft.driver.plan_cache import is_planned, plan_for, ready
 from weft.driver.slices import Parts, take_slices
-from weft.driver.structure import Structure
+from weft.driver.structure import Structure, glance
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
 _MOST_VALUES: Final = 256  # values of variables that a compiled graph keeps ready
+_MOST_READY: Final = 1024  # graphs that `compute` knows
 _KEPT_ARENA: Final = 1 << 20  # bytes of scratch memory that a compiled graph may hold on to
+
+Failure = tuple[int, int, int, int, int]
 
 if TYPE_CHECKING:
     from weft.runtimes.buffer import Buffer, FreeList
@@ -37,8 +40,11 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -
     AllocationError
         If memory does not suffice.
     """
-    nodes = [as_data([n])[0] if is_plain(n) else n for n in nodes]
-    run = _eager(nodes)
+    given, nodes = nodes, [as_data([n])[0] if is_plain(n) else n for n in nodes]
+    structure = Structure(nodes)
+    run = _eager(nodes, structure)
+    if len(nodes) == 1 and nodes[0] is given[0] and run.nodes is structure.nodes:
+        _make_ready(run, nodes[0])
     buffers = run.call((), [s.buffer for s in run.captured], variables or {})
     out: list[Node] = []
     for node, (kind, _), buffer in zip(nodes, run.plan.spec.outputs, buffers, strict=True):
@@ -50,9 +56,42 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -
     return out
 
 
-def _eager(nodes: Sequence[Node]) -> Compiled:
+def compute(node: Node, known: Callable[[Node], Node | None] | None) -> Buffer | None:
+    """Return the memory with a value that was computed before from other arrays, the short way.
+
+    None means that `realize` has to do it: the graph is large or new, or a kernel has failed.
+
+    Parameters
+    ----------
+    node
+        No leaf.
+    known
+        Tells the leaf of a node that was realized, if any was.
+    """
+    found = glance(node, known)
+    run: Compiled | None = None if found is None else ready.get(found[0])
+    if found is None or run is None or report.active() is not None:
+        return None
+    buffers = [s.buffer for s in found[1]]
+    if None in buffers:
+        return None
+    made = run.attempt(buffers)
+    return None if isinstance(made, tuple) else made[0]  # it will say whose line failed
+
+
+def _make_ready(run: Compiled, root: Node) -> None:
+    """Keep a graph with one result for `compute`, without the arrays that it was made with."""
+    found = glance(root, None) if run.is_simple else None
+    if found is None or found[0] in ready or found[1] != run.captured:
+        return
+    if len(ready) >= _MOST_READY:
+        ready.clear()
+    kept = ready[found[0]] = copy(run)
+    kept.nodes, kept.captured = [], []
+
+
+def _eager(nodes: Sequence[Node], structure: Structure) -> Compiled:
     """Return the compiled graph of nodes that are computed once."""
-    structure = Structure(nodes)
     if not is_planned(structure) and is_restless(structure):
         return Compiled(as_data(nodes), ())
     return Compiled(nodes, (), structure)
@@ -165,19 +204,10 @@ class Compiled:
             return self.at(variables or {}).call(inputs, captured)
         if not self._in_order:
             given = [given[i] for i in self._order]
-        made = [self._allocate(size) for size in self._sizes]
-        arena = self._take_arena() if self._arena else None
-        addresses = [b.address for b in given]
-        if self._offsets:
-            addresses = list(map(int.__add__, addresses, self._offsets))
-        for buffer in made:
-            addresses.append(buffer.address)
-        addresses.append(0 if arena is None else arena.address)
-        failure = self._run(*addresses)
-        if failure is not None:
-            self.plan.raise_failure(failure, self.nodes)
-        if arena is not None and self._arena <= _KEPT_ARENA:
-            self._spare.append(arena)
+        made = self.attempt(given)
+        if isinstance(made, tuple):
+            self.fail(made)
+            return []
         if self._new_only:
             return made
         out: list[Buffer] = []
@@ -189,6 +219,29 @@ class Compiled:
                 buffer = twin
             out.append(buffer)
         return out
+
+    def attempt(self, given: Sequence[Buffer]) -> list[Buffer] | Failure:
+        """Run the plan on its inputs; return the memory it filled, or what a kernel reported."""
+        made = [self._allocate(size) for size in self._sizes]
+        arena = self._take_arena() if self._arena else None
+        addresses = [b.address for b in given]
+        if self._offsets:
+            addresses = list(map(int.__add__, addresses, self._offsets))
+        for buffer in made:
+            addresses.append(buffer.address)
+        addresses.append(0 if arena is None else arena.address)
+        failure: Failure | None = self._run(*addresses)
+        if failure is not None:
+            return failure
+        if arena is not None and self._arena <= _KEPT_ARENA:
+            self._spare.append(arena)
+        return made
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether there is one result, which is new, of inputs that are read as they come."""
+        return (self._new_only and len(self._sizes) == 1 and self._in_order and not self._offsets
+                and not self._limits)  # fmt: skip
 
     def bind(self) -> Binding | None:
         """Return what a native call of this graph takes; None if it is not to be had.
@@ -210,7 +263,7 @@ class Compiled:
         place = Slot(first + native.noutputs)
         kept = None
         if 0 < self._arena <= _KEPT_ARENA:
-            kept = self._allocate(self._arena)
+            kept = self._take_arena()
             program.check("set", place, kept.address)
         elif self._arena:
             outputs.append((pool.blocks(self._arena), self._arena, place))
@@ -221,7 +274,7 @@ class Compiled:
             program.check("set", Slot(place + 1 + i), size)
         return Binding(program, inputs, outputs, kept)
 
-    def fail(self, failure: tuple[int, int, int, int, int]) -> None:
+    def fail(self, failure: Failure) -> None:
         """Raise the error of a kernel that failed."""
         self.plan.raise_failure(failure, self.nodes)
 

@@ -3,15 +3,65 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
-from weft.ir.op import Op
+from weft.ir.op import Op, Operation
 
 _pack: Final = struct.Struct("<d").pack
+_LONGEST: Final = 400  # words of a key that `glance` makes: some 70 nodes
+
+
+def _plain(op: Operation, attr: Any) -> Any:
+    """Return an attribute as it stands in keys, which tell -0.0 from 0.0."""
+    if op is Op.CONST and type(attr) is float:
+        return _pack(attr)
+    return repr(attr) if op is Op.PAD else attr
+
+
+def glance(root: Node, known: Callable[[Node], Node | None] | None
+           ) -> tuple[Any, list[Storage]] | None:  # fmt: skip
+    """Return a key of a small graph, with what `known` answers for replaced, and its leaves.
+
+    Equal keys mean equal graphs, whose leaves are those of the `Structure` in its order. None: the
+    graph is large.
+    """
+    number: dict[Node, int] = {}
+    leaves: list[Storage] = []
+    key: list[Any] = []  # flat: each node's part begins with its operation
+    replaced: dict[Node, tuple[Node, ...]] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in number:
+            stack.pop()
+            continue
+        args = node.args
+        if known is not None and args and args[0].op is not Op.BUFFER:
+            if node not in replaced:
+                replaced[node] = tuple([(known(a) or a) if a.args else a for a in args])
+            args = replaced[node]
+        missing = [a for a in args if a not in number]
+        if missing:
+            missing.reverse()
+            stack += missing
+            continue
+        stack.pop()
+        number[node] = len(number)
+        op, attr = node.op, node.attr
+        key += (op, node.dtype, node.shape)
+        if op is Op.BUFFER:
+            leaves.append(attr)
+        elif attr is not None:
+            key.append(_plain(op, attr))
+        if args:
+            key += [number[a] for a in args]
+        if len(key) > _LONGEST:
+            return None
+    return tuple(key), leaves
 
 
 class Structure:
@@ -39,10 +89,8 @@ class Structure:
             if op is Op.BUFFER:
                 attr = len(self.leaves)
                 self.leaves.append(node.attr)
-            elif op is Op.CONST and type(attr) is float:
-                attr = _pack(attr)
-            elif op is Op.PAD:
-                attr = repr(attr)  # tells -0.0 from 0.0
+            elif attr is not None:
+                attr = _plain(op, attr)
             rows.append((op.name, node.dtype.text, node.shape,
                          tuple([number[a] for a in node.args]), attr))
         self.key = (tuple(rows), tuple([number[o] for o in outputs]))

@@ -8,6 +8,7 @@ its views follow. Once realized, the node is a leaf that reads memory.
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, Self, cast
@@ -35,6 +36,7 @@ __all__ = ["Scalar", "TensorCore", "flush_readers", "leaves", "realize_all"]
 
 Scalar = bool | int | float
 _new: Final = object.__new__
+_OWN_REFERENCES: Final = 3  # to a node that nobody else knows: its tensor's, and two of the look
 
 # Nodes that stand for a tensor whose gradient may be asked for, with that tensor.
 leaves: Final[WeakKeyDictionary[Node, weakref.ref[TensorCore]]] = WeakKeyDictionary()
@@ -242,7 +244,9 @@ class TensorCore:
 
     def realize(self) -> Self:
         """Compute the value now, and return this tensor."""
-        if self._buffer is None or self._base is not None:
+        if self._base is not None or (
+            self._buffer is None and (state.capture is not None or not _realize_alone(self))
+        ):
             realize_all((self,))
         return self
 
@@ -413,7 +417,7 @@ def realize_all(tensors: Iterable[TensorCore], more: Iterable[TensorCore] = ()) 
     todo = [t for t in tensors if t._buffer is None or t._base is not None]
     todo += {id(b): b for b in (t._base for t in todo)  # a write through a view reaches memory
              if b is not None and b._shared is not None and b._buffer is None}.values()  # fmt: skip
-    if not todo:
+    if not todo or (len(todo) == 1 and not more and _realize_alone(todo[0])):
         return
     leafs: list[tuple[TensorCore, Storage]] = []
     asked = _unrealized(todo, leafs)
@@ -431,6 +435,24 @@ def realize_all(tensors: Iterable[TensorCore], more: Iterable[TensorCore] = ()) 
     for tensor, storage in leafs:
         if tensor._buffer is None and host.leaf_storage(tensor._value()) is storage:
             tensor._buffer = storage.buffer
+
+
+def _realize_alone(tensor: TensorCore) -> bool:
+    """Compute a base from a graph that was met before, the short way; False if that does not do."""
+    node = tensor._node
+    if (node is None or not node.args or tensor._base is not None or tensor._shared is not None
+            or tensor._requires_grad or node.op is Op.RESHAPE):  # fmt: skip
+        return False
+    buffer = pending.compute_alone(node)
+    if buffer is None:
+        return False
+    if sys.getrefcount(node) > _OWN_REFERENCES:  # others read the node: they get its leaf
+        storage = Storage(tensor.dtype, nd.size(node.shape), buffer)
+        tensor._settle(node, host.leaf(storage, tensor.shape))
+    elif tensor._node is node:  # and was not written meanwhile
+        tensor._node, tensor._buffer = None, buffer  # `_materialize` makes the leaf if it is read
+        tensor._version += 1
+    return True
 
 
 def _unrealized(tensors: Iterable[TensorCore], leafs: list[tuple[TensorCore, Storage]]

@@ -30,7 +30,7 @@ from weft.ir import node as nd
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
-__all__ = ["compute", "define", "flush", "note_losses", "note_realized", "note_state",
+__all__ = ["compute", "compute_alone", "define", "flush", "note_losses", "note_realized", "note_state",
            "take_losses", "take_state"]  # fmt: skip
 
 _definitions: Final[WeakKeyDictionary[Storage, Node]] = WeakKeyDictionary()
@@ -91,6 +91,16 @@ def _taken(noted: list[weakref.ref[Any]]) -> list[Any]:
     found = {id(t): t for t in (r() for r in noted) if t is not None}
     noted.clear()
     return list(found.values())
+
+
+def compute_alone(node: Node) -> Any:
+    """Return the memory of a value that needs nothing else to be computed, the short way.
+
+    None where that does not do: something is waiting, or the graph is large or new.
+    """
+    if _waiting.storages or _waiting.state or _definitions:
+        return None
+    return driver.compute(node, _leaf_of if _realized else None)
 
 
 def flush() -> None:

@@ -80,9 +80,9 @@ class Tensor(Losses):
 
         A view by strides of all elements of a tensor has nothing of its own to compute.
         """
-        if self._base is None:
-            return self if self._buffer is not None else super().realize()
-        if state.capture is not None or self._window() is None:
+        if self._base is None and self._buffer is not None:
+            return self
+        if self._base is None or state.capture is not None or self._window() is None:
             return super().realize()
         return self
 

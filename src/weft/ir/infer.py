@@ -108,11 +108,23 @@ def same_dim(a: Dim, b: Dim) -> bool:
 
 def same_shape(a: Shape, b: Shape) -> bool:
     """Whether two shapes are provably equal."""
-    return len(a) == len(b) and all(map(same_dim, a, b))
+    if a is b:
+        return True
+    if len(a) != len(b):
+        return False
+    for x, y in zip(a, b, strict=True):
+        if x is not y and not same_dim(x, y):
+            return False
+    return True
 
 
 def elementwise(op: Operation, *args: Node) -> Node:
     """Return ``op(*args)``, all of one shape."""
+    if op.arity == 2 == len(args):  # what most are, and right
+        x, y = args
+        dtype = x.dtype
+        if x.shape == y.shape and dtype is y.dtype and dtype.kind in op.kinds:
+            return nd.make(op, dt.bool_ if op.result == "bool" else dtype, x.shape, args)
     first = args[1] if op is Op.WHERE else args[0]
     if op.arity != len(args):
         raise DTypeError(op.name, found=f"{len(args)} operands", expected=f"{op.arity}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Self, dataclass_transform
 
 
@@ -11,6 +13,7 @@ class RecordType(type):
 
     _fields: tuple[str, ...]
     _defaults: dict[str, Any]
+    _getter: Callable[[Any], tuple[Any, ...]] | None  # None: fewer than two fields
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
@@ -24,6 +27,8 @@ class RecordType(type):
         made._fields = tuple(f for base in bases for f in getattr(base, "_fields", ())) + own
         inherited = {k: v for base in bases for k, v in getattr(base, "_defaults", {}).items()}
         made._defaults = {**inherited, **defaults}
+        # A built-in function: no method of instances, and several times as fast as a loop.
+        made._getter = attrgetter(*made._fields) if len(made._fields) > 1 else None
         return made
 
 
@@ -59,7 +64,10 @@ class Record(metaclass=RecordType):
 
     def values(self) -> tuple[Any, ...]:
         """Return the field values in order."""
-        return tuple(getattr(self, name) for name in type(self)._fields)
+        kind = type(self)
+        if kind._getter is None:
+            return tuple([getattr(self, name) for name in kind._fields])
+        return kind._getter(self)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
