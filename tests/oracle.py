@@ -463,6 +463,9 @@ class OracleCompiled:
         values = evaluate(self.outputs, env, dict(variables or {}))
         return [_store(v, n.dtype) for v, n in zip(values, self.outputs, strict=True)]
 
+    def forget(self):
+        """Keep the arrays: the graph is evaluated at every call."""
+
 
 class OracleDriver:
     """``weft.driver``, by way of `evaluate`."""
@@ -476,7 +479,7 @@ class OracleDriver:
         return None  # knows no short way
 
     @staticmethod
-    def compile(outputs, inputs):
+    def compile(outputs, inputs, updates=None):
         return OracleCompiled(outputs, inputs)
 
     @staticmethod

@@ -24,8 +24,10 @@ from weft.ir.plan import Access, Alloc, Free, Launch, ProgramRef, Ref
 from weft.ir.plan import Plan as HostPlan
 from weft.ir.plan_verify import verify_plan
 from weft.ir.stmt import Location
+from weft.ir.traverse import stores
 from weft.ir.verify_graph import verify_graph
 from weft.kernelize.build import Step, kernelize
+from weft.kernelize.inplace import write_in_place
 from weft.kernelize.memory import Lifetime, plan_arena
 
 
@@ -33,7 +35,7 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     """Return the plan of a graph, compiling the kernels that no cache has."""
     marks = _mark_checks(structure)
     outputs = [_own(o, s) for o, s in zip(outputs, simplify(outputs), strict=True)]
-    steps = kernelize(outputs)
+    steps, taken = write_in_place(kernelize(outputs), _updates(structure, outputs))
     if debug(Debug.GRAPH):
         print(f"weft: {len(structure.nodes)} nodes in {len(steps)} kernels", file=sys.stderr)
     compiled: dict[int, Code] = {}  # by identity of the loop nest, which equal groups share
@@ -42,11 +44,21 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
         for number, nest in nests.items():
             compiled[number] = kernels.compiled(nest)
             progress.tick()
-    spec = _spec(structure, outputs, steps, [compiled[id(s.kernel)] for s in steps], marks)
+    spec = _spec(structure, outputs, steps, [compiled[id(s.kernel)] for s in steps], marks,
+                 taken)
     if pipeline.verifying:
         verify_graph(outputs)
         verify_plan(spec.host)
     return Plan(spec, {c.key: c for c in compiled.values()}, steps)
+
+
+def _updates(structure: Structure, outputs: Sequence[Node]) -> dict[Node, Node]:
+    """Return results with the leaves whose memory they may take; each result is wanted once."""
+    bases = [nd.base(o) for o in outputs]
+    return {
+        bases[o]: nd.buffer(structure.leaves[slot]) for o, slot in structure.updates
+        if bases[o].op is not Op.BUFFER and bases.count(bases[o]) == 1
+    }
 
 
 def _own(output: Node, simplified: Node) -> Node:
@@ -60,23 +72,25 @@ def _own(output: Node, simplified: Node) -> Node:
 
 
 def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
-          codes: list[Code], marks: dict[int, int]) -> Spec:  # fmt: skip
+          codes: list[Code], marks: dict[int, int], taken: dict[Node, Node]) -> Spec:  # fmt: skip
     slots = {storage: i for i, storage in enumerate(structure.leaves)}
     results: list[tuple[str, int]] = []
     fresh: dict[Node, int] = {}  # stored results: their output slot
     for node in map(nd.base, outputs):
-        if node.op is Op.BUFFER:
-            results.append(("leaf", slots[node.attr]))
+        if node.op is Op.BUFFER or node in taken:
+            results.append(("leaf", slots[taken.get(node, node).attr]))
         else:
             results.append(("new", fresh.setdefault(node, len(fresh))))
     places = {n: Ref("output", i) for n, i in fresh.items()}
     places.update({nd.buffer(s): Ref("input", i) for s, i in slots.items()})
+    places.update({n: places[leaf] for n, leaf in taken.items()})
     variables = {v.attr.name: v for n in structure.nodes for v in _symbols(n)}
     host_steps, programs, arena = _host_steps(steps, codes, places, variables)
     host = HostPlan(
         "graph", tuple(variables[v] for v in sorted(variables)),
         tuple(_bytes((s.size,), s.dtype.itemsize) for s in structure.leaves),
         tuple(_bytes(n.shape, n.dtype.itemsize) for n in fresh),
+        tuple(sorted(slots[leaf.attr] for leaf in taken.values())),
         arena=arena, programs=tuple(programs.values()), steps=tuple(host_steps),
     )
     nanoseconds = sum(kernels.nanoseconds(s.kernel) for s in steps)
@@ -147,8 +161,10 @@ def _host_steps(
         out.append(Launch(code.key, tuple(refs), values))
         out.extend(Free(i) for i in last[number])
         if code.key not in programs:
+            written = stores(step.kernel.body)
             kinds = [
-                Access("reads", _bytes(n.shape, n.dtype.itemsize)) for n in step.inputs
+                Access("updates" if p in written else "reads", _bytes(n.shape, n.dtype.itemsize))
+                for n, p in zip(step.inputs, step.kernel.params, strict=False)
             ] + [Access("writes", _bytes(n.shape, n.dtype.itemsize)) for n in step.outputs]
             kinds += [Access("writes", sizes[r.index]) for r in scratch[number]]
             programs[code.key] = ProgramRef(code.key, values, tuple(kinds))

@@ -15,6 +15,7 @@ from weft.ir.node import Node
 from weft.ir.plan import Alloc, Free, Launch, parse_plan, print_plan
 from weft.ir.plan import Plan as HostPlan
 from weft.ir.size import evaluate
+from weft.ir.stmt import Location
 
 if TYPE_CHECKING:
     from weft.ir.bounds import Env
@@ -103,6 +104,11 @@ class Plan:
         self.call = self.native.call
         self._natives: dict[tuple[int, ...], tuple[Any, int]] = {}
 
+    def places(self, nodes: Sequence[Node]) -> dict[int, Location]:
+        """Return where in the user's source the checked nodes are, for `raise_failure`."""
+        checked = {i for checks in self.spec.checks for i in checks}
+        return {i: nd.locations[nodes[i]] for i in checked if nodes[i] in nd.locations}
+
     def at(self, values: Sequence[int]) -> tuple[NativePlan, tuple[int, ...], int]:
         """Return the plan, bytes of the outputs and bytes of the arena for variables' values."""
         host = self.spec.host
@@ -163,7 +169,18 @@ class Plan:
         return device.runtime().plan(
             self._table(offsets), len(host.inputs), len(host.outputs), arena, len(host.variables),
             self.spec.nanoseconds > _GIL_NANOSECONDS, [c.library for c in self.codes.values()],
+            self._first_update(),
         )
+
+    def _first_update(self) -> int | None:
+        """Return the first launch that writes over an input: from it on nothing may stop a call."""
+        updated = self.spec.host.updated
+        if not updated:
+            return None
+        writes = {p.key: [a.kind != "reads" for a in p.buffers] for p in self.spec.host.programs}
+        return next(i for i, launch in enumerate(self.launches) if any(
+            ref.space == "input" and ref.index in updated and does
+            for ref, does in zip(launch.buffers, writes[launch.key], strict=True)))
 
     def _table(self, offsets: dict[int, int]) -> list[Any]:
         """Return the native steps."""
@@ -182,7 +199,8 @@ class Plan:
                 table.append(KernelStep(code.address, refs, values, code.name))
         return table
 
-    def raise_failure(self, failure: tuple[int, int, int, int, int], nodes: Sequence[Node]) -> None:
+    def raise_failure(self, failure: tuple[int, int, int, int, int],
+                      places: Mapping[int, Location]) -> None:  # fmt: skip
         """Raise the typed error of a status.
 
         Raises
@@ -198,7 +216,7 @@ class Plan:
         text, check = messages[code - 1] if 0 < code <= len(messages) else (f"failure {code}", -1)
         where = None
         if 0 <= check < len(checks):
-            place = nd.locations.get(nodes[checks[check]])
+            place = places.get(checks[check])
             where = (place.file, place.line) if place is not None and place.file else None
         operation, _, reason = text.partition(": ")
         if reason.startswith("index out of range"):

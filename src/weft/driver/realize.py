@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from sys import getrefcount
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weft.driver import device, report
@@ -19,6 +20,9 @@ from weft.ir.op import Op
 
 _MOST_VALUES: Final = 256  # values of variables that a compiled graph keeps ready
 _MOST_READY: Final = 1024  # graphs that `compute` knows
+# What refers to an array that only its tensor knows: the tensor, the caller's list of arrays, that
+# of `call`, the list and the name in `_take_over`, and the argument of `getrefcount`.
+_OWN_REFERENCES: Final = 6
 _KEPT_ARENA: Final = 1 << 20  # bytes of scratch memory that a compiled graph may hold on to
 
 Failure = tuple[int, int, int, int, int]
@@ -127,21 +131,30 @@ class Compiled:
         What to compute.
     inputs : sequence of Storage
         Placeholders; other leaves are `captured` and read at each call.
+    updates : mapping of int to Storage, optional
+        Outputs, each with the captured leaf that its caller will replace by it. Where nothing else
+        refers to the leaf's memory at a call, the output may be written over it.
     """
 
     __slots__ = ("_allocate", "_arena", "_at", "_in_order", "_limits", "_new_only", "_offsets",
-                 "_order", "_run", "_sizes", "_spare", "captured", "native", "nodes",
-                 "plan", "values")  # fmt: skip
+                 "_order", "_places", "_run", "_sizes", "_spare", "_updated", "captured",
+                 "native", "nodes", "plan", "values")  # fmt: skip
 
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
-                 structure: Structure | None = None) -> None:  # fmt: skip
-        structure = structure or Structure(outputs)
+                 structure: Structure | None = None,
+                 updates: Mapping[int, Storage] | None = None) -> None:  # fmt: skip
+        structure = structure or Structure(outputs, updates)
         parts: Parts = {}
         if any(n.op is Op.SLICE for n in structure.nodes):
             outputs, parts = take_slices(outputs)
-            structure = Structure(outputs) if parts else structure
+            if parts:
+                cut = {source for source, _ in parts.values()}
+                whole = {o: s for o, s in (updates or {}).items() if s not in cut}
+                structure = Structure(outputs, whole)
         plan = self.plan = plan_for(structure, outputs)
         self.nodes = structure.nodes
+        self._places = plan.places(self.nodes)
+        self._updated = plan.spec.host.updated
         places = [parts.get(s, (s, 0)) for s in structure.leaves]
         given = dict.fromkeys(inputs)
         self.captured = [s for s in dict.fromkeys(s for s, _ in places) if s not in given]
@@ -204,6 +217,8 @@ class Compiled:
             return self.at(variables or {}).call(inputs, captured)
         if not self._in_order:
             given = [given[i] for i in self._order]
+        if self._updated:
+            given = self._take_over(list(given))
         made = self.attempt(given)
         if isinstance(made, tuple):
             self.fail(made)
@@ -276,7 +291,21 @@ class Compiled:
 
     def fail(self, failure: Failure) -> None:
         """Raise the error of a kernel that failed."""
-        self.plan.raise_failure(failure, self.nodes)
+        self.plan.raise_failure(failure, self._places)
+
+    def forget(self) -> None:
+        """Let go of the arrays that the graph was captured with."""
+        self.nodes, self.captured = [], []
+
+    def _take_over(self, given: list[Buffer]) -> list[Buffer]:
+        """Put copies in place of inputs that are written over but known to others as well."""
+        for slot in self._updated:
+            buffer = given[slot]
+            if getrefcount(buffer) > _OWN_REFERENCES or buffer.pool is None:
+                given[slot] = self._allocate(buffer.nbytes)
+                device.runtime().queue.copy(given[slot], buffer)
+            given[slot].version += 1
+        return given
 
     def _take_arena(self) -> Buffer:
         """Return scratch memory for one call: that of an earlier one, or new."""
@@ -286,6 +315,7 @@ class Compiled:
             return self._allocate(self._arena)
 
 
-def compile(outputs: Sequence[Node], inputs: Sequence[Storage]) -> Compiled:
+def compile(outputs: Sequence[Node], inputs: Sequence[Storage],
+            updates: Mapping[int, Storage] | None = None) -> Compiled:  # fmt: skip
     """Return a graph compiled for repeated calls with other inputs."""
-    return Compiled(outputs, inputs)
+    return Compiled(outputs, inputs, updates=updates)

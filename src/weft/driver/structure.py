@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from weft.ir import node as nd
@@ -74,11 +74,14 @@ class Structure:
         Distinct arrays in memory in the order they are met: the inputs of the plan.
     key : tuple
         Equal exactly for graphs that one plan computes.
+    updates : tuple of (int, int)
+        Outputs, each with the leaf whose memory it may take.
     """
 
-    __slots__ = ("key", "leaves", "nodes")
+    __slots__ = ("key", "leaves", "nodes", "updates")
 
-    def __init__(self, outputs: Sequence[Node]) -> None:
+    def __init__(self, outputs: Sequence[Node], updates: Mapping[int, Storage] | None = None
+                 ) -> None:  # fmt: skip
         self.nodes = nd.toposort(outputs)
         self.leaves: list[Storage] = []
         number: dict[Node, int] = {}
@@ -93,7 +96,12 @@ class Structure:
                 attr = _plain(op, attr)
             rows.append((op.name, node.dtype.text, node.shape,
                          tuple([number[a] for a in node.args]), attr))
-        self.key = (tuple(rows), tuple([number[o] for o in outputs]))
+        self.key: tuple[Any, ...] = (tuple(rows), tuple([number[o] for o in outputs]))
+        self.updates: tuple[tuple[int, int], ...] = ()
+        if updates:
+            slots = {storage: i for i, storage in enumerate(self.leaves)}
+            self.updates = tuple([(o, slots[s]) for o, s in updates.items() if s in slots])
+            self.key = (*self.key, self.updates)
 
     def text(self) -> str:
         """Return the key as text that is the same in every process."""

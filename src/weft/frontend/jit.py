@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -39,6 +40,9 @@ __all__ = ["MOST_TRIES", "Jitted"]
 P = ParamSpec("P")
 R = TypeVar("R")
 MOST_TRIES: Final = 8  # calls of a signature in Python that may give it a native dispatch
+# Values are written over old ones where that many bytes are replaced. A call that does so is made
+# from Python, which small steps would feel more than the memory.
+LEAST_REPLACED = 4 << 20
 capturing = threading.RLock()  # a capture changes the tensors it watches, until it ends
 
 
@@ -90,12 +94,12 @@ def argument_of(value: Any) -> Argument:
 
 
 class Out(NamedTuple):
-    """One tensor of the result."""
+    """One tensor of the result; its node is kept if gradients may be asked for later."""
 
     slot: int
     shape: tuple[int, ...]
     dtype: DType
-    node: Node
+    node: Node | None
     has_history: bool
 
 
@@ -200,19 +204,52 @@ class Entry:
         states = [storage for _, storage, _ in recorder.draws]
         self.state_nodes = [nd.buffer(s) for s in states]
         roots = capture.without_marks([_own(n) for n in self.nodes])
-        self.compiled = driver.compile(roots, self.placeholders + states) if roots else None
+        self.has_history = any(o.has_history for o in self.outs)
+        updates = self._updates(recorder)
+        self.compiled = (driver.compile(roots, self.placeholders + states, updates) if roots
+                         else None)
         read = [] if self.compiled is None else self.compiled.captured
         self.captured = [recorder.captured.get(s, s) for s in read]
         self.read = list(recorder.captured.values())
-        self.read_nodes = [nd.buffer(s) for s in recorder.captured]
+        self.read_nodes = [nd.buffer(s) for s in recorder.captured if self.has_history]
         self.reads_gradients = any(isinstance(s, GradientOf) for s in self.read)
-        self.has_history = any(o.has_history for o in self.outs)
         # What is changed must not be known by two names; these are known besides the arguments.
         self.changes = bool(self.writes or self.argument_writes or self.grads or self.grad_writes)
         self.outside = frozenset(recorder.outside if self.changes else ())
         self.is_plain = not (self.captured or self.changes or self.draws or self.guards
                              or self.modes or self.has_history)  # fmt: skip
         self.single = self.template[:3] if isinstance(self.template, Out) else None
+        if not self.has_history:  # nodes keep the arrays of the capture alive
+            self.nodes.clear()
+            self.outs.clear()
+            self.template = _fill(self.template, lambda out: out._replace(node=None))
+            self.grads = [(owner, None if out is None else out._replace(node=None))
+                          for owner, out in self.grads]
+            if self.compiled is not None:
+                self.compiled.forget()
+
+    def _updates(self, recorder: Recorder) -> dict[int, Storage]:
+        """Return the new values of tensors from outside that may be written over the old ones."""
+        self.taken: list[TensorCore] = []
+        if self.has_history:  # a later backward reads the old values
+            return {}
+        slots = Counter([o.slot for o in self.outs] + [slot for _, slot in self.argument_writes]
+                        + [slot for _, slot in self.grad_writes]
+                        + [out.slot for _, out in self.grads if out is not None]
+                        + [slot for _, slot, *_ in self.writes])  # fmt: skip
+        storages = {id(source): storage for storage, source in recorder.captured.items()}
+        found: dict[int, Storage] = {}
+        for tensor, slot, *_ in self.writes:
+            storage = storages.get(id(tensor))
+            if storage is not None and slots[slot] == 1 and tensor._base is None and (
+                tensor._shared is None
+            ):  # fmt: skip
+                found[slot] = storage
+                self.taken.append(tensor)
+        if sum(t.numel() * t.dtype.itemsize for t in self.taken) < LEAST_REPLACED:
+            self.taken.clear()
+            return {}
+        return found
 
     def fits(self, tensors: Sequence[TensorCore | None]) -> bool:
         """Whether all that the function depends on besides its arguments is as at the capture.
@@ -249,6 +286,7 @@ class Entry:
 
     def run(self, inputs: list[Any], tensors: Sequence[TensorCore | None]) -> Any:
         """Replay with the arguments' buffers."""
+        self._let_go(tensors)
         for generator, blocks in self.draws:
             inputs.append(capture.fresh_state(generator, blocks))
         read = self._captured_buffers(tensors) if self.captured else ()
@@ -258,6 +296,17 @@ class Entry:
         if self.changes:
             self._write_back(buffers, tensors)
         return result
+
+    def _let_go(self, tensors: Sequence[TensorCore | None]) -> None:
+        """Give up what the call replaces: it may then take the memory."""
+        for tensor in self.taken:
+            if tensor._buffer is not None and tensor._history is None:
+                tensor._node = None
+        if self.taken and not self.reads_gradients:
+            for owner, _ in self.grads:
+                target = tensors[owner] if type(owner) is int else cast(TensorCore, owner)
+                if target is not None:
+                    target._grad = None
 
     def _captured_buffers(self, tensors: Sequence[TensorCore | None]) -> list[Any]:
         buffers = []
@@ -297,7 +346,7 @@ class Entry:
     def _result(self, buffers: list[Any], past: Past | None) -> Any:
         def made(out: Out) -> Tensor:
             tensor = over_buffer(buffers[out.slot], out.shape, out.dtype)
-            if out.has_history and past is not None:
+            if out.has_history and past is not None and out.node is not None:
                 tensor._requires_grad, tensor._is_leaf = True, False
                 tensor._history = functools.partial(self._rebuild_history, out.node, past)
             return tensor

@@ -234,10 +234,12 @@ class CpuRuntime:
         nvariables: int = 0,
         release_gil: bool = False,
         keep: Sequence[object] = (),
+        interruptible: int | None = None,
     ) -> NativePlan:
         """Return a plan that runs ``steps`` by one native call, see `NativePlan`."""
         return NativePlan(
-            self.executor, steps, ninputs, noutputs, arena_bytes, nvariables, release_gil, keep
+            self.executor, steps, ninputs, noutputs, arena_bytes, nvariables, release_gil, keep,
+            interruptible,
         )
 
     def dispatcher(self, host: "Host") -> "Dispatcher | None":

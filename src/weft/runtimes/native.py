@@ -254,6 +254,9 @@ class NativePlan:
         right for plans above about 2 µs.
     keep
         Whatever the addresses in ``steps`` belong to: loaded objects, constant buffers.
+    interruptible
+        How many steps a signal may end the call after, by default all. From the first step on that
+        writes over an input, a call has to come to its end.
 
     Raises
     ------
@@ -286,6 +289,7 @@ class NativePlan:
         nvariables: int = 0,
         release_gil: bool = False,
         keep: Sequence[object] = (),
+        interruptible: int | None = None,
     ) -> None:
         self.ninputs, self.noutputs, self.nvariables = ninputs, noutputs, nvariables
         self.arena_bytes, self.release_gil = arena_bytes, release_gil
@@ -314,6 +318,7 @@ class NativePlan:
             "ninputs": ninputs,
             "noutputs": noutputs,
             "calls": 0,
+            "interruptible": len(steps) if interruptible is None else interruptible,
         }
         words = array("q", [values[name] for name in CONTEXT])
         self.context_address = words.buffer_info()[0]

@@ -32,6 +32,7 @@ CONTEXT: Final = (
     "release_gil",
     "ninputs",
     "noutputs",
+    "interruptible",  # steps after which a signal may end the call
     "calls",  # how often the plan was run, as good as threads can count without a lock
 )
 STEP_WORDS: Final = 8
@@ -133,6 +134,7 @@ entry:
   %buffers = getelementptr i64, ptr %slots, i64 %first_buffer
   %first_kvar = call i64 @field(ptr %ctx, i64 $ctx.first_kernel_variable$)
   %kvars = getelementptr i64, ptr %slots, i64 %first_kvar
+  %interruptible = call i64 @field(ptr %ctx, i64 $ctx.interruptible$)
   %calls_ptr = getelementptr i8, ptr %ctx, i64 $ctx.calls$
   %calls = load atomic i64, ptr %calls_ptr monotonic, align 8
   %calls1 = add i64 %calls, 1
@@ -227,7 +229,9 @@ fill:
   call void @llvm.memset.p0.i64(ptr %target, i8 %byte, i64 %bytes, i1 false)
   br label %ran
 ran:
-  br i1 %timed, label %clock, label %next
+  %may_stop = icmp slt i64 %s, %interruptible
+  %looks = and i1 %timed, %may_stop
+  br i1 %looks, label %clock, label %next
 clock:
   %t1 = call i64 @now()
   %elapsed = sub i64 %t1, %last
