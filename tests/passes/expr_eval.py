@@ -19,6 +19,11 @@ def _to_odd(total, error):
     return np.where((error != 0) & (bits & 1 == 0), bits + step, bits).view(np.float64)
 
 
+def _scalb(a, n):
+    whole = np.clip(np.nan_to_num(n), -5000, 5000).astype(np.int32)
+    return np.where(np.isnan(n), a.dtype.type(np.nan), np.ldexp(a, whole))
+
+
 def _mad_single(a, b, c):
     total, error = _two_sum(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64))
     odd = np.where(np.isfinite(total) & (total != 0), _to_odd(total, error), total)
@@ -87,6 +92,7 @@ _OPS = {
     Op.NE: np.not_equal,
     Op.WHERE: np.where,
     Op.MAD: _mad,
+    Op.SCALB: _scalb,
 }
 
 

@@ -14,7 +14,8 @@ from weft.ir.expr import unary, var
 from weft.passes.legalize import Legalizer
 from weft.passes.transcendental import TRANSCENDENTALS, decompose
 
-INTRINSICS = {"llvm.fma.v16f32", "llvm.fma.v16f64", "llvm.sqrt.v16f32"}
+INTRINSICS = {"llvm.fma.v16f32", "llvm.fma.v16f64", "llvm.sqrt.v16f32",
+              "llvm.x86.avx512.mask.scalef.ps.512", "llvm.x86.avx512.mask.scalef.pd.512"}
 
 
 @pytest.mark.parametrize("kind", [dt.float32, dt.float64], ids=lambda d: d.name)

@@ -369,6 +369,14 @@ def mad(a: Expr, b: Expr | Scalar, c: Expr | Scalar) -> Expr:
     return make(Op.MAD, a.dtype, (a, b, c), None, a.lanes)
 
 
+def scalb(a: Expr, b: Expr) -> Expr:
+    """Return ``a * 2**b``, rounded once; `b` holds a whole number (or NaN) in the type of `a`."""
+    if a.dtype is not b.dtype or a.lanes != b.lanes or not a.dtype.is_float:
+        found = ", ".join(map(_typename, (a, b)))
+        raise DTypeError("scalb", found=found, expected="two operands of one float type")
+    return make(Op.SCALB, a.dtype, (a, b), None, a.lanes)
+
+
 def dot(op: Operation, total: Expr, a: Expr, b: Expr) -> Expr:
     """Return `total` plus the products of the elements packed in the words of `a` and `b`."""
     kind = dt.float32 if op is Op.DOT2 else dt.int32

@@ -537,8 +537,19 @@ def function(op: Operation, operand: DType, result: DType) -> Function:
     return found
 
 
+def _scalb(x: float, n: float) -> float:
+    if math.isnan(x) or math.isnan(n):
+        return _nan
+    try:
+        return math.ldexp(x, int(max(min(n, 5000.0), -5000.0)))
+    except OverflowError:
+        return math.copysign(_inf, x)
+
+
 def _float_op(op: Operation, d: DType) -> Function | None:
     after = rounding(d)
+    if op is Op.SCALB:
+        return _scalb if d.bits == 64 else lambda x, n: after(_scalb(x, n))
     if op is Op.MAD:
         if d.bits == 64:
             return _mad_f64

@@ -35,7 +35,8 @@ SERIAL: Final = "serial"
 PARALLEL: Final = "parallel"
 LOOP_KINDS: Final = (SERIAL, PARALLEL, *GPU_AXES)
 
-COMPUTE_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "dot", "convert", "vector")
+COMPUTE_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "scale", "dot", "convert",
+                        "vector")
 
 
 class Value(Record):

@@ -144,6 +144,9 @@ class Op:
     WHERE: Final = Operation("where", 3, "ternary")  # bool, then two of one dtype
     MAD: Final = Operation("mad", 3, "ternary", "f")  # a * b + c, rounded once
 
+    # scaling (made by passes/transcendental)
+    SCALB: Final = Operation("scalb", 2, "scale", "f")  # a * 2**b for a whole b, rounded once
+
     # dot products of packed words (made by schedule.tensorize); kinds: of the words
     DOT2: Final = Operation("dot2", 3, "dot", "u", "attr")  # float32 += 2 bf16 * 2 bf16
     DOT4: Final = Operation("dot4", 3, "dot", "u", "attr")  # int32 += 4 uint8 * 4 int8

@@ -16,7 +16,8 @@ from weft.ir.op import Op, Operation
 
 Typed = tuple[DType, int]
 
-EXPRESSION_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "dot", "convert", "vector")
+EXPRESSION_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "scale", "dot", "convert",
+                           "vector")
 MAX_LANES: Final = 1024
 
 

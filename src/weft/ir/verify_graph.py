@@ -184,7 +184,8 @@ def _scan(node: Node) -> Result:
 
 def _recurrence(node: Node) -> Result:
     a = _kind(node, ("linear",))
-    return _of(infer.recurrence(*node.args, a.axis, a.reverse))
+    factors, terms = node.args
+    return _of(infer.recurrence(factors, terms, a.axis, a.reverse))
 
 
 def _same(node: Node) -> Result:

@@ -27,6 +27,7 @@ from weft.ir.op import Op, Operation
 from weft.ir.stmt import Body, Kernel, Stmt
 from weft.ir.traverse import map_exprs
 from weft.passes import transcendental
+from weft.passes.transcendental.exponential import scale
 from weft.target import Target
 
 __all__ = ["Legalizer", "is_legal", "legalize"]
@@ -296,6 +297,7 @@ _OWN: Final[dict[tuple[Operation, str], Callable[..., Expr]]] = {
     (Op.FLOORDIV, "f"): _float_floordiv,
     (Op.POW, "i"): _integer_pow,
     (Op.POW, "u"): _integer_pow,
+    (Op.SCALB, "f"): scale,
     (Op.DOT2, "u"): _dot2,
     (Op.DOT4, "u"): _dot4,
 }

@@ -13,6 +13,7 @@ from weft.ir.op import Op, Operation
 from weft.renderers import llvm_ranges as ranges
 from weft.renderers.llvm_convert import cast
 from weft.renderers.llvm_dot import dot, matrix
+from weft.renderers.llvm_scale import scalb
 from weft.renderers.llvm_types import FunctionWriter, constant, element, splat, suffix, vector
 
 __all__ = ["RENDERED", "compute"]
@@ -404,6 +405,7 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.NE: _compare("une", "ne", "ne"),
     Op.WHERE: _where,
     Op.MAD: _intrinsic("fma"),
+    Op.SCALB: scalb,
     Op.DOT2: dot,
     Op.DOT4: dot,
     Op.MATRIX2: matrix,

@@ -13,8 +13,8 @@ another, each time fitting the others anew.
 from typing import Final
 
 from weft.ir import dtype as dt
-from weft.ir.expr import Expr, cast, mad, where
-from weft.passes.transcendental.exponential import EXP, EXP2, LOG2_E, reduce_exp, scale_twice
+from weft.ir.expr import Expr, cast, mad, scalb, where
+from weft.passes.transcendental.exponential import EXP, EXP2, LOG2_E, reduce_exp
 from weft.passes.transcendental.floats import (
     at_most,
     fast_sum,
@@ -94,7 +94,6 @@ def erfc(x: Expr) -> Expr:
 
 
 def _erfc_double(x: Expr) -> Expr:
-    f = layout(x)
     y = at_most(magnitude(x), 27.3)
     scale = y + y + 1.0
     inverse = 1.0 / scale
@@ -106,10 +105,10 @@ def _erfc_double(x: Expr) -> Expr:
     scaled = flat * inverse
     scaled_low = mad(flat, inverse, -scaled) + mad(scaled, lost, flat_low * inverse)
     square = y * y
-    r, low = reduce_exp(-square, 2 * f.bias)
+    r, n, _ = reduce_exp(-square, 0)
     r = r - mad(y, y, -square)
     # scaled * e**r as scaled + scaled * (e**r - 1)
     grown = scaled + mad(scaled, r * horner(r, EXP[64][1:]), scaled_low)
-    value = scale_twice(grown, low, f)
+    value = scalb(grown, n)
     near = 1.0 - mad(x, horner(x * x, _ERF[64]), x)
     return where(y.lt(0.65), near, where(x.lt(0.0), 2.0 - value, value))

@@ -2,8 +2,9 @@
 
 ``e**x = 2**n * e**r`` with ``n = round(x / ln 2)`` and ``abs(r) <= ln(2) / 2``. ln 2 is subtracted
 in two fused steps of full width (Cody and Waite 1980, simplified by the fused operation: the first
-step is exact). ``2**n`` is applied as two factors of half the exponent, so that results down to
-the smallest subnormal are rounded once and overflow gives infinity without a comparison.
+step is exact). ``2**n`` is applied by SCALB; without such an instruction as two factors of half the
+exponent, so that results down to the smallest subnormal are rounded once and overflow gives
+infinity without a comparison.
 
 Polynomials are minimax (Remez) with the coefficients rounded to the working format one after
 another from the lowest, each time fitting the others anew.
@@ -11,7 +12,7 @@ another from the lowest, each time fitting the others anew.
 
 from typing import Final
 
-from weft.ir.expr import Expr, mad, where
+from weft.ir.expr import Expr, mad, scalb, where
 from weft.passes.transcendental.floats import (
     Layout,
     at_least,
@@ -78,11 +79,18 @@ _EXP2_RANGE: Final = {32: (-151.0, 129.0), 64: (-1076.0, 1025.0)}
 _EXPM1_FLOOR: Final = {32: -18.0, 64: -38.0}
 
 
-def reduce_exp(x: Expr, offset: int) -> tuple[Expr, Expr]:
-    """Return r with ``x = n * ln 2 + r``, and bits whose low part is ``n + offset``."""
+def reduce_exp(x: Expr, offset: int) -> tuple[Expr, Expr, Expr]:
+    """Return r with ``x = n * ln 2 + r``, n, and bits whose low part is ``n + offset``."""
     f, bits = layout(x), x.dtype.bits
     n, low = rounded(mad(x, LOG2_E[bits], f.rounder + offset), f, offset=offset)
-    return mad(n, -LN2_LOW[bits], mad(n, -LN2_HIGH[bits], x)), low
+    return mad(n, -LN2_LOW[bits], mad(n, -LN2_HIGH[bits], x)), n, low
+
+
+def scale(value: Expr, n: Expr) -> Expr:
+    """Return ``value * 2**n``, rounded once, for a whole n below twice the bias."""
+    f = layout(value)
+    _, low = rounded(n + (f.rounder + 2 * f.bias), f, offset=2 * f.bias)
+    return scale_twice(value, low, f)
 
 
 def scale_twice(value: Expr, low: Expr, f: Layout) -> Expr:
@@ -93,10 +101,10 @@ def scale_twice(value: Expr, low: Expr, f: Layout) -> Expr:
 
 def exp(x: Expr) -> Expr:
     """Return e to the x."""
-    f, bits = layout(x), x.dtype.bits
+    bits = x.dtype.bits
     lowest, highest = _EXP_RANGE[bits]
-    r, low = reduce_exp(at_most(at_least(x, lowest), highest), 2 * f.bias)
-    return scale_twice(horner(r, EXP[bits]), low, f)
+    r, n, _ = reduce_exp(at_most(at_least(x, lowest), highest), 0)
+    return scalb(horner(r, EXP[bits]), n)
 
 
 def exp2(x: Expr) -> Expr:
@@ -104,8 +112,8 @@ def exp2(x: Expr) -> Expr:
     f, bits = layout(x), x.dtype.bits
     lowest, highest = _EXP2_RANGE[bits]
     y = at_most(at_least(x, lowest), highest)
-    n, low = rounded(y + (f.rounder + 2 * f.bias), f, offset=2 * f.bias)
-    return scale_twice(horner(y - n, EXP2[bits]), low, f)
+    n, _ = rounded(y + f.rounder, f)
+    return scalb(horner(y - n, EXP2[bits]), n)
 
 
 def expm1(x: Expr) -> Expr:
@@ -113,7 +121,7 @@ def expm1(x: Expr) -> Expr:
     f, bits = layout(x), x.dtype.bits
     y = at_most(at_least(x, _EXPM1_FLOOR[bits]), _EXP_RANGE[bits][1])
     # Half of the result, for 2**n itself overflows where the result does not yet.
-    r, low = reduce_exp(y, f.bias - 1)
+    r, _, low = reduce_exp(y, f.bias - 1)
     scale = power_of_two(low, f)
     grown = mad(r * r, horner(r, _EXPM1[bits]), r)
     half = mad(scale, grown, scale - 0.5)
@@ -130,9 +138,9 @@ def sigmoid(x: Expr) -> Expr:
 
 def exp_of_negative(x: Expr) -> Expr:
     """Return e to the x for x <= 0 or NaN."""
-    f, bits = layout(x), x.dtype.bits
-    r, low = reduce_exp(at_least(x, _EXP_RANGE[bits][0]), 2 * f.bias)
-    return scale_twice(horner(r, EXP[bits]), low, f)
+    bits = x.dtype.bits
+    r, n, _ = reduce_exp(at_least(x, _EXP_RANGE[bits][0]), 0)
+    return scalb(horner(r, EXP[bits]), n)
 
 
 def tanh(x: Expr) -> Expr:
@@ -152,9 +160,9 @@ def tanh(x: Expr) -> Expr:
 
 def _half_exp(y: Expr) -> Expr:
     """Return ``e**y / 2`` for y >= 0, which overflows only where cosh does."""
-    f, bits = layout(y), y.dtype.bits
-    r, low = reduce_exp(at_most(y, _EXP_RANGE[bits][1] + 1.0), 2 * f.bias - 1)
-    return scale_twice(horner(r, EXP[bits]), low, f)
+    bits = y.dtype.bits
+    r, n, _ = reduce_exp(at_most(y, _EXP_RANGE[bits][1] + 1.0), 0)
+    return scalb(horner(r, EXP[bits]), n - 1.0)
 
 
 def sinh(x: Expr) -> Expr:

@@ -1,0 +1,35 @@
+"""SCALB as an instruction: every length of vector, subnormal results, overflow and NaN."""
+
+import numpy as np
+import pytest
+
+from renderers import compiled
+from weft.backends import cpu
+from weft.ir import dtype as dt
+from weft.ir.expr import scalb, var
+from weft.ir.op import Op
+
+POWERS = {dt.float32: [-250, -149, -140, -126, -1, 0, 1, 127, 128, 250],
+          dt.float64: [-2000, -1074, -1060, -1022, -1, 0, 1, 1023, 1024, 2000]}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [dt.float32, dt.float64])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 64])
+@pytest.mark.parametrize("native", [False, True])
+def test_scalb(kind, lanes, native):
+    target = cpu.host_target()
+    if native and not target.supports(Op.SCALB, kind):
+        native = False  # the decomposition is what this machine runs
+    if not native:
+        target = target.replace(operations=target.operations - {("scalb", kind.text)})
+    real = kind.numpy.type
+    values = np.array([1, -1.5, 1.999, 0.75, 0.0, -0.0, np.inf, -np.inf, np.nan], real)
+    x, n = (a.ravel() for a in np.meshgrid(values, np.array(POWERS[kind], real)))
+    x, n = (np.resize(a, 128) for a in (x, n))
+    a, b = var("a", kind), var("b", kind)
+    (got,) = compiled.evaluate([scalb(a, b)], (a, b), (x, n), lanes=lanes, target=target)
+    with np.errstate(over="ignore", under="ignore"):
+        want = np.ldexp(x, n.astype(np.int32))
+    np.testing.assert_array_equal(got, want)
+    zero = want == 0
+    np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(want[zero]))
