@@ -52,7 +52,7 @@ def test_a_target_without_dot_products_does_without():
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_matmul_of_bfloat16(layout):
-    for _ in range(12):
+    for _ in range(5):
         m, n, k = size(130), size(150), size(300)
         a = whole(m, k) if layout[0] == "n" else whole(k, m)
         b = whole(k, n) if layout[1] == "n" else whole(n, k)
@@ -67,7 +67,7 @@ def test_matmul_of_bfloat16(layout):
 @pytest.mark.parametrize(("left", "right"), INTEGERS)
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_matmul_of_bytes(left, right, layout):
-    for _ in range(6):
+    for _ in range(3):
         m, n, k = size(130), size(150), size(300)
         a = random(left, m, k) if layout[0] == "n" else random(left, k, m)
         b = random(right, k, n) if layout[1] == "n" else random(right, n, k)

@@ -135,9 +135,18 @@ def _round(w: FunctionWriter, text: str, to: DType, lanes: int) -> str:
     raw = w.new(f"bitcast {f32} {text} to {i32}")
     if to is dt.bfloat16:
         is_nan = w.new(f"fcmp uno {f32} {text}, {text}")
-        quiet = w.new(f"or {i32} {w.new(f'lshr {i32} {raw}, {c(16)}')}, {c(0x40)}")
-        code = w.new(f"select {i1} {is_nan}, {i32} {quiet}, {i32} {nearest(raw, 16)}")
-        return w.new(f"trunc {i32} {code} to {bits}")
+        quiet = w.new(f"or {i32} {raw}, {c(0x400000)}")
+        odd = w.new(f"and {i32} {w.new(f'lshr {i32} {raw}, {c(16)}')}, {c(1)}")
+        near = w.new(f"add {i32} {w.new(f'add {i32} {raw}, {c(0x7FFF)}')}, {odd}")
+        code = w.new(f"select {i1} {is_nan}, {i32} {quiet}, {i32} {near}")
+        if lanes < 32:
+            return w.new(f"trunc {i32} {w.new(f'lshr {i32} {code}, {c(16)}')} to {bits}")
+        # The upper halves of two registers at once: one permutation, where each would be shifted,
+        # narrowed and joined.
+        halves = vector("i16", 2 * lanes)
+        both = w.new(f"bitcast {i32} {code} to {halves}")
+        picks = ", ".join(f"i32 {2 * i + 1}" for i in range(lanes))
+        return w.new(f"shufflevector {halves} {both}, {halves} poison, <{lanes} x i32> <{picks}>")
     m, bias = to.mantissa, (1 << (to.exponent - 1)) - 1
     top = ((1 << to.exponent) - 1) << m
     fn = to is dt.float8_e4m3fn
