@@ -14,8 +14,19 @@ from weft.ir.op import Op
 from weft.ir.stmt import Alloc, For
 from weft.schedule.dependence import Space
 from weft.strategies.elementwise import split_for_vectors
-from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, size_of, strides, work
+from weft.strategies.nest import (
+    MAX_LANES,
+    Cost,
+    Plan,
+    chain_of,
+    find,
+    parallelise,
+    size_of,
+    strides,
+    work,
+)
 
+SCAN_REGISTERS: Final = 4  # that are scanned together
 STRIP_BYTES: Final = 16 << 10  # of one row of a strip: it is read again for the next row
 
 
@@ -59,7 +70,9 @@ def _rows(plan: Plan, rows: list[For], amount: int) -> None:
 
 
 def scan_loop(plan: Plan, step: For) -> None:
-    """Run one recurrence in as many lanes as a register has.
+    """Run one recurrence in lanes of several registers.
+
+    The carry then waits for fewer joins, and the log steps of the registers overlap.
 
     Products of floats keep their order: a block of large factors after a zero must stay zero.
     """
@@ -68,7 +81,9 @@ def scan_loop(plan: Plan, step: For) -> None:
            for s in step.body):
         return
     native = max(plan.target.vector_bytes // Cost(step.body).itemsize, 1)
-    lanes = plan.pick("scan lanes", native, (native // 2, native, 2 * native), step.var.attr)
+    lanes = max(min(SCAN_REGISTERS * native, MAX_LANES), native)
+    lanes = plan.pick("scan lanes", lanes, (native // 2, native, 2 * native, 4 * native),
+                      step.var.attr)
     while lanes >= 4:
         if size_of(step.extent) >= 2 * lanes and plan.attempt("scan", step.var.attr, lanes):
             plan.why.append(f"{step.var.attr} scanned in {lanes} lanes")
