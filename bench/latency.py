@@ -1,6 +1,6 @@
-"""What the system itself costs: import, whole processes cold and warm, replay of a captured call.
+"""What the system itself costs: import, whole processes cold and warm, captured calls.
 
-    python bench/latency.py [--runs 9]
+    python bench/latency.py [--runs 9] [--calls]
 
 Medians over fresh processes. Processor time (user + system) stands beside wall time: it says more
 where other work runs on the machine.
@@ -17,25 +17,63 @@ import time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--runs", type=int, default=9)
+parser.add_argument("--calls", action="store_true", help="only calls, no processes")
 args = parser.parse_args()
 
 TINY = "import weft\na = weft.ones(8, 8)\nprint((a @ a).relu().sum().item())\n"
 REPLAY = """
 import time
+import numpy as np
 import weft
-a, b = weft.rand(8), weft.rand(8)
+from weft import nn, optim
+
+def rand(*shape):
+    return weft.rand(*shape).realize()
+
+a, b, m, w, batch = rand(8), rand(8), rand(64, 64), rand(8), rand(8, 8)
+tens, memory = [rand(8) for _ in range(10)], np.ones(8, np.float32)
 one = weft.jit(lambda a, b: a + b)
 three = weft.jit(lambda a, b: (a.sum() * b).softmax(-1).sort()[0].cumsum(0))
-for name, call in (("a + b on 8", one), ("3 kernels", three)):
-    call(a, b)
-    best = []
+ten = weft.jit(lambda *xs: sum(xs))
+product = weft.jit(lambda a, b: a @ b)
+captured = weft.jit(lambda a: a * w)
+scaled = weft.jit(lambda a, by, *, shift: a * by + shift)
+drawn = weft.jit(lambda a: a + weft.rand(8))
+net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+
+@weft.jit
+def step(x):
+    loss = net(x).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+ready = one(a, b)
+ROWS = {
+    "an empty lambda, which all rows contain": lambda: None,
+    "replay, a + b on 8": lambda: one(a, b),
+    "replay, a + b on 8 of NumPy's arrays": lambda: one(memory, memory),
+    "replay, 3 kernels": lambda: three(a, b),
+    "replay, 10 arguments": lambda: ten(*tens),
+    "replay, a captured tensor": lambda: captured(a),
+    "replay, static values and a keyword": lambda: scaled(a, 2.0, shift=1.0),
+    "replay, random numbers": lambda: drawn(a),
+    "replay, a step of a tiny network": lambda: step(batch),
+    "replay, 64 x 64 matmul": lambda: product(m, m),
+    "realize() of what is realized": lambda: ready.realize(),
+    "eager, (a + b).realize()": lambda: (a + b).realize(),
+}
+for name, call in ROWS.items():
+    call(), call(), call()
+    times = []
     for _ in range(9):
         start = time.perf_counter()
-        for _ in range(10000):
-            call(a, b)
-        best.append((time.perf_counter() - start) / 10000)
-    launches = len(next(iter(call._entries.values()))[0].compiled.plan.launches)
-    print(f"replay, {name} ({launches} kernels): {sorted(best)[4] * 1e6:.2f} us")
+        for _ in range(5000):
+            call()
+        times.append((time.perf_counter() - start) / 5000)
+    print(f"{name:42s} {sorted(times)[4] * 1e6:8.3f} us")
 """
 
 
@@ -60,9 +98,7 @@ def medians(code, environment, fresh_cache=False):
     return tuple(statistics.median(column) for column in zip(*runs, strict=True))
 
 
-with tempfile.TemporaryDirectory() as cache:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environment["WEFT_CACHE_DIR"] = cache
+def processes(environment):
     once(TINY, environment)
     rows = {
         "bare Python": medians("pass", environment),
@@ -76,4 +112,11 @@ with tempfile.TemporaryDirectory() as cache:
     beyond = [a - b for a, b in zip(rows["import weft"], rows["import numpy"], strict=True)]
     title = "import weft beyond numpy"
     print(f"{title:26s} {beyond[0]:7.1f} ms wall {beyond[1]:7.1f} ms processor")
+
+
+with tempfile.TemporaryDirectory() as cache:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment["WEFT_CACHE_DIR"] = cache
+    if not args.calls:
+        processes(environment)
     subprocess.run([sys.executable, "-c", REPLAY], env=environment, check=True)

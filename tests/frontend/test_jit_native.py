@@ -270,6 +270,32 @@ def test_arguments_that_are_written(misses):
     assert wide.tolist() == [[2, 2, 2], [1, 1, 1]]
 
 
+def test_one_tensor_given_twice(misses):
+    join = weft.jit(lambda a, b, c: a * 100 + b * 10 + c)
+
+    @weft.jit
+    def both(a, b):
+        a += 1
+        return a + b
+
+    one, two, three = (weft.full((2,), v).realize() for v in (1.0, 2.0, 3.0))
+    for args, value in (((one, one, two), 112), ((one, two, one), 121), ((two, two, two), 222),
+                        ((one, two, three), 123)):  # fmt: skip
+        assert warm(join, *args).tolist() == [value] * 2
+        misses.clear()
+        assert join(*args).tolist() == [value] * 2
+        assert not misses
+    assert join(three, three, one).tolist() == [331] * 2
+    assert join(one, three, three).tolist() == [133] * 2
+    warm(both, one, one)  # 1 to 4
+    misses.clear()
+    assert both(one, one).tolist() == [10, 10]
+    assert not misses
+    assert both(two, one).tolist() == [8, 8]
+    assert both(two, two).tolist() == [8, 8]
+    assert (one.tolist(), two.tolist()) == ([5, 5], [4, 4])
+
+
 def test_modes_of_the_thread(misses):
     w = ones(3).requires_grad_()
     times = weft.jit(lambda x: x * w)

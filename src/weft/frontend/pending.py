@@ -30,8 +30,8 @@ from weft.ir import node as nd
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
-__all__ = ["compute", "compute_alone", "define", "flush", "note_losses", "note_realized", "note_state",
-           "take_losses", "take_state"]  # fmt: skip
+__all__ = ["compute", "compute_alone", "define", "flush", "note_losses", "note_realized",
+           "note_state", "take_losses", "take_state"]  # fmt: skip
 
 _definitions: Final[WeakKeyDictionary[Storage, Node]] = WeakKeyDictionary()
 _filling: Final = threading.Lock()

@@ -3,8 +3,8 @@
 The rows say in native code what `Entry.fits` and `Entry.run` of `weft.frontend.jit` say in Python,
 and check all that a signature consists of. They are strict: whatever they do not know (views,
 tensors that are not computed yet, memory shared with NumPy that is to be written) goes the Python
-way, call by call. A function gets none if its results have a history for gradients, or if its
-arguments overlap.
+way, call by call. A function gets none if its results have a history for gradients, or if arguments
+are views of one tensor.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def attach(function: Jitted[Any, Any], entry: Entry, args: tuple[Any, ...],
     from weft.frontend.jit import Jitted
 
     compiled = entry.compiled
-    if not isinstance(compiled, driver.Compiled) or entry.places is not None or (
-        entry.has_history and state.grad
+    if not isinstance(compiled, driver.Compiled) or (entry.has_history and state.grad) or any(
+        place.path or place.joined is not None for place in entry.places or ()
     ):
         return
     dispatcher = driver.dispatcher(Tensor, Jitted, state)
@@ -68,7 +68,9 @@ class _Builder:
     def __init__(self, entry: Entry, binding: Binding) -> None:
         self.entry, self.binding = entry, binding
         self.program: Program = binding.program
-        self.arguments: list[tuple[int, Any, bool]] = []  # word, value, in something that changes
+        # Of each source: its word, its value, whether it lies in something that may change.
+        self.arguments: list[tuple[int, Any, bool]] = []
+        self.met = 0  # arrays among the arguments so far, each time that one is given
         self.words: dict[int, int] = {}  # of tensors from outside
         self.gradients: dict[int, Owned] = {}
 
@@ -112,12 +114,12 @@ class _Builder:
         if isinstance(value, TensorCore):
             if value._base is not None:
                 raise _Python
-            check("spec", word, kind, value.shape, value.dtype, value._requires_grad)
-            self.arguments.append((word, value, changes))
+            if self._source(word, value, changes):
+                check("spec", word, kind, value.shape, value.dtype, value._requires_grad)
         elif kind is np.ndarray:
             if not (value.flags.c_contiguous and value.flags.aligned and value.dtype.isnative):
                 raise _Python
-            self.arguments.append((word, value, changes))
+            self._source(word, value, changes)
         elif kind is tuple or kind is list or (isinstance(value, tuple) and
                                                hasattr(value, "_fields")):  # fmt: skip
             first = self.program.objects(len(value))
@@ -142,6 +144,17 @@ class _Builder:
             raise _Python
         else:
             check("same", word, _object(value))
+
+    def _source(self, word: int, value: Any, changes: bool) -> bool:
+        """Note an array among the arguments; False if it is there already: it must be this one."""
+        places = self.entry.places
+        number = len(self.arguments) if places is None else places[self.met].source
+        self.met += 1
+        if number < len(self.arguments):
+            self.program.check("alias", word, self.arguments[number][0])
+            return False
+        self.arguments.append((word, value, changes))
+        return True
 
     def _outside(self, tensor: TensorCore) -> int:
         """Return the word with a tensor from outside."""

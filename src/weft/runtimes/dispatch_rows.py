@@ -114,6 +114,13 @@ measure:
   %e = icmp eq i64 %found, %w2
   br i1 %e, label %hit, label %miss
 """,
+    # The same object as word w2 of the frame.
+    "alias": """
+  %found = call i64 @word(ptr %frame, i64 %w1)
+  %other = call i64 @word(ptr %frame, i64 %w2)
+  %e = icmp eq i64 %found, %other
+  br i1 %e, label %hit, label %miss
+""",
     # This object, or one of its very type that is equal to it: integers, text.
     "equal": """
   %found = call ptr @object(ptr %frame, i64 %w1)
