@@ -41,6 +41,7 @@ from weft.kernelize.sort import lower_sort
 from weft.kernelize.tidy import tidy
 
 STAGE_BYTES: Final = 128 * 1024  # longest row kept in a local buffer between phases
+COLUMN_LANES: Final = 16  # columns that are reduced side by side
 
 
 class Lowered(Record):
@@ -196,6 +197,9 @@ class _Nest:
         of a pooling.
         """
         inner = elements(self.group.inner)
+        # a reduction over columns holds one buffer for each lane of a vector
+        along = len(self.group.full) - 1 in self.group.inner_axes
+        most = STAGE_BYTES if along else STAGE_BYTES // COLUMN_LANES
         phases: dict[tuple[Node, Index], set[int]] = {}
         scattered: set[Node] = set()
         for phase, keys in enumerate(self.visits):
@@ -208,7 +212,7 @@ class _Nest:
                     phases.setdefault((key.node, key.place), set()).add(phase)
         fits = {
             (node, index): seen for (node, index), seen in phases.items()
-            if len(seen) > 1 and inner * node.dtype.itemsize <= STAGE_BYTES
+            if len(seen) > 1 and inner * node.dtype.itemsize <= most
             and any(v.attr.startswith("k") for v in ex.free_vars(index))
         }
         # a value below another one that is wanted in the same phases comes with it
