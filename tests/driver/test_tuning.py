@@ -187,6 +187,20 @@ def test_launches_of_a_candidate(store, monkeypatch):
     assert set(screened) == {3}
 
 
+def test_sizes_that_are_known_at_the_call_only(store):
+    n = weft.Variable("n", 1, 1 << 20)
+    function = weft.jit(lambda a, b: (a @ b).softmax(-1), dynamic={0: {0: n}})
+    with report.record() as recording:
+        function(weft.rand(7, 24).realize(), weft.rand(24, 40).realize()).realize()
+    symbolic = [b.nest for b in recording.built if b.variables]
+    assert symbolic
+    for kernel in symbolic:
+        found = tuning.tune_kernel(kernel, 60, limits=FEW)
+        assert found.trials == 5
+        assert found.before > 0
+        assert all(t.status == "ok" for t in records.records().trials(found.key))
+
+
 def test_no_time_is_no_trial(store):
     kernel = nests("softmax")[0][-1]
     found = tuning.tune_kernel(kernel, 0, limits=FEW)

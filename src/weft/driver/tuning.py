@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import math
 import os
@@ -105,8 +106,7 @@ def tune_kernel(kernel: Kernel, seconds: float | None = None, again: bool = Fals
     done = store.finished(key)
     if done is not None and not again:
         before, after = (known.before, known.after) if known is not None else (0.0, 0.0)
-        choices = dict(known.choices) if known is not None else {}
-        return Tuned(key, kernel.meta.kind, before, after, done, launches, choices, "known")
+        return Tuned(key, kernel.meta.kind, before, after, done, launches, _shown(known), "known")
     allowed = limits or config().autotune
     limit = config().tune_seconds if seconds is None else seconds
     try:
@@ -192,7 +192,7 @@ class _Session:
         after = kept.after if kept is not None else self.seconds
         before = kept.before if kept is not None else self.seconds
         return Tuned(self.key, self.kernel.meta.kind, before, after, result.trials, launches,
-                     dict(kept.choices) if kept is not None else {}, result.reason)
+                     _shown(kept), result.reason)
 
     def _keep(self, best: Candidate, trials: int) -> Record | None:
         """Measure the best against the default once more; keep it if it is faster for sure."""
@@ -201,7 +201,8 @@ class _Session:
         if best.choices:
             image = self._image(best)
             if image is not None:
-                pairs = self._pairs("measure", [image], _FINAL) or []
+                with contextlib.suppress(TuningError):
+                    pairs = self._pairs("measure", [image], _FINAL) or []
         if not pairs or not timing.significant(pairs):
             if before is None or (pairs and timing.ratio(pairs) < 1.0):
                 return before  # what was shown once is not undone by a noisy moment
@@ -261,7 +262,10 @@ class _Session:
         images = [self._image(c) for c in (old, new)]
         if images[0] is None or images[1] is None or images[0] == images[1]:
             return None
-        pairs = self._pairs("duel", [i for i in images if i is not None], _DUEL)
+        try:
+            pairs = self._pairs("duel", [i for i in images if i is not None], _DUEL)
+        except TuningError:  # whichever it was, the old one has proven itself
+            return None
         return timing.ratio(pairs) if pairs and timing.significant(pairs) else None
 
     # ---- children --------------------------------------------------------------------------------
@@ -335,6 +339,14 @@ class _Session:
             print(f"weft: tuning {self.kernel.name}: {ratio:.3f} {status} {candidate.choices}",
                   file=sys.stderr)
         return Measurement(candidate, status, ratio)
+
+
+def _shown(record: Record | None) -> dict[str, Value]:
+    """Return what a record decides otherwise than by default."""
+    if record is None:
+        return {}
+    pipeline = {} if record.pipeline == PIPELINES[0] else {_PIPELINE: record.pipeline}
+    return {**record.choices, **pipeline}
 
 
 def _code(image: bytes) -> bytes:
