@@ -286,11 +286,12 @@ class Entry:
 
     def run(self, inputs: list[Any], tensors: Sequence[TensorCore | None]) -> Any:
         """Replay with the arguments' buffers."""
-        self._let_go(tensors)
         for generator, blocks in self.draws:
             inputs.append(capture.fresh_state(generator, blocks))
         read = self._captured_buffers(tensors) if self.captured else ()
         past = self._past(inputs, tensors) if self.has_history and state.grad else None
+        if self.taken:
+            self._let_go(tensors)
         buffers = [] if self.compiled is None else self.compiled.call(inputs, read)
         result = self._result(buffers, past)
         if self.changes:
@@ -302,7 +303,7 @@ class Entry:
         for tensor in self.taken:
             if tensor._buffer is not None and tensor._history is None:
                 tensor._node = None
-        if self.taken and not self.reads_gradients:
+        if not self.reads_gradients:
             for owner, _ in self.grads:
                 target = tensors[owner] if type(owner) is int else cast(TensorCore, owner)
                 if target is not None:
