@@ -30,7 +30,8 @@ def test_lanes(size, threads, op):
     made = choose(kernel, WIDE, threads)
     assert_same(kernel, made, exact=op is Op.MAX)
     if size >= 32:  # lanes of several registers where the row is twice as long
-        assert f"scan(k, {32 if size >= 64 else 16})" in made.meta.schedule
+        lanes = 64 if size >= 128 else 32 if size >= 64 else 16
+        assert f"scan(k, {lanes})" in made.meta.schedule
     again = Schedule.replay(kernel, made.meta.schedule)
     assert_same(made, again.kernel)
 
