@@ -160,7 +160,7 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     ragged = any(isinstance(x, Load) and x.mask is not None for x in reduce.body)
     copied = s.group == 1 or s.row_step != 1
     block, points = _block(p, lanes, wide_n, s, copied)
-    if ragged and not copied and (points or len(axes) > 1):
+    if ragged and not copied and (points or len(axes) > 1 or wide_n < lanes):
         copied = True  # the group that is not full cannot be told from the others
         block, points = _block(p, lanes, wide_n, s, copied)
     i, j = str(s.row.var.attr), str(s.wide.var.attr)
@@ -233,12 +233,22 @@ def _block(p: Parameters, lanes: int, n: int, s: Sides, copied: bool) -> tuple[i
     # Rows whose neighbours are far away are copied as seldom as possible: for many columns.
     cheap = s.row_stride != 1 and s.group > 1
     if most >= wanted or (most and (cheap or s.depth < 2 * p.dot_depth)):
-        blocks = -(-tiles // most)
-        return -(-tiles // blocks) * lanes, 0
-    most = wanted
-    whole = -(-s.depth // s.group)
-    fitting = max(words // 2 // (most * lanes) // (points // whole), 1)
-    return most * lanes, -(-whole // -(-whole // fitting))
+        return _even(n, most, lanes), 0
+    block = _even(n, wanted, lanes)
+    depth = -(-s.depth // s.group)
+    fitting = max(words // 2 // block // (points // depth), 1)
+    return block, -(-depth // -(-depth // fitting))
+
+
+def whole(n: int, unit: int) -> int:
+    """Return `n` rounded up to whole units."""
+    return -(-n // unit) * unit
+
+
+def _even(n: int, most: int, lanes: int) -> int:
+    """Return the size of blocks of columns: whole ones, the last overlapping, little done twice."""
+    most = min(most, n // lanes)
+    return min(range(most, 0, -1), key=lambda t: whole(n, t * lanes), default=1) * lanes
 
 
 def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: Sides,
