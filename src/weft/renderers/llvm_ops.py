@@ -11,9 +11,9 @@ from weft.ir.expr import picks_of
 from weft.ir.linear import Compute, Value
 from weft.ir.op import Op, Operation
 from weft.renderers import llvm_ranges as ranges
+from weft.renderers.llvm_avx512 import extreme, scalb
 from weft.renderers.llvm_convert import cast
 from weft.renderers.llvm_dot import dot, matrix
-from weft.renderers.llvm_scale import scalb
 from weft.renderers.llvm_types import FunctionWriter, constant, element, splat, suffix, vector
 
 __all__ = ["RENDERED", "compute"]
@@ -130,6 +130,9 @@ def _extreme(which: str) -> Row:
         k, kind = a.dtype.kind, _kind(a)
         if k == "b":
             return w.new(f"{'and' if which == 'min' else 'or'} {kind} {w.ref(a)}, {w.ref(b)}")
+        if k == "f" and all(w.ref(x).startswith("%") for x in inst.args) and (
+                {"+avx512dq", "+avx512vl"} <= set(w.module.target.features)):
+            return extreme(w, inst, which == "max")
         name = {"f": f"{which}imum", "i": f"s{which}", "u": f"u{which}"}[k]
         full = f"llvm.{name}.{suffix(element(a.dtype), a.lanes)}"
         # x86 inspects the sign of the first operand: the second one here, so that the running

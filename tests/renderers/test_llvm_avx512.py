@@ -1,4 +1,4 @@
-"""SCALB as an instruction: every length of vector, subnormal results, overflow and NaN."""
+"""SCALB and MAX by instructions of AVX-512: all lengths of vectors, subnormals, zeros and NaN."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from renderers import compiled
 from weft.backends import cpu
 from weft.ir import dtype as dt
-from weft.ir.expr import scalb, var
+from weft.ir.expr import binary, scalb, var
 from weft.ir.op import Op
 
 POWERS = {dt.float32: [-250, -149, -140, -126, -1, 0, 1, 127, 128, 250],
@@ -33,3 +33,19 @@ def test_scalb(kind, lanes, native):
     np.testing.assert_array_equal(got, want)
     zero = want == 0
     np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(want[zero]))
+
+
+@pytest.mark.parametrize("kind", [dt.float32, dt.float64])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 64])
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN])
+def test_extremes(kind, lanes, op):
+    values = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1], kind.numpy)
+    x, y = (np.ascontiguousarray(a.ravel()) for a in np.meshgrid(values, values))
+    a, b = var("a", kind), var("b", kind)
+    (got,) = compiled.evaluate([binary(op, a, b)], (a, b), (x, y), lanes=lanes)
+    choose, signs = (np.maximum, all) if op is Op.MAX else (np.minimum, any)
+    want = choose(x, y)
+    np.testing.assert_array_equal(got, want)
+    for at in np.flatnonzero(want == 0):
+        zeros = [v for v in (x[at], y[at]) if v == 0]
+        assert np.signbit(got[at]) == signs(np.signbit(zeros))
