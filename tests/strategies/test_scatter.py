@@ -41,3 +41,50 @@ def test_embedding_gradient():
     weft.nn.functional.embedding(weft.tensor(index), weight).sum().backward()
     counts = np.bincount(index.ravel(), minlength=30).astype(np.float32)
     np.testing.assert_array_equal(weight.grad.numpy(), np.repeat(counts[:, None], 48, 1))
+
+
+@pytest.mark.parametrize("width", [64, 99, 300])
+@pytest.mark.parametrize("total", [33, 500])
+def test_parts_of_the_rows(total, width):
+    """Rows of the result are shared out; each keeps the order of its updates."""
+    rng = np.random.default_rng(width)
+    base = rng.standard_normal((total, width)).astype(np.float32)
+    rows = rng.standard_normal((1200, width)).astype(np.float32)
+    index = rng.integers(0, total, 1200)
+    x, at, new = map(weft.tensor, (base, index, rows))
+    for kind, ufunc in (("sum", np.add), ("prod", np.multiply), ("amax", np.maximum)):
+        wanted = base.copy()
+        ufunc.at(wanted, index, rows)
+        wide = at.unsqueeze(1).expand(1200, width)
+        got = x.scatter_reduce(0, wide, new, kind)
+        np.testing.assert_array_equal(got.numpy(), wanted)
+        again = x.scatter_reduce(0, wide, new, kind)
+        assert again.numpy().tobytes() == got.numpy().tobytes()
+    wanted = base.copy()
+    wanted[index] = rows
+    np.testing.assert_array_equal(x.index_copy(0, at, new).numpy(), wanted)
+    index[700] = total
+    with pytest.raises(BoundsError, match=f"index {total}"):
+        x.index_add(0, weft.tensor(index), new).numpy()
+
+
+def test_elements_of_wide_rows():
+    rng = np.random.default_rng(2)
+    base = rng.integers(0, 9, (300, 70)).astype(np.float32)
+    new = rng.integers(0, 9, (300, 400)).astype(np.float32)
+    index = rng.integers(0, 70, (300, 400))
+    wanted = base.copy()
+    np.add.at(wanted, (np.arange(300)[:, None], index), new)
+    got = weft.tensor(base).scatter_add(1, weft.tensor(index), weft.tensor(new))
+    np.testing.assert_array_equal(got.numpy(), wanted)
+
+
+def test_an_index_for_each_element_of_wide_rows():
+    rng = np.random.default_rng(3)
+    base = rng.integers(0, 9, (300, 70)).astype(np.float32)
+    new = rng.integers(0, 9, (1000, 70)).astype(np.float32)
+    index = rng.integers(0, 300, (1000, 70))
+    wanted = base.copy()
+    np.add.at(wanted, (index, np.arange(70)), new)
+    got = weft.tensor(base).scatter_add(0, weft.tensor(index), weft.tensor(new))
+    np.testing.assert_array_equal(got.numpy(), wanted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise
+from typing import Final
 
 from weft.ir import expr as ex
 from weft.ir.bounds import bounds
@@ -31,6 +32,8 @@ from weft.kernelize.axes import merge_axes, split_axes
 from weft.kernelize.indexing import flatten
 from weft.rules.index import linear_coefficients, simplify
 
+WIDE_ROW: Final = 64  # elements from which a loop over a row alone is worth it
+
 Env = dict[Expr, tuple[int, int]]
 
 
@@ -38,13 +41,24 @@ def tidy(kernel: Kernel) -> Kernel:
     """Return an equivalent kernel with merged loops and merged memory axes."""
     env = loop_ranges(kernel.body)
     chains = _chains(kernel.body)
-    if chains:
+    if chains and not _scatters_rows(kernel):
         uses = _Uses(kernel, env)
         merged = [run for chain in chains for run in uses.mergeable(chain)]
         if merged:
             kernel = _merge_loops(kernel, merged, env)
             env = loop_ranges(kernel.body)
     return split_axes(merge_axes(kernel, env), env)
+
+
+def _scatters_rows(kernel: Kernel) -> bool:
+    """Whether a kernel writes wide rows at places that are data.
+
+    Such rows do not overlap, which shows as long as they have an axis of their own.
+    """
+    if kernel.meta.kind != "scatter":
+        return False
+    shape = next(s.memory.shape for s in walk(kernel.body) if isinstance(s, Store))
+    return len(shape) > 1 and bounds(shape[-1], {})[0] >= WIDE_ROW
 
 
 def loop_ranges(body: Body) -> Env:

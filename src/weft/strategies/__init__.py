@@ -61,6 +61,8 @@ def choose(kernel: Kernel, target: Target, threads: int,
         for stmt in kernel.body:
             if isinstance(stmt, For) and stmt.kind == st.SERIAL:
                 _nest(plan, stmt)
+            elif isinstance(stmt, For) and kernel.meta.kind == "scatter":
+                scatter.schedule_parts(plan, stmt)
     made = plan.schedule.kernel
     hints = (*kernel.meta.hints, ("why", "; ".join(dict.fromkeys(plan.why)) or "serial"))
     return made.replace(meta=made.meta.replace(hints=hints))

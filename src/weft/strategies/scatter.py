@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.ir import stmt as st
 from weft.ir.stmt import For
+from weft.ir.traverse import walk
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, work
 
@@ -26,3 +27,12 @@ def schedule_updates(plan: Plan, root: str) -> bool:
     split_for_vectors(plan, column.var.attr, column.extent, Cost(column.body))
     parallelise(plan, [r.var.attr for r in rows], work((loop,)))
     return True
+
+
+def schedule_parts(plan: Plan, loop: For) -> None:
+    """Make vectors in a loop over parts of the result, which is parallel already."""
+    inner = [s for s in walk(loop.body) if isinstance(s, For)
+             and not any(isinstance(t, For) for t in walk(s.body))]  # fmt: skip
+    for nest in inner:
+        split_for_vectors(plan, nest.var.attr, nest.extent, Cost(nest.body))
+    plan.why.append("parts of the rows are shared out to threads")
