@@ -5,8 +5,10 @@ import pytest
 
 import weft
 from schedule_nests import assert_same, biggest, f, loop, memory, v
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import stmt as st
+from weft.kernelize.lower import arg_accumulators
 from weft.passes.extremes import split_extremes
 from weft.target import Target
 
@@ -69,3 +71,37 @@ def test_special_values(pool, shape, dtype):
                 line = data.ravel() if axis == (0, 1) else np.moveaxis(data, axis, 0)[:, place[0]]
                 signs = np.signbit(line[line == 0])
                 assert np.signbit(np.atleast_1d(got)[place]) == takes_minus(signs)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (5, 17), (70, 40), (2, 300), (1, 70_001)])
+def test_places(pool, shape, dtype):
+    data = np.random.default_rng(3).choice(np.array(POOLS[pool], dtype), shape)
+    x = weft.from_numpy(data)
+    for axis in (0, 1, None):
+        np.testing.assert_array_equal(x.argmax(axis).numpy(), np.argmax(data, axis))
+        np.testing.assert_array_equal(x.argmin(axis).numpy(), np.argmin(data, axis))
+
+
+def test_the_first_of_equals():
+    data = np.random.default_rng(4).integers(0, 3, (50, 333)).astype(np.float32)
+    x = weft.from_numpy(data)
+    np.testing.assert_array_equal(x.argmax(1).numpy(), np.argmax(data, 1))
+    np.testing.assert_array_equal(x.argmin(0).numpy(), np.argmin(data, 0))
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_the_pass_keeps_places(kind):
+    x, y, k = memory("x", 3, 40), memory("y", 3, dtype=dt.int64), v("k")
+    pair = arg_accumulators(kind, f("best"), v("at"), f("a"), k)
+    read = st.Load(f("a"), x, (v("r"), k))
+    reduce = st.Reduce((st.Axis(k, ex.index(40)),), pair, (read,))
+    kernel = st.Kernel("k", (x, y), (loop("r", 3, reduce, st.Store(y, (v("r"),), v("at"))),))
+    made = split_extremes(kernel, CPU)
+    assert len(made.body[0].body[0].accumulators) == 3
+    assert_same(kernel, made)
+    turned = st.Reduce(reduce.axes, arg_accumulators(kind, f("best"), v("at"), f("a"), 39 - k),
+                       (read,))
+    kernel = st.Kernel("k", (x, y), (loop("r", 3, turned, st.Store(y, (v("r"),), v("at"))),))
+    assert split_extremes(kernel, CPU) is kernel  # places that shrink

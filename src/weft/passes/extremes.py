@@ -25,6 +25,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Accumulator, Body, Kernel, Let, Reduce, Stmt, lhs, rhs
 from weft.ir.traverse import Rewriter, walk
+from weft.rules.index import simplify
 from weft.schedule.space import constant
 from weft.target import Target
 
@@ -51,6 +52,9 @@ class _Split(Rewriter):
 def _split_statement(stmt: Stmt) -> Stmt | Body:
     if not isinstance(stmt, Reduce):
         return stmt
+    pair = _place(stmt)
+    if pair is not None:
+        return pair
     points = 1
     for axis in stmt.axes:
         n = constant(axis.extent)
@@ -112,3 +116,93 @@ def _split(a: Accumulator) -> tuple[list[Accumulator], Expr]:
     ]
     zero = ex.bitcast(sign & (1 << (d.bits - 1)), d)
     return parts, ex.where(nan.ne(nan), nan, ex.where(top.eq(0.0), zero, top))
+
+
+# ---- the place of a maximum ----------------------------------------------------------------------
+
+
+def _place(stmt: Reduce) -> Body | None:
+    """Return a search for the first largest (or smallest) element in fewer steps, if it is one.
+
+    Within each partial result places only grow, so that a later equal element never counts, and
+    32 bits hold them where there are not more. NaN, which comes before everything, is looked for
+    apart: the place of the first one, if any.
+
+    reduce k (best, at: where(x before best at k, (x, k), (best, at)))
+    ->
+    reduce k (t = nan; where(~(x <= t) & x == x, x, t)       the first largest that is not NaN
+              i = 0;   where(~(x <= t) & x == x, k, i)
+              n = big; min(n, where(x != x, k, big)))        the first NaN
+    """
+    if len(stmt.accumulators) != 2:
+        return None
+    a, b = stmt.accumulators
+    if a.update.op is not Op.WHERE or b.update.op is not Op.WHERE or b.var.dtype is not dt.int64:
+        return None
+    condition, x, kept = a.update.args
+    place = b.update.args[1]
+    if kept is not a.var or b.update.args[0] is not condition or b.update.args[2] is not b.var or (
+        x.dtype not in (dt.float32, dt.float64) or not _grows(stmt, place)
+    ):
+        return None
+    largest = next((m for m in (True, False)
+                    if _prefer(m, x, place, a.var, b.var) is condition), None)
+    running = {a.var, b.var}
+    if largest is None or any(running & ex.free_vars(s.exprs()) for s in walk(stmt.body)):
+        return None
+    name, d = str(a.var.attr), a.var.dtype
+    top, at, nan = ex.var(f"{name}.t", d), ex.var(f"{name}.i", dt.int32), ex.var(
+        f"{name}.n", dt.int32)
+    here = ex.cast(place, dt.int32)
+    none = ex.const(dt.int32.max, dt.int32)
+
+    def better(new: Expr, old: Expr) -> Expr:
+        return ~(new.le(old) if largest else new.ge(old)) & new.eq(new)
+
+    takes = better(x, top)
+    wins = better(rhs(top), lhs(top)) | (rhs(top).eq(lhs(top)) & rhs(at).lt(lhs(at)))
+    accumulators = (
+        Accumulator(top, ex.const(float("nan"), d), ex.where(takes, x, top),
+                    ex.where(wins, rhs(top), lhs(top))),
+        Accumulator(at, none, ex.where(takes, here, at), ex.where(wins, rhs(at), lhs(at))),
+        Accumulator(nan, none, ex.minimum(nan, ex.where(x.ne(x), here, none)),
+                    ex.minimum(lhs(nan), rhs(nan))),
+    )
+    found = nan.lt(none)
+    return (Reduce(stmt.axes, accumulators, stmt.body),
+            Let(a.var, ex.where(found, ex.const(float("nan"), d), top)),
+            Let(b.var, ex.cast(ex.where(found, nan, at), dt.int64)))
+
+
+def _prefer(largest: bool, x: Expr, place: Expr, best: Expr, at: Expr) -> Expr:
+    """Return what decides, as `kernelize` writes it."""
+    better = x.gt(best) if largest else x.lt(best)
+    nan, best_nan = x.ne(x), best.ne(best)
+    equal = x.eq(best) | (nan & best_nan)
+    return better | (nan & ~best_nan) | (equal & place.lt(at))
+
+
+def _grows(stmt: Reduce, place: Expr) -> bool:
+    """Whether a place is that of a lone axis, or of its parts in order, and fits 32 bits."""
+    variables = [a.var for a in stmt.axes]
+    extents = [constant(a.extent) for a in stmt.axes]
+    if ex.free_vars([place]) - set(variables) or None in extents or 0 in extents:
+        return False
+    zero = dict.fromkeys(variables, ex.index(0))
+    base = _value(place, zero)
+    steps = [None if base is None else _value(place, {**zero, v: ex.index(1)}) for v in variables]
+    least = 1
+    for step, n in zip(reversed(steps), reversed(extents), strict=True):
+        if base is None or step is None or n is None or step - base < least:
+            return False
+        corner = (step - base) * (n - 1)
+        least += corner
+    last = {v: ex.index(max((n or 1) - 1, 0)) for v, n in zip(variables, extents, strict=True)}
+    end = _value(place, last)
+    linear = base is not None and end == base + least - 1
+    return linear and end is not None and end < dt.int32.max
+
+
+def _value(e: Expr, mapping: dict[Expr, Expr]) -> int | None:
+    (made,) = ex.substitute([e], mapping)
+    return constant(simplify(made, {}))
