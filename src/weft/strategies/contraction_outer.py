@@ -145,8 +145,7 @@ def _block(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     extents = [a.extent for a in pattern.reduce.axes] + [row.extent]
     if any(constant(e) is None for e in extents):
         return None
-    longest = max(pattern.reduce.axes, key=lambda a: size_of(a.extent))
-    points, depth = product(extents[:-1]), size_of(longest.extent)
+    points = product(extents[:-1])
     itemsize = Cost(pattern.rows[-1].body).itemsize
     lanes = _lanes(plan, wide, row, pattern, p)
     space = Space(plan.kernel)
@@ -156,18 +155,26 @@ def _block(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     if size_of(wide.extent) <= 2 * lanes and size_of(row.extent) < 2 * p.pack_rows and not any(
             flat_stride(space, a, wide.var) not in (0, 1) for a in accesses(pattern.reduce.body)):
         return None  # narrow enough to be read as it lies
-    most = p.panel_bytes // 2 // (points // depth * lanes * itemsize)
-    blocks = -(-depth // max(most, 1))
+    room = p.panel_bytes // 2 // (lanes * itemsize)  # points of a block
+    for axis in pattern.reduce.axes:  # an outer one leaves what is contiguous in one piece
+        others = points // max(size_of(axis.extent), 1)
+        most = min(room // max(others, 1), size_of(axis.extent))
+        if size_of(axis.extent) > 1 and most * others >= p.pack_rows:
+            break
+    else:
+        return None
+    depth = size_of(axis.extent)
+    blocks = -(-depth // most)
     rows = _rows(plan, p, row)
     count = -(-size_of(row.extent) // rows)
     fitting = p.panel_bytes // (rows * lanes * itemsize)
     tiles = max(d for d in range(1, min(fitting, count) + 1) if count % d == 0)
-    if most < p.pack_rows or tiles * rows < min(p.pack_rows, size_of(row.extent)):
+    if tiles * rows < min(p.pack_rows, size_of(row.extent)):
         return None
     length = -(-depth // blocks)
     if length > LINE_POINTS:  # whole squares, but for the last block
         length = -(-length // LINE_POINTS) * LINE_POINTS
-    return _Block(longest.var.attr, length, tiles)
+    return _Block(axis.var.attr, length, tiles)
 
 
 def _rows(plan: Plan, p: Parameters, row: For) -> int:
