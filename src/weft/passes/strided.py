@@ -217,7 +217,7 @@ class _Line:
         if mask is None:
             return None
         if mask.op is Op.BROADCAST:  # all lanes or none: what lies between them is there as well
-            return mask.args[0]
+            return mask
         lanes, never = group.lanes, ex.const(False, mask.dtype, group.lanes)
         picks = [(start + i) // group.stride if (start + i) % group.stride == 0 else lanes
                  for i in range(lanes)]  # fmt: skip
