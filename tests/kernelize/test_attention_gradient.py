@@ -76,7 +76,7 @@ def test_any_size(rows, keys, size, channels, causal, rng):
 
 
 def test_many_heads(rng):
-    for rows, keys, size, channels in ((70, 70, 8, 8), (37, 131, 9, 5), (131, 37, 33, 40)):
+    for rows, keys, size, channels in ((70, 70, 8, 8), (37, 131, 33, 5)):
         check(normal(rng, 3, 4, rows, size), normal(rng, 3, 4, keys, size),
               normal(rng, 3, 4, keys, channels), normal(rng, 3, 4, rows, channels), causal=True)
 
