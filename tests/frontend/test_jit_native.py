@@ -1,5 +1,6 @@
 """Captured functions called natively: what fits goes past Python, what does not never does."""
 
+import copy
 import gc
 import os
 import resource
@@ -462,6 +463,53 @@ def test_a_forked_child(misses):
         finally:
             os._exit(0 if good else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_copies():
+    x = ones(3)
+    add = weft.jit(lambda x: x + 1)
+    warm(add, x)
+    twin = copy.copy(add)
+    assert copy.deepcopy(add._dispatch) is None
+    del add
+    gc.collect()
+    assert warm(twin, x).tolist() == [2, 2, 2]
+    assert warm(twin, ones(4)).tolist() == [2, 2, 2, 2]
+    twin._dispatch = None
+    assert twin(x).tolist() == [2, 2, 2]
+    del twin._dispatch
+    assert twin(x).tolist() == [2, 2, 2]
+
+
+def test_an_interpreter_that_is_laid_out_otherwise(monkeypatch):
+    from weft.driver import device
+    from weft.runtimes import dispatch
+
+    def refuse(host):
+        raise dispatch.NotSupported("another layout")
+
+    monkeypatch.setattr(dispatch, "layout", refuse)
+    monkeypatch.setattr(device.runtime(), "_dispatchers", {})
+    add = weft.jit(lambda x: x + 1)
+    assert warm(add, ones(3)).tolist() == [2, 2, 2]
+    assert type(add) is Jitted
+    assert add(ones(4)).tolist() == [2, 2, 2, 2]
+
+
+def test_members_are_found_where_they_are():
+    from weft.runtimes import dispatch
+
+    class Two:
+        __slots__ = ("a", "b")
+
+    found = dispatch._offsets(Two, ("a", "b"))
+    assert len(set(found.values())) == 2
+    with pytest.raises(AttributeError):
+        dispatch._offsets(Two, ("a", "c"))
+    two = Two()
+    two.a = two.b = object()
+    with pytest.raises(dispatch.NotSupported):
+        dispatch._find(two, id(two.a))
 
 
 def test_dynamic_sizes(misses):

@@ -255,7 +255,7 @@ class CpuRuntime:
                     links = dispatch.imports(host, executor.library["weft_run"])
                     library = self._load_support([(text, "short")], dispatch.SYMBOLS, links)
                     self._dispatchers[host] = dispatch.Dispatcher(library)
-                except (dispatch.NotSupported, AttributeError):  # or a function is not there
+                except (dispatch.NotSupported, AttributeError, TypeError):  # or the API differs
                     pass
             return self._dispatchers[host]
 

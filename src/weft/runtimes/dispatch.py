@@ -6,6 +6,7 @@ slot with that. None of it relies on how Python lays objects out: offsets of mem
 looking at living objects, and where that fails `NotSupported` says so, and calls stay in Python.
 """
 
+import contextlib
 import ctypes
 import sys
 from array import array
@@ -188,6 +189,10 @@ class Context(int):
     next: "Context | None"
     length: int
 
+    def __reduce_ex__(self, protocol: object) -> tuple[type, tuple[()]]:
+        """Return None for copies and pickles: the address would outlive what is there."""
+        return type(None), ()
+
 
 class Program:
     """The rows of one dispatch, as they are assembled.
@@ -360,10 +365,12 @@ class Dispatcher:
             context.next, context.length = found, found.length + 1
         function._dispatch = context
         kind = type(function)
-        if not issubclass(kind, self._call):
-            native = self._classes.get(kind)
-            if native is None:
-                members = {"__slots__": (), "__module__": kind.__module__, "__doc__": kind.__doc__}
-                native = type(kind.__name__, (self._call, kind), members)
-                self._classes[kind] = native
+        if issubclass(kind, self._call):
+            return
+        native = self._classes.get(kind)
+        if native is None:
+            members = {"__slots__": (), "__module__": kind.__module__, "__doc__": kind.__doc__}
+            native = self._classes[kind] = type(kind.__name__, (self._call, kind), members)
+        # An interpreter that refuses a class of the same layout goes on calling in Python.
+        with contextlib.suppress(TypeError):
             function.__class__ = native
