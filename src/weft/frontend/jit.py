@@ -523,7 +523,7 @@ class Jitted(Generic[P, R]):
             entry.attached.add(kinds)
             from weft.frontend import replay  # of no use to what is called once
 
-            replay.attach(self, entry, args, kwargs)
+            replay.attach(Jitted, Out, self, entry, args, kwargs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         if state.capture is not None:  # a captured function within another one

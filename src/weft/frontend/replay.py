@@ -37,27 +37,32 @@ class _Python(Exception):
     """Something that only the Python way knows."""
 
 
-def attach(function: Jitted[Any, Any], entry: Entry, args: tuple[Any, ...],
-           kwargs: dict[str, Any]) -> None:  # fmt: skip
-    """Give a function a native dispatch for calls like this one, if there can be one."""
-    from weft.frontend.jit import Jitted
+def attach(base: type[Jitted[Any, Any]], result: type[Out], function: Jitted[Any, Any],
+           entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # fmt: skip
+    """Give a function a native dispatch for calls like this one, if there can be one.
 
+    Parameters
+    ----------
+    base
+        The class of all captured functions.
+    result
+        The class of what stands for a tensor in ``entry.template``.
+    """
     compiled = entry.compiled
     if not isinstance(compiled, driver.Compiled) or (entry.has_history and state.grad) or any(
         place.path or place.joined is not None for place in entry.places or ()
     ):
         return
-    dispatcher = driver.dispatcher(Tensor, Jitted, state)
+    dispatcher = driver.dispatcher(Tensor, base, state)
     binding = None if dispatcher is None else compiled.bind()
     if dispatcher is None or binding is None:
         return
     try:
-        builder = _Builder(entry, binding)
-        result = builder.build(args, kwargs)
+        word = _Builder(entry, binding, result).build(args, kwargs)
     except _Python:
         return
     context = binding.program.assemble(
-        result, compiled.fail, int(binding.arena is not None), (binding.arena, entry, compiled)
+        word, compiled.fail, int(binding.arena is not None), (binding.arena, entry, compiled)
     )
     dispatcher.attach(function, context)
 
@@ -65,8 +70,8 @@ def attach(function: Jitted[Any, Any], entry: Entry, args: tuple[Any, ...],
 class _Builder:
     """The rows of one dispatch."""
 
-    def __init__(self, entry: Entry, binding: Binding) -> None:
-        self.entry, self.binding = entry, binding
+    def __init__(self, entry: Entry, binding: Binding, out: type[Out]) -> None:
+        self.entry, self.binding, self.out = entry, binding, out
         self.program: Program = binding.program
         # Of each source: its word, its value, whether it lies in something that may change.
         self.arguments: list[tuple[int, Any, bool]] = []
@@ -252,10 +257,8 @@ class _Builder:
         return word
 
     def _result(self, template: Any, outputs: Sequence[Owned]) -> Owned:
-        from weft.frontend.jit import Out
-
         kind = type(template)
-        if isinstance(template, Out):
+        if isinstance(template, self.out):
             return self._made(template, outputs)
         if kind is tuple or kind is list or hasattr(kind, "_fields"):
             items = self._tuple([self._result(v, outputs) for v in template])
