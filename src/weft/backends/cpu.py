@@ -80,7 +80,8 @@ def tiles_state() -> str:
 
     A processor may have them and the process not, or a hypervisor may get them wrong. So the
     kernel is asked for them, and before their first use on a machine a child process computes
-    small products; what came of it stays in the disk cache.
+    small products; what came of it stays in the disk cache. Every key of that cache holds the
+    target, so a process that loads compiled code has asked for the registers before.
     """
     from weft.compilers.llvm import host_cpu
     from weft.config import config

@@ -294,7 +294,10 @@ class Line:
         if text.startswith("nan_"):
             raw = bytes.fromhex(text[4:])
             return float(struct.unpack(">d", raw)[0]) if len(raw) == 8 else math.nan
-        return float(text)
+        try:
+            return float(text)
+        except ValueError:  # a name
+            self.fail(f"a literal of {dtype.name}", text)
 
     def literal(self, dtype: DType) -> Scalar:
         """Return the next token as a literal of this type."""
