@@ -221,14 +221,16 @@ def test_cache(script, tmp_path):
     folder = tmp_path / "cache"
     environment = {"WEFT_CACHE_DIR": str(folder)}
     out, _ = weft("cache", "info", **environment)
-    assert out.splitlines() == [f"path: {folder}", "entries: 0", "bytes: 0"]
+    assert out.splitlines() == [f"path: {folder}", "entries: 0", "bytes: 0",
+                                "tuned kernels: 0 (0 trials, 0 bytes)"]  # fmt: skip
     weft("run", script, **environment)
     out, _ = weft("cache", "info", **environment)
-    entries, size = (int(line.split(": ")[1]) for line in out.splitlines()[1:])
+    entries, size = (int(line.split(": ")[1]) for line in out.splitlines()[1:3])
     assert entries > 2
     assert size > 1000
-    assert weft("cache", "clear", **environment)[0] == f"removed {entries} entries\n"
-    assert weft("cache", "clear", **environment)[0] == "removed 0 entries\n"
+    tuning = "removed 0 tuning records\n"
+    assert weft("cache", "clear", **environment)[0] == f"removed {entries} entries\n{tuning}"
+    assert weft("cache", "clear", **environment)[0] == f"removed 0 entries\n{tuning}"
 
 
 def test_cache_that_cannot_be_used(tmp_path):
