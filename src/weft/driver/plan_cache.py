@@ -55,7 +55,7 @@ def forget() -> None:
 
 def _disk_key(structure: Structure) -> str:
     runtime = device.runtime()
-    return fingerprint("plan", structure.text(), device.target().fingerprint(),
+    return fingerprint("plan", structure.text(), device.fingerprint(),
                        runtime.compiler.cache_key, runtime.threads.threads)
 
 
