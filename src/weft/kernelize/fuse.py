@@ -183,7 +183,10 @@ class Fusion:
             readers = self._readers.setdefault(source, [])
             if group not in readers:
                 readers.append(group)
-        self._depend(group, depends)
+        if new:
+            self._before[group.number] = depends  # nothing can come after it yet
+        else:
+            self._depend(group, depends)
 
     def _depend(self, group: Group, depends: int) -> None:
         """Record that `group` comes after the groups of a bit set, and so do its dependents."""
