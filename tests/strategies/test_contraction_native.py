@@ -160,3 +160,17 @@ def test_results_repeat():
     first = (x @ y).numpy()
     for _ in range(3):
         np.testing.assert_array_equal((x @ y).numpy(), first)
+
+
+@pytest.mark.requires("torch")
+@pytest.mark.parametrize("shape", [(300, 700, 3), (5, 2500, 200), (40, 256, 70)])
+def test_products_round_within_twice_of_pytorch(shape):
+    import torch
+
+    m, k, n = shape
+    a, b = (RNG.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n)))
+    wanted = a.astype(np.float64) @ b
+    x, y = tensors(a, b)
+    ours = np.sqrt(np.mean(((x @ y).numpy() - wanted) ** 2))
+    theirs = np.sqrt(np.mean(((torch.from_numpy(a) @ torch.from_numpy(b)).numpy() - wanted) ** 2))
+    assert ours <= 2 * theirs + 1e-7
