@@ -16,15 +16,14 @@ from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
-from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Let, Load, Reduce, Stmt
-from weft.schedule import dependence as dep
 from weft.schedule.dependence import Space
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
+from weft.strategies.columns import prefers_columns, schedule_columns
 from weft.strategies.elementwise import pick_lanes, split_for_vectors, vector_lanes
 from weft.strategies.nest import (
     PARALLEL_WORK,
@@ -38,19 +37,16 @@ from weft.strategies.nest import (
     strides,
     work,
 )
+from weft.strategies.sums import adds, block_of, reduce_cost, widen
 
 CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that runs agree
 CHUNK_LEAST: Final = 16384  # elements that are worth a chunk
-NEAR: Final = 8  # steps between neighbouring windows up to which their elements are read together
 MOST_UNROLLED: Final = 16  # points of a small window that are written out
-PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
 GATHER_OPS: Final = 10  # simple operations that cost as much as a gathered operand
 STREAMS: Final = 8  # places of a long array that one core reads side by side
 LONG_BYTES: Final = 4 << 20  # from where on memory, not the core, is the limit
 BLOCK: Final = 64  # steps of a sum that are added up before they join the rest
 LEAST_AHEAD: Final = 2048  # bytes of a row; the processor itself looks ahead over shorter ones
-STEPS: Final = 128  # points of a column that are added up before they join the rest
-STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
 
 def schedule_rows(plan: Plan, root: str) -> None:
@@ -63,8 +59,8 @@ def schedule_rows(plan: Plan, root: str) -> None:
     body = rows[-1].body
     amount = work((loop,))
     names = [r.var.attr for r in rows]
-    if _prefers_columns(plan, rows[-1], body):
-        _columns(plan, rows, amount)
+    if prefers_columns(plan, rows[-1], body):
+        schedule_columns(plan, rows, amount)
         return
     plan.stream_outputs()
     count = product(r.extent for r in rows)
@@ -219,33 +215,7 @@ def _reduce(plan: Plan, accumulator: str) -> None:
         names = order
     extents = {a.var.attr: a.extent for a in stmt.axes}
     names, extent = widen(plan, names, extents, cost)
-    split_reduction(plan, names[-1], extent, cost, blocked=_adds(stmt) and len(names) == 1)
-
-
-def _adds(stmt: Reduce) -> bool:
-    """Whether a reduction sums floats, whose roundings pile up."""
-    return any(a.var.dtype.is_float and a.combine.op is Op.ADD for a in stmt.accumulators)
-
-
-def widen(plan: Plan, names: list[str], extents: dict[str, Expr],
-          cost: Cost) -> tuple[list[str], Expr]:  # fmt: skip
-    """Make one loop of the innermost ones while they are shorter than a vector.
-
-    Returns the loops that are left and the extent of the last one.
-    """
-    native = max(plan.target.vector_bytes // cost.itemsize, 1)
-    extent = extents[names[-1]]
-    while len(names) > 1 and constant(extent) is not None and size_of(extent) < native:
-        *rest, outer, inner = names
-        if not plan.attempt("fuse", outer, inner):
-            break
-        names, extent = [*rest, f"{outer}_{inner}"], extents[outer] * extent
-    return names, extent
-
-
-def reduce_cost(stmt: Reduce) -> Cost:
-    """Return the cost of one point of a reduction."""
-    return Cost((stmt,))
+    split_reduction(plan, names[-1], extent, cost, blocked=adds(stmt) and len(names) == 1)
 
 
 def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
@@ -260,7 +230,7 @@ def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
     if lanes < 2:
         return
     saved = schedule.mark()
-    block = _block(n or 0, BLOCK * lanes, BLOCK) if blocked else 0
+    block = block_of(n or 0, BLOCK * lanes, BLOCK) if blocked else 0
     if n is not None and block and plan.attempt("split", name, block, "peel"):
         schedule.cascade(f"{name}.o")
         split_reduction(plan, f"{name}.i", ex.index(block), cost, blocked=True)
@@ -279,30 +249,6 @@ def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
         schedule.reset(saved)
         return
     plan.why.append(f"{name} reduced in {lanes} lanes")
-
-
-def _block(n: int, least: int, factor: int) -> int:
-    """Return how many of n terms to add up apart, 0 for all together: a multiple of `least`.
-
-    At most about `factor` blocks are made if n allows it, and little is left over.
-    """
-    if n < 2 * least:
-        return 0
-    most = least
-    while n >= 2 * most * factor:
-        most *= factor
-    return n // -(-n // most) // least * least if most > least else least
-
-
-def _cascade(plan: Plan, name: str, n: int) -> None:
-    """Add up a reduce axis in blocks, and blocks of blocks if it is very long."""
-    block = _block(n, STEPS, STEPS)
-    if not block or not plan.attempt("split", name, block, "peel"):
-        return
-    plan.attempt("cascade", f"{name}.o")
-    _cascade(plan, f"{name}.i", block)
-    if n % block:
-        _cascade(plan, f"{name}.t", n % block)
 
 
 def _chunk(plan: Plan, stmt: Reduce) -> bool:
@@ -377,200 +323,3 @@ def _side_by_side(plan: Plan, body: Body) -> bool:
 def _is_extreme(stmt: Reduce) -> bool:
     """Whether a reduction may keep several values for each of its own (`passes.extremes`)."""
     return any(a.var.dtype.is_float and a.combine.op is not Op.ADD for a in stmt.accumulators)
-
-
-# ---- reductions over columns ---------------------------------------------------------------------
-
-
-def _prefers_columns(plan: Plan, row: For, body: Body) -> bool:
-    """Whether the row axis, not the reduced one, has unit stride in most accesses."""
-    if vector_obstacle(body) is not None or size_of(row.extent) < 2:
-        return False
-    space = Space(plan.kernel)
-    own = dep.private(body)
-    across = along = 0  # accesses with unit stride, each as often as it takes place
-    longest, native = 1, max(plan.target.vector_bytes // Cost(body).itemsize, 1)
-    window = any(isinstance(s, Reduce) and len(s.axes) > 1 and any(
-        step is not None and 1 <= step <= NEAR for _, step in strides(space, s.body, row.var))
-        for s in body)  # fmt: skip
-    for stmt in body:
-        axes = _axes(stmt)
-        points = product(extent for _, extent, _ in axes)
-        for inner, extent, inside in axes:
-            longest = max(longest, size_of(extent))
-            if size_of(extent) < 4 or (window and 2 * size_of(extent) < native):
-                continue  # no vector worth the name
-            for access, stride in strides(space, inside, inner):
-                along += points * (stride == 1 and access.memory not in own)
-        for access, stride in strides(space, (stmt,), row.var):
-            across += points * (stride == 1 and access.memory not in own)
-    tiny = longest * 4 <= native or (window and 2 * longest < native)
-    enough = size_of(row.extent) >= (2 if window else 16)
-    return across > along or (tiny and enough and across >= along)
-
-
-def _axes(stmt: Stmt) -> list[tuple[Expr, Expr, Body]]:
-    """Return the loop variables of a phase, their extents, and the body they run over."""
-    if isinstance(stmt, Reduce):
-        return [(a.var, a.extent, stmt.body) for a in stmt.axes]
-    if isinstance(stmt, For):
-        chain = chain_of(stmt)
-        return [(c.var, c.extent, chain[-1].body) for c in chain]
-    return []
-
-
-def _columns(plan: Plan, rows: list[For], amount: int) -> None:
-    """Vectorise over the rows: running sums in the first cache if there is one reduction only."""
-    body = rows[-1].body
-    found = [s for s in body if isinstance(s, Reduce)]
-    simple = len(found) == 1 and not any(isinstance(s, For | st.Alloc) for s in body)
-    if simple and _stretch(plan, rows, found[0], amount):
-        return
-    plan.stream_outputs()
-    own = sum(size_of(m.size) * m.dtype.itemsize for m in dep.private(body))
-    most = 1 << max(PRIVATE_BYTES // max(own, 1), 1).bit_length() - 1
-    for stmt in found:
-        if _adds(stmt) and len(stmt.axes) == 1 and constant(stmt.axes[0].extent) is not None:
-            _cascade(plan, str(stmt.axes[0].var.attr), size_of(stmt.axes[0].extent))
-    cost = Cost(body)
-    names, extent = widen(plan, [r.var.attr for r in rows], {r.var.attr: r.extent for r in rows},
-                          cost)
-    outer = split_for_vectors(plan, names[-1], extent, cost, most=min(most, 64))
-    parallelise(plan, [*names[:-1], outer or names[-1]], amount)
-    for stmt in found:
-        if product(a.extent for a in stmt.axes) <= MOST_UNROLLED:
-            for axis in stmt.axes:  # a pooling window
-                plan.attempt("unroll", axis.var.attr)
-
-
-def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
-    """Reduce over columns with running sums for a stretch of columns at a time."""
-    row = rows[-1]
-    n = constant(row.extent)
-    cost = reduce_cost(stmt)
-    native = max(plan.target.vector_bytes // cost.itemsize, 1)
-    if n is None or n < native or cost.heavy:
-        return False
-    lanes = min(1 << (n.bit_length() - 1), native, 64)
-    points = product(a.extent for a in stmt.axes)
-    if _few_columns(plan, rows, n, points, amount):
-        return _shared_columns(plan, rows, stmt, lanes, points)
-    # running sums: half of the first cache, shared by those of a block and of all blocks
-    half = plan.target.l1_bytes // (4 if _piles_up(stmt) else 2)
-    stretch = plan.pick("stretch bytes", half, (half // 8, half // 4, half // 2, 2 * half, 4 * half)
-                        ) // cost.itemsize
-    parts = -(-n // max(stretch, lanes))
-    if plan.threads > 1 and n >= 2 * plan.threads * lanes and product(
-            r.extent for r in rows[:-1]) < plan.threads:
-        parts = -(-parts // plan.threads) * plan.threads
-    # strips of one width, for the last one overlaps the one before; a single one has a masked end
-    width = min(-(-n // parts // lanes) * lanes, n)
-    schedule, name = plan.schedule, row.var.attr
-    saved = schedule.mark()
-    try:
-        schedule.split(name, width, "overlap")
-        parallelise(plan, [*[r.var.attr for r in rows[:-1]], f"{name}.o"], amount)
-        schedule.split(f"{name}.i", lanes)
-        _decompose(plan, stmt, f"{name}.i.o", f"{name}.i.i")
-    except ScheduleError:
-        schedule.reset(saved)
-        return False
-    plan.why.append(f"running results of {width} columns in the first cache")
-    return True
-
-
-def _decompose(plan: Plan, stmt: Reduce, blocks: str, lanes: str) -> None:
-    """Turn the reduction inside out, several of its points for each running sum."""
-    schedule, name = plan.schedule, str(stmt.accumulators[0].var.attr)
-    schedule.decompose_reduction(name, blocks, scope="local")
-    last = stmt.axes[-1]
-    k, n = str(last.var.attr), size_of(last.extent)
-    step = plan.pick("points a sum", STEP, (2, 4, 8, 16), k)
-    _add_up(plan, f"{name}.r" if _piles_up(stmt) else "", blocks, k, n, lanes, step)
-    for suffix in (".z", ".f"):
-        schedule.vectorize(f"{lanes}{suffix}")
-
-
-def _piles_up(stmt: Reduce) -> bool:
-    """Whether a reduction over columns sums so many floats that they go in blocks."""
-    n = constant(stmt.axes[-1].extent)
-    return _adds(stmt) and n is not None and n >= 2 * STEPS
-
-
-def _loops(plan: Plan) -> set[Expr]:
-    return {s.var for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
-
-
-def _vectors(plan: Plan, memory: str, known: set[Expr]) -> str:
-    """Vectorise the new loops over what is added up apart; return the array of it."""
-    part = ""
-    for loop in [s for s in traverse.walk(plan.kernel.body) if isinstance(s, For)]:
-        name, last = str(loop.var.attr), loop.body[-1]
-        if loop.var in known or not isinstance(last, st.Store):
-            continue
-        if name.startswith(f"{memory}.y"):
-            part = last.memory.name
-        if name.startswith((f"{memory}.y", f"{memory}.x")):
-            plan.schedule.vectorize(name)
-    return part
-
-
-def _add_up(plan: Plan, memory: str, blocks: str, k: str, n: int, lanes: str, step: int) -> None:
-    """Carry out a loop over points that adds to running sums, in blocks if `memory` is given.
-
-    Several points are taken for each load and store of a sum.
-    """
-    schedule = plan.schedule
-    known = _loops(plan)
-    block = _block(n, STEPS, STEPS) if memory else 0
-    if block and plan.attempt("block_sums", memory, k, block):
-        plan.why.append(f"{k} added up in blocks of {block}")
-        part = _vectors(plan, memory, known)
-        _add_up(plan, part, blocks, f"{k}.i", block, lanes, step)
-        left = n % block
-        if left:  # apart from the rest, too: a few terms would each be rounded to the whole sum
-            known = _loops(plan)
-            schedule.block_sums(memory, f"{k}.t", left)
-            _vectors(plan, memory, known)
-            _add_up(plan, "", f"{blocks}.t", f"{k}.t.i", left, f"{lanes}.t", step)
-        return
-    if n >= step:
-        schedule.split(k, step, "peel")
-        schedule.reorder(blocks, f"{k}.i").unroll(f"{k}.i")
-        if n % step:
-            schedule.vectorize(f"{lanes}.t")
-    schedule.vectorize(lanes)
-
-
-def _few_columns(plan: Plan, rows: list[For], n: int, points: int, amount: int) -> bool:
-    return (plan.threads > 1 and amount >= 2 * PARALLEL_WORK and len(rows) == 1
-            and n < 64 * plan.threads and points >= 64 * plan.threads)
-
-
-def _shared_columns(plan: Plan, rows: list[For], stmt: Reduce, lanes: int, points: int) -> bool:
-    """Give each thread a share of the matrix rows, because there are few columns."""
-    axis = stmt.axes[0]
-    n = constant(axis.extent)
-    if n is None or len(stmt.axes) != 1:
-        return False
-    chunks = min(16, max(n // 16, 1))
-    factor = -(-n // chunks)
-    schedule, name, k = plan.schedule, rows[-1].var.attr, axis.var.attr
-    accumulator = stmt.accumulators[0].var.attr
-    saved = schedule.mark()
-    width = size_of(rows[-1].extent)
-    lanes = min(lanes, width)
-    lanes = 1 << (lanes.bit_length() - 1)
-    try:
-        schedule.split(name, lanes, "overlap").split(k, factor, "mask")
-        schedule.decompose_reduction(accumulator, f"{name}.o", partial=(f"{k}.o",), scope="local")
-        schedule.layout(f"{accumulator}.r", (2, 0, 1))
-        schedule.reorder(f"{k}.o", f"{k}.i", f"{name}.o", f"{name}.i").parallel(f"{k}.o")
-        schedule.reorder(f"{k}.o.z", f"{name}.o.z", f"{name}.i.z")
-        for suffix in (".z", "", ".f"):
-            schedule.vectorize(f"{name}.i{suffix}")
-    except ScheduleError:
-        schedule.reset(saved)
-        return False
-    plan.why.append(f"{-(-n // factor)} chunks of {k} on {plan.threads} threads")
-    return True

@@ -9,7 +9,8 @@ from weft.ir.stmt import Body, For, Reduce
 from weft.schedule.dependence import Space
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import Cost, Plan, chain_of, parallelise, strides, work
-from weft.strategies.rowwise import reduce_cost, split_reduction
+from weft.strategies.rowwise import split_reduction
+from weft.strategies.sums import reduce_cost
 
 NETWORK = "network"  # the keys of a row that lies in a lane
 

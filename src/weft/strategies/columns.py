@@ -1,0 +1,230 @@
+"""Reductions over columns: the rows of the result lie side by side in memory.
+
+They are the lanes of vectors. A single reduction walks whole stretches of a matrix row with its
+running sums in the first cache; several phases keep what they share in private memory.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.errors import ScheduleError
+from weft.ir import stmt as st
+from weft.ir import traverse
+from weft.ir.expr import Expr
+from weft.ir.stmt import Body, For, Reduce, Stmt
+from weft.schedule import dependence as dep
+from weft.schedule.dependence import Space
+from weft.schedule.loops import vector_obstacle
+from weft.schedule.space import constant
+from weft.strategies.elementwise import split_for_vectors
+from weft.strategies.nest import (
+    PARALLEL_WORK,
+    Cost,
+    Plan,
+    chain_of,
+    parallelise,
+    product,
+    size_of,
+    strides,
+)
+from weft.strategies.sums import STEPS, adds, block_of, cascade, reduce_cost, widen
+
+PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
+NEAR: Final = 8  # steps between neighbouring windows up to which their elements are read together
+MOST_UNROLLED: Final = 16  # points of a small window that are written out
+STEP: Final = 8  # points of a column reduction for each load and store of its running sums
+
+
+def prefers_columns(plan: Plan, row: For, body: Body) -> bool:
+    """Whether the row axis, not the reduced one, has unit stride in most accesses."""
+    if vector_obstacle(body) is not None or size_of(row.extent) < 2:
+        return False
+    space = Space(plan.kernel)
+    own = dep.private(body)
+    across = along = 0  # accesses with unit stride, each as often as it takes place
+    longest, native = 1, max(plan.target.vector_bytes // Cost(body).itemsize, 1)
+    window = any(isinstance(s, Reduce) and len(s.axes) > 1 and any(
+        step is not None and 1 <= step <= NEAR for _, step in strides(space, s.body, row.var))
+        for s in body)  # fmt: skip
+    for stmt in body:
+        axes = _axes(stmt)
+        points = product(extent for _, extent, _ in axes)
+        for inner, extent, inside in axes:
+            longest = max(longest, size_of(extent))
+            if size_of(extent) < 4 or (window and 2 * size_of(extent) < native):
+                continue  # no vector worth the name
+            for access, stride in strides(space, inside, inner):
+                along += points * (stride == 1 and access.memory not in own)
+        for access, stride in strides(space, (stmt,), row.var):
+            across += points * (stride == 1 and access.memory not in own)
+    tiny = longest * 4 <= native or (window and 2 * longest < native)
+    enough = size_of(row.extent) >= (2 if window else 16)
+    return across > along or (tiny and enough and across >= along)
+
+
+def _axes(stmt: Stmt) -> list[tuple[Expr, Expr, Body]]:
+    """Return the loop variables of a phase, their extents, and the body they run over."""
+    if isinstance(stmt, Reduce):
+        return [(a.var, a.extent, stmt.body) for a in stmt.axes]
+    if isinstance(stmt, For):
+        chain = chain_of(stmt)
+        return [(c.var, c.extent, chain[-1].body) for c in chain]
+    return []
+
+
+def schedule_columns(plan: Plan, rows: list[For], amount: int) -> None:
+    """Vectorise over the rows: running sums in the first cache if there is one reduction only."""
+    body = rows[-1].body
+    found = [s for s in body if isinstance(s, Reduce)]
+    simple = len(found) == 1 and not any(isinstance(s, For | st.Alloc) for s in body)
+    if simple and _stretch(plan, rows, found[0], amount):
+        return
+    plan.stream_outputs()
+    own = sum(size_of(m.size) * m.dtype.itemsize for m in dep.private(body))
+    most = 1 << max(PRIVATE_BYTES // max(own, 1), 1).bit_length() - 1
+    for stmt in found:
+        if adds(stmt) and len(stmt.axes) == 1 and constant(stmt.axes[0].extent) is not None:
+            cascade(plan, str(stmt.axes[0].var.attr), size_of(stmt.axes[0].extent))
+    cost = Cost(body)
+    names, extent = widen(plan, [r.var.attr for r in rows], {r.var.attr: r.extent for r in rows},
+                          cost)
+    outer = split_for_vectors(plan, names[-1], extent, cost, most=min(most, 64))
+    parallelise(plan, [*names[:-1], outer or names[-1]], amount)
+    for stmt in found:
+        if product(a.extent for a in stmt.axes) <= MOST_UNROLLED:
+            for axis in stmt.axes:  # a pooling window
+                plan.attempt("unroll", axis.var.attr)
+
+
+def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
+    """Reduce over columns with running sums for a stretch of columns at a time."""
+    row = rows[-1]
+    n = constant(row.extent)
+    cost = reduce_cost(stmt)
+    native = max(plan.target.vector_bytes // cost.itemsize, 1)
+    if n is None or n < native or cost.heavy:
+        return False
+    lanes = min(1 << (n.bit_length() - 1), native, 64)
+    points = product(a.extent for a in stmt.axes)
+    if _few_columns(plan, rows, n, points, amount):
+        return _shared_columns(plan, rows, stmt, lanes, points)
+    # running sums: half of the first cache, shared by those of a block and of all blocks
+    half = plan.target.l1_bytes // (4 if _piles_up(stmt) else 2)
+    stretch = plan.pick("stretch bytes", half, (half // 8, half // 4, half // 2, 2 * half, 4 * half)
+                        ) // cost.itemsize
+    parts = -(-n // max(stretch, lanes))
+    if plan.threads > 1 and n >= 2 * plan.threads * lanes and product(
+            r.extent for r in rows[:-1]) < plan.threads:
+        parts = -(-parts // plan.threads) * plan.threads
+    # strips of one width, for the last one overlaps the one before; a single one has a masked end
+    width = min(-(-n // parts // lanes) * lanes, n)
+    schedule, name = plan.schedule, row.var.attr
+    saved = schedule.mark()
+    try:
+        schedule.split(name, width, "overlap")
+        parallelise(plan, [*[r.var.attr for r in rows[:-1]], f"{name}.o"], amount)
+        schedule.split(f"{name}.i", lanes)
+        _decompose(plan, stmt, f"{name}.i.o", f"{name}.i.i")
+    except ScheduleError:
+        schedule.reset(saved)
+        return False
+    plan.why.append(f"running results of {width} columns in the first cache")
+    return True
+
+
+def _decompose(plan: Plan, stmt: Reduce, blocks: str, lanes: str) -> None:
+    """Turn the reduction inside out, several of its points for each running sum."""
+    schedule, name = plan.schedule, str(stmt.accumulators[0].var.attr)
+    schedule.decompose_reduction(name, blocks, scope="local")
+    last = stmt.axes[-1]
+    k, n = str(last.var.attr), size_of(last.extent)
+    step = plan.pick("points a sum", STEP, (2, 4, 8, 16), k)
+    _add_up(plan, f"{name}.r" if _piles_up(stmt) else "", blocks, k, n, lanes, step)
+    for suffix in (".z", ".f"):
+        schedule.vectorize(f"{lanes}{suffix}")
+
+
+def _piles_up(stmt: Reduce) -> bool:
+    """Whether a reduction over columns sums so many floats that they go in blocks."""
+    n = constant(stmt.axes[-1].extent)
+    return adds(stmt) and n is not None and n >= 2 * STEPS
+
+
+def _loops(plan: Plan) -> set[Expr]:
+    return {s.var for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
+
+
+def _vectors(plan: Plan, memory: str, known: set[Expr]) -> str:
+    """Vectorise the new loops over what is added up apart; return the array of it."""
+    part = ""
+    for loop in [s for s in traverse.walk(plan.kernel.body) if isinstance(s, For)]:
+        name, last = str(loop.var.attr), loop.body[-1]
+        if loop.var in known or not isinstance(last, st.Store):
+            continue
+        if name.startswith(f"{memory}.y"):
+            part = last.memory.name
+        if name.startswith((f"{memory}.y", f"{memory}.x")):
+            plan.schedule.vectorize(name)
+    return part
+
+
+def _add_up(plan: Plan, memory: str, blocks: str, k: str, n: int, lanes: str, step: int) -> None:
+    """Carry out a loop over points that adds to running sums, in blocks if `memory` is given.
+
+    Several points are taken for each load and store of a sum.
+    """
+    schedule = plan.schedule
+    known = _loops(plan)
+    block = block_of(n, STEPS, STEPS) if memory else 0
+    if block and plan.attempt("block_sums", memory, k, block):
+        plan.why.append(f"{k} added up in blocks of {block}")
+        part = _vectors(plan, memory, known)
+        _add_up(plan, part, blocks, f"{k}.i", block, lanes, step)
+        left = n % block
+        if left:  # apart from the rest, too: a few terms would each be rounded to the whole sum
+            known = _loops(plan)
+            schedule.block_sums(memory, f"{k}.t", left)
+            _vectors(plan, memory, known)
+            _add_up(plan, "", f"{blocks}.t", f"{k}.t.i", left, f"{lanes}.t", step)
+        return
+    if n >= step:
+        schedule.split(k, step, "peel")
+        schedule.reorder(blocks, f"{k}.i").unroll(f"{k}.i")
+        if n % step:
+            schedule.vectorize(f"{lanes}.t")
+    schedule.vectorize(lanes)
+
+
+def _few_columns(plan: Plan, rows: list[For], n: int, points: int, amount: int) -> bool:
+    return (plan.threads > 1 and amount >= 2 * PARALLEL_WORK and len(rows) == 1
+            and n < 64 * plan.threads and points >= 64 * plan.threads)
+
+
+def _shared_columns(plan: Plan, rows: list[For], stmt: Reduce, lanes: int, points: int) -> bool:
+    """Give each thread a share of the matrix rows, because there are few columns."""
+    axis = stmt.axes[0]
+    n = constant(axis.extent)
+    if n is None or len(stmt.axes) != 1:
+        return False
+    chunks = min(16, max(n // 16, 1))
+    factor = -(-n // chunks)
+    schedule, name, k = plan.schedule, rows[-1].var.attr, axis.var.attr
+    accumulator = stmt.accumulators[0].var.attr
+    saved = schedule.mark()
+    width = size_of(rows[-1].extent)
+    lanes = min(lanes, width)
+    lanes = 1 << (lanes.bit_length() - 1)
+    try:
+        schedule.split(name, lanes, "overlap").split(k, factor, "mask")
+        schedule.decompose_reduction(accumulator, f"{name}.o", partial=(f"{k}.o",), scope="local")
+        schedule.layout(f"{accumulator}.r", (2, 0, 1))
+        schedule.reorder(f"{k}.o", f"{k}.i", f"{name}.o", f"{name}.i").parallel(f"{k}.o")
+        schedule.reorder(f"{k}.o.z", f"{name}.o.z", f"{name}.i.z")
+        for suffix in (".z", "", ".f"):
+            schedule.vectorize(f"{name}.i{suffix}")
+    except ScheduleError:
+        schedule.reset(saved)
+        return False
+    plan.why.append(f"{-(-n // factor)} chunks of {k} on {plan.threads} threads")
+    return True
