@@ -125,7 +125,7 @@ def test_column_sum(rows, columns):
 
 def test_column_sum_with_few_columns(monkeypatch):
     monkeypatch.setattr("weft.strategies.nest.PARALLEL_WORK", 1)
-    monkeypatch.setattr("weft.strategies.rowwise.PARALLEL_WORK", 1)
+    monkeypatch.setattr("weft.strategies.columns.PARALLEL_WORK", 1)
     for rows, columns in ((300, 20), (257, 16), (1000, 33)):
         made = check(nests.column_sum(rows, columns))
         assert kinds(made)["k.o"] == "parallel"
