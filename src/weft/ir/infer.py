@@ -112,10 +112,7 @@ def same_shape(a: Shape, b: Shape) -> bool:
         return True
     if len(a) != len(b):
         return False
-    for x, y in zip(a, b, strict=True):
-        if x is not y and not same_dim(x, y):
-            return False
-    return True
+    return all(x is y or same_dim(x, y) for x, y in zip(a, b, strict=True))
 
 
 def elementwise(op: Operation, *args: Node) -> Node:

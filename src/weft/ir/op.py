@@ -150,7 +150,7 @@ class Op:
     # dot products of packed words (made by schedule.tensorize); kinds: of the words
     DOT2: Final = Operation("dot2", 3, "dot", "u", "attr")  # float32 += 2 bf16 * 2 bf16
     DOT4: Final = Operation("dot4", 3, "dot", "u", "attr")  # int32 += 4 uint8 * 4 int8
-    # ... of matrices of 16 x 16 in 256 lanes, row by row: c[i, j] += sum over q of a[i, q] . b[q, j]
+    # ... of matrices of 16 x 16 in 256 lanes, row by row: c[i, j] += the sum of a[i, q] . b[q, j]
     MATRIX2: Final = Operation("matrix2", 3, "dot", "u", "attr")
     MATRIX4: Final = Operation("matrix4", 3, "dot", "u", "attr")
 
