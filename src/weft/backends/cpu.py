@@ -142,7 +142,8 @@ def target_from(
     sources.append(("memory_bytes", REPORTED if memory else ASSUMED))
     return Target("cpu", arch, cpu, features, width, registers, cores=cores, memory_bytes=memory,
                   operations=native_operations(dots=dots, scales="avx512vl" in present),
-                  native_conversions=native, ieee_extremes=arch == "aarch64", sources=tuple(sources), **caches)
+                  native_conversions=native, ieee_extremes=arch == "aarch64",
+                  sources=tuple(sources), **caches)
 
 
 def renderer(target: Target | None = None) -> LLVMRenderer:

@@ -78,6 +78,8 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     outer += [f"{c}.o" for c in tile]
     order_loops(plan, outer, [*[f"{c}.i" for c in tile], *([top] if top else []), x], amount,
                 keep=True)
+    if not outer:
+        raise ScheduleError(f"window({found.image.memory.name})", found="no loop around the box")
     schedule.window(found.image.memory.name, box or outer[0])
     copy_box(plan, found.image)
     # The box has to be copied before its positions become tiles, which may overlap.
