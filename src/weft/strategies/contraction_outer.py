@@ -15,6 +15,7 @@ from weft.strategies.contraction_pattern import (
     MOVED,
     Parameters,
     Pattern,
+    chain_steps,
     copy_loops,
     copy_strided,
     cost_of_moves,
@@ -229,6 +230,16 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
             _pack(plan, pattern, memory, f"{j}.o", f"{j}.i", strided)
         elif strided:
             return False
+    how = f"contraction: {rows}×{lanes} results in registers along {i} and {j}"
+    steps = chain_steps(pattern, p)
+    if steps:
+        schedule.block_reduction(name, f"{i}.i", *steps)
+        if scattered:
+            schedule.unroll(f"{i}.i.end")
+        schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
+        _unrolled_tile(plan, f"{name}.b", i, j)
+        plan.why.append(f"{how}, at most {p.chain} terms in one sum")
+        return True
     spill = epilogue_cost(pattern) > p.spill
     schedule.decompose_reduction(name, f"{i}.i", spill=spill)
     copy = copy_loops(plan, f"{i}.i") if spill else [f"{i}.i.f", f"{j}.i.f"]
@@ -236,9 +247,15 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         schedule.unroll(rows_loop).vectorize(columns)
     if spill:
         schedule.vectorize(f"{j}.i.f")
-    plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}"
-                    + (", epilogue from a local copy" if spill else ""))
+    plan.why.append(how + (", epilogue from a local copy" if spill else ""))
     return True
+
+
+def _unrolled_tile(plan: Plan, name: str, i: str, j: str) -> None:
+    """Keep the results of a tile in registers while its terms are added."""
+    plan.schedule.decompose_reduction(name, f"{i}.i")
+    for suffix in (".z", "", ".f"):
+        plan.schedule.unroll(f"{i}.i{suffix}").vectorize(f"{j}.i{suffix}")
 
 
 def _scattered(plan: Plan, pattern: Pattern, wide: For) -> bool:
@@ -270,9 +287,7 @@ def _blocked_tile(plan: Plan, pattern: Pattern, block: _Block, memory: str, stri
     if scattered:  # neighbouring rows of results leave together, turned in registers
         schedule.unroll(f"{i}.i.end")
     schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
-    schedule.decompose_reduction(f"{name}.b", f"{i}.i")
-    for suffix in (".z", "", ".f"):
-        schedule.unroll(f"{i}.i{suffix}").vectorize(f"{j}.i{suffix}")
+    _unrolled_tile(plan, f"{name}.b", i, j)
     plan.why.append(f"{memory} copied into panels over {block.points} of {block.axis} at a time")
 
 

@@ -40,7 +40,8 @@ class Parameters(Record):
     ``panel_bytes``, and ``turn_rows`` those from which on it is also turned for that;
     ``stream_depth`` the rows of a matrix that are read side by side where few rows are multiplied
     with it, and ``stream_bytes`` the results that are kept meanwhile; ``far_block``
-    the rows, columns and steps of a block where both operands are copied, and ``far_depth`` the
+    the rows, columns and steps of a block where both operands are copied, ``chain`` the terms that
+    are added to one another before their sum joins the result, and ``far_depth`` the
     least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution
     and ``window_bytes`` the weights of a block of its channels;
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
@@ -60,6 +61,7 @@ class Parameters(Record):
     stream_bytes: int = 64 << 10
     far_block: int = 256
     far_depth: int = 8
+    chain: int = 192
     window_rows: int = 14
     window_bytes: int = 40 << 10
     dot_rows: int = 12
@@ -187,6 +189,24 @@ def tile_rows(n: int, most: int) -> int:
     if n <= most:
         return max(n, 1)
     return min(range(most, most // 2, -1), key=lambda r: (-(-n // r) * r - n) / n)
+
+
+def chain_steps(pattern: Pattern, p: Parameters) -> tuple[str, int] | None:
+    """Return the axis of a long sum and the steps after which it starts anew, None if it is short.
+
+    The rounding error of a sum grows with the terms that are added one to the other.
+    """
+    axes = pattern.reduce.axes
+    if not pattern.reduce.accumulators[0].var.dtype.is_float or any(
+            constant(a.extent) is None for a in axes):
+        return None
+    terms = product(a.extent for a in axes)
+    if terms <= 3 * p.chain // 2:
+        return None
+    longest = max(axes, key=lambda a: size_of(a.extent))
+    length = size_of(longest.extent)
+    blocks = -(-length // max(p.chain * length // terms, 1))
+    return longest.var.attr, -(-length // blocks)
 
 
 def registers(plan: Plan) -> int:

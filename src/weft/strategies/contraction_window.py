@@ -18,6 +18,7 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
+    chain_steps,
     copy_loops,
     copy_strided,
     epilogue_cost,
@@ -261,6 +262,7 @@ class _Convolution:
             return ""
         whole = self.packed or (panel <= WHOLE_BYTES and channel in loops)
         most = (p.window_bytes if whole else p.panel_bytes // 2) // (panel // depth)
+        most = min(most, max(p.chain * depth // points, 2))
         if most < 2:
             return "" if panel <= p.panel_bytes else None
         last = self.packed
@@ -331,6 +333,11 @@ class _Convolution:
 
     def _tile(self, rows: list[str], column: str) -> None:
         schedule = self.plan.schedule
+        steps = chain_steps(self.pattern, self.p)
+        if steps and not self.blocked:  # the error of a sum grows with the terms of one chain
+            schedule.block_reduction(self.name, rows[0], *steps)
+            self.blocked = True
+            self._finish_block(rows[-1], column)
         if self.blocked:
             schedule.decompose_reduction(f"{self.name}.b", rows[0])
             copies = [*[f"{r}.f" for r in rows], f"{column}.f"]
