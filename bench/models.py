@@ -143,12 +143,17 @@ def resnet(f, p, x):
 
 
 def turns(systems):
-    """Time the callables in short turns; return the median seconds of each."""
+    """Time the callables in short turns; return the median seconds of each.
+
+    Threads of OpenMP spin for a while after their work and would take a core from whoever comes
+    next: each turn begins after a pause.
+    """
     times = {name: [] for name in systems}
     end = time.perf_counter() + args.seconds * len(systems)
     while time.perf_counter() < end or min(map(len, times.values())) < 5:
         for name, call in systems.items():
-            for _ in range(2):
+            time.sleep(0.15)
+            for _ in range(4):
                 start = time.perf_counter()
                 call()
                 times[name].append(time.perf_counter() - start)
