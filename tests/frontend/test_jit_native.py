@@ -542,3 +542,44 @@ def test_methods_and_many_arguments(misses):
     assert not misses
     assert other.run(*xs).tolist() == [300, 300]
     assert len(misses) == 1
+
+
+def test_random_numbers_do_not_depend_on_memory():
+    """A call that finds no free memory is made in Python, and must not have drawn before."""
+
+    def stream(keep):
+        drawing = weft.jit(lambda x: x + weft.rand(37))
+        x = weft.zeros(37).realize()
+        weft.manual_seed(3)
+        kept, out = [], []
+        for _ in range(12):
+            result = drawing(x)
+            out.append(result.tolist())
+            if keep:
+                kept.append(result)
+        return out
+
+    assert stream(True) == stream(False)
+
+
+def test_memory_met_in_a_cycle_that_is_freed():
+    saved = []
+
+    class Cycle:
+        def __init__(self, tensor):
+            self.tensor, self.me = tensor, self
+
+        def __del__(self):
+            saved.append(self.tensor)
+
+    plus = weft.jit(lambda x: x + 1)
+    for _ in range(4):
+        Cycle(plus(weft.full((64,), 5.0)).realize())
+    gc.collect()
+    others = [plus(weft.full((64,), float(n))).realize() for n in range(20)]
+    assert len(saved) == 4 and len(others) == 20
+    for tensor in saved:  # never somebody else's values
+        try:
+            assert tensor.tolist() == [6.0] * 64
+        except HandleError:
+            pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from sys import getrefcount
@@ -298,10 +299,14 @@ class Compiled:
         self.nodes, self.captured = [], []
 
     def _take_over(self, given: list[Buffer]) -> list[Buffer]:
-        """Put copies in place of inputs that are written over but known to others as well."""
+        """Put copies in place of inputs that are written over but known to others as well.
+
+        Another thread may read a tensor at any moment, and must not see it half written.
+        """
+        alone = threading.active_count() == 1
         for slot in self._updated:
             buffer = given[slot]
-            if getrefcount(buffer) > _OWN_REFERENCES or buffer.pool is None:
+            if not alone or getrefcount(buffer) > _OWN_REFERENCES or buffer.pool is None:
                 given[slot] = self._allocate(buffer.nbytes)
                 device.runtime().queue.copy(given[slot], buffer)
             given[slot].version += 1

@@ -100,11 +100,11 @@ class _Builder:
             self._guard(self._gradient(owner), guard)
         if entry.changes:
             self._changes()
+        program = self.program
+        outputs = [program.allocate(*output) for output in self.binding.outputs]
         if entry.draws:  # nothing is drawn for a call that cannot be made
             self._read(check)
             self._draw()
-        program = self.program
-        outputs = [program.allocate(*output) for output in self.binding.outputs]
         self._read(program.read)
         result = self._result(entry.template, outputs)
         self._write_back(outputs)

@@ -115,6 +115,7 @@ class Buffer:
         home = self._home
         if home is not None:
             home.append(self.address)
+            del self.address  # a cycle that is being freed may still know the buffer
 
     def __repr__(self) -> str:
         place = "released" if self.released else f"at {self.address:#x}"

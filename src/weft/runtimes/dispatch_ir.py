@@ -296,24 +296,26 @@ begin:
   %row_bytes = mul i64 %nrows, $ROW_BYTES$
   %finish = getelementptr i8, ptr %rows, i64 %guard_bytes
   %end = getelementptr i8, ptr %rows, i64 %row_bytes
+  ; The arena is claimed first: after random numbers are drawn nothing may fail to fit. If another
+  ; call is using it, in another thread or further up, Python takes a new one.
+  %busy_place = getelementptr i8, ptr %ctx, i64 $ctx.busy$
+  %busy = call i64 @integer(ptr %ctx, i64 $ctx.busy$)
+  %idle = icmp eq i64 %busy, 0
+  br i1 %idle, label %claim, label %clean
+claim:
+  %exclusive = call i64 @integer(ptr %ctx, i64 $ctx.exclusive$)
+  store i64 %exclusive, ptr %busy_place
   %misfit = call i32 @walk_rows(ptr %frame, ptr %rows, ptr %finish)
   %right = icmp eq i32 %misfit, 0
-  br i1 %right, label %arena, label %unfit
+  br i1 %right, label %run, label %unfit
 unfit:
+  store i64 0, ptr %busy_place
   ; What a check raised is the caller's; that includes a Ctrl-C.
   %error = call ptr @PyErr_Occurred()
   %clear = icmp eq ptr %error, null
   %unfit_answer = zext i1 %clear to i32
   br label %clean
-arena:
-  ; Another call is using the arena, in another thread or further up: Python takes a new one.
-  %busy = call i64 @integer(ptr %ctx, i64 $ctx.busy$)
-  %idle = icmp eq i64 %busy, 0
-  br i1 %idle, label %run, label %clean
 run:
-  %busy_place = getelementptr i8, ptr %ctx, i64 $ctx.busy$
-  %exclusive = call i64 @integer(ptr %ctx, i64 $ctx.exclusive$)
-  store i64 %exclusive, ptr %busy_place
   call void @llvm.memset.p0.i64(ptr %status, i8 0, i64 32, i1 false)
   %slot = call i64 @integer(ptr %ctx, i64 $ctx.slots$)
   %slots = getelementptr i64, ptr %frame, i64 %slot
@@ -355,7 +357,7 @@ take:
   call void @put(ptr %frame, i64 %result, ptr null)
   br label %clean
 clean:
-  %answer = phi i32 [ %unfit_answer, %unfit ], [ 1, %arena ], [ 0, %failed ], [ 0, %report ],
+  %answer = phi i32 [ %unfit_answer, %unfit ], [ 1, %begin ], [ 0, %failed ], [ 0, %report ],
     [ 0, %raise ], [ 0, %make ], [ 0, %take ]
   br label %release
 release:
@@ -438,7 +440,13 @@ look:
 append:
   %error = call i32 @PyList_Append(ptr %home, ptr %address)
   %good = icmp eq i32 %error, 0
-  br i1 %good, label %done, label %clear
+  br i1 %good, label %forget, label %clear
+forget:
+  ; Who meets the buffer in a cycle that is being freed must not see memory of somebody else.
+  %place = getelementptr i8, ptr %self, i64 $Buffer.address$
+  store ptr null, ptr %place
+  call void @Py_DecRef(ptr %address)
+  br label %done
 clear:
   call void @PyErr_Clear()
   br label %done
