@@ -513,6 +513,9 @@ def test_pooling():
     check(x.max_pool2d(3, 2, 1), f.max_pool2d(y, 3, 2, 1))
     check(tuple(x.max_pool2d(2, return_indices=True)), f.max_pool2d(y, 2, return_indices=True))
     check(x.max_pool2d(3, 2, ceil_mode=True), f.max_pool2d(y, 3, 2, ceil_mode=True))
+    for kernel, stride, padding in ((2, 2, 1), (2, 3, 1), (3, 2, 1), (4, 3, 2)):
+        given = (kernel, stride, padding, True)
+        check(x.avg_pool2d(*given), f.avg_pool2d(y, *given))
     check(x.avg_pool2d(2), f.avg_pool2d(y, 2))
     check(x.avg_pool2d(3, 2, 1), f.avg_pool2d(y, 3, 2, 1))
     check(

@@ -227,7 +227,10 @@ class Convolution(Linear):
             inside, _ = ones._pool_windows(n, kernel_size, stride, padding, 1, ceil_mode, 0,
                                            "avg_pool")  # fmt: skip
         axes = tuple(range(inside.ndim - n, inside.ndim))
-        return total.div(self._wrap(infer.reduce(inside, "sum", axes))).astype(self.dtype)
+        counts = self._wrap(infer.reduce(inside, "sum", axes))
+        if counts.shape[-n:] != total.shape[-n:]:  # windows that begin in the padding at the end
+            counts = counts[(..., *(slice(0, m) for m in total.shape[-n:]))]
+        return total.div(counts).astype(self.dtype)
 
     def avg_pool1d(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0,
                    ceil_mode: bool = False, count_include_pad: bool = True) -> Self:  # fmt: skip
