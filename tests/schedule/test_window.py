@@ -6,7 +6,8 @@ import schedule_nests as nests
 from schedule_nests import assert_same, convolution, loop, memory, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
-from weft.ir.stmt import Kernel, Load, Store
+from weft.ir.op import Op
+from weft.ir.stmt import Kernel, Load, Reduce, Store
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
 
@@ -26,6 +27,14 @@ def test_windows_of_a_convolution(pad, stride, flip):
     assert_same(kernel, swapped.kernel)
     assert swapped.trace == ["window(x, o, order=0+3+1+2, skew=3)"]
     assert_same(swapped.kernel, Schedule.replay(kernel, swapped.trace).kernel)
+
+
+def test_choices_around_choices_go():
+    kernel = convolution(6, 7, pad=1, nested=True)
+    made = Schedule(kernel).window("x", "i")
+    assert_same(kernel, made.kernel)
+    sums = [s for s in walk(made.bare.body) if isinstance(s, Reduce)]
+    assert not any(e.op is Op.WHERE for s in sums for e in ex.toposort(list(s.exprs())))
 
 
 def test_rounds_that_overlap():

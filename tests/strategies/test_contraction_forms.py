@@ -5,7 +5,7 @@ import pytest
 import schedule_nests as nests
 from schedule_nests import assert_same
 from weft.schedule import Schedule
-from weft.strategies import contraction
+from weft.strategies import contraction, contraction_pattern, contraction_window, nest
 from weft.strategies.nest import Plan
 from weft.target import Target
 
@@ -29,6 +29,18 @@ def test_windows(shape, panel, target):
     trace = scheduled(nests.convolution(*shape), target, panel_bytes=panel, window_rows=6)
     if panel > 512:
         assert "window(x" in trace
+
+
+@pytest.mark.parametrize(("images", "split"), [(12, "split(n, 2"), (5, ""), (1, "")])
+def test_threads_share_out_runs_of_small_images(images, split, monkeypatch):
+    for module in (contraction_pattern, contraction_window, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 10)
+    kernel = nests.convolution(5, 5, outputs=4, images=images)
+    trace = scheduled(kernel, NARROW, threads=2)
+    assert split in trace
+    assert ("split(n" in trace) == bool(split)
+    if split:  # each run copies the weights once
+        assert "parallel(n.o) " in trace
 
 
 @pytest.mark.parametrize("panel", [256 << 10, 4 << 10])

@@ -22,6 +22,7 @@ from weft.strategies.nest import (
     parallelise,
     power_above,
     product,
+    shares_evenly,
     size_of,
 )
 
@@ -241,8 +242,7 @@ def order_loops(plan: Plan, outer: list[str], inner: list[str], amount: int,
         sizes[name] = size_of(loop.extent)
     threads = plan.threads
     if threads > 1 and amount >= PARALLEL_WORK and not keep:
-        good = [x for x in outer if sizes[x] and
-                (sizes[x] % threads == 0 or sizes[x] >= 4 * threads)]
+        good = [x for x in outer if shares_evenly(sizes[x], threads)]
         if good and good[0] != outer[0]:
             outer = [good[0], *[x for x in outer if x != good[0]]]
     schedule.reorder(*outer, *inner)

@@ -16,6 +16,7 @@ from weft.schedule.space import constant
 from weft.strategies.contraction_pattern import (
     LINE_POINTS,
     MAC_SPEED,
+    MOVED,
     Parameters,
     Pattern,
     chain_steps,
@@ -29,6 +30,7 @@ from weft.strategies.contraction_pattern import (
     tile_split,
 )
 from weft.strategies.nest import (
+    PARALLEL_WORK,
     Cost,
     Plan,
     chain_of,
@@ -36,11 +38,13 @@ from weft.strategies.nest import (
     flat_stride,
     power_above,
     product,
+    shares_evenly,
     size_of,
     work,
 )
 
 WHOLE_BYTES: Final = 200 << 10  # of a panel that is copied at once
+COPY_SHARE: Final = 32  # copying weights should take no more than one part of so many
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
 
 
@@ -170,6 +174,7 @@ class _Convolution:
         last = self._channels_last(near)
         outer = [*near, f"{o}.o"] if last else [
             *[f.var.attr for f in found.shared], f"{o}.o", *rest]
+        outer = self._chunks(outer, f"{o}.o", amount)
         # The lanes go inside alone first: while other loops stand still, that is easy to prove.
         for loop in [*inner, *outer]:
             schedule.sink(loop)
@@ -212,6 +217,29 @@ class _Convolution:
                         f"{tile * max(high, 1)}×{self.lanes} results in registers along "
                         f"{x} and {o}.i")
         return True
+
+    def _chunks(self, outer: list[str], channel: str, amount: int) -> list[str]:
+        """Cut the loop that threads share into runs that copy the weights once.
+
+        The loop stands outside the copy, so each of its iterations would copy them again: nothing
+        for large images, most of the time for small ones and for gradients of weights.
+        """
+        plan, threads = self.plan, self.plan.threads
+        sizes = {name: size_of(self._loop(name).extent) for name in outer}
+        good = [x for x in outer if shares_evenly(sizes[x], threads)]
+        positions = {f.var.attr for f in self.found.positions}
+        if threads < 2 or amount < PARALLEL_WORK or not good or good[0] not in positions:
+            return outer
+        shared, n = good[0], sizes[good[0]]
+        each = product(f.extent for f in self.found.positions) // n  # results that share a weight
+        wanted = COPY_SHARE * native_lanes(plan, self.pattern) // (MOVED * max(each, 1))
+        lengths = [d for d in range(2, n // threads + 1)
+                   if n % d == 0 and shares_evenly(n // d, threads)]
+        if wanted < 2 or not lengths:
+            return outer
+        plan.schedule.split(shared, next((d for d in lengths if d >= wanted), lengths[-1]))
+        at = outer.index(shared)
+        return [f"{shared}.o", *outer[:at], f"{shared}.i", *outer[at + 1 :]]
 
     def _loop(self, name: str) -> For:
         loop = find(self.plan.kernel, name)
@@ -299,6 +327,11 @@ class _Convolution:
     def _pack(self, memory: str, loop: str, column: str, *before: str) -> None:
         plan = self.plan
         axes = [f"{a}.i" if self.blocked and a == self.axes[0] else a for a in self.axes]
+        space = Space(plan.kernel)
+        weight = next(a for a in accesses(self.pattern.reduce.body) if a.memory.name == memory)
+        steps_of = {a: flat_stride(space, weight, x.var)
+                    for a, x in zip(axes, self.pattern.reduce.axes, strict=True)}
+        axes.sort(key=lambda a: -abs(steps_of[a] or 0))  # as they lie: neighbours are read in turn
         if not plan.attempt("stage", memory, loop, (*before, *axes, column)):
             return
         space = Space(plan.kernel)

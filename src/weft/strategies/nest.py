@@ -231,6 +231,11 @@ def find(kernel: Kernel, name: str) -> For | None:
                  if isinstance(s, For) and s.var.attr == name), None)
 
 
+def shares_evenly(n: int, threads: int) -> bool:
+    """Whether so many iterations keep all threads busy about as long."""
+    return n > 0 and (n % threads == 0 or n >= 4 * threads)
+
+
 def parallelise(plan: Plan, names: list[str], amount: int) -> str | None:
     """Run the best of some loops (outermost first) on threads; return its name.
 
@@ -245,7 +250,7 @@ def parallelise(plan: Plan, names: list[str], amount: int) -> str | None:
         if loop is not None:
             sizes.append((name, size_of(loop.extent)))
     threads = plan.threads
-    even = [name for name, n in sizes if n and (n % threads == 0 or n >= 4 * threads)]
+    even = [name for name, n in sizes if shares_evenly(n, threads)]
     rest = [name for name, n in sorted(sizes, key=lambda s: -s[1]) if n >= 2 and name not in even]
     order = [*even, *rest]
     first = plan.pick("shared loop", 0, range(-1, len(order)), tuple(names)) if order else -1
