@@ -1,8 +1,10 @@
 """Row-wise nests whose rows are scattered in memory, or shorter than a vector."""
 
+import numpy as np
 import pytest
 
 import schedule_nests as nests
+import weft
 from schedule_nests import assert_same, loop, memory, n, v
 from weft.ir.stmt import Axis, Kernel, Load, Reduce, Store
 from weft.schedule import Schedule
@@ -52,3 +54,18 @@ def test_short_rows_of_a_pool_are_joined(size):
         y, (v("c"), v("i"), v("j")), nests.f("m")))))
     made = check(Kernel("pool", (x, y), (nest,)))
     assert ("i_j in vectors of" in dict(made.meta.hints)["why"]) == (width < 16)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(64, 21), (65, 5), (23, 40), (3, 7), (16, 4000)])
+def test_logarithms_of_short_rows_are_taken_together(rows, columns):
+    data = np.random.default_rng(5).standard_normal((rows, columns), dtype=np.float32) * 3
+    data[0, 0] = np.inf
+    data[1 % rows] = -np.inf
+    x, wide = weft.from_numpy(data), data.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total = np.log(np.exp(wide - wide.max(1, keepdims=True)).sum(1, keepdims=True))
+        want = wide - wide.max(1, keepdims=True) - total
+        whole = np.where(np.isfinite(want[:, -1]), (total + wide.max(1, keepdims=True))[:, 0],
+                         wide.max(1))
+    np.testing.assert_allclose(x.log_softmax(-1).numpy(), want, rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(x.logsumexp(-1).numpy(), whole, rtol=2e-6)

@@ -23,7 +23,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Accumulator, Body, Kernel, Let, Reduce, Stmt, lhs, rhs
+from weft.ir.stmt import VECTOR, Accumulator, Body, Kernel, Let, Reduce, Stmt, lhs, rhs
 from weft.ir.traverse import Rewriter, walk
 from weft.rules.index import simplify
 from weft.schedule.space import constant
@@ -58,7 +58,8 @@ def _split_statement(stmt: Stmt) -> Stmt | Body:
     points = 1
     for axis in stmt.axes:
         n = constant(axis.extent)
-        points *= LEAST_POINTS if n is None else n
+        if axis.kind != VECTOR:
+            points *= LEAST_POINTS if n is None else n
     chosen = [a for a in stmt.accumulators if _is_extreme(stmt, a)]
     if not chosen or points < LEAST_POINTS:
         return stmt

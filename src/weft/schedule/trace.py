@@ -12,6 +12,7 @@ from weft.ir.stmt import Kernel
 from weft.schedule import loops, memory, reduction, scan
 from weft.schedule.blocking import block_reduction
 from weft.schedule.cascade import block_sums, cascade
+from weft.schedule.distribute import distribute, lift
 from weft.schedule.matrix import matrix
 from weft.schedule.precompute import precompute
 from weft.schedule.prefetch import prefetch
@@ -197,6 +198,14 @@ class Schedule:
         """See `weft.schedule.memory.hoist`."""
         return self._apply("hoist", (name,))
 
+    def distribute(self, loop: str, count: int) -> Self:
+        """See `weft.schedule.distribute.distribute`."""
+        return self._apply("distribute", (loop, count))
+
+    def lift(self, loop: str) -> Self:
+        """See `weft.schedule.distribute.lift`."""
+        return self._apply("lift", (loop,))
+
     @classmethod
     def replay(cls, kernel: Kernel, trace: Iterable[str], verify: Verify | None = None) -> Self:
         """Apply the lines of a trace, in order, to a kernel.
@@ -226,7 +235,7 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
               reduction.decompose_reduction, block_reduction, tensorize, scan.scan, memory.stage,
               precompute, matrix, window,
               memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist,
-              prefetch, cascade, block_sums)
+              prefetch, cascade, block_sums, distribute, lift)
 }
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,

@@ -11,11 +11,11 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.bounds import Ranges
 from weft.ir.expr import Expr
-from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
 from weft.schedule import Schedule
 from weft.schedule.choices import Choices, Value
 from weft.schedule.dependence import Access, Space, accesses
+from weft.schedule.distribute import HEAVY
 from weft.schedule.space import constant
 from weft.target import Target
 
@@ -24,11 +24,6 @@ V = TypeVar("V", bound=Value)
 PARALLEL_WORK: Final = 1 << 18  # weighted operations below which threads cost more than gain
 STREAM_BYTES: Final = 32 << 20  # an output that no cache keeps until it is read again
 MAX_LANES: Final = 64
-HEAVY: Final = frozenset({
-    Op.EXP, Op.EXP2, Op.EXPM1, Op.LOG, Op.LOG2, Op.LOG10, Op.LOG1P, Op.SIN, Op.COS, Op.TAN,
-    Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
-    Op.ERFC, Op.SIGMOID, Op.POW, Op.ATAN2, Op.FMOD, Op.MOD, Op.FLOORDIV,
-})  # fmt: skip
 HEAVY_COST: Final = 15  # a transcendental in simple operations, roughly
 
 

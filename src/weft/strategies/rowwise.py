@@ -12,6 +12,7 @@ Three shapes, told apart by what has unit stride:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from weft.errors import ScheduleError
@@ -19,7 +20,7 @@ from weft.ir import expr as ex
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Body, For, Let, Load, Reduce, Stmt
+from weft.ir.stmt import Body, For, Let, Load, Reduce, Stmt, Store
 from weft.schedule.dependence import Space
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
@@ -46,6 +47,9 @@ GATHER_OPS: Final = 10  # simple operations that cost as much as a gathered oper
 STREAMS: Final = 8  # places of a long array that one core reads side by side
 LONG_BYTES: Final = 4 << 20  # from where on memory, not the core, is the limit
 BLOCK: Final = 64  # steps of a sum that are added up before they join the rest
+SHORT_ROW: Final = 4  # vectors of a row that are written out, so that one mask at most is left
+LEAST_ROWS: Final = 4  # rows whose statistics are worth a vector
+WASTE: Final = 8  # one in so many rows may be computed twice to fill the last vector
 LEAST_AHEAD: Final = 2048  # bytes of a row; the processor itself looks ahead over shorter ones
 
 
@@ -69,8 +73,58 @@ def schedule_rows(plan: Plan, root: str) -> None:
         phases(plan, body, chunked=True)
         return
     parallelise(plan, names, amount)
-    phases(plan, body, chunked=False)
+    for part in _together(plan, names[-1]):
+        phases(plan, part, chunked=False)
     _prefetch_rows(plan, names[-1])
+
+
+def _together(plan: Plan, row: str) -> list[Body]:
+    """Take several short rows together if their statistics need a logarithm or the like.
+
+    It is computed in the lanes of one vector instead of once for each row. Returns the parts of
+    the body.
+    """
+    loop = find(plan.kernel, row)
+    assert loop is not None
+    body = loop.body
+    count = next((p for p, s in enumerate(body) if not isinstance(s, Reduce | Let | Load)), 0)
+    if not any(isinstance(s, Reduce) for s in body[:count]):
+        return [body]
+    n, cost = size_of(loop.extent), Cost(body)
+    row_bytes = max([product(a.extent for a in s.axes) for s in body if isinstance(s, Reduce)]
+                    ) * cost.itemsize
+    lanes = max(plan.target.vector_bytes // cost.itemsize, 1)
+    while lanes >= LEAST_ROWS and -n % lanes * WASTE > n:
+        lanes //= 2
+    if constant(loop.extent) is None or lanes < LEAST_ROWS or (
+            lanes * row_bytes > plan.target.l1_bytes // 2):
+        return [body]
+    saved, edit = plan.schedule.mark(), plan.schedule
+    try:
+        rest = body[count]
+        stored = all(isinstance(s, Store) and s.mask is None for s in body[count:])
+        if not stored and isinstance(rest, For):
+            edit.lift(rest.var.attr)
+        elif not stored or not Cost(body[count:]).heavy:
+            return [body]
+        edit.split(row, lanes, "overlap").distribute(f"{row}.i", count)
+        vector = f"{row}.i"
+        parts = [f"{row}.i.d"]
+        if not stored:
+            inner = find(plan.kernel, f"{row}.i")
+            assert inner is not None
+            named = next(p for p, s in enumerate(inner.body) if isinstance(s, For))
+            known = {s.var for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
+            edit.distribute(f"{row}.i", named)
+            vector = next(str(s.var.attr) for s in traverse.walk(plan.kernel.body)
+                          if isinstance(s, For) and s.var not in known)
+            parts.append(f"{row}.i")
+        edit.vectorize(vector)
+    except ScheduleError:
+        edit.reset(saved)
+        return [body]
+    plan.why.append(f"statistics of {lanes} rows side by side")
+    return [found.body for found in map(partial(find, plan.kernel), parts) if found is not None]
 
 
 def _prefetch_rows(plan: Plan, row: str) -> None:
@@ -241,6 +295,8 @@ def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
     try:
         if n is not None and (n % lanes == 0 or n < 4 * lanes):
             schedule.split(name, lanes, "mask").vectorize(f"{name}.i")
+            if 1 < -(-n // lanes) <= SHORT_ROW:
+                plan.attempt("unroll", f"{name}.o")
         else:
             native = max(plan.target.vector_bytes // cost.itemsize, 1)
             schedule.split(name, lanes, "peel").vectorize(f"{name}.i")
