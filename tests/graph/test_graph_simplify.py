@@ -399,6 +399,10 @@ def test_reductions_of_equal_elements():
         assert Op.REDUCE not in ops(plain)
     (zeros,) = simplify([infer.reduce(infer.full((3, 4), 0.0, dt.float32), "sum", (1,))])
     assert zeros is infer.full((3,), 0.0, dt.float32)
+    (one,) = simplify([infer.argreduce(leaf(3, 1, 4), "max", 1)])
+    assert one is infer.full((3, 4), 0, dt.int64)
+    (kept,) = simplify([infer.argreduce(leaf(3, 0, 4), "max", 2)])
+    assert kept.op is Op.ARGREDUCE
     (one,) = simplify([infer.reduce(leaf(3, 1, 4), "sum", (1,))])
     assert Op.REDUCE not in ops(one)
 

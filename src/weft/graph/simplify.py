@@ -137,6 +137,16 @@ def _reduce_less(node: Node) -> Node | None:
     return infer.reduce(x, kind, rest)
 
 
+def _place(node: Node, state: _Pass) -> Node | None:
+    """Find an extreme among one element, or among repetitions: the first."""
+    x, axis = node.args[0], node.attr.axis
+    size = x.shape[axis]
+    if isinstance(size, Expr) or same_dim(size, 0) or not (
+            same_dim(size, 1) or movement.constant_along(x, axis)):
+        return None
+    return infer.full(node.shape, 0, node.dtype)
+
+
 def _detach(node: Node, state: _Pass) -> Node | None:
     return node.args[0]  # it only stops gradients
 
@@ -147,6 +157,7 @@ def _contiguous(node: Node, state: _Pass) -> Node | None:
 
 _RULES: Final[dict[Operation, Callable[[Node, _Pass], Node | None]]] = {
     Op.REDUCE: _reduce,
+    Op.ARGREDUCE: _place,
     Op.DETACH: _detach,  # detach(x) -> x
     Op.CONTIGUOUS: _contiguous,  # contiguous(contiguous(x)) -> contiguous(x)
 }

@@ -39,6 +39,7 @@ from weft.kernelize.scan import lower_scan
 from weft.kernelize.scatter import lower_scatter
 from weft.kernelize.sort import lower_sort
 from weft.kernelize.tidy import tidy
+from weft.schedule.search import prefer
 
 STAGE_BYTES: Final = 128 * 1024  # longest row kept in a local buffer between phases
 COLUMN_LANES: Final = 16  # columns that are reduced side by side
@@ -379,22 +380,12 @@ def arg_accumulators(kind: str, best: Expr, at: Expr, value: Expr,
                      index: Expr) -> tuple[Accumulator, ...]:  # fmt: skip
     """Return the pair (best value, its index): the first of equals, NaN before everything."""
     start = neutral("max" if kind == "max" else "min", best.dtype)
-    update = _prefer(kind, value, index, best, at)
-    combine = _prefer(kind, rhs(best), rhs(at), lhs(best), lhs(at))
+    largest = kind == "max"
+    update = prefer(largest, value, index, best, at)
+    combine = prefer(largest, rhs(best), rhs(at), lhs(best), lhs(at))
     return (
         Accumulator(best, start, ex.where(update, value, best),
                     ex.where(combine, rhs(best), lhs(best))),
         Accumulator(at, ex.const(dt.int64.max, dt.int64), ex.where(update, index, at),
                     ex.where(combine, rhs(at), lhs(at))),
     )
-
-
-def _prefer(kind: str, value: Expr, index: Expr, best: Expr, at: Expr) -> Expr:
-    """Whether (value, index) comes before (best, at)."""
-    better = value.gt(best) if kind == "max" else value.lt(best)
-    equal = value.eq(best)
-    if value.dtype.is_float:
-        nan, best_nan = value.ne(value), best.ne(best)
-        better = better | (nan & ~best_nan)
-        equal = equal | (nan & best_nan)
-    return better | (equal & index.lt(at))

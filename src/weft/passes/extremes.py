@@ -26,6 +26,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import VECTOR, Accumulator, Body, Kernel, Let, Reduce, Stmt, lhs, rhs
 from weft.ir.traverse import Rewriter, walk
 from weft.rules.index import simplify
+from weft.schedule.search import prefer
 from weft.schedule.space import constant
 from weft.target import Target
 
@@ -147,7 +148,7 @@ def _place(stmt: Reduce) -> Body | None:
     ):
         return None
     largest = next((m for m in (True, False)
-                    if _prefer(m, x, place, a.var, b.var) is condition), None)
+                    if prefer(m, x, place, a.var, b.var) is condition), None)
     running = {a.var, b.var}
     if largest is None or any(running & ex.free_vars(s.exprs()) for s in walk(stmt.body)):
         return None
@@ -173,14 +174,6 @@ def _place(stmt: Reduce) -> Body | None:
     return (Reduce(stmt.axes, accumulators, stmt.body),
             Let(a.var, ex.where(found, ex.const(float("nan"), d), top)),
             Let(b.var, ex.cast(ex.where(found, nan, at), dt.int64)))
-
-
-def _prefer(largest: bool, x: Expr, place: Expr, best: Expr, at: Expr) -> Expr:
-    """Return what decides, as `kernelize` writes it."""
-    better = x.gt(best) if largest else x.lt(best)
-    nan, best_nan = x.ne(x), best.ne(best)
-    equal = x.eq(best) | (nan & best_nan)
-    return better | (nan & ~best_nan) | (equal & place.lt(at))
 
 
 def _grows(stmt: Reduce, place: Expr) -> bool:

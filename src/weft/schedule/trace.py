@@ -16,6 +16,7 @@ from weft.schedule.distribute import distribute, lift
 from weft.schedule.matrix import matrix
 from weft.schedule.precompute import precompute
 from weft.schedule.prefetch import prefetch
+from weft.schedule.search import search
 from weft.schedule.tensorize import tensorize
 from weft.schedule.window import window
 
@@ -206,6 +207,10 @@ class Schedule:
         """See `weft.schedule.distribute.lift`."""
         return self._apply("lift", (loop,))
 
+    def search(self, accumulator: str, lanes: int, steps: int) -> Self:
+        """See `weft.schedule.search.search`."""
+        return self._apply("search", (accumulator, lanes, steps))
+
     @classmethod
     def replay(cls, kernel: Kernel, trace: Iterable[str], verify: Verify | None = None) -> Self:
         """Apply the lines of a trace, in order, to a kernel.
@@ -235,7 +240,7 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
               reduction.decompose_reduction, block_reduction, tensorize, scan.scan, memory.stage,
               precompute, matrix, window,
               memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist,
-              prefetch, cascade, block_sums, distribute, lift)
+              prefetch, cascade, block_sums, distribute, lift, search)
 }
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,

@@ -48,6 +48,7 @@ STREAMS: Final = 8  # places of a long array that one core reads side by side
 LONG_BYTES: Final = 4 << 20  # from where on memory, not the core, is the limit
 BLOCK: Final = 64  # steps of a sum that are added up before they join the rest
 SHORT_ROW: Final = 4  # vectors of a row that are written out, so that one mask at most is left
+SEARCH_STEPS: Final = 8  # vectors of a block in which the place of an extreme is looked for
 LEAST_ROWS: Final = 4  # rows whose statistics are worth a vector
 WASTE: Final = 8  # one in so many rows may be computed twice to fill the last vector
 LEAST_AHEAD: Final = 2048  # bytes of a row; the processor itself looks ahead over shorter ones
@@ -259,7 +260,7 @@ def _reduce(plan: Plan, accumulator: str) -> None:
     space = Space(plan.kernel)
     cost = reduce_cost(stmt)
     best = _best(space, {a.var: a.extent for a in stmt.axes}, stmt.body, cost)
-    if best is None:
+    if best is None or _search(plan, stmt):
         return
     names = [a.var.attr for a in stmt.axes]
     if names[-1] != best.attr:
@@ -270,6 +271,30 @@ def _reduce(plan: Plan, accumulator: str) -> None:
     extents = {a.var.attr: a.extent for a in stmt.axes}
     names, extent = widen(plan, names, extents, cost)
     split_reduction(plan, names[-1], extent, cost, blocked=adds(stmt) and len(names) == 1)
+
+
+def _search(plan: Plan, stmt: Reduce) -> bool:
+    """Look for the place of an extreme by blocks; whether the reduction is one."""
+    if len(stmt.accumulators) != 2 or len(stmt.axes) != 1 or Cost(stmt.body).heavy:
+        return False
+    n, k = constant(stmt.axes[0].extent) or 0, str(stmt.axes[0].var.attr)
+    accumulator = stmt.accumulators[0].var
+    lanes = min(plan.target.vector_bytes // accumulator.dtype.itemsize, 64)
+    steps = SEARCH_STEPS
+    while steps > 2 and n < 2 * lanes * steps:
+        steps //= 2
+    steps = plan.pick("steps", steps, (2, 4, 8, 16), k)
+    if lanes < 2 or n < 2 * lanes * steps or not plan.attempt(
+            "search", accumulator.attr, lanes, steps):
+        return False
+    edit = plan.schedule
+    for suffix in "zlhj":
+        edit.vectorize(f"{k}.{suffix}")
+    edit.split(f"{k}.f", lanes).vectorize(f"{k}.f.i").unroll(f"{k}.f.o")
+    if accumulator.dtype.is_float:
+        edit.split(f"{k}.g", lanes, "mask").vectorize(f"{k}.g.i")
+    plan.why.append(f"{k} is searched in blocks of {lanes * steps}")
+    return True
 
 
 def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
