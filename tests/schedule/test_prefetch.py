@@ -26,6 +26,30 @@ def test_refuses():
         Schedule(kernel).prefetch("x", nests_phase(kernel, 1), "r", 0)
 
 
+def panels(rows, columns, inner):
+    kernel = nests.matmul(inner, columns, rows, right="jk")
+    return Schedule(kernel).split("j", 8, "overlap").reorder("j.o", "i", "j.i").stage(
+        "b", "j.o", ("k", "j.i"))
+
+
+@pytest.mark.parametrize("shape", [(40, 24, 3), (33, 17, 9), (5, 8, 1)])
+def test_panels_are_fetched_ahead(shape):
+    schedule = panels(*shape)
+    before = schedule.kernel
+    schedule.prefetch_panel("b", "k.s", "i", "j.o")
+    assert sum(isinstance(s, Prefetch) for s in walk(schedule.kernel.body)) == 1
+    assert_same(before, schedule.kernel)
+    again = Schedule.replay(panels(*shape).kernel, schedule.kernel.meta.schedule[-1:])
+    assert_same(schedule.kernel, again.kernel)
+
+
+def test_refuses_panels():
+    with pytest.raises(ScheduleError, match="a loop around both"):
+        panels(4, 24, 3).prefetch_panel("b", "k.s", "i", "i")
+    with pytest.raises(ScheduleError, match="0 loads of a"):
+        panels(4, 24, 3).prefetch_panel("a", "k.s", "i", "j.o")
+
+
 def nests_phase(kernel, number):
     """The name of the loop of one phase of a row."""
     phases = [s for s in kernel.body[0].body if s.bodies()]

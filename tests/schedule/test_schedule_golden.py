@@ -45,6 +45,8 @@ CASES = {
     "hoist": lambda: Schedule(nests.matmul(2, 3, 4)).reorder("j", "i").hoist("t"),
     "scan": lambda: Schedule(nests.carried(2, 10)).scan("k", 4),
     "stream": lambda: Schedule(nests.chain(10)).stream("y"),
+    "prefetch_panel": lambda: Schedule(nests.matmul(3, 9, 20, right="jk")).split("j", 4).reorder(
+        "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).prefetch_panel("b", "k.s", "i", "j.o"),
     "prefetch": lambda: Schedule(nests.softmax(2, 5)).prefetch("x", "q", "r"),
 }
 

@@ -43,6 +43,16 @@ def test_threads_share_out_runs_of_small_images(images, split, monkeypatch):
         assert "parallel(n.o) " in trace
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(5, 4, 1, 1, 4, 8), (7, 7, 1, 0, 5, 15),
+                                   (13, 9, 2, 1, 3, 8)])
+def test_deep_windows(shape, threads):
+    trace = scheduled(nests.convolution(*shape), NARROW, threads, window_rows=6, whole_bytes=256,
+                      window_bytes=800, sum_bytes=8 << 10)
+    assert "prefetch_panel(w" in trace
+    assert trace.index("window(x, c.o)") < trace.index("stage(w")
+
+
 @pytest.mark.parametrize("panel", [256 << 10, 4 << 10])
 @pytest.mark.parametrize("shape", [(9, 13, 1, 1, 3, 2), (7, 11, 2, 1, 2, 3), (12, 9, 1, 0, 5, 1)])
 def test_positions(shape, panel):

@@ -129,7 +129,8 @@ def test_convolution():
 
 
 @pytest.mark.parametrize("shape", [(2, 300, 7, 7, 40, 3), (1, 256, 14, 14, 33, 3),
-                                   (3, 70, 9, 30, 64, 7), (1, 1030, 5, 13, 32, 2)])
+                                   (3, 70, 9, 30, 64, 7), (1, 1030, 5, 13, 32, 2),
+                                   (2, 260, 7, 7, 128, 3), (1, 211, 13, 11, 70, 3)])
 def test_convolution_over_many_channels(shape):
     n, c, height, width, o, kernel = shape
     x, w = whole(n, c, height, width), whole(o, c, kernel, kernel)

@@ -15,7 +15,7 @@ from weft.schedule.cascade import block_sums, cascade
 from weft.schedule.distribute import distribute, lift
 from weft.schedule.matrix import matrix
 from weft.schedule.precompute import precompute
-from weft.schedule.prefetch import prefetch
+from weft.schedule.prefetch import prefetch, prefetch_panel
 from weft.schedule.search import search
 from weft.schedule.tensorize import tensorize
 from weft.schedule.window import window
@@ -191,6 +191,10 @@ class Schedule:
         """See `weft.schedule.prefetch.prefetch`."""
         return self._apply("prefetch", (memory, loop, ahead, distance))
 
+    def prefetch_panel(self, memory: str, copy: str, loop: str, ahead: str) -> Self:
+        """See `weft.schedule.prefetch.prefetch_panel`."""
+        return self._apply("prefetch_panel", (memory, copy, loop, ahead))
+
     def inline(self, name: str) -> Self:
         """See `weft.schedule.memory.inline`."""
         return self._apply("inline", (name,))
@@ -240,7 +244,7 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
               reduction.decompose_reduction, block_reduction, tensorize, scan.scan, memory.stage,
               precompute, matrix, window,
               memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist,
-              prefetch, cascade, block_sums, distribute, lift, search)
+              prefetch, prefetch_panel, cascade, block_sums, distribute, lift, search)
 }
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,

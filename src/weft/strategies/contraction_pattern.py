@@ -44,7 +44,8 @@ class Parameters(Record):
     the rows, columns and steps of a block where both operands are copied, ``chain`` the terms that
     are added to one another before their sum joins the result, and ``far_depth`` the
     least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution
-    and ``window_bytes`` the weights of a block of its channels;
+    and ``window_bytes`` the weights of a block of its channels; ``whole_bytes`` the weights that
+    are copied at once, more are gone through block by block, while ``sum_bytes`` of results wait;
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
     ``dot_bytes`` the panels that share one copy of the rows, and ``dot_depth`` the steps of a block
     if these are few.
@@ -65,6 +66,8 @@ class Parameters(Record):
     chain: int = 192
     window_rows: int = 14
     window_bytes: int = 40 << 10
+    whole_bytes: int = 200 << 10
+    sum_bytes: int = 224 << 10
     dot_rows: int = 12
     dot_least: int = 4
     dot_bytes: int = 256 << 10
@@ -85,6 +88,8 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "window": {**_PANEL, "window_rows": (6, 8, 10, 12, 14, 16, 20, 24),
                "window_bytes": (20 << 10, 40 << 10, 80 << 10, 256 << 10),
                "spill": (0, 24, 1 << 30)},
+    "deep": {"window_rows": (6, 8, 10, 12, 14, 16, 20, 24),
+             "window_bytes": (20 << 10, 40 << 10), "sum_bytes": (56 << 10, 112 << 10, 224 << 10)},
     "position": {"rows": _TILE["rows"], "panel_bytes": _PANEL["panel_bytes"]},
     "stream": {"stream_depth": (4, 8, 16, 32, 64),
                "stream_bytes": (8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10)},

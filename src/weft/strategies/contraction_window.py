@@ -43,7 +43,6 @@ from weft.strategies.nest import (
     work,
 )
 
-WHOLE_BYTES: Final = 200 << 10  # of a panel that is copied at once
 COPY_SHARE: Final = 32  # copying weights should take no more than one part of so many
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
 
@@ -101,26 +100,41 @@ def _sums_along(plan: Plan, pattern: Pattern, native: int) -> bool:
         flat_stride(space, x, a.var) in (0, 1) for x in inside) for a in pattern.reduce.axes)
 
 
-def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
-    """Schedule the window form; whether it fits and pays."""
+def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int] | None:
+    """Return a convolution whose lanes run along its channels, and how many; None if it is none."""
     found = find_windows(plan, pattern)
     if found is None or len(found.channels) != 1 or not found.positions:
-        return False
+        return None
     native = native_lanes(plan, pattern)
     channels = size_of(found.channels[0].extent)
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
     if channels < min(native, 8) or any(constant(e) is None for e in extents):
-        return False
+        return None
     if channels < native and _sums_along(plan, pattern, native):
-        return False  # the inner form fills its registers
+        return None  # the inner form fills its registers
     lanes = 2 * native
     if channels < lanes or -(-channels // lanes) * lanes * 8 > -(-channels // native) * native * 9:
         lanes = native  # two vectors would leave much of the last one idle
     while lanes > channels:
         lanes //= 2
     if product(f.extent for f in found.positions) < p.turn_rows:
-        return False
-    return _Convolution(plan, pattern, found, lanes, p).apply()
+        return None
+    return found, lanes
+
+
+def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    """Schedule the window form; whether it fits and pays."""
+    found = prepare(plan, pattern, p)
+    return found is not None and Convolution(plan, pattern, *found, p).apply()
+
+
+def even_block(depth: int, most: int) -> int:
+    """Return the steps of a block: a divisor if it is not much smaller, else nearly even ones.
+
+    Where all blocks are as long, panels are turned in whole squares of registers.
+    """
+    divisor = max(d for d in range(1, most + 1) if depth % d == 0)
+    return divisor if 3 * divisor >= 2 * most else -(-depth // -(-depth // most))
 
 
 def copy_box(plan: Plan, image: Load) -> None:
@@ -138,7 +152,7 @@ def copy_box(plan: Plan, image: Load) -> None:
     plan.schedule.vectorize(f"{name}.i")
 
 
-class _Convolution:
+class Convolution:
     """One convolution on its way through the primitives."""
 
     def __init__(self, plan: Plan, pattern: Pattern, found: Windowed, lanes: int,
@@ -202,20 +216,10 @@ class _Convolution:
             self._pack(weight.name, f"{self.axes[0]}.o" if self.blocked else f"{o}.o", f"{o}.i")
         if self.blocked:
             self._finish_block(x, f"{o}.i")
-        tile = tile_rows(width, self.rows // max(high, 1))
-        top = inner[0] if high > 1 else x
-        if width > tile:
-            tile_split(plan, x, found.positions[-1].extent, tile)
-            schedule.sink(f"{x}.i")
-            if high > 1:
-                schedule.reorder(f"{x}.o", inner[0])
-            else:
-                top = f"{x}.i"
-            x = f"{x}.i"
-        self._tile([top, x] if high > 1 else [x], f"{o}.i")
-        plan.why.append(f"contraction: windows of {image.name} copied without masks, "
-                        f"{tile * max(high, 1)}×{self.lanes} results in registers along "
-                        f"{x} and {o}.i")
+        rows = self._rows(x, width, inner[0] if high > 1 else "", high)
+        self._tile(rows, f"{o}.i")
+        plan.why.append(f"contraction: windows of {image.name} copied without masks, results in "
+                        f"registers along {', '.join(rows)} and {o}.i")
         return True
 
     def _chunks(self, outer: list[str], channel: str, amount: int) -> list[str]:
@@ -241,6 +245,17 @@ class _Convolution:
         at = outer.index(shared)
         return [f"{shared}.o", *outer[:at], f"{shared}.i", *outer[at + 1 :]]
 
+    def _rows(self, x: str, width: int, above: str, high: int) -> list[str]:
+        """Cut a row of positions into tiles; return the loops of a tile but for its lanes."""
+        tile = tile_rows(width, self.rows // max(high, 1))
+        if width > tile:
+            tile_split(self.plan, x, self.found.positions[-1].extent, tile)
+            self.plan.schedule.sink(f"{x}.i")
+            if above:
+                self.plan.schedule.reorder(f"{x}.o", above)
+            x = f"{x}.i"
+        return [above, x] if above else [x]
+
     def _loop(self, name: str) -> For:
         loop = find(self.plan.kernel, name)
         assert loop is not None
@@ -251,7 +266,14 @@ class _Convolution:
         positions = self.found.positions
         if len(positions) < 2 or 2 * width > self.rows:
             return 1
-        return tile_rows(size_of(positions[-2].extent), self.rows // width)
+        vectors, n = self.lanes // native_lanes(self.plan, self.pattern), (
+            size_of(positions[-2].extent))
+
+        def cycles(high: int) -> int:  # of one step of all tiles, and of what surrounds one tile
+            points = high * width
+            return -(-n // high) * (max(points * vectors, vectors + points // 2, 8) + 1)
+
+        return min(range(self.rows // width, 0, -1), key=cycles)
 
     def _group(self, width: int) -> int:
         """Return how many rows of positions share one box: neighbours read mostly the same."""
@@ -288,7 +310,7 @@ class _Convolution:
         panel = points * self.lanes * self.itemsize
         if panel <= p.window_bytes:
             return ""
-        whole = self.packed or (panel <= WHOLE_BYTES and channel in loops)
+        whole = self.packed or (panel <= p.whole_bytes and channel in loops)
         most = (p.window_bytes if whole else p.panel_bytes // 2) // (panel // depth)
         most = min(most, max(p.chain * depth // points, 2))
         if most < 2:
@@ -303,10 +325,9 @@ class _Convolution:
                     -1) + 1
         for at in range(first, len(loops)):
             held = product(f.extent for f in nests[at:] if f is not None)
-            if held * self.itemsize <= min(p.panel_bytes, WHOLE_BYTES):
-                blocks = -(-depth // most)
+            if held * self.itemsize <= min(p.panel_bytes, p.whole_bytes):
                 self.plan.schedule.block_reduction(self.name, loops[at], self.axes[0],
-                                                   -(-depth // blocks))
+                                                   even_block(depth, most))
                 self.blocked = True
                 return loops[at]
         return "" if panel <= p.panel_bytes else None
@@ -321,10 +342,12 @@ class _Convolution:
         several = product(self._loop(name).extent for name in outer)
         positions = product(f.extent for f in [*found.shared, *found.positions])
         first = size_of(self._loop(outer[0]).extent)
-        return (channels > self.lanes and points * channels * self.itemsize <= WHOLE_BYTES
+        return (channels > self.lanes and points * channels * self.itemsize <= self.p.whole_bytes
                 and several > 1 and positions // first >= COPIED_POSITIONS)
 
-    def _pack(self, memory: str, loop: str, column: str, *before: str) -> None:
+    def _pack(self, memory: str, loop: str, column: str, *before: str,
+              ahead: tuple[str, str] | None = None) -> None:
+        """Copy weights into a panel; `ahead`: in a loop, fetch what the next of another reads."""
         plan = self.plan
         axes = [f"{a}.i" if self.blocked and a == self.axes[0] else a for a in self.axes]
         space = Space(plan.kernel)
@@ -340,6 +363,8 @@ class _Convolution:
         if steps == {1}:
             plan.schedule.vectorize(f"{column}.s")
         else:
+            if ahead:
+                plan.attempt("prefetch_panel", memory, f"{axes[0]}.s", *ahead)
             copy_strided(plan, [f"{a}.s" for a in axes], f"{column}.s")
 
     def _finish_block(self, x: str, column: str) -> None:
