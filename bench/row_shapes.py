@@ -4,6 +4,8 @@ Sizes are drawn so that an array has 2**12 to 2**24 elements: some rows fit a re
 no cache.
 """
 
+import math
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -111,7 +113,8 @@ def torch_classes_gradient(x, t):
 def adam(x, g, m, v):
     m = m * 0.9 + g * 0.1
     v = v * 0.999 + g * g * 0.001
-    return x * (1 - 1e-5) - 1e-3 * (m / 0.1) / ((v / 0.001).sqrt() + 1e-8), m, v
+    # As PyTorch writes it: the corrections of the bias are scalars, two divisions are left.
+    return x * (1 - 1e-5) - (1e-3 / 0.1) * m / (v.sqrt() / math.sqrt(0.001) + 1e-8), m, v
 
 
 _states = {}
