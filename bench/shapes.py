@@ -335,4 +335,5 @@ def main():
             print(f"      worst {ratio:5.2f}  {text}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -19,6 +19,7 @@ from weft.passes.transcendental.floats import (
     at_most,
     fast_sum,
     horner,
+    horner_either,
     layout,
     lift,
     magnitude,
@@ -38,17 +39,21 @@ _ERF: Final = {
          -1.4924464998823216e-05, 1.6444141007850195e-06, -1.6183905126199234e-07,
          1.3616271816480594e-08, -7.606912784116671e-10),
 }  # fmt: skip
-# -log2(erfc(x)) on [1, 4] and [1, 6]; erf to 2**-35 and 2**-56
+# -log2(erfc(x)) on [1, 4] and [1, 6]; erf to 2**-29 and 2**-56
 _ERFC_EXPONENT: Final = {
-    32: (-0.00027189331012777984, 1.6296398639678955, 0.9135382771492004, 0.15641987323760986,
-         -0.03637073189020157, 0.006066911853849888, -0.0006369074690155685,
-         3.130335971945897e-05),
+    32: (0.0005103691364638507, 1.6259747743606567, 0.9207655787467957, 0.14865098893642426,
+         -0.031458187848329544, 0.004240905866026878, -0.00026772290584631264),
     64: (2.592860608188589e-07, 1.6279043756647116, 0.9184607710543075, 0.14823292988453504,
          -0.027523916124654522, -0.0004047268182046265, 0.0025522059869574226,
          -0.0009250862642574025, 6.471454390789919e-05, 0.00010148963628825675,
          -6.496255475864647e-05, 2.3820028571217633e-05, -6.241312533464585e-06,
          1.22683537375192e-06, -1.8130642375626632e-07, 1.9653343073460363e-08,
          -1.4792769512909441e-09, 6.91660494697023e-11, -1.5136420957313726e-12),
+}  # fmt: skip
+# 2**r on abs(r) <= 1/2, relative error 2**-23, of which erf sees no more than erfc(1) = 0.16
+_EXP2_SHORT: Final = {
+    32: (1.0000001192092896, 0.6931472420692444, 0.2402191162109375, 0.05550083518028259,
+         0.00968555361032486, 0.0013521439395844936),
 }  # fmt: skip
 _ERF_ONE: Final = {32: 4.0, 64: 6.0}  # erf rounds to 1 from here
 # e**(x**2) * erfc(x) in t = (x - 3) / (x + 3), x <= 10.2, to 2**-36, for float32
@@ -73,13 +78,13 @@ def erf(x: Expr) -> Expr:
     """Return the error function."""
     f, bits = layout(x), x.dtype.bits
     y = magnitude(x)
-    z = x * x
-    small = mad(y, horner(z, _ERF[bits]), y)
-    exponent = horner(at_most(y, _ERF_ONE[bits]), _ERFC_EXPONENT[bits])
-    n, low = rounded((f.rounder + f.bias) - exponent, f, offset=f.bias)
-    rest = horner(-exponent - n, EXP2[bits])
-    large = mad(rest, -power_of_two(low, f), 1.0)
-    return with_sign(where(y.lt(1.0), small, large), sign_of(x))
+    small = y.lt(1.0)
+    found = horner_either(small, where(small, x * x, at_most(y, _ERF_ONE[bits])), _ERF[bits],
+                          _ERFC_EXPONENT[bits])
+    n, low = rounded((f.rounder + f.bias) - found, f, offset=f.bias)
+    rest = horner(-found - n, _EXP2_SHORT.get(bits, EXP2[bits]))
+    return with_sign(where(small, mad(y, found, y), mad(rest, -power_of_two(low, f), 1.0)),
+                     sign_of(x))
 
 
 def erfc(x: Expr) -> Expr:

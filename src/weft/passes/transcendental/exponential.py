@@ -18,6 +18,7 @@ from weft.passes.transcendental.floats import (
     at_least,
     at_most,
     horner,
+    horner_either,
     layout,
     lift,
     magnitude,
@@ -148,14 +149,17 @@ def tanh(x: Expr) -> Expr:
     f, bits = layout(x), x.dtype.bits
     y = magnitude(x)
     capped = at_most(y, 0.45 * (f.mantissa + 2))
-    # e**2r by doubling the coefficients' weights, which is exact.
+    # e**2r by doubling the coefficients' weights, which is exact. The low part of ln 2 is left out:
+    # what it adds to r counts for the less, the larger n is.
     n, low = rounded(mad(capped, 2 * LOG2_E[bits], f.rounder + f.bias), f, offset=f.bias)
-    r = mad(n, -LN2_LOW[bits] / 2, mad(n, -LN2_HIGH[bits] / 2, capped))
-    grown = horner(r, tuple(c * 2.0**i for i, c in enumerate(EXP[bits])))
-    large = 1.0 - 2.0 / mad(grown, power_of_two(low, f), 1.0)
+    r = mad(n, -LN2_HIGH[bits] / 2, capped)
     z = x * x
-    small = mad(y, z * horner(z, _TANH[bits]), y)
-    return with_sign(where(y.lt(0.625), small, large), sign_of(x))
+    small = y.lt(0.625)
+    value = horner_either(small, where(small, z, r), (0.0, *_TANH[bits]),
+                          tuple(c * 2.0**i for i, c in enumerate(EXP[bits])))
+    one = lift(1.0, x)
+    ended = mad(value, where(small, y, power_of_two(low, f)), where(small, y, one))
+    return with_sign(where(small, ended, one - 2.0 / ended), sign_of(x))
 
 
 def _half_exp(y: Expr) -> Expr:
