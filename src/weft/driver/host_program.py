@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
 
 from weft.config import Debug, debug
-from weft.driver import kernels, pipeline
+from weft.driver import device, kernels, pipeline
 from weft.driver.kernels import Code
 from weft.driver.plan import Plan, Spec, largest
 from weft.driver.progress import Progress
@@ -20,7 +20,7 @@ from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.op import Op
-from weft.ir.plan import Access, Alloc, Free, Launch, ProgramRef, Ref
+from weft.ir.plan import Access, Alloc, Free, Launch, Parallel, ProgramRef, Ref
 from weft.ir.plan import Plan as HostPlan
 from weft.ir.plan_verify import verify_plan
 from weft.ir.stmt import Location
@@ -29,6 +29,13 @@ from weft.ir.verify_graph import verify_graph
 from weft.kernelize.build import Step, kernelize
 from weft.kernelize.inplace import write_in_place
 from weft.kernelize.memory import Lifetime, plan_arena
+from weft.kernelize.overlap import ANYWHERE, Group, Work, arrange
+
+# How far launches may come forward to run beside others, and what the arena may grow by for that:
+# a sixteenth, or so many bytes.
+_REACHES: Final = (32, 8, 2)
+_GROWTH: Final = 16
+_LEAST_GROWTH: Final = 256 << 10
 
 
 def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
@@ -44,8 +51,8 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
         for number, nest in nests.items():
             compiled[number] = kernels.compiled(nest)
             progress.tick()
-    spec = _spec(structure, outputs, steps, [compiled[id(s.kernel)] for s in steps], marks,
-                 taken)
+    spec, steps = _spec(structure, outputs, steps, [compiled[id(s.kernel)] for s in steps], marks,
+                        taken)
     if pipeline.verifying:
         verify_graph(outputs)
         verify_plan(spec.host)
@@ -72,7 +79,9 @@ def _own(output: Node, simplified: Node) -> Node:
 
 
 def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
-          codes: list[Code], marks: dict[int, int], taken: dict[Node, Node]) -> Spec:  # fmt: skip
+          codes: list[Code], marks: dict[int, int],
+          taken: dict[Node, Node]) -> tuple[Spec, list[Step]]:  # fmt: skip
+    """Return the plan as data, and the launches in its order."""
     slots = {storage: i for i, storage in enumerate(structure.leaves)}
     results: list[tuple[str, int]] = []
     fresh: dict[Node, int] = {}  # stored results: their output slot
@@ -85,7 +94,8 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
     places.update({nd.buffer(s): Ref("input", i) for s, i in slots.items()})
     places.update({n: places[leaf] for n, leaf in taken.items()})
     variables = {v.attr.name: v for n in structure.nodes for v in _symbols(n)}
-    host_steps, programs, arena = _host_steps(steps, codes, places, variables)
+    steps, codes, groups = _in_order(steps, codes, places)
+    host_steps, programs, arena = _host_steps(steps, codes, groups, places, variables)
     host = HostPlan(
         "graph", tuple(variables[v] for v in sorted(variables)),
         tuple(_bytes((s.size,), s.dtype.itemsize) for s in structure.leaves),
@@ -97,7 +107,7 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
     checks = tuple(
         tuple(marks.get(id(nd.locations.get(c)), -1) for c in s.checks) for s in steps
     )
-    return Spec(host, checks, tuple(results), nanoseconds)
+    return Spec(host, checks, tuple(results), nanoseconds), steps
 
 
 def _mark_checks(structure: Structure) -> dict[int, int]:
@@ -120,55 +130,134 @@ def _symbols(node: Node) -> list[Expr]:
     return found
 
 
+def _in_order(
+    steps: list[Step], codes: list[Code], places: dict[Node, Ref]
+) -> tuple[list[Step], list[Code], list[Group]]:
+    """Return the launches in the order of the plan, and its groups, numbered in that order.
+
+    What runs together may not share memory, and what comes earlier lives longer: launches come from
+    as far as the arena grows by no more than it may.
+    """
+    threads = device.runtime().threads.threads
+    apart = [Group((i,)) for i in range(len(steps))]
+    if threads < 2 or len(steps) < 2:
+        return steps, codes, apart
+    works = [_work(step, code, places) for step, code in zip(steps, codes, strict=True)]
+    limit = 0
+    for reach in (ANYWHERE, *_REACHES):
+        groups = arrange(works, threads, reach)
+        if len(groups) == len(steps):
+            break
+        order = [i for group in groups for i in group.launches]
+        found, place = [steps[i] for i in order], {i: n for n, i in enumerate(order)}
+        groups = [Group(tuple(place[i] for i in g.launches), g.saves) for g in groups]
+        if not limit:
+            arena = _Arena(steps, apart, places).nbytes
+            limit = arena + max(arena // _GROWTH, _LEAST_GROWTH)
+        if _Arena(found, groups, places).nbytes <= limit:
+            return found, [codes[i] for i in order], groups
+    return steps, codes, apart
+
+
+def _work(step: Step, code: Code, places: dict[Node, Ref]) -> Work:
+    """Return what a launch touches, by its place in memory, and how long it takes."""
+    def place(node: Node) -> Hashable:
+        found = places.get(node)
+        return node if found is None else (found.space, found.index)
+
+    written = stores(step.kernel.body)
+    over = [n for n, p in zip(step.inputs, step.kernel.params, strict=False) if p in written]
+    writes = frozenset(map(place, (*over, *step.outputs)))
+    updates = any(isinstance(w, tuple) and w[0] == "input" for w in writes)
+    return Work(frozenset(map(place, step.inputs)), writes, kernels.alone(step.kernel), code.width,
+                updates)
+
+
+class _Arena:
+    """Memory of the arrays between launches, and of their scratch, by groups of launches.
+
+    Attributes
+    ----------
+    lives : list of list of int
+        Bytes at most, first group, last group of each allocation.
+    sizes : list of Expr or int
+        Bytes of each allocation.
+    ids : dict of Node to int
+        The allocation of each array.
+    scratch : list of tuple of int
+        The allocations of each launch.
+    offsets : list of int
+        Where each allocation lies.
+    nbytes : int
+        Size of the arena.
+    """
+
+    def __init__(self, steps: Sequence[Step], groups: Sequence[Group],
+                 places: Mapping[Node, Ref]) -> None:  # fmt: skip
+        self.lives: list[list[int]] = []
+        self.sizes: list[Expr | int] = []
+        self.ids: dict[Node, int] = {}
+        self.scratch: list[tuple[int, ...]] = []
+        numbers = (number for number, group in enumerate(groups) for _ in group.launches)
+        for number, step in zip(numbers, steps, strict=True):
+            for node in step.outputs:
+                if node not in places:
+                    self.ids[node] = self._add(_bytes(node.shape, node.dtype.itemsize), number)
+            for node in step.inputs:
+                if node in self.ids:
+                    self.lives[self.ids[node]][2] = number
+            self.scratch.append(tuple(
+                self._add(_bytes((m.size,), m.dtype.itemsize), number) for m in step.scratch
+            ))
+        self.offsets, self.nbytes = plan_arena([Lifetime(*life) for life in self.lives])
+
+    def _add(self, size: Expr | int, number: int) -> int:
+        self.lives.append([largest(size), number, number])
+        self.sizes.append(size)
+        return len(self.lives) - 1
+
+
 def _host_steps(
-    steps: list[Step], codes: list[Code], places: dict[Node, Ref], variables: dict[str, Expr]
-) -> tuple[list[Any], dict[str, ProgramRef], int]:
+    steps: list[Step], codes: list[Code], groups: list[Group], places: dict[Node, Ref],
+    variables: dict[str, Expr],
+) -> tuple[list[Any], dict[str, ProgramRef], int]:  # fmt: skip
     """Return allocations, launches and frees in order, the programs, and the arena's bytes."""
-    first: list[list[int]] = [[] for _ in steps]
-    last: list[list[int]] = [[] for _ in steps]
-    lives: list[list[int]] = []  # bytes at most, first step, last step of each allocation
-    sizes: list[Expr | int] = []  # bytes of each allocation
-    ids: dict[Node, int] = {}
-    scratch: list[list[Ref]] = []
-
-    def allocate(size: Expr | int, number: int) -> int:
-        lives.append([largest(size), number, number])
-        sizes.append(size)
-        first[number].append(len(lives) - 1)
-        return len(lives) - 1
-
-    for number, step in enumerate(steps):
-        for node in step.outputs:
-            if node not in places:
-                ids[node] = allocate(_bytes(node.shape, node.dtype.itemsize), number)
-                places[node] = Ref("arena", ids[node])
-        for node in step.inputs:
-            if node in ids:
-                lives[ids[node]][2] = number
-        scratch.append([
-            Ref("arena", allocate(_bytes((m.size,), m.dtype.itemsize), number))
-            for m in step.scratch
-        ])
-    offsets, arena = plan_arena([Lifetime(*life) for life in lives])
-    for i, life in enumerate(lives):
-        last[life[2]].append(i)
+    arena = _Arena(steps, groups, places)
+    places.update({n: Ref("arena", i) for n, i in arena.ids.items()})
+    first: list[list[int]] = [[] for _ in groups]
+    last: list[list[int]] = [[] for _ in groups]
+    for i, (_, begin, end) in enumerate(arena.lives):
+        first[begin].append(i)
+        last[end].append(i)
     out: list[Any] = []
     programs: dict[str, ProgramRef] = {}
-    for number, (step, code) in enumerate(zip(steps, codes, strict=True)):
-        out.extend(Alloc(i, offsets[i], sizes[i]) for i in first[number])
-        refs = [places[n] for n in (*step.inputs, *step.outputs)] + scratch[number]
-        values = tuple(variables[v] for v in code.variables)
-        out.append(Launch(code.key, tuple(refs), values))
+    for number, group in enumerate(groups):
+        out.extend(Alloc(i, arena.offsets[i], arena.sizes[i]) for i in first[number])
+        launches = []
+        for i in group.launches:
+            step, code, scratch = steps[i], codes[i], arena.scratch[i]
+            refs = [*(places[n] for n in (*step.inputs, *step.outputs)),
+                    *(Ref("arena", index) for index in scratch)]  # fmt: skip
+            launches.append(Launch(code.key, tuple(refs),
+                                   tuple(variables[v] for v in code.variables)))
+            if code.key not in programs:
+                programs[code.key] = _program(step, code, variables,
+                                              [arena.sizes[index] for index in scratch])
+        together = len(launches) > 1
+        out.append(Parallel(tuple(launches), group.saves) if together else launches[0])
         out.extend(Free(i) for i in last[number])
-        if code.key not in programs:
-            written = stores(step.kernel.body)
-            kinds = [
-                Access("updates" if p in written else "reads", _bytes(n.shape, n.dtype.itemsize))
-                for n, p in zip(step.inputs, step.kernel.params, strict=False)
-            ] + [Access("writes", _bytes(n.shape, n.dtype.itemsize)) for n in step.outputs]
-            kinds += [Access("writes", sizes[r.index]) for r in scratch[number]]
-            programs[code.key] = ProgramRef(code.key, values, tuple(kinds))
-    return out, programs, arena
+    return out, programs, arena.nbytes
+
+
+def _program(step: Step, code: Code, variables: Mapping[str, Expr],
+             scratch: Sequence[Expr | int]) -> ProgramRef:  # fmt: skip
+    written = stores(step.kernel.body)
+    kinds = [
+        Access("updates" if p in written else "reads", _bytes(n.shape, n.dtype.itemsize))
+        for n, p in zip(step.inputs, step.kernel.params, strict=False)
+    ] + [Access("writes", _bytes(n.shape, n.dtype.itemsize)) for n in step.outputs]
+    kinds += [Access("writes", size) for size in scratch]
+    return ProgramRef(code.key, tuple(variables[v] for v in code.variables), tuple(kinds))
 
 
 def _bytes(shape: nd.Shape, itemsize: int) -> Expr | int:

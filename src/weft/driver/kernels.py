@@ -19,6 +19,14 @@ _KIND: Final = "kernel"
 _BYTES_PER_NANOSECOND: Final = 20
 _FLOPS_PER_NANOSECOND: Final = 20
 
+# What one thread does in a nanosecond if all that it needs is in its caches, roughly: bytes,
+# operations of a product, weighted operations (`strategies.nest.work`) with and without vectors.
+_CACHED_PER_NANOSECOND: Final = 40
+_PRODUCTS_PER_NANOSECOND: Final = 80
+_VECTOR_WORK: Final = 60
+_SCALAR_WORK: Final = 6
+_CALL_NANOSECONDS: Final = 50
+
 # Above this a kernel has no first tier: one slow run would cost more than compiling it fully.
 QUICK_NANOSECONDS: Final = 500_000
 
@@ -42,16 +50,19 @@ class Code:
         What to compile again, if this is the code of the first tier.
     subject, mark : str
         Key of its tuning record, and what tells whether it was made by that record as it is now.
+    width : int
+        How many threads it can use at most.
     """
 
     __slots__ = ("address", "image", "key", "library", "mark", "messages", "name", "nest",
-                 "subject", "variables")  # fmt: skip
+                 "subject", "variables", "width")  # fmt: skip
 
     def __init__(self, key: str, image: bytes, messages: list[tuple[str, int]],
-                 variables: list[str], subject: str = "", mark: str = "") -> None:  # fmt: skip
+                 variables: list[str], subject: str = "", mark: str = "",
+                 width: int = 1) -> None:  # fmt: skip
         self.key, self.name, self.image = key, symbol(key), image
         self.messages, self.variables = messages, variables
-        self.subject, self.mark = subject, mark
+        self.subject, self.mark, self.width = subject, mark, width
         self.address = 0
         self.library: Any = None
         self.nest: Kernel | None = None
@@ -59,7 +70,8 @@ class Code:
     def pack(self) -> bytes:
         """Return the cache entry."""
         head = json.dumps({"messages": self.messages, "variables": self.variables,
-                           "subject": self.subject, "mark": self.mark}).encode()
+                           "subject": self.subject, "mark": self.mark,
+                           "width": self.width}).encode()
         return len(head).to_bytes(4, "little") + head + self.image
 
     @classmethod
@@ -70,7 +82,7 @@ class Code:
             head = json.loads(data[4 : 4 + size])
             messages = [(str(text), int(check)) for text, check in head["messages"]]
             return cls(key, data[4 + size :], messages, [str(v) for v in head["variables"]],
-                       str(head["subject"]), str(head["mark"]))
+                       str(head["subject"]), str(head["mark"]), int(head["width"]))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
@@ -108,6 +120,19 @@ def nanoseconds(kernel: Kernel | None) -> int:
         return 0
     meta = kernel.meta
     return max(meta.traffic // _BYTES_PER_NANOSECOND, meta.flops // _FLOPS_PER_NANOSECOND)
+
+
+def alone(kernel: Kernel) -> int:
+    """Return about how many nanoseconds a kernel takes on one thread, its arrays in the caches."""
+    from weft.strategies.nest import work
+
+    meta = kernel.meta
+    if meta.kind in ("contraction", "attention"):
+        busy = meta.flops // _PRODUCTS_PER_NANOSECOND
+    else:
+        vectors = meta.kind in ("elementwise", "rowwise")
+        busy = work(kernel.body) // (_VECTOR_WORK if vectors else _SCALAR_WORK)
+    return _CALL_NANOSECONDS + max(meta.traffic // _CACHED_PER_NANOSECOND, busy)
 
 
 def compiled(kernel: Kernel) -> Code:
@@ -183,7 +208,8 @@ def _compile(kernel: Kernel, key: str, tier: str = "full") -> Code:
         quick = ", first tier" if tier == "quick" else ""
         print(f"weft: compiled {kernel.name} ({kernel.meta.kind}{quick}) in "
               f"{seconds * 1e3:.1f} ms", file=sys.stderr)
-    code = Code(key, built.image, built.messages, built.variables, subject, tuned.mark(record))
+    code = Code(key, built.image, built.messages, built.variables, subject, tuned.mark(record),
+                built.width)
     _loaded[key] = code
     if tier == "quick":
         code.nest = kernel  # for this process: others shall find the full tier or nothing

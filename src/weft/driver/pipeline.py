@@ -9,12 +9,13 @@ from typing import Final, NamedTuple, TypeVar
 from weft.backends import cpu
 from weft.config import Debug, debug
 from weft.driver import device
+from weft.ir.bounds import bounds
 from weft.ir.linear import LinearKernel
 from weft.ir.program import Program
 from weft.ir.record import Record
-from weft.ir.stmt import Kernel
+from weft.ir.stmt import PARALLEL, For, Kernel
 from weft.ir.text import print_kernel, print_linear
-from weft.ir.traverse import Tally
+from weft.ir.traverse import Tally, walk
 from weft.ir.verify import verify
 from weft.ir.verify_linear import verify_linear
 from weft.kernelize.emit import CHECK
@@ -103,6 +104,13 @@ class Built(Record):
     def variables(self) -> list[str]:
         """Names of the symbolic variables in ABI order."""
         return [v.attr.name for v in self.linear.variables]
+
+    @property
+    def width(self) -> int:
+        """How many threads the kernel can use at most."""
+        extents = (s.extent for s in walk(self.scheduled.body)
+                   if isinstance(s, For) and s.kind == PARALLEL)
+        return max((bounds(extent, {}).hi for extent in extents), default=1)
 
 
 def stage(held: T | None) -> T:

@@ -12,7 +12,7 @@ from weft.errors import BoundsError, LaunchError, VariableError, WeftError
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
-from weft.ir.plan import Alloc, Free, Launch, parse_plan, print_plan
+from weft.ir.plan import Alloc, Free, Launch, Parallel, parse_plan, print_plan, steps_of
 from weft.ir.plan import Plan as HostPlan
 from weft.ir.size import evaluate
 from weft.ir.stmt import Location
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from weft.runtimes.native import NativePlan
 
 _FORMAT: Final = 2
+_WAKE_NANOSECONDS: Final = 40_000  # what a group saves if threads are woken for it
 _GIL_NANOSECONDS: Final = 2000  # a plan estimated above this lets other threads run
 
 
@@ -98,7 +99,7 @@ class Plan:
         self.variables = tuple(v.attr.name for v in host.variables)
         self.sizes = tuple(map(largest, host.outputs))
         self.arena = largest(host.arena)
-        self.launches = [s for s in host.steps if isinstance(s, Launch)]
+        self.launches = [s for s in steps_of(host) if isinstance(s, Launch)]
         offsets = {s.index: largest(s.offset) for s in host.steps if isinstance(s, Alloc)}
         self.native = self._native(offsets, self.arena)
         self.call = self.native.call
@@ -159,7 +160,7 @@ class Plan:
                 lives[step.index] = [nbytes, launches, launches]
             elif isinstance(step, Free):
                 lives[step.index][2] = launches - 1
-            elif isinstance(step, Launch):
+            elif isinstance(step, Launch | Parallel):  # what runs together lives together
                 launches += 1
         offsets, arena = plan_arena([Lifetime(*life) for life in lives.values()])
         return dict(zip(lives, offsets, strict=True)), arena
@@ -169,8 +170,23 @@ class Plan:
         return device.runtime().plan(
             self._table(offsets), len(host.inputs), len(host.outputs), arena, len(host.variables),
             self.spec.nanoseconds > _GIL_NANOSECONDS, [c.library for c in self.codes.values()],
-            self._first_update(),
+            self._first_update(), self.groups(),
         )
+
+    def groups(self) -> list[tuple[int, int, bool]]:
+        """Return the launches that run at the same time.
+
+        Of each group that is the number of the first, how many there are, and whether what they
+        save is worth waking threads for.
+        """
+        found, number = [], 0
+        for step in self.spec.host.steps:
+            if isinstance(step, Parallel):
+                found.append((number, len(step.steps), step.saves >= _WAKE_NANOSECONDS))
+                number += len(step.steps)
+            elif isinstance(step, Launch):
+                number += 1
+        return found
 
     def _first_update(self) -> int | None:
         """Return the first launch that writes over an input: from it on nothing may stop a call."""
@@ -188,15 +204,14 @@ class Plan:
 
         number = {name: i for i, name in enumerate(self.variables)}
         table = []
-        for step in self.spec.host.steps:
-            if isinstance(step, Launch):
-                code = self.codes[step.key]
-                refs = [
-                    BufferRef("arena", 0, offsets[r.index] + r.offset) if r.space == "arena"
-                    else BufferRef(r.space, r.index, r.offset) for r in step.buffers
-                ]
-                values = [VariableRef(number[v]) for v in code.variables]
-                table.append(KernelStep(code.address, refs, values, code.name))
+        for step in self.launches:
+            code = self.codes[step.key]
+            refs = [
+                BufferRef("arena", 0, offsets[r.index] + r.offset) if r.space == "arena"
+                else BufferRef(r.space, r.index, r.offset) for r in step.buffers
+            ]
+            values = [VariableRef(number[v]) for v in code.variables]
+            table.append(KernelStep(code.address, refs, values, code.name))
         return table
 
     def raise_failure(self, failure: tuple[int, int, int, int, int],

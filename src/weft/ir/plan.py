@@ -137,7 +137,8 @@ def print_plan(plan: Plan) -> str:
         if step is None:
             lines.append(f"{indent}}}")
         elif isinstance(step, Parallel):
-            lines.append(f"{indent}parallel {{")
+            saves = f"saves {step.saves} " if step.saves else ""
+            lines.append(f"{indent}parallel {saves}{{")
             stack.append((None, depth))
             stack.extend((s, depth + 1) for s in reversed(step.steps))
         else:

@@ -111,16 +111,18 @@ class _Parser:
         head.take("{")
         head.finish()
         bodies: list[list[Step]] = [[]]
+        saves: list[int] = [0]
         for line in self.lines[1:]:
             if not bodies:
                 raise line.error(line.next, "the end of the text")
             if line.next == "}":
                 line.take()
-                done = bodies.pop()
+                done, saved = bodies.pop(), saves.pop()
                 if bodies:
-                    bodies[-1].append(Parallel(tuple(done)))
+                    bodies[-1].append(Parallel(tuple(done), saved))
             elif line.next == "parallel":
                 line.take()
+                saves.append(line.number_() if line.accept("saves") else 0)
                 line.take("{")
                 bodies.append([])
             elif not self.declaration(line):

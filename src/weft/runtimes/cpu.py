@@ -235,11 +235,12 @@ class CpuRuntime:
         release_gil: bool = False,
         keep: Sequence[object] = (),
         interruptible: int | None = None,
+        groups: Sequence[tuple[int, int, bool]] = (),
     ) -> NativePlan:
         """Return a plan that runs ``steps`` by one native call, see `NativePlan`."""
         return NativePlan(
             self.executor, steps, ninputs, noutputs, arena_bytes, nvariables, release_gil, keep,
-            interruptible,
+            interruptible, groups,
         )
 
     def dispatcher(self, host: "Host") -> "Dispatcher | None":

@@ -33,6 +33,8 @@ __all__ = [
 Failure = tuple[int, int, int, int, int]
 
 _CALLS: Final = CONTEXT.index("calls")
+_COUNT: Final = 6  # the word of a kernel that tells the size of the group that it begins, and
+_EAGER: Final = 7  # whether threads are woken for it
 _METH_FASTCALL: Final = 0x80
 _INT64: Final = 1 << 63
 
@@ -257,11 +259,15 @@ class NativePlan:
     interruptible
         How many steps a signal may end the call after, by default all. From the first step on that
         writes over an input, a call has to come to its end.
+    groups
+        Steps that run at the same time: the first, how many there are, and whether that is worth
+        waking threads for. They are kernels, and none of them touches what another one writes.
 
     Raises
     ------
     LaunchError
-        If a reference names an input, output, variable or arena byte that is not there.
+        If a reference names an input, output, variable or arena byte that is not there, or a group
+        has other steps than kernels.
     """
 
     __slots__ = (
@@ -290,6 +296,7 @@ class NativePlan:
         release_gil: bool = False,
         keep: Sequence[object] = (),
         interruptible: int | None = None,
+        groups: Sequence[tuple[int, int, bool]] = (),
     ) -> None:
         self.ninputs, self.noutputs, self.nvariables = ninputs, noutputs, nvariables
         self.arena_bytes, self.release_gil = arena_bytes, release_gil
@@ -299,6 +306,8 @@ class NativePlan:
         tables = _Tables(ninputs, noutputs, arena_bytes, nvariables)
         for step in steps:
             tables.add(step)
+        for first, count, eager in groups:
+            tables.group(steps, first, count, eager)
         nargs = ninputs + noutputs + 1 + nvariables
         first_variable = 2 + ninputs + noutputs
         first_buffer = 1 + nargs
@@ -396,6 +405,16 @@ class _Tables:
             self.steps.extend((1, 0, 2, first, 0, 0, step.nbytes, scale))
         else:
             self.steps.extend((2, step.byte & 255, 1, first, 0, 0, step.nbytes, scale))
+
+    def group(self, steps: Sequence[Step], first: int, count: int, eager: bool) -> None:
+        """Have steps run at the same time."""
+        members = steps[first : first + count] if first >= 0 else ()
+        if count < 1 or len(members) != count or not all(type(s) is KernelStep for s in members):
+            raise LaunchError(
+                "native plan", found=f"a group of {count} steps from {first}", expected="kernels"
+            )
+        self.steps[STEP_WORDS * first + _COUNT] = count
+        self.steps[STEP_WORDS * first + _EAGER] = int(eager)
 
     def _refer(self, ref: BufferRef) -> None:
         slot, count, end = self._limits[ref.space]

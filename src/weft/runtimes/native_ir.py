@@ -3,12 +3,25 @@
 The context is an array of 64-bit words (`CONTEXT` names them) that points at three tables:
 
 * steps, 8 words each: kind, function, number of buffers, first reference, number of variables,
-  first variable reference, bytes, and the variable that multiplies the bytes or -1;
+  first variable reference, bytes, and the variable that multiplies the bytes or -1; of a kernel,
+  which has no bytes, these words are the number of steps that run at the same time from here on,
+  and whether that is worth waking threads for (1);
 * references, 2 words each: slot and byte offset, an address being ``slots[slot] + offset``;
 * variable references, 2 words each: index of a plan variable, or -1 and a constant.
 
 ``slots`` are 0 (so that a constant address is an offset from nothing), the inputs, the outputs,
 the arena and the variables, in the order in which the caller passes them.
+
+Kernels that run at the same time are one region of the thread pool, whose threads take the next
+kernel from a counter until there is none: a thread that comes late, or not at all, only leaves more
+to the others. The pool is busy then, so a parallel loop inside such a kernel runs its chunks one
+after the other, with the bounds that they always have: results are what they are alone. Each
+kernel has a status of its own, and all run to their end whatever happens, so that the first failure
+in the order of the steps is the one that is told.
+
+To wake a thread costs more than a small group saves. Such a group runs on the calling thread alone
+where the others sleep, unless groups have followed each other for a while, so soon that threads,
+once awake, stay so.
 """
 
 import platform
@@ -44,6 +57,13 @@ INTERRUPTED: Final = -(1 << 31)
 _SIGNAL_NS: Final = 50_000_000
 _SIGNAL_TICKS: Final = 125_000_000
 
+# Groups that follow each other within less keep the threads awake (they sleep after 20 µs); waking
+# them, some 10 µs, is worth it when that has gone on for a while.
+_SOON_NS: Final = 12_000
+_SOON_TICKS: Final = 25_000
+_LONG_NS: Final = 100_000
+_LONG_TICKS: Final = 250_000
+
 
 def source() -> str:
     """Return the LLVM IR of the executor.
@@ -59,6 +79,8 @@ def source() -> str:
     words["INTERRUPTED"] = INTERRUPTED
     has_counter = platform.machine() in ("x86_64", "AMD64")
     words["TICKS"] = _SIGNAL_TICKS if has_counter else _SIGNAL_NS
+    words["LONG"] = _LONG_TICKS if has_counter else _LONG_NS
+    words["SOON"] = _SOON_TICKS if has_counter else _SOON_NS
     words["CLOCK"] = 1 if sys.platform == "linux" else 6  # CLOCK_MONOTONIC
     text = _EXECUTOR + (_COUNTER if has_counter else _CLOCK)
     for name, value in words.items():
@@ -88,6 +110,8 @@ declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare void @Py_IncRef(ptr)
 declare ptr @Py_BuildValue(ptr, ...)
+declare void @weft_parallel_for(ptr, ptr, i64)
+declare i32 @weft_pool_awake(i64)
 
 define internal i64 @field(ptr %ctx, i64 %offset) alwaysinline nounwind {
   %p = getelementptr i8, ptr %ctx, i64 %offset
@@ -115,6 +139,214 @@ define internal i64 @resolve(ptr %slots, ptr %references, i64 %r) alwaysinline n
   %address = load i64, ptr %address_ptr, align 8
   %sum = add i64 %address, %offset
   ret i64 %sum
+}
+
+; Put the addresses and the variables of a step where its kernel expects them.
+define internal void @bind(ptr %record, ptr %slots, ptr %references, ptr %vrefs, ptr %vars,
+                           ptr %buffers, ptr %kvars) alwaysinline nounwind {
+dispatch:
+  %nbuffers = call i64 @field(ptr %record, i64 16)
+  %ref0 = call i64 @field(ptr %record, i64 24)
+  %nvars = call i64 @field(ptr %record, i64 32)
+  %vref0 = call i64 @field(ptr %record, i64 40)
+  br label %bind
+bind:
+  %b = phi i64 [ 0, %dispatch ], [ %b1, %bind_one ]
+  %more_b = icmp slt i64 %b, %nbuffers
+  br i1 %more_b, label %bind_one, label %bind_vars
+bind_one:
+  %r = add i64 %ref0, %b
+  %address = call i64 @resolve(ptr %slots, ptr %references, i64 %r)
+  %buffer_ptr = getelementptr i64, ptr %buffers, i64 %b
+  store i64 %address, ptr %buffer_ptr, align 8
+  %b1 = add i64 %b, 1
+  br label %bind
+bind_vars:
+  %v = phi i64 [ 0, %bind ], [ %v1, %bind_var ]
+  %more_v = icmp slt i64 %v, %nvars
+  br i1 %more_v, label %load_var, label %done
+load_var:
+  %vr = add i64 %vref0, %v
+  %vr16 = shl i64 %vr, 4
+  %vref = getelementptr i8, ptr %vrefs, i64 %vr16
+  %index = load i64, ptr %vref, align 8
+  %fixed = icmp slt i64 %index, 0
+  br i1 %fixed, label %constant_var, label %plan_var
+constant_var:
+  %constant = call i64 @field(ptr %vref, i64 8)
+  br label %bind_var
+plan_var:
+  %var_ptr = getelementptr i64, ptr %vars, i64 %index
+  %var = load i64, ptr %var_ptr, align 8
+  br label %bind_var
+bind_var:
+  %value = phi i64 [ %constant, %constant_var ], [ %var, %plan_var ]
+  %kvar_ptr = getelementptr i64, ptr %kvars, i64 %v
+  store i64 %value, ptr %kvar_ptr, align 8
+  %v1 = add i64 %v, 1
+  br label %bind_vars
+done:
+  ret void
+}
+
+@ended_alone = internal global i64 0  ; when the last such group ended
+@alone_since = internal global i64 0  ; when the first of those began that followed each other soon
+
+; Whether threads shall help with kernels that may run at the same time.
+define internal i1 @is_shared(i64 %count, i64 %eager) nounwind {
+entry:
+  %worth = icmp eq i64 %eager, 1
+  br i1 %worth, label %yes, label %look
+look:
+  %awake = call i32 @weft_pool_awake(i64 %count)
+  %ready = icmp ne i32 %awake, 0
+  br i1 %ready, label %yes, label %ask
+ask:
+  %t = call i64 @now()
+  %last = load atomic i64, ptr @ended_alone monotonic, align 8
+  %gap = sub i64 %t, %last
+  %soon = icmp ult i64 %gap, $SOON$
+  br i1 %soon, label %again, label %first
+first:
+  store atomic i64 %t, ptr @alone_since monotonic, align 8
+  ret i1 false
+again:
+  %since = load atomic i64, ptr @alone_since monotonic, align 8
+  %while = sub i64 %t, %since
+  %long = icmp ugt i64 %while, $LONG$
+  ret i1 %long
+yes:
+  ret i1 true
+}
+
+; Run kernels at the same time. Of their region: the context, the slots, the first step, how many
+; there are, the next one to run, a lock, the first that failed, and its status.
+define internal i32 @run_together(
+    ptr %ctx, ptr %slots, i64 %first, i64 %count, i64 %eager, ptr %status) noinline nounwind {
+entry:
+  %region = alloca [128 x i8], align 64
+  %r8 = getelementptr i8, ptr %region, i64 8
+  %r16 = getelementptr i8, ptr %region, i64 16
+  %r24 = getelementptr i8, ptr %region, i64 24
+  %failed_ptr = getelementptr i8, ptr %region, i64 32
+  %r40 = getelementptr i8, ptr %region, i64 40
+  %next = getelementptr i8, ptr %region, i64 64
+  %lock = getelementptr i8, ptr %region, i64 72
+  store ptr %ctx, ptr %region, align 8
+  store ptr %slots, ptr %r8, align 8
+  store i64 %first, ptr %r16, align 8
+  store i64 %count, ptr %r24, align 8
+  store i64 %count, ptr %failed_ptr, align 8
+  store ptr %status, ptr %r40, align 8
+  store i64 0, ptr %next, align 8
+  store i32 0, ptr %lock, align 4
+  %shared = call i1 @is_shared(i64 %count, i64 %eager)
+  br i1 %shared, label %together, label %alone
+together:
+  call void @weft_parallel_for(ptr @take_steps, ptr %region, i64 %count)
+  br label %done
+alone:
+  call void @take_steps(ptr %region, i64 0, i64 %count)
+  %t = call i64 @now()
+  store atomic i64 %t, ptr @ended_alone monotonic, align 8
+  br label %done
+done:
+  %failed = load i64, ptr %failed_ptr, align 8
+  %good = icmp eq i64 %failed, %count
+  br i1 %good, label %success, label %failure
+success:
+  ret i32 0
+failure:
+  %code = load i32, ptr %status, align 4
+  ret i32 %code
+}
+
+define internal void @take_steps(ptr %region, i64 %begin, i64 %end) nounwind {
+entry:
+  %status = alloca %status, align 8
+  %r8 = getelementptr i8, ptr %region, i64 8
+  %r16 = getelementptr i8, ptr %region, i64 16
+  %r24 = getelementptr i8, ptr %region, i64 24
+  %ctx = load ptr, ptr %region, align 8
+  %slots = load ptr, ptr %r8, align 8
+  %first = load i64, ptr %r16, align 8
+  %count = load i64, ptr %r24, align 8
+  %next = getelementptr i8, ptr %region, i64 64
+  %steps_int = call i64 @field(ptr %ctx, i64 $ctx.steps$)
+  %steps = inttoptr i64 %steps_int to ptr
+  %references_int = call i64 @field(ptr %ctx, i64 $ctx.references$)
+  %references = inttoptr i64 %references_int to ptr
+  %vrefs_int = call i64 @field(ptr %ctx, i64 $ctx.variables$)
+  %vrefs = inttoptr i64 %vrefs_int to ptr
+  %first_variable = call i64 @field(ptr %ctx, i64 $ctx.first_variable$)
+  %vars = getelementptr i64, ptr %slots, i64 %first_variable
+  %first_buffer = call i64 @field(ptr %ctx, i64 $ctx.first_buffer$)
+  %first_kvar = call i64 @field(ptr %ctx, i64 $ctx.first_kernel_variable$)
+  %words = call i64 @field(ptr %ctx, i64 $ctx.frame_words$)
+  %own_words = sub i64 %words, %first_buffer
+  %buffers = alloca i64, i64 %own_words, align 16
+  %most_buffers = sub i64 %first_kvar, %first_buffer
+  %kvars = getelementptr i64, ptr %buffers, i64 %most_buffers
+  br label %take
+take:
+  %i = atomicrmw add ptr %next, i64 1 monotonic
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %run, label %done
+run:
+  %s = add i64 %first, %i
+  %step_offset = mul i64 %s, $STEP_BYTES$
+  %record = getelementptr i8, ptr %steps, i64 %step_offset
+  %fn_int = call i64 @field(ptr %record, i64 8)
+  %fn = inttoptr i64 %fn_int to ptr
+  call void @bind(ptr %record, ptr %slots, ptr %references, ptr %vrefs, ptr %vars,
+                  ptr %buffers, ptr %kvars)
+  call void @llvm.memset.p0.i64(ptr %status, i8 0, i64 32, i1 false)
+  %code = call i32 %fn(ptr %buffers, ptr %kvars, ptr %status)
+  %good = icmp eq i32 %code, 0
+  br i1 %good, label %take, label %failed
+failed:
+  call void @blame(i64 %s, i32 %code, ptr %status)
+  call void @tell(ptr %region, i64 %i, ptr %status)
+  br label %take
+done:
+  ret void
+}
+
+; Keep the status of a failed step unless an earlier one failed, too.
+define internal void @tell(ptr %region, i64 %i, ptr %status) noinline nounwind {
+entry:
+  %failed_ptr = getelementptr i8, ptr %region, i64 32
+  %r40 = getelementptr i8, ptr %region, i64 40
+  %whole = load ptr, ptr %r40, align 8
+  %lock = getelementptr i8, ptr %region, i64 72
+  br label %acquire
+acquire:
+  %pair = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %pair, 1
+  br i1 %mine, label %compare, label %acquire
+compare:
+  %best = load i64, ptr %failed_ptr, align 8
+  %earlier = icmp slt i64 %i, %best
+  br i1 %earlier, label %keep, label %release
+keep:
+  store i64 %i, ptr %failed_ptr, align 8
+  call void @llvm.memmove.p0.p0.i64(ptr %whole, ptr %status, i64 32, i1 false)
+  br label %release
+release:
+  store atomic i32 0, ptr %lock release, align 4
+  ret void
+}
+
+; A kernel does not know its place in the plan, and may fail without a word of its own.
+define internal void @blame(i64 %s, i32 %code, ptr %status) noinline nounwind {
+  %step_number = trunc i64 %s to i32
+  %kernel_ptr = getelementptr %status, ptr %status, i64 0, i32 1
+  store i32 %step_number, ptr %kernel_ptr, align 4
+  %told = load i32, ptr %status, align 4
+  %silent = icmp eq i32 %told, 0
+  %final = select i1 %silent, i32 %code, i32 %told
+  store i32 %final, ptr %status, align 4
+  ret void
 }
 
 ; Walk the steps. %thread: where the saved Python thread state is, or null when the GIL is held
@@ -154,56 +386,28 @@ dispatch:
   %record = getelementptr i8, ptr %steps, i64 %step_offset
   %kind = load i64, ptr %record, align 8
   %fn_int = call i64 @field(ptr %record, i64 8)
-  %nbuffers = call i64 @field(ptr %record, i64 16)
-  %ref0 = call i64 @field(ptr %record, i64 24)
-  %nvars = call i64 @field(ptr %record, i64 32)
-  %vref0 = call i64 @field(ptr %record, i64 40)
-  br label %bind
-bind:
-  %b = phi i64 [ 0, %dispatch ], [ %b1, %bind_one ]
-  %more_b = icmp slt i64 %b, %nbuffers
-  br i1 %more_b, label %bind_one, label %bind_vars
-bind_one:
-  %r = add i64 %ref0, %b
-  %address = call i64 @resolve(ptr %slots, ptr %references, i64 %r)
-  %buffer_ptr = getelementptr i64, ptr %buffers, i64 %b
-  store i64 %address, ptr %buffer_ptr, align 8
-  %b1 = add i64 %b, 1
-  br label %bind
-bind_vars:
-  %v = phi i64 [ 0, %bind ], [ %v1, %bind_var ]
-  %more_v = icmp slt i64 %v, %nvars
-  br i1 %more_v, label %load_var, label %run
-load_var:
-  %vr = add i64 %vref0, %v
-  %vr16 = shl i64 %vr, 4
-  %vref = getelementptr i8, ptr %vrefs, i64 %vr16
-  %index = load i64, ptr %vref, align 8
-  %fixed = icmp slt i64 %index, 0
-  br i1 %fixed, label %constant_var, label %plan_var
-constant_var:
-  %constant = call i64 @field(ptr %vref, i64 8)
-  br label %bind_var
-plan_var:
-  %var_ptr = getelementptr i64, ptr %vars, i64 %index
-  %var = load i64, ptr %var_ptr, align 8
-  br label %bind_var
-bind_var:
-  %value = phi i64 [ %constant, %constant_var ], [ %var, %plan_var ]
-  %kvar_ptr = getelementptr i64, ptr %kvars, i64 %v
-  store i64 %value, ptr %kvar_ptr, align 8
-  %v1 = add i64 %v, 1
-  br label %bind_vars
-run:
+  %bytes1 = call i64 @field(ptr %record, i64 48)
+  call void @bind(ptr %record, ptr %slots, ptr %references, ptr %vrefs, ptr %vars,
+                  ptr %buffers, ptr %kvars)
   %is_kernel = icmp eq i64 %kind, 0
   br i1 %is_kernel, label %kernel, label %memory
 kernel:
+  %together = icmp sgt i64 %bytes1, 1
+  br i1 %together, label %group, label %alone
+group:
+  %eager = call i64 @field(ptr %record, i64 56)
+  %group_code = call i32 @run_together(
+    ptr %ctx, ptr %slots, i64 %s, i64 %bytes1, i64 %eager, ptr %status)
+  %group_last = add i64 %bytes1, -1
+  %s_group = add i64 %s, %group_last
+  %group_good = icmp eq i32 %group_code, 0
+  br i1 %group_good, label %ran, label %told
+alone:
   %fn = inttoptr i64 %fn_int to ptr
   %code = call i32 %fn(ptr %buffers, ptr %kvars, ptr %status)
   %good = icmp eq i32 %code, 0
   br i1 %good, label %ran, label %failed
 memory:
-  %bytes1 = call i64 @field(ptr %record, i64 48)
   %scale_index = call i64 @field(ptr %record, i64 56)
   %unscaled = icmp slt i64 %scale_index, 0
   br i1 %unscaled, label %sized, label %scale
@@ -229,7 +433,8 @@ fill:
   call void @llvm.memset.p0.i64(ptr %target, i8 %byte, i64 %bytes, i1 false)
   br label %ran
 ran:
-  %may_stop = icmp slt i64 %s, %interruptible
+  %s_done = phi i64 [ %s, %alone ], [ %s_group, %group ], [ %s, %copy ], [ %s, %fill ]
+  %may_stop = icmp slt i64 %s_done, %interruptible
   %looks = and i1 %timed, %may_stop
   br i1 %looks, label %clock, label %next
 clock:
@@ -243,17 +448,13 @@ signals:
   br i1 %quiet, label %next, label %interrupted
 next:
   %last1 = phi i64 [ %last, %ran ], [ %last, %clock ], [ %t1, %signals ]
-  %s1 = add i64 %s, 1
+  %s1 = add i64 %s_done, 1
   br label %step
 failed:
-  ; A kernel does not know its place in the plan, and may fail without a word of its own.
-  %step_number = trunc i64 %s to i32
-  %kernel_ptr = getelementptr %status, ptr %status, i64 0, i32 1
-  store i32 %step_number, ptr %kernel_ptr, align 4
-  %told = load i32, ptr %status, align 4
-  %silent = icmp eq i32 %told, 0
-  %final = select i1 %silent, i32 %code, i32 %told
-  store i32 %final, ptr %status, align 4
+  call void @blame(i64 %s, i32 %code, ptr %status)
+  br label %told
+told:
+  %final = load i32, ptr %status, align 4
   ret i32 %final
 interrupted:
   ret i32 $INTERRUPTED$

@@ -22,6 +22,7 @@ done:
 define i32 @weft_pool_init(i32 %threads, i32 %spin) nounwind { ret i32 1 }
 define i32 @weft_pool_threads() nounwind { ret i32 1 }
 define i32 @weft_pool_workers() nounwind { ret i32 0 }
+define i32 @weft_pool_awake(i64 %n) nounwind { ret i32 0 }
 define void @weft_pool_shutdown() nounwind { ret void }
 """
 
@@ -180,6 +181,35 @@ leave:
   br label %done
 done:
   ret void
+}
+
+; Whether the last worker that a region of n iterations uses looks for work at this moment.
+define i32 @weft_pool_awake(i64 %n) nounwind {
+entry:
+  %threads32 = load atomic i32, ptr @threads monotonic, align 4
+  %threads = sext i32 %threads32 to i64
+  %parts = call i64 @llvm.smin.i64(i64 %n, i64 %threads)
+  %last = sub i64 %parts, 1
+  %several = icmp sgt i64 %last, 0
+  br i1 %several, label %look, label %no
+look:
+  %state = load ptr, ptr @state, align 8
+  %started_ptr = getelementptr i8, ptr %state, i64 $STARTED$
+  %started32 = load atomic i32, ptr %started_ptr monotonic, align 4
+  %started = sext i32 %started32 to i64
+  %exists = icmp sge i64 %started, %last
+  br i1 %exists, label %ask, label %no
+ask:
+  %offset = mul i64 %last, $SLOT_BYTES$
+  %offset1 = add i64 %offset, $SLOTS$
+  %slot = getelementptr i8, ptr %state, i64 %offset1
+  %sleeping_ptr = getelementptr i8, ptr %slot, i64 4
+  %sleeping = load atomic i32, ptr %sleeping_ptr monotonic, align 4
+  %awake = icmp eq i32 %sleeping, 0
+  %answer = zext i1 %awake to i32
+  ret i32 %answer
+no:
+  ret i32 0
 }
 
 define internal void @post(

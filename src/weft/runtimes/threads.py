@@ -39,6 +39,7 @@ SYMBOLS: Final = (
     "weft_pool_init",
     "weft_pool_threads",
     "weft_pool_workers",
+    "weft_pool_awake",
     "weft_pool_shutdown",
 )
 
