@@ -89,8 +89,9 @@ plain = st.one_of(
     st.builds(Copy, refs, refs, sizes), st.builds(Fill, refs, sizes, st.integers(0, 255)),
     st.builds(Wait, st.lists(indices, min_size=1, max_size=3).map(tuple)),
 )  # fmt: skip
-steps = st.recursive(plain, lambda s: st.lists(s, max_size=3).map(lambda x: Parallel(tuple(x))),
-                     max_leaves=8)  # fmt: skip
+steps = st.recursive(
+    plain, lambda s: st.builds(Parallel, st.lists(s, max_size=3).map(tuple), indices),
+    max_leaves=8)  # fmt: skip
 accesses = st.builds(Access, st.sampled_from(["reads", "writes", "updates"]), sizes)
 plans = st.builds(
     Plan, names, st.just((N,)), st.lists(sizes, max_size=3).map(tuple),
@@ -134,6 +135,7 @@ def test_round_trip_keeps_updated_inputs_and_odd_names():
     ('plan "p" {\n  launch "k" [input 0 input 1]\n}', "line 2: found input, expected ,"),
     ('plan "p" {\n  free 1 ?\n}', "line 2: found ?"),
     ('plan "p" {\n  variable "n" 5\n}', "more"),
+    ('plan "p" {\n  parallel saves {\n}\n}', "line 2: found {, expected a number"),
     ('plan "p" {\n  launch "\\q" []\n}', "a string"),
 ])  # fmt: skip
 def test_malformed_text(text, message):

@@ -361,3 +361,159 @@ def test_clock_variant_compiles(monkeypatch):
     monkeypatch.setattr(native_ir.platform, "machine", lambda: "aarch64")
     assert "clock_gettime" in native.source()
     assert llvm.LLVMCompiler("aarch64-unknown-linux-gnu", "").compile(native.source(), "O2")
+
+
+def squares(kernels, count, index=0):
+    return KernelStep(kernels["squares"], [BufferRef.output(index)], [VariableRef.constant(count)])
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("release_gil", [False, True])
+def test_steps_of_a_group_all_run_once(runtime, kernels, words, release_gil, eager):
+    """Each adds to a word of its own; one before and one after see the same arrays."""
+    count = 23
+    array, address = words(*[5] * (count + 2))
+    first = add(kernels, BufferRef.input(0), BufferRef.input(0), VariableRef(0))
+    own = [add(kernels, BufferRef.input(0, 8 * i), BufferRef.input(0), VariableRef.constant(i))
+           for i in range(1, count + 1)]  # fmt: skip
+    last = add(kernels, BufferRef.input(0, 8 * count + 8), BufferRef.input(0, 8), VariableRef(0))
+    plan = runtime.plan([first, *own, last], 1, 0, nvariables=1, release_gil=release_gil,
+                        groups=[(1, count, eager)])  # fmt: skip
+    for call in range(1, 400):
+        assert plan.call(address, 0, 1) is None
+        assert list(array) == [5 + call, *(5 + call + i for i in range(1, count + 1)), 7 + call]
+
+
+def test_groups_share_the_work_of_small_kernels(kernels, words):
+    """Called again and again, and not only once: threads sleep and are not woken for little."""
+    import weft.runtimes.cpu as cpu
+
+    runtime = cpu.CpuRuntime(llvm.compiler(), llvm.session(), thread_count=2)
+    steps = [KernelStep(kernels["spin"], [], [VariableRef.constant(4_000)])] * 4
+    plan = runtime.plan(steps, 0, 0, release_gil=True, groups=[(0, 4, False)])
+    assert plan.call(0) is None
+    assert runtime.threads.workers == 0
+    spins = runtime.threads.threads <= len(os.sched_getaffinity(0))
+    end = time.monotonic() + 30
+    while runtime.threads.workers == 0 and time.monotonic() < end:
+        plan.call(0)
+    assert runtime.threads.workers == 1 or not spins
+    eager = runtime.plan(steps, 0, 0, release_gil=True, groups=[(0, 4, True)])
+    assert eager.call(0) is None
+    assert runtime.threads.workers == 1
+    runtime.threads.shutdown()
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_the_first_failure_of_a_group_is_told(runtime, kernels, words, eager):
+    array, address = words(0, 0, 0)
+    steps = [
+        add(kernels, BufferRef.output(0), BufferRef.output(0), VariableRef.constant(1)),
+        add(kernels, BufferRef.output(0, 8), BufferRef.output(0, 8), VariableRef.constant(1)),
+        KernelStep(kernels["fail_silently"], []),
+        KernelStep(kernels["fail"], []),
+        KernelStep(kernels["fail"], []),
+        add(kernels, BufferRef.output(0, 16), BufferRef.output(0, 16), VariableRef.constant(1)),
+    ]
+    plan = runtime.plan(steps, 0, 1, release_gil=True, groups=[(1, 4, eager)])
+    for _ in range(300):
+        assert plan.call(address, 0) == (9, 2, 0, 0, 0)
+    assert list(array) == [300, 300, 0]
+    plan = runtime.plan([*steps[:2], *steps[3:]], 0, 1, release_gil=True, groups=[(1, 3, eager)])
+    for _ in range(300):
+        assert plan.call(address, 0) == (7, 2, 3, -5, 1 << 40)
+    assert array[2] == 0
+
+
+def test_parallel_kernels_in_a_group(runtime, kernels, words):
+    """The pool is busy with the group, so their chunks run one after the other: all of them."""
+    arrays = [words(*[0] * 101) for _ in range(3)]
+    steps = [squares(kernels, 100, i) for i in range(3)]
+    plan = runtime.plan(steps, 0, 3, groups=[(0, 3, True)])
+    for _ in range(100):
+        for array, _ in arrays:
+            array[0] = 0
+        assert plan.call(*(address for _, address in arrays), 0) is None
+        for array, _ in arrays:
+            assert (array[0], list(array[1:])) == (4, [i * i for i in range(100)])
+
+
+def test_a_group_of_a_large_frame(runtime, kernels, words):
+    refs = [BufferRef.output(0), *(BufferRef.input(i) for i in range(64))]
+    other = [BufferRef.output(1), *(BufferRef.input(i) for i in range(64))]
+    steps = [KernelStep(kernels["sum_64"], r) for r in (refs, other)]
+    plan = runtime.plan(steps, 400, 2, groups=[(0, 2, True)])
+    data, address = words(*range(400))
+    out, target = words(0, 0)
+    inputs = [address + 8 * i for i in range(400)]
+    assert plan.call(*inputs, target, target + 8, 0) is None
+    assert list(out) == [sum(range(64))] * 2
+    assert data[399] == 399
+
+
+def test_groups_from_many_threads(runtime, kernels):
+    steps = [add(kernels, BufferRef.arena(8 * i), BufferRef.input(0), VariableRef(0))
+             for i in range(6)]  # fmt: skip
+    steps += [add(kernels, BufferRef.output(0, 8 * i), BufferRef.arena(8 * i), VariableRef(0))
+              for i in range(6)]  # fmt: skip
+    plan = runtime.plan(steps, 1, 1, arena_bytes=48, nvariables=1, release_gil=True,
+                        groups=[(0, 6, True), (6, 6, True)])  # fmt: skip
+    wrong = []
+
+    def work(number):
+        data = (ctypes.c_int64 * 13)(number)
+        address = ctypes.addressof(data)
+        for step in range(500):
+            plan.call(address, address + 8, address + 56, step)
+            if list(data[1:7]) != [number + 2 * step] * 6:
+                wrong.append((number, step))
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+def test_a_signal_waits_for_the_end_of_a_group(runtime, kernels, words):
+    array, address = words(0, 0)
+    spin = KernelStep(kernels["spin"], [], [VariableRef.constant(1 << 22)])
+    one = add(kernels, BufferRef.input(0), BufferRef.input(0), VariableRef.constant(1))
+    two = add(kernels, BufferRef.input(0, 8), BufferRef.input(0, 8), VariableRef.constant(1))
+    count = 10_000
+    plan = runtime.plan([spin, spin, one, two] * count, 1, 0, release_gil=True,
+                        groups=[(4 * i, 4, True) for i in range(count)])  # fmt: skip
+    timer = threading.Timer(
+        0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)
+    )
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        plan.call(address, 0)
+    timer.join()
+    assert 0 < array[0] == array[1] < count
+
+
+@pytest.mark.requires("fork")
+def test_child_after_fork_runs_groups(runtime, kernels, words):
+    arrays = [words(*[0] * 101) for _ in range(2)]
+    plan = runtime.plan([squares(kernels, 100, i) for i in range(2)], 0, 2, release_gil=True,
+                        groups=[(0, 2, True)])  # fmt: skip
+    addresses = [address for _, address in arrays]
+    assert plan.call(*addresses, 0) is None
+    child = os.fork()
+    if child == 0:
+        for array, _ in arrays:
+            array[0] = 0
+        plan.call(*addresses, 0)
+        good = all(list(array[1:]) == [i * i for i in range(100)] for array, _ in arrays)
+        os._exit(0 if good else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("group", [(-1, 2), (0, 0), (0, 3), (1, 2), (2, 1)])
+def test_a_group_has_kernels_only(runtime, kernels, group):
+    steps = [KernelStep(kernels["nothing"], []), KernelStep(kernels["nothing"], []),
+             FillStep(BufferRef.output(0), 8)]  # fmt: skip
+    with pytest.raises(LaunchError, match="kernels"):
+        runtime.plan(steps, 0, 1, groups=[(*group, True)])

@@ -10,7 +10,7 @@ import click
 from weft.cli.script import run_script
 
 if TYPE_CHECKING:
-    from weft.driver.explain import Explained
+    from weft.driver.explain import Explained, Overlap
     from weft.driver.profile import Peaks
 
 LEVELS: Final = ("graph", "loop", "schedule", "kernel", "source", "assembly")
@@ -30,7 +30,7 @@ def command(levels: tuple[str, ...], only: int | None, script: str,
     from rich.console import Console
 
     from weft.driver import report
-    from weft.driver.explain import explain
+    from weft.driver.explain import explain, overlaps
     from weft.driver.profile import peaks
 
     with report.record() as recording:
@@ -49,6 +49,20 @@ def command(levels: tuple[str, ...], only: int | None, script: str,
         if only is None or only == number:
             _show(number, kernel, wanted)
     _table(found, machine, len(recording.plans))
+    _together(found, overlaps(recording))
+
+
+def _together(found: list[Explained], overlaps: list[Overlap]) -> None:
+    """Say which launches run at the same time, equal groups once."""
+    number = {kernel.name: i for i, kernel in enumerate(found)}
+    times: dict[str, int] = {}
+    for group in overlaps:
+        launches = ", ".join(str(number.get(name, "?")) for name in group.kernels)
+        text = (f"plan {group.plan}: kernels {launches} run at the same time, "
+                f"which saves about {group.saves / 1e3:.1f} us")
+        times[text] = times.get(text, 0) + 1
+    for text, count in times.items():
+        click.echo(text + (f" ({count} times)" if count > 1 else ""))
 
 
 def _is_terminal() -> bool:

@@ -10,6 +10,7 @@ from weft.driver.profile import Timing, time_kernel
 from weft.driver.report import Recording
 from weft.ir.node import Node
 from weft.ir.op import Op
+from weft.ir.plan import Launch, Parallel
 from weft.ir.record import Record
 from weft.ir.text import print_kernel, print_linear
 from weft.kernelize.build import Step
@@ -55,6 +56,35 @@ class Explained(Record):
     def assembly(self) -> str:
         """Return the machine code as text."""
         return device.runtime().compiler.assembly(self.source, self.built.pipeline)  # type: ignore[attr-defined,no-any-return]
+
+
+class Overlap(Record):
+    """Launches of a plan that run at the same time.
+
+    Attributes
+    ----------
+    plan : int
+        Number of the plan.
+    kernels : tuple of str
+        Their symbols, the longest first.
+    saves : int
+        About how many nanoseconds that saves.
+    """
+
+    plan: int
+    kernels: tuple[str, ...]
+    saves: int
+
+
+def overlaps(recording: Recording) -> list[Overlap]:
+    """Return what runs at the same time in the plans of a recording."""
+    return [
+        Overlap(number,
+                tuple(kernels.symbol(s.key) for s in step.steps if isinstance(s, Launch)),
+                step.saves)
+        for number, plan in enumerate(recording.plans)
+        for step in plan.spec.host.steps if isinstance(step, Parallel)
+    ]
 
 
 def explain(recording: Recording) -> list[Explained]:

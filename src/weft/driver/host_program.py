@@ -32,9 +32,9 @@ from weft.kernelize.memory import Lifetime, plan_arena
 from weft.kernelize.overlap import ANYWHERE, Group, Work, arrange
 
 # How far launches may come forward to run beside others, and what the arena may grow by for that:
-# a sixteenth, or so many bytes.
+# a part of all memory that the plan touches, or so many bytes.
 _REACHES: Final = (32, 8, 2)
-_GROWTH: Final = 16
+_GROWTH: Final = 32
 _LEAST_GROWTH: Final = 256 << 10
 
 
@@ -153,7 +153,9 @@ def _in_order(
         groups = [Group(tuple(place[i] for i in g.launches), g.saves) for g in groups]
         if not limit:
             arena = _Arena(steps, apart, places).nbytes
-            limit = arena + max(arena // _GROWTH, _LEAST_GROWTH)
+            arrays = {n: nbytes(n.shape, n.dtype.itemsize)
+                      for step in steps for n in (*step.inputs, *step.outputs) if n in places}
+            limit = arena + max((arena + sum(arrays.values())) // _GROWTH, _LEAST_GROWTH)
         if _Arena(found, groups, places).nbytes <= limit:
             return found, [codes[i] for i in order], groups
     return steps, codes, apart
