@@ -57,10 +57,10 @@ INTERRUPTED: Final = -(1 << 31)
 _SIGNAL_NS: Final = 50_000_000
 _SIGNAL_TICKS: Final = 125_000_000
 
-# Groups that follow each other within less keep the threads awake (they sleep after 20 µs); waking
+# Groups that follow each other within less keep the threads awake (they sleep after 50 µs); waking
 # them, some 10 µs, is worth it when that has gone on for a while.
-_SOON_NS: Final = 12_000
-_SOON_TICKS: Final = 25_000
+_SOON_NS: Final = 30_000
+_SOON_TICKS: Final = 60_000
 _LONG_NS: Final = 100_000
 _LONG_TICKS: Final = 250_000
 

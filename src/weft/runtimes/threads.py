@@ -56,7 +56,7 @@ _STATE_BYTES: Final = _SLOTS + _SLOT_BYTES * MAX_THREADS
 
 # How long a worker looks for the next region before it sleeps: longer than the serial part
 # between two kernels of a plan, shorter than what an idle user would notice on a battery.
-_SPIN_NS: Final = 20_000
+_SPIN_NS: Final = 50_000
 # How often the caller looks for the end before it takes over chunks that nobody has begun: a
 # worker that spins begins within 100 ns, one that sleeps needs 30 to 100 µs.
 _GLANCES: Final = 16
