@@ -33,6 +33,7 @@ __all__ = [
 Failure = tuple[int, int, int, int, int]
 
 _CALLS: Final = CONTEXT.index("calls")
+_GROUP: Final = 3  # the kind of a kernel with which a group begins, and
 _COUNT: Final = 6  # the word of a kernel that tells the size of the group that it begins, and
 _EAGER: Final = 7  # whether threads are woken for it
 _METH_FASTCALL: Final = 0x80
@@ -413,6 +414,8 @@ class _Tables:
             raise LaunchError(
                 "native plan", found=f"a group of {count} steps from {first}", expected="kernels"
             )
+        if count > 1:
+            self.steps[STEP_WORDS * first] = _GROUP
         self.steps[STEP_WORDS * first + _COUNT] = count
         self.steps[STEP_WORDS * first + _EAGER] = int(eager)
 

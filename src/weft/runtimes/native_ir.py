@@ -3,9 +3,9 @@
 The context is an array of 64-bit words (`CONTEXT` names them) that points at three tables:
 
 * steps, 8 words each: kind, function, number of buffers, first reference, number of variables,
-  first variable reference, bytes, and the variable that multiplies the bytes or -1; of a kernel,
-  which has no bytes, these words are the number of steps that run at the same time from here on,
-  and whether that is worth waking threads for (1);
+  first variable reference, bytes, and the variable that multiplies the bytes or -1; of a kernel
+  with which a group begins (kind 3), which has no bytes, these words are the number of steps that
+  run at the same time from here on, and whether that is worth waking threads for (1);
 * references, 2 words each: slot and byte offset, an address being ``slots[slot] + offset``;
 * variable references, 2 words each: index of a plan variable, or -1 and a constant.
 
@@ -386,14 +386,19 @@ dispatch:
   %record = getelementptr i8, ptr %steps, i64 %step_offset
   %kind = load i64, ptr %record, align 8
   %fn_int = call i64 @field(ptr %record, i64 8)
-  %bytes1 = call i64 @field(ptr %record, i64 48)
   call void @bind(ptr %record, ptr %slots, ptr %references, ptr %vrefs, ptr %vars,
                   ptr %buffers, ptr %kvars)
   %is_kernel = icmp eq i64 %kind, 0
   br i1 %is_kernel, label %kernel, label %memory
 kernel:
-  %together = icmp sgt i64 %bytes1, 1
-  br i1 %together, label %group, label %alone
+  %fn = inttoptr i64 %fn_int to ptr
+  %code = call i32 %fn(ptr %buffers, ptr %kvars, ptr %status)
+  %good = icmp eq i32 %code, 0
+  br i1 %good, label %ran, label %failed
+memory:
+  %bytes1 = call i64 @field(ptr %record, i64 48)
+  %is_group = icmp eq i64 %kind, 3
+  br i1 %is_group, label %group, label %move
 group:
   %eager = call i64 @field(ptr %record, i64 56)
   %group_code = call i32 @run_together(
@@ -402,12 +407,7 @@ group:
   %s_group = add i64 %s, %group_last
   %group_good = icmp eq i32 %group_code, 0
   br i1 %group_good, label %ran, label %told
-alone:
-  %fn = inttoptr i64 %fn_int to ptr
-  %code = call i32 %fn(ptr %buffers, ptr %kvars, ptr %status)
-  %good = icmp eq i32 %code, 0
-  br i1 %good, label %ran, label %failed
-memory:
+move:
   %scale_index = call i64 @field(ptr %record, i64 56)
   %unscaled = icmp slt i64 %scale_index, 0
   br i1 %unscaled, label %sized, label %scale
@@ -417,7 +417,7 @@ scale:
   %scaled = mul i64 %bytes1, %factor
   br label %sized
 sized:
-  %bytes = phi i64 [ %bytes1, %memory ], [ %scaled, %scale ]
+  %bytes = phi i64 [ %bytes1, %move ], [ %scaled, %scale ]
   %target_int = load i64, ptr %buffers, align 8
   %target = inttoptr i64 %target_int to ptr
   %is_copy = icmp eq i64 %kind, 1
@@ -433,7 +433,7 @@ fill:
   call void @llvm.memset.p0.i64(ptr %target, i8 %byte, i64 %bytes, i1 false)
   br label %ran
 ran:
-  %s_done = phi i64 [ %s, %alone ], [ %s_group, %group ], [ %s, %copy ], [ %s, %fill ]
+  %s_done = phi i64 [ %s, %kernel ], [ %s_group, %group ], [ %s, %copy ], [ %s, %fill ]
   %may_stop = icmp slt i64 %s_done, %interruptible
   %looks = and i1 %timed, %may_stop
   br i1 %looks, label %clock, label %next
