@@ -26,7 +26,7 @@ def relative(file):
 
 def run(*command):
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )
 
 

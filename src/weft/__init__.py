@@ -37,6 +37,8 @@ from weft.frontend.devices import (
 from weft.frontend.dynamic import jit
 from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
+from weft.frontend.kernel import gpu
+from weft.frontend.kernel.launch import cdiv, kernel
 from weft.frontend.random import *  # noqa: F403
 from weft.frontend.tensor import Parameter, Tensor
 from weft.frontend.tuning import tune
@@ -86,6 +88,7 @@ __all__ = [
     "autograd",
     "bfloat16",
     "bool",
+    "cdiv",
     "devices",
     "double",
     "e",
@@ -97,6 +100,7 @@ __all__ = [
     "float32",
     "float64",
     "get_default_device",
+    "gpu",
     "grad",
     "half",
     "inf",
@@ -108,6 +112,7 @@ __all__ = [
     "is_available",
     "is_grad_enabled",
     "jit",
+    "kernel",
     "load",
     "long",
     "nan",

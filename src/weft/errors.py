@@ -25,6 +25,7 @@ __all__ = [
     "GradientError",
     "HandleError",
     "InitializationError",
+    "KernelError",
     "LaunchError",
     "LibraryNotFoundError",
     "ParseError",
@@ -210,6 +211,12 @@ class UnsupportedError(WeftError, TypeError):
 
 class CompileError(WeftError, RuntimeError):
     """A compiler refused its input, or failed."""
+
+
+class KernelError(CompileError, TypeError):
+    """A kernel that cannot be compiled: ``problems`` tells everything that is wrong with it."""
+
+    problems: tuple[object, ...] = ()
 
 
 class LaunchError(WeftError, RuntimeError):

@@ -19,6 +19,7 @@ from weft.ir.traverse import Tally, walk
 from weft.ir.verify import verify
 from weft.ir.verify_linear import verify_linear
 from weft.kernelize.emit import CHECK
+from weft.passes.barrier import blocks_to_loops, has_threads
 from weft.passes.extremes import splitter
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
@@ -128,6 +129,9 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
     start, before = time.perf_counter(), Tally.passes
     target = device.target()
     threads = device.runtime().threads.threads
+    nest = kernel
+    if has_threads(kernel):
+        kernel = blocks_to_loops(kernel, target.vector_bytes // 4 if tier == FULL else 1)
     if chosen is not None:
         scheduled = chosen[0]
     else:
@@ -159,4 +163,4 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
         (text, place.line if place is not None and place.file == CHECK else -1)
         for text, place in linear.messages
     ]
-    return Built(kernel, scheduled, program, messages, pipeline, tier, effort)
+    return Built(nest, scheduled, program, messages, pipeline, tier, effort)

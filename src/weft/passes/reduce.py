@@ -65,6 +65,9 @@ class ReduceLowering(AccessLowering):
             inner.mapped[var] = made
             return made, count, inner
         several = self.vector(count, scope.lanes)
+        if scope.mask is not None:  # what idle lanes hold must not count
+            idle = ex.const(0, several.dtype, scope.lanes)
+            several = ex.where(scope.mask.lanes, several, idle)
         inner = scope.child()
         inner.mapped[var] = made
         active = ex.binary(Op.LT, ex.broadcast(made, scope.lanes), several)

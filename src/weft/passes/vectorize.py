@@ -6,8 +6,8 @@ memories; every index is one flat offset.
 
 * ``for i in L vector`` (L a power of two, 2 to 64): L lanes of straight-line code. Uniform values
   stay scalar; conditions that differ by lane become masks; loops and reductions inside stay loops
-  over vectors. A body that must run lane after lane (atomics, calls, prints, while loops,
-  barriers), or another extent, runs serially.
+  over vectors; a while loop turns until no lane is left in it. Atomics and prints happen lane
+  after lane. A body with calls or barriers, or another extent, runs serially.
 * ``for i in n unrolled`` (n constant): n copies of the body with fresh names.
 * ``reduce``: see `weft.passes.reduce`.
 
@@ -20,9 +20,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft.errors import UnsupportedError
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import reduction
 from weft.ir.expr import Expr
+from weft.ir.op import Op
 from weft.ir.stmt import (
     SERIAL,
     UNROLLED,
@@ -39,6 +41,7 @@ from weft.ir.stmt import (
     Kernel,
     Let,
     Load,
+    Memory,
     Prefetch,
     Print,
     Reduce,
@@ -46,8 +49,9 @@ from weft.ir.stmt import (
     Store,
     While,
 )  # fmt: skip
+from weft.ir.traverse import walk
 from weft.passes.access import flat_memory
-from weft.passes.lanes import Affine, Scope
+from weft.passes.lanes import Affine, Mapped, Mask, Scope, any_of
 from weft.passes.reduce import ReduceLowering
 from weft.passes.strided import regroup
 
@@ -88,7 +92,7 @@ class Vectorize(ReduceLowering):
 
     def _for(self, s: For, scope: Scope, out: list[Stmt]) -> None:
         lanes, copies = reduction.lanes_of(s), reduction.copies_of(s)
-        if lanes > 1 and scope.lanes == 1 and reduction.is_vectorizable(s.body):
+        if lanes > 1 and scope.lanes == 1 and _has_lanes(s.body):
             inner = scope.child(lanes)
             inner.mapped[s.var] = Affine(ex.index(0), 1)
             self.lower(s.body, inner, out)
@@ -111,10 +115,10 @@ class Vectorize(ReduceLowering):
             self.lower(s.then, scope.child(), out)
             return
         if condition.lanes > 1:
-            self.lower(s.then, scope.child(mask=self.masked(s.condition, scope)), out)
+            self._masked_branch(s, s.then, self.masked(s.condition, scope), scope, out)
             if s.orelse:
                 other = self.masked(s.condition, scope, holds=False)
-                self.lower(s.orelse, scope.child(mask=other), out)
+                self._masked_branch(s, s.orelse, other, scope, out)
             return
         if ex.is_const(condition, False):
             self.lower(s.orelse, scope.child(), out)
@@ -125,7 +129,21 @@ class Vectorize(ReduceLowering):
         self.lower(s.orelse, scope.child(), orelse)
         self.emit(out, If(condition, tuple(then), tuple(orelse)), s)
 
+    def _masked_branch(self, s: If, body: Body, mask: Mask, scope: Scope,
+                       out: list[Stmt]) -> None:  # fmt: skip
+        """Emit a branch for the lanes that take it; one that costs much is skipped if none does."""
+        if not _is_costly(body):
+            self.lower(body, scope.child(mask=mask), out)
+            return
+        lanes = self.name(out, "lanes", mask.lanes, s)
+        inner: list[Stmt] = []
+        self.lower(body, scope.child(mask=Mask(lanes, ex.const(True, dt.bool_))), inner)
+        self.emit(out, If(any_of(lanes), tuple(inner)), s)
+
     def _while(self, s: While, scope: Scope, out: list[Stmt]) -> None:
+        if scope.lanes > 1:
+            self._lane_while(s, scope, out)
+            return
         inner = scope.child()
         head: list[Stmt] = []
         body: list[Stmt] = []
@@ -133,6 +151,26 @@ class Vectorize(ReduceLowering):
         condition = self._scalar(s.condition, inner)
         self.lower(s.body, inner, body)
         self.emit(out, While(tuple(head), condition, tuple(body)), s)
+
+    def _lane_while(self, s: While, scope: Scope, out: list[Stmt]) -> None:
+        """Emit a while loop that turns until no lane is left in it."""
+        every = ex.const(True, dt.bool_, scope.lanes)
+        active = Memory(self.fresh("active"), dt.bool_, (ex.index(scope.lanes),), "register")
+        start = every if scope.mask is None else scope.mask.lanes
+        self.emit(out, Alloc(active), s)
+        self.emit(out, Store(active, (ex.index(0),), start), s)
+        head: list[Stmt] = []
+        body: list[Stmt] = []
+        entering = self.new_var("entering", dt.bool_, scope.lanes)
+        self.emit(head, Load(entering, active, (ex.index(0),)), s)
+        inner = scope.child(mask=Mask(entering, any_of(entering)))
+        self.lower(s.head, inner, head)
+        holds = self.vector(self.map(s.condition, inner), scope.lanes)
+        turning = self.name(head, "turning", ex.binary(Op.AND, entering, holds), s)
+        inside = inner.child(mask=Mask(turning, ex.const(True, dt.bool_)))
+        self.emit(body, Store(active, (ex.index(0),), turning), s)
+        self.lower(s.body, inside, body)
+        self.emit(out, While(tuple(head), any_of(turning), tuple(body)), s)
 
     def _block(self, s: Block, scope: Scope, out: list[Stmt]) -> None:
         self.lower(s.body, scope, out)
@@ -144,6 +182,9 @@ class Vectorize(ReduceLowering):
         return m
 
     def _atomic(self, s: Atomic, scope: Scope, out: list[Stmt]) -> None:
+        if scope.lanes > 1:
+            self._one_by_one(s, scope, out)
+            return
         memory, offset = self.offset(s, s.memory, s.index, scope)
         assert isinstance(offset, Expr)
         var = self.new_var(str(s.var.attr), s.var.dtype)
@@ -152,6 +193,54 @@ class Vectorize(ReduceLowering):
         self.emit(out, Atomic(var, s.kind, memory, (offset,), value, compare, s.scope), s)
         scope.mapped[s.var] = var
 
+    def _one_by_one(self, s: Atomic | Print, scope: Scope, out: list[Stmt]) -> None:
+        """Emit what active lanes do one after another, in a loop over the lanes."""
+        lanes, zero = scope.lanes, ex.index(0)
+        k = self.new_var("lane", dt.int64)
+        body: list[Stmt] = []
+
+        def of_lane(value: Mapped | None, name: str) -> Expr | None:
+            """Return the value of lane k: uniform, or read from where all lanes put theirs."""
+            if value is None or (isinstance(value, Expr) and value.lanes == 1):
+                return value if isinstance(value, Expr) else None
+            if isinstance(value, Affine):
+                return value.base + k * value.stride
+            held = Memory(self.fresh(name), value.dtype, (ex.index(lanes),), "local")
+            self.emit(out, Alloc(held), s)
+            self.emit(out, Store(held, (zero,), value), s)
+            var = self.new_var(name, value.dtype)
+            self.emit(body, Load(var, held, (k,)), s)
+            return var
+
+        if isinstance(s, Print):
+            args = tuple(of_lane(self.map(a, scope), "printed") for a in s.args)
+            self.emit(body, Print(s.text, tuple(a for a in args if a is not None)), s)
+        else:
+            memory, offset = self.offset(s, s.memory, s.index, scope)
+            place = of_lane(offset, "place")
+            value = of_lane(self.map(s.value, scope), "value")
+            compare = None if s.compare is None else of_lane(self.map(s.compare, scope), "expected")
+            assert place is not None
+            assert value is not None
+            old = Memory(self.fresh("old"), s.var.dtype, (ex.index(lanes),), "local")
+            self.emit(out, Alloc(old), s)
+            self.emit(out, Store(old, (zero,), ex.const(0, s.var.dtype, lanes)), s)
+            var = self.new_var(str(s.var.attr), s.var.dtype)
+            self.emit(body, Atomic(var, s.kind, memory, (place,), value, compare, s.scope), s)
+            self.emit(body, Store(old, (k,), var), s)
+        turn: tuple[Stmt, ...] = tuple(body)
+        if scope.mask is not None:
+            held = Memory(self.fresh("active"), dt.bool_, (ex.index(lanes),), "local")
+            self.emit(out, Alloc(held), s)
+            self.emit(out, Store(held, (zero,), scope.mask.lanes), s)
+            active = self.new_var("active", dt.bool_)
+            turn = (Load(active, held, (k,)), If(active, turn))
+        self.emit(out, For(k, ex.index(lanes), SERIAL, turn), s)
+        if isinstance(s, Atomic):
+            result = self.new_var(str(s.var.attr), s.var.dtype, lanes)
+            self.emit(out, Load(result, old, (zero,)), s)
+            scope.mapped[s.var] = result
+
     def _call(self, s: Call, scope: Scope, out: list[Stmt]) -> None:
         made = tuple(self.new_var(str(v.attr), v.dtype) for v in s.vars)
         args = tuple(self._scalar(a, scope) for a in s.args)
@@ -159,6 +248,9 @@ class Vectorize(ReduceLowering):
         scope.mapped.update(zip(s.vars, made, strict=True))
 
     def _print(self, s: Print, scope: Scope, out: list[Stmt]) -> None:
+        if scope.lanes > 1:
+            self._one_by_one(s, scope, out)
+            return
         self.emit(out, Print(s.text, tuple(self._scalar(a, scope) for a in s.args)), s)
 
     def _barrier(self, s: Barrier, scope: Scope, out: list[Stmt]) -> None:
@@ -172,5 +264,17 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Vectorize, Any, Scope, list[Stmt]], 
     Call: Vectorize._call, Print: Vectorize._print, Barrier: Vectorize._barrier,
     Prefetch: Vectorize.prefetch,
 }  # fmt: skip
+
+
+
+def _has_lanes(body: Body) -> bool:
+    """Whether the iterations of a vector loop can run side by side."""
+    return not any(isinstance(s, Barrier | Call) for s in walk(body))
+
+
+def _is_costly(body: Body) -> bool:
+    """Whether a branch is worth a test whether any lane takes it."""
+    return any(isinstance(s, While | Atomic | Print) for s in walk(body))
+
 
 __all__ = ["vectorize"]

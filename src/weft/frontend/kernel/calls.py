@@ -1,0 +1,370 @@
+"""Calls in kernels: Python's builtins, `math`, dtypes, device functions and intrinsics."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+from weft.frontend.kernel import scalars
+from weft.frontend.kernel.expressions import VISIT, Expressions, as_dtype
+from weft.frontend.kernel.intrinsics import Intrinsic
+from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.values import Group, Known, Value, View, describe, whole
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.stmt import Alloc, Atomic, Barrier, Memory, Print
+
+__all__ = ["Calls", "Range"]
+
+_MATH: Final = frozenset(name for name in dir(math) if callable(getattr(math, name)))
+
+
+class Range(Record):
+    """What ``range(start, stop, step)`` is."""
+
+    start: Expr
+    stop: Expr
+    step: Expr
+
+
+class Walk(Record):
+    """What ``enumerate(x)`` and ``zip(x, y)`` are: things to walk through side by side."""
+
+    parts: tuple[Any, ...]
+
+
+class Calls(Expressions):
+    """Reads calls."""
+
+    def _call(self, node: ast.Call) -> Value:
+        if isinstance(node.func, ast.Attribute):
+            method = self._method(node, node.func)
+            if method is not None:
+                return method
+        callee = self.visit(node.func)
+        if isinstance(callee, Known):
+            return self.call_object(callee.value, node)
+        raise self.wrong(node, f"{describe(callee)} cannot be called")
+
+    def _method(self, node: ast.Call, func: ast.Attribute) -> Value | None:
+        """Return what a method of a scalar or a group gives, None for other calls."""
+        if not isinstance(func.value, ast.Name) or func.value.id not in self.env:
+            return None
+        owner = self.env[func.value.id]
+        if isinstance(owner, Group) and owner.kind is not None and func.attr not in owner.names:
+            function = getattr(owner.kind, func.attr, None)
+            if inspect.isfunction(function):
+                owner = self.visit(func.value)
+                args, named = self.arguments(node)
+                return self.inline(function, [owner, *args], named, node)
+        return None
+
+    def arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value]]:
+        """Return the values of the arguments of a call."""
+        args: list[Value] = []
+        for arg in node.args:
+            if isinstance(arg, ast.Starred):
+                inner = self.visit(arg.value)
+                if not isinstance(inner, Group):
+                    raise self.wrong(arg, f"cannot unpack {describe(inner)}")
+                args.extend(inner.items)
+            else:
+                args.append(self.visit(arg))
+        named: dict[str, Value] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise self.wrong(node, "** in a call is not supported in kernels")
+            named[keyword.arg] = self.visit(keyword.value)
+        return args, named
+
+    def call_object(self, callee: Any, node: ast.Call) -> Value:
+        """Return what a call of a Python object means in a kernel."""
+        args, named = self.arguments(node)
+        if isinstance(callee, Intrinsic):
+            return self._intrinsic(callee, args, named, node)
+        builtin = _BUILTINS.get(callee) if _is_hashable(callee) else None
+        if builtin is not None:
+            return self._checked(builtin, callee, args, named, node)
+        d = as_dtype(callee)
+        if d is not None:
+            return self._cast(d, args, named, node)
+        name = getattr(callee, "__name__", "")
+        if (name in _MATH and getattr(math, name) is callee) or _is_ufunc(callee, name):
+            return self._math(_UFUNCS.get(name, name), args, node)
+        if isinstance(callee, type):
+            return self._construct(callee, args, named, node)
+        function = getattr(callee, "__weft_function__", callee)
+        if inspect.isfunction(function):
+            return self.inline(function, args, named, node)
+        raise self.wrong(node, f"{describe(Known(callee))} is not supported in kernels",
+                         "kernels call math, weft.gpu, dtypes and plain Python functions")
+
+    def _checked(self, builtin: Callable[..., Value], callee: Any, args: list[Value],
+                 named: dict[str, Value], node: ast.Call) -> Value:  # fmt: skip
+        try:
+            inspect.signature(builtin).bind(self, node, *args, **named)
+        except TypeError as error:
+            raise self.wrong(node, f"{callee.__name__}: {error}") from None
+        return builtin(self, node, *args, **named)
+
+    def inline(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
+               node: ast.Call) -> Value:  # fmt: skip
+        """Return what a device function gives: its body is read in place of the call."""
+        raise self.wrong(node, "device functions are not supported here")
+
+    # --- conversions
+
+    def _cast(self, d: DType, args: list[Value], named: dict[str, Value],
+              node: ast.Call) -> Value:  # fmt: skip
+        if len(args) != 1 or named:
+            raise self.wrong(node, f"{d.name} takes one argument, found {len(args) + len(named)}")
+        if isinstance(args[0], Known) and d in (dt.int64, dt.float64) and isinstance(
+            args[0].value, str
+        ):
+            raise self.wrong(node, "text cannot be converted in kernels")
+        return scalars.convert(self.scalar(args[0], node), d)
+
+    def _construct(self, kind: type, args: list[Value], named: dict[str, Value],
+                   node: ast.Call) -> Value:  # fmt: skip
+        """Return a named tuple or a dataclass."""
+        names = tuple(getattr(kind, "_fields", ()) or getattr(kind, "__dataclass_fields__", ()))
+        if not names:
+            raise self.wrong(node, f"{kind.__name__} is not supported in kernels",
+                             "named tuples and dataclasses are")
+        try:
+            bound = inspect.signature(kind).bind(*args, **named)
+        except TypeError as error:
+            raise self.wrong(node, f"{kind.__name__}: {error}") from None
+        bound.apply_defaults()
+        items = [v if isinstance(v, Value) else self.outside(v, node)
+                 for v in (bound.arguments[name] for name in names)]
+        return Group(tuple(items), names, kind)
+
+    # --- builtins
+
+    def _range(self, node: ast.Call, first: Value, second: Value | None = None,
+               third: Value | None = None) -> Value:  # fmt: skip
+        """Return ``range(stop)``, ``range(start, stop)`` or ``range(start, stop, step)``."""
+        ends = [self.scalar(v, node, "an integer") for v in (first, second, third)
+                if v is not None]
+        for e in ends:
+            if e.dtype.is_float:
+                raise self.wrong(node, f"range of {e.dtype.name}", "convert it with int()")
+        ends = [scalars.convert(e, dt.int64) for e in ends]
+        if len(ends) == 1:
+            ends.insert(0, ex.index(0))
+        step = ends[2] if len(ends) == 3 else ex.index(1)
+        if ex.is_const(step, 0):
+            raise self.wrong(node, "a range with step 0")
+        return Known(Range(ends[0], ends[1], step))
+
+    def _len(self, node: ast.Call, value: Value) -> Value:
+        """Return the number of items, or of rows."""
+        if isinstance(value, Group):
+            return Known(len(value.items))
+        if isinstance(value, View) and value.axes:
+            return value.shape[0]
+        raise self.wrong(node, f"len of {describe(value)}")
+
+    def _extreme(self, node: ast.Call, *values: Value, largest: bool) -> Value:
+        items = list(values)
+        if len(items) == 1 and isinstance(items[0], Group):
+            items = list(items[0].items)
+        if not items:
+            raise self.wrong(node, f"{'max' if largest else 'min'} of nothing")
+        if all(isinstance(v, Known) for v in items):
+            known = [v.value for v in items if isinstance(v, Known)]
+            return Known(max(known) if largest else min(known))
+        found = self.scalar(items[0], node)
+        for item in items[1:]:
+            other = self.scalar(item, node)
+            d = unify(found.dtype, other.dtype)
+            found = (scalars.maximum if largest else scalars.minimum)(found, other, d)
+        return found
+
+    def _max(self, node: ast.Call, *values: Value) -> Value:
+        return self._extreme(node, *values, largest=True)
+
+    def _min(self, node: ast.Call, *values: Value) -> Value:
+        return self._extreme(node, *values, largest=False)
+
+    def _abs(self, node: ast.Call, value: Value) -> Value:
+        if isinstance(value, Known):
+            return Known(abs(value.value))
+        x = self.scalar(value, node)
+        return x if x.dtype.kind in "bu" else ex.unary(Op.ABS, x)
+
+    def _round(self, node: ast.Call, value: Value) -> Value:
+        return scalars.round_(self.scalar(value, node))
+
+    def _pow(self, node: ast.Call, base: Value, exponent: Value) -> Value:
+        return self.operate(ast.Pow, base, exponent, node)
+
+    def _divmod(self, node: ast.Call, a: Value, b: Value) -> Value:
+        return Group((self.operate(ast.FloorDiv, a, b, node), self.operate(ast.Mod, a, b, node)))
+
+    def _sum(self, node: ast.Call, values: Value) -> Value:
+        if not isinstance(values, Group):
+            raise self.wrong(node, f"sum of {describe(values)}", "add in a loop")
+        total: Value = Known(0)
+        for item in values.items:
+            total = self.operate(ast.Add, total, item, node)
+        return total
+
+    def _tuple_of(self, node: ast.Call, value: Value) -> Value:
+        if isinstance(value, Group):
+            return Group(value.items)
+        raise self.wrong(node, f"a tuple of {describe(value)}")
+
+    def _enumerate(self, node: ast.Call, value: Value) -> Value:
+        return Known(Walk((Known(Range(ex.index(0), ex.index((1 << 62)), ex.index(1))), value)))
+
+    def _zip(self, node: ast.Call, *values: Value, strict: Value | None = None) -> Value:
+        del strict  # lengths that are unlike end the loop with the shortest
+        return Known(Walk(values))
+
+    def _print(self, node: ast.Call, *values: Value) -> Value:
+        parts: list[str] = []
+        args: list[Expr] = []
+        for value in values:
+            if isinstance(value, Known) and self.known_scalar(value.value) is None:
+                parts.append(str(value.value).replace("{", "{{").replace("}", "}}"))
+            else:
+                parts.append("{}")
+                args.append(self.scalar(value, node))
+        self.emit(Print(" ".join(parts) + "\n", tuple(args)), node)
+        return Known(None)
+
+    def _math(self, name: str, args: list[Value], node: ast.Call) -> Value:
+        given = [self.scalar(a, node) for a in args]
+        found = scalars.math_function(name, given) if given else None
+        if found is None:
+            raise self.wrong(node, f"math.{name} of {len(args)} arguments is not supported in "
+                             "kernels")
+        return found
+
+    # --- intrinsics
+
+    def _intrinsic(self, callee: Intrinsic, args: list[Value], named: dict[str, Value],
+                   node: ast.Call) -> Value:  # fmt: skip
+        try:
+            bound = callee.signature.bind(*args, **named)
+        except TypeError as error:
+            raise self.wrong(node, f"gpu.{callee.name}: {error}",
+                             f"gpu.{callee.name}{callee.signature}") from None
+        bound.apply_defaults()
+        family, _, kind = callee.name.rpartition(".")
+        method = _INTRINSICS[family or callee.name]
+        return method(self, node, kind, *bound.arguments.values())
+
+    def _known_int(self, value: Value, node: ast.AST, what: str) -> int:
+        if isinstance(value, Known) and type(value.value) is int:
+            return value.value
+        if isinstance(value, Expr) and value.op is Op.CONST and value.dtype.is_integer:
+            return int(value.attr)
+        raise self.wrong(node, f"{what} must be an integer that is known when the kernel is "
+                         f"compiled, found {describe(value)}")
+
+    def _grid(self, node: ast.Call, kind: str, ndim: Value) -> Value:
+        count = self._known_int(ndim, node, "the number of axes")
+        if count not in (1, 2, 3):
+            raise self.wrong(node, f"gpu.{kind}({count})", "a grid has 1 to 3 axes")
+        found = []
+        for axis in "xyz"[:count]:
+            block, threads = (self._index(f"{name}.{axis}", node) for name in
+                              (("block", "blockDim") if kind == "grid" else
+                               ("gridDim", "blockDim")))
+            whole_ = block * threads
+            if kind == "grid":
+                whole_ = whole_ + self._index(f"thread.{axis}", node)
+            found.append(whole_)
+        return found[0] if count == 1 else Group(tuple(found))
+
+    def _index(self, name: str, node: ast.AST) -> Expr:
+        found = self.specials.get(name)
+        if found is None:
+            raise self.wrong(node, f"{name} has no value in this kind of kernel")
+        return found
+
+    def _barrier(self, node: ast.Call, kind: str) -> Value:
+        self.emit(Barrier("block"), node)
+        return Known(None)
+
+    def _array(self, scope: str, node: ast.Call, shape: Value, dtype: Value) -> Value:
+        sizes = shape.items if isinstance(shape, Group) else (shape,)
+        extents = tuple(self._known_int(s, node, "a size") for s in sizes)
+        if any(n < 1 for n in extents):
+            raise self.wrong(node, f"an array of shape {extents}", "each size must be at least 1")
+        d = as_dtype(dtype.value) if isinstance(dtype, Known) else None
+        if d is None:
+            raise self.wrong(node, f"{describe(dtype)} is not a dtype")
+        memory = Memory(self.name(scope), d, tuple(map(ex.index, extents)), scope)
+        made = Alloc(memory)
+        if scope == "shared":
+            self.shared.append(made)
+            self.locations[made] = self.source.place(node)
+        else:
+            self.emit(made, node)
+        return whole(memory)
+
+    def _shared(self, node: ast.Call, kind: str, shape: Value, dtype: Value) -> Value:
+        return self._array("shared", node, shape, dtype)
+
+    def _local(self, node: ast.Call, kind: str, shape: Value, dtype: Value) -> Value:
+        return self._array("local", node, shape, dtype)
+
+    def _atomic(self, node: ast.Call, kind: str, array: Value, index: Value,
+                *values: Value) -> Value:  # fmt: skip
+        if not isinstance(array, View):
+            raise self.wrong(node, f"gpu.atomic.{kind} of {describe(array)}", "give it an array")
+        kind = kind.strip("_")
+        d = array.memory.dtype
+        if (d.is_float and kind in ("and", "or", "xor", "inc", "dec")) or d.is_bool:
+            raise self.wrong(node, f"gpu.atomic.{kind} of {d.name} elements")
+        if array.readonly:
+            raise self.wrong(node, f"{array.memory.name} is read-only")
+        keys = index.items if isinstance(index, Group) else (index,)
+        element = self.part(array, [(node.args[1] if len(node.args) > 1 else node, k)
+                                    for k in keys], node)
+        if element.axes:
+            raise self.wrong(node, f"{len(keys)} indices into an array of {len(array.axes)} axes")
+        given = [scalars.convert(self.scalar(v, node), d) for v in values]
+        var = self.fresh("old", d)
+        compare = given[0] if kind == "cas" else None
+        self.emit(Atomic(var, kind, element.memory, element.starts, given[-1], compare), node)
+        return var
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_ufunc(value: Any, name: str) -> bool:
+    return type(value).__name__ == "ufunc" and _UFUNCS.get(name, name) in _MATH
+
+
+_UFUNCS: Final = {"arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
+                  "absolute": "fabs", "power": "pow"}  # fmt: skip
+_BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
+    range: Calls._range, len: Calls._len, max: Calls._max, min: Calls._min, abs: Calls._abs,
+    round: Calls._round, pow: Calls._pow, divmod: Calls._divmod, sum: Calls._sum,
+    tuple: Calls._tuple_of, enumerate: Calls._enumerate, zip: Calls._zip, print: Calls._print,
+    operator.index: lambda self, node, value: self.scalar(value, node),
+}  # fmt: skip
+_INTRINSICS: Final[dict[str, Callable[..., Value]]] = {
+    "grid": Calls._grid, "gridsize": Calls._grid, "syncthreads": Calls._barrier,
+    "shared": Calls._shared, "local": Calls._local, "atomic": Calls._atomic,
+}  # fmt: skip
+VISIT[ast.Call] = Calls._call  # type: ignore[assignment]

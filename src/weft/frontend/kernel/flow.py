@@ -1,0 +1,99 @@
+"""What the syntax of a kernel tells of its names and jumps before it is read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+__all__ = ["always_jumps", "assigned", "breaks", "jumps", "loaded", "needs_flag", "returns"]
+
+_LOOPS = (ast.For, ast.While)
+
+
+def assigned(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """Return the names that statements give a value."""
+    found: set[str] = set()
+    for stmt in body:
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                base: ast.expr = node  # of `p.x = 1`, which gives p a new value
+                while isinstance(base, ast.Attribute):
+                    base = base.value
+                if isinstance(base, ast.Name):
+                    found.add(base.id)
+    return frozenset(found)
+
+
+def loaded(body: Iterable[ast.AST]) -> frozenset[str]:
+    """Return the names that statements read."""
+    found: set[str] = set()
+    for stmt in body:
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                found.add(node.target.id)
+    return frozenset(found)
+
+
+def _own(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
+    """Yield the statements of a body without those of loops inside it."""
+    stack = list(body)
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        if isinstance(stmt, ast.If):
+            stack.extend((*stmt.body, *stmt.orelse))
+        elif isinstance(stmt, _LOOPS):
+            stack.extend(stmt.orelse)
+
+
+def returns(body: Iterable[ast.stmt]) -> bool:
+    """Whether a return stands in these statements."""
+    return any(isinstance(n, ast.Return) for stmt in body for n in ast.walk(stmt))
+
+
+def breaks(body: Iterable[ast.stmt]) -> bool:
+    """Whether the loop of this body can be left before its end."""
+    body = list(body)
+    return returns(body) or any(isinstance(s, ast.Break) for s in _own(body))
+
+
+def jumps(body: Iterable[ast.stmt]) -> bool:
+    """Whether these statements may leave the list that they stand in."""
+    body = list(body)
+    return returns(body) or any(isinstance(s, ast.Break | ast.Continue) for s in _own(body))
+
+
+def always_jumps(body: Sequence[ast.stmt]) -> bool:
+    """Whether every way through these statements ends in a jump."""
+    for stmt in body:
+        if isinstance(stmt, ast.Return | ast.Break | ast.Continue):
+            return True
+        if isinstance(stmt, ast.If) and always_jumps(stmt.body) and always_jumps(stmt.orelse):
+            return True
+    return False
+
+
+def needs_flag(body: Sequence[ast.stmt]) -> bool:
+    """Whether a statement may or may not be reached because of a jump before it.
+
+    Where one branch of an ``if`` always jumps, what follows it belongs to the other branch.
+    """
+    for position, stmt in enumerate(body):
+        rest = body[position + 1:]
+        if isinstance(stmt, _LOOPS) and rest and returns([stmt]):
+            return True
+        if not isinstance(stmt, ast.If) or not jumps([stmt]):
+            continue
+        if not rest:
+            return needs_flag(stmt.body) or needs_flag(stmt.orelse)
+        ends = always_jumps(stmt.body), always_jumps(stmt.orelse)
+        if not any(ends):
+            return True
+        then = stmt.body if ends[0] else [*stmt.body, *rest]
+        orelse = stmt.orelse if ends[1] else [*stmt.orelse, *rest]
+        return needs_flag(then) or needs_flag(orelse)
+    return False

@@ -1,0 +1,54 @@
+"""What stands for an operation of the device in a kernel, and cannot be used outside of one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from weft.errors import KernelError
+
+__all__ = ["Intrinsic", "Special", "intrinsic"]
+
+
+class Intrinsic:
+    """A function that only kernels can call: its name, signature and description."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.__wrapped__, self.name = function, name
+        self.__doc__ = function.__doc__
+        self.signature = inspect.signature(function)
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        """Refuse: there is no device here."""
+        raise KernelError(f"gpu.{self.name}", found="a call from Python",
+                          expected="a call inside a function under @weft.kernel")
+
+    def __repr__(self) -> str:
+        return f"<weft.gpu.{self.name}>"
+
+
+def intrinsic(function: Callable[..., Any], prefix: str = "") -> Intrinsic:
+    """Return the intrinsic that a Python signature and its docstring describe."""
+    return Intrinsic(function, prefix + function.__name__)
+
+
+class Special:
+    """A value that differs from thread to thread or from launch to launch, such as an index."""
+
+    __slots__ = ("constant", "name")
+
+    def __init__(self, name: str, constant: int | None = None) -> None:
+        self.name, self.constant = name, constant
+
+    def __repr__(self) -> str:
+        return f"<weft.gpu {self.name}>"
+
+
+class Triple:
+    """A special value in three directions."""
+
+    __slots__ = ("x", "y", "z")
+
+    def __init__(self, name: str) -> None:
+        self.x, self.y, self.z = (Special(f"{name}.{axis}") for axis in "xyz")

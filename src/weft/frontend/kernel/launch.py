@@ -1,0 +1,186 @@
+"""``@weft.kernel``: a function that runs once for each thread of a grid of blocks."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, overload
+
+from weft.errors import BoundsError, KernelError, LaunchError
+
+if TYPE_CHECKING:
+    from weft.driver.launch import Failed, Loaded
+    from weft.frontend.kernel.types import KernelType
+
+__all__ = ["Configured", "KernelFunction", "cdiv", "kernel"]
+
+_MOST_THREADS: Final = 1024  # of a block
+_MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)
+
+Size = int | tuple[int, ...]
+
+
+def cdiv(a: int, b: int) -> int:
+    """Return ``a / b`` rounded up: how many blocks of `b` hold `a` elements. For kernels, too."""
+    return -(-a // b)
+
+
+class KernelFunction:
+    """A kernel: ``k[grid, block](*args)`` launches it.
+
+    Made by `weft.kernel`. It is compiled at its first launch with arguments of some types and a
+    block of some size, and kept: in memory, and on disk for other processes.
+    """
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.__weft_function__ = function
+        self._signature = inspect.signature(function)
+        self._loaded: dict[Any, Loaded] = {}
+
+    def __getitem__(self, configuration: Any) -> Configured:
+        """Return the kernel with the shape of a launch: ``grid, block[, stream[, shared]]``."""
+        parts = configuration if isinstance(configuration, tuple) else (configuration,)
+        if not 2 <= len(parts) <= 4:
+            raise LaunchError(f"launch of {self.__name__}", found=f"{len(parts)} values in []",
+                              expected="grid, block, and perhaps stream and shared bytes")
+        return Configured(self, *parts)
+
+    def launch(self, *args: Any, grid: Size, block: Size, shared: int = 0,
+               stream: Any = None) -> None:  # fmt: skip
+        """Run the kernel on `grid` blocks of `block` threads each."""
+        Configured(self, grid, block, stream, shared)(*args)
+
+    def __call__(self, *args: Any) -> None:
+        """Refuse: a launch needs its shape."""
+        raise LaunchError(f"launch of {self.__name__}", found="a call without a grid",
+                          expected=f"{self.__name__}[grid, block](...)")
+
+    def __repr__(self) -> str:
+        return f"<weft.kernel {self.__name__}>"
+
+
+class Configured:
+    """A kernel and the shape of its launch, which may be called any number of times."""
+
+    __slots__ = ("block", "grid", "kernel", "ndim")
+
+    def __init__(self, kernel: KernelFunction, grid: Size, block: Size, stream: Any = None,
+                 shared: int = 0) -> None:  # fmt: skip
+        name = f"launch of {kernel.__name__}"
+        self.kernel = kernel
+        self.grid = _sizes(grid, "grid", name, _MOST_BLOCKS)
+        self.block = _sizes(block, "block", name, (_MOST_THREADS,) * 3)
+        threads = self.block[0] * self.block[1] * self.block[2]
+        if threads > _MOST_THREADS:
+            raise LaunchError(name, found=f"a block of {self.block}, {threads} threads",
+                              expected=f"at most {_MOST_THREADS}")
+        if stream not in (None, 0) or shared:
+            raise LaunchError(name, found=f"stream {stream!r} and {shared} bytes of shared memory",
+                              expected="neither on the CPU, yet")
+        self.ndim = max(k for k in range(3) if k == 0 or self.grid[k] > 1) + 1
+
+    def __call__(self, *args: Any) -> None:
+        """Run the kernel; it is finished when this returns.
+
+        Raises
+        ------
+        KernelError
+            With all that is wrong in the kernel, at its first launch with such arguments.
+        LaunchError
+            If the arguments do not fit, or the kernel reported a failure.
+        BoundsError
+            If it accessed an element that is not there.
+        """
+        from weft.frontend.kernel.host import Host
+
+        kernel = self.kernel
+        if len(args) != len(kernel._signature.parameters):
+            args = _bound(kernel, args)
+        host = Host(kernel.__name__)
+        types = {name: host.take(name, value) for name, value in
+                 zip(kernel._signature.parameters, args, strict=True)}
+        key = (tuple(types.values()), self.block, self.ndim)
+        loaded = kernel._loaded.get(key)
+        if loaded is None:
+            loaded = kernel._loaded[key] = _load(kernel, types, self)
+        values = host.variables
+        for axis, count in zip("xyz", self.grid, strict=True):
+            values[f"grid.{axis}"] = count
+        failed = loaded.run(host.addresses, [values[name] for name in loaded.variables])
+        if failed is not None:
+            raise _error(kernel.__name__, failed)
+
+
+def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured) -> Loaded:
+    from weft.driver.launch import load_kernel
+    from weft.frontend.kernel.translate import Launch, translate
+
+    nest = translate(kernel.__weft_function__, types, Launch(launch.block, launch.ndim))
+    return load_kernel(nest)
+
+
+def _bound(kernel: KernelFunction, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    try:
+        bound = kernel._signature.bind(*args)
+    except TypeError as error:
+        raise LaunchError(f"launch of {kernel.__name__}", found=str(error),
+                          expected=f"{kernel.__name__}{kernel._signature}") from None
+    bound.apply_defaults()
+    return tuple(bound.arguments.values())
+
+
+def _sizes(given: Any, what: str, operation: str, most: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return three sizes of a grid or a block."""
+    parts = tuple(given) if isinstance(given, tuple | list) else (given,)
+    sizes = []
+    for part in parts:
+        try:
+            sizes.append(part.__index__())
+        except AttributeError:
+            raise LaunchError(operation, found=f"a {what} of {given!r}",
+                              expected="an int or a tuple of up to 3") from None
+    sizes += [1] * (3 - len(sizes))
+    if len(sizes) > 3 or any(not 1 <= n <= m for n, m in zip(sizes, most, strict=False)):
+        raise LaunchError(operation, found=f"a {what} of {given!r}",
+                          expected=f"up to 3 sizes from 1 to {most}")
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _error(name: str, failed: Failed) -> Exception:
+    place = failed.place
+    where = None if place is None else (place.file, place.line)
+    if failed.message == "index out of bounds":
+        return BoundsError(name, found=f"index {failed.value}",
+                           expected=f"an index from 0 to {failed.bound - 1}", where=where)
+    return LaunchError(name, found=failed.message, where=where)
+
+
+@overload
+def kernel(function: Callable[..., Any]) -> KernelFunction: ...
+@overload
+def kernel() -> Callable[[Callable[..., Any]], KernelFunction]: ...
+def kernel(function: Callable[..., Any] | None = None) -> Any:
+    """Make a kernel of a function: it runs once for each thread of a launch.
+
+    ::
+
+        @weft.kernel
+        def saxpy(a, x, y):
+            i = gpu.grid(1)
+            if i < x.size:
+                y[i] += a * x[i]
+
+        saxpy[weft.cdiv(n, 256), 256](2.0, x, y)
+
+    Inside, `weft.gpu` has the operations of the device. Arguments are NumPy arrays, or anything
+    with the buffer protocol or DLPack, and numbers. Arithmetic follows numba's types.
+    """
+    if function is None:
+        return kernel
+    if not inspect.isfunction(function):
+        raise KernelError("kernel", found=repr(function), expected="a function")
+    return KernelFunction(function)

@@ -1,0 +1,449 @@
+"""Loops of kernels and calls of device functions.
+
+A loop is read with the names that it changes in register cells, which it reads at the start of each
+turn and writes at the end. If a cell turns out to be too narrow (an int that becomes a float), what
+was written is dropped and the loop is read again with a wider one.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from weft.errors import KernelError
+from weft.frontend.kernel import flow
+from weft.frontend.kernel.calls import Range, Walk
+from weft.frontend.kernel.emitter import conjuncts, negation
+from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.source import Source, Stop, read_source
+from weft.frontend.kernel.statements import FALLS, MAYBE, STATEMENTS, Frame, Loop, Statements
+from weft.frontend.kernel.values import Group, Known, Value, View, Wrong, describe
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import SERIAL, For, If, Memory, While
+
+__all__ = ["Functions", "Loops"]
+
+_DEPTH: Final = 64  # device functions that call each other
+_ENDLESS: Final = (1 << 62) - 1
+
+Turn = Callable[[], int]  # reads one turn of a loop
+
+
+class Loops(Statements):
+    """Reads loops."""
+
+    def _for(self, node: ast.For) -> int:
+        items = self.visit(node.iter)
+        if isinstance(items, Known) and isinstance(items.value, Walk):
+            items = self._side_by_side(items.value, node.iter)
+        if isinstance(items, Group):
+            return self._unrolled(node, items)
+        extent, item = self._walk(items, node.iter)
+        if ex.is_const(extent) and extent.attr >= _ENDLESS:
+            raise self.wrong(node.iter, "a loop without an end")
+
+        def enter(k: Expr) -> None:
+            self.limits[k] = (0, extent - 1)
+            self.facts[-1].add(k.lt(extent))
+            self.set(node.target, item(k), node)
+
+        if flow.breaks(node.body):
+            return self._counted(node, extent, enter)
+        return self._loop(node, lambda loop: self._plain(node, extent, enter, loop), None)
+
+    def _side_by_side(self, walk: Walk, node: ast.expr) -> Value:
+        """Return the items of zip and enumerate where a tuple tells how many there are."""
+        parts = [self._side_by_side(p.value, node) if isinstance(p, Known) and isinstance(
+            p.value, Walk) else p for p in walk.parts]
+        counts = [len(p.items) for p in parts if isinstance(p, Group)]
+        if not counts:
+            return Known(Walk(tuple(parts)))
+        rows = []
+        for k in range(min(counts)):
+            rows.append(Group(tuple(p.items[k] if isinstance(p, Group) else
+                                    self._walk(p, node)[1](ex.index(k)) for p in parts)))
+        return Group(tuple(rows))
+
+    def _walk(self, items: Value, node: ast.expr) -> tuple[Expr, Callable[[Expr], Value]]:
+        """Return how often a loop over something turns, and the item of a turn."""
+        if isinstance(items, View) and items.axes:
+            view = items
+
+            def element(k: Expr) -> Value:
+                return self.read(self.part(view, [(node, k)], node), node)
+
+            return items.shape[0], element
+        known = items.value if isinstance(items, Known) else None
+        if isinstance(known, Range):
+            return self._range_of(known, node)
+        if isinstance(known, Walk):
+            parts = [self._walk(part, node) for part in known.parts]
+            extent = parts[0][0]
+            for other, _ in parts[1:]:
+                extent = extent if ex.is_const(other, _ENDLESS) else (
+                    other if ex.is_const(extent, _ENDLESS) else ex.minimum(extent, other))
+            return extent, lambda k: Group(tuple(item(k) for _, item in parts))
+        raise self.wrong(node, f"a loop over {describe(items)}",
+                         "loops go over range, arrays, tuples, enumerate and zip")
+
+    def _range_of(self, r: Range, node: ast.expr) -> tuple[Expr, Callable[[Expr], Value]]:
+        if ex.is_const(r.stop, 1 << 62):  # of enumerate
+            return ex.index(_ENDLESS), lambda k: k
+        if r.step.op is Op.CONST:
+            step = int(r.step.attr)
+            gap = r.stop - r.start if step > 0 else r.start - r.stop
+            extent = gap if abs(step) == 1 else (gap + (abs(step) - 1)) // abs(step)
+        else:
+            self.require(r.step.ne(0), "a range with step 0", node)
+            up = (r.stop - r.start + r.step - 1) // r.step
+            down = (r.start - r.stop - r.step - 1) // ex.unary(Op.NEG, r.step)
+            extent = ex.where(r.step.lt(0), down, up)
+        if self.ranges.of(extent).lo < 0:
+            extent = ex.maximum(extent, 0)
+
+        def item(k: Expr) -> Value:
+            value = r.start + k * r.step
+            self.facts[-1].update((value.lt(r.stop), r.start.le(value)) if ex.is_const(
+                r.step) and r.step.attr > 0 else (r.stop.lt(value), value.le(r.start)) if
+                ex.is_const(r.step) else ())
+            return value
+
+        return extent, item
+
+    def _plain(self, node: ast.For, extent: Expr, enter: Callable[[Expr], None],
+               loop: Loop) -> None:  # fmt: skip
+        """Read a loop that is never left early."""
+        var = self.fresh(_name_of(node.target), dt.int64)
+        with self.into() as body:
+            self.visible_in(var)
+            self._reload(loop)
+            enter(var)
+            self._turn(node.body, loop, node)
+        self.emit(For(var, extent, SERIAL, tuple(body)), node)
+
+    def _counted(self, node: ast.For, extent: Expr, enter: Callable[[Expr], None]) -> int:
+        """Read a loop over a range that may be left early: it counts by itself."""
+        extent = self.bind(extent, "extent", node)
+
+        def read(loop: Loop) -> None:
+            count = self.cell("count", dt.int64, node)
+            self.put(count, ex.index(0), node)
+            assert loop.leave is not None
+            with self.into() as head:
+                k = self.get(count, _name_of(node.target), node)
+                left = self.get(loop.leave, "left", node)
+                test = ex.binary(Op.AND, negation(left), k.lt(extent))
+                with self.into((k.lt(extent), ex.index(0).le(k))) as body:
+                    self._reload(loop)
+                    self.put(count, k + 1, node)
+                    enter(k)
+                    self._turn(node.body, loop, node)
+            self.emit(While(tuple(head), test, tuple(body)), node)
+
+        return self._loop(node, read, None)
+
+    def _while(self, node: ast.While) -> int:
+        def read(loop: Loop) -> None:
+            with self.into() as head:
+                self._reload(loop)
+                test = self._test(node, loop)
+                with self.into(conjuncts(test)) as body:
+                    self._turn(node.body, loop, node)
+            self.emit(While(tuple(head), test, tuple(body)), node)
+
+        return self._loop(node, read, node.test)
+
+    def _test(self, node: ast.While, loop: Loop) -> Expr:
+        """Return whether a while loop goes on, evaluated only where it is not left."""
+        if loop.leave is None:
+            found = self.condition(node.test)
+            return ex.const(found, dt.bool_) if isinstance(found, bool) else found
+        going = negation(self.get(loop.leave, "left", node))
+        with self.into((going,)) as body:
+            found = self.condition(node.test)
+        test = ex.const(found, dt.bool_) if isinstance(found, bool) else found
+        if not body:
+            return ex.binary(Op.AND, going, test) if not ex.is_const(test, True) else going
+        return self.scalar(self.select(going, test, body, ex.const(False, dt.bool_), [], node),
+                           node)
+
+    # --- what all loops share
+
+    def _loop(self, node: ast.For | ast.While, read: Callable[[Loop], None],
+              test: ast.expr | None) -> int:  # fmt: skip
+        """Read a loop, with wider cells as often as that is needed."""
+        inside = flow.loaded([*node.body, *([test] if test is not None else [])])
+        self.after.append(inside)
+        names = set(flow.assigned(node.body))
+        if isinstance(node, ast.For):
+            names |= flow.assigned([ast.Assign([node.target], ast.Constant(0))])
+        wanted = sorted(n for n in names if self._is_carried(n, inside, node))
+        widths: dict[str, Any] = {}
+        leaves = flow.breaks(node.body)
+        while True:
+            mark = self.mark()
+            loop = Loop(self.flag("leave", leaves, node), self.flag(
+                "skip", flow.needs_flag((*node.body, ast.Continue())), node), {})
+            for name in wanted:
+                if name in self.env:
+                    loop.cells[name] = self._cells(
+                        name, self.opened(self.env[name], name, node), widths.get(name), node)
+                elif name in widths:
+                    loop.cells[name] = self._empty_cells(name, widths[name], node)
+                else:
+                    loop.cells[name] = _Unborn()
+            read(loop)
+            if not loop.wider:
+                break
+            for name, wider in loop.wider.items():
+                widths[name] = _join(widths.get(name), wider)
+            self.back_to(mark)
+        self.after.pop()
+        for name, cell in loop.cells.items():
+            if isinstance(cell, _Unborn) or not self.is_read_later(name):
+                self.env.pop(name, None)
+            else:
+                self.env[name] = cell
+        return self._behind(node, loop)
+
+    def _is_carried(self, name: str, inside: frozenset[str], node: ast.For | ast.While) -> bool:
+        later = any(name in names for names in self.after[:-1])
+        if isinstance(node, ast.For) and name in _targets(node.target) and (
+            name not in flow.assigned(node.body)
+        ):
+            return later
+        return later or (name in inside and name in self.env)
+
+    def _behind(self, node: ast.For | ast.While, loop: Loop) -> int:
+        """Read the else branch of a loop; return whether what follows it is reached."""
+        state = MAYBE if flow.returns(node.body) else FALLS
+        if not node.orelse:
+            return state
+        if loop.leave is None:
+            return self.run(node.orelse) or state
+        stayed = negation(self.get(loop.leave, "left", node))
+        other = self.branches(stayed, lambda: self.run(node.orelse), lambda: FALLS, node)
+        return max(state, other)
+
+    def _turn(self, body: Sequence[ast.stmt], loop: Loop, node: ast.AST) -> None:
+        """Read the body of a loop once; it ends as if by continue, which keeps what it changed."""
+        end = ast.copy_location(ast.Continue(), body[-1])
+        if loop.flag is not None:
+            self.put(loop.flag, ex.const(False, dt.bool_), node)
+        self.frames[-1].loops.append(loop)
+        try:
+            self.run((*body, end))
+        finally:
+            self.frames[-1].loops.pop()
+
+    def flag(self, name: str, needed: bool, node: ast.AST) -> Memory | None:
+        """Declare a flag that is not set, if it is needed."""
+        if not needed:
+            return None
+        cell = self.cell(name, dt.bool_, node)
+        self.put(cell, ex.const(False, dt.bool_), node)
+        return cell
+
+    def _reload(self, loop: Loop) -> None:
+        for name, cell in loop.cells.items():
+            if isinstance(cell, _Unborn):
+                self.env.pop(name, None)
+            else:
+                self.env[name] = cell
+
+    def _cells(self, name: str, value: Any, width: Any, node: ast.AST) -> Any:
+        """Return cells that hold a value, and the value itself where it is no number."""
+        if isinstance(value, Group):
+            widths = width or (None,) * len(value.items)
+            items = tuple(self._cells(f"{name}.{k}", v, w, node)
+                          for k, (v, w) in enumerate(zip(value.items, widths, strict=True)))
+            return Group(items, value.names, value.kind)
+        x = self.number_of(value)
+        if x is None:
+            return value
+        d = x.dtype if width is None else unify(x.dtype, width)
+        cell = self.cell(name, d, node)
+        self._keep(cell, x, name, node)
+        return cell
+
+    def _empty_cells(self, name: str, width: Any, node: ast.AST) -> Any:
+        if isinstance(width, tuple):
+            return Group(tuple(self._empty_cells(f"{name}.{k}", w, node)
+                               for k, w in enumerate(width)))
+        return self.cell(name, width, node)
+
+    def _keep(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:
+        if isinstance(cell, _Unborn):
+            return None if value is None or isinstance(value, Wrong) else self._widths(value)
+        return super()._keep(cell, value, name, node)
+
+    def _widths(self, value: Any) -> Any:
+        """Return the types of the cells that a value needs, None if no cells can hold it."""
+        if isinstance(value, Group) and not value.names:
+            found = tuple(self._widths(v) for v in value.items)
+            return None if any(f is None for f in found) else found
+        x = self.number_of(value)
+        return None if x is None else x.dtype
+
+    # --- loops over tuples
+
+    def _unrolled(self, node: ast.For, items: Group) -> int:
+        if not flow.jumps(node.body):
+            for item in items.items:
+                self.after.append(flow.loaded(node.body))
+                try:
+                    self.set(node.target, item, node)
+                    self.run(node.body)
+                finally:
+                    self.after.pop()
+            return self.run(node.orelse) if node.orelse else FALLS
+
+        def read(loop: Loop) -> None:
+            def turn(position: int) -> int:
+                if position == len(items.items):
+                    return FALLS
+                self._reload(loop)
+                self.set(node.target, items.items[position], node)
+                self._turn(node.body, loop, node)
+                if loop.leave is None:
+                    return turn(position + 1)
+                going = negation(self.get(loop.leave, "left", node))
+                with self.into((going,)) as body:
+                    turn(position + 1)
+                self._close(going, body, node)
+                return FALLS
+
+            turn(0)
+
+        return self._loop(node, read, None)
+
+    def _close(self, test: Expr, body: list[Any], node: ast.AST) -> None:
+        if body:
+            self.emit(If(test, tuple(body)), node)
+
+
+class Functions(Loops):
+    """Reads calls of device functions: their bodies, in place of the calls."""
+
+    def inline(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
+               node: ast.Call) -> Value:  # fmt: skip
+        """Return what a device function gives; its body is read in place of the call."""
+        name = function.__name__
+        if any(f.source.function is function for f in self.frames):
+            raise self.wrong(node, f"{name} calls itself", "kernels have no recursion: use a loop")
+        if len(self.frames) >= _DEPTH:
+            raise self.wrong(node, f"more than {_DEPTH} calls inside each other")
+        try:
+            bound = inspect.signature(function).bind(*args, **named)
+            source = read_source(function)
+        except TypeError as error:
+            found = error.found if isinstance(error, KernelError) else str(error)
+            raise self.wrong(node, f"{name}: {found}") from None
+        bound.apply_defaults()
+        values = {}
+        for key, value in bound.arguments.items():
+            if inspect.signature(function).parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
+                value = Group(tuple(value))
+            values[key] = value if isinstance(value, Value) else self.outside(value, node)
+        for key, value in values.items():
+            if isinstance(value, Expr):
+                values[key] = self.bind(value, key, node)
+        return self._read_function(source, values, node)
+
+    def _read_function(self, source: Source, values: dict[str, Any], node: ast.Call) -> Value:
+        body = source.tree.body
+        ends = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
+        simple = not ends or (len(ends) == 1 and body[-1] is ends[0])
+        outer = self.source, self.env, self.after
+        types: Any = None
+        while True:
+            mark = self.mark()
+            frame = Frame(source, self.flag("returned", flow.needs_flag(body), node))
+            if not simple and types is not None:
+                frame.cells = self._empty_cells(source.name, types, node) if not isinstance(
+                    types, _Nothing) else types
+            frame.types = types
+            self.frames.append(frame)
+            self.source, self.env, self.after = source, dict(values), []
+            known = len(self.problems.found)
+            try:
+                self.run(body)
+            finally:
+                self.frames.pop()
+                self.source, self.env, self.after = outer
+            if len(self.problems.found) > known:
+                raise Stop
+            if simple or frame.types == types:
+                break
+            types = frame.types
+            self.back_to(mark)
+        if simple:
+            return Known(None) if frame.result is None else frame.result
+        if frame.cells is None or isinstance(frame.cells, _Nothing):
+            return Known(None)
+        found: Value = self.opened(frame.cells, source.name, node)
+        return found
+
+    def give_back(self, frame: Frame, value: Value, node: ast.AST) -> None:
+        """Set what a function returns: a value, or cells where there are several ways out."""
+        super().give_back(frame, value, node)
+        if len(self.frames) == 1:
+            return
+        width = _Nothing() if isinstance(value, Known) and value.value is None else (
+            self._widths(value))
+        if frame.cells is None:
+            frame.types = width if frame.types is None else self._both(frame.types, width, node)
+        elif isinstance(frame.cells, _Nothing) != isinstance(width, _Nothing):
+            raise self.wrong(node, f"{frame.source.name} returns {describe(value)} here and "
+                             "something else elsewhere")
+        elif not isinstance(width, _Nothing):
+            wider = self._keep(frame.cells, value, frame.source.name, node)
+            if wider is not None:
+                frame.types = _join(frame.types, wider)
+
+    def _both(self, a: Any, b: Any, node: ast.AST) -> Any:
+        if isinstance(a, _Nothing) or isinstance(b, _Nothing):
+            if isinstance(a, _Nothing) and isinstance(b, _Nothing):
+                return a
+            raise self.wrong(node, "a function that returns a value on some ways only")
+        return _join(a, b)
+
+
+class _Unborn:
+    """Stands for the cell of a name that gets its first value inside a loop."""
+
+
+class _Nothing:
+    """Stands for the type of None."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Nothing)
+
+    __hash__ = object.__hash__
+
+
+def _join(a: Any, b: Any) -> Any:
+    """Return types that hold what both types hold."""
+    if a is None or b is None:
+        return a if b is None else b
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return tuple(_join(x, y) for x, y in zip(a, b, strict=True))
+    return unify(a, b) if isinstance(a, DType) and isinstance(b, DType) else a
+
+
+def _name_of(target: ast.expr) -> str:
+    return target.id if isinstance(target, ast.Name) else "k"
+
+
+def _targets(target: ast.expr) -> frozenset[str]:
+    return flow.assigned([ast.Expr(target)])
+
+
+STATEMENTS[ast.For] = Loops._for
+STATEMENTS[ast.While] = Loops._while

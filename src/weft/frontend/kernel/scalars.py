@@ -1,0 +1,285 @@
+"""Operators and conversions of scalars in kernels."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from weft.frontend.kernel.promotion import arithmetic, division, shift
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr
+from weft.ir.op import Op, Operation
+
+__all__ = [
+    "NoOperator",
+    "apply_binary",
+    "apply_compare",
+    "apply_unary",
+    "convert",
+    "coordinate",
+    "maximum",
+    "minimum",
+    "round_",
+    "truth",
+]
+
+
+class NoOperator(Exception):
+    """The operator does not take these types."""
+
+
+_ARITHMETIC: Final[dict[type[ast.operator], Operation]] = {
+    ast.Add: Op.ADD, ast.Sub: Op.SUB, ast.Mult: Op.MUL, ast.FloorDiv: Op.FLOORDIV,
+    ast.Mod: Op.MOD, ast.Pow: Op.POW,
+}  # fmt: skip
+_BITWISE: Final[dict[type[ast.operator], Operation]] = {
+    ast.BitAnd: Op.AND, ast.BitOr: Op.OR, ast.BitXor: Op.XOR,
+}
+_SHIFTS: Final[dict[type[ast.operator], Operation]] = {ast.LShift: Op.SHL, ast.RShift: Op.SHR}
+
+
+def coordinate(var: Expr) -> Expr:
+    """Return an index of the launch as the int32 that kernels see."""
+    return ex.cast(var, dt.int32)
+
+
+def convert(x: Expr, d: DType) -> Expr:
+    """Return a scalar in another type.
+
+    The int32 of a launch index, which is an int64 that always fits, becomes that int64 again.
+    """
+    if x.dtype is d:
+        return x
+    if x.op is Op.CAST and d is dt.int64 and x.dtype is dt.int32:
+        inner = x.args[0]
+        if inner.dtype is dt.int64 and (inner.op is Op.VAR or inner.op is Op.VARIABLE) and (
+            str(inner.attr.name if inner.op is Op.VARIABLE else inner.attr).startswith(
+                ("thread.", "block.", "grid."))
+        ):
+            return inner
+    if x.op is Op.CONST and d.is_float:
+        return ex.const(float(x.attr), d)
+    return ex.cast(x, d)
+
+
+def truth(x: Expr) -> Expr:
+    """Return whether a scalar is not zero."""
+    return convert(x, dt.bool_)
+
+
+def apply_binary(kind: type[ast.operator], a: Expr, b: Expr) -> Expr:
+    """Return ``a op b``.
+
+    Raises
+    ------
+    NoOperator
+        If the operator does not take these types.
+    """
+    if kind is ast.Div:
+        d = division(a.dtype, b.dtype)
+        return ex.binary(Op.DIV, convert(a, d), convert(b, d))
+    if kind in _SHIFTS:
+        if a.dtype.is_float or b.dtype.is_float:
+            raise NoOperator
+        d = shift(a.dtype)
+        return ex.binary(_SHIFTS[kind], convert(a, d), convert(b, d))
+    if kind in _BITWISE:
+        if a.dtype.is_float or b.dtype.is_float:
+            raise NoOperator
+        both = a.dtype.is_bool and b.dtype.is_bool
+        d = dt.bool_ if both else arithmetic(a.dtype, b.dtype)
+        return ex.binary(_BITWISE[kind], convert(a, d), convert(b, d))
+    op = _ARITHMETIC.get(kind)
+    if op is None:
+        raise NoOperator
+    d = arithmetic(a.dtype, b.dtype)
+    return ex.binary(op, convert(a, d), convert(b, d))
+
+
+def apply_unary(kind: type[ast.unaryop], x: Expr) -> Expr:
+    """Return ``op x``; see `apply_binary`."""
+    if kind is ast.Not:
+        return ex.unary(Op.NOT, truth(x))
+    if kind is ast.Invert:
+        if x.dtype.is_float:
+            raise NoOperator
+        if not x.dtype.is_bool:
+            x = convert(x, shift(x.dtype))
+        return ex.unary(Op.NOT, x)
+    if not x.dtype.is_float:
+        x = convert(x, shift(x.dtype))
+    return x if kind is ast.UAdd else ex.unary(Op.NEG, x)
+
+
+def apply_compare(kind: type[ast.cmpop], a: Expr, b: Expr) -> Expr:
+    """Return a comparison; integers of different sign compare by value, as in Python."""
+    if a.dtype is not b.dtype:
+        if {a.dtype.kind, b.dtype.kind} == {"i", "u"}:
+            mixed = _mixed_compare(kind, a, b)
+            if mixed is not None:
+                return mixed
+        narrow = a.dtype.is_integer and b.dtype.is_integer and a.dtype.kind == b.dtype.kind
+        d = arithmetic(a.dtype, b.dtype)
+        if narrow:
+            d = a.dtype if a.dtype.bits > b.dtype.bits else b.dtype
+            d = d if d.bits > 32 or d.kind == "u" else dt.int64
+        a, b = convert(a, d), convert(b, d)
+    elif a.dtype is dt.int32:
+        a, b = convert(a, dt.int64), convert(b, dt.int64)
+    if kind is ast.Lt:
+        return a.lt(b)
+    if kind is ast.LtE:
+        return a.le(b)
+    if kind is ast.Gt:
+        return a.gt(b)
+    if kind is ast.GtE:
+        return a.ge(b)
+    if kind in (ast.Eq, ast.Is):
+        return a.eq(b)
+    if kind in (ast.NotEq, ast.IsNot):
+        return a.ne(b)
+    raise NoOperator
+
+
+def _mixed_compare(kind: type[ast.cmpop], a: Expr, b: Expr) -> Expr | None:
+    """Compare a signed integer with a uint64, of which int64 holds the lower half only."""
+    if dt.uint64 not in (a.dtype, b.dtype):
+        return None
+    if a.dtype is dt.uint64:
+        flipped: dict[type[ast.cmpop], type[ast.cmpop]] = {
+            ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+        return _mixed_compare(flipped.get(kind, kind), b, a)
+    below = convert(a, dt.int64).lt(0)
+    same = apply_compare(kind, convert(a, dt.uint64), b)
+    if kind in (ast.Lt, ast.LtE, ast.NotEq, ast.IsNot):
+        return ex.binary(Op.OR, below, same)
+    return ex.binary(Op.AND, ex.unary(Op.NOT, below), same)
+
+
+def minimum(a: Expr, b: Expr, d: DType) -> Expr:
+    """Return Python's ``min(a, b)``: `b` if it is smaller, else `a`."""
+    a, b = convert(a, d), convert(b, d)
+    return ex.where(b.lt(a), b, a)
+
+
+def maximum(a: Expr, b: Expr, d: DType) -> Expr:
+    """Return Python's ``max(a, b)``: `b` if it is larger, else `a`."""
+    a, b = convert(a, d), convert(b, d)
+    return ex.where(a.lt(b), b, a)
+
+
+def round_(x: Expr) -> Expr:
+    """Return ``round(x)``: the nearest integer, half to even, as an int64."""
+    return convert(ex.unary(Op.ROUND, x), dt.int64) if x.dtype.is_float else x
+
+
+def literal(value: bool | int | float) -> Expr | None:
+    """Return a Python number as a scalar, or None if no type holds it."""
+    if isinstance(value, bool):
+        return ex.const(value, dt.bool_)
+    if isinstance(value, int):
+        if -(1 << 63) <= value < 1 << 63:
+            return ex.const(value, dt.int64)
+        return ex.const(value, dt.uint64) if 0 <= value < 1 << 64 else None
+    return ex.const(value, dt.float64)
+
+
+# what Python computes of numbers that are known when a kernel is compiled
+KNOWN_BINARY: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b, ast.FloorDiv: lambda a, b: a // b, ast.Mod: lambda a, b: a % b,
+    ast.Pow: lambda a, b: a**b, ast.LShift: lambda a, b: a << b, ast.RShift: lambda a, b: a >> b,
+    ast.BitAnd: lambda a, b: a & b, ast.BitOr: lambda a, b: a | b, ast.BitXor: lambda a, b: a ^ b,
+}  # fmt: skip
+KNOWN_COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Lt: lambda a, b: a < b, ast.LtE: lambda a, b: a <= b, ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b, ast.Eq: lambda a, b: a == b, ast.NotEq: lambda a, b: a != b,
+    ast.Is: lambda a, b: a is b, ast.IsNot: lambda a, b: a is not b,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
+KNOWN_UNARY: Final[dict[type[ast.unaryop], Callable[[Any], Any]]] = {
+    ast.Not: lambda a: not a, ast.USub: lambda a: -a, ast.UAdd: lambda a: +a,
+    ast.Invert: lambda a: ~a,
+}  # fmt: skip
+
+_MATH_UNARY: Final[dict[str, Operation]] = {
+    "sqrt": Op.SQRT, "exp": Op.EXP, "exp2": Op.EXP2, "expm1": Op.EXPM1, "log": Op.LOG,
+    "log2": Op.LOG2, "log10": Op.LOG10, "log1p": Op.LOG1P, "sin": Op.SIN, "cos": Op.COS,
+    "tan": Op.TAN, "asin": Op.ASIN, "acos": Op.ACOS, "atan": Op.ATAN, "sinh": Op.SINH,
+    "cosh": Op.COSH, "tanh": Op.TANH, "asinh": Op.ASINH, "acosh": Op.ACOSH, "atanh": Op.ATANH,
+    "erf": Op.ERF, "erfc": Op.ERFC, "fabs": Op.ABS,
+}  # fmt: skip
+_MATH_WHOLE: Final[dict[str, Operation]] = {
+    "floor": Op.FLOOR, "ceil": Op.CEIL, "trunc": Op.TRUNC,
+}
+
+
+def float_type(*args: Expr) -> DType:
+    """Return the float type in which functions of `math` compute: float64 for integers."""
+    d = args[0].dtype if args[0].dtype.is_float else dt.float64
+    for a in args[1:]:
+        d = _wider(d, a.dtype if a.dtype.is_float else dt.float64)
+    return d
+
+
+def _wider(a: DType, b: DType) -> DType:
+    return a if a is b else arithmetic(a, b)
+
+
+def math_function(name: str, args: list[Expr]) -> Expr | None:
+    """Return ``math.name(*args)``, or None if kernels do not have it with so many arguments."""
+    if len(args) == 1:
+        return _math_of_one(name, args[0])
+    if len(args) == 2:
+        return _math_of_two(name, *args)
+    if name == "fma" and len(args) == 3:
+        d = float_type(*args)
+        return ex.mad(convert(args[0], d), convert(args[1], d), convert(args[2], d))
+    return None
+
+
+def _math_of_one(name: str, given: Expr) -> Expr | None:
+    d = float_type(given)
+    x = convert(given, d)
+    if name in _MATH_UNARY:
+        return ex.unary(_MATH_UNARY[name], x)
+    if name in _MATH_WHOLE:
+        return convert(ex.unary(_MATH_WHOLE[name], x), dt.int64) if given.dtype.is_float else given
+    if name == "isnan":
+        return x.ne(x)
+    if name == "isinf":
+        return ex.unary(Op.ABS, x).eq(math.inf)
+    if name == "isfinite":
+        return ex.unary(Op.ABS, x).lt(math.inf)
+    if name in ("degrees", "radians"):
+        return x * (180.0 / math.pi if name == "degrees" else math.pi / 180.0)
+    return None
+
+
+def _math_of_two(name: str, a: Expr, b: Expr) -> Expr | None:
+    d = float_type(a, b)
+    x, y = convert(a, d), convert(b, d)
+    if name == "pow":
+        return ex.binary(Op.POW, x, y)
+    if name in ("atan2", "copysign", "fmod"):
+        op = {"atan2": Op.ATAN2, "copysign": Op.COPYSIGN, "fmod": Op.FMOD}[name]
+        return ex.binary(op, x, y)
+    if name == "hypot":
+        return _hypot(ex.unary(Op.ABS, x), ex.unary(Op.ABS, y))
+    if name == "ldexp":
+        return x * ex.unary(Op.EXP2, y)
+    return None
+
+
+def _hypot(x: Expr, y: Expr) -> Expr:
+    """Return ``sqrt(x * x + y * y)`` of positive numbers without leaving the range on the way."""
+    large, small = ex.maximum(x, y), ex.minimum(x, y)
+    ratio = ex.binary(Op.DIV, small, large)
+    plain = large * ex.unary(Op.SQRT, ex.mad(ratio, ratio, ex.const(1.0, x.dtype)))
+    whole = ex.where(large.eq(0.0), large, plain)
+    infinite = ex.binary(Op.OR, x.eq(math.inf), y.eq(math.inf))
+    return ex.where(infinite, ex.const(math.inf, x.dtype), whole)

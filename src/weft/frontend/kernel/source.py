@@ -1,0 +1,162 @@
+"""The source of a kernel: its syntax tree, its names from outside, and what is wrong in it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import linecache
+import textwrap
+from collections.abc import Callable
+from typing import Any, Final
+
+from weft.errors import KernelError
+from weft.ir.record import Record
+from weft.ir.stmt import Location
+
+__all__ = ["Problem", "Problems", "Source", "Stop", "read_source"]
+
+_SHOWN: Final = 20  # problems of one kernel that a message spells out
+
+
+class Problem(Record):
+    """One thing that is wrong in a kernel: where it stands, and what to do about it.
+
+    ``line`` counts from 1; ``column`` and ``end`` count characters of the line from 0.
+    """
+
+    message: str
+    file: str
+    line: int
+    column: int = 0
+    end: int = 0
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Return ``file:line:column: message`` with the line, a caret and the hint."""
+        rows = [f"{self.file}:{self.line}:{self.column + 1}: {self.message}"]
+        text = linecache.getline(self.file, self.line).rstrip("\n")
+        if text.strip():
+            indent = len(text) - len(text.lstrip())
+            start = max(self.column, indent)
+            width = max(min(self.end, len(text)) - start, 1)
+            rows.append("    " + text[indent:])
+            rows.append("    " + " " * (start - indent) + "^" * width)
+        if self.hint:
+            rows.append(f"    {self.hint}")
+        return "\n".join(rows)
+
+
+class Stop(Exception):
+    """Ends the compilation of one statement: its problem has been noted."""
+
+
+class Source:
+    """One function as it was written.
+
+    Attributes
+    ----------
+    function : callable
+        The Python function.
+    tree : ast.FunctionDef
+        Its definition; positions count from the start of the file.
+    file, name : str
+        Where it stands and what it is called.
+    """
+
+    def __init__(self, function: Callable[..., Any], tree: ast.FunctionDef, file: str) -> None:
+        self.function, self.tree, self.file = function, tree, file
+        self.name = function.__name__
+        names = inspect.getclosurevars(function)
+        self.outside: dict[str, Any] = {**names.globals, **names.nonlocals}
+
+    def lookup(self, name: str) -> tuple[bool, Any]:
+        """Return whether a name from outside the function is known, and what it holds now."""
+        if name in self.outside:
+            return True, self.outside[name]
+        if name in self.function.__globals__:  # of nested scopes, which closurevars leaves out
+            return True, self.function.__globals__[name]
+        if hasattr(builtins, name):
+            return True, getattr(builtins, name)
+        return False, None
+
+    def place(self, node: ast.AST) -> Location:
+        """Return where a node stands."""
+        return Location(self.file, getattr(node, "lineno", self.tree.lineno),
+                        getattr(node, "col_offset", 0))
+
+
+class Problems:
+    """The problems of one kernel, in the order in which they were met."""
+
+    def __init__(self, kernel: str) -> None:
+        self.kernel = kernel
+        self.found: list[Problem] = []
+
+    def note(self, source: Source, node: ast.AST, message: str, hint: str = "") -> None:
+        """Keep a problem, unless the same was met before."""
+        line = getattr(node, "lineno", source.tree.lineno)
+        start = getattr(node, "col_offset", 0)
+        end = getattr(node, "end_col_offset", None)
+        if end is None or getattr(node, "end_lineno", line) != line:
+            end = len(linecache.getline(source.file, line).rstrip())
+        problem = Problem(message, source.file, line, start, end, hint)
+        if problem not in self.found:
+            self.found.append(problem)
+
+    def stop(self, source: Source, node: ast.AST, message: str, hint: str = "") -> Stop:
+        """Keep a problem and return what ends its statement."""
+        self.note(source, node, message, hint)
+        return Stop()
+
+    def check(self) -> None:
+        """Raise an error of all problems, if there are any."""
+        if not self.found:
+            return
+        self.found.sort(key=lambda p: (p.file, p.line, p.column))
+        count = len(self.found)
+        title = f"{self.kernel}: {count} error{'s' if count > 1 else ''}"
+        rows = [title, *map(str, self.found[:_SHOWN])]
+        if count > _SHOWN:
+            rows.append(f"... and {count - _SHOWN} more")
+        first = self.found[0]
+        error = KernelError("\n".join(rows), where=(first.file, first.line, ""))
+        error.problems = tuple(self.found)
+        raise error
+
+
+def read_source(function: Callable[..., Any]) -> Source:
+    """Return the source of a Python function.
+
+    Raises
+    ------
+    KernelError
+        If Python does not have it, or it is not a plain function.
+    """
+    name = getattr(function, "__name__", repr(function))
+    if not inspect.isfunction(function) or name == "<lambda>":
+        raise KernelError(f"kernel {name}", found=type(function).__name__ + " " + name,
+                          expected="a function that is made by def")
+    code = function.__code__
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise KernelError(f"kernel {name}", found="a function without its source",
+                          expected="a function that stands in a file or a notebook",
+                          where=(code.co_filename, code.co_firstlineno, "")) from None
+    text = textwrap.dedent("".join(lines))
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    tree = ast.parse(text)
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise KernelError(f"kernel {name}", found=type(definition).__name__,
+                          expected="a plain def",
+                          where=(code.co_filename, code.co_firstlineno, ""))
+    for node in ast.walk(definition):
+        if hasattr(node, "lineno"):
+            node.lineno += first - 1
+            node.col_offset += indent  # type: ignore[attr-defined]
+        if getattr(node, "end_lineno", None) is not None:
+            node.end_lineno += first - 1  # type: ignore[attr-defined]
+            node.end_col_offset += indent  # type: ignore[attr-defined]
+    return Source(function, definition, code.co_filename)

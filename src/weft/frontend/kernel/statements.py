@@ -1,0 +1,467 @@
+"""Statements of kernels: assignment, conditions, device functions, and the ways out of them.
+
+A name holds the value that it was last given. Where two ways meet behind an ``if``, a name that
+they give different values lives in a register cell. ``break``, ``continue`` and ``return`` become
+conditions: what follows them runs where they did not happen.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from weft.frontend.kernel import flow, scalars
+from weft.frontend.kernel.calls import Calls
+from weft.frontend.kernel.emitter import conjuncts, negation
+from weft.frontend.kernel.expressions import as_dtype
+from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.source import Problems, Source, Stop
+from weft.frontend.kernel.values import Group, Known, Value, View, Wrong, describe
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import Assert, If, Load, Memory, Stmt, Store
+
+__all__ = ["FALLS", "JUMPS", "MAYBE", "STATEMENTS", "Frame", "Loop", "Statements"]
+
+FALLS: Final = 0  # what follows is reached,
+MAYBE: Final = 1  # on some ways,
+JUMPS: Final = 2  # never
+
+Side = tuple[dict[str, Value | Memory], list[Stmt], int]  # names, statements and end of one branch
+
+
+class Loop:
+    """An open loop: its cells, and the flags that its jumps set.
+
+    Attributes
+    ----------
+    leave : Memory or None
+        Set when the loop is left.
+    flag : Memory or None
+        Set when the rest of the turn is skipped.
+    cells : dict of str to (Memory or Group)
+        Where the names live that the loop changes.
+    wider : dict of str to DType
+        Names whose cells are too narrow, with the type that they need.
+    """
+
+    __slots__ = ("cells", "flag", "leave", "wider")
+
+    def __init__(self, leave: Memory | None, flag: Memory | None, cells: dict[str, Any]) -> None:
+        self.leave, self.flag, self.cells = leave, flag, cells
+        self.wider: dict[str, Any] = {}
+
+
+class Frame:
+    """An open function.
+
+    Attributes
+    ----------
+    source : Source
+        The function.
+    flag : Memory or None
+        Set by a return, where something that follows must know.
+    loops : list of Loop
+        Its open loops.
+    result : Value, or what holds cells, or None
+        What it returns.
+    """
+
+    __slots__ = ("cells", "flag", "loops", "result", "source", "types")
+
+    def __init__(self, source: Source, flag: Memory | None) -> None:
+        self.source, self.flag = source, flag
+        self.loops: list[Loop] = []
+        self.result: Any = None
+        self.cells: Any = None
+        self.types: Any = None
+
+
+class Statements(Calls):
+    """Reads statements."""
+
+    def __init__(self, source: Source, problems: Problems) -> None:
+        super().__init__(source, problems)
+        self.frames: list[Frame] = []
+        self.after: list[frozenset[str]] = []  # names that are read behind open statements
+
+    # --- bodies
+
+    def run(self, body: Sequence[ast.stmt]) -> int:
+        """Read statements; return whether what follows them is reached."""
+        reads = [flow.loaded(body)]  # in the statements from here on
+        for position, node in enumerate(body):
+            rest = body[position + 1:]
+            reads = [flow.loaded(rest)]
+            self.after.append(reads[0])
+            try:
+                if isinstance(node, ast.If):
+                    return self._if(node, rest)
+                state = self._statement(node)
+            except Stop:
+                for name in flow.assigned([node]):
+                    self.env[name] = Wrong()
+                state = FALLS
+            finally:
+                self.after.pop()
+            if state == JUMPS:
+                return JUMPS
+            if state == MAYBE:
+                return self._guarded(rest, node)
+        return FALLS
+
+    def is_read_later(self, name: str) -> bool:
+        """Whether a name may be read behind the statement that is being read."""
+        return any(name in names for names in self.after)
+
+    def _statement(self, node: ast.stmt) -> int:
+        method = STATEMENTS.get(type(node))
+        if method is None:
+            raise self.wrong(node, f"{title(node)} is not supported in kernels")
+        return method(self, node) or FALLS
+
+    def _guarded(self, rest: Sequence[ast.stmt], node: ast.AST) -> int:
+        """Read what runs only where no jump was made before it."""
+        if not rest:
+            return MAYBE
+        frame = self.frames[-1]
+        flag = frame.loops[-1].flag if frame.loops else frame.flag
+        assert flag is not None
+        reached = negation(self.get(flag, "skipped", node))
+        state = self.branches(reached, lambda: self.run(rest), lambda: FALLS, node)
+        return MAYBE if state == FALLS else state
+
+    # --- assignment
+
+    def _expression(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):  # such as a docstring
+            self.visit(node.value)
+
+    def _assign(self, node: ast.Assign) -> None:
+        value = self.visit(node.value)
+        for target in node.targets:
+            self.set(target, value, node)
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is None:
+            return
+        value, kind = self.visit(node.value), self.visit(node.annotation)
+        d = as_dtype(kind.value) if isinstance(kind, Known) else None
+        if d is None:
+            raise self.wrong(node.annotation, "expected a dtype as the annotation of a variable")
+        self.set(node.target, scalars.convert(self.scalar(value, node), d), node)
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        target = node.target
+        if isinstance(target, ast.Subscript):
+            owner = self.visit(target.value)
+            if not isinstance(owner, View):
+                raise self.wrong(target, f"{describe(owner)} cannot be assigned to")
+            element = self.element(owner, target)
+            value = self.operate(type(node.op), self.read(element, target),
+                                 self.visit(node.value), node)
+            self.write(element, value, node)
+            return
+        old: ast.expr = (ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name)
+                         else ast.Attribute(target.value, target.attr, ast.Load()))
+        ast.copy_location(old, target)
+        self.set(target, self.operate(type(node.op), self.visit(old), self.visit(node.value),
+                                      node), node)
+
+    def set(self, target: ast.expr, value: Value, node: ast.AST) -> None:
+        """Assign a value to a name, an element, a field, or several of them."""
+        if isinstance(target, ast.Name):
+            if isinstance(value, Expr):
+                value = self.bind(value, target.id, node)
+            self.env[target.id] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target, value, node)
+        elif isinstance(target, ast.Subscript):
+            owner = self.visit(target.value)
+            if not isinstance(owner, View):
+                raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
+                                 "tuples are immutable" if isinstance(owner, Group) else "")
+            self.write(self.element(owner, target), value, node)
+        elif isinstance(target, ast.Attribute):
+            self._set_field(target, value, node)
+        else:
+            raise self.wrong(target, f"assignment to {title(target)} is not supported")
+
+    def _set_field(self, target: ast.Attribute, value: Value, node: ast.AST) -> None:
+        owner = self.visit(target.value)
+        if not isinstance(owner, Group) or target.attr not in owner.names:
+            raise self.wrong(target, f"{describe(owner)} has no field {target.attr!r} to assign to")
+        options = getattr(owner.kind, "__dataclass_params__", None)
+        if options is None or options.frozen:
+            raise self.wrong(target, f"{describe(owner)} is immutable")
+        if isinstance(value, Expr):
+            value = self.bind(value, target.attr, node)
+        items = list(owner.items)
+        items[owner.names.index(target.attr)] = value
+        self.set(target.value, Group(tuple(items), owner.names, owner.kind), node)
+
+    def _unpack(self, target: ast.Tuple | ast.List, value: Value, node: ast.AST) -> None:
+        if isinstance(value, View) and value.axes and value.shape[0].op is Op.CONST:
+            place = ast.copy_location(ast.Constant(0), target)
+            value = Group(tuple(self.read(self.part(value, [(place, Known(k))], node), node)
+                                for k in range(int(value.shape[0].attr))))
+        if not isinstance(value, Group):
+            raise self.wrong(target, f"cannot unpack {describe(value)}")
+        if len(target.elts) != len(value.items):
+            raise self.wrong(target, f"cannot unpack {len(value.items)} values into "
+                             f"{len(target.elts)} names")
+        bound = [self.bind(v, "item", node) if isinstance(v, Expr) else v for v in value.items]
+        for part, item in zip(target.elts, bound, strict=True):
+            self.set(part, item, node)
+
+    # --- conditions
+
+    def _if(self, node: ast.If, rest: Sequence[ast.stmt]) -> int:
+        try:
+            test = self.condition(node.test)
+        except Stop:
+            for name in flow.assigned([node]):
+                self.env[name] = Wrong()
+            return self.run(rest)
+        if isinstance(test, bool):
+            return self.run((*(node.body if test else node.orelse), *rest))
+        ends = flow.always_jumps(node.body), flow.always_jumps(node.orelse)
+        if rest and any(ends):
+            self.after.append(frozenset())
+            self.after[-2] = frozenset()  # what follows is read inside of the branches
+            then = node.body if ends[0] else (*node.body, *rest)
+            orelse = node.orelse if ends[1] else (*node.orelse, *rest)
+            try:
+                return self.branches(test, lambda: self.run(then), lambda: self.run(orelse), node)
+            finally:
+                self.after.pop()
+        state = self.branches(test, lambda: self.run(node.body), lambda: self.run(node.orelse),
+                              node)
+        if state == FALLS:
+            return self.run(rest)
+        return state if state == JUMPS else self._guarded(rest, node)
+
+    def branches(self, test: Expr, then: Callable[[], int], orelse: Callable[[], int],
+                 node: ast.AST) -> int:  # fmt: skip
+        """Read two branches and let their names meet behind them."""
+        before = dict(self.env)
+        sides: list[Side] = []
+        for fact, read in ((test, then), (negation(test), orelse)):
+            self.env = dict(before)
+            with self.into(conjuncts(fact)) as body:
+                state = read()
+            sides.append((self.env, body, state))
+        self.env = before
+        met: dict[str, Any] = {}
+        if any(state != JUMPS for *_, state in sides):
+            met = self._meetings(sides, node)
+        (_, body_a, state_a), (_, body_b, state_b) = sides
+        if body_a or body_b:
+            self.emit(If(test, tuple(body_a), tuple(body_b)), node)
+        for name, held in met.items():
+            if held is None:
+                self.env.pop(name, None)
+            else:
+                self.env[name] = held
+        if state_a == state_b == JUMPS:
+            return JUMPS
+        return FALLS if state_a == state_b == FALLS else MAYBE
+
+    def _meetings(self, sides: list[Side], node: ast.AST) -> dict[str, Any]:
+        """Return what each name holds behind two branches that changed it: None for nothing."""
+        going = [(env, body) for env, body, state in sides if state != JUMPS]
+        names: dict[str, None] = {}
+        for env, _ in going:
+            names.update({n: None for n, v in env.items() if v is not self.env.get(n)})
+        met: dict[str, Any] = {}
+        for name in names:
+            if self.is_read_later(name):
+                met[name] = self._meet(name, [(env.get(name), body) for env, body in going], node)
+                for _, body, state in sides:
+                    if state == JUMPS:
+                        self._fill(met[name], body, node)
+            else:
+                met[name] = None
+        return met
+
+    def _meet(self, name: str, sides: list[tuple[Any, list[Stmt]]], node: ast.AST) -> Any:
+        """Return what holds one of two values: themselves, a cell, or a group of such."""
+        values = [v for v, _ in sides if v is not None]
+        first = values[0]
+        if any(isinstance(v, Wrong) for v in values):
+            return Wrong()
+        if len(values) == len(sides) and all(v is first or v == first for v in values) and (
+            self.is_visible(first)
+        ):
+            return first
+        if all(isinstance(v, Group) for v in values):
+            return self._meet_groups(name, sides, node)
+        found = [self._read_in(body, v, name, node) for v, body in sides if v is not None]
+        if any(v is None for v in found):
+            return None  # values of unlike kinds: an error where the name is read
+        scalars_ = [v for v in found if v is not None]
+        d = scalars_[0].dtype
+        for v in scalars_[1:]:
+            d = unify(d, v.dtype)
+        cell = self.cell(name, d, node)
+        rest = iter(scalars_)
+        for value, body in sides:
+            if value is not None:
+                stored = Store(cell, (), scalars.convert(next(rest), d))
+                self.locations[stored] = self.source.place(node)
+                body.append(stored)
+        return cell
+
+    def _fill(self, held: Any, body: list[Stmt], node: ast.AST) -> None:
+        """Set cells on a way that does not reach what reads them, but may pass its reads."""
+        for cell in held.items if isinstance(held, Group) else (held,):
+            if isinstance(cell, Group):
+                self._fill(cell, body, node)
+            elif isinstance(cell, Memory):
+                stored = Store(cell, (), ex.const(0, cell.dtype))
+                self.locations[stored] = self.source.place(node)
+                body.append(stored)
+
+    def _read_in(self, body: list[Stmt], value: Any, name: str, node: ast.AST) -> Expr | None:
+        """Return a value as a scalar, None if it is not one; a cell is read in a closed branch."""
+        if not isinstance(value, Memory):
+            return self.number_of(value)
+        var = self.fresh(name, value.dtype)
+        read = Load(var, value, ())
+        self.locations[read] = self.source.place(node)
+        body.append(read)
+        return var
+
+    def number_of(self, value: Any) -> Expr | None:
+        """Return a value as a scalar, None if it is not one."""
+        if isinstance(value, Known):
+            return self.known_scalar(value.value)
+        return value if isinstance(value, Expr) else None
+
+    def _meet_groups(self, name: str, sides: list[tuple[Any, list[Stmt]]],
+                     node: ast.AST) -> Any:  # fmt: skip
+        groups = [(v, body) for v, body in sides if v is not None]
+        first = groups[0][0]
+        if any(len(g.items) != len(first.items) or g.kind is not first.kind for g, _ in groups):
+            return None
+        items = []
+        for k in range(len(first.items)):
+            items.append(self._meet(f"{name}.{k}", [(g.items[k], body) for g, body in groups],
+                                    node))
+        if any(item is None for item in items):
+            return None
+        return Group(tuple(items), first.names, first.kind)
+
+    # --- jumps
+
+    def _jump(self, node: ast.AST, *, leaves: bool) -> int:
+        loops = self.frames[-1].loops
+        if not loops:
+            raise self.wrong(node, "break or continue outside of a loop")
+        self.keep(loops[-1], node)
+        self._raise_flags(loops[-1:], leaves, node)
+        return JUMPS
+
+    def _raise_flags(self, loops: list[Loop], leaves: bool, node: ast.AST) -> None:
+        true = ex.const(True, dt.bool_)
+        for loop in loops:
+            if loop.leave is not None and leaves:
+                self.put(loop.leave, true, node)
+            if loop.flag is not None:
+                self.put(loop.flag, true, node)
+
+    def _break(self, node: ast.Break) -> int:
+        return self._jump(node, leaves=True)
+
+    def _continue(self, node: ast.Continue) -> int:
+        return self._jump(node, leaves=False)
+
+    def keep(self, loop: Loop, node: ast.AST) -> None:
+        """Write the names that a loop changes to their cells."""
+        values = {name: self.opened(self.env.get(name), name, node) for name in loop.cells
+                  if self.env.get(name) is not loop.cells[name]}
+        for name, value in values.items():
+            wider = self._keep(loop.cells[name], value, name, node)
+            if wider is not None:
+                loop.wider[name] = wider
+
+    def _keep(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:
+        """Store a value in cells; return the cells' types instead if they are too narrow."""
+        if value is None or isinstance(value, Wrong) or isinstance(cell, Wrong):
+            return None
+        if isinstance(cell, Group):
+            if not isinstance(value, Group) or len(value.items) != len(cell.items):
+                raise self.wrong(node, f"{name} changes from {describe(cell)} to "
+                                 f"{describe(value)} in a loop")
+            found = [self._keep(c, v, name, node)
+                     for c, v in zip(cell.items, value.items, strict=True)]
+            return tuple(found) if any(f is not None for f in found) else None
+        if not isinstance(cell, Memory):
+            if cell == value or cell is value:
+                return None
+            raise self.wrong(node, f"{name} changes from {describe(cell)} to {describe(value)} "
+                             "in a loop", "in a loop only numbers and tuples of them can change")
+        x = self.number_of(value)
+        if x is None:
+            raise self.wrong(node, f"{name} changes from {cell.dtype.name} to {describe(value)} "
+                             "in a loop")
+        d = unify(cell.dtype, x.dtype)
+        if d is not cell.dtype:
+            return d
+        self.put(cell, scalars.convert(x, d), node)
+        return None
+
+    def _return(self, node: ast.Return) -> int:
+        frame = self.frames[-1]
+        value: Value = Known(None) if node.value is None else self.visit(node.value)
+        self.give_back(frame, value, node)
+        self._raise_flags(frame.loops, True, node)
+        if frame.flag is not None:
+            self.put(frame.flag, ex.const(True, dt.bool_), node)
+        return JUMPS
+
+    def give_back(self, frame: Frame, value: Value, node: ast.AST) -> None:
+        """Set what a function returns."""
+        if len(self.frames) == 1 and not (isinstance(value, Known) and value.value is None):
+            raise self.wrong(node, f"a kernel returns {describe(value)}",
+                             "a kernel returns nothing: write results to an array")
+        frame.result = value
+
+    # --- the rest
+
+    def _assert(self, node: ast.Assert) -> None:
+        test = self.condition(node.test)
+        message = "assertion failed"
+        if node.msg is not None:
+            text = self.visit(node.msg)
+            if not isinstance(text, Known):
+                raise self.wrong(node.msg, "the message of an assert must be known when the "
+                                 "kernel is compiled")
+            message = str(text.value)
+        if isinstance(test, bool):
+            test = ex.const(test, dt.bool_)
+        self.emit(Assert(test, message), node)
+        self.facts[-1].update(conjuncts(test))
+
+    def _pass(self, node: ast.Pass) -> None:
+        del node
+
+
+def title(node: ast.AST) -> str:
+    """Return how an error message calls a kind of statement."""
+    names = {"Try": "try", "With": "with", "Raise": "raise", "Import": "import", "Global": "global",
+             "ImportFrom": "import", "Nonlocal": "nonlocal", "FunctionDef": "a function inside",
+             "ClassDef": "a class inside", "Delete": "del", "Match": "match",
+             "AsyncFor": "async for", "AsyncWith": "async with"}  # fmt: skip
+    return names.get(type(node).__name__, type(node).__name__)
+
+
+STATEMENTS: Final[dict[type[ast.AST], Callable[[Any, Any], int | None]]] = {
+    ast.Expr: Statements._expression, ast.Assign: Statements._assign,
+    ast.AnnAssign: Statements._annotated, ast.AugAssign: Statements._augmented,
+    ast.Break: Statements._break, ast.Continue: Statements._continue,
+    ast.Return: Statements._return, ast.Assert: Statements._assert, ast.Pass: Statements._pass,
+}  # fmt: skip

@@ -1,0 +1,126 @@
+"""One function and the types of its arguments, as a kernel of loop level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from weft.frontend.kernel import flow
+from weft.frontend.kernel.loops import Functions
+from weft.frontend.kernel.source import Problems, read_source
+from weft.frontend.kernel.statements import Frame
+from weft.frontend.kernel.types import KernelType, Parameters
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.record import Record
+from weft.ir.stmt import Body, For, Kernel, Meta, Stmt
+
+__all__ = ["Launch", "translate"]
+
+_MOST_BLOCKS: Final = (1 << 31) - 1
+
+
+class Launch(Record):
+    """The shape of a launch that a kernel is compiled for.
+
+    Attributes
+    ----------
+    block : tuple of int
+        Threads of a block along x, y, z.
+    ndim : int
+        Axes of the grid that may have more than one block.
+    """
+
+    block: tuple[int, int, int]
+    ndim: int = 1
+
+
+def translate(function: Callable[..., Any], types: Mapping[str, KernelType], launch: Launch, *,
+              wraps: bool = False, checked: bool = True) -> Kernel:  # fmt: skip
+    """Return the kernel that a Python function is for arguments of some types.
+
+    Parameters
+    ----------
+    function
+        A plain function; its body runs once for each thread.
+    types
+        Type of each parameter, by name, in order.
+    launch
+        What is known of the launch.
+    wraps
+        Whether negative indices count from the end of an axis.
+    checked
+        Whether every access is checked against the bounds of its array.
+
+    Returns
+    -------
+    Kernel
+        Loops over blocks and threads around the body; its parameters are the arrays in order.
+
+    Raises
+    ------
+    KernelError
+        With everything that is wrong in the function.
+    """
+    source = read_source(function)
+    problems = Problems(source.name)
+    lowering = Functions(source, problems)
+    lowering.wraps, lowering.checked = wraps, checked
+    parameters = Parameters()
+    for name, kind in types.items():
+        lowering.env[name] = parameters.value(name, kind)
+        lowering.name(name)  # no other memory takes it
+    axes = _axes(lowering, launch)
+    body = source.tree.body
+    lowering.assigned = flow.assigned(body)
+    with lowering.into() as out:
+        flag = lowering.flag("returned", flow.needs_flag(body), source.tree)
+        lowering.frames.append(Frame(source, flag))
+        lowering.run(body)
+    problems.check()
+    nest = _nest(tuple(out), lowering.shared, axes)
+    return Kernel(source.name, tuple(parameters.memories), nest, Meta("custom"),
+                  lowering.locations)
+
+
+def _axes(lowering: Functions, launch: Launch) -> list[tuple[str, Expr, Expr]]:
+    """Return kind, variable and extent of each axis of the launch, outermost first."""
+    axes: list[tuple[str, Expr, Expr]] = []
+    zero, one = ex.index(0), ex.index(1)
+    for position in (2, 1, 0):
+        axis = "xyz"[position]
+        blocks = one
+        index = zero
+        if position < launch.ndim:
+            blocks = ex.Variable(f"grid.{axis}", 1, _MOST_BLOCKS)
+            index = ex.var(f"block.{axis}", dt.int64)
+            axes.append((f"block.{axis}", index, blocks))
+        lowering.specials[f"block.{axis}"] = index
+        lowering.specials[f"gridDim.{axis}"] = blocks
+    for position in (2, 1, 0):
+        axis = "xyz"[position]
+        threads = ex.index(launch.block[position])
+        index = zero
+        if launch.block[position] > 1:
+            index = ex.var(f"thread.{axis}", dt.int64)
+            axes.append((f"thread.{axis}", index, threads))
+        lowering.specials[f"thread.{axis}"] = index
+        lowering.specials[f"blockDim.{axis}"] = threads
+    for _, index, extent in axes:
+        lowering.limits[index] = (0, extent - 1)
+        lowering.visible_in(index)
+        lowering.name(str(index.attr))
+    return axes
+
+
+def _nest(body: Body, shared: Sequence[Stmt], axes: list[tuple[str, Expr, Expr]]) -> Body:
+    """Return the loops of a launch around a body; shared memory belongs to the block."""
+    inner = [a for a in axes if a[0].startswith("thread")]
+    outer = [a for a in axes if a[0].startswith("block")]
+    for kind, index, extent in reversed(inner):
+        body = (For(index, extent, kind, body),)
+    body = (*shared, *body)
+    for kind, index, extent in reversed(outer):
+        body = (For(index, extent, kind, body),)
+    return body

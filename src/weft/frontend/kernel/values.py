@@ -1,0 +1,104 @@
+"""What a name of a kernel can hold while the kernel is compiled.
+
+A value is a scalar (an `Expr`), a `View` of memory, a `Group` of values (tuple, named tuple,
+dataclass), or `Known`: any Python object that is known when the kernel is compiled, such as a
+literal, a module, a dtype or a function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.record import Record
+from weft.ir.stmt import Memory
+
+__all__ = ["Group", "Known", "Value", "View", "Wrong", "describe"]
+
+
+class Known(Record):
+    """A Python object that is known when the kernel is compiled."""
+
+    value: Any
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Known):
+            return False
+        a, b = self.value, other.value
+        return a is b or (type(a) is type(b) and isinstance(a, bool | int | float | str)
+                          and repr(a) == repr(b))
+
+
+class ViewAxis(Record):
+    """One axis of a view: its extent, and how far a step goes along one axis of the memory."""
+
+    extent: Expr
+    axis: int
+    step: Expr
+
+
+class View(Record):
+    """An array as a kernel sees it: ``view[i, j]`` is ``memory[start + i * step, ...]``.
+
+    ``starts`` holds one index for each axis of the memory; several axes of the view may run along
+    one axis of the memory (an array of any strides is a view of flat memory).
+    """
+
+    memory: Memory
+    starts: tuple[Expr, ...]
+    axes: tuple[ViewAxis, ...]
+    readonly: bool = False
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        """Sizes of its axes."""
+        return tuple(a.extent for a in self.axes)
+
+    def offset(self, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return the index into the memory of an element of the view."""
+        place = list(self.starts)
+        for i, axis in zip(index, self.axes, strict=True):
+            place[axis.axis] = place[axis.axis] + i * axis.step
+        return tuple(place)
+
+
+class Group(Record):
+    """A tuple; of a named tuple or a dataclass also the names and the class."""
+
+    items: tuple[Any, ...]
+    names: tuple[str, ...] = ()
+    kind: type | None = None
+
+
+class Wrong(Record):
+    """What stands for a value after an error in it, so that nothing else is reported for it."""
+
+
+Value = Expr | Known | View | Group | Wrong
+
+
+def whole(memory: Memory, readonly: bool = False) -> View:
+    """Return a memory of row-major layout as a view of itself."""
+    one = ex.index(1)
+    axes = tuple(ViewAxis(extent, k, one) for k, extent in enumerate(memory.shape))
+    return View(memory, (ex.index(0),) * len(axes), axes, readonly)
+
+
+def describe(value: Any) -> str:
+    """Return how an error message calls a value."""
+    if isinstance(value, Expr):
+        return value.dtype.name
+    if isinstance(value, View):
+        return f"{value.memory.dtype.name} array of {len(value.axes)} axes"
+    if isinstance(value, Group):
+        inner = ", ".join(map(describe, value.items))
+        return f"{value.kind.__name__ if value.kind else 'tuple'}({inner})"
+    if isinstance(value, Known):
+        if isinstance(value.value, bool | int | float | str | None):
+            return f"{type(value.value).__name__} {value.value!r}"
+        name = getattr(value.value, "__qualname__", None) or getattr(value.value, "__name__", None)
+        return f"{type(value.value).__name__} {name}" if name else type(value.value).__name__
+    return "nothing"

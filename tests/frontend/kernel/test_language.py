@@ -1,0 +1,240 @@
+"""The language of kernels: what a function computes as Python, it computes as a kernel."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import weft
+from weft.frontend.kernel.translate import Launch, translate
+from weft.frontend.kernel.types import ArrayType
+from weft.ir import dtype as dt
+from weft.ir import interpret
+from weft.ir.text import parse_kernel, print_kernel
+from weft.ir.verify import verify
+
+_SCALE = 3
+_TABLE = (1.5, 2.5, 4.0)
+
+
+class Pair(NamedTuple):
+    first: float
+    second: float
+
+    def total(self):
+        return self.first + self.second
+
+
+@dataclass
+class Point:
+    x: float
+    y: float = 2.0
+
+
+def branches(x):
+    if x > 2:
+        y = x * 2
+    elif x > 0:
+        y = 1.5
+    else:
+        y = -1
+    return y
+
+
+def early(x):
+    if x < 0:
+        return -1.0
+    for k in range(10):
+        if k * k > x:
+            return k
+    return 100.0
+
+
+def jumps(x):
+    total = 0
+    for i in range(10):
+        if i % 2 == 0:
+            if x > 3:
+                continue
+            total += 1
+        if i > x:
+            break
+        total += i
+    else:
+        total += 1000
+    return total
+
+
+def nested(x):
+    found = -1
+    for i in range(5):
+        for j in range(5):
+            if i * j == int(x):
+                found = i * 10 + j
+                break
+        if found >= 0:
+            break
+    return found
+
+
+def nested_return(x):
+    for i in range(5):
+        for j in range(1, 5):
+            if i * j > x:
+                return i * 10 + j
+        x = x - 0.5
+    return -1
+
+
+def whiles(x):
+    steps = 0
+    y = x
+    while y > 0.5 and steps < 20:
+        y /= 2
+        steps += 1
+        if steps == 7:
+            continue
+        y -= 0.01
+    else:
+        steps += 100
+    return steps
+
+
+def endless(x):
+    n = 0
+    while True:
+        n += 1
+        if n > x:
+            break
+    return n
+
+
+def widened(x):
+    s = 0
+    for _ in range(3):
+        s = s + x
+    return s
+
+
+def swapped(x):
+    a, b = 0, 1
+    for _ in range(int(x) + 5):
+        a, b = b, a + b
+    return a
+
+
+def groups(x):
+    p = Pair(x, 2.0)
+    q = Point(x)
+    q.y += p.second
+    for _ in range(2):
+        q.x = q.x + q.y
+    t = (p.total(), q.x, q.y, *(1, 2))
+    return t[0] + t[1] * t[-1] + len(t) + p.first
+
+
+def steps(x):
+    total = 0
+    for i in range(10, 0, -3):
+        total += i
+    for i in range(1, 11, 4):
+        total = total * 2 + i
+    for v in (1, 2.5, x):
+        if v > 2:
+            total += v
+    for i, v in enumerate(_TABLE):
+        total += i * v
+    for a, b in zip((1, 2), (3, 4), strict=True):
+        if a == 2:
+            break
+        total += a * b
+    n = int(x)
+    for i in range(n, n + 3):
+        total += i
+    for i in range(n, n - 3, -1 if n > 0 else -2):
+        total -= i
+    return total + i
+
+
+def logic(x):
+    a = x > 1 and x < 3
+    b = x == 0 or not a
+    c = 1 if a else (2.5 if b else 3)
+    d = 0 < x <= 2 != 1
+    return c + a + 2 * b + 4 * d
+
+
+def helper(x, scale=2, *, shift=0):
+    if x > 1:
+        return x * scale
+    return shift
+
+
+def calls(x):
+    return helper(x) + helper(x, shift=3) + helper(_SCALE, 4) + branches(x) + math.sqrt(abs(x))
+
+
+def maths(x):
+    y = math.exp(-x * x) + math.sin(x) * math.pi + math.floor(x) + math.ceil(x) + round(x)
+    y += max(x, 1, 2.5) - min(x, 0) + math.hypot(3, x) + math.copysign(2, x) + math.atan2(x, 2)
+    return y + divmod(x, 2)[1] + pow(x, 2) + float(int(x)) + (x // 1.5) + x % 3 + math.fmod(x, 2)
+
+
+def integers(x):
+    n = int(x * 7)
+    return ((n << 3) ^ (n >> 1) & 0xFF | 5) + ~n + n // 3 + n % 5 - (-n) // 4 + n**2 + (not n)
+
+
+def walrus(x):
+    if (y := x * 2) > 2:
+        return y
+    return -y
+
+
+def shadowed(x):
+    for i in range(3):
+        x = x + i
+    i = i + 1
+    return x * i
+
+
+def chained(x):
+    a = b = x
+    a += 1
+    c: weft.float64 = a * b
+    return c
+
+
+CASES = [branches, early, jumps, nested, nested_return, whiles, endless, widened, swapped, groups,
+         steps, logic, calls, maths, integers, walrus, shadowed, chained]  # fmt: skip
+VALUES = [-3.7, -1.0, 0.0, 0.4, 1.0, 1.5, 2.0, 2.9, 3.0, 4.5, 7.0, 12.0]
+
+
+
+
+def _applied(function: Any) -> Any:
+    """Return a kernel that applies a function to each element of an array."""
+
+    def apply(out, x):
+        i = weft.gpu.grid(1)
+        if i < x.size:
+            out[i] = function(x[i])
+
+    return apply
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
+def test_functions(function: Any) -> None:
+    """A kernel gives what Python gives, for every kind of statement."""
+    kernel = translate(_applied(function),
+                       {"out": ArrayType(dt.float64, 1), "x": ArrayType(dt.float64, 1)},
+                       Launch((8, 1, 1)))
+    verify(kernel)
+    assert parse_kernel(print_kernel(kernel)) is not None
+    x = np.array(VALUES)
+    out = np.zeros_like(x)
+    interpret.run(kernel, [out, x], {"out.0": 12, "x.0": 12, "grid.x": 2})
+    expected = [float(function(v)) for v in VALUES]
+    np.testing.assert_allclose(out, expected, rtol=1e-14)
