@@ -69,18 +69,20 @@ class Convolution(Linear):
         steps, spread = as_pair(stride, n, name), as_pair(dilation, n, name)
         kernel = w.shape[2:]
         borders = _borders(padding, kernel, steps, spread, name)
-        x = self
-        if any(b or a for b, a in borders):
-            x = self.pad([p for pair in reversed(borders) for p in pair])
-        for size, k, d in zip(x.shape[2:], kernel, spread, strict=True):
-            if (k - 1) * d + 1 > size:
-                raise ShapeError(name, found=found + f", padded to {x.shape}",
-                                 expected="a kernel that fits into the padded input")
-        windows = _windows(x._read(), kernel, steps, spread)
-        spatial = windows.shape[2 : 2 + n]
         inner = channels // groups
+        # Groups come apart before the windows, so that gradients see the windows of one group.
+        x = self if groups == 1 else self.reshape(self.shape[0], groups, inner, *self.shape[2:])
+        if any(b or a for b, a in borders):
+            x = x.pad([p for pair in reversed(borders) for p in pair])
+        for size, k, d in zip(x.shape[-n:], kernel, spread, strict=True):
+            if (k - 1) * d + 1 > size:
+                raise ShapeError(name, found=found + f", padded to {x.shape[-n:]}",
+                                 expected="a kernel that fits into the padded input")
+        a = _windows(x._read(), kernel, steps, spread)
+        if groups == 1:
+            a = infer.reshape(a, (self.shape[0], 1, *a.shape[1:]))
+        spatial = a.shape[3 : 3 + n]
         # [N, g, 1, positions..., C/g, kernel...] * [1, g, O/g, 1..., C/g, kernel...]
-        a = infer.reshape(windows, (self.shape[0], groups, inner, *windows.shape[2:]))
         a = infer.permute(a, (0, 1, *range(3, 3 + n), 2, *range(3 + n, 3 + 2 * n)))
         a = infer.reshape(a, (a.shape[0], groups, 1, *a.shape[2:]))
         b = infer.reshape(w._read(), (1, groups, outputs // groups, *(1,) * n, inner, *kernel))

@@ -14,6 +14,7 @@ A sum of several products is split into one contraction for each.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Container
 from typing import Final
 
@@ -25,6 +26,7 @@ from weft.ir.node import Node, Shape
 from weft.ir.op import Op, Operation
 
 MATERIALISE: Final = 16  # what an element written to memory and read again costs, in terms
+OVERLAP: Final = 1.6  # more terms that a dense convolution may have than its windows side by side
 SEARCH: Final = 100  # nodes looked at below a reduction
 TERMS: Final = 32  # of a sum that is split into contractions
 _LINKS: Final = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDOW, Op.UNWINDOW})
@@ -71,6 +73,29 @@ def move_inside(node: Node, shared: Container[Node]) -> Node | None:
     order = (*range(lead, operand.ndim), *range(lead))  # the reduced axes last, as they usually are
     operand = _apply(operand, lambda x: movement.permute(x, order), ())
     return infer.reduce(operand, inner.attr.kind, range(operand.ndim - lead, operand.ndim))
+
+
+def unfold_factors(node: Node, shared: Container[Node]) -> Node | None:
+    """sum(unwindow(a * b)) -> sum(unwindow(a) * b), where b repeats along what is folded back.
+
+    The gradient of a depthwise convolution is a convolution then, too.
+    """
+    chain: list[Node] = []
+    product = node.args[0]
+    while product.op in _LINKS and product not in shared and len(chain) < 8:
+        if not _fills_neutral(product, node.attr.kind):
+            return None
+        chain.append(product)
+        product = product.args[0]
+    if product.op is not Op.MUL or product in shared or not chain or (
+            chain[0].op is not Op.UNWINDOW):
+        return None
+    for link in reversed(chain):
+        make, masked = _LIFTS[link.op](link, 0)
+        if masked and not any(movement.constant_along(f, a) for f in product.args for a in masked):
+            return None
+        product = _apply(product, make, masked)
+    return infer.reduce(product, "sum", node.attr.axes)
 
 
 def split_sum(node: Node) -> Node | None:
@@ -140,7 +165,13 @@ def _pays(node: Node, inner: Node, chain: list[Node]) -> bool:
     outer = _elements(node.args[0].shape)
     if before is None or kept is None or outer is None or kept == 0:
         return False
-    return outer * (before // kept) <= before + MATERIALISE * kept
+    steps = [m.attr.step // math.gcd(m.attr.step, m.attr.dilation)
+             for m in moved if m.op is Op.UNWINDOW]
+    terms = outer // math.prod(steps) * (before // kept)  # those that are not left out
+    # what is folded back is gathered, element by element
+    most = OVERLAP * before + MATERIALISE * (kept + outer) if steps else (
+        before + MATERIALISE * kept)
+    return bool(terms <= most)
 
 
 def _is_product_of_repeated(x: Node) -> bool:

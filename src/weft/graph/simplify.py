@@ -101,7 +101,8 @@ class _Pass:
 
 def _reduce(node: Node, state: _Pass) -> Node | None:
     return (_reduce_constant(node) or _reduce_less(node)
-            or contract.merge_nested(node, state.shared) or contract.split_sum(node))  # fmt: skip
+            or contract.merge_nested(node, state.shared)
+            or contract.unfold_factors(node, state.shared) or contract.split_sum(node))  # fmt: skip
 
 
 def _reduce_constant(node: Node) -> Node | None:

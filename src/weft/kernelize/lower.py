@@ -35,6 +35,7 @@ from weft.kernelize.emit import Emitter, Key
 from weft.kernelize.fuse import Fusion
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
+from weft.kernelize.remainders import cut_by_remainders
 from weft.kernelize.scan import lower_scan
 from weft.kernelize.scatter import lower_scatter
 from weft.kernelize.sort import lower_sort
@@ -86,6 +87,8 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
     params = (*(memories[n] for n in inputs), *stored.values(), *scratch)
     meta = Meta(kind=group.kind, flops=_flops(group, fusion), traffic=_traffic(inputs, outputs))
     kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)
+    if group.kind in ("contraction", "rowwise"):
+        kernel = cut_by_remainders(kernel)
     return Lowered(tidy(kernel), inputs, tuple(outputs), scratch, tuple(em.checks),
                    tuple(group.why))
 

@@ -1,7 +1,7 @@
 """Contractions: sums of products over axes that the output does not have.
 
 They are found from the index pattern, whichever front end wrote them: matmul in any layout,
-batched, einsum, convolution over windows, matrix times vector. Eight forms:
+batched, einsum, convolution over windows, matrix times vector. Nine forms:
 
 * **outer**: an output axis has unit stride in one operand and is absent from the other. A tile of
   rows x vectors of results lives in registers; each step of the reduced axes reads one piece of
@@ -12,6 +12,7 @@ batched, einsum, convolution over windows, matrix times vector. Eight forms:
   copied once, without masks, and the lanes run along the channels of the other operand.
 * **deep**: a convolution whose weights no near cache holds: block by block of its reduced channels,
   with the sums of all results kept meanwhile.
+* **filter**: gradients of weights with few channels: the lanes run along the rows of the images.
 * **position**: windows with few channels of results (depthwise, grouped): the lanes run along the
   positions of a row.
 * **dot**: operands of bfloat16 or 8-bit integers are packed into words, of which one instruction
@@ -26,6 +27,7 @@ from weft.errors import ScheduleError
 from weft.schedule.loops import vector_obstacle
 from weft.strategies.contraction_deep import schedule_deep
 from weft.strategies.contraction_dot import schedule_dot
+from weft.strategies.contraction_filter import schedule_filter
 from weft.strategies.contraction_inner import inner_cost, schedule_inner
 from weft.strategies.contraction_matrix import schedule_matrix
 from weft.strategies.contraction_outer import outer_cost, schedule_outer
@@ -50,7 +52,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     costs = [cost(plan, pattern, parameters or Parameters()) for cost in (outer_cost, inner_cost)]
     if costs[1] is not None and (costs[0] is None or costs[1] < costs[0]):
         forms.reverse()
-    forms[:0] = [schedule_matrix, schedule_dot, schedule_deep, schedule_window,
+    forms[:0] = [schedule_matrix, schedule_dot, schedule_filter, schedule_deep, schedule_window,
                  schedule_position, schedule_stream]
     names = [form.__name__.removeprefix("schedule_") for form in forms]
     first = plan.pick("contraction.form", "", names)

@@ -72,8 +72,7 @@ class _Deep(Convolution):
         axis = self.axes[0]
         schedule.block_reduction(self.name, top, axis, even_block(depth, steps))
         self.blocked = True
-        schedule.window(found.image.memory.name, f"{axis}.o")
-        copy_box(plan, found.image)
+        copy_box(plan, found.image, f"{axis}.o")
         self._pack(found.weight.memory.name, top, f"{o}.i", ahead=(inner[0], top))
         self._finish_block(x, f"{o}.i")
         rows = self._rows(x, width, f"{y}.i" if high > 1 else "", high)

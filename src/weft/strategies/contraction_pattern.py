@@ -84,6 +84,7 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "dot": {"dot_rows": (4, 6, 8, 10, 12, 14), "vectors": (1, 2, 4),
             "dot_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "matrix": {"dot_bytes": (64 << 10, 128 << 10, 256 << 10)},
+    "filter": {},
     "inner": {"inner_rows": (1, 2, 3, 4, 6, 8), "inner_columns": (1, 2, 3, 4, 6, 8)},
     "window": {**_PANEL, "window_rows": (6, 8, 10, 12, 14, 16, 20, 24),
                "window_bytes": (20 << 10, 40 << 10, 80 << 10, 256 << 10),
@@ -287,6 +288,10 @@ def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
     """
     schedule = plan.schedule
     for inner in reversed(axes[:-1]):  # neighbours in the source, whichever axes they belong to
+        loops = [find(plan.kernel, inner), find(plan.kernel, axes[-1])]
+        if any(f is not None and constant(f.extent) is None for f in loops) and (
+                loops[1] is not None and size_of(loops[1].extent) >= LINE_POINTS // 2):
+            break  # a short last block: a place in it would be a division
         if not plan.attempt("fuse", inner, axes[-1]):
             break
         axes = [*axes[:-2], f"{inner}_{axes[-1]}"]

@@ -80,8 +80,7 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
                 keep=True)
     if not outer:
         raise ScheduleError(f"window({found.image.memory.name})", found="no loop around the box")
-    schedule.window(found.image.memory.name, box or outer[0])
-    copy_box(plan, found.image)
+    copy_box(plan, found.image, box or outer[0])
     # The box has to be copied before its positions become tiles, which may overlap.
     if top:
         tile_split(plan, top, _loop(plan, top).extent, rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from weft.ir import traverse
 from weft.ir.stmt import PARALLEL, For, Load, Reduce
 from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant
@@ -137,11 +138,13 @@ def even_block(depth: int, most: int) -> int:
     return divisor if 3 * divisor >= 2 * most else -(-depth // -(-depth // most))
 
 
-def copy_box(plan: Plan, image: Load) -> None:
-    """Vectorise the copy of the box along its last dimension."""
+def copy_box(plan: Plan, image: Load, loop: str) -> None:
+    """Copy the box that one iteration of a loop reads, vectorised along its last dimension."""
     memory = image.memory
-    last = next((s for d in range(len(image.index) - 1, -1, -1)
-                 if (s := find(plan.kernel, f"{memory.name}.d{d}")) is not None), None)
+    known = {s.var for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
+    plan.schedule.window(memory.name, loop)
+    last = next((s for s in traverse.walk(plan.kernel.body) if isinstance(s, For)
+                 and s.var not in known and not isinstance(s.body[0], For)), None)
     if last is None:
         return
     n, name = size_of(last.extent), last.var.attr
@@ -165,6 +168,7 @@ class Convolution:
         self.name = pattern.reduce.accumulators[0].var.attr
         self.itemsize = Cost(pattern.rows[-1].body).itemsize
         self.axes = [a.var.attr for a in pattern.reduce.axes]
+        self.cut = self.axes[0]  # the axis that is cut if the reduction is
         self.blocked = self.packed = False
 
     def apply(self) -> bool:
@@ -209,11 +213,10 @@ class Convolution:
         if place is None:
             return False
         box = order[-2] if last else order[-1]
-        schedule.window(image.name, f"{self.axes[0]}.o" if self.blocked and (
+        copy_box(plan, found.image, f"{self.cut}.o" if self.blocked and (
             last or place not in order) else box)
-        copy_box(plan, found.image)
         if not self.packed and (self.blocked or f"{o}.o" in order):
-            self._pack(weight.name, f"{self.axes[0]}.o" if self.blocked else f"{o}.o", f"{o}.i")
+            self._pack(weight.name, f"{self.cut}.o" if self.blocked else f"{o}.o", f"{o}.i")
         if self.blocked:
             self._finish_block(x, f"{o}.i")
         rows = self._rows(x, width, inner[0] if high > 1 else "", high)
@@ -306,15 +309,20 @@ class Convolution:
         """
         reduce, p = self.pattern.reduce, self.p
         points = product(a.extent for a in reduce.axes)
-        depth = size_of(reduce.axes[0].extent)
         panel = points * self.lanes * self.itemsize
         if panel <= p.window_bytes:
             return ""
         whole = self.packed or (panel <= p.whole_bytes and channel in loops)
-        most = (p.window_bytes if whole else p.panel_bytes // 2) // (panel // depth)
-        most = min(most, max(p.chain * depth // points, 2))
-        if most < 2:
+        room = (p.window_bytes if whole else p.panel_bytes // 2) // (self.lanes * self.itemsize)
+        for axis in reduce.axes:  # of a gradient of weights the images, or the rows of all
+            depth = size_of(axis.extent)
+            one = points // depth  # points of the thinnest block
+            most = min(room // one, max(p.chain // one, 2))
+            if depth > 1 and most >= (1 if one >= p.chain else 2):
+                break
+        else:
             return "" if panel <= p.panel_bytes else None
+        self.cut = axis.var.attr
         last = self.packed
         if whole and not self.packed:
             self._pack(self.found.weight.memory.name, channel, f"{channel[:-2]}.i")
@@ -326,7 +334,7 @@ class Convolution:
         for at in range(first, len(loops)):
             held = product(f.extent for f in nests[at:] if f is not None)
             if held * self.itemsize <= min(p.panel_bytes, p.whole_bytes):
-                self.plan.schedule.block_reduction(self.name, loops[at], self.axes[0],
+                self.plan.schedule.block_reduction(self.name, loops[at], self.cut,
                                                    even_block(depth, most))
                 self.blocked = True
                 return loops[at]
@@ -349,7 +357,7 @@ class Convolution:
               ahead: tuple[str, str] | None = None) -> None:
         """Copy weights into a panel; `ahead`: in a loop, fetch what the next of another reads."""
         plan = self.plan
-        axes = [f"{a}.i" if self.blocked and a == self.axes[0] else a for a in self.axes]
+        axes = [f"{a}.i" if self.blocked and a == self.cut else a for a in self.axes]
         space = Space(plan.kernel)
         weight = next(a for a in accesses(self.pattern.reduce.body) if a.memory.name == memory)
         steps_of = {a: flat_stride(space, weight, x.var)

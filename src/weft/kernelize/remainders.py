@@ -1,0 +1,188 @@
+"""Cut the nest of a strided adjoint by remainders: each becomes a dense convolution.
+
+What undoes windows with a step s (the gradient of a strided convolution by its input, a transposed
+convolution) asks at each position i for the taps k with ``(i - k * d) % s == 0``: at most one term
+in s of the nest is there at all. Written out by the remainder of i by s (the phases of a polyphase
+filter), each nest has the taps of its own remainder, no condition but the borders, and plain
+steps in its subscripts, so that it is scheduled as any other convolution:
+
+    for i in n: out[i] = sum over k in K: where((i - k) % 2 == 0, g[(i - k) // 2], 0) * w[k]
+    ->  for i in (n + 1) // 2: out[2*i] = sum over k in (K + 1) // 2: g[i - k] * w[2*k]
+        for i in n // 2: out[2*i + 1] = sum over k in K // 2: g[i - k] * w[2*k + 1]
+
+A term that is left out counts as 0 times its weight, as in a convolution with zero padding.
+"""
+
+from __future__ import annotations
+
+import itertools
+from math import gcd
+from typing import Final
+
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
+from weft.rules.index import linear_coefficients, simplify
+from weft.schedule.space import Edit, constant, perfect
+
+MOST: Final = 16  # nests that one becomes
+
+Env = dict[Expr, tuple[int, int]]
+
+
+class _Condition(Record):
+    """``(row * var + start - tap * axis) % step == 0``; None for an axis on which nothing hangs."""
+
+    var: Expr
+    axis: Expr | None
+    row: int
+    tap: int
+    start: int
+    step: int
+
+
+def cut_by_remainders(kernel: Kernel) -> Kernel:
+    """Return the kernel with each sum over every s-th tap cut into its remainders."""
+    for stmt in kernel.body:
+        if not isinstance(stmt, For):
+            continue
+        chain = perfect(stmt)
+        found = _conditions(chain)
+        if found is None:
+            continue
+        edit = Edit(kernel)
+        nests: list[Stmt] = []
+        for number, rest in enumerate(itertools.product(*[range(c.step) for c in found])):
+            nests.extend(_nest(edit, chain, found, rest, f"_{number}"))
+        kernel = edit.replace((), stmt, tuple(nests))
+    return kernel
+
+
+def _conditions(chain: list[For]) -> list[_Condition] | None:
+    """Return what tells which taps a position has, None if nothing does."""
+    reduces = [s for s in chain[-1].body if isinstance(s, Reduce)]
+    if len(reduces) != 1 or any(isinstance(s, For | st.If | st.Alloc) for s in chain[-1].body):
+        return None
+    reduce = reduces[0]
+    extents = [*[f.extent for f in chain], *[a.extent for a in reduce.axes]]
+    if any(f.kind != st.SERIAL for f in chain) or any(not constant(e) for e in extents):
+        return None
+    env: Env = {f.var: (0, int(f.extent.attr) - 1) for f in chain}
+    env.update({a.var: (0, int(a.extent.attr) - 1) for a in reduce.axes})
+    found: dict[Expr, _Condition] = {}
+    axes: set[Expr] = set()
+    for term in _zero_unless(reduce):
+        made = _condition(term, [f.var for f in chain], [a.var for a in reduce.axes], env)
+        if made is None or made.var in found or made.axis in axes:
+            continue
+        found[made.var] = made
+        if made.axis is not None:
+            axes.add(made.axis)
+    nests = 1
+    for c in found.values():
+        nests *= c.step
+    return list(found.values()) if found and nests <= MOST else None
+
+
+def _zero_unless(reduce: Reduce) -> list[Expr]:
+    """Return conditions without which a term of a sum of products is 0 times something."""
+    if len(reduce.accumulators) != 1:
+        return []
+    acc = reduce.accumulators[0]
+    if acc.combine.op is not Op.ADD or acc.update.op is not Op.ADD or acc.var not in (
+            acc.update.args):
+        return []
+    lets = {s.var: s.value for s in reduce.body if isinstance(s, st.Let)}
+    stack = [a for a in acc.update.args if a is not acc.var]
+    out: list[Expr] = []
+    while stack:
+        e = stack.pop()
+        if e in lets:
+            stack.append(lets[e])
+        elif e.op is Op.MUL or e.op is Op.CAST:
+            stack.extend(e.args)
+        elif e.op is Op.WHERE and ex.is_const(e.args[2], 0.0):
+            stack.append(e.args[1])
+            both = [e.args[0]]
+            while both:
+                c = both.pop()
+                if c.op is Op.AND:
+                    both.extend(reversed(c.args))
+                else:
+                    out.append(c)
+    return out
+
+
+def _condition(term: Expr, rows: list[Expr], axes: list[Expr], env: Env) -> _Condition | None:
+    """Return ``p % step == 0`` taken apart, None if it is no such condition."""
+    if term.op is not Op.EQ or not ex.is_const(term.args[1], 0) or term.args[0].op is not Op.MOD:
+        return None
+    place, by = term.args[0].args
+    step = constant(by)
+    linear = linear_coefficients(simplify(place, env), [*rows, *axes], env)
+    if step is None or step < 2 or linear is None:
+        return None
+    steps = {v: c for v, c in linear[0].items() if not isinstance(c, Expr) and c != 0}
+    start = constant(linear[1])
+    mine = [v for v in steps if v in rows]
+    taps = [v for v in steps if v in axes]
+    if start is None or len(steps) != len(linear[0]) or len(mine) != 1 or len(taps) > 1 or (
+            gcd(steps[mine[0]], step) != 1):
+        return None
+    axis, tap = (taps[0], -steps[taps[0]]) if taps else (None, 0)
+    return _Condition(mine[0], axis, steps[mine[0]], tap, start, step)
+
+
+def _nest(edit: Edit, chain: list[For], found: list[_Condition], rest: tuple[int, ...],
+          suffix: str) -> Body:
+    """Return the nest of the positions with some remainders; none if there are no positions."""
+    reduce = next(s for s in chain[-1].body if isinstance(s, Reduce))
+    counts = {f.var: int(f.extent.attr) for f in chain}
+    counts.update({a.var: int(a.extent.attr) for a in reduce.axes})
+    points: dict[Expr, Expr] = {}
+    empty = False  # whether no tap meets these positions: their sums are 0
+    for c, r in zip(found, rest, strict=True):
+        # row * (step * v + r) + start - tap * k must divide by step: every m-th k, from the first
+        every = c.step // gcd(c.tap, c.step)
+        first = next((k for k in range(every)
+                      if (c.row * r + c.start - c.tap * k) % c.step == 0), None)
+        points[c.var] = c.var * c.step + r
+        counts[c.var] = -(-max(counts[c.var] - r, 0) // c.step)
+        if c.axis is None or first is None:
+            empty = empty or first is None
+            continue
+        points[c.axis] = c.axis * every + first
+        counts[c.axis] = -(-max(counts[c.axis] - first, 0) // every)
+    if any(counts[f.var] == 0 for f in chain):
+        return ()
+    empty = empty or any(counts[a.var] == 0 for a in reduce.axes)
+    single = [a.var for a in reduce.axes if counts[a.var] == 1]
+    if len(single) == len(reduce.axes):
+        single = single[1:]
+    env: Env = {v: (0, n - 1) for v, n in counts.items() if n > 0}
+    points.update({v: ex.substitute([points.get(v, v)], {v: ex.index(0)})[0] for v in single})
+
+    def plain(e: Expr) -> Expr:
+        if not ex.free_vars([e]) & points.keys():
+            return e
+        return simplify(ex.substitute([e], points)[0], env)
+
+    body: list[Stmt] = []
+    replaced: dict[Expr, Expr] = {}
+    for stmt in chain[-1].body:
+        if stmt is not reduce:
+            body.append(stmt.map_exprs(plain))
+        elif empty:
+            replaced[reduce.accumulators[0].var] = reduce.accumulators[0].init
+        else:
+            axes = tuple([st.Axis(a.var, ex.index(counts[a.var]), a.kind)
+                          for a in reduce.axes if a.var not in single])
+            inner = tuple([s.map_exprs(plain) for s in reduce.body])
+            acc = reduce.accumulators[0]
+            body.append(Reduce(axes, (acc.replace(update=plain(acc.update)),), inner))
+    for loop in reversed(chain):
+        body = [For(loop.var, ex.index(counts[loop.var]), loop.kind, tuple(body))]
+    return edit.duplicate(tuple(body), replaced, suffix)

@@ -1,0 +1,128 @@
+"""The filter form of a contraction: gradients of a convolution's weights with few channels.
+
+Every weight is the sum of products of two images, one of them moved by the place of the weight:
+lanes along the channels would stay empty, so they run along the rows of the images. The image that
+is read through windows is copied once, without masks; the partial sums of all taps of some
+channels live in registers, and each step multiplies a piece of a row with the pieces around it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.ir.stmt import For
+from weft.schedule.dependence import Access, Space
+from weft.schedule.space import constant
+from weft.strategies.contraction_pattern import (
+    MAC_SPEED,
+    Parameters,
+    Pattern,
+    native_lanes,
+    order_loops,
+    registers,
+    tile_rows,
+    tile_split,
+)
+from weft.strategies.contraction_window import Windowed, copy_box, find_windows
+from weft.strategies.nest import Plan, flat_stride, power_above, product, size_of, work
+
+BOX_BYTES: Final = 96 << 10  # of the images that are copied at once
+FEW: Final = 4  # results for which a tile is too small to keep the unit for products busy
+
+
+def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
+    """Schedule the filter form; whether it fits and pays."""
+    found = find_windows(plan, pattern)
+    if found is None or len(found.channels) > 1 or not found.positions:
+        return False
+    space, native = Space(plan.kernel), native_lanes(plan, pattern)
+    axes = pattern.reduce.axes
+    extents = [r.extent for r in pattern.rows] + [a.extent for a in axes]
+    if any(constant(e) is None for e in extents):
+        return False
+    along, width = axes[-1].var, size_of(axes[-1].extent)
+    if any(flat_stride(space, Access(s), along) != 1 for s in (found.image, found.weight)):
+        return False
+    reduced = {a.var for a in axes}
+    moving = set().union(*[space.symbols(i) for i in found.image.index
+                           if space.symbols(i) & reduced])
+    taps = [r for r in found.positions if r.var in moving]
+    lanes = min(native, power_above(width))
+    idle = 8 * width < 5 * -(-width // lanes) * lanes
+    if not taps or idle or product(c.extent for c in found.channels) >= native:
+        return False  # rows too short for lanes, or channels enough
+    return _apply(plan, pattern, found, taps, lanes)
+
+
+def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes: int) -> bool:
+    schedule = plan.schedule
+    name = pattern.reduce.accumulators[0].var.attr
+    k = pattern.reduce.axes[-1].var.attr
+    most = 24 if registers(plan) >= 32 else 10
+    sizes: dict[str, int] = {}
+    held = 1
+    for loop in [*reversed(taps), *found.channels]:
+        sizes[loop.var.attr] = tile_rows(size_of(loop.extent), max(most // held, 1))
+        held *= sizes[loop.var.attr]
+    cut = _cut(plan, pattern, found)
+    if held < FEW or cut is None:
+        return False
+    outer = [r.var.attr for r in pattern.rows if r not in taps and r not in found.channels]
+    box = list(outer)
+    names = [r.var.attr for r in taps]
+    tiles = list(names)
+    for loop in found.channels:
+        channel = loop.var.attr
+        tile_split(plan, channel, loop.extent, sizes[channel])
+        outer.append(f"{channel}.o")
+        tiles.append(f"{channel}.i")
+    order_loops(plan, outer, tiles, work((pattern.rows[0],)) // MAC_SPEED, keep=True)
+    if cut[1] < size_of(next(a.extent for a in pattern.reduce.axes if a.var.attr == cut[0])):
+        schedule.block_reduction(name, [*outer[len(box):], *tiles][0], *cut)
+        copy_box(plan, found.image, f"{cut[0]}.o")
+        name = f"{name}.b"
+    elif outer:
+        copy_box(plan, found.image, (box or outer)[-1])
+    else:
+        return False
+    # The box has to be copied before the places of weights become tiles, which may overlap.
+    for tap in taps:
+        tile_split(plan, tap.var.attr, tap.extent, sizes[tap.var.attr])
+    inner = [*[f"{n}.i" for n in names], *tiles[len(names):]]
+    for moved in [*inner, *[f"{n}.o" for n in names]]:
+        schedule.sink(moved)
+    schedule.reorder(*[f"{n}.o" for n in names], *inner)
+    schedule.split(k, lanes, "mask")
+    schedule.decompose_reduction(name, inner[0], partial=(f"{k}.i",))
+    for suffix in (".z", "", ".f"):
+        for at in inner:
+            schedule.unroll(f"{at}{suffix}")
+        schedule.vectorize(f"{k}.i{suffix}")
+    plan.why.append(f"contraction: {held} results as {lanes} partial sums along {k}, windows of "
+                    f"{found.image.memory.name} copied without masks")
+    return True
+
+
+def _cut(plan: Plan, pattern: Pattern, found: Windowed) -> tuple[str, int] | None:
+    """Return the axis whose blocks have boxes of a moderate size, and their length."""
+    for axis in pattern.reduce.axes[:-1]:
+        n = size_of(axis.extent)
+        while n > 1 and _box(plan, pattern, found, axis.var.attr, n) > BOX_BYTES:
+            n = (n + 1) // 2
+        if _box(plan, pattern, found, axis.var.attr, n) <= BOX_BYTES:
+            return axis.var.attr, n
+    return None
+
+
+def _box(plan: Plan, pattern: Pattern, found: Windowed, cut: str, length: int) -> int:
+    """Return the bytes of the image that a block of the reduction reads for one channel."""
+    space, total = Space(plan.kernel), found.image.memory.dtype.itemsize
+    counts = {a.var: length if a.var.attr == cut else size_of(a.extent)
+              for a in pattern.reduce.axes}
+    for index in found.image.index:
+        if space.symbols(index) & counts.keys():
+            counts |= {r.var: size_of(r.extent) for r in found.positions
+                       if r.var in space.symbols(index)}
+            total *= 1 + sum(abs(space.stride(index, v) or 0) * (n - 1)
+                             for v, n in counts.items())
+    return total

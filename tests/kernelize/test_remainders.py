@@ -1,0 +1,91 @@
+"""Sums over every s-th tap are cut by remainders, and give what they gave."""
+
+import numpy as np
+import pytest
+
+import schedule_nests as nests
+import weft
+from schedule_nests import assert_same, loop, memory, v
+from weft.ir import expr as ex
+from weft.ir.op import Op
+from weft.ir.stmt import Accumulator, Axis, For, Kernel, Load, Meta, Reduce, Store, lhs, rhs
+from weft.ir.traverse import walk
+from weft.ir.verify import verify
+from weft.kernelize.remainders import cut_by_remainders
+
+CASES = [(9, 3, 2, 1), (10, 3, 2, 1), (13, 5, 3, 1), (12, 2, 3, 1), (11, 3, 2, 2), (13, 4, 4, 2),
+         (7, 1, 3, 1), (16, 5, 2, 3), (5, 5, 2, 1)]  # fmt: skip
+
+
+def adjoint(length, kernel, step, dilation):
+    """y[i] = the sum of g[(i - k*d) // s] * w[k] where s divides i - k*d and it is inside."""
+    count = (length - (kernel - 1) * dilation - 1) // step + 1
+    g, w, y = memory("g", count), memory("w", kernel), memory("y", length)
+    i, k, a, b, s = v("i"), v("k"), nests.f("a"), nests.f("b"), nests.f("s")
+    moved = i - k * dilation
+    inside = moved.ge(0) & (moved % step).eq(0) & (moved // step).lt(count)
+    zero = ex.const(0.0, a.dtype)
+    update = s + ex.where(inside, a, zero) * b
+    reduce = Reduce((Axis(k, ex.index(kernel)),),
+                    (Accumulator(s, zero, update, lhs(s) + rhs(s)),),
+                    (Load(a, g, (moved // step,), inside), Load(b, w, (k,))))  # fmt: skip
+    body = loop("i", length, reduce, Store(y, (i,), s))
+    return Kernel("adjoint", (g, w, y), (body,), Meta(kind="contraction"))
+
+
+@pytest.mark.parametrize(("length", "kernel", "step", "dilation"), CASES)
+def test_one_nest_for_each_remainder(length, kernel, step, dilation):
+    made = adjoint(length, kernel, step, dilation)
+    cut = cut_by_remainders(made)
+    verify(cut)
+    assert_same(made, cut)
+    assert len(cut.body) == min(step, length)
+    terms = [e for s in walk(cut.body) for e in s.exprs()]
+    assert not any(e.op is Op.MOD for e in ex.toposort(terms))
+    points = sum(s.extent.attr * t.axes[0].extent.attr for s in cut.body if isinstance(s, For)
+                 for t in s.body if isinstance(t, Reduce))  # fmt: skip
+    assert points <= (length + step) * (kernel + step) // step  # of length * kernel before
+
+
+def test_other_sums_are_left_alone():
+    """A condition outside the factors, and steps of 1."""
+    made = adjoint(9, 3, 1, 1)
+    assert cut_by_remainders(made) is made
+    loop_, = adjoint(9, 3, 2, 1).body
+    reduce = loop_.body[0]
+    acc = reduce.accumulators[0]
+    most = acc.replace(combine=ex.binary(Op.MAX, lhs(acc.var), rhs(acc.var)))
+    other = made.with_body((For(loop_.var, loop_.extent, loop_.kind, (
+        Reduce(reduce.axes, (most,), reduce.body), *loop_.body[1:])),))  # fmt: skip
+    assert cut_by_remainders(other) is other
+
+
+@pytest.mark.requires("torch")
+@pytest.mark.parametrize(("shape", "weight", "options"), [
+    ((2, 3, 9, 12), (4, 3, 3, 3), {"stride": 2, "padding": 1}),
+    ((2, 17, 11, 13), (5, 17, 3, 5), {"stride": (2, 3), "padding": (1, 2), "dilation": (1, 2)}),
+    ((1, 16, 15, 20), (16, 4, 3, 3), {"stride": 2, "groups": 4}),
+    ((2, 6, 13, 18), (12, 1, 3, 3), {"stride": 2, "padding": 1, "groups": 6}),  # depthwise
+    ((2, 6, 13, 18), (6, 1, 3, 3), {"padding": 1, "groups": 6}),
+    ((3, 5, 31), (7, 5, 4), {"stride": 3, "dilation": 2}),
+    ((1, 2, 7, 8, 9), (3, 2, 3, 2, 3), {"stride": 2, "padding": 1}),
+    ((2, 3, 1, 5), (2, 3, 1, 1), {"stride": 2}),
+    ((2, 40, 20, 23), (3, 40, 3, 3), {"padding": 1}),  # few channels of results
+    ((5, 3, 20, 40), (37, 3, 3, 3), {"padding": 1}),  # many, a long sum that is cut
+    ((1, 9, 20, 8), (8, 9, 7, 7), {"padding": 3, "dilation": 2}),
+])  # fmt: skip
+def test_gradients_of_convolutions(shape, weight, options):
+    import torch
+
+    n = len(shape) - 2
+    rng = np.random.default_rng(len(shape) + shape[1])
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in (shape, weight))
+    x, w = (torch.tensor(t, dtype=torch.float64, requires_grad=True) for t in (a, b))
+    y = getattr(torch.nn.functional, f"conv{n}d")(x, w, **options)
+    g = rng.standard_normal(y.shape).astype(np.float32)
+    y.backward(torch.tensor(g, dtype=torch.float64))
+    u, f = weft.from_numpy(a).requires_grad_(), weft.from_numpy(b).requires_grad_()
+    (getattr(u, f"conv{n}d")(f, **options) * weft.from_numpy(g)).sum().backward()
+    for mine, theirs in ((u.grad, x.grad), (f.grad, w.grad)):
+        want = theirs.numpy()
+        np.testing.assert_allclose(mine.numpy(), want, rtol=0, atol=2e-6 * np.abs(want).max())
