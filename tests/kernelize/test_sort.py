@@ -147,6 +147,41 @@ def test_true_first_and_distinct_values(n):
         distinct, counts = weft.tensor(a).unique(return_counts=True)
         np.testing.assert_array_equal(counts.numpy(), np.unique(a, return_counts=True)[1])
         assert distinct.shape == counts.shape
+        both = weft.tensor(a.reshape(1, n)).unique(return_inverse=True, return_counts=True)
+        want = np.unique(a.reshape(1, n), return_inverse=True, return_counts=True)
+        for got, expected in zip(both, want, strict=True):
+            np.testing.assert_array_equal(got.numpy(), expected.reshape(got.shape))
+        assert both[1].shape == (1, n)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "float64"])
+def test_distinct_values_of_every_width(dtype):
+    rng = np.random.default_rng(2)
+    for count, most in ((7, 1), (300, 3), (300, 100)):
+        a = rng.integers(0, most + 1, count).astype(dtype)
+        values, inverse, counts = weft.from_numpy(a).unique(True, return_inverse=True)
+        want = np.unique(a, return_counts=True)
+        np.testing.assert_array_equal(values.numpy(), want[0])
+        np.testing.assert_array_equal(counts.numpy(), want[1])
+        np.testing.assert_array_equal(values.numpy()[inverse.numpy()], a)
+
+
+def test_distinct_special_values():
+    """Every NaN is a value of its own, as in PyTorch, and the zeros are one."""
+    a = np.array([np.nan, 0.0, -np.inf, np.nan, -0.0, np.inf, 0.0], np.float32)
+    values, counts = weft.from_numpy(a).unique(return_counts=True)
+    np.testing.assert_array_equal(values.numpy(), [-np.inf, 0, np.inf, np.nan, np.nan])
+    np.testing.assert_array_equal(counts.numpy(), [1, 3, 1, 1, 1])
+    x = weft.from_numpy(a).requires_grad_()
+    assert not (x * 2).unique().requires_grad
+    for found in weft.tensor(np.zeros((0, 2), np.int32)).unique(True, return_inverse=True):
+        assert found.numel() == 0
+    first = weft.from_numpy(a).unique()
+    kept = first.numpy().copy()
+    weft.from_numpy(a + 1).unique()  # which takes other memory
+    np.testing.assert_array_equal(first.numpy(), kept)
+    first.add_(1)
+    np.testing.assert_array_equal(first.numpy(), kept + 1)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64])

@@ -1,5 +1,6 @@
 """Between host arrays (NumPy, the buffer protocol) and leaves of the graph."""
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, cast
 
@@ -15,8 +16,8 @@ from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
 __all__ = [
-    "Span", "as_array", "dtype_of", "fill", "leaf", "leaf_storage", "overlap", "put_back", "share",
-    "share_span", "store", "view",
+    "Span", "as_array", "dtype_of", "fill", "head", "integer", "leaf", "leaf_storage", "overlap",
+    "put_back", "share", "share_span", "store", "view",
 ]  # fmt: skip
 
 _WORK: Final = 1000  # steps after which two arrays are taken to overlap
@@ -89,6 +90,18 @@ def fill(dtype: DType, array: np.ndarray[Any, Any]) -> Any:
     if array.size:
         np.copyto(view(buffer, dtype, array.shape, True), array, casting="unsafe")
     return buffer
+
+
+def head(buffer: Any, nbytes: int) -> Any:
+    """Return a new buffer with the first bytes of one of ours."""
+    made = driver.allocate(max(nbytes, 1))
+    ctypes.memmove(made.address, buffer.address, nbytes)
+    return made
+
+
+def integer(buffer: Any) -> int:
+    """Return the int64 at the beginning of a buffer of ours."""
+    return ctypes.c_int64.from_address(buffer.address).value
 
 
 def store(array: np.ndarray[Any, Any], dtype: DType) -> Node:

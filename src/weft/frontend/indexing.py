@@ -12,7 +12,7 @@ from weft.exchange import host
 from weft.frontend import literals, views
 from weft.frontend.arguments import describe
 from weft.frontend.arithmetic import as_operand
-from weft.frontend.core import Scalar, TensorCore, realize_all
+from weft.frontend.core import Scalar, TensorCore
 from weft.frontend.join import stack
 from weft.frontend.places import stamp
 from weft.frontend.promotion import broadcast_shapes
@@ -457,28 +457,39 @@ class Indexing(Reduction):
             return order.reshape(count, 1)._slice(1, 0, 0)
         return stack(places, 1)
 
-    def _true_first(self, *more: TensorCore) -> tuple[Self, int]:
-        """Return the places of true elements, and how many (realizes, with `more`).
+    def _true_first(self) -> tuple[Self, int]:
+        """Return the places of true elements, and how many (realizes)."""
+        from weft.frontend import counted  # which captures functions of tensors
 
-        A stable sort puts false after true.
+        if state.capture is not None:
+            state.capture.refuse("nonzero")
+        if not self.numel():
+            return self._wrap(infer.iota(0)), 0
+        places = counted.true_places(cast(Any, self))
+        return cast(Self, places), places.numel()
+
+    def unique(self, return_counts: bool = False, *, return_inverse: bool = False) -> Any:
+        """Return the distinct values, sorted (realizes: the count is data).
+
+        Parameters
+        ----------
+        return_counts : bool
+            Also return how often each value is there.
+        return_inverse : bool
+            Also return the place of each element's value among the distinct ones, before counts.
         """
-        total, order = self.sum(), self.argsort(0, descending=True)
-        realize_all((total, order, *more))
-        count = int(cast(Any, total))
-        return order._slice(0, 0, count), count
+        from weft.frontend import counted  # which captures functions of tensors
 
-    def unique(self, return_counts: bool = False) -> Any:
-        """Return the distinct values, sorted (realizes: the count is data)."""
-        values = self.ravel().sort(0).values
-        n = self.numel()
-        if n == 0:
-            return (values, values.long()) if return_counts else values
-        fresh = values._slice(0, 1, n - 1).ne(values._slice(0, 0, n - 1)).pad((1, 0), value=True)
-        places, _ = fresh._true_first(values)
-        distinct = values.index_select(0, places)
-        if not return_counts:
-            return distinct
-        return distinct, places.pad((0, 1), value=n).diff()
+        if state.capture is not None:
+            state.capture.refuse("unique")
+        if self.numel():
+            found = counted.distinct(cast(Any, self), bool(return_inverse), bool(return_counts))
+        else:
+            empty: Any = self.ravel().detach()
+            found = [empty]
+            found += [empty.long().reshape(self.shape)] if return_inverse else []
+            found += [empty.long()] if return_counts else []
+        return tuple(found) if len(found) > 1 else found[0]
 
     # writes
 
