@@ -7,7 +7,6 @@ from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.stmt import Axis, For, Kernel, Load, Memory, Reduce, Stmt, Store
-from weft.schedule import guard as gd
 from weft.schedule.reduction import Decompose, renamed
 from weft.schedule.space import Copy, Site, ceildiv, constant, find_reduce
 
@@ -74,10 +73,12 @@ class _Block(Decompose):
         part = renamed(edit, stmt, parts)
         accumulators = tuple([a.replace(update=copy.expr(a.update)) for a in part.accumulators])
         axes = (*stmt.axes[: self.at], Axis(inner, width, axis.kind), *stmt.axes[self.at + 1 :])
-        inside = (*self._needed(stmt.body, tuple(a.update for a in stmt.accumulators)),
-                  Reduce(axes, accumulators, copy.body(part.body)))
-        if self.condition is not None:
-            inside = gd.guard(inside, self.condition, self.what)
+        needed = self._needed(stmt.body, tuple(a.update for a in stmt.accumulators))
+        terms = part.body
+        if self.condition is not None:  # before the axis is cut: then it is plain where loads stay
+            needed = self.guarded(needed, self.condition)
+            terms = self.guarded(terms, self.condition)
+        inside = (*needed, Reduce(axes, accumulators, copy.body(terms)))
         index = tuple([t.var for t in self.tile])
         before = {a.var: edit.names.var(f"{a.var.attr}.c", a.var) for a in stmt.accumulators}
         both: dict[Expr, Expr] = {st.lhs(v): c for v, c in before.items()}

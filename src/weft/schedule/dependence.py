@@ -103,8 +103,9 @@ class Space:
         Interval of any index expression.
     points : dict
         The one expression through which a variable is used, for the loops of a split whose last
-        round overlaps: ``min(i.o*f, n - f) + i.i`` stands for i. Iterations with the same point
-        are the same work, so only different points can conflict.
+        round overlaps or repeats its last iteration: ``min(i.o*f, n - f) + i.i`` stands for i, or
+        ``min(i.o*f + i.i, n - 1)``. Iterations with the same point are the same work, so only
+        different points can conflict.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -128,23 +129,27 @@ class Space:
     def _find_points(self) -> None:
         """Recognise the points of overlapping splits that are used in no other way."""
         written: dict[Expr, set[Memory]] = {}
+        extents: dict[Expr, Expr] = {}
         read: set[Memory] = set()
+        bound: set[Expr] = set()
         for stmt in walk(self.kernel.body):
+            bound.update(stmt.binds())
             if isinstance(stmt, st.Load):
                 read.add(stmt.memory)
             elif isinstance(stmt, st.Store):
-                for point in _clamped(stmt.index):
+                for point, extent in _clamped(stmt.index):
                     written.setdefault(point, set()).add(stmt.memory)
+                    extents[point] = extent
         for point, memories in written.items():
-            inside = free_vars([point])
-            if memories & read or not inside <= self.extents.keys():
+            free = free_vars([point])
+            inside = free & self.extents.keys()
+            if memories & read or not inside or (free - inside) & bound:
                 continue
-            if not self._used_elsewhere(point, inside):
-                clamp = point.args[0]
-                start = clamp.args[0]
-                self.points.update(dict.fromkeys(inside, point))
-                self.extents[point] = clamp.args[1] + start.args[1]
-                self._symbols[point] = frozenset((point,))
+            if free_vars([extents[point]]) & inside or self._used_elsewhere(point, inside):
+                continue
+            self.points.update(dict.fromkeys(inside, point))
+            self.extents[point] = extents[point]
+            self._symbols[point] = frozenset((point,))
 
     def _used_elsewhere(self, point: Expr, inside: set[Expr]) -> bool:
         mark = var("<point>")
@@ -232,6 +237,17 @@ class Space:
                 return None
         return total
 
+    def within(self, e: Expr, size: Expr) -> bool:
+        """Whether an index is proved to lie in ``[0, size)``, whatever the symbolic sizes are."""
+        span = self.ranges.of(e)
+        if span.lo < 0:
+            return False
+        if span.hi < self.ranges.of(size).lo:
+            return True
+        limits = _limits(self, self.poly(e))
+        return limits is not None and _nonnegative(
+            self, _add(_add(self.poly(size), limits[1], -1), {ONE: 1}, -1))
+
     def flat(self, memory: Memory, subscript: tuple[Expr, ...]) -> Expr:
         """Return the row-major element offset of a subscript."""
         offset = subscript[0] if subscript else index(0)
@@ -240,19 +256,26 @@ class Space:
         return offset
 
 
-def _clamped(subscript: tuple[Expr, ...]) -> set[Expr]:
-    """Return the sums ``min(o*f, c) + i`` in a subscript."""
-    out: set[Expr] = set()
+def _clamped(subscript: tuple[Expr, ...]) -> set[tuple[Expr, Expr]]:
+    """Return the points ``min(o*f, n - f) + i`` and ``min(o*f + i, n - 1)`` with their n."""
+    out: set[tuple[Expr, Expr]] = set()
     stack = list(subscript)
     while stack:
         e = stack.pop()
         if e.op is Op.ADD and e.args[0].op is Op.MIN:
             start, end = e.args[0].args
-            if start.op is Op.MUL and start.args[1].op is Op.CONST and end.op is Op.CONST:
-                out.add(e)
+            if _is_multiple(start):
+                out.add((e, end + start.args[1]))
                 continue
+        if e.op is Op.MIN and e.args[0].op is Op.ADD and _is_multiple(e.args[0].args[0]):
+            out.add((e, e.args[1] + 1))
+            continue
         stack.extend(e.args)
     return out
+
+
+def _is_multiple(e: Expr) -> bool:
+    return e.op is Op.MUL and e.args[1].op is Op.CONST
 
 
 def _deep(e: Expr, limit: int = 60) -> bool:

@@ -19,7 +19,7 @@ from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
 from weft.schedule.space import Copy, Edit, Site, ceildiv, constant, find_for, find_loop
 
-TAILS: Final = ("mask", "peel", "pad", "trim", "overlap")
+TAILS: Final = ("mask", "peel", "pad", "trim", "overlap", "clamp")
 MAX_UNROLL: Final = 1024
 MAX_LANES: Final = 64
 
@@ -41,6 +41,9 @@ def split(kernel: Kernel, loop: str, factor: int, tail: str = "mask") -> Kernel:
       axes.
     * ``overlap``: the last round starts at n - f and repeats work ("ShiftInwards" in Halide);
       needs n >= f, independent iterations, and a body that does not read what it writes.
+
+    * ``clamp``: the iterations past n repeat the last one, ``s[min(i.o*f + i.i, n-1)]``; as
+      ``overlap``, but for any n. Neighbours are no longer side by side: for loops that are unrolled.
 
     The order of iterations does not change (but for ``overlap``).
 
@@ -104,6 +107,9 @@ class _SplitAxis:
         elif self.tail == "overlap":
             self._may_overlap()
             point = ex.minimum(self.outer * f, n - f) + self.inner
+        elif self.tail == "clamp":
+            self._may_repeat()
+            point = ex.minimum(point, n - 1)
         elif self.tail == "pad":
             self._may_pad(rounds * f)
         body = edit.copy(loop.body, {loop.var: point})
@@ -119,6 +125,11 @@ class _SplitAxis:
             raise ScheduleError(self.what, found=f"an extent of {loop.extent!r}",
                                 expected=f"at least {self.factor} iterations",
                                 hint='tail="mask" works for any extent')
+        self._may_repeat()
+
+    def _may_repeat(self) -> None:
+        loop = self.site.loop
+        space = dep.Space(self.edit.kernel)
         found = dep.carried(space, loop.var, loop.body) or dep.idempotent(loop.body)
         if found is not None:
             raise ScheduleError(self.what, found=found,
@@ -145,7 +156,7 @@ class _SplitAxis:
     def _reduce(self) -> Kernel:
         site, edit, f = self.site, self.edit, self.factor
         stmt, n = site.reduce, site.extent
-        if self.tail in ("trim", "overlap", "pad"):
+        if self.tail in ("trim", "overlap", "pad", "clamp"):
             raise ScheduleError(self.what, found="an axis of a REDUCE",
                                 expected='tail="mask" or "peel"',
                                 hint="each point must be counted once")

@@ -309,7 +309,7 @@ class Decompose:
         inside = self._needed(stmt.body, tuple(a.update for a in stmt.accumulators))
         inside += update.body
         if self.condition is not None:
-            inside = self._guarded(inside, self.condition)
+            inside = self.guarded(inside, self.condition)
         loads = tuple([Load(current[a.var], m, index)
                        for a, m in zip(stmt.accumulators, memories, strict=True)])
         stores = tuple([Store(m, index, a.update)
@@ -322,25 +322,24 @@ class Decompose:
             nest = For(axis.var, axis.extent, axis.kind, (nest,))
         return nest
 
-    def _guarded(self, body: Body, condition: Expr) -> Body:
-        """Mask the statements of a term, but for loads that are the same where it does not hold.
+    def guarded(self, body: Body, condition: Expr) -> Body:
+        """Mask the statements of a term, but for loads that stay in their memories anyhow.
 
         A result whose condition fails is never read, so it may gather anything; what has to be
         kept is that no load leaves its memory.
         """
         space = dep.Space(self.edit.kernel)
-        moved = space.symbols(condition)
 
-        def free(stmt: Stmt) -> bool:
-            if not isinstance(stmt, Load) or stmt.mask is not None:
-                return False
-            spans = [(space.ranges.of(i), space.ranges.of(n))
-                     for i, n in zip(stmt.index, stmt.memory.shape, strict=True)]
-            return all(not space.symbols(i) & moved for i in stmt.index) and all(
-                at.lo >= 0 and at.hi < size.lo for at, size in spans)
+        def visit(stmt: Stmt) -> Stmt:
+            if isinstance(stmt, Reduce):
+                return stmt.with_bodies(tuple([visit(s) for s in stmt.body]))
+            if isinstance(stmt, Load) and stmt.mask is None and all(
+                    space.within(i, n) for i, n in zip(stmt.index, stmt.memory.shape, strict=True)):
+                return stmt
+            (masked,) = gd.guard((stmt,), condition, self.what)
+            return masked
 
-        parts = [(s,) if free(s) else gd.guard((s,), condition, self.what) for s in body]
-        return tuple([s for part in parts for s in part])
+        return tuple([visit(s) for s in body])
 
     def _results(self, memories: list[Memory], at: tuple[Expr, ...]) -> Body:
         """Return the statements that bind the results, of which `memories` may hold parts."""

@@ -216,7 +216,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         block = _block(plan, pattern, p, row, wide)
     i, j = row.var.attr, wide.var.attr
     tile_split(plan, j, wide.extent, lanes)
-    tile_split(plan, i, row.extent, rows)
+    tile_split(plan, i, row.extent, rows, rows=True)
     rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
     order = order_loops(plan, [*rest, f"{j}.o", f"{i}.o"], [f"{i}.i", f"{j}.i"],
                    work((pattern.rows[0],)) // MAC_SPEED, keep=True in packed.values())

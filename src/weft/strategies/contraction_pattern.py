@@ -221,9 +221,14 @@ def registers(plan: Plan) -> int:
     return max(getattr(plan.target, "vector_registers", 16), 8)
 
 
-def tile_split(plan: Plan, name: str, extent: Expr, factor: int) -> None:
-    """Split a loop of the tile: whole tiles if possible, overlapping ones else."""
+def tile_split(plan: Plan, name: str, extent: Expr, factor: int, rows: bool = False) -> None:
+    """Split a loop of the tile: whole tiles if possible, overlapping ones else.
+
+    Of a symbolic number of `rows` the last tile repeats the last one, without masks.
+    """
     n = constant(extent)
+    if n is None and rows and plan.attempt("split", name, factor, "clamp"):
+        return
     if n is not None and n >= factor and n % factor and plan.attempt(
             "split", name, factor, "overlap"):
         return
