@@ -495,3 +495,60 @@ def _environment():
     import os
 
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+LONG = weft.Variable("long", 1, 150)
+PRODUCTS = {
+    "rows": (lambda x, w: x @ w, (0,), None, (320, 70)),
+    "rows, turned": (lambda x, w: x @ w.T, (0,), None, (70, 320)),
+    "columns": (lambda x, w: w @ x.T, (0,), None, (70, 320)),
+    "both": (lambda x, y: x @ y.T, (0,), (0,), None),
+    "depth": (lambda x, y: x.T @ y, (0,), (0,), None),
+    "epilogue": (lambda x, w: (x @ w + 1.0).relu(), (0,), None, (320, 50)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_every_residue(name):
+    function, first, second, fixed = PRODUCTS[name]
+    axes = {0: dict.fromkeys(first, LONG)} | ({1: dict.fromkeys(second, LONG)} if second else {})
+    run = weft.jit(function, dynamic=axes)
+    for n in (50, 1, 7, 8, 9, 31, 32, 33, 64, 101, 150):
+        x = rows(n, 320)
+        y = rows(n, 320, seed=1) if fixed is None else rows(*fixed, seed=1)
+        found = run(weft.tensor(x), weft.tensor(y)).numpy()
+        want = function(weft.tensor(x.astype(np.float64)), weft.tensor(y.astype(np.float64))).numpy()
+        np.testing.assert_allclose(found, want, 2e-5, 2e-4, err_msg=f"{name} of {n}")
+    assert run.captures == 1
+
+
+def test_infinities_stay_in_their_rows():
+    x = rows(13, 320)
+    x[4, 7], x[12, 0] = np.inf, np.nan
+    run = weft.jit(lambda a, b: a @ b.T, dynamic={0: {0: LONG}, 1: {0: LONG}})
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(run(weft.tensor(x), weft.tensor(x)).numpy(), x @ x.T, 2e-5, 2e-4)
+
+
+TURNS = {
+    "one": (lambda x: x.T.contiguous(), lambda n: (n, 45), {0: LONG}),
+    "other": (lambda x: x.T.contiguous(), lambda n: (45, n), {1: LONG}),
+    "both": (lambda x: x.T.contiguous(), lambda n: (n, n), {0: LONG, 1: LONG}),
+    "batched": (lambda x: x.permute(0, 2, 1).contiguous(), lambda n: (3, n, 20), {1: LONG}),
+    "computed": (lambda x: x.T.contiguous() * 2 + x.T, lambda n: (n, 33), {0: LONG}),
+    "bytes": (lambda x: x.T.contiguous(), lambda n: (n, 70), {0: LONG}),
+}
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_transposes_of_every_residue(name):
+    function, shape, axes = TURNS[name]
+    run = weft.jit(function, dynamic={0: axes})
+    for n in (50, 1, 3, 15, 16, 17, 32, 61, 150):
+        x = np.arange(np.prod(shape(n))).reshape(shape(n)).astype(
+            np.uint8 if name == "bytes" else np.float32)
+        np.testing.assert_array_equal(run(weft.tensor(x)).numpy(), function(weft.tensor(x)).numpy())
+        turned = np.swapaxes(x, -1, -2)
+        want = turned * 2 + turned if name == "computed" else turned
+        np.testing.assert_array_equal(run(weft.tensor(x)).numpy(), want)
+    assert run.captures == 1

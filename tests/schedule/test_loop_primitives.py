@@ -38,6 +38,14 @@ def test_split_overlap(size):
     assert_same(kernel, Schedule(kernel).split("i", 4, "overlap").kernel)
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_split_that_repeats_the_last_iteration(size):
+    kernel = nests.chain(size)
+    assert_same(kernel, Schedule(kernel).split("i", 4, "clamp").kernel)
+    twice = Schedule(kernel).split("i", 4, "clamp").split("i.o", 2, "clamp").parallel("i.o.o")
+    assert_same(kernel, twice.kernel)
+
+
 def test_split_that_divides_has_no_tail():
     done = Schedule(nests.chain(16)).split("i", 4, "peel").kernel
     assert list(loops_of(done)) == ["i.o", "i.i"]
@@ -46,7 +54,7 @@ def test_split_that_divides_has_no_tail():
 def test_split_of_a_symbolic_extent():
     size = ex.Variable("n", 0, 100)
     kernel = nests.chain(size)
-    for tail in ("mask", "peel", "trim"):
+    for tail in ("mask", "peel", "trim", "clamp"):
         done = Schedule(kernel).split("i", 4, tail).kernel
         for value in (0, 1, 4, 7):
             assert_same(kernel, done, variables={"n": value})
@@ -91,6 +99,8 @@ def test_split_refuses():
                                           Store(x, (v("i"),), nests.f("a") + 1.0)),))
     with pytest.raises(ScheduleError, match="flow dependence"):
         Schedule(update).split("i", 4, "overlap")
+    with pytest.raises(ScheduleError, match="flow dependence"):
+        Schedule(update).split("i", 4, "clamp")
     with pytest.raises(ScheduleError, match="serial loop"):
         Schedule(nests.chain(8)).vectorize("i").split("i", 4)
 

@@ -16,6 +16,7 @@ CASES = {
     "split_peel": lambda: Schedule(nests.chain(10)).split("i", 4, "peel"),
     "split_trim": lambda: Schedule(nests.chain(10)).split("i", 4, "trim"),
     "split_overlap": lambda: Schedule(nests.chain(10)).split("i", 4, "overlap"),
+    "split_clamp": lambda: Schedule(nests.chain(10)).split("i", 4, "clamp"),
     "split_reduce_mask": lambda: Schedule(nests.add_sum(10)).split("k", 4, "mask"),
     "split_reduce_peel": lambda: Schedule(nests.argmax(3, 10)).split("k", 4, "peel"),
     "peel": lambda: Schedule(nests.chain(10)).peel("i", 2),

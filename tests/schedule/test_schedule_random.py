@@ -25,7 +25,7 @@ KERNELS = {
 }
 SIZES = hs.integers(0, 9)
 FACTORS = hs.sampled_from([1, 2, 3, 4, 8])
-TAILS = hs.sampled_from(["mask", "peel", "trim", "overlap", "pad"])
+TAILS = hs.sampled_from(["mask", "peel", "trim", "overlap", "clamp", "pad"])
 
 
 def loops(kernel):

@@ -190,6 +190,7 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
         return False
     a, b = outer.attr, inner.attr
     rest = [name for name in names if name not in (a, b)]
+    space = Space(plan.kernel)
     saved = plan.schedule.mark()
     try:
         plan.stream_outputs()
@@ -197,11 +198,15 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
         if names != [*rest, a, b]:
             schedule.reorder(*rest, a, b)
         extents = {c.var.attr: c.extent for c in chain}
-        fixed = all(constant(extents[name]) is not None for name in (a, b))
-        schedule.tile(a, b, rows, columns, "overlap" if fixed else "mask")
+        if all(constant(extents[name]) is not None for name in (a, b)):
+            schedule.tile(a, b, rows, columns, "overlap")
+        else:
+            _whole_tiles(plan, a, b, rows, columns)
         parallelise(plan, [*rest, f"{a}.o", f"{b}.o"], amount)
-        if not fixed:
-            _copy_tiles(plan, a, b, loads)
+        far = [x.memory.name for x in loads
+               if space.stride(space.flat(x.memory, x.index), inner) is None]
+        for memory in dict.fromkeys(far):
+            _copy_tiles(plan, a, b, memory)
         schedule.unroll(f"{a}.i").vectorize(f"{b}.i")
     except ScheduleError:
         plan.schedule.reset(saved)
@@ -210,18 +215,39 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     return True
 
 
-def _copy_tiles(plan: Plan, a: str, b: str, loads: list[Access]) -> None:
-    """Copy tiles into the first cache level: where rows lie a symbolic distance apart.
+def _whole_tiles(plan: Plan, a: str, b: str, rows: int, columns: int) -> None:
+    """Cut whole tiles from symbolic sizes; what is left at the edges runs in vectors of its own.
 
-    The copy reads along the operand's rows and writes single elements, one a cycle, which is
-    cheaper than gathering them later.
+    for a: for b: s  ->  for a.o { for b.o: for a.i: for b.i: s; for b.t: for a.i: s }
+                         for a.t: for b: s
     """
-    for memory in dict.fromkeys(x.memory.name for x in loads):
-        before = {v.attr for s in walk(plan.kernel.body) for v in s.binds()}
-        plan.schedule.stage(memory, f"{b}.o", (f"{a}.i", f"{b}.i"))
-        made = [s.var.attr for s in walk(plan.kernel.body)
-                if isinstance(s, For) and s.var.attr not in before]
-        plan.schedule.reorder(*reversed(made)).unroll(made[0])
+    schedule = plan.schedule
+    loops = {name: find(plan.kernel, name) for name in (a, b)}
+    fixed = {name: loop is not None and constant(loop.extent) is not None
+             for name, loop in loops.items()}
+    schedule.split(a, rows, "overlap" if fixed[a] else "peel")
+    edge = find(plan.kernel, f"{a}.t")
+    if edge is not None:
+        (inside,) = [s.var.attr for s in walk(edge.body) if isinstance(s, For)]
+        schedule.split(inside, columns, "mask").vectorize(f"{inside}.i")
+    schedule.reorder(b, f"{a}.i")
+    schedule.split(b, columns, "overlap" if fixed[b] else "peel")
+    if not fixed[b]:
+        edge = next(s for s in walk(plan.kernel.body) if isinstance(s, For)
+                    and s.var.attr.startswith(f"{b}.t") and any(
+                        isinstance(x, For) and x.var.attr.startswith(f"{a}.i") for x in s.body))
+        (inside,) = [s.var.attr for s in walk(edge.body) if isinstance(s, For)]
+        schedule.vectorize(inside)
+    schedule.reorder(f"{a}.i", f"{b}.i")
+
+
+def _copy_tiles(plan: Plan, a: str, b: str, memory: str) -> None:
+    """Copy tiles row by row where rows lie a symbolic distance apart: registers turn the copy."""
+    before = {v.attr for s in walk(plan.kernel.body) for v in s.binds()}
+    plan.schedule.stage(memory, f"{b}.o", (f"{b}.i", f"{a}.i"))
+    made = [s.var.attr for s in walk(plan.kernel.body)
+            if isinstance(s, For) and s.var.attr not in before]
+    plan.schedule.unroll(made[0]).vectorize(made[1])
 
 
 def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES) -> int:
