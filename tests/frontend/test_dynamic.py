@@ -517,7 +517,7 @@ def test_products_of_every_residue(name):
         x = rows(n, 320)
         y = rows(n, 320, seed=1) if fixed is None else rows(*fixed, seed=1)
         found = run(weft.tensor(x), weft.tensor(y)).numpy()
-        want = function(weft.tensor(x.astype(np.float64)), weft.tensor(y.astype(np.float64))).numpy()
+        want = function(*[weft.tensor(a.astype(np.float64)) for a in (x, y)]).numpy()
         np.testing.assert_allclose(found, want, 2e-5, 2e-4, err_msg=f"{name} of {n}")
     assert run.captures == 1
 

@@ -43,7 +43,7 @@ def split(kernel: Kernel, loop: str, factor: int, tail: str = "mask") -> Kernel:
       needs n >= f, independent iterations, and a body that does not read what it writes.
 
     * ``clamp``: the iterations past n repeat the last one, ``s[min(i.o*f + i.i, n-1)]``; as
-      ``overlap``, but for any n. Neighbours are no longer side by side: for loops that are unrolled.
+      ``overlap``, but for any n. For loops that are unrolled: neighbours may be the same.
 
     The order of iterations does not change (but for ``overlap``).
 
