@@ -19,6 +19,7 @@ from weft.errors import (
     WeftError,
 )
 from weft.frontend import autograd, creation, functions, random
+from weft.frontend import counted as _counted  # noqa: F401 - it serves methods of tensors
 from weft.frontend.autograd import (
     enable_grad,
     grad,

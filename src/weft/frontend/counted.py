@@ -14,10 +14,11 @@ from typing import Any, Final
 from weft.exchange import host
 from weft.frontend.creation import arange, full, zeros
 from weft.frontend.jit import Jitted
+from weft.frontend.state import later
 from weft.frontend.tensor import Tensor, over_buffer
 from weft.ir import dtype as dt
 
-__all__ = ["distinct", "true_places"]
+__all__: list[str] = []
 
 _MOST: Final = 256  # signatures that are kept ready
 
@@ -78,18 +79,23 @@ def _head(tensor: Tensor, count: int) -> Tensor:
     return over_buffer(buffer, (count,), tensor.dtype)
 
 
-def distinct(x: Tensor, inverse: bool, counts: bool) -> list[Tensor]:
-    """Return the distinct values of some elements, sorted; perhaps where each went, how often."""
-    count, (values, *more) = _call((inverse, counts), x)
-    out = [_head(values, count)]
-    if inverse:
-        out.append(more.pop(0))
-    if counts:
-        out.append(_head(more.pop(0), count))
-    return out
+class _Counted:
+    """What the methods of tensors call (`weft.frontend.state.Counted`)."""
+
+    def distinct(self, x: Tensor, inverse: bool, counts: bool) -> list[Tensor]:
+        """Return the distinct values, sorted; perhaps where each element went, how often."""
+        count, (values, *more) = _call((inverse, counts), x)
+        out = [_head(values, count)]
+        if inverse:
+            out.append(more.pop(0))
+        if counts:
+            out.append(_head(more.pop(0), count))
+        return out
+
+    def true_places(self, mask: Tensor) -> Tensor:
+        """Return the places of the true elements of a row of at least one, in order."""
+        count, (places,) = _call("places", mask)
+        return _head(places, count)
 
 
-def true_places(mask: Tensor) -> Tensor:
-    """Return the places of the true elements of a row of at least one, in order."""
-    count, (places,) = _call("places", mask)
-    return _head(places, count)
+later.counted = _Counted()

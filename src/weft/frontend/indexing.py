@@ -17,7 +17,7 @@ from weft.frontend.join import stack
 from weft.frontend.places import stamp
 from weft.frontend.promotion import broadcast_shapes
 from weft.frontend.reduce import Reduction, ValuesIndices
-from weft.frontend.state import state
+from weft.frontend.state import later, state
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.expr import Expr, needs_size
@@ -459,13 +459,11 @@ class Indexing(Reduction):
 
     def _true_first(self) -> tuple[Self, int]:
         """Return the places of true elements, and how many (realizes)."""
-        from weft.frontend import counted  # which captures functions of tensors
-
         if state.capture is not None:
             state.capture.refuse("nonzero")
         if not self.numel():
             return self._wrap(infer.iota(0)), 0
-        places = counted.true_places(cast(Any, self))
+        places = later.counted.true_places(self)
         return cast(Self, places), places.numel()
 
     def unique(self, return_counts: bool = False, *, return_inverse: bool = False) -> Any:
@@ -478,12 +476,10 @@ class Indexing(Reduction):
         return_inverse : bool
             Also return the place of each element's value among the distinct ones, before counts.
         """
-        from weft.frontend import counted  # which captures functions of tensors
-
         if state.capture is not None:
             state.capture.refuse("unique")
         if self.numel():
-            found = counted.distinct(cast(Any, self), bool(return_inverse), bool(return_counts))
+            found = later.counted.distinct(self, bool(return_inverse), bool(return_counts))
         else:
             empty: Any = self.ravel().detach()
             found = [empty]

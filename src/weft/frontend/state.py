@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from weft.ir.node import Node
 
-__all__ = ["Capture", "state"]
+__all__ = ["Capture", "Counted", "later", "state"]
 
 
 class Capture(Protocol):
@@ -56,9 +56,28 @@ class Capture(Protocol):
         ...
 
 
+class Counted(Protocol):
+    """What finds results whose size is data; `weft.frontend.counted` implements it."""
+
+    def distinct(self, x: Any, inverse: bool, counts: bool) -> list[Any]:
+        """Return the distinct values of a tensor, and what else is asked for."""
+        ...
+
+    def true_places(self, mask: Any) -> Any:
+        """Return the places of true elements."""
+        ...
+
+
+class _Later:
+    """What methods of tensors need that is itself made of tensors: put here when it is there."""
+
+    counted: Counted
+
+
 class _State(threading.local):
     grad: bool = True
     capture: Capture | None = None
 
 
 state = _State()
+later = _Later()
