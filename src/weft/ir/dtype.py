@@ -51,6 +51,31 @@ class DType:
     def __reduce__(self) -> tuple[Any, ...]:
         return (from_text, (self.text,))
 
+    def __getitem__(self, axes: Any) -> ArrayAnnotation:
+        """Return the type of an array: ``float32[:, ::1]``, ``float32[8]``.
+
+        An axis is ``:`` (any size), an int (that size), or, the last one, ``::1``: the array lies
+        in memory without gaps, in row-major order. Arrays whose sizes are all given do so, too.
+
+        Raises
+        ------
+        DTypeError
+            For anything else between the brackets.
+        """
+        items = axes if isinstance(axes, tuple) else (axes,)
+        shape: list[int | None] = []
+        for position, item in enumerate(items):
+            dense = item == slice(None, None, 1) and position == len(items) - 1
+            if dense or item == slice(None):
+                shape.append(None)
+            elif type(item) is int and item >= 0:
+                shape.append(item)
+            else:
+                raise DTypeError(f"{self.name}[...]", found=repr(item),
+                                 expected="`:`, a size, or `::1` for the last axis")
+        dense = items[-1:] == (slice(None, None, 1),) or None not in shape
+        return ArrayAnnotation(self, tuple(shape), "C" if dense else "A")
+
     @property
     def is_float(self) -> bool:
         """Whether the type is a floating-point type."""
@@ -105,6 +130,38 @@ class DType:
     def eps(self) -> float:
         """Distance from 1 to the next larger float."""
         return 2.0**-self.mantissa
+
+
+class ArrayAnnotation:
+    """The type of an array parameter, as an annotation says it: ``float32[:, ::1]``.
+
+    Attributes
+    ----------
+    dtype : DType
+        Type of its elements.
+    shape : tuple of (int or None)
+        Size of each axis, None where it may be any.
+    order : str
+        ``C`` for row-major order without gaps, ``A`` for any strides.
+    """
+
+    __slots__ = ("dtype", "order", "shape")
+
+    def __init__(self, dtype: DType, shape: tuple[int | None, ...], order: str) -> None:
+        self.dtype, self.shape, self.order = dtype, shape, order
+
+    def __repr__(self) -> str:
+        ends = [":" if n is None else str(n) for n in self.shape]
+        if self.order == "C" and None in self.shape and self.shape[-1] is None:
+            ends[-1] = "::1"
+        return f"{self.dtype!r}[{', '.join(ends)}]"
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, ArrayAnnotation) and self.dtype is other.dtype
+                and self.shape == other.shape and self.order == other.order)
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape, self.order))
 
 
 _ML_DTYPES: Final = {
