@@ -117,7 +117,9 @@ def test_a_failing_step_changes_no_parameter(rng):
         step(weft.tensor(np.array([1, 7, 3])))
     for tensor, value in zip((table, w), before, strict=True):
         np.testing.assert_array_equal(tensor.numpy(), value)
+        assert tensor.grad is None  # as zero_grad() leaves it, never half of one
     step(good)
+    assert all(np.isfinite(t.grad.numpy()).all() for t in (table, w))
     assert not np.array_equal(w.numpy(), before[1])
 
 

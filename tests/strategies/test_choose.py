@@ -284,16 +284,16 @@ def test_large_nests_are_parallel_and_streamed():
     lambda: nests.transpose(1000, 1000), lambda: nests.column_sum(3000, 700),
     lambda: convolution(8, 64, 64, 56, 3)])
 def test_strategies_are_cheap(make):
-    """Milliseconds a kernel; the bound is loose because the machine may be busy."""
+    """Milliseconds of the processor a kernel, however busy the machine is."""
     kernel = make()
     best = min(_timed(kernel) for _ in range(5))
     assert best < 0.05
 
 
 def _timed(kernel):
-    start = time.perf_counter()
+    start = time.thread_time()
     choose(kernel, WIDE, 2)
-    return time.perf_counter() - start
+    return time.thread_time() - start
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 2, 3, 8), (2, 5, 3, 3, 9), (2, 4, 4, 1, 16)])

@@ -174,8 +174,8 @@ def _improve(state: _State, key: str, calls: int, plans: list[Plan]) -> None:
         return
     assert old.nest is not None
     made = Switch(new.name, old.nest.meta.kind, calls, (done - start) * 1e3, done)
-    state.switches.append(made)
     report.count("kernels switched")
+    state.switches.append(made)  # last: who sees the switch finds the counter as it is
     if debug(Debug.COMPILE):
         print(f"weft: switched {made.kernel} ({made.kind}) to the full tier after {calls} runs, "
               f"compiled in {made.milliseconds:.1f} ms behind it", file=sys.stderr)

@@ -9,6 +9,11 @@ Besides the arguments a capture depends on the gradient mode, on which tensors a
 modes of modules (`train`, `eval`) and on which gradients are there, and is made anew for others. It
 does not see other Python values change: numbers, lists and attributes that the function looks at
 without being given them are those of the capture.
+
+A call that fails, or is interrupted, changes no tensor from outside, with one exception: where a
+function replaces large tensors and does not read their old gradients (as a training step, after
+`zero_grad`), the new ones take the memory of the old ones, which are None if the call fails, as
+`zero_grad` leaves them.
 """
 
 from __future__ import annotations
