@@ -39,6 +39,8 @@ product = weft.jit(lambda a, b: a @ b)
 captured = weft.jit(lambda a: a * w)
 scaled = weft.jit(lambda a, by, *, shift: a * by + shift)
 drawn = weft.jit(lambda a: a + weft.rand(8))
+some = [rand(48, 48) for _ in range(9)]
+apart = weft.jit(lambda *xs: tuple(a @ b for a, b in zip(xs, xs[1:])))
 net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
 optimizer = optim.SGD(net.parameters(), lr=0.01)
 
@@ -62,6 +64,8 @@ ROWS = {
     "replay, random numbers": lambda: drawn(a),
     "replay, a step of a tiny network": lambda: step(batch),
     "replay, 64 x 64 matmul": lambda: product(m, m),
+    "replay, 48 x 48 matmul": lambda: product(some[0], some[1]),
+    "replay, 8 independent ones of 48 x 48": lambda: apart(*some),
     "realize() of what is realized": lambda: ready.realize(),
     "eager, (a + b).realize()": lambda: (a + b).realize(),
 }

@@ -181,6 +181,19 @@ def test_explain_no_level(script):
     assert "kernel 0" in out
 
 
+def test_explain_tells_what_runs_at_the_same_time(tmp_path):
+    file = written(tmp_path, """\
+import weft
+xs = [weft.rand(60, 60).realize() for _ in range(3)]
+weft.jit(lambda *xs: tuple(x @ x for x in xs))(*xs)
+""")
+    out, _ = weft("explain", "--level", "none", file, WEFT_NUM_THREADS="2")
+    assert re.search(r"plan \d+: kernels (\d+), \1, \1 run at the same time, "
+                     r"[\d.]+ us instead of [\d.]+ us$", out, re.MULTILINE)  # fmt: skip
+    out, _ = weft("explain", "--level", "none", file, WEFT_NUM_THREADS="1")
+    assert "at the same time" not in out
+
+
 def test_explain_ignores_what_is_cached(script):
     first, _ = weft("explain", "--level", "none", script)
     second, _ = weft("explain", "--level", "none", script)

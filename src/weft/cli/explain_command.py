@@ -41,6 +41,7 @@ def command(levels: tuple[str, ...], only: int | None, script: str,
                 raise
     with Console(stderr=True).status("measuring"):
         found = explain(recording)
+        side_by_side = overlaps(recording)
         machine = peaks()
     if only is not None and not 0 <= only < len(found):
         raise click.ClickException(f"--kernel: found {only}, expected 0 to {len(found) - 1}")
@@ -49,20 +50,19 @@ def command(levels: tuple[str, ...], only: int | None, script: str,
         if only is None or only == number:
             _show(number, kernel, wanted)
     _table(found, machine, len(recording.plans))
-    _together(found, overlaps(recording))
+    _together(found, side_by_side)
 
 
 def _together(found: list[Explained], overlaps: list[Overlap]) -> None:
-    """Say which launches run at the same time, equal groups once."""
+    """Say which launches run at the same time, and what that saves."""
     number = {kernel.name: i for i, kernel in enumerate(found)}
-    times: dict[str, int] = {}
     for group in overlaps:
         launches = ", ".join(str(number.get(name, "?")) for name in group.kernels)
-        text = (f"plan {group.plan}: kernels {launches} run at the same time, "
-                f"which saves about {group.saves / 1e3:.1f} us")
-        times[text] = times.get(text, 0) + 1
-    for text, count in times.items():
-        click.echo(text + (f" ({count} times)" if count > 1 else ""))
+        text = f"plan {group.plan}: kernels {launches} run at the same time"
+        if group.timing is not None:
+            text += (f", {group.timing.together * 1e6:.1f} us instead of "
+                     f"{group.timing.apart * 1e6:.1f} us")
+        click.echo(text + (f", {group.times} times" if group.times > 1 else ""))
 
 
 def _is_terminal() -> bool:

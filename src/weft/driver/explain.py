@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from weft.driver import device, kernels
 from weft.driver.pipeline import Built, Effort
-from weft.driver.profile import Timing, time_kernel
+from weft.driver.profile import Timing, Together, time_kernel, time_together
 from weft.driver.report import Recording
 from weft.ir.node import Node
 from weft.ir.op import Op
@@ -67,23 +67,31 @@ class Overlap(Record):
         Number of the plan.
     kernels : tuple of str
         Their symbols, the longest first.
-    saves : int
-        About how many nanoseconds that saves.
+    times : int
+        How many such groups the plan has.
+    timing : Together or None
+        In turn and together, on scratch arrays.
     """
 
     plan: int
     kernels: tuple[str, ...]
-    saves: int
+    times: int
+    timing: Together | None
 
 
 def overlaps(recording: Recording) -> list[Overlap]:
     """Return what runs at the same time in the plans of a recording."""
+    built = {kernels.key_of(b.nest): b for b in recording.built}
+    found: dict[tuple[int, tuple[str, ...]], int] = {}
+    for number, plan in enumerate(recording.plans):
+        for step in plan.spec.host.steps:
+            if isinstance(step, Parallel):
+                keys = tuple(s.key for s in step.steps if isinstance(s, Launch))
+                found[number, keys] = found.get((number, keys), 0) + 1
     return [
-        Overlap(number,
-                tuple(kernels.symbol(s.key) for s in step.steps if isinstance(s, Launch)),
-                step.saves)
-        for number, plan in enumerate(recording.plans)
-        for step in plan.spec.host.steps if isinstance(step, Parallel)
+        Overlap(number, tuple(map(kernels.symbol, keys)), times,
+                time_together([built[k] for k in keys]))
+        for (number, keys), times in found.items() if all(k in built for k in keys)
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from weft.runtimes.buffer import Buffer
 
 _BUDGET_SECONDS = 0.1
+_TURNS = 20  # calls of one plan before those of the other: threads that sleep are woken once
 _PEAK_BYTES = 64 << 20
 
 
@@ -28,6 +30,13 @@ class Peaks(NamedTuple):
 
     bandwidth: float
     flops: float
+
+
+class Together(NamedTuple):
+    """Median seconds of kernels that do not depend on each other, in turn and at the same time."""
+
+    apart: float
+    together: float
 
 
 class Timing(NamedTuple):
@@ -61,6 +70,40 @@ def time_kernel(built: Built) -> Timing | None:
     except WeftError:
         return None
     return Timing(statistics.median(times), min(times), kernel.meta.traffic, kernel.meta.flops)
+
+
+def time_together(group: Sequence[Built]) -> Together | None:
+    """Return how long kernels take one after the other and in one group, or None if one refuses."""
+    from weft.runtimes.native import BufferRef, KernelStep, VariableRef
+
+    runtime = device.runtime()
+    steps: list[KernelStep] = []
+    libraries: list[object] = []
+    buffers: list[Buffer] = []
+    for built in group:
+        name = kernels.symbol(kernels.key_of(built.nest))
+        library = runtime.load(built.image, (name,))
+        refs = []
+        for param in built.nest.params:
+            refs.append(BufferRef.input(len(buffers)))
+            buffers.append(_scratch(param))
+        limits = {v.attr.name: v.attr.max for v in built.linear.variables}
+        values = [VariableRef.constant(limits[v]) for v in built.variables]
+        steps.append(KernelStep(library[name], refs, values, name))
+        libraries.append(library)
+    plans = [runtime.plan(steps, len(buffers), 0, release_gil=True, keep=libraries, groups=groups)
+             for groups in ((), [(0, len(steps), True)])]  # fmt: skip
+    addresses = [b.address for b in buffers]
+    times: list[list[float]] = [[], []]
+    end = time.perf_counter() + _BUDGET_SECONDS
+    while len(times[1]) < 9 or time.perf_counter() < end:
+        for plan, found in zip(plans, times, strict=True):
+            start = time.perf_counter()
+            for _ in range(_TURNS):
+                if plan.call(*addresses, 0) is not None:
+                    return None
+            found.append((time.perf_counter() - start) / _TURNS)
+    return Together(*map(statistics.median, times))
 
 
 def _scratch(memory: Memory) -> Buffer:
@@ -121,4 +164,5 @@ def arrays(kernel: Kernel) -> tuple[list[str], list[str]]:
             [m.name for m in stores(kernel.body)])
 
 
-__all__ = ["Peaks", "Timing", "arrays", "memory_rates", "peaks", "time_kernel"]
+__all__ = ["Peaks", "Timing", "Together", "arrays", "memory_rates", "peaks", "time_kernel",
+           "time_together"]  # fmt: skip
