@@ -173,27 +173,28 @@ class Convolution(Linear):
     def _max_pool(self, n: int, kernel_size: Pair, stride: Pair | None, padding: Pair,
                   dilation: Pair, ceil_mode: bool, return_indices: bool) -> Any:  # fmt: skip
         low = self.dtype.min if not self.dtype.is_bool else False
-        windows, kernel = self._pool_windows(
+        windows, _ = self._pool_windows(
             n, kernel_size, stride, padding, dilation, ceil_mode, low, f"max_pool{n}d")
         axes = tuple(range(windows.ndim - n, windows.ndim))
-        out = self._wrap(infer.reduce(windows, "max", axes))
+        out = self._wrap(infer.reduce(windows, "max", axes, single=True))
         if not return_indices:
             return out
         size = self.shape[-n:]
         count = 1
         for m in size:
             count *= m
-        places = infer.expand(infer.reshape(infer.iota(count), size), self.shape)
-        where, _ = self._wrap(places)._pool_windows(
-            n, kernel_size, stride, padding, dilation, ceil_mode, 0, f"max_pool{n}d")
-        k = 1
-        for m in kernel:
-            k *= m
-        flat = (*windows.shape[:-n], k)
-        chosen = infer.argreduce(infer.reshape(windows, flat), "max", len(flat) - 1)
-        chosen = infer.reshape(chosen, (*chosen.shape, 1))
-        picked = infer.gather(infer.reshape(where, flat), chosen, len(flat) - 1)
-        return ValuesIndices(out, self._wrap(infer.reshape(picked, windows.shape[:-n])))
+        none = dt.int64.max
+        places = self._wrap(infer.expand(infer.reshape(infer.iota(count), size), self.shape))
+        where, _ = places._pool_windows(n, kernel_size, stride, padding, dilation, ceil_mode, none,
+                                        f"max_pool{n}d")  # fmt: skip
+        # The first of the largest elements, or the last NaN: what the gradient goes to as well.
+        place, wide = self._wrap(where), out.detach()[(..., *(None,) * n)]
+        x = self._wrap(windows).detach()
+        key = x.eq(wide).where(place, none)
+        if self.dtype.is_float:
+            key = x.ne(x).where(-1 - place, key)
+        first = key.amin(axes)
+        return ValuesIndices(out, (first < 0).where(-1 - first, first))
 
     def max_pool1d(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0,
                    dilation: Pair = 1, ceil_mode: bool = False, return_indices: bool = False
@@ -253,7 +254,7 @@ class Convolution(Linear):
         if len(sizes) != n:
             raise ShapeError(name, found=f"{len(sizes)} sizes", expected=f"{n}")
         out = self._computed() if kind == "avg" else self
-        for i, wanted in enumerate(sizes):
+        for i, wanted in reversed(list(enumerate(sizes))):  # ties: rows first, then within a row
             axis = len(self.shape) - n + i
             size = out.shape[axis]
             m = size if wanted is None else wanted
@@ -262,7 +263,7 @@ class Convolution(Linear):
                                  expected="sizes of at least 1")
             if size % m == 0:
                 parts = out.unflatten(axis, (m, size // m))
-                out = parts.mean(axis + 1) if kind == "avg" else parts.amax(axis + 1)
+                out = parts.mean(axis + 1) if kind == "avg" else parts._top(axis + 1)
                 continue
             at = infer.iota(size)
             rows = infer.iota(m)
@@ -275,12 +276,16 @@ class Convolution(Linear):
             wide = moved.unsqueeze(-2)
             mask = self._wrap(inside)
             if kind == "max":
-                chosen = mask.where(wide, out.dtype.min).amax(-1)
+                chosen = mask.where(wide, out.dtype.min)._top(len(wide.shape) - 1)
             else:
                 count = mask.astype(out.dtype).sum(-1)
                 chosen = mask.where(wide, 0).sum(-1).div(count)
             out = chosen.movedim(-1, axis)
         return out.astype(self.dtype)
+
+    def _top(self, axis: int) -> Self:
+        """Return the largest elements along an axis; the gradient goes to one of them."""
+        return self._wrap(infer.reduce(self._read(), "max", (axis,), single=True))
 
     def _inside(self, i: Node, j: Node, m: int, n: int) -> Node:
         def number(value: int) -> Node:

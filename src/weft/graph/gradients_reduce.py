@@ -1,7 +1,7 @@
 """Gradients of reductions, scans, sorts, gathers and scatters.
 
 Products count their zeros instead of dividing by them; the largest and smallest share the gradient
-evenly among ties, as PyTorch's amax does.
+evenly among ties, as PyTorch's amax does; that of a pooling goes to one element.
 """
 
 from __future__ import annotations
@@ -27,10 +27,47 @@ def _reduce(node: Node, g: Node) -> Node | None:
     y = keep_axes(node, axes, x)
     if kind == "prod":
         return _product(Value(wide), Value(y), Value(x), axes).node
+    if node.attr.single:
+        return _at_first(Value(x), Value(y), wide, axes)
     ties = Value(x).eq(Value(y))  # g / (number of ties), where x is the largest
     count = infer.reduce(infer.cast(ties.node, dt.accumulator_dtype(g.dtype)), "sum", axes)
     share = Value(g).cast(count.dtype) / Value(count)
     return where(ties, Value(keep_axes(share.cast(g.dtype).node, axes, x)), 0.0).node
+
+
+def _at_first(x: Value, y: Value, wide: Node, axes: tuple[int, ...]) -> Node:
+    """Return the gradient at the first of the elements that equal the result, or the last NaN.
+
+    An element is found by the least of some numbers: its own, a negative one for a NaN. What a
+    padding put into a window is never found.
+    """
+    shape = x.node.shape
+    sizes = tuple(d if a in axes else 1 for a, d in enumerate(shape))
+    own = infer.reshape(infer.cast(infer.iota(nd.size(sizes)), dt.int32), sizes)
+    number = Value(infer.expand(own, shape))
+    none = dt.int32.max
+    key = where(x.ne(x), -1 - number, where(x.eq(y), number, none))
+    inside = _inside(x.node)
+    if inside is not None:
+        key = where(inside, key, none)
+    first = Value(infer.reduce(key.node, "min", axes))
+    found = where(first.lt(0), -1 - first, first)
+    return where(Value(keep_axes(found.node, axes, x.node)).eq(number), Value(wide), 0.0).node
+
+
+def _inside(x: Node) -> Value | None:
+    """Return which elements of windows of a padded array are no padding; None if all are."""
+    moves: list[Node] = []
+    while x.op in (Op.WINDOW, Op.RESHAPE, Op.PERMUTE):
+        moves.append(x)
+        x = x.args[0]
+    if x.op is not Op.PAD:
+        return None
+    mask = infer.full(x.args[0].shape, True, dt.bool_)
+    for move in (x, *reversed(moves)):
+        attr = move.attr.replace(value=False) if move is x else move.attr
+        mask = nd.make(move.op, dt.bool_, move.shape, (mask,), attr)
+    return Value(mask)
 
 
 def _product(g: Value, y: Value, x: Value, axes: tuple[int, ...]) -> Value:

@@ -100,6 +100,8 @@ class _Pass:
 
 
 def _reduce(node: Node, state: _Pass) -> Node | None:
+    if node.attr.single:  # gradients have been taken
+        return infer.reduce(node.args[0], node.attr.kind, node.attr.axes)
     return (_reduce_constant(node) or _reduce_less(node)
             or contract.merge_nested(node, state.shared)
             or contract.unfold_factors(node, state.shared) or contract.split_sum(node))  # fmt: skip

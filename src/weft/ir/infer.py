@@ -319,11 +319,11 @@ def _product(dims: Sequence[int]) -> int:
     return total
 
 
-def reduce(x: Node, kind: str, axes: Sequence[int]) -> Node:
+def reduce(x: Node, kind: str, axes: Sequence[int], single: bool = False) -> Node:
     """Return `x` reduced over `axes` (dropped), in the dtype of `x`.
 
     Sums and products of 8- and 16-bit floats accumulate in f32 and round once; max and min
-    propagate NaN. An empty max or min has no value.
+    propagate NaN. An empty max or min has no value. For `single` see `ReduceAttr`.
     """
     order = tuple(sorted(check_axis(a, x.ndim, kind) for a in axes))
     if len(set(order)) != len(order):
@@ -336,7 +336,7 @@ def reduce(x: Node, kind: str, axes: Sequence[int]) -> Node:
     if not order:
         return x
     shape = tuple(s for a, s in enumerate(x.shape) if a not in order)
-    return nd.make(Op.REDUCE, x.dtype, shape, (x,), nd.ReduceAttr(kind, order))
+    return nd.make(Op.REDUCE, x.dtype, shape, (x,), nd.ReduceAttr(kind, order, single))
 
 
 def argreduce(x: Node, kind: str, axis: int) -> Node:

@@ -91,10 +91,15 @@ class StridedAttr(Record):
 
 
 class ReduceAttr(Record):
-    """Kind (sum prod max min any all) and sorted axes; the axes are dropped."""
+    """Kind (sum prod max min any all) and sorted axes; the axes are dropped.
+
+    `single` tells what the gradient of a max is: all of it at one element, as pooling has it (the
+    first of equals, the last NaN), or shared by all that are largest. The value is the same.
+    """
 
     kind: str
     axes: tuple[int, ...]
+    single: bool = False
 
 
 class ArgAttr(Record):

@@ -169,7 +169,7 @@ def _kind(node: Node, kinds: Sequence[str]) -> Any:
 
 def _reduce(node: Node) -> Result:
     a = _kind(node, infer.REDUCE_KINDS)
-    return _of(infer.reduce(node.args[0], a.kind, a.axes))
+    return _of(infer.reduce(node.args[0], a.kind, a.axes, a.single))
 
 
 def _argreduce(node: Node) -> Result:
