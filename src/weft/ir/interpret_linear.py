@@ -18,6 +18,7 @@ from weft.ir.linear import (
     EndIf,
     EndLoop,
     EndWhile,
+    FenceInst,
     IfBegin,
     Inst,
     LinearKernel,
@@ -208,6 +209,6 @@ _HANDLERS: dict[type[Inst], Callable[[LinearCode, Any], None]] = {
     WhileTest: LinearCode._while_test, EndWhile: LinearCode._end_block,
     IfBegin: LinearCode._if_begin, Else: LinearCode._else, EndIf: LinearCode._end_if,
     AssertInst: LinearCode._assert, AtomicInst: LinearCode._atomic, CallInst: LinearCode._call,
-    PrintInst: LinearCode._print, BarrierInst: LinearCode._nothing,
+    PrintInst: LinearCode._print, BarrierInst: LinearCode._nothing, FenceInst: LinearCode._nothing,
     PrefetchInst: LinearCode._nothing,
 }  # fmt: skip

@@ -225,6 +225,12 @@ class BarrierInst(Inst):
     scope: str = "block"
 
 
+class FenceInst(Inst):
+    """Order memory: what was written before is seen first (scope block, device or system)."""
+
+    scope: str = "device"
+
+
 class AtomicInst(Inst):
     """``result = memory[offset]; memory[offset] = kind(result, value)``, indivisibly.
 

@@ -311,9 +311,65 @@ class Reduce(Stmt):
 
 
 class Barrier(Stmt):
-    """Wait for every iteration of the enclosing parallel (or thread) loops of this scope."""
+    """Wait for every iteration of the enclosing parallel (or thread) loops of this scope.
+
+    In scope ``warp`` it waits for the threads of `mask` (uint32, a bit a thread; None for all).
+    """
 
     scope: str = "block"
+    mask: Expr | None = None
+
+    def exprs(self) -> tuple[Expr, ...]:
+        return _present(self.mask)
+
+    def map_exprs(self, fn: Callable[[Expr], Expr]) -> Stmt:
+        return Barrier(self.scope, _map_optional(fn, self.mask))
+
+
+class Fence(Stmt):
+    """Order memory: what this thread wrote before is seen first (scope block, device, system)."""
+
+    scope: str = "device"
+
+
+SHUFFLES: Final = ("shuffle_idx", "shuffle_up", "shuffle_down", "shuffle_xor")
+VOTES: Final = ("vote_any", "vote_all", "vote_eq", "ballot")
+MATCHES: Final = ("match_any", "match_all")
+COUNTS: Final = ("count", "all", "any")
+
+
+class Collective(Stmt):
+    """``var = kind(args)``: what the threads of a warp or block find out together.
+
+    * ``shuffle_*`` (value, int64): the value of another thread of the warp: of the thread with
+      that number, or so many below or above, or with the number xor. Numbers count within groups
+      of `width` threads; where there is no such thread, a thread keeps its own value.
+    * ``vote_*`` (bool): whether the predicate holds for any, for all, or for all or none; as a
+      bool. ``ballot`` (bool): the threads for which it holds, as bits.
+    * ``match_any`` (value): the threads with the same value, as bits. ``match_all``: all of
+      them if all have the same value, else 0.
+    * ``count``, ``all``, ``any`` (bool) in scope ``block``: a barrier that counts the threads for
+      which the predicate holds (int64), or tells whether it holds for all or any (bool).
+
+    `mask` (uint32, a bit a thread) names the threads of the warp that take part; None for all.
+    """
+
+    var: Expr
+    kind: str
+    args: tuple[Expr, ...]
+    mask: Expr | None = None
+    width: int = 32
+    scope: str = "warp"
+
+    def exprs(self) -> tuple[Expr, ...]:
+        return (*self.args, *_present(self.mask))
+
+    def map_exprs(self, fn: Callable[[Expr], Expr]) -> Stmt:
+        return Collective(self.var, self.kind, tuple(map(fn, self.args)),
+                          _map_optional(fn, self.mask), self.width, self.scope)
+
+    def binds(self) -> tuple[Expr, ...]:
+        return (self.var,)
 
 
 class Atomic(Stmt):

@@ -212,7 +212,16 @@ class _KernelPrinter:
         return iter((*s.body, _Update(s), _Close()))
 
     def barrier(self, s: st.Barrier) -> None:
-        self.line(f"barrier {s.scope}")
+        options = self.options(mask=s.mask)
+        self.line(f"barrier {s.scope}{options}")
+
+    def fence(self, s: st.Fence) -> None:
+        self.line(f"fence {s.scope}")
+
+    def collective(self, s: st.Collective) -> None:
+        args = ", ".join([self.show(a) for a in s.args])
+        options = self.options(mask=s.mask)
+        self.line(f"collective {self.bind(s.var)} = {s.kind}({args}) {s.scope} {s.width}{options}")
 
     def atomic(self, s: st.Atomic) -> None:
         place = self.place(s.memory, s.index)
@@ -274,7 +283,8 @@ _PRINT: Final[dict[type[Stmt], Callable[[_KernelPrinter, Any], Iterator[Any] | N
     st.Let: _KernelPrinter.let, st.Load: _KernelPrinter.load, st.Store: _KernelPrinter.store,
     st.Alloc: _KernelPrinter.alloc, st.For: _KernelPrinter.loop, st.While: _KernelPrinter.while_,
     st.If: _KernelPrinter.if_, st.Block: _KernelPrinter.block, st.Reduce: _KernelPrinter.reduce,
-    st.Barrier: _KernelPrinter.barrier, st.Atomic: _KernelPrinter.atomic,
+    st.Barrier: _KernelPrinter.barrier, st.Fence: _KernelPrinter.fence,
+    st.Collective: _KernelPrinter.collective, st.Atomic: _KernelPrinter.atomic,
     st.Call: _KernelPrinter.call, st.Assert: _KernelPrinter.assert_,
     st.Print: _KernelPrinter.print_, st.Prefetch: _KernelPrinter.prefetch,
 }  # type: ignore[dict-item, unused-ignore]  # fmt: skip
@@ -480,7 +490,7 @@ _LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
     li.AssertInst: lambda i: (
         f"assert {value_text(i.condition)} {i.message}" + _options(value=i.value, bound=i.bound)
     ),
-    li.BarrierInst: lambda i: f"barrier {i.scope}",
+    li.BarrierInst: lambda i: f"barrier {i.scope}", li.FenceInst: lambda i: f"fence {i.scope}",
     li.AtomicInst: _atomic,
     li.CallInst: _call,
     li.PrintInst: lambda i: f"print {quoted(i.text)}({_values(i.args)})",

@@ -303,7 +303,19 @@ class _KernelParser:
         region.updates.append((name, value, line.expr()))
 
     def barrier(self, line: Line) -> Stmt:
-        return st.Barrier(line.name())
+        return st.Barrier(line.name(), line.option("mask"))
+
+    def fence(self, line: Line) -> Stmt:
+        return st.Fence(line.name())
+
+    def collective(self, line: Line) -> Stmt:
+        var = line.binder()
+        line.expect("=")
+        kind = line.name()
+        line.expect("(")
+        args = line.exprs(")")
+        scope, width = line.name(), line.integer()
+        return st.Collective(var, kind, args, line.option("mask"), width, scope)
 
     def atomic(self, line: Line) -> Stmt:
         var = line.binder()
@@ -343,7 +355,8 @@ _READ: Final[dict[str, Callable[[_KernelParser, Line], Stmt | None]]] = {
     "alloc": _KernelParser.alloc, "for": _KernelParser.loop, "while": _KernelParser.while_,
     "if": _KernelParser.if_, "block": _KernelParser.block, "reduce": _KernelParser.reduce,
     "acc": _KernelParser.accumulator, "update": _KernelParser.update,
-    "barrier": _KernelParser.barrier, "atomic": _KernelParser.atomic, "call": _KernelParser.call,
+    "barrier": _KernelParser.barrier, "fence": _KernelParser.fence,
+    "collective": _KernelParser.collective, "atomic": _KernelParser.atomic, "call": _KernelParser.call,
     "assert": _KernelParser.assert_, "print": _KernelParser.print_,
     "prefetch": _KernelParser.prefetch,
 }  # type: ignore[dict-item, unused-ignore]  # fmt: skip
@@ -548,6 +561,9 @@ class _LinearParser:
     def barrier(self, line: Line) -> Inst:
         return li.BarrierInst(line.name())
 
+    def fence(self, line: Line) -> Inst:
+        return li.FenceInst(line.name())
+
     def call(self, line: Line) -> Inst:
         results: list[Value] = []
         while line.peek().startswith("%"):
@@ -571,7 +587,7 @@ class _LinearParser:
 _READ_LINEAR: Final[dict[str, Callable[[_LinearParser, Line], Inst]]] = {
     "store": _LinearParser.store, "storage": _LinearParser.storage, "for": _LinearParser.loop,
     "while": _LinearParser.while_, "if": _LinearParser.if_, "assert": _LinearParser.assert_,
-    "barrier": _LinearParser.barrier, "call": _LinearParser.call, "print": _LinearParser.print_,
+    "barrier": _LinearParser.barrier, "fence": _LinearParser.fence, "call": _LinearParser.call, "print": _LinearParser.print_,
     "prefetch": _LinearParser.prefetch,
 }  # fmt: skip
 

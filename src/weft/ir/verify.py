@@ -351,9 +351,37 @@ class _Verifier:
         self.close()
 
     def barrier(self, s: st.Barrier) -> None:
+        if s.mask is not None:
+            self.expr(s.mask, "the mask", dt.uint32, 1)
+        if s.scope == "warp":
+            return
         if self.scopes[-1].divergent:
             self.fail("a barrier under a condition or loop that differs between threads",
                       "uniform control")
+
+    def fence(self, s: st.Fence) -> None:
+        if s.scope not in ("block", "device", "system"):
+            self.fail(f"a fence of scope {s.scope!r}", "block, device or system")
+
+    def collective(self, s: st.Collective) -> None:
+        kinds = st.COUNTS if s.scope == "block" else (*st.SHUFFLES, *st.VOTES, *st.MATCHES)
+        if s.kind not in kinds:
+            self.fail(f"{s.kind!r} in scope {s.scope}", "one of " + ", ".join(kinds))
+        for e in s.args:
+            self.expr(e, "an argument", None, 1)
+        wanted = s.args[0].dtype if s.kind in st.SHUFFLES else (
+            dt.int64 if s.kind == "count" else dt.uint32 if s.kind in ("ballot", *st.MATCHES)
+            else dt.bool_)
+        if s.var.dtype is not wanted:
+            self.fail(f"a result of {s.var.dtype.text}", wanted.text)
+        if s.kind not in (*st.SHUFFLES, *st.MATCHES) and s.args[0].dtype is not dt.bool_:
+            self.fail(f"a predicate of {s.args[0].dtype.text}", "bool")
+        if s.mask is not None:
+            self.expr(s.mask, "the mask", dt.uint32, 1)
+        if not 1 <= s.width <= 32 or s.width & (s.width - 1):
+            self.fail(f"a width of {s.width}", "a power of two up to 32")
+        self.bind(s.var)
+        self.vary(s.var, on=s.scope != "block")
 
     def atomic(self, s: st.Atomic) -> None:
         self.access(s.memory, s.index, 1)
@@ -397,7 +425,8 @@ _CHECK: Final[dict[type[Stmt], Callable[[_Verifier, Any], Iterator[Any] | None]]
     st.Let: _Verifier.let, st.Load: _Verifier.load, st.Store: _Verifier.store,
     st.Alloc: _Verifier.alloc, st.For: _Verifier.loop, st.While: _Verifier.while_,
     st.If: _Verifier.if_, st.Block: _Verifier.block, st.Reduce: _Verifier.reduce,
-    st.Barrier: _Verifier.barrier, st.Atomic: _Verifier.atomic, st.Call: _Verifier.call,
+    st.Barrier: _Verifier.barrier, st.Fence: _Verifier.fence,
+    st.Collective: _Verifier.collective, st.Atomic: _Verifier.atomic, st.Call: _Verifier.call,
     st.Assert: _Verifier.assert_, st.Print: _Verifier.print_, st.Prefetch: _Verifier.prefetch,
 }  # type: ignore[dict-item, unused-ignore]  # fmt: skip
 

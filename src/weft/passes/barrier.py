@@ -39,6 +39,7 @@ from weft.ir.stmt import (
     Barrier,
     Body,
     Call,
+    Collective,
     For,
     If,
     Kernel,
@@ -55,6 +56,7 @@ from weft.ir.traverse import Tally, walk
 __all__ = ["blocks_to_loops", "has_threads"]
 
 _PRIVATE: Final = ("local", "register")
+_WARP: Final = 32  # threads whose collective operations are those of lanes
 _DIVERGED: Final = "a barrier that some threads of a block reach and others do not"
 
 
@@ -109,7 +111,8 @@ class _Block:
     """The body of one block."""
 
     def __init__(self, kernel: Kernel, body: Body, lanes: int) -> None:
-        self.kernel, self.body, self.lanes = kernel, body, lanes
+        self.kernel, self.body = kernel, body
+        self.lanes = _WARP if _has_warps(body) else lanes
         self.locations: dict[Stmt, Location] = dict(kernel.locations)
         self.axes: list[For] = []
         self.names = {str(v.attr) for s in walk(kernel.body) for v in s.binds()}
@@ -208,7 +211,9 @@ class _Block:
             elif isinstance(s, Store):
                 if s.memory in self.uniform_cells and (diverges or self.differs(s.value)):
                     self.uniform_cells.discard(s.memory)
-            elif isinstance(s, Atomic | Call):
+            elif isinstance(s, Atomic | Call) or (
+                isinstance(s, Collective) and s.scope == "warp"
+            ):
                 self.varying.update(s.binds())
             elif isinstance(s, For):
                 apart = diverges or self.differs(s.extent)
@@ -240,7 +245,7 @@ class _Block:
 
         def look(part: Body, inside: bool) -> None:
             for s in part:
-                if not inside and (isinstance(s, Barrier) or _has_barrier(s)):
+                if not inside and _has_barrier(s):
                     self.region += 1
                 if not isinstance(s, While):
                     note(s.exprs())
@@ -297,8 +302,11 @@ class _Block:
                 if isinstance(s, Store):  # what comes before it may read the old value
                     self._flush(pending, guards, out)
                 out.append(s)
-            elif isinstance(s, Barrier):
+            elif isinstance(s, Barrier) and _has_barrier(s):
                 self._flush(pending, guards, out)
+            elif isinstance(s, Collective) and s.scope == "block":
+                self._flush(pending, guards, out)
+                self._counted(s, guards, out)
             elif _has_barrier(s):
                 self._flush(pending, guards, out)
                 self._around(s, guards, out, last and position == len(body) - 1)
@@ -345,6 +353,28 @@ class _Block:
         else:
             raise VerifyError("barrier", found=f"a barrier in {type(s).__name__}",
                               expected="in a loop or a condition")
+
+    def _counted(self, s: Collective, guards: tuple[Memory, ...], out: list[Stmt]) -> None:
+        """Write a barrier that counts the threads for which a predicate holds."""
+        holds = Memory(self.fresh("holds", self.memory_names), dt.bool_, (ex.index(self.count),),
+                       "local")
+        total = Memory(self.fresh("total", self.memory_names), dt.int64, (), "register")
+        out.append(Alloc(holds))
+        absent = ex.const(s.kind == "all", dt.bool_)  # who has left does not count
+        if guards:
+            self._threads([Store(holds, (self._index(),), absent)], (), out)
+        self._flush([self.placed(Store(holds, (self._index(),), s.args[0]), s)], guards, out)
+        out.extend((Alloc(total), Store(total, (), ex.index(0))))
+        k, one, old = (ex.var(self.fresh(name, self.names), d) for name, d in (
+            ("k", dt.int64), ("one", dt.bool_), ("old", dt.int64)))
+        body = (Load(one, holds, (k,)), Load(old, total, ()),
+                Store(total, (), old + ex.cast(one, dt.int64)))
+        found = ex.var(self.fresh("found", self.names), dt.int64)
+        out.append(For(k, ex.index(self.count), SERIAL, body))
+        out.append(Load(found, total, ()))
+        value = found if s.kind == "count" else (
+            found.eq(self.count) if s.kind == "all" else found.ne(0))
+        out.append(self.placed(Let(s.var, value), s))
 
     def _leaving(self, s: If, guards: tuple[Memory, ...], out: list[Stmt]) -> None:
         """Write a last condition: who does not meet it takes no part in what follows."""
@@ -504,4 +534,10 @@ def _sets_first(body: Body, cell: Memory) -> bool:
 
 
 def _has_barrier(s: Stmt) -> bool:
-    return any(isinstance(inner, Barrier) for inner in walk((s,)))
+    return any(isinstance(inner, Barrier | Collective) and inner.scope == "block"
+               for inner in walk((s,)))
+
+
+def _has_warps(body: Body) -> bool:
+    """Whether threads of a warp work together, so that the warp must be one vector."""
+    return any(isinstance(s, Barrier | Collective) and s.scope == "warp" for s in walk(body))

@@ -28,6 +28,7 @@ from weft.ir.linear import (
     EndIf,
     EndLoop,
     EndWhile,
+    FenceInst,
     IfBegin,
     Inst,
     LinearKernel,
@@ -52,6 +53,7 @@ from weft.ir.stmt import (
     Block,
     Body,
     Call,
+    Fence,
     For,
     If,
     Kernel,
@@ -315,6 +317,10 @@ class Linearizer:
         self._emit(BarrierInst(s.scope))
         self._written(None)
 
+    def _fence(self, s: Fence) -> None:
+        self._emit(FenceInst(s.scope))
+        self._written(None)
+
     def _atomic(self, s: Atomic) -> None:
         offset, value = self._offset(s.memory, s.index), self.value(s.value)
         compare = self._optional(s.compare)
@@ -342,6 +348,6 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Linearizer, Any], None]]] = {
     Let: Linearizer._let, Load: Linearizer._load, Store: Linearizer._store,
     Alloc: Linearizer._alloc, For: Linearizer._for, While: Linearizer._while, If: Linearizer._if,
     Block: Linearizer._block, Assert: Linearizer._assert, Atomic: Linearizer._atomic,
-    Call: Linearizer._call, Print: Linearizer._print, Barrier: Linearizer._barrier,
+    Call: Linearizer._call, Print: Linearizer._print, Barrier: Linearizer._barrier, Fence: Linearizer._fence,
     Prefetch: Linearizer._prefetch,
 }  # fmt: skip

@@ -27,6 +27,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import (
     SERIAL,
+    SHUFFLES,
     UNROLLED,
     VECTOR,
     Alloc,
@@ -36,6 +37,8 @@ from weft.ir.stmt import (
     Block,
     Body,
     Call,
+    Collective,
+    Fence,
     For,
     If,
     Kernel,
@@ -50,6 +53,7 @@ from weft.ir.stmt import (
     While,
 )  # fmt: skip
 from weft.ir.traverse import walk
+from weft.passes import warp
 from weft.passes.access import flat_memory
 from weft.passes.lanes import Affine, Mapped, Mask, Scope, any_of
 from weft.passes.reduce import ReduceLowering
@@ -254,7 +258,21 @@ class Vectorize(ReduceLowering):
         self.emit(out, Print(s.text, tuple(self._scalar(a, scope) for a in s.args)), s)
 
     def _barrier(self, s: Barrier, scope: Scope, out: list[Stmt]) -> None:
-        self.emit(out, Barrier(s.scope), s)
+        if s.scope != "warp":  # the lanes of a vector never wait for each other
+            self.emit(out, s, s)
+
+    def _fence(self, s: Fence, scope: Scope, out: list[Stmt]) -> None:
+        self.emit(out, s, s)
+
+    def _collective(self, s: Collective, scope: Scope, out: list[Stmt]) -> None:
+        lanes = scope.lanes
+        active = ex.const(True, dt.bool_, lanes) if scope.mask is None else scope.mask.lanes
+        args = [self.map(a, scope) for a in s.args]
+        if s.kind in SHUFFLES:
+            value = warp.shuffle(self, s, args, lanes, out)
+        else:
+            value = warp.vote(s.kind, self.vector(args[0], lanes), active)
+        scope.mapped[s.var] = self.name(out, str(s.var.attr), value, s)
 
 
 _HANDLERS: Final[dict[type[Stmt], Callable[[Vectorize, Any, Scope, list[Stmt]], None]]] = {
@@ -262,6 +280,7 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Vectorize, Any, Scope, list[Stmt]], 
     For: Vectorize._for, If: Vectorize._if, While: Vectorize._while, Block: Vectorize._block,
     Reduce: Vectorize.reduce, Assert: Vectorize.assertion, Atomic: Vectorize._atomic,
     Call: Vectorize._call, Print: Vectorize._print, Barrier: Vectorize._barrier,
+    Fence: Vectorize._fence, Collective: Vectorize._collective,
     Prefetch: Vectorize.prefetch,
 }  # fmt: skip
 
@@ -269,7 +288,8 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Vectorize, Any, Scope, list[Stmt]], 
 
 def _has_lanes(body: Body) -> bool:
     """Whether the iterations of a vector loop can run side by side."""
-    return not any(isinstance(s, Barrier | Call) for s in walk(body))
+    return not any(isinstance(s, Call) or (isinstance(s, Barrier) and s.scope != "warp")
+                   for s in walk(body))
 
 
 def _is_costly(body: Body) -> bool:

@@ -413,7 +413,7 @@ _WRITERS: Final[dict[type[Inst], Callable[[Function, Any], None]]] = {
     li.Else: Function.otherwise,
     li.EndIf: Function.end_if,
     li.AssertInst: Function.check,
-    li.BarrierInst: Function.barrier,
+    li.BarrierInst: Function.barrier, li.FenceInst: lambda f, i: f.put("fence seq_cst"),
     li.AtomicInst: lambda f, i: memory.atomic(f, i, f.pointer(i.memory)),
     li.CallInst: Function.call,
     li.PrintInst: Function.print,

@@ -22,7 +22,7 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Alloc, Atomic, Barrier, Memory, Print
 
-__all__ = ["Calls", "Range"]
+__all__ = ["INTRINSICS", "Calls", "Range", "Walk"]
 
 _MATH: Final = frozenset(name for name in dir(math) if callable(getattr(math, name)))
 
@@ -262,10 +262,12 @@ class Calls(Expressions):
                              f"gpu.{callee.name}{callee.signature}") from None
         bound.apply_defaults()
         family, _, kind = callee.name.rpartition(".")
-        method = _INTRINSICS[family or callee.name]
-        return method(self, node, kind, *bound.arguments.values())
+        method = INTRINSICS[family or callee.name]
+        given = [v if isinstance(v, Value) else Known(v) for v in bound.arguments.values()]
+        return method(self, node, kind, *given)
 
-    def _known_int(self, value: Value, node: ast.AST, what: str) -> int:
+    def known_int(self, value: Value, node: ast.AST, what: str) -> int:
+        """Return an integer that must be known when the kernel is compiled."""
         if isinstance(value, Known) and type(value.value) is int:
             return value.value
         if isinstance(value, Expr) and value.op is Op.CONST and value.dtype.is_integer:
@@ -274,21 +276,22 @@ class Calls(Expressions):
                          f"compiled, found {describe(value)}")
 
     def _grid(self, node: ast.Call, kind: str, ndim: Value) -> Value:
-        count = self._known_int(ndim, node, "the number of axes")
+        count = self.known_int(ndim, node, "the number of axes")
         if count not in (1, 2, 3):
             raise self.wrong(node, f"gpu.{kind}({count})", "a grid has 1 to 3 axes")
         found = []
         for axis in "xyz"[:count]:
-            block, threads = (self._index(f"{name}.{axis}", node) for name in
+            block, threads = (self.index_of(f"{name}.{axis}", node) for name in
                               (("block", "blockDim") if kind == "grid" else
                                ("gridDim", "blockDim")))
             whole_ = block * threads
             if kind == "grid":
-                whole_ = whole_ + self._index(f"thread.{axis}", node)
+                whole_ = whole_ + self.index_of(f"thread.{axis}", node)
             found.append(whole_)
         return found[0] if count == 1 else Group(tuple(found))
 
-    def _index(self, name: str, node: ast.AST) -> Expr:
+    def index_of(self, name: str, node: ast.AST) -> Expr:
+        """Return an index or a size of the launch as an int64."""
         found = self.specials.get(name)
         if found is None:
             raise self.wrong(node, f"{name} has no value in this kind of kernel")
@@ -300,7 +303,7 @@ class Calls(Expressions):
 
     def _array(self, scope: str, node: ast.Call, shape: Value, dtype: Value) -> Value:
         sizes = shape.items if isinstance(shape, Group) else (shape,)
-        extents = tuple(self._known_int(s, node, "a size") for s in sizes)
+        extents = tuple(self.known_int(s, node, "a size") for s in sizes)
         if any(n < 1 for n in extents):
             raise self.wrong(node, f"an array of shape {extents}", "each size must be at least 1")
         d = as_dtype(dtype.value) if isinstance(dtype, Known) else None
@@ -363,7 +366,7 @@ _BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     tuple: Calls._tuple_of, enumerate: Calls._enumerate, zip: Calls._zip, print: Calls._print,
     operator.index: lambda self, node, value: self.scalar(value, node),
 }  # fmt: skip
-_INTRINSICS: Final[dict[str, Callable[..., Value]]] = {
+INTRINSICS: Final[dict[str, Callable[..., Value]]] = {
     "grid": Calls._grid, "gridsize": Calls._grid, "syncthreads": Calls._barrier,
     "shared": Calls._shared, "local": Calls._local, "atomic": Calls._atomic,
 }  # fmt: skip

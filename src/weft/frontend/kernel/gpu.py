@@ -10,14 +10,22 @@ from typing import Any, Final
 
 from weft.frontend.kernel.intrinsics import Special, Triple, intrinsic
 
-__all__ = ["atomic", "blockDim", "blockIdx", "grid", "gridDim", "gridsize", "local", "shared",
-           "syncthreads", "threadIdx", "warpsize"]
+__all__ = [
+    "ALL", "activemask", "all_sync", "any_sync", "atomic", "ballot_sync", "blockDim",
+    "blockIdx", "brev", "clz", "eq_sync", "ffs", "fma", "grid", "gridDim", "gridsize", "laneid",
+    "lanemask_lt", "local", "match_all_sync", "match_any_sync", "popc", "rsqrt", "selp",
+    "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync", "syncthreads",
+    "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp", "threadIdx",
+    "threadfence", "threadfence_block", "threadfence_system", "warpsize",
+]  # fmt: skip
 
 threadIdx: Final = Triple("thread")  # index of the thread in its block; int32
 blockIdx: Final = Triple("block")  # index of the block in the grid; int32
 blockDim: Final = Triple("blockDim")  # threads of a block; int32
 gridDim: Final = Triple("gridDim")  # blocks of the grid; int32
 warpsize: Final = Special("warpsize", 32)  # threads of a warp; int32
+laneid: Final = Special("laneid")  # number of the thread in its warp; int32
+ALL: Final = 0xFFFFFFFF  # a mask of all threads of a warp
 
 
 @intrinsic
@@ -33,6 +41,136 @@ def gridsize(ndim: int) -> Any:
 @intrinsic
 def syncthreads() -> None:
     """Wait for all threads of the block; what they wrote is visible after it."""
+
+
+@intrinsic
+def syncthreads_count(predicate: Any) -> Any:
+    """Wait for all threads of the block; return for how many of them `predicate` holds, an int64."""
+
+
+@intrinsic
+def syncthreads_and(predicate: Any) -> Any:
+    """Wait for all threads of the block; return whether `predicate` holds for each of them."""
+
+
+@intrinsic
+def syncthreads_or(predicate: Any) -> Any:
+    """Wait for all threads of the block; return whether `predicate` holds for any of them."""
+
+
+@intrinsic
+def syncwarp(mask: Any = ALL) -> None:
+    """Wait for the threads of the warp in `mask`; what they wrote is visible after it."""
+
+
+@intrinsic
+def threadfence() -> None:
+    """Let the device see what this thread wrote before what it writes from here on."""
+
+
+@intrinsic
+def threadfence_block() -> None:
+    """Let the block see what this thread wrote before what it writes from here on."""
+
+
+@intrinsic
+def threadfence_system() -> None:
+    """Let the host and other devices see what was written before what is written from here on."""
+
+
+@intrinsic
+def shfl_sync(mask: Any, value: Any, src_lane: Any, width: int = 32) -> Any:
+    """Return the `value` of thread `src_lane` of the warp, counted within groups of `width`."""
+
+
+@intrinsic
+def shfl_up_sync(mask: Any, value: Any, delta: Any, width: int = 32) -> Any:
+    """Return the `value` of the thread `delta` below; the lowest keep their own."""
+
+
+@intrinsic
+def shfl_down_sync(mask: Any, value: Any, delta: Any, width: int = 32) -> Any:
+    """Return the `value` of the thread `delta` above; the highest keep their own."""
+
+
+@intrinsic
+def shfl_xor_sync(mask: Any, value: Any, lane_mask: Any, width: int = 32) -> Any:
+    """Return the `value` of the thread whose number is this one's xor `lane_mask`."""
+
+
+@intrinsic
+def any_sync(mask: Any, predicate: Any) -> Any:
+    """Return whether `predicate` holds for any thread of the warp in `mask`."""
+
+
+@intrinsic
+def all_sync(mask: Any, predicate: Any) -> Any:
+    """Return whether `predicate` holds for all threads of the warp in `mask`."""
+
+
+@intrinsic
+def eq_sync(mask: Any, predicate: Any) -> Any:
+    """Return whether `predicate` is the same for all threads of the warp in `mask`."""
+
+
+@intrinsic
+def ballot_sync(mask: Any, predicate: Any) -> Any:
+    """Return the threads of the warp for which `predicate` holds, a bit each, as a uint32."""
+
+
+@intrinsic
+def match_any_sync(mask: Any, value: Any) -> Any:
+    """Return the threads of the warp with the same `value`, a bit each, as a uint32."""
+
+
+@intrinsic
+def match_all_sync(mask: Any, value: Any) -> Any:
+    """Return the threads and True if all have the same `value`, else 0 and False."""
+
+
+@intrinsic
+def activemask() -> Any:
+    """Return the threads of the warp that are here together, a bit each, as a uint32."""
+
+
+@intrinsic
+def lanemask_lt() -> Any:
+    """Return the threads of the warp below this one, a bit each, as a uint32."""
+
+
+@intrinsic
+def popc(x: Any) -> Any:
+    """Return the number of bits of an integer that are set."""
+
+
+@intrinsic
+def clz(x: Any) -> Any:
+    """Return the number of bits above the highest bit that is set; the width for 0."""
+
+
+@intrinsic
+def brev(x: Any) -> Any:
+    """Return an integer of 32 or 64 bits with its bits in the opposite order."""
+
+
+@intrinsic
+def ffs(x: Any) -> Any:
+    """Return the position of the lowest bit that is set, from 1; 0 for 0."""
+
+
+@intrinsic
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """Return ``a * b + c`` rounded once."""
+
+
+@intrinsic
+def rsqrt(x: Any) -> Any:
+    """Return ``1 / sqrt(x)``."""
+
+
+@intrinsic
+def selp(condition: Any, a: Any, b: Any) -> Any:
+    """Return `a` if `condition` holds, else `b`; both are evaluated."""
 
 
 class _Memory:

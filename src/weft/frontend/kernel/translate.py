@@ -10,6 +10,7 @@ from weft.frontend.kernel.loops import Functions
 from weft.frontend.kernel.source import Problems, read_source
 from weft.frontend.kernel.statements import Frame
 from weft.frontend.kernel.types import KernelType, Parameters
+from weft.frontend.kernel.warp import WARP
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -107,6 +108,9 @@ def _axes(lowering: Functions, launch: Launch) -> list[tuple[str, Expr, Expr]]:
             axes.append((f"thread.{axis}", index, threads))
         lowering.specials[f"thread.{axis}"] = index
         lowering.specials[f"blockDim.{axis}"] = threads
+    x, y, z = (lowering.specials[f"thread.{axis}"] for axis in "xyz")
+    number = x + (y + z * launch.block[1]) * launch.block[0]
+    lowering.specials["laneid"] = number % WARP
     for _, index, extent in axes:
         lowering.limits[index] = (0, extent - 1)
         lowering.visible_in(index)
