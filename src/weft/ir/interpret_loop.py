@@ -357,8 +357,8 @@ _HANDLERS: dict[type[Stmt], Callable[[LoopCode, Any], None]] = {
     Let: LoopCode._let, Load: LoopCode._load, Store: LoopCode._store, Alloc: LoopCode._alloc,
     For: LoopCode._loop, While: LoopCode._while, If: LoopCode._if, Block: LoopCode._block,
     Reduce: LoopCode._reduce, Assert: LoopCode._assert, Atomic: LoopCode._atomic,
-    Call: LoopCode._call, Print: LoopCode._print, Barrier: LoopCode._nothing, Fence: LoopCode._nothing,
-    Prefetch: LoopCode._nothing,
+    Call: LoopCode._call, Print: LoopCode._print, Barrier: LoopCode._nothing,
+    Fence: LoopCode._nothing, Prefetch: LoopCode._nothing,
 }  # fmt: skip
 
 

@@ -356,7 +356,8 @@ _READ: Final[dict[str, Callable[[_KernelParser, Line], Stmt | None]]] = {
     "if": _KernelParser.if_, "block": _KernelParser.block, "reduce": _KernelParser.reduce,
     "acc": _KernelParser.accumulator, "update": _KernelParser.update,
     "barrier": _KernelParser.barrier, "fence": _KernelParser.fence,
-    "collective": _KernelParser.collective, "atomic": _KernelParser.atomic, "call": _KernelParser.call,
+    "collective": _KernelParser.collective, "atomic": _KernelParser.atomic,
+    "call": _KernelParser.call,
     "assert": _KernelParser.assert_, "print": _KernelParser.print_,
     "prefetch": _KernelParser.prefetch,
 }  # type: ignore[dict-item, unused-ignore]  # fmt: skip
@@ -587,7 +588,8 @@ class _LinearParser:
 _READ_LINEAR: Final[dict[str, Callable[[_LinearParser, Line], Inst]]] = {
     "store": _LinearParser.store, "storage": _LinearParser.storage, "for": _LinearParser.loop,
     "while": _LinearParser.while_, "if": _LinearParser.if_, "assert": _LinearParser.assert_,
-    "barrier": _LinearParser.barrier, "fence": _LinearParser.fence, "call": _LinearParser.call, "print": _LinearParser.print_,
+    "barrier": _LinearParser.barrier, "fence": _LinearParser.fence, "call": _LinearParser.call,
+    "print": _LinearParser.print_,
     "prefetch": _LinearParser.prefetch,
 }  # fmt: skip
 

@@ -247,7 +247,8 @@ _CHECK: Final[dict[type[Inst], Callable[[_Verifier, Any], None]]] = {
     li.Loop: _Verifier.loop, li.EndLoop: _Verifier.end, li.WhileBegin: _Verifier.while_begin,
     li.WhileTest: _Verifier.while_test, li.EndWhile: _Verifier.end, li.IfBegin: _Verifier.if_begin,
     li.Else: _Verifier.otherwise, li.EndIf: _Verifier.end, li.AssertInst: _Verifier.assert_,
-    li.BarrierInst: _Verifier.barrier, li.FenceInst: lambda v, i: None, li.AtomicInst: _Verifier.atomic, li.CallInst: _Verifier.call,
+    li.BarrierInst: _Verifier.barrier, li.FenceInst: lambda v, i: None,
+    li.AtomicInst: _Verifier.atomic, li.CallInst: _Verifier.call,
     li.PrintInst: _Verifier.print_, li.PrefetchInst: _Verifier.prefetch,
 }  # fmt: skip
 

@@ -348,6 +348,6 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Linearizer, Any], None]]] = {
     Let: Linearizer._let, Load: Linearizer._load, Store: Linearizer._store,
     Alloc: Linearizer._alloc, For: Linearizer._for, While: Linearizer._while, If: Linearizer._if,
     Block: Linearizer._block, Assert: Linearizer._assert, Atomic: Linearizer._atomic,
-    Call: Linearizer._call, Print: Linearizer._print, Barrier: Linearizer._barrier, Fence: Linearizer._fence,
-    Prefetch: Linearizer._prefetch,
+    Call: Linearizer._call, Print: Linearizer._print, Barrier: Linearizer._barrier,
+    Fence: Linearizer._fence, Prefetch: Linearizer._prefetch,
 }  # fmt: skip

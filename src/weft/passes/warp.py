@@ -69,7 +69,7 @@ def _match_any(value: Expr, active: Expr) -> Expr:
 
 def shuffle(low: Vectorize, s: Collective, args: list[Mapped], lanes: int,
             out: list[Stmt]) -> Expr:  # fmt: skip
-    """Return the values of other lanes: rearranged if it is known from where, else through memory."""
+    """Return the values of other lanes: rearranged where it is known from which, else by memory."""
     value, distance = args
     if isinstance(value, Expr) and value.lanes == 1:
         return value

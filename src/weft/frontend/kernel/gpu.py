@@ -45,7 +45,7 @@ def syncthreads() -> None:
 
 @intrinsic
 def syncthreads_count(predicate: Any) -> Any:
-    """Wait for all threads of the block; return for how many of them `predicate` holds, an int64."""
+    """Wait for all threads of the block; return for how many `predicate` holds, an int64."""
 
 
 @intrinsic
