@@ -162,6 +162,16 @@ def matmul(rows, columns, inner, left="ik", right="kj", epilogue=True):
                   Meta("contraction"))
 
 
+def vectors_times_matrices(count, columns, inner):
+    """c[n, j] = sum over k of a[n, k] * b[n, k, j]: every row has a matrix of its own."""
+    a, b = memory("a", count, inner), memory("b", count, inner, columns)
+    c = memory("c", count, columns)
+    reduce = Reduce((Axis(v("k"), n(inner)),), (total("s", value=f("p") * f("q")),),
+                    (Load(f("p"), a, (v("n"), v("k"))), Load(f("q"), b, (v("n"), v("k"), v("j")))))
+    nest = loop("n", count, loop("j", columns, reduce, Store(c, (v("n"), v("j")), f("s"))))
+    return Kernel("products", (a, b, c), (nest,), Meta("contraction"))
+
+
 def narrow(rows, columns, inner, left="bf16", right="bf16", left_at="ik", right_at="kj",
            out=None):
     """c[i, j] = sum over k of a * b, each widened first."""

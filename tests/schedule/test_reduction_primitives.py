@@ -6,6 +6,7 @@ import schedule_nests as nests
 from schedule_nests import assert_same, loop, memory, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
+from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Axis, For, If, Kernel, Load, Reduce, Store
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
@@ -126,6 +127,18 @@ def test_conditions_in_the_tile_become_masks():
     assert all(s.mask is not None for s in walk(update) if isinstance(s, Load)
                and s.memory.name in "ab")
     assert [s.memory.scope for s in walk(done.kernel.body) if isinstance(s, Alloc)] == ["register"]
+    assert_same(kernel, done.kernel)
+
+
+def test_blocks_mask_only_loads_that_the_mask_moves():
+    """Results past the last column are never read, so their sums may gather anything."""
+    kernel = nests.matmul(8, 9, 10)
+    done = Schedule(kernel).split("j", 8).split("i", 4).sink("i.i")
+    done.reorder("i.o", "j.o", "i.i", "j.i").block_reduction("s", "i.i", "k", 4)
+    sums = [s for s in walk(done.bare.body) if isinstance(s, Reduce)]
+    assert not any(e.op is Op.WHERE for s in sums for e in ex.toposort(list(s.exprs())))
+    masked = {s.memory.name: s.mask is not None for s in walk(tuple(sums)) if isinstance(s, Load)}
+    assert masked == {"a": False, "b": True}
     assert_same(kernel, done.kernel)
 
 

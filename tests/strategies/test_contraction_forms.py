@@ -62,11 +62,19 @@ def test_positions(shape, panel):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("shape", [(1, 300, 37), (3, 161, 32), (7, 130, 50)])
+@pytest.mark.parametrize("shape", [(1, 300, 37), (3, 161, 32), (7, 130, 50), (11, 70, 32)])
 def test_streams(shape, threads):
     target = NARROW.replace(l2_bytes=4 << 10)
     trace = scheduled(nests.matmul(*shape), target, threads, stream_bytes=512, stream_depth=8)
     assert "block_reduction" in trace
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(4, 41, 19), (3, 70, 16)])
+def test_streams_of_several_matrices(shape, threads):
+    trace = scheduled(nests.vectors_times_matrices(*shape), NARROW, threads, stream_depth=8)
+    assert "block_reduction(s, j." in trace
+    assert "reorder(n, " in trace
 
 
 @pytest.mark.parametrize("shape", [(256, 20, 30), (260, 36, 20), (260, 44, 31)])

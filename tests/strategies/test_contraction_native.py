@@ -54,6 +54,17 @@ def test_few_rows_times_a_matrix_that_no_cache_holds():
         exact(x[0] @ y, a[0].astype(np.float64) @ b)
 
 
+def test_streams_with_several_tiles_of_rows_and_several_matrices():
+    for m, k, n in ((9, 700, 601), (47, 640, 513), (95, 601, 550), (24, 2100, 131)):
+        a, b = whole(m, k), whole(k, n)
+        x, y = tensors(a, b)
+        exact((x @ y).relu(), np.maximum(a.astype(np.float64) @ b, 0))
+    for batch, m, k, n in ((5, 1, 37, 211), (4, 1, 300, 97), (3, 1, 16, 64), (2, 2, 700, 601)):
+        a, b = whole(batch, m, k), whole(batch, k, n)
+        x, y = tensors(a, b)
+        exact(x @ y, a.astype(np.float64) @ b)
+
+
 def test_batched_matmul():
     for number in range(SHAPES):
         batch, m, n, k = int(RNG.integers(1, 5)), size(90), size(90), size(90)

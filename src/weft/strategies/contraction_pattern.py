@@ -40,7 +40,8 @@ class Parameters(Record):
     ``pack_rows`` the rows from which on an operand is copied into panels of at most
     ``panel_bytes``, and ``turn_rows`` those from which on it is also turned for that;
     ``stream_depth`` the rows of a matrix that are read side by side where few rows are multiplied
-    with it, and ``stream_bytes`` the results that are kept meanwhile; ``far_block``
+    with it, ``stream_bytes`` the results of a tile of rows that are kept meanwhile, and
+    ``stream_rows`` the rows that are no longer few; ``far_block``
     the rows, columns and steps of a block where both operands are copied, ``chain`` the terms that
     are added to one another before their sum joins the result, and ``far_depth`` the
     least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution
@@ -61,6 +62,7 @@ class Parameters(Record):
     panel_bytes: int = 256 << 10
     stream_depth: int = 16
     stream_bytes: int = 64 << 10
+    stream_rows: int = 96
     far_block: int = 256
     far_depth: int = 8
     chain: int = 192

@@ -1,12 +1,14 @@
 """The stream form of a contraction: few rows times a matrix that no cache holds.
 
 Time goes into reading the matrix, so it is read as it lies in memory: a handful of its rows at a
-time from left to right, against results that stay in the first caches. A tile that ran down the
-whole reduced axis would read a few lines from every page instead.
+time from left to right, against results that stay in the caches. A tile that ran down the
+whole reduced axis would read a few lines from every page instead. Vectors times matrices of their
+own are the same, one after the other.
 """
 
 from __future__ import annotations
 
+from weft.ir.record import Record
 from weft.ir.stmt import For, Load
 from weft.schedule.dependence import Access, Space
 from weft.schedule.space import constant
@@ -15,32 +17,50 @@ from weft.strategies.contraction_pattern import (
     Parameters,
     Pattern,
     native_lanes,
+    tile_rows,
+    tile_split,
 )
-from weft.strategies.nest import Cost, Plan, flat_stride, parallelise, size_of, work
+from weft.strategies.nest import (
+    Cost,
+    Plan,
+    flat_stride,
+    parallelise,
+    product,
+    shares_evenly,
+    size_of,
+    work,
+)
 
 
-def _find(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[For, For | None] | None:
-    """Return the loop along the rows of the matrix and the loop over the few rows, if it fits."""
-    if len(pattern.reduce.axes) != 1 or len(pattern.rows) > 2:
-        return None
+class _Found(Record):
+    """The loops along the rows of the matrix, over the few rows, and over several matrices."""
+
+    wide: For
+    row: For | None
+    batch: tuple[For, ...]
+
+
+def _find(plan: Plan, pattern: Pattern, p: Parameters) -> _Found | None:
+    """Return the loops of the form, None if it does not fit."""
     space = Space(plan.kernel)
     loads = [s for s in pattern.reduce.body if isinstance(s, Load)]
-    if any(s.mask is not None for s in loads):
+    extents = [a.extent for a in pattern.reduce.axes] + [r.extent for r in pattern.rows]
+    if len(pattern.reduce.axes) != 1 or any(s.mask is not None for s in loads) or any(
+            constant(e) is None for e in extents):
         return None
     for wide in pattern.rows:
-        row = next((r for r in pattern.rows if r is not wide), None)
         steps = {s.memory: flat_stride(space, Access(s), wide.var) for s in loads}
         moving = [m for m, step in steps.items() if step]
         if len(moving) != 1 or steps[moving[0]] != 1:
             continue
-        if row is not None and (size_of(row.extent) > p.rows or any(
-                flat_stride(space, Access(s), row.var) for s in loads if s.memory in moving)):
+        batch = tuple([r for r in pattern.rows if r is not wide and any(
+            flat_stride(space, Access(s), r.var) for s in loads if s.memory in moving)])
+        few = [r for r in pattern.rows if r is not wide and r not in batch]
+        if len(few) > 1 or any(size_of(r.extent) >= p.stream_rows for r in few):
             continue
-        k = pattern.reduce.axes[0]
-        whole = size_of(wide.extent) * size_of(k.extent) * moving[0].dtype.itemsize
-        extents = [k.extent, *[r.extent for r in pattern.rows]]
-        if whole > plan.target.l2_bytes and all(constant(e) is not None for e in extents):
-            return wide, row
+        whole = product([*extents[:1], wide.extent]) * moving[0].dtype.itemsize
+        if whole > plan.target.l2_bytes or (batch and not few):
+            return _Found(wide, few[0] if few else None, batch)
     return None
 
 
@@ -49,7 +69,7 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     found = _find(plan, pattern, p)
     if found is None:
         return False
-    wide, row = found
+    wide, row = found.wide, found.row
     rows = 1 if row is None else size_of(row.extent)
     n, depth = size_of(wide.extent), size_of(pattern.reduce.axes[0].extent)
     native = native_lanes(plan, pattern)
@@ -63,19 +83,26 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     itemsize = Cost(pattern.rows[-1].body).itemsize
     amount = work((pattern.rows[0],)) // MAC_SPEED
     # As few blocks of columns as the caches and the threads ask for, all of one width.
-    most = max(p.stream_bytes // (rows * itemsize), 2 * lanes)
+    # What several tiles of rows add to is used seldom enough to lie in the second cache.
+    held = p.stream_bytes if rows <= p.rows else max(p.stream_bytes, plan.target.l2_bytes // 4)
+    most = max(held // (rows * itemsize), 2 * lanes)
     blocks = -(-n // most)
-    if plan.threads > 1:
+    if plan.threads > 1 and not any(
+            shares_evenly(size_of(r.extent), plan.threads) for r in found.batch):
         blocks = -(-blocks // plan.threads) * plan.threads
     width = n if blocks == 1 else (-(-n // blocks) + lanes - 1) // lanes * lanes
     j, k = wide.var.attr, pattern.reduce.axes[0].var.attr
-    outer: list[str] = []
+    outer = [r.var.attr for r in found.batch]
     if blocks > 1:
         schedule.split(j, width, "overlap")
-        outer, j = [f"{j}.o"], f"{j}.i"
+        outer, j = [*outer, f"{j}.o"], f"{j}.i"
     schedule.split(j, lanes, "overlap")
     tile = [] if row is None else [row.var.attr]
-    schedule.reorder(*outer, f"{j}.o", *tile, f"{j}.i")
+    groups: list[str] = []
+    if row is not None and rows > p.rows:
+        tile_split(plan, row.var.attr, row.extent, tile_rows(rows, p.rows))
+        groups, tile = [f"{row.var.attr}.o"], [f"{row.var.attr}.i"]
+    schedule.reorder(*outer, f"{j}.o", *groups, *tile, f"{j}.i")
     parallelise(plan, outer, amount)
     schedule.block_reduction(name, f"{j}.o", k, deep)
     schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
