@@ -7,7 +7,7 @@ from schedule_nests import assert_same, convolution, loop, memory, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.op import Op
-from weft.ir.stmt import Kernel, Load, Reduce, Store
+from weft.ir.stmt import Alloc, Kernel, Load, Reduce, Store
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
 
@@ -27,6 +27,17 @@ def test_windows_of_a_convolution(pad, stride, flip):
     assert_same(kernel, swapped.kernel)
     assert swapped.trace == ["window(x, o, order=0+3+1+2, skew=3)"]
     assert_same(swapped.kernel, Schedule.replay(kernel, swapped.trace).kernel)
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+@pytest.mark.parametrize("stride", [2, 3])
+def test_what_all_loops_step_over_is_left_out(pad, stride):
+    kernel = convolution(8, 7, stride, pad, kernel=1)
+    made = Schedule(kernel).window("x", "n")
+    assert_same(kernel, made.kernel)
+    (copy,) = [s.memory for s in walk(made.bare.body) if isinstance(s, Alloc)]
+    sizes = [s.attr for s in copy.shape]
+    assert sizes == [2, *[(m + 2 * pad - 1) // stride + 1 for m in (8, 7)]]
 
 
 def test_choices_around_choices_go():

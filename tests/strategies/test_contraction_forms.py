@@ -5,7 +5,13 @@ import pytest
 import schedule_nests as nests
 from schedule_nests import assert_same
 from weft.schedule import Schedule
-from weft.strategies import contraction, contraction_pattern, contraction_window, nest
+from weft.strategies import (
+    contraction,
+    contraction_deep,
+    contraction_pattern,
+    contraction_window,
+    nest,
+)
 from weft.strategies.nest import Plan
 from weft.target import Target
 
@@ -51,6 +57,18 @@ def test_deep_windows(shape, threads):
                       window_bytes=800, sum_bytes=8 << 10)
     assert "prefetch_panel(w" in trace
     assert trace.index("window(x, c.o)") < trace.index("stage(w")
+
+
+@pytest.mark.parametrize(("sums", "threads", "wanted"), [
+    (1 << 20, 1, "split(o, 4, tail=mask) reorder"), (1 << 20, 2, "split(n, 1"),
+    (2 << 10, 2, "reorder(n, i.o, o.o"), (512, 1, "split(i, 4"), (512, 2, "split(i, 4")])
+def test_deep_windows_share_out(sums, threads, wanted, monkeypatch):
+    monkeypatch.setattr(contraction_deep, "PARALLEL_WORK", 1 << 10)
+    trace = scheduled(nests.convolution(8, 8, channels=8, outputs=12), NARROW, threads,
+                      window_rows=6, whole_bytes=256, window_bytes=800, sum_bytes=sums)
+    assert wanted in trace
+    assert "window(x, c.o)" in trace
+    assert ("parallel(" in trace) == (threads == 2)
 
 
 @pytest.mark.parametrize("panel", [256 << 10, 4 << 10])

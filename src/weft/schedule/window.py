@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
@@ -28,7 +30,8 @@ def window(kernel: Kernel, memory: str, loop: str, order: tuple[int, ...] = (),
     Unlike `stage`, whose copy has one dimension for each loop, the copy has one for each dimension
     of the memory along which the loops move, so overlapping windows are read once. What lies
     outside the memory is 0 in the copy: a mask that only keeps a load inside the memory is no
-    longer needed and goes away, with the choice of 0 that stands for it.
+    longer needed and goes away, with the choice of 0 that stands for it. Elements that all loops
+    step over are left out.
 
     Parameters
     ----------
@@ -84,7 +87,10 @@ class _Window:
                                     expected="one subscript to copy")
         self.moves = moves
         self.low = [sum(min(0, c * (self._extent(v) - 1)) for v, c in m.items()) for m in moves]
-        self.sizes = [sum(abs(c) * (self._extent(v) - 1) for v, c in m.items()) + 1 for m in moves]
+        # What all loops step over is left out.
+        self.steps = [gcd(*[c for v, c in m.items() if self._extent(v) > 1]) or 1 for m in moves]
+        self.sizes = [sum(abs(c) // step * (self._extent(v) - 1) for v, c in m.items()) + 1
+                      for m, step in zip(moves, self.steps, strict=True)]
         total = 1
         for size in self.sizes:
             total *= size
@@ -141,17 +147,17 @@ class _Window:
         shape[-1] += self.skew
         copy = Memory(edit.names.fresh(f"{source.name}.w"), source.dtype,
                       tuple(map(ex.index, shape)), "local")
-        index = tuple([s + variables[d] if d in variables else s
+        index = tuple([s + variables[d] * self.steps[d] if d in variables else s
                        for d, s in enumerate(self.start)])
         value = edit.names.var(f"{source.name}.v", self.loads[0].var)
         body: Body = (Load(value, source, index, self._within(index, variables)),
                       Store(copy, tuple([variables[d] for d in self.kept]), value))
         for d in reversed(variables):
             body = (For(variables[d], ex.index(self.sizes[d]), st.SERIAL, body),)
-        offsets = [ex.index(-low) for low in self.low]
+        offsets = [ex.index(-low // step) for low, step in zip(self.low, self.steps, strict=True)]
         for d, move in enumerate(self.moves):
             for var, factor in move.items():
-                offsets[d] = offsets[d] + var * factor
+                offsets[d] = offsets[d] + var * (factor // self.steps[d])
         place = tuple([offsets[d] for d in self.kept])
         inner = self._redirect(copy, place)
         edit.locate(self.loads[0], *body)

@@ -1,26 +1,45 @@
-"""The deep form of a convolution: weights that no near cache holds, and few positions.
+"""The deep form of a convolution: long sums, whose weights do not stay in the first cache.
 
 Each block of the reduced channels is gone through once: the box of the images that it reads is
-copied for all channels of results, and a panel of weights for all positions. So what is copied is
-used as often as possible, while the sums of all results stay near between the blocks.
+copied for several tiles of channels, and a panel of weights for many positions, while the sums of
+all these results stay near between the blocks. How many tiles and positions share what is copied
+is chosen so that copying takes the least part of the time.
 """
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Final
 
+from weft.ir.record import Record
 from weft.schedule.dependence import Space
 from weft.schedule.space import constant
-from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern, tile_split
-from weft.strategies.contraction_window import (
-    Convolution,
-    copy_box,
-    even_block,
-    prepare,
+from weft.strategies.contraction_pattern import (
+    MAC_SPEED,
+    MOVED,
+    Parameters,
+    Pattern,
+    native_lanes,
+    tile_split,
 )
-from weft.strategies.nest import PARALLEL_WORK, Plan, parallelise, product, size_of, work
+from weft.strategies.contraction_window import Convolution, copy_box, even_block, prepare
+from weft.strategies.nest import PARALLEL_WORK, Plan, product, size_of, work
 
 LEAST_POSITIONS: Final = 32  # below it, turning the weights costs as much as their products
+
+
+class _Shares(Record):
+    """What is gone through at once: `length` of the loop `cut`, all inside it, `tiles` of channels.
+
+    ``steps`` of the first reduced axis make a block; ``images`` says that threads share out what is
+    outside in positions, not in channels.
+    """
+
+    cut: int
+    length: int
+    tiles: int
+    steps: int
+    images: bool
 
 
 def schedule_deep(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
@@ -30,62 +49,103 @@ def schedule_deep(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
 
 
 class _Deep(Convolution):
-    """A convolution with its blocks outside and its channels inside them."""
+    """A convolution with its blocks outside, and tiles of channels and positions inside them."""
 
     def apply(self) -> bool:
         """Apply the schedule; whether it fits and pays."""
         plan, found, schedule = self.plan, self.found, self.plan.schedule
         channel, positions = found.channels[0], found.positions
-        tiles = -(-size_of(channel.extent) // self.lanes)
-        points = product(a.extent for a in self.pattern.reduce.axes)
-        count = product(f.extent for f in positions)
-        depth = size_of(self.pattern.reduce.axes[0].extent)
-        per_tile = count * self.lanes * self.itemsize
+        if found.shared or any(constant(f.extent) is None for f in [channel, *positions]):
+            return False
         amount = work((self.pattern.rows[0],)) // MAC_SPEED
         threads = plan.threads if amount >= PARALLEL_WORK else 1
-        most = min(self.p.sum_bytes // per_tile, tiles // threads)
-        steps = min(self.p.window_bytes * depth // (points * self.lanes * self.itemsize),
-                    self.p.chain * depth // points, self.p.sum_bytes // self._box())
-        if (found.shared or points * self.lanes * self.itemsize <= self.p.whole_bytes or most < 1
-                or count < LEAST_POSITIONS or steps < 2 or tiles % threads
-                or any(constant(f.extent) is None for f in [channel, *positions])):
+        shares = self._choose(threads)
+        if shares is None:
             return False
-        group = max(d for d in range(1, most + 1) if tiles % (d * threads) == 0)
         o, x = channel.var.attr, positions[-1].var.attr
         width = size_of(positions[-1].extent)
-        high = self._second(width)
         tile_split(plan, o, channel.extent, self.lanes)
-        top, outer = f"{o}.o", []
-        if group < tiles:
-            schedule.split(top, group)
-            top, outer = f"{o}.o.i", [f"{o}.o.o"]
-        loops = [f.var.attr for f in positions[:-1]]
-        inner = [*loops, x, f"{o}.i"]
+        top, groups = f"{o}.o", []
+        if shares.tiles * self.lanes < size_of(channel.extent):
+            schedule.split(top, shares.tiles)
+            top, groups = f"{o}.o.i", [f"{o}.o.o"]
+        names = [f.var.attr for f in positions]
+        before, cut, loops = names[:shares.cut], names[shares.cut], names[shares.cut + 1:]
+        if shares.length < size_of(positions[shares.cut].extent):
+            schedule.split(cut, shares.length)
+            before, cut = [*before, f"{cut}.o"], f"{cut}.i"
+        loops = [cut, *loops]
+        high = self._second(width, shares.length if shares.cut == len(positions) - 2 else 0)
         if high > 1:
-            y = loops[-1]
-            tile_split(plan, y, positions[-2].extent, high)
-            inner[len(loops) - 1:len(loops)] = [f"{y}.o", f"{y}.i"]
+            y = loops[-2]
+            tile_split(plan, y, self._loop(y).extent, high)
+            loops[-2:-1] = [f"{y}.o", f"{y}.i"]
+        outer = [*before, *groups] if shares.images else [*groups, *before]
+        inner = [*loops, f"{o}.i"]
         for loop in [*inner, *outer, top]:
             schedule.sink(loop)
         schedule.reorder(*outer, top, *inner)
-        parallelise(plan, outer, amount)
+        if threads > 1:
+            schedule.parallel(outer[0])
+            plan.why.append(f"{outer[0]} is shared out to {threads} threads")
         axis = self.axes[0]
-        schedule.block_reduction(self.name, top, axis, even_block(depth, steps))
+        schedule.block_reduction(self.name, top, axis, shares.steps)
         self.blocked = True
         copy_box(plan, found.image, f"{axis}.o")
         self._pack(found.weight.memory.name, top, f"{o}.i", ahead=(inner[0], top))
         self._finish_block(x, f"{o}.i")
-        rows = self._rows(x, width, f"{y}.i" if high > 1 else "", high)
-        self._tile(rows, f"{o}.i")
-        plan.why.append(f"contraction: {steps} of {axis} at a time for {group} tiles of channels, "
-                        f"windows of {found.image.memory.name} copied without masks")
+        self._tile(self._rows(x, width, loops[-2] if high > 1 else "", high), f"{o}.i")
+        plan.why.append(f"contraction: {shares.steps} of {axis} at a time for {shares.tiles} tiles "
+                        f"of channels, windows of {found.image.memory.name} copied without masks")
         return True
 
-    def _box(self) -> int:
-        """Return the bytes of the images that one step of the first reduced axis reads."""
-        space, total = Space(self.plan.kernel), self.found.image.memory.dtype.itemsize
-        loops = [(a.var, a.extent) for a in self.pattern.reduce.axes[1:]]
-        loops += [(f.var, f.extent) for f in self.found.positions]
+    def _choose(self, threads: int) -> _Shares | None:
+        """Return the shares that copy the least, None if none fits or the weights are few."""
+        channel, positions, p = self.found.channels[0], self.found.positions, self.p
+        tiles = -(-size_of(channel.extent) // self.lanes)
+        points = product(a.extent for a in self.pattern.reduce.axes)
+        depth = size_of(self.pattern.reduce.axes[0].extent)
+        each = points // depth  # points of one step
+        panel = each * self.lanes * self.itemsize
+        if panel * depth <= p.window_bytes:
+            return None
+        native = native_lanes(self.plan, self.pattern)
+        best: _Shares | None = None
+        least = 0.0
+        for cut in range(max(len(positions) - 1, 1)):
+            n = size_of(positions[cut].extent)
+            around = product(f.extent for f in positions[:cut])
+            for length in [d for d in range(1, n + 1) if n % d == 0]:
+                count = length * product(f.extent for f in positions[cut + 1:])
+                most = p.sum_bytes // (count * self.lanes * self.itemsize)
+                if count < LEAST_POSITIONS or most < 1:
+                    continue
+                box = self._box(cut, length)
+                steps = min(p.window_bytes // panel, p.chain // each,
+                            p.sum_bytes // (box * self.itemsize))
+                if steps < 2:
+                    continue
+                first = size_of(positions[0].extent) if cut else n // length
+                for group in [d for d in range(1, min(most, tiles) + 1) if tiles % d == 0]:
+                    images = bool(tiles // group % threads)
+                    if images and (first % threads or around * (n // length) == 1):
+                        continue
+                    copied = box + group * self.lanes * each
+                    cost = copied * native / (MOVED * count * group * self.lanes * each)
+                    if best is None or cost < least:
+                        best = _Shares(cut, length, group, even_block(depth, steps), images)
+                        least = cost
+        return best
+
+    def _box(self, cut: int, length: int) -> int:
+        """Return the elements of the images that one step of the first reduced axis reads."""
+        space, total = Space(self.plan.kernel), 1
+        counts = {a.var: size_of(a.extent) for a in self.pattern.reduce.axes[1:]}
+        counts |= {f.var: size_of(f.extent) for f in self.found.positions[cut:]}
+        counts[self.found.positions[cut].var] = length
         for i in self.found.image.index:
-            total *= 1 + sum(abs(space.stride(i, v) or 0) * (size_of(n) - 1) for v, n in loops)
+            moves = {v: abs(space.stride(i, v) or 0) for v in counts}
+            # What all loops step over is not copied.
+            step = gcd(*[m for v, m in moves.items() if counts[v] > 1]) or 1
+            total *= 1 + sum(moves[v] // step * (n - 1) for v, n in counts.items())
         return total

@@ -264,19 +264,19 @@ class Convolution:
         assert loop is not None
         return loop
 
-    def _second(self, width: int) -> int:
+    def _second(self, width: int, count: int = 0) -> int:
         """Return how many rows of positions a tile takes where one is too short to fill it."""
         positions = self.found.positions
         if len(positions) < 2 or 2 * width > self.rows:
             return 1
-        vectors, n = self.lanes // native_lanes(self.plan, self.pattern), (
-            size_of(positions[-2].extent))
+        vectors = max(self.lanes // native_lanes(self.plan, self.pattern), 1)
+        n = count or size_of(positions[-2].extent)
 
         def cycles(high: int) -> int:  # of one step of all tiles, and of what surrounds one tile
             points = high * width
             return -(-n // high) * (max(points * vectors, vectors + points // 2, 8) + 1)
 
-        return min(range(self.rows // width, 0, -1), key=cycles)
+        return min(range(min(self.rows // width, n), 0, -1), key=cycles)
 
     def _group(self, width: int) -> int:
         """Return how many rows of positions share one box: neighbours read mostly the same."""
