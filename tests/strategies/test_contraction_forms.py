@@ -95,6 +95,13 @@ def test_streams_of_several_matrices(shape, threads):
     assert "reorder(n, " in trace
 
 
+@pytest.mark.parametrize("shape", [(3, 37, 96), (7, 50, 160), (4, 33, 88)])
+def test_streams_of_many_sums(shape):
+    target = NARROW.replace(l2_bytes=4 << 10)
+    trace = scheduled(nests.matmul(*shape), target, stream_bytes=512, stream_depth=8, stream_sums=8)
+    assert trace.count("block_reduction") == (1 if shape[2] == 88 else 2)  # 11 blocks: no divisor
+
+
 @pytest.mark.parametrize("shape", [(256, 20, 30), (260, 36, 20), (260, 44, 31)])
 def test_far_rows(shape):
     nest = nests.matmul(*shape, left="ki")

@@ -175,7 +175,7 @@ def test_results_repeat():
 
 
 @pytest.mark.requires("torch")
-@pytest.mark.parametrize("shape", [(64, 3001, 48), (300, 1024, 301), (1, 4096, 96)])
+@pytest.mark.parametrize("shape", [(64, 3001, 48), (300, 1024, 301), (1, 4096, 96), (4, 4096, 160)])
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
 def test_products_round_as_pytorchs(shape, layout):
     import torch
@@ -190,7 +190,8 @@ def test_products_round_as_pytorchs(shape, layout):
         return np.sqrt(np.mean((found - wanted) ** 2))
 
     theirs = error((torch.from_numpy(a) @ torch.from_numpy(b)).numpy())
-    assert error((weft.from_numpy(a) @ weft.from_numpy(b)).numpy()) <= 1.5 * theirs
+    assert error((weft.from_numpy(a) @ weft.from_numpy(b)).numpy()) <= (
+        1.0 if (m, layout) == (4, "nn") else 1.5) * theirs  # streams add sums of sums
 
 
 @pytest.mark.requires("torch")

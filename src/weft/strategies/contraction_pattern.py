@@ -40,10 +40,10 @@ class Parameters(Record):
     ``pack_rows`` the rows from which on an operand is copied into panels of at most
     ``panel_bytes``, and ``turn_rows`` those from which on it is also turned for that;
     ``stream_depth`` the rows of a matrix that are read side by side where few rows are multiplied
-    with it, ``stream_bytes`` the results of a tile of rows that are kept meanwhile, and
-    ``stream_rows`` the rows that are no longer few; ``far_block``
-    the rows, columns and steps of a block where both operands are copied, ``chain`` the terms that
-    are added to one another before their sum joins the result, and ``far_depth`` the
+    with it, ``stream_bytes`` the results of a tile of rows that are kept meanwhile, ``stream_rows``
+    the rows that are no longer few, and ``stream_sums`` how many blocks one sum may have;
+    ``far_block`` the rows, columns and steps of a block where both operands are copied, ``chain``
+    the terms that are added to one another before their sum joins the result, and ``far_depth`` the
     least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution
     and ``window_bytes`` the weights of a block of its channels; ``whole_bytes`` the weights that
     are copied at once, more are gone through block by block, while ``sum_bytes`` of results wait;
@@ -63,6 +63,7 @@ class Parameters(Record):
     stream_depth: int = 16
     stream_bytes: int = 64 << 10
     stream_rows: int = 96
+    stream_sums: int = 160
     far_block: int = 256
     far_depth: int = 8
     chain: int = 192

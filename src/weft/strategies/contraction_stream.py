@@ -8,6 +8,8 @@ own are the same, one after the other.
 
 from __future__ import annotations
 
+import math
+
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load
 from weft.schedule.dependence import Access, Space
@@ -104,8 +106,16 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         groups, tile = [f"{row.var.attr}.o"], [f"{row.var.attr}.i"]
     schedule.reorder(*outer, f"{j}.o", *groups, *tile, f"{j}.i")
     parallelise(plan, outer, amount)
+    ends = ["begin", "end"]
+    many = _even_root(depth // deep) if rows > 2 and depth % deep == 0 else 1
+    if depth > p.stream_sums * deep and many > 1:
+        # A result that so many sums are added to rounds: those of a larger block come first.
+        schedule.block_reduction(name, f"{j}.o", k, deep * many)
+        name, k = f"{name}.b", f"{k}.i"
+        ends += ["begin1", "end1"]
     schedule.block_reduction(name, f"{j}.o", k, deep)
-    schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
+    for end in ends:
+        schedule.vectorize(f"{j}.i.{end}")
     unroll = 4 if rows > 1 else 8
     if depth % deep == 0 and deep % unroll == 0:
         schedule.split(f"{k}.i", unroll)
@@ -121,3 +131,8 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     plan.why.append(f"contraction: {deep} rows of the matrix at a time, "
                     f"{rows}×{width} results in cache along {j}")
     return True
+
+
+def _even_root(n: int) -> int:
+    """Return the divisor of a number that is next to its root from below."""
+    return next(d for d in range(math.isqrt(n), 0, -1) if n % d == 0)
