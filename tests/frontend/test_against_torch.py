@@ -538,3 +538,32 @@ def test_grouped_query_attention():
         1e-4,
         1e-5,
     )
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (7,), (8,), (3, 5), (4, 6), (2, 3, 4)])
+@pytest.mark.parametrize("kind", ["normal", "nan", "int"])
+def test_median(shape, kind):
+    import torch
+
+    rng = np.random.default_rng(len(shape) + shape[0])
+    a = rng.permutation(int(np.prod(shape))).reshape(shape)
+    a = a.astype(np.int32 if kind == "int" else np.float32)
+    if kind == "nan":
+        a[rng.random(shape) < 0.3] = np.nan
+    x, y = weft.from_numpy(a), torch.from_numpy(a)
+    check(x.median(), y.median())
+    for dim in range(-len(shape), len(shape)):
+        for keepdim in (False, True):
+            mine, theirs = x.median(dim, keepdim), y.median(dim, keepdim)
+            check(mine.values, theirs.values)
+            check(mine.indices, theirs.indices)
+    if kind == "normal":
+        u, v = x.clone().requires_grad_(), y.clone().requires_grad_()
+        (u.median(0).values.sum() * 2 + u.median()).backward()
+        (v.median(0).values.sum() * 2 + v.median()).backward()
+        check(u.grad, v.grad)
+
+
+def test_sign_of_nan():
+    found = weft.tensor([float("nan"), -0.0, 0.0, -3.0, float("inf")]).sign().numpy()
+    np.testing.assert_array_equal(found, [np.nan, 0, 0, -1, 1])

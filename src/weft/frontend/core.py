@@ -61,6 +61,7 @@ class _LiveSet:
 # those that still read the old value go first.
 _lazy: Final = _LiveSet()
 _shared: Final[dict[int, weakref.ref[Storage]]] = {}
+_twins: Final[dict[int, bool]] = {}  # what `has_twin` found since the last of them came
 
 
 def _flat(node: Node) -> Node:
@@ -211,6 +212,8 @@ class TensorCore:
         self._version += 1
         if _shared:
             _lazy.add(self)
+            if state.capture is None and self._shared is not None and has_twin(self._shared):
+                realize_all((self,))  # who reads the same memory by another name sees the value
 
     def _own(self, node: Node) -> Node:
         """Return a node of its own for a leaf's value, so that its gradient is only its own."""
@@ -476,7 +479,24 @@ def adopt(tensor: TensorCore, storage: Storage) -> None:
     """Note that a tensor's writes must reach memory that somebody else owns."""
     tensor._shared = storage
     key = id(storage)
-    _shared[key] = weakref.ref(storage, functools.partial(_shared.pop, key))
+    _shared[key] = weakref.ref(storage, functools.partial(_forget, key))
+    _twins.clear()
+
+
+def _forget(key: int, ref: weakref.ref[Storage]) -> None:
+    _shared.pop(key)
+    _twins.pop(key, None)
+
+
+def has_twin(storage: Storage) -> bool:
+    """Whether another tensor writes to some of the memory of `storage`, too."""
+    key = id(storage)
+    found = _twins.get(key)
+    if found is None:
+        others = [r() for k, r in list(_shared.items()) if k != key]
+        found = _twins[key] = any(
+            s is not None and host.overlap(s.buffer, storage.buffer) for s in others)
+    return found
 
 
 def _reads_shared(node: Node) -> bool:

@@ -279,6 +279,35 @@ class Entry:
         return not outside or all([id(t) not in outside and (
             t is None or t._base is None or id(t._base) not in outside) for t in tensors])
 
+    def with_gradients(self) -> list[Owner]:
+        """Return the tensors that must have gradients."""
+        return [owner for owner, guard in self.guards if type(guard) is tuple]
+
+    def has_twins(self, inputs: Sequence[Any], tensors: Sequence[TensorCore | None]) -> bool:
+        """Whether what the function changes is known by another name as well.
+
+        That is memory that others own, or one gradient of two tensors. The capture could not see
+        it; a call like this runs the function itself.
+        """
+        if self.grads or self.grad_writes:
+            found = [id(_gradient(owner, tensors)) for owner in self.with_gradients()]
+            if len({*found}) != len(found):
+                return True
+        changed = [tensors[i] for i, _ in self.argument_writes] + [t for t, *_ in self.writes]
+        memories = {id(b): b._shared for b in map(_base, changed)
+                    if b is not None and b._shared is not None}  # fmt: skip
+        if not memories:
+            return False
+        read = [(id(_base(t)), buffer) for t, buffer in zip(tensors, inputs, strict=True)]
+        for source in self._sources(self.read, tensors):
+            base = source if isinstance(source, Storage) else _base(source)
+            memory = base if isinstance(base, Storage) or base is None else base._shared
+            if memory is not None and memory.buffer is not None:
+                read.append((id(base), memory.buffer))
+        read += [(key, memory.buffer) for key, memory in memories.items()]
+        return any(key != other and host.overlap(memory.buffer, buffer)
+                   for key, memory in memories.items() for other, buffer in read)
+
     def run_plain(self, inputs: list[Any]) -> Any:
         """Replay a function of its arguments alone: no state, no history, nothing captured."""
         compiled = self.compiled
@@ -513,9 +542,10 @@ class Jitted(Generic[P, R]):
                     if entry.is_plain:
                         return entry.run_plain(inputs)  # type: ignore[no-any-return]
                     tensors = cast("Sequence[TensorCore]", args)
-                    if entry.fits(tensors) and (
-                        not entry.changes or len({*map(id, tensors)}) == len(tensors)
-                    ):
+                    if entry.fits(tensors) and (not entry.changes or (
+                        len({*map(id, tensors)}) == len(tensors)
+                        and not entry.has_twins(inputs, tensors)
+                    )):
                         return cast(R, entry.run(inputs, tensors))
         return self._general(args, kwargs or {})
 
@@ -551,6 +581,9 @@ class Jitted(Generic[P, R]):
                     continue
                 self._entries.setdefault(key, []).append(entry)
             break
+        inputs = [a.buffer for a in arguments]
+        if entry.changes and entry.has_twins(inputs, tensors):
+            return self._function(*args, **kwargs)
         if entry.tries < MOST_TRIES:
             self._prepare(entry, args, kwargs, arrays)
         self._fast = None
@@ -558,7 +591,7 @@ class Jitted(Generic[P, R]):
             type(a) is Tensor and a._base is None and not a._requires_grad for a in args
         ):
             self._fast = tuple((a.shape, a.dtype) for a in arguments), entry, state.grad
-        return cast(R, entry.run([a.buffer for a in arguments], tensors))
+        return cast(R, entry.run(inputs, tensors))
 
     def _places(self, arrays: list[Any]) -> tuple[list[Any], tuple[Place, ...] | None]:
         """Return the distinct sources of the arguments, and where each argument lies in them.

@@ -229,10 +229,28 @@ class Reduction(Movement):
         """Return the tensor divided by its p-norm along an axis."""
         return self.div(self.norm(p, dim, True).maximum(eps))
 
-    def median(self) -> Self:
-        """Return the lower median of all elements."""
-        values, _ = infer.sort(self.ravel()._read(), 0)
-        return self._wrap(values).select(0, (self.numel() - 1) // 2)
+    def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """Return the lower of the two middle elements, as PyTorch does; NaN if there is one.
+
+        Of all elements, or along an axis: the values and their indices. (NumPy's median is the
+        mean of the two.)
+        """
+        if dim is None:
+            return self.ravel().median(0).values
+        axis = self._axis(dim, "median")
+        n = self.shape[axis]
+        if n < 1:
+            raise ShapeError("median", found=f"{self.shape}", expected="at least one element")
+        found = infer.sort(self._read(), axis)
+        values, indices = (self._wrap(s).narrow(axis, (n - 1) // 2, 1) for s in found)
+        if self.dtype.is_float:  # NaN come last, in the order they had
+            count = self.detach().isnan().astype(dt.int64).sum(axis, keepdim=True)
+            first = (n - count).minimum(n - 1)._read()
+            values, indices = (count.gt(0).where(self._wrap(infer.gather(s, first, axis)), t)
+                               for s, t in zip(found, (values, indices), strict=True))
+        if not keepdim:
+            values, indices = values.squeeze(axis), indices.squeeze(axis)
+        return ValuesIndices(values, indices)
 
     # running reductions
 

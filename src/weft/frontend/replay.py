@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["attach"]
 
 _MOST_CHANGED: Final = 32  # arguments that are compared with each other
+_MOST_GRADIENTS: Final = 512  # and gradients
 _BY_VALUE: Final = (int, str, bytes)
 
 
@@ -197,6 +198,12 @@ class _Builder:
                 program.check("outside", word, outside, len(entry.outside))
             if i:
                 program.check("distinct", word, program.table(tensors[:i]), i)
+        if entry.grads or entry.grad_writes:
+            gradients = [self._gradient(owner) for owner in entry.with_gradients()]
+            if len(gradients) > _MOST_GRADIENTS:
+                raise _Python
+            for i, found in enumerate(gradients[1:], 1):
+                program.check("distinct", found, program.table(gradients[:i]), i)
         for word in self._written():
             program.check("writable", word)
             program.check("hold", word, program.owned())
