@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.driver import device, explain, host_program, kernels, plan_cache, report
+from weft.driver import device, explain, host_program, kernels, plan, plan_cache, report
 from weft.ir.interpret_plan import run_plan
 from weft.ir.plan import Parallel, parse_plan, print_plan
 from weft.ir.plan_verify import verify_plan
@@ -22,10 +22,11 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def eager(monkeypatch):
-    """Have groups made wherever they can be."""
+    """Have groups made wherever they can be, and threads woken for them."""
     monkeypatch.setattr(overlap, "HANDOVER", 0)
     monkeypatch.setattr(overlap, "LEAST_GAIN", 1)
     monkeypatch.setattr(overlap, "LEAST_SHARE", 10**9)
+    monkeypatch.setattr(plan, "_WAKE_NANOSECONDS", 0)
 
 
 def tensor(rng, *shape):

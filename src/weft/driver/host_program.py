@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from weft.config import Debug, debug
@@ -23,7 +23,7 @@ from weft.ir.op import Op
 from weft.ir.plan import Access, Alloc, Free, Launch, Parallel, ProgramRef, Ref
 from weft.ir.plan import Plan as HostPlan
 from weft.ir.plan_verify import verify_plan
-from weft.ir.stmt import Location
+from weft.ir.stmt import Location, Memory
 from weft.ir.traverse import stores
 from weft.ir.verify_graph import verify_graph
 from weft.kernelize.build import Step, kernelize
@@ -142,7 +142,10 @@ def _in_order(
     apart = [Group((i,)) for i in range(len(steps))]
     if threads < 2 or len(steps) < 2:
         return steps, codes, apart
-    works = [_work(step, code, places) for step, code in zip(steps, codes, strict=True)]
+    nests = {id(s.kernel): s.kernel for s in steps}  # equal steps share them
+    known = {n: (stores(k.body), kernels.alone(k)) for n, k in nests.items()}
+    works = [_work(step, code, places, *known[id(step.kernel)])
+             for step, code in zip(steps, codes, strict=True)]  # fmt: skip
     limit = 0
     for reach in (ANYWHERE, *_REACHES):
         groups = arrange(works, threads, reach)
@@ -161,18 +164,17 @@ def _in_order(
     return steps, codes, apart
 
 
-def _work(step: Step, code: Code, places: dict[Node, Ref]) -> Work:
-    """Return what a launch touches, by its place in memory, and how long it takes."""
+def _work(step: Step, code: Code, places: dict[Node, Ref], written: Container[Memory],
+          nanoseconds: int) -> Work:  # fmt: skip
+    """Return what a launch touches, by its place in memory."""
     def place(node: Node) -> Hashable:
         found = places.get(node)
         return node if found is None else (found.space, found.index)
 
-    written = stores(step.kernel.body)
     over = [n for n, p in zip(step.inputs, step.kernel.params, strict=False) if p in written]
     writes = frozenset(map(place, (*over, *step.outputs)))
     updates = any(isinstance(w, tuple) and w[0] == "input" for w in writes)
-    return Work(frozenset(map(place, step.inputs)), writes, kernels.alone(step.kernel), code.width,
-                updates)
+    return Work(frozenset(map(place, step.inputs)), writes, nanoseconds, code.width, updates)
 
 
 class _Arena:
