@@ -209,6 +209,7 @@ def _shared_columns(plan: Plan, rows: list[For], stmt: Reduce, lanes: int, point
         return False
     chunks = min(16, max(n // 16, 1))
     factor = -(-n // chunks)
+    factor = -(-factor // STEP) * STEP
     schedule, name, k = plan.schedule, rows[-1].var.attr, axis.var.attr
     accumulator = stmt.accumulators[0].var.attr
     saved = schedule.mark()
@@ -218,8 +219,11 @@ def _shared_columns(plan: Plan, rows: list[For], stmt: Reduce, lanes: int, point
     try:
         schedule.split(name, lanes, "overlap").split(k, factor, "mask")
         schedule.decompose_reduction(accumulator, f"{name}.o", partial=(f"{k}.o",), scope="local")
-        schedule.layout(f"{accumulator}.r", (2, 0, 1))
-        schedule.reorder(f"{k}.o", f"{k}.i", f"{name}.o", f"{name}.i").parallel(f"{k}.o")
+        for running in stmt.accumulators:
+            schedule.layout(f"{running.var.attr}.r", (2, 0, 1))
+        schedule.split(f"{k}.i", STEP)
+        schedule.reorder(f"{k}.o", f"{k}.i.o", f"{name}.o", f"{k}.i.i", f"{name}.i")
+        schedule.unroll(f"{k}.i.i").parallel(f"{k}.o")
         schedule.reorder(f"{k}.o.z", f"{name}.o.z", f"{name}.i.z")
         for suffix in (".z", "", ".f"):
             schedule.vectorize(f"{name}.i{suffix}")
