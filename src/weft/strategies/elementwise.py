@@ -34,6 +34,7 @@ TILE_ROWS: Final = 16  # of a tile that is transposed in registers
 TILE_LANES: Final = 32  # columns
 TILE_LEAST: Final = 4  # of both
 SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
+FILL_WEIGHT: Final = 4  # of a store that fills: who shares the rest had better own its lines
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
 
 
@@ -44,6 +45,8 @@ def schedule_nest(plan: Plan, root: str) -> None:
     chain = chain_of(loop)
     body = chain[-1].body
     amount = work((loop,))
+    if all(isinstance(s, st.Store) and ex.is_const(s.value) for s in body):
+        amount *= FILL_WEIGHT
     if vector_obstacle(body) is not None or any(isinstance(s, st.Reduce) for s in walk(body)):
         parallelise(plan, [c.var.attr for c in chain], amount)
         return
