@@ -105,3 +105,20 @@ def test_the_pass_keeps_places(kind):
                        (read,))
     kernel = st.Kernel("k", (x, y), (loop("r", 3, turned, st.Store(y, (v("r"),), v("at"))),))
     assert split_extremes(kernel, CPU) is kernel  # places that shrink
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int64])
+@pytest.mark.parametrize("columns", [16, 21, 40, 64])
+def test_rows_that_are_written_out(columns, dtype):
+    """Every partial result takes one element: the initial value is not compared with."""
+    data = (np.random.default_rng(6).standard_normal((5, columns)) * 50).astype(dtype)
+    if np.issubdtype(dtype, np.floating):
+        data[1] = -np.inf
+        data[2, -1] = np.nan
+        data[3] = np.where(np.arange(columns) % 2, 0.0, -0.0)
+    x = weft.from_numpy(data)
+    for got, want in ((x.amax(1), data.max(1)), (x.amin(1), data.min(1))):
+        np.testing.assert_array_equal(got.numpy(), want)
+    if np.issubdtype(dtype, np.floating):
+        assert not np.signbit(x.amax(1).numpy()[3])
+        assert np.signbit(x.amin(1).numpy()[3])

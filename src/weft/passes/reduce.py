@@ -26,6 +26,7 @@ from weft.ir.stmt import (
     SERIAL,
     UNROLLED,
     VECTOR,
+    Accumulator,
     Alloc,
     Axis,
     Body,
@@ -163,6 +164,7 @@ class _Nest:
                  slots: list[list[list[Memory]]]) -> None:  # fmt: skip
         self.lowering, self.reduce, self.vector = lowering, reduce, vector
         self.lanes, self.slots = lanes, slots
+        self.once = all(a.kind != SERIAL for a in reduce.axes)  # each slot is updated
 
     def emit(self, depth: int, at: _Point, out: list[Stmt]) -> None:
         """Emit the axes from `depth` on."""
@@ -205,7 +207,32 @@ class _Nest:
         for a, value in zip(s.accumulators, old, strict=True):
             inner.mapped[a.var] = value
         low.lower(s.body, inner, out)
-        new = [low.vector(low.map(a.update, inner), lanes) for a in s.accumulators]
+        updates = [_first(a) if self.once else a.update for a in s.accumulators]
+        new = [low.vector(low.map(u, inner), lanes) for u in updates]
         for memory, before, after in zip(slots, old, new, strict=True):
             kept = after if at.guard is None else ex.where(at.guard, after, before)
             low.emit(out, Store(memory, (ex.index(0),), kept), s)
+
+
+def _first(a: Accumulator) -> Expr:
+    """Return the update of a running value that is still the initial one.
+
+    The larger of -inf and x is x, whatever x is.
+    """
+    update, mask = a.update, None
+    if update.op is Op.WHERE and update.args[2] is a.var:
+        mask, update, _ = update.args
+    if update.op not in (Op.MAX, Op.MIN) or a.var not in update.args or not _is_worst(
+            a.init, update.op is Op.MAX):
+        return a.update
+    x = update.args[1] if update.args[0] is a.var else update.args[0]
+    return x if mask is None else ex.where(mask, x, a.init)
+
+
+def _is_worst(init: Expr, largest: bool) -> bool:
+    """Whether nothing is smaller (larger, if not `largest`) than a value."""
+    if not ex.is_const(init):
+        return False
+    if init.dtype.is_float:
+        return bool(init.attr == (float("-inf") if largest else float("inf")))
+    return bool(init.attr == (init.dtype.min if largest else init.dtype.max))
