@@ -73,6 +73,7 @@ def test_other_sums_are_left_alone():
     ((2, 40, 20, 23), (3, 40, 3, 3), {"padding": 1}),  # few channels of results
     ((5, 3, 20, 40), (37, 3, 3, 3), {"padding": 1}),  # many, a long sum that is cut
     ((1, 9, 20, 8), (8, 9, 7, 7), {"padding": 3, "dilation": 2}),
+    ((8, 17, 13, 49), (457, 17, 5, 5), {"stride": 2}),  # four nests share the private memory
 ])  # fmt: skip
 def test_gradients_of_convolutions(shape, weight, options):
     import torch

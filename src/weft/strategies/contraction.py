@@ -23,6 +23,9 @@ batched, einsum, convolution over windows, matrix times vector. Nine forms:
 
 from __future__ import annotations
 
+import contextlib
+from typing import Final
+
 from weft.errors import ScheduleError
 from weft.schedule.loops import vector_obstacle
 from weft.strategies.contraction_deep import schedule_deep
@@ -35,9 +38,12 @@ from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, mat
 from weft.strategies.contraction_position import schedule_position
 from weft.strategies.contraction_stream import schedule_stream
 from weft.strategies.contraction_window import schedule_window
-from weft.strategies.nest import Plan
+from weft.strategies.nest import Plan, private_bytes
 
 __all__ = ["Parameters", "Pattern", "match", "schedule_contraction"]
+
+SMALLER: Final = 4  # how often a form is tried that keeps too much in private arrays
+KEPT: Final = ("panel_bytes", "window_bytes", "whole_bytes", "sum_bytes", "dot_bytes")
 
 
 def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | None = None,
@@ -59,15 +65,22 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     if first:
         forms.insert(0, forms.pop(names.index(first)))
     decided = plan.choices.mark()
+    before = private_bytes(plan.kernel)
     for form in forms:
-        plan.attempt("contract", name)
-        p = parameters or picked(plan, SPACES[form.__name__.removeprefix("schedule_")])
-        try:
-            if form(plan, pattern, p):
+        space = SPACES[form.__name__.removeprefix("schedule_")]
+        for smaller in range(SMALLER):
+            plan.attempt("contract", name)
+            p = parameters or picked(plan, space)
+            if smaller:
+                p = p.replace(**{n: getattr(p, n) >> smaller for n in KEPT})
+            fits = False
+            with contextlib.suppress(ScheduleError):
+                fits = form(plan, pattern, p)
+            if fits and private_bytes(plan.kernel) - before <= plan.private_bytes:
                 return True
-        except ScheduleError:
-            pass
-        plan.schedule.reset(saved)
-        plan.choices.reset(decided)
-        del plan.why[reasons:]
+            plan.schedule.reset(saved)
+            plan.choices.reset(decided)
+            del plan.why[reasons:]
+            if not fits:
+                break
     return False

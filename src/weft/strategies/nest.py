@@ -24,6 +24,7 @@ V = TypeVar("V", bound=Value)
 PARALLEL_WORK: Final = 1 << 18  # weighted operations below which threads cost more than gain
 STREAM_BYTES: Final = 32 << 20  # an output that no cache keeps until it is read again
 MAX_LANES: Final = 64
+PRIVATE_BYTES: Final = 1 << 20  # of a kernel in private arrays: they lie on a thread's stack
 HEAVY_COST: Final = 15  # a transcendental in simple operations, roughly
 
 
@@ -42,6 +43,8 @@ class Plan:
         One clause per decision, for ``weft explain``.
     choices : Choices
         What was decided, and what could have been.
+    private_bytes : int
+        What each nest of the kernel may keep in private arrays, which lie side by side.
     """
 
     def __init__(self, kernel: Kernel, target: Target, threads: int,
@@ -50,6 +53,7 @@ class Plan:
         self.target, self.threads = target, threads
         self.choices = Choices() if choices is None else choices
         self.why: list[str] = []
+        self.private_bytes = PRIVATE_BYTES // max(sum(isinstance(s, For) for s in kernel.body), 1)
 
     @property
     def kernel(self) -> Kernel:
@@ -202,6 +206,12 @@ def work(body: Body) -> int:
 def _weight(exprs: list[Expr]) -> int:
     nodes = ex.toposort(exprs)
     return sum(HEAVY_COST if e.op in HEAVY else 1 for e in nodes if e.args)
+
+
+def private_bytes(kernel: Kernel) -> int:
+    """Return the bytes of the private arrays of a kernel."""
+    found = [s.memory for s in traverse.walk(kernel.body) if isinstance(s, st.Alloc)]
+    return sum(size_of(m.size) * m.dtype.itemsize for m in found)
 
 
 def power_above(n: int) -> int:
