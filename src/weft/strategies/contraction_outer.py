@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from weft.errors import ScheduleError
 from weft.ir.expr import Expr
 from weft.ir.record import Record
@@ -37,6 +39,8 @@ from weft.strategies.nest import (
     work,
 )
 
+SINGLY: Final = 2  # cycles in which one result leaves its vector
+
 
 def outer_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
     """Return about how many cycles the outer form takes, None if it does not fit."""
@@ -71,7 +75,10 @@ def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[int, For,
         if strided:
             cost += cost_of_moves(pattern, row)
         if _scattered(plan, pattern, loop):
-            cost += product(r.extent for r in pattern.rows) // MOVED
+            results = product(r.extent for r in pattern.rows)
+            # Vectors that are not full are not turned: their elements leave one by one.
+            full = size_of(loop.extent) >= native_lanes(plan, pattern)
+            cost += results // MOVED if full else SINGLY * results
         if best is None or cost < best[0]:
             best = (cost, row, loop)
     return best
@@ -87,8 +94,10 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
         -(-n // native))
     points = product([*[a.extent for a in pattern.reduce.axes],
                       *[r.extent for r in pattern.rows if r is not wide]])
-    # One vector of the operand a cycle, two elements of the other; four multiplications in flight.
-    slow = max(2 * rows * vectors, 2 * vectors + rows, 8)
+    # One vector of the operand a cycle, two elements of the other; four multiplications in flight,
+    # twice as many in vectors of half the width.
+    each = 1 if 2 * lanes <= native and plan.target.vector_bytes > 32 else 2
+    slow = max(each * rows * vectors, 2 * vectors + rows, 4 * each)
     return points * count * slow // (2 * rows * vectors)
 
 
