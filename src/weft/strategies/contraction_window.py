@@ -383,8 +383,11 @@ class Convolution:
         if epilogue_cost(self.pattern) > self.p.spill or not self.plan.attempt("reorder", *names):
             schedule.vectorize(f"{column}.end")
             return
-        # Squares of results are turned in registers and leave as rows of positions.
-        inner = []
+        self._turned(names)
+
+    def _turned(self, names: list[str]) -> None:
+        """Let results leave as rows of positions: squares of them are turned in registers."""
+        schedule, inner = self.plan.schedule, []
         for name in names:
             n = size_of(self._loop(name).extent)
             lanes = min(LINE_POINTS, power_above(n + 1) // 2)
@@ -420,9 +423,7 @@ class Convolution:
         if epilogue_cost(self.pattern) > self.p.spill:
             schedule.vectorize(f"{column}.f")
             return
-        # Results leave row by row of the output: along the positions, not along the lanes.
-        if self.plan.attempt("reorder", f"{column}.f", *last):
-            for row in last:
-                schedule.unroll(row)
+        if self.plan.attempt("reorder", *last[:-1], f"{column}.f", last[-1]):
+            self._turned([f"{column}.f", last[-1]])
         else:
             schedule.vectorize(f"{column}.f")
