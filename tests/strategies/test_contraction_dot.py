@@ -50,6 +50,31 @@ def test_a_target_without_dot_products_does_without():
     assert not any(line.startswith("tensorize") for line in made.meta.schedule)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(2, 21, 128), (5, 18, 160), (4, 19, 170)])
+def test_few_rows_are_multiplied_along_the_sum(shape, threads):
+    kernel = nests.narrow(*shape, "bf16", "bf16", "ik", "jk")
+    made = choose(kernel, TARGET, threads)
+    assert not any(line.startswith(("precompute", "stage")) for line in made.meta.schedule)
+    assert any("partial=" in line for line in made.meta.schedule)
+    assert_same(kernel, made)
+
+
+@pytest.mark.parametrize("shape", [(2, 300, 129), (3, 77, 512), (9, 101, 1030), (19, 64, 1001),
+                                   (31, 33, 896), (47, 130, 1500)])
+def test_few_rows_of_bfloat16(shape):
+    m, n, k = shape
+    a, b = whole(m, k), whole(n, k)
+    found = (bf16(a) @ bf16(b).T + 1).astype(weft.float32).numpy()
+    exact = weft.from_numpy(a @ b.T).astype(weft.bfloat16) + 1
+    np.testing.assert_array_equal(found, exact.astype(weft.float32).numpy())
+    a[0, 3], a[1, 5], b[7, 6] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        exact = weft.from_numpy(a @ b.T).astype(weft.bfloat16).astype(weft.float32).numpy()
+    found = (bf16(a) @ bf16(b).T).astype(weft.float32).numpy()
+    np.testing.assert_array_equal(found, exact)
+
+
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_matmul_of_bfloat16(layout):
     for _ in range(5):

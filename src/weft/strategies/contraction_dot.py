@@ -41,6 +41,7 @@ from weft.strategies.nest import (
     work,
 )
 
+SUMMED: Final = 28  # elements of a row that are turned while partial sums become one result
 SKEW: Final = 16  # words between rows, or rows a power of two apart would fall into one cache set
 
 
@@ -60,6 +61,7 @@ class Sides(Record):
     wide: For
     row_side: str
     row_step: int | None
+    wide_step: int | None
     row_stride: int | None
     wide_stride: int | None
 
@@ -122,7 +124,8 @@ def sides_of(plan: Plan, pattern: Pattern, widened: bool = False) -> Sides | Non
     return Sides(op.name, group, str(axis.var.attr), size_of(axis.extent),
                   product(x.extent for x in axes),
                   row, wide, "left" if left else "right",
-                  flat_stride(space, a, axis.var), flat_stride(space, a, row.var),
+                  flat_stride(space, a, axis.var), flat_stride(space, b, axis.var),
+                  flat_stride(space, a, row.var),
                   flat_stride(space, b, wide.var))
 
 
@@ -146,7 +149,13 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     name = str(pattern.reduce.accumulators[0].var.attr)
     native = plan.target.vector_bytes // 4
     rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
-    if rows_n < p.dot_least or wide_n < native // 2:
+    if wide_n < native // 2:
+        return False
+    if s.group == 2 and rows_n < p.dot_turned and s.row_step == s.wide_step == 1 and (
+            s.depth % s.group == 0 and s.points == s.depth
+            and s.depth >= max(SUMMED * rows_n, 4 * s.group * native)):
+        return _along(plan, pattern, p, s)
+    if rows_n < p.dot_least:
         return False
     rows = tile_rows(rows_n, p.dot_rows if registers(plan) >= 32 else p.dot_rows // 2)
     lanes = min(power_above(wide_n), native * p.vectors)
@@ -217,6 +226,39 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}, "
                     f"{s.group} products at a time ({s.op})"
                     + (f", {points} of {long} at a time" if points else ""))
+    return True
+
+
+def _along(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
+    """Keep results as partial sums along the reduced axis, which both operands are read along.
+
+    A few rows would not pay for turning the other operand into panels.
+    """
+    schedule = plan.schedule
+    amount = work((pattern.rows[0],)) // MAC_SPEED
+    name = str(pattern.reduce.accumulators[0].var.attr)
+    native = plan.target.vector_bytes // 4
+    i, j, k = str(s.row.var.attr), str(s.wide.var.attr), f"{s.axis}.q"
+    schedule.tensorize(name, s.axis, s.op, bias=s.row_side)
+    rows = tile_rows(size_of(s.row.extent), p.inner_rows)
+    columns = tile_rows(size_of(s.wide.extent), p.inner_columns)
+    outer = [str(r.var.attr) for r in pattern.rows if r is not s.row and r is not s.wide]
+    tile_split(plan, i, s.row.extent, rows)
+    tile_split(plan, j, s.wide.extent, columns)
+    order = [*outer, f"{j}.o", f"{i}.o", f"{i}.i", f"{j}.i"]
+    for loop in order:
+        schedule.sink(loop)
+    schedule.reorder(*order)
+    parallelise(plan, order[:-2], amount)
+    schedule.split(k, native, "mask")
+    schedule.decompose_reduction(name, f"{i}.i", partial=(f"{k}.i",))
+    for suffix in (".z", "", ".f"):
+        schedule.unroll(f"{i}.i{suffix}").unroll(f"{j}.i{suffix}").vectorize(f"{k}.i{suffix}")
+    words = s.depth // s.group
+    if words % native:  # all vectors but the last are full: they need no masks
+        schedule.split(f"{k}.o", words // native, "peel")
+    plan.why.append(f"contraction: {rows}×{columns} results as {native} partial sums along {k}, "
+                    f"{s.group} products at a time ({s.op})")
     return True
 
 

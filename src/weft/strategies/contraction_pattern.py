@@ -48,6 +48,7 @@ class Parameters(Record):
     and ``window_bytes`` the weights of a block of its channels; ``whole_bytes`` the weights that
     are copied at once, more are gone through block by block, while ``sum_bytes`` of results wait;
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
+    ``dot_turned`` those from which on it pays to turn an operand for them,
     ``dot_bytes`` the panels that share one copy of the rows, and ``dot_depth`` the steps of a block
     if these are few.
     """
@@ -73,6 +74,7 @@ class Parameters(Record):
     sum_bytes: int = 224 << 10
     dot_rows: int = 12
     dot_least: int = 4
+    dot_turned: int = 48
     dot_bytes: int = 256 << 10
     dot_depth: int = 512
 
