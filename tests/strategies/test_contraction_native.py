@@ -55,7 +55,8 @@ def test_few_rows_times_a_matrix_that_no_cache_holds():
 
 
 def test_streams_with_several_tiles_of_rows_and_several_matrices():
-    for m, k, n in ((9, 700, 601), (47, 640, 513), (95, 601, 550), (24, 2100, 131)):
+    for m, k, n in ((9, 700, 601), (47, 640, 513), (95, 601, 550), (24, 2100, 131),
+                    (25, 100, 2800), (89, 210, 1310)):
         a, b = whole(m, k), whole(k, n)
         x, y = tensors(a, b)
         exact((x @ y).relu(), np.maximum(a.astype(np.float64) @ b, 0))

@@ -9,6 +9,7 @@ own are the same, one after the other.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load
@@ -32,6 +33,9 @@ from weft.strategies.nest import (
     size_of,
     work,
 )
+
+
+HELD_BYTES: Final = 192 << 10  # of the results that several tiles of rows add to
 
 
 class _Found(Record):
@@ -86,8 +90,10 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     amount = work((pattern.rows[0],)) // MAC_SPEED
     # As few blocks of columns as the caches and the threads ask for, all of one width.
     # What several tiles of rows add to is used seldom enough to lie in the second cache.
-    held = p.stream_bytes if rows <= p.rows else max(p.stream_bytes, plan.target.l2_bytes // 4)
-    most = max(held // (rows * itemsize), 2 * lanes)
+    high = tile_rows(rows, p.rows)
+    held = p.stream_bytes if rows <= p.rows else max(
+        p.stream_bytes, min(plan.target.l2_bytes // 4, HELD_BYTES))
+    most = max(held // (-(-rows // high) * high * itemsize) // lanes, 2) * lanes
     blocks = -(-n // most)
     if plan.threads > 1 and not any(
             shares_evenly(size_of(r.extent), plan.threads) for r in found.batch):
@@ -102,7 +108,7 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     tile = [] if row is None else [row.var.attr]
     groups: list[str] = []
     if row is not None and rows > p.rows:
-        tile_split(plan, row.var.attr, row.extent, tile_rows(rows, p.rows))
+        tile_split(plan, row.var.attr, row.extent, high)
         groups, tile = [f"{row.var.attr}.o"], [f"{row.var.attr}.i"]
     schedule.reorder(*outer, f"{j}.o", *groups, *tile, f"{j}.i")
     parallelise(plan, outer, amount)
