@@ -34,7 +34,6 @@ from weft.strategies.nest import (
     work,
 )
 
-
 HELD_BYTES: Final = 192 << 10  # of the results that several tiles of rows add to
 
 
