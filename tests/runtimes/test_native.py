@@ -404,6 +404,21 @@ def test_groups_share_the_work_of_small_kernels(kernels, words):
     runtime.threads.shutdown()
 
 
+def test_a_group_learns_which_way_is_faster(runtime, kernels, words):
+    """The record of its second step holds the mean time either way; results are the same."""
+    array, address = words(*[0] * 4)
+    steps = [add(kernels, BufferRef.input(0, 8 * i), BufferRef.input(0, 8 * i), VariableRef(0))
+             for i in range(4)]  # fmt: skip
+    plan = runtime.plan(steps, 1, 0, nvariables=1, release_gil=True, groups=[(0, 4, False)])
+    apart, together = native_ir.STEP_WORDS + 6, native_ir.STEP_WORDS + 7
+    assert plan._steps[apart] == plan._steps[together] == 0
+    for call in range(1, 2000):
+        assert plan.call(address, 0, 3) is None
+        assert list(array) == [3 * call] * 4
+    assert plan._steps[apart] > 0
+    assert plan._steps[together] >= 0
+
+
 @pytest.mark.parametrize("eager", [False, True])
 def test_the_first_failure_of_a_group_is_told(runtime, kernels, words, eager):
     array, address = words(0, 0, 0)

@@ -416,6 +416,8 @@ class _Tables:
             )
         if count > 1:
             self.steps[STEP_WORDS * first] = _GROUP
+            second = STEP_WORDS * (first + 1)  # holds how long the group took, either way
+            self.steps[second + _COUNT] = self.steps[second + _EAGER] = 0
         self.steps[STEP_WORDS * first + _COUNT] = count
         self.steps[STEP_WORDS * first + _EAGER] = int(eager)
 

@@ -21,7 +21,9 @@ in the order of the steps is the one that is told.
 
 To wake a thread costs more than a small group saves. Such a group runs on the calling thread alone
 where the others sleep, unless groups have followed each other for a while, so soon that threads,
-once awake, stay so.
+once awake, stay so. Where processors are shared with others, running together may be slower than in
+turn, whatever the plan expects: the time of both is measured, and the faster way is taken. A group
+that saves much is always shared.
 """
 
 import platform
@@ -63,6 +65,7 @@ _SOON_NS: Final = 30_000
 _SOON_TICKS: Final = 60_000
 _LONG_NS: Final = 100_000
 _LONG_TICKS: Final = 250_000
+_MOST_PATIENCE: Final = 32  # times that, where waking has not paid
 
 
 def source() -> str:
@@ -80,6 +83,7 @@ def source() -> str:
     has_counter = platform.machine() in ("x86_64", "AMD64")
     words["TICKS"] = _SIGNAL_TICKS if has_counter else _SIGNAL_NS
     words["LONG"] = _LONG_TICKS if has_counter else _LONG_NS
+    words["LONGEST"] = _MOST_PATIENCE * words["LONG"]
     words["SOON"] = _SOON_TICKS if has_counter else _SOON_NS
     words["CLOCK"] = 1 if sys.platform == "linux" else 6  # CLOCK_MONOTONIC
     text = _EXECUTOR + (_COUNTER if has_counter else _CLOCK)
@@ -101,6 +105,8 @@ declare ptr @malloc(i64)
 declare void @free(ptr)
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @weft_int64_of(ptr)
 declare ptr @PyErr_Occurred()
 declare ptr @PyErr_Format(ptr, ptr, ...)
@@ -191,16 +197,25 @@ done:
 
 @ended_alone = internal global i64 0  ; when the last such group ended
 @alone_since = internal global i64 0  ; when the first of those began that followed each other soon
+@patience = internal global i64 $LONG$  ; for how long they have to before threads are woken
 
-; Whether threads shall help with kernels that may run at the same time.
-define internal i1 @is_shared(i64 %count, i64 %eager) nounwind {
+; Whether threads shall help with kernels that may run at the same time. Where threads that were
+; woken soon sleep again, as on a processor that others use, they are woken ever more rarely.
+define internal i1 @is_shared(i1 %ready, i64 %eager) nounwind {
 entry:
   %worth = icmp eq i64 %eager, 1
   br i1 %worth, label %yes, label %look
 look:
-  %awake = call i32 @weft_pool_awake(i64 %count)
-  %ready = icmp ne i32 %awake, 0
-  br i1 %ready, label %yes, label %ask
+  %patience = load atomic i64, ptr @patience monotonic, align 8
+  br i1 %ready, label %calm, label %ask
+calm:
+  %careful = icmp ugt i64 %patience, $LONG$
+  br i1 %careful, label %relax, label %yes
+relax:
+  %less = lshr i64 %patience, 4
+  %relaxed = sub i64 %patience, %less
+  store atomic i64 %relaxed, ptr @patience monotonic, align 8
+  br label %yes
 ask:
   %t = call i64 @now()
   %last = load atomic i64, ptr @ended_alone monotonic, align 8
@@ -213,14 +228,47 @@ first:
 again:
   %since = load atomic i64, ptr @alone_since monotonic, align 8
   %while = sub i64 %t, %since
-  %long = icmp ugt i64 %while, $LONG$
-  ret i1 %long
+  %long = icmp ugt i64 %while, %patience
+  br i1 %long, label %wake, label %no
+wake:
+  store atomic i64 %t, ptr @alone_since monotonic, align 8
+  %twice = shl i64 %patience, 1
+  %patient = call i64 @llvm.umin.i64(i64 %twice, i64 $LONGEST$)
+  store atomic i64 %patient, ptr @patience monotonic, align 8
+  br label %yes
+no:
+  ret i1 false
 yes:
   ret i1 true
 }
 
-; Run kernels at the same time. Of their region: the context, the slots, the first step, how many
-; there are, the next one to run, a lock, the first that failed, and its status.
+; Take the time since the beginning into a running mean, in which one slow run counts for little.
+define internal void @learn(ptr %mean_ptr, i64 %begin) nounwind {
+entry:
+  %end = call i64 @now()
+  %this = sub i64 %end, %begin
+  %mean = load atomic i64, ptr %mean_ptr monotonic, align 8
+  %known = icmp ne i64 %mean, 0
+  br i1 %known, label %move, label %first
+first:
+  store atomic i64 %this, ptr %mean_ptr monotonic, align 8
+  ret void
+move:
+  %twice = shl i64 %mean, 1
+  %limited = call i64 @llvm.umin.i64(i64 %this, i64 %twice)
+  %difference = sub i64 %limited, %mean
+  %part = ashr i64 %difference, 3
+  %moved = add i64 %mean, %part
+  %least = call i64 @llvm.umax.i64(i64 %moved, i64 1)
+  store atomic i64 %least, ptr %mean_ptr monotonic, align 8
+  ret void
+}
+
+; Run kernels at the same time. Whether that is faster is measured: the record of the second step,
+; which the walk never comes to, holds the mean time of its kernels in turn and together. Of 256
+; calls one goes in turn and four together, of which the first may have to wake threads. Results are
+; the same either way. Of the region: the context, the slots, the first step, how many there are,
+; the next one to run, a lock, the first that failed, and its status.
 define internal i32 @run_together(
     ptr %ctx, ptr %slots, i64 %first, i64 %count, i64 %eager, ptr %status) noinline nounwind {
 entry:
@@ -240,13 +288,47 @@ entry:
   store ptr %status, ptr %r40, align 8
   store i64 0, ptr %next, align 8
   store i32 0, ptr %lock, align 4
-  %shared = call i1 @is_shared(i64 %count, i64 %eager)
+  %steps_int = call i64 @field(ptr %ctx, i64 $ctx.steps$)
+  %steps = inttoptr i64 %steps_int to ptr
+  %second = add i64 %first, 1
+  %second_offset = mul i64 %second, $STEP_BYTES$
+  %record = getelementptr i8, ptr %steps, i64 %second_offset
+  %apart_ptr = getelementptr i8, ptr %record, i64 48
+  %together_ptr = getelementptr i8, ptr %record, i64 56
+  %apart = load atomic i64, ptr %apart_ptr monotonic, align 8
+  %joint = load atomic i64, ptr %together_ptr monotonic, align 8
+  %calls_ptr = getelementptr i8, ptr %ctx, i64 $ctx.calls$
+  %calls = load atomic i64, ptr %calls_ptr monotonic, align 8
+  %phase = and i64 %calls, 255
+  %begin = call i64 @now()
+  %turn_apart = icmp eq i64 %phase, 128
+  ; What a group leaves in another thread's cache costs who reads it: an eighth has to be gained.
+  %more = lshr i64 %joint, 3
+  %weighed = add i64 %joint, %more
+  %slower = icmp uge i64 %weighed, %apart
+  %measured = icmp ne i64 %apart, 0
+  %worse = and i1 %slower, %measured
+  %turn_together = icmp ult i64 %phase, 4
+  %tries = xor i1 %turn_together, true
+  %avoids = and i1 %worse, %tries
+  %not_wanted = or i1 %turn_apart, %avoids
+  %doubted = icmp ne i64 %eager, 1
+  %rejected = and i1 %doubted, %not_wanted
+  br i1 %rejected, label %alone, label %ask
+ask:
+  %awake = call i32 @weft_pool_awake(i64 %count)
+  %ready = icmp ne i32 %awake, 0
+  %shared = call i1 @is_shared(i1 %ready, i64 %eager)
   br i1 %shared, label %together, label %alone
 together:
   call void @weft_parallel_for(ptr @take_steps, ptr %region, i64 %count)
+  br i1 %ready, label %learn, label %done
+learn:
+  call void @learn(ptr %together_ptr, i64 %begin)
   br label %done
 alone:
   call void @take_steps(ptr %region, i64 0, i64 %count)
+  call void @learn(ptr %apart_ptr, i64 %begin)
   %t = call i64 @now()
   store atomic i64 %t, ptr @ended_alone monotonic, align 8
   br label %done
