@@ -246,3 +246,43 @@ def test_an_expensive_scalar_joins_the_scalars_that_are_stored(rng):
         np.testing.assert_allclose(g, w, rtol=2e-5)
     (alone,) = kernelize([el(Op.MUL, x, infer.expand(el(Op.EXP, leaf(1)), x.shape))])
     assert len(alone.outputs) == 1
+
+
+def pooled(y, size, step):
+    seen = infer.window(infer.window(y, 2, size, step), 3, size, step)
+    return infer.reduce(seen, "max", (4, 5))
+
+
+@pytest.mark.parametrize(("size", "step", "epilogue"), [(3, 2, True), (2, 2, False)])
+def test_overlapping_windows_read_the_end_of_a_convolution(size, step, epilogue, rng):
+    x, w, b = leaf(1, 2, 7, 6), leaf(3, 2, 3, 3), leaf(1, 3, 1, 1)
+    y = graphs.conv2d(x, w)
+    y = el(Op.MAX, el(Op.ADD, y, infer.expand(b, y.shape)), full(y, 0.0))
+    found, wanted, steps = execute([pooled(y, size, step)], rng)
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-5, atol=1e-5)
+    assert [s.kernel.meta.kind for s in steps] == ["contraction", "rowwise"]
+    assert (len(steps[0].inputs) == 3) == epilogue  # the bias is added there
+
+
+def test_windows_leave_a_convolution_that_others_read(rng):
+    x, w = leaf(1, 2, 7, 6), leaf(3, 2, 3, 3)
+    y = graphs.conv2d(x, w)
+    outputs = [pooled(el(Op.MAX, y, full(y, 0.0)), 3, 2), el(Op.NEG, y)]
+    found, wanted, steps = execute(outputs, rng)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    assert len(steps) == 2
+
+
+def test_roots_of_parameters_are_taken_once():
+    x, w, v = leaf(2, 2, 40, 40), leaf(64, 2, 3, 3), leaf(64)
+    y = graphs.conv2d(x, w)
+    root = infer.expand(infer.reshape(el(Op.RSQRT, v), (1, 64, 1, 1)), y.shape)
+    kinds = [s.kernel.meta.kind for s in kernelize([el(Op.MUL, y, root)])]
+    assert sorted(kinds) == ["contraction", "elementwise"]
+    small = graphs.conv2d(leaf(1, 2, 8, 8), w)
+    root = infer.expand(infer.reshape(el(Op.RSQRT, v), (1, 64, 1, 1)), small.shape)
+    assert len(kernelize([el(Op.MUL, small, root)])) == 1
+    mean = infer.reduce(leaf(64, 3000), "sum", (1,))  # no parameter: rows stay one kernel
+    wide = infer.expand(infer.reshape(el(Op.SQRT, mean), (64, 1)), (64, 3000))
+    assert len(kernelize([el(Op.MUL, leaf(64, 3000), wide)])) <= 2

@@ -16,6 +16,7 @@ from weft.ir.op import Op
 SIZE_LIMIT: Final = 400  # inlined operations of one value; longer chains are cut into kernels
 SMALL: Final = 4  # operands of so few operations are counted at each use
 HEAVY_REUSE: Final = 4  # an expensive value repeated this often by an expand is kept in memory
+ROOT_REUSE: Final = 1024  # the same for roots of parameters, in values of at least so many elements
 
 COSTLY: Final = 48  # inlined operations of a value that is kept if several values read it
 WIDE: Final = 5  # arrays read by a value with several readers that is kept without a further look
@@ -27,6 +28,7 @@ HEAVY: Final = frozenset({
     Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
     Op.ERFC, Op.SIGMOID, Op.POW, Op.ATAN2, Op.GATHER, Op.MULHI,
 })  # fmt: skip
+ROOTS: Final = frozenset({Op.SQRT, Op.RSQRT})
 _NOTHING: Final[Mapping[Node, tuple[Node, ...]]] = {}
 _TRANSPARENT: Final = frozenset({Op.CAST, Op.DETACH})
 
@@ -80,6 +82,7 @@ class Costs:
         self.stored.update(extra)
         self.weight: dict[Node, int] = {}
         self.heavy: set[Node] = set()
+        self.roots: set[Node] = set()
         self._varies: dict[Node, frozenset[int]] = {}
         self.readers = Counter(a for node in self.nodes for a in set(node.args))
         self.wide: set[Node] = set()
@@ -102,6 +105,8 @@ class Costs:
             self.stored.setdefault(node, "sorted values")
         elif node.op is Op.EXPAND:
             self._keep_repeated(node)
+        elif node.op is Op.WINDOW and node.attr.size > node.attr.step:
+            self._keep_windowed(node)
         if node in self.stored or is_leaf(node) or node.op.arity == 0:
             self.weight[node] = 0
             return
@@ -117,6 +122,8 @@ class Costs:
             weight = 0
         elif node.op in HEAVY or any(a in self.heavy for a in node.args):
             self.heavy.add(node)
+        if node.op in ROOTS or any(a in self.roots for a in node.args):
+            self.roots.add(node)
         self.weight[node] = weight
 
     def _is_wide(self, node: Node) -> bool:
@@ -184,6 +191,7 @@ class Costs:
             self.stored.setdefault(node, why)
             self.weight[node] = 0
             self.heavy.discard(node)
+            self.roots.discard(node)
 
     def _keep_operand(self, node: Node) -> None:
         """Store a computed operand of a contraction, which reads it many times."""
@@ -197,6 +205,12 @@ class Costs:
     def _keep_repeated(self, node: Node) -> None:
         """Store an expensive value that outer axes would repeat."""
         inner = node.args[0]
+        if inner in self.roots and inner not in self.heavy:
+            # An epilogue takes the root anew for each of its tiles.
+            if (elements(node.shape) >= ROOT_REUSE * max(elements(inner.shape), 64)
+                    and all(is_leaf(s) for s in self.sources(inner))):
+                self.keep(inner, "root of parameters repeated by a broadcast")
+            return
         if inner not in self.heavy:
             return
         lead = node.ndim - inner.ndim
@@ -210,6 +224,35 @@ class Costs:
             repeats *= upper_bound(node.shape[axis])
         if repeats >= HEAVY_REUSE:
             self.keep(inner, "expensive value repeated by a broadcast")
+
+    def _keep_windowed(self, window: Node) -> None:
+        """Store what overlapping windows repeat in place of the contraction it is computed from.
+
+        Nothing more is stored than before, and each value is computed once, as an epilogue.
+        """
+        node = window.args[0]
+        while node.op.group == "movement" and not is_leaf(node) and node not in self.stored:
+            node = node.args[0]
+        if node.op.is_elementwise and node not in self.stored and self._ends_contraction(node):
+            self.keep(node, "end of a contraction that windows repeat")
+
+    def _ends_contraction(self, node: Node) -> bool:
+        """Whether nothing else is computed from a contraction of its shape, nor on the way."""
+        size, inside = elements(node.shape), Counter(set(node.args))
+        stack, found = list(inside), False
+        while stack:
+            top = stack.pop()
+            if is_leaf(top) or len(inside) > SIZE_LIMIT:
+                continue
+            if top in self.stored:
+                found |= elements(top.shape) == size and is_contraction(top, self.varies)
+                continue
+            for a in set(top.args):
+                inside[a] += 1
+                if inside[a] == 1:
+                    stack.append(a)
+        return found and all(self.readers[n] == count for n, count in inside.items()
+                             if elements(n.shape) == size and not is_leaf(n) and n.op.arity)
 
     def varies(self, node: Node) -> frozenset[int]:
         """Return the axes along which the value can differ (an expand repeats the others)."""
