@@ -24,11 +24,13 @@ __all__ = [
     "session",
 ]
 
-Pipeline = Literal["none", "quick", "short", "O1", "O2", "O3"]
+Pipeline = Literal["none", "quick", "short", "O0", "O1", "O2", "O3", "Os"]
 
 # Levels of the code generator, which are apart from the pass pipeline. Level 1 would save a
 # quarter of the time but schedules for latency badly; explicit vectors need level 2.
-_CODEGEN_LEVEL: Final = {"none": 0, "quick": 0, "short": 2, "O1": 1, "O2": 2, "O3": 3}
+_CODEGEN_LEVEL: Final = {
+    "none": 0, "quick": 0, "short": 2, "O0": 0, "O1": 1, "O2": 2, "O3": 3, "Os": 2,
+}  # fmt: skip
 
 # What the pipelines do beyond LLVM's own names for them; part of the cache key.
 _PASSES: Final = "quick,short=inline,sroa,instcombine,simplifycfg@2"
@@ -119,7 +121,8 @@ class LLVMCompiler:
     Notes
     -----
     Pipelines: ``none``; ``short`` is SROA, InstCombine, SimplifyCFG, for code that is already
-    vectorised and blocked; ``O1`` to ``O3`` are LLVM's own.
+    vectorised and blocked; ``O1`` to ``O3`` and ``Os`` are LLVM's own; ``O0`` inlines what must
+    be inlined and nothing else.
     """
 
     def __init__(
@@ -220,9 +223,15 @@ def _parse(llvm: Any, source: str, context: Any) -> Any:
 def _optimise(llvm: Any, machine: Any, module: Any, pipeline: str) -> None:
     if pipeline == "none":
         return
-    level = int(pipeline[1]) if pipeline[0] == "O" else 1
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    small = pipeline == "Os"
+    level = 2 if small else int(pipeline[1]) if pipeline[0] == "O" else 1
+    options = llvm.create_pipeline_tuning_options(speed_level=level, size_level=int(small))
     with llvm.create_pass_builder(machine, options) as builder:
+        if pipeline == "O0":
+            passes = llvm.create_new_module_pass_manager()
+            passes.add_always_inliner_pass()
+            passes.run(module, builder)
+            return
         if pipeline not in ("quick", "short"):
             options.loop_vectorization = options.slp_vectorization = level > 1
             builder.getModulePassManager().run(module, builder)

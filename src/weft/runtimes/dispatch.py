@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.runtimes.base import Library
 
 __all__ = ["SYMBOLS", "Dispatcher", "Host", "NotSupported", "Object", "Owned", "Program",
-           "Slot", "imports", "layout", "source"]  # fmt: skip
+           "Slot", "imports", "layout", "object_layout", "source"]  # fmt: skip
 
 _TENSOR: Final = (
     "_base", "_buffer", "_grad", "_history", "_is_leaf", "_node", "_path", "_requires_grad",
@@ -76,18 +76,34 @@ def layout(host: Host) -> dict[str, int]:
     NotSupported
         If the interpreter is none of CPython's with a global lock, or a member is not found.
     """
+    found = object_layout()
+    found |= {f"Tensor.{n}": o for n, o in _offsets(host.tensor, _TENSOR).items()}
+    found |= {f"Buffer.{n}": o for n, o in _offsets(Buffer, _BUFFER).items()}
+    found |= {f"Jitted.{n}": o for n, o in _offsets(host.function, ("_dispatch",)).items()}
+    return found
+
+
+def object_layout() -> dict[str, int]:
+    """Return where Python and NumPy keep types of objects, floats and members of arrays.
+
+    Raises
+    ------
+    NotSupported
+        If the interpreter is none of CPython's with a global lock, or a member is not found.
+    """
     if sys.implementation.name != "cpython" or "t" in getattr(sys, "abiflags", ""):
         raise NotSupported(sys.implementation.name)
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
         raise NotSupported("words of another size or order")
-    found = {f"Tensor.{n}": o for n, o in _offsets(host.tensor, _TENSOR).items()}
-    found |= {f"Buffer.{n}": o for n, o in _offsets(Buffer, _BUFFER).items()}
-    found |= {f"Jitted.{n}": o for n, o in _offsets(host.function, ("_dispatch",)).items()}
-    found["ob_type"] = _find(object.__new__(host.tensor), id(host.tensor))
+    found = {"ob_type": _find(object.__new__(Buffer), id(Buffer))}
     for value, kind in ((1, int), (0.5, float), ("text", str), ((), tuple), ([], list), ({}, dict)):
         if _word(id(value) + found["ob_type"]) != id(kind):
             raise NotSupported("types of objects")
     head = object.__basicsize__
+    found["float.value"] = head
+    for number in (0.5, -1e300):
+        if ctypes.c_double.from_address(id(number) + head).value != number:
+            raise NotSupported("values of floats")
     found |= {f"array.{name}": head + offset for name, offset in _ARRAY.items()}
     found["array.good"] = _IN_ONE_PIECE_AND_ALIGNED
     _check_arrays(found)

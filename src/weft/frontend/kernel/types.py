@@ -24,12 +24,17 @@ class ScalarType(Record):
 
 
 class ArrayType(Record):
-    """An array: ``order`` is ``C`` where it is contiguous in row-major order, else ``A``."""
+    """An array: ``order`` is ``C`` where it is contiguous in row-major order, else ``A``.
+
+    ``shape`` holds the sizes that the kernel is compiled for, None for the others; empty where it
+    is compiled for none.
+    """
 
     dtype: DType
     ndim: int
     order: str = "C"
     readonly: bool = False
+    shape: tuple[int | None, ...] = ()
 
 
 class GroupType(Record):
@@ -91,7 +96,9 @@ class Parameters:
         return ex.cast(self.variable(name, low, high), d)
 
     def _array(self, name: str, kind: ArrayType) -> View:
-        sizes = tuple(self.variable(f"{name}.{k}", 0, _EXTENT) for k in range(kind.ndim))
+        known = kind.shape or (None,) * kind.ndim
+        sizes = tuple(self.variable(f"{name}.{k}", 0, _EXTENT) if n is None else ex.index(n)
+                      for k, n in enumerate(known))
         if kind.order == "C":
             memory = Memory(name, kind.dtype, sizes)
             self.memories.append(memory)

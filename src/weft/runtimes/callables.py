@@ -1,0 +1,77 @@
+"""Function objects whose calls are native: a class with a vectorcall slot, made at run time.
+
+An instance holds the address of the code that runs when it is called (PEP 590). While that is 0,
+Python calls its method ``__call__``; so a class that cannot be made leaves everything working.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Final
+
+__all__ = ["address_in", "native_class", "set_code"]
+
+_MEMBERS: Final = 72  # number of the slot tp_members in Python's stable interface
+_SSIZE, _READONLY = 19, 1
+_HAS_VECTORCALL: Final = 1 << 11
+_WORD: Final = 8
+
+
+class _Member(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("kind", ctypes.c_int), ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    )  # fmt: skip
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = (("slot", ctypes.c_int), ("function", ctypes.c_void_p))
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("basicsize", ctypes.c_int), ("itemsize", ctypes.c_int),
+        ("flags", ctypes.c_uint), ("slots", ctypes.POINTER(_Slot)),
+    )  # fmt: skip
+
+
+_specs: Final[list[object]] = []  # types may point at what they were made from
+
+
+def native_class(base: type) -> type:
+    """Return a class like `base` whose instances can have native code to call.
+
+    `base` itself where the interpreter allows none. Its method ``__call__`` stays for instances
+    without code.
+    """
+    if sys.implementation.name != "cpython" or "t" in getattr(sys, "abiflags", ""):
+        return base
+    if ctypes.sizeof(ctypes.c_void_p) != _WORD:
+        return base
+    size: int = base.__basicsize__
+    members = (_Member * 2)(_Member(b"__vectorcalloffset__", _SSIZE, size, _READONLY, None))
+    slots = (_Slot * 2)(_Slot(_MEMBERS, ctypes.addressof(members)))
+    name = f"{base.__module__}.{base.__name__}".encode()
+    spec = _Spec(name, size + _WORD, 0, _HAS_VECTORCALL, slots)
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object)(
+        ("PyType_FromSpecWithBases", ctypes.pythonapi))
+    _specs.append((name, members, slots, spec))
+    try:
+        made: type = make(ctypes.addressof(spec), (base,))
+    except (TypeError, SystemError):
+        return base
+    return made
+
+
+def set_code(instance: object, base: type, address: int) -> None:
+    """Let calls of an instance of ``native_class(base)`` go to a vectorcall function."""
+    if type(instance) is not base:
+        ctypes.c_void_p.from_address(id(instance) + base.__basicsize__).value = address
+
+
+def address_in(instance: object, base: type) -> int:
+    """Return the address of the code of an instance, 0 if it has none."""
+    if type(instance) is base:
+        return 0
+    return ctypes.c_void_p.from_address(id(instance) + base.__basicsize__).value or 0
