@@ -28,6 +28,7 @@ from weft.frontend.autograd import (
     set_grad_enabled,
 )
 from weft.frontend.creation import *  # noqa: F403 - the modules list their public names
+from weft.frontend.critical import critical
 from weft.frontend.devices import (
     devices,
     get_default_device,
@@ -90,6 +91,7 @@ __all__ = [
     "bfloat16",
     "bool",
     "cdiv",
+    "critical",
     "devices",
     "double",
     "e",

@@ -121,8 +121,9 @@ class LLVMCompiler:
     Notes
     -----
     Pipelines: ``none``; ``short`` is SROA, InstCombine, SimplifyCFG, for code that is already
-    vectorised and blocked; ``O1`` to ``O3`` and ``Os`` are LLVM's own; ``O0`` inlines what must
-    be inlined and nothing else.
+    vectorised and blocked; ``O1`` to ``O3`` are LLVM's own; ``Os`` is O2 without vectors
+    and copies of loops, for functions with the attribute ``optsize``; ``O0`` inlines what must be
+    inlined and nothing else.
     """
 
     def __init__(
@@ -225,7 +226,7 @@ def _optimise(llvm: Any, machine: Any, module: Any, pipeline: str) -> None:
         return
     small = pipeline == "Os"
     level = 2 if small else int(pipeline[1]) if pipeline[0] == "O" else 1
-    options = llvm.create_pipeline_tuning_options(speed_level=level, size_level=int(small))
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
     with llvm.create_pass_builder(machine, options) as builder:
         if pipeline == "O0":
             passes = llvm.create_new_module_pass_manager()
@@ -233,7 +234,8 @@ def _optimise(llvm: Any, machine: Any, module: Any, pipeline: str) -> None:
             passes.run(module, builder)
             return
         if pipeline not in ("quick", "short"):
-            options.loop_vectorization = options.slp_vectorization = level > 1
+            options.loop_vectorization = options.slp_vectorization = level > 1 and not small
+            options.loop_unrolling = options.loop_interleaving = not small
             builder.getModulePassManager().run(module, builder)
             return
         passes = llvm.create_new_module_pass_manager()

@@ -72,7 +72,7 @@ class Reach(NamedTuple):
 
     def chains(self, entry: str) -> dict[str, tuple[str, ...]]:
         """Return every symbol that `entry` reaches, with the calls that lead there."""
-        found = {entry: (entry,)}
+        found: dict[str, tuple[str, ...]] = {entry: (entry,)}
         stack = [entry]
         while stack:
             name = stack.pop()

@@ -53,6 +53,7 @@ class Contract(NamedTuple):
     no_allocation: bool = True
     no_syscalls: bool = True
     inline_always: bool = True
+    null_checks: bool = True
     level: str = "Olatency"
 
 
@@ -94,6 +95,8 @@ class Code(Record):
 
     def failure(self, code: int, value: int, bound: int) -> Failed:
         """Return what a code means."""
+        if code == ir.NULL:
+            return Failed("an address that is 0", None, 0, 0)
         if not 0 < code <= len(self.messages):
             return Failed(f"failure {code}", None, value, bound)
         message, number = self.messages[code - 1]
@@ -136,7 +139,7 @@ def build(kernel: Kernel, name: str, params: Mapping[str, ir.Param], result: ir.
     narrays = sum(w.memory >= 0 for w in words)
     results = tuple(m.dtype for m in kernel.params[narrays:])
     layout = _layout() if ir.is_native(params) else None
-    caller = ir.call_module(name, params, words, result, len(results), layout)[0]
+    caller = ir.call_module(name, params, words, result, len(results), layout).text
     runtime = device.runtime()
     key = fingerprint(_KIND, canonical_text(kernel), name, repr(words), caller, repr(contract),
                       device.fingerprint(), runtime.compiler.cache_key)
@@ -147,7 +150,7 @@ def build(kernel: Kernel, name: str, params: Mapping[str, ir.Param], result: ir.
         body = cpu.renderer(device.target()).render(linear, ir.BODY).text
         text = ir.core_module(body, name, words, len(results),
                               [v.attr.name for v in linear.variables],
-                              inline=contract.inline_always)
+                              inline=contract.inline_always, nulls=contract.null_checks)
         core = runtime.compiler.compile(_levelled(text, contract.level), LEVELS[contract.level])
         messages = [(m, p.line if p is not None and p.file == CHECK else -1)
                     for m, p in linear.messages]
@@ -217,7 +220,7 @@ def _layout() -> dict[str, int] | None:
 
 # --- the proof
 
-def violations(code: Code, contract: Contract) -> list[tuple[str, str]]:
+def violations(code: Code, contract: Contract) -> list[tuple[str, tuple[str, ...]]]:
     """Return what the machine code does against a contract, and the calls that lead there.
 
     Raises
@@ -229,24 +232,23 @@ def violations(code: Code, contract: Contract) -> list[tuple[str, str]]:
         return []
     found = code.reach()
     chains = found.chains(code.name)
-    wrong: list[tuple[str, str]] = []
+    wrong: list[tuple[str, tuple[str, ...]]] = []
     for name, chain in chains.items():
-        told = " -> ".join(part or "a computed address" for part in chain)
         if name in found.system and contract.no_syscalls:
-            wrong.append((f"{name} enters the operating system", told))
+            wrong.append((f"{name} enters the operating system", chain))
         if name in ALLOWED:
             continue
         if name in found.calls:
             if contract.inline_always and name != code.name:
-                wrong.append((f"{name} is not inlined (inline_always)", told))
+                wrong.append((f"{name} is not inlined (inline_always)", chain))
         elif name in _ALLOCATORS:
             if contract.no_allocation:
-                wrong.append((f"{name} allocates memory (no_allocation)", told))
+                wrong.append((f"{name} allocates memory (no_allocation)", chain))
         elif contract.no_syscalls or contract.no_allocation:
             rule = "no_syscalls" if contract.no_syscalls else "no_allocation"
             what = f"a call of {name}" if name else "a call of a computed address"
             wrong.append((f"{what}, which may allocate and enter the operating system ({rule})",
-                          told))
+                          chain))
     return wrong
 
 
@@ -272,18 +274,17 @@ class Loaded:
         import numpy as np
 
         layout = _layout() if ir.is_native(code.params) else None
-        text, kinds, names, others = ir.call_module(
-            code.name, code.params, code.words, code.result, len(code.results), layout)
-        del text
+        caller = ir.call_module(code.name, code.params, code.words, code.result,
+                                len(code.results), layout)
         objects: dict[str, Any] = {
             "weft_array_type": np.ndarray, "weft_float": float, "weft_int": int, "weft_none": None,
             "weft_np_float64": np.float64, "weft_true": True, "weft_false": False,
             "weft_tuple": tuple, "weft_failed": failed,
         }  # fmt: skip
-        objects |= {f"weft_kind_{k}": kind for k, kind in enumerate(kinds)}
-        objects |= {f"weft_name_{k}": sys.intern(name) for k, name in enumerate(names)}
+        objects |= {f"weft_kind_{k}": kind for k, kind in enumerate(caller.kinds)}
+        objects |= {f"weft_name_{k}": sys.intern(name) for k, name in enumerate(caller.names)}
         imports = {}
-        for name in (*others, *objects):
+        for name in (*caller.others, *objects):
             if name.startswith("weft_dtype_"):
                 objects[name] = _numpy(name.removeprefix("weft_dtype_"))
             imports[name] = id(objects[name])

@@ -4,10 +4,11 @@
 monotonic clock. ``weft_time_frame(frame, words, results, n, samples)`` calls a frame
 (`weft.runtimes.critical_ir`) n times, ``weft_time_call(callable, args, nargs, n, samples)`` a
 Python object; each stores the ticks of every call and returns how many calls failed, the second
-one at the first of them. ``weft_sealed(frame, words, results, n)`` forbids the process every
-system call but read, write, exit and the return from a signal (strict mode of seccomp), calls the
-frame n times and ends the process: with 0, with 1 if a call failed, with 2 if nothing was
-forbidden.
+one at the first of them. ``weft_mean_frame(frame, words, results, n)`` and
+``weft_mean_call(callable, args, nargs, n)`` return the ticks of n calls in a row.
+``weft_sealed(frame, words, results, n)`` forbids the process every system call but read, write,
+exit and the return from a signal (strict mode of seccomp), calls the frame n times and ends the
+process: with 0, with 1 if a call failed, with 2 if nothing was forbidden.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Final
 
 __all__ = ["SYMBOLS", "source"]
 
-SYMBOLS: Final = ("weft_nothing", "weft_sealed", "weft_ticks", "weft_time_call", "weft_time_frame")
+SYMBOLS: Final = ("weft_mean_call", "weft_mean_frame", "weft_nothing", "weft_sealed", "weft_ticks",
+                  "weft_time_call", "weft_time_frame")  # fmt: skip
 _EXIT: Final = {"x86_64": 60, "AMD64": 60, "aarch64": 93, "arm64": 93}
 
 
@@ -26,7 +28,7 @@ def source() -> str:
     """Return the module for this machine."""
     machine = platform.machine()
     counter = machine in ("x86_64", "AMD64")
-    text = _CALLS + (_COUNTER if counter else _CLOCK)
+    text = _CALLS + _MEANS + (_COUNTER if counter else _CLOCK)
     text = text.replace("$CLOCK$", "1" if sys.platform == "linux" else "6")  # CLOCK_MONOTONIC
     return text + (_SEALED if sys.platform == "linux" else _UNSEALED).replace(
         "$EXIT$", str(_EXIT.get(machine, 93)))
@@ -92,6 +94,44 @@ out:
   ret i64 1
 end:
   ret i64 0
+}
+"""
+
+_MEANS: Final = """
+define i64 @weft_mean_frame(ptr %frame, ptr %words, ptr %results, i64 %n) nounwind {
+entry:
+  %t0 = call i64 @now()
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
+  %code = call i32 %frame(ptr %words, ptr %results, ptr null)
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %n
+  br i1 %more, label %loop, label %end
+end:
+  %t1 = call i64 @now()
+  %d = sub i64 %t1, %t0
+  ret i64 %d
+}
+
+define i64 @weft_mean_call(ptr %callable, ptr %args, i64 %nargs, i64 %n) nounwind {
+entry:
+  %t0 = call i64 @now()
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %next ]
+  %result = call ptr @PyObject_Vectorcall(ptr %callable, ptr %args, i64 %nargs, ptr null)
+  %failed = icmp eq ptr %result, null
+  br i1 %failed, label %end, label %next
+next:
+  call void @Py_DecRef(ptr %result)
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %n
+  br i1 %more, label %loop, label %end
+end:
+  %t1 = call i64 @now()
+  %d = sub i64 %t1, %t0
+  ret i64 %d
 }
 """
 

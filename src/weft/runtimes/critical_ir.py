@@ -4,7 +4,8 @@ Two modules. The first is what is proved, saved and called: the body of the kern
 function of plain C types, ``int32_t NAME(arguments…, results…, failure *)``. The second, which is
 no part of the proof, takes Python objects apart for it:
 
-* ``weft_frame(ptr words, ptr results, ptr failure)``: arguments from 64-bit words, results to words;
+* ``weft_frame(ptr words, ptr results, ptr failure)``: arguments from 64-bit words, results to
+  words;
 * ``weft_call(self, args, nargsf, kwnames)``, of the vectorcall protocol. Arguments of another type
   or layout than the function was compiled for go to the function at ``weft_next``, whose last one
   is Python.
@@ -18,10 +19,11 @@ from typing import Final, NamedTuple
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 
-__all__ = ["BODY", "FAILURE", "FUNCTIONS", "Array", "Param", "Scalar", "Struct", "Word",
+__all__ = ["BODY", "FAILURE", "FUNCTIONS", "NULL", "Array", "Param", "Scalar", "Struct", "Word",
            "call_module", "core_module", "is_native", "missing", "words_of"]  # fmt: skip
 
 FAILURE: Final = "{ i32, i32, i32, i32, i64, i64 }"  # code, -, check, -, value, bound
+NULL: Final = -1  # what the function returns for an address that is 0
 BODY: Final = "weft.body"  # symbol of the kernel
 _WRITEABLE: Final = 0x400  # flags of NumPy arrays, with those of the layout
 
@@ -66,7 +68,7 @@ def words_of(params: Mapping[str, Param]) -> list[Word]:
     """Return the parameters of the C function, in order; names are those of the variables."""
     words: list[Word] = []
     count = 0
-    stack = list(reversed(params.items()))
+    stack = list(params.items())[::-1]
     while stack:
         name, param = stack.pop()
         if isinstance(param, Scalar):
@@ -94,7 +96,7 @@ def is_native(params: Mapping[str, Param]) -> bool:
         param = stack.pop()
         if isinstance(param, Struct):
             stack.extend(param.items)
-        elif isinstance(param, Array) and param.order != "C":
+        elif param is None or (isinstance(param, Array) and param.order != "C"):
             return False
         elif isinstance(param, Scalar):
             d = param.dtype
@@ -126,7 +128,7 @@ def _head(words: Sequence[Word], nresults: int) -> str:
 
 
 def core_module(body: str, name: str, words: Sequence[Word], nresults: int,
-                variables: Sequence[str], *, inline: bool) -> str:  # fmt: skip
+                variables: Sequence[str], *, inline: bool, nulls: bool) -> str:  # fmt: skip
     """Return the module of the function itself.
 
     Parameters
@@ -143,6 +145,8 @@ def core_module(body: str, name: str, words: Sequence[Word], nresults: int,
         The kernel's variables, in order.
     inline
         Whether what reports a failure is inlined, too.
+    nulls
+        Whether it looks at addresses before it uses them, and returns `NULL` for one that is 0.
     """
     body = body.replace(f"define i32 @{BODY}(", f"define internal i32 @{BODY}(", 1)
     body = body.replace(") #0 {", ") alwaysinline #0 {", 1)
@@ -155,8 +159,15 @@ def core_module(body: str, name: str, words: Sequence[Word], nresults: int,
     addresses = [f"%a{k}" for k in memories] + [f"%r{k}" for k in range(nresults)]
     rows = [f"define i32 @{name}({_head(words, nresults)}) #0 align 64 {{", "entry:",
             f"  %buffers = alloca [{max(len(addresses), 1)} x ptr]",
-            f"  %vars = alloca [{max(len(variables), 1)} x i64]",
-            f"  %status = alloca {FAILURE}", "  store i32 0, ptr %status"]
+            f"  %vars = alloca [{max(len(variables), 1)} x i64]", f"  %own = alloca {FAILURE}"]
+    if nulls and addresses:
+        rows += [f"  %null{k} = icmp eq ptr {a}, null" for k, a in enumerate(addresses)]
+        rows.append("  %any0 = or i1 false, %null0")
+        rows += [f"  %any{k} = or i1 %any{k - 1}, %null{k}" for k in range(1, len(addresses))]
+        rows += [f"  br i1 %any{len(addresses) - 1}, label %absent, label %begin", "absent:",
+                 f"  ret i32 {NULL}", "begin:"]
+    rows += ["  %silent = icmp eq ptr %failure, null",
+             "  %status = select i1 %silent, ptr %own, ptr %failure", "  store i32 0, ptr %status"]
     for k, address in enumerate(addresses):
         rows += [f"  %b{k} = getelementptr ptr, ptr %buffers, i64 {k}",
                  f"  store ptr {address}, ptr %b{k}"]
@@ -165,22 +176,8 @@ def core_module(body: str, name: str, words: Sequence[Word], nresults: int,
         rows += _widen(f"%a{at}", words[at].dtype, f"%v{k}")
         rows += [f"  %v{k}.at = getelementptr i64, ptr %vars, i64 {k}",
                  f"  store i64 %v{k}, ptr %v{k}.at"]
-    rows.append(f"""\
-  %code = call i32 @{BODY}(ptr %buffers, ptr %vars, ptr %status)
-  %failed = icmp ne i32 %code, 0
-  br i1 %failed, label %bad, label %good
-good:
-  ret i32 0
-bad:
-  %silent = icmp eq ptr %failure, null
-  br i1 %silent, label %end, label %tell
-tell:
-  %told = load {FAILURE}, ptr %status
-  store {FAILURE} %told, ptr %failure
-  br label %end
-end:
-  ret i32 %code
-}}""")
+    rows += [f"  %code = call i32 @{BODY}(ptr %buffers, ptr %vars, ptr %status)",
+             "  ret i32 %code", "}"]
     return body + "\n" + "\n".join(rows) + "\n"
 
 
@@ -191,7 +188,8 @@ def _widen(value: str, d: DType | None, name: str) -> list[str]:
     if kind == "double":
         return [f"  {name} = bitcast double {value} to i64"]
     if kind == "float":
-        return [f"  {name}.b = bitcast float {value} to i32", f"  {name} = zext i32 {name}.b to i64"]
+        return [f"  {name}.b = bitcast float {value} to i32",
+                f"  {name} = zext i32 {name}.b to i64"]
     if kind == "i64":
         return [f"  {name} = add i64 {value}, 0"]
     return [f"  {name} = {'sext' if d.kind == 'i' else 'zext'} {kind} {value} to i64"]
@@ -431,9 +429,29 @@ class _Call:
         return self.new(f"call ptr @{function}(i64 {value})")
 
 
+class Caller(NamedTuple):
+    """The module of what calls a function, and what it has to be linked with.
+
+    Attributes
+    ----------
+    text : str
+        The module.
+    kinds : list of type
+        The classes ``weft_kind_K``.
+    names : list of str
+        The names of attributes ``weft_name_K``.
+    others : list of str
+        Other symbols.
+    """
+
+    text: str
+    kinds: list[type]
+    names: list[str]
+    others: list[str]
+
+
 def call_module(name: str, params: Mapping[str, Param], words: Sequence[Word], result: Param,
-                nresults: int, layout: Mapping[str, int] | None) -> tuple[str, list[type], list[str],
-                                                                          list[str]]:  # fmt: skip
+                nresults: int, layout: Mapping[str, int] | None) -> Caller:  # fmt: skip
     """Return the module of what calls the function, and what it has to be linked with.
 
     Parameters
@@ -446,16 +464,11 @@ def call_module(name: str, params: Mapping[str, Param], words: Sequence[Word], r
         What it returns, and how many numbers that is.
     layout
         Where members lie in objects; None to leave out the call from Python.
-
-    Returns
-    -------
-    tuple
-        The text, classes (``weft_kind_K``), names of attributes (``weft_name_K``) and other symbols.
     """
     kinds = ", ".join([*(_type(w.dtype) for w in words), *["ptr"] * (nresults + 1)])
     parts = [f"declare i32 @{name}({kinds})", _frame(name, words, nresults)]
     if layout is None:
-        return "\n".join(parts) + "\n", [], [], []
+        return Caller("\n".join(parts) + "\n", [], [], [])
     c = _Call(layout)
     for k, param in enumerate(params.values()):
         at = c.new(f"getelementptr ptr, ptr %args, i64 {k}")
@@ -476,7 +489,8 @@ def call_module(name: str, params: Mapping[str, Param], words: Sequence[Word], r
     slots += [f"  %owned{k} = alloca ptr\n  store ptr null, ptr %owned{k}"
               for k in range(c.owned)]
     rows = [
-        "define ptr @weft_call(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) nounwind align 64 {",
+        "define ptr @weft_call(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) "
+        "nounwind align 64 {",
         "entry:", f"  %failure = alloca {FAILURE}", *slots,
         "  %nargs = and i64 %nargsf, 9223372036854775807",
         f"  %many = icmp eq i64 %nargs, {len(params)}", "  %bare = icmp eq ptr %kwnames, null",
@@ -500,7 +514,7 @@ def call_module(name: str, params: Mapping[str, Param], words: Sequence[Word], r
               '!0 = !{!"branch_weights", i32 1048575, i32 1}',
               '!1 = !{!"branch_weights", i32 1, i32 1048575}']
     others = [s for s in c.symbols if not s.startswith(("weft_kind_", "weft_name_"))]
-    return "\n".join(parts) + "\n", c.kinds, list(c.names), others
+    return Caller("\n".join(parts) + "\n", c.kinds, list(c.names), others)
 
 
 def _released(count: int, tag: str) -> list[str]:

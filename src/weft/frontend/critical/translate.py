@@ -24,11 +24,12 @@ from weft.frontend.kernel.types import (
     ScalarType,
 )
 from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
-from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.record import Record
 from weft.ir.stmt import (
     Alloc,
+    Atomic,
+    Body,
     Kernel,
     Location,
     Memory,
@@ -38,8 +39,9 @@ from weft.ir.stmt import (
     Stmt,
     Store,
 )
+from weft.ir.traverse import walk
 
-__all__ = ["STACK", "Translated", "proof_error", "translate"]
+__all__ = ["STACK", "Translated", "proof_error", "translate", "written"]
 
 STACK: Final = 64 << 10  # bytes of local arrays: what any thread has left on its stack
 
@@ -63,11 +65,14 @@ class Translated(Record):
     chains : dict of Stmt to tuple of (str, Location)
         For statements that may end in a call: the functions that are inlined there, from the
         critical function inwards, each with the place where it was called.
+    place : Location
+        Where it begins.
     """
 
     kernel: Kernel
     result: KernelType
     chains: dict[Stmt, Chain]
+    place: Location
 
 
 class _Lowering(Functions):
@@ -152,11 +157,16 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType],
             pass
         for memory, value in leaves:
             lowering.emit(Store(memory, (ex.index(0),), value), tree)
-    _check_stack(lowering)
+    _check_stack(lowering, tuple(out))
     problems.check()
     params = (*parameters.memories, *(memory for memory, _ in leaves))
     kernel = Kernel(source.name, params, tuple(out), Meta("custom"), lowering.locations)
-    return Translated(kernel, result, lowering.chains)
+    return Translated(kernel, result, lowering.chains, lowering.chain[0][1])
+
+
+def written(kernel: Kernel) -> frozenset[str]:
+    """Return the names of the memories that a kernel writes to."""
+    return frozenset(s.memory.name for s in walk(kernel.body) if isinstance(s, Store | Atomic))
 
 
 def _check_ends(lowering: _Lowering, found: Value) -> None:
@@ -205,13 +215,13 @@ def _results(lowering: _Lowering, value: Value, wanted: KernelType | None, name:
     return ScalarType(d)
 
 
-def _check_stack(lowering: _Lowering) -> None:
+def _check_stack(lowering: _Lowering, body: Body) -> None:
     """Refuse local arrays that a stack may not have room for."""
     total = 0
-    for stmt in [s for s in lowering.chains if isinstance(s, Alloc)]:
-        memory = stmt.memory
-        if memory.scope != "local" or stmt not in lowering.locations:
+    for stmt in walk(body):
+        if not isinstance(stmt, Alloc) or stmt.memory.scope != "local":
             continue
+        memory = stmt.memory
         size = memory.dtype.itemsize
         for extent in memory.shape:
             size *= int(extent.attr)
@@ -233,7 +243,7 @@ def _told(chain: Chain) -> str:
                         *(f"{name} (called on line {place.line})" for name, place in rest)])
 
 
-def proof_error(name: str, translated: Translated, violations: list[tuple[str, str]]
+def proof_error(name: str, translated: Translated, violations: list[tuple[str, tuple[str, ...]]]
                 ) -> KernelError:  # fmt: skip
     """Return the error for machine code that does more than a function may.
 
@@ -246,19 +256,19 @@ def proof_error(name: str, translated: Translated, violations: list[tuple[str, s
     violations
         Of each: what the machine code does, and the functions of it that lead there.
     """
-    source = read_source_of(translated)
     problems = Problems(name)
-    prints = [s for s in translated.kernel.locations if isinstance(s, Print)]
+    prints = [s for s in walk(translated.kernel.body) if isinstance(s, Print)]
     for what, chain in violations:
         blamed = prints if "printf" in what else []
         for stmt in blamed:
             place = translated.kernel.locations[stmt]
-            calls = f"{_told(translated.chains[stmt])} -> print -> {chain}"
+            calls = f"{_told(translated.chains[stmt])} -> print -> {' -> '.join(chain[1:])}"
             problems.note(_At(place), ast.Pass(lineno=place.line, col_offset=place.column), what,
                           f"calls: {calls}")
         if not blamed:
-            problems.note(_At(source), ast.Pass(lineno=source.line, col_offset=source.column), what,
-                          f"calls: {chain}")
+            place = translated.place
+            problems.note(_At(place), ast.Pass(lineno=place.line, col_offset=place.column), what,
+                          "calls: " + " -> ".join(part or "a computed address" for part in chain))
     try:
         problems.check()
     except KernelError as error:
@@ -266,18 +276,9 @@ def proof_error(name: str, translated: Translated, violations: list[tuple[str, s
     raise AssertionError("a proof that fails without a violation")
 
 
-def read_source_of(translated: Translated) -> Location:
-    """Return where a critical function begins."""
-    return next((chain[0][1] for chain in translated.chains.values()),
-                next(iter(translated.kernel.locations.values()), Location("<unknown>", 1)))
-
-
 class _At(Source):
     """A file as the source of a problem."""
 
     def __init__(self, place: Location) -> None:
         self.file = place.file
-        self.tree = ast.FunctionDef(name="", lineno=place.line, col_offset=place.column)
-
-
-_BOOL: Final = dt.bool_
+        self.tree = ast.parse("def f(): ...").body[0]  # type: ignore[assignment]

@@ -1,0 +1,127 @@
+"""Critical functions as files: a C header, an object, a shared library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from weft.driver.critical import Code
+from weft.errors import CompileError, LibraryNotFoundError, UnsupportedError
+from weft.ir.dtype import DType
+
+__all__ = ["header", "save"]
+
+_LINKERS: Final = ("cc", "gcc", "clang", "ld.lld", "ld")  # all of them know -shared and -o
+
+_PREAMBLE: Final = """\
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef WEFT_FAILURE
+#define WEFT_FAILURE
+/* What stopped a call: its code, and two numbers about it (an index and its bound). */
+typedef struct weft_failure {
+    int32_t code, unused, check, padding;
+    int64_t value, bound;
+} weft_failure;
+#endif
+"""
+
+
+def _c_type(d: DType) -> str:
+    if d.is_bool:
+        return "bool"
+    if d.is_float:
+        return {64: "double", 32: "float"}.get(d.bits, "uint16_t")  # else the bits
+    return f"{'u' * (d.kind == 'u')}int{d.bits}_t"
+
+
+def header(code: Code, doc: str) -> str:
+    """Return the C header of a function."""
+    arrays = {w.name: w.memory for w in code.words if w.dtype is None}
+    kinds = list(_element_types(code))
+    parts = []
+    for word in code.words:
+        name = _identifier(word.name)
+        if word.dtype is None:
+            d, written = kinds[arrays[word.name]]
+            parts.append(f"{'' if written else 'const '}{_c_type(d)} *{name}")
+        else:
+            parts.append(f"{_c_type(word.dtype)} {name}")
+    results = len(code.results)
+    parts += [f"{_c_type(d)} *result{k if results > 1 else ''}"
+              for k, d in enumerate(code.results)]
+    parts.append("weft_failure *failure")
+    guard = f"WEFT_{code.name.upper()}_H"
+    notes = [line.strip() for line in doc.strip().splitlines() if line.strip()]
+    notes += ["", "Returns 0, or one of these codes; *failure tells more unless it is NULL.",
+              "   -1: an address is NULL"]
+    for number, (message, statement) in enumerate(code.messages, 1):
+        place = code.places[statement] if 0 <= statement < len(code.places) else None
+        where = f", line {place.line}" if place is not None else ""
+        notes.append(f"{number:5}: {message}{where}")
+    comment = "\n".join(f" * {line}".rstrip().replace("*/", "* /") for line in notes)
+    listed = ",\n    ".join(parts)
+    return (f"#ifndef {guard}\n#define {guard}\n\n{_PREAMBLE}\n/*\n{comment}\n */\n"
+            f"int32_t {code.name}(\n    {listed});\n\n"
+            "#ifdef __cplusplus\n}\n#endif\n\n#endif\n")
+
+
+def _identifier(name: str) -> str:
+    plain = name.replace(".", "_")
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"_{ord(c):x}"
+                   for c in plain)
+
+
+def _element_types(code: Code) -> list[tuple[DType, bool]]:
+    """Return the type of each array's elements, and whether the function writes to it."""
+    from weft.runtimes.critical_ir import Array, Struct
+
+    found: list[tuple[DType, bool]] = []
+    stack = list(code.params.values())[::-1]
+    while stack:
+        param = stack.pop()
+        if isinstance(param, Struct):
+            stack.extend(reversed(param.items))
+        elif isinstance(param, Array):
+            found.append((param.dtype, param.written))
+    return found
+
+
+def save(code: Code, doc: str, path: str) -> None:
+    """Write a function to a file of the kind that its suffix names."""
+    target = Path(path)
+    if target.suffix == ".h":
+        target.write_text(header(code, doc), encoding="utf-8")
+    elif target.suffix == ".o":
+        target.write_bytes(code.core)
+    elif target.suffix in (".so", ".dylib"):
+        _link(code, target)
+        target.with_suffix(".h").write_text(header(code, doc), encoding="utf-8")
+    else:
+        raise UnsupportedError(f"save {code.name}", found=f"the suffix {target.suffix!r}",
+                               expected=".so, .dylib, .o or .h")
+
+
+def _link(code: Code, target: Path) -> None:
+    linker = next((found for name in _LINKERS if (found := shutil.which(name))), None)
+    if linker is None:
+        raise LibraryNotFoundError(f"save {code.name}", found="no linker",
+                                   expected="one of " + ", ".join(_LINKERS),
+                                   hint="or save an object: .o")
+    with tempfile.TemporaryDirectory() as folder:
+        made = os.path.join(folder, "function.o")
+        Path(made).write_bytes(code.core)
+        done = subprocess.run([linker, "-shared", "-o", str(target), made], capture_output=True,
+                              text=True, check=False, timeout=60)
+    if done.returncode:
+        raise CompileError(f"save {code.name}", found=done.stderr.strip()[-500:],
+                           expected=f"a shared library from {linker}")
