@@ -1,4 +1,4 @@
-"""Whole models beside PyTorch: GPT-2-small forward and training, ResNet-18 and ViT-B/16 forward.
+"""Whole models beside PyTorch: GPT-2-small and ResNet-18, forward and training, ViT-B/16 forward.
 
     python bench/models.py [--threads 2] [--only gpt2,resnet18] [--seconds 4] [--no-compile]
 
@@ -125,11 +125,11 @@ def resnet_weights():
     return out
 
 
-def resnet(f, p, x):
+def resnet(f, p, x, training=False):
     def conv(name, x, stride, padding):
         x = f.conv2d(x, p[name], stride=stride, padding=padding)
         return f.batch_norm(x, p[name + ".mean"], p[name + ".var"], p[name + ".scale"],
-                            p[name + ".shift"])  # fmt: skip
+                            p[name + ".shift"], training)  # fmt: skip
 
     x = f.max_pool2d(f.relu(conv("stem", x, 2, 3)), 3, stride=2, padding=1)
     for stage in range(4):
@@ -140,6 +140,10 @@ def resnet(f, p, x):
             x = f.relu(conv(name + ".1", x, stride, 1))
             x = f.relu(conv(name + ".2", x, 1, 1) + skip)
     return x.mean((2, 3)) @ p["head"] + p["head_bias"]
+
+
+def resnet_loss(f, p, x, targets):
+    return f.cross_entropy(resnet(f, p, x, True), targets)
 
 
 def turns(systems):
@@ -195,16 +199,14 @@ def inference(title, weights, ours, theirs, *inputs):
     print(f"{'':28s} weft's first call {first:.2f} s")
 
 
-def training(title, batch, tokens):
-    arrays = gpt2_weights()
-    names = list(arrays)
-    p = {n: weft.tensor(a, requires_grad=True) for n, a in arrays.items()}
+def training(title, weights, model_loss, inputs, targets, checked):
+    arrays = weights()
+    names = [n for n in arrays if not n.endswith((".mean", ".var"))]  # the rest is learned
+    p = {n: weft.tensor(a, requires_grad=n in names) for n, a in arrays.items()}
     ours = weft.optim.AdamW([p[n] for n in names], lr=1e-4)
-    ids = rng.integers(0, VOCABULARY, (batch, tokens))
-    targets = rng.integers(0, VOCABULARY, (batch, tokens))
 
     def weft_step(x, y):
-        loss = gpt2_loss(wf, p, x, y)
+        loss = model_loss(wf, p, x, y)
         ours.zero_grad()
         loss.backward()
         ours.step()
@@ -218,25 +220,25 @@ def training(title, batch, tokens):
         return loss
 
     def peer(loss_of):
-        q = {n: torch.from_numpy(a.copy()).requires_grad_() for n, a in arrays.items()}
+        q = {n: torch.from_numpy(a.copy()).requires_grad_(n in names) for n, a in arrays.items()}
         optimiser = torch.optim.AdamW([q[n] for n in names], lr=1e-4, fused=True)
-        given = torch.from_numpy(ids), torch.from_numpy(targets)
+        given = torch.from_numpy(inputs), torch.from_numpy(targets)
         return q, lambda: torch_step(q, optimiser, loss_of, *given)
 
     jitted = weft.jit(weft_step)
-    given = weft.from_numpy(ids), weft.from_numpy(targets)
+    given = weft.from_numpy(inputs), weft.from_numpy(targets)
     start = time.perf_counter()
     losses = [jitted(*given).item()]
     first = time.perf_counter() - start
     losses += [jitted(*given).item() for _ in range(2)]
-    q, eager = peer(lambda q, x, y: gpt2_loss(tf, q, x, y))
+    q, eager = peer(lambda q, x, y: model_loss(tf, q, x, y))
     wanted = [eager().item() for _ in range(3)]
     close(f"{title}, losses", np.array(losses), np.array(wanted), 1e-3)
-    for n in ("tokens", "0.qkv", "11.down", "0.norm1"):
+    for n in checked:
         close(f"{title}, {n}", p[n].numpy(), q[n].detach().numpy(), 2e-3)
     systems = {"eager": eager}
     if args.compile:
-        compiled_loss = torch.compile(lambda q, x, y: gpt2_loss(tf, q, x, y))
+        compiled_loss = torch.compile(lambda q, x, y: model_loss(tf, q, x, y))
         systems["compile"] = peer(compiled_loss)[1]
         systems["compile"]()
     systems["weft"] = lambda: jitted(*given).realize()
@@ -268,7 +270,13 @@ WORK = {
     "vit": lambda: inference(
         "ViT-B/16, 1 image", vit_weights, lambda p, x: vit(weft, wf, p, x),
         lambda q, x: vit(torch, tf, q, x), images(1)),
-    "training": lambda: training("GPT-2 small step, 2x64", 2, 64),
+    "training": lambda: training(
+        "GPT-2 small step, 2x64", gpt2_weights, gpt2_loss, tokens(2, 64), tokens(2, 64),
+        ("tokens", "0.qkv", "11.down", "0.norm1")),
+    "resnet18-training": lambda: training(
+        "ResNet-18 step, 8 images", resnet_weights, resnet_loss, images(8),
+        rng.integers(0, 1000, 8),
+        ("stem", "0.0.1", "1.0.skip", "3.1.2.scale", "2.0.1.mean", "head")),
 }  # fmt: skip
 
 if __name__ == "__main__":
