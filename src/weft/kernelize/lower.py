@@ -88,7 +88,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
     meta = Meta(kind=group.kind, flops=_flops(group, fusion), traffic=_traffic(inputs, outputs))
     kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)
     if group.kind in ("contraction", "rowwise"):
-        kernel = cut_by_remainders(kernel)
+        kernel = cut_by_remainders(kernel, group.kind == "contraction")
     return Lowered(tidy(kernel), inputs, tuple(outputs), scratch, tuple(em.checks),
                    tuple(group.why))
 

@@ -16,7 +16,7 @@ A term that is left out counts as 0 times its weight, as in a convolution with z
 from __future__ import annotations
 
 import itertools
-from math import gcd
+import math
 from typing import Final
 
 from weft.ir import expr as ex
@@ -29,6 +29,8 @@ from weft.rules.index import linear_coefficients, simplify
 from weft.schedule.space import Edit, constant, perfect
 
 MOST: Final = 16  # nests that one becomes
+LONG_ROW: Final = 16  # positions of a row whose remainders are written together
+SHORT_SUM: Final = 64  # terms of a sum that is written out for each remainder
 
 Env = dict[Expr, tuple[int, int]]
 
@@ -44,13 +46,17 @@ class _Condition(Record):
     step: int
 
 
-def cut_by_remainders(kernel: Kernel) -> Kernel:
-    """Return the kernel with each sum over every s-th tap cut into its remainders."""
+def cut_by_remainders(kernel: Kernel, rows: bool = True) -> Kernel:
+    """Return the kernel with each sum over every s-th tap cut into its remainders.
+
+    Without `rows` a long innermost loop stays whole if its sums are short: what is no contraction
+    is bound by memory, and is scheduled so that the remainders of a row are written together.
+    """
     for stmt in kernel.body:
         if not isinstance(stmt, For):
             continue
         chain = perfect(stmt)
-        found = _conditions(chain)
+        found = _conditions(chain, rows)
         if found is None:
             continue
         edit = Edit(kernel)
@@ -61,7 +67,7 @@ def cut_by_remainders(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _conditions(chain: list[For]) -> list[_Condition] | None:
+def _conditions(chain: list[For], rows: bool) -> list[_Condition] | None:
     """Return what tells which taps a position has, None if nothing does."""
     reduces = [s for s in chain[-1].body if isinstance(s, Reduce)]
     if len(reduces) != 1 or any(isinstance(s, For | st.If | st.Alloc) for s in chain[-1].body):
@@ -72,11 +78,15 @@ def _conditions(chain: list[For]) -> list[_Condition] | None:
         return None
     env: Env = {f.var: (0, int(f.extent.attr) - 1) for f in chain}
     env.update({a.var: (0, int(a.extent.attr) - 1) for a in reduce.axes})
+    last = chain[-1]
+    terms = math.prod(int(a.extent.attr) for a in reduce.axes)
+    rows = rows or int(last.extent.attr) < LONG_ROW or terms > SHORT_SUM
     found: dict[Expr, _Condition] = {}
     axes: set[Expr] = set()
     for term in _zero_unless(reduce):
         made = _condition(term, [f.var for f in chain], [a.var for a in reduce.axes], env)
-        if made is None or made.var in found or made.axis in axes:
+        if made is None or made.var in found or made.axis in axes or not (
+                rows or made.var is not last.var):
             continue
         found[made.var] = made
         if made.axis is not None:
@@ -130,7 +140,7 @@ def _condition(term: Expr, rows: list[Expr], axes: list[Expr], env: Env) -> _Con
     mine = [v for v in steps if v in rows]
     taps = [v for v in steps if v in axes]
     if start is None or len(steps) != len(linear[0]) or len(mine) != 1 or len(taps) > 1 or (
-            gcd(steps[mine[0]], step) != 1):
+            math.gcd(steps[mine[0]], step) != 1):
         return None
     axis, tap = (taps[0], -steps[taps[0]]) if taps else (None, 0)
     return _Condition(mine[0], axis, steps[mine[0]], tap, start, step)
@@ -146,7 +156,7 @@ def _nest(edit: Edit, chain: list[For], found: list[_Condition], rest: tuple[int
     empty = False  # whether no tap meets these positions: their sums are 0
     for c, r in zip(found, rest, strict=True):
         # row * (step * v + r) + start - tap * k must divide by step: every m-th k, from the first
-        every = c.step // gcd(c.tap, c.step)
+        every = c.step // math.gcd(c.tap, c.step)
         first = next((k for k in range(every)
                       if (c.row * r + c.start - c.tap * k) % c.step == 0), None)
         points[c.var] = c.var * c.step + r

@@ -392,7 +392,7 @@ class Convolution:
             n = size_of(self._loop(name).extent)
             lanes = min(LINE_POINTS, power_above(n + 1) // 2)
             if lanes < n:
-                schedule.split(name, lanes, "overlap")
+                tile_split(self.plan, name, self._loop(name).extent, lanes)
                 inner.append(f"{name}.i")
             else:
                 inner.append(name)
