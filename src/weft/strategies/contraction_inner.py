@@ -30,9 +30,10 @@ from weft.strategies.nest import (
     work,
 )
 
-SUMMED: Final = 5  # cycles in which the partial sums of one result become one
-NEAR_BYTES: Final = 24  # of the second cache in one cycle
-FAR_BYTES: Final = 8  # and of what lies behind it
+SUMMED: Final = 6  # cycles in which the partial sums of one result become one
+NEAR_BYTES: Final = 32  # of the second cache in one cycle
+SHARED_BYTES: Final = 16  # of the third
+FAR_BYTES: Final = 8  # and of memory
 
 
 class _Found(Record):
@@ -59,8 +60,11 @@ def inner_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
     sizes = _sizes(found, p)
     held, read = product(ex.index(s) for s in sizes), sum(sizes) + (len(sizes) < 2)
     slow = max(held, read, 4)
-    cost = results * points * -(-depth // native) * slow // held
-    cost = max(cost, _traffic(plan, pattern, found, sizes) * (results // held)) + results * SUMMED
+    tiles = results // product(r.extent for r in found.tile)
+    for loop, size in zip(found.tile, sizes, strict=True):
+        tiles *= -(-size_of(loop.extent) // size)
+    cost = tiles * points * -(-depth // native) * slow
+    cost = max(cost, _traffic(plan, pattern, found, sizes) * tiles) + results * SUMMED
     if found.turned:
         others = product(r.extent for r in pattern.rows if r in found.tile[:-1])
         cost += results // max(others, 1) * points * depth // MOVED
@@ -70,13 +74,17 @@ def inner_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
 def _traffic(plan: Plan, pattern: Pattern, found: _Found, sizes: list[int]) -> int:
     """Return the cycles in which one tile gets its operands past the first cache."""
     row = product(a.extent for a in pattern.reduce.axes) * Cost(pattern.rows[-1].body).itemsize
-    streamed = row * sizes[0]
     whole = row * size_of(found.tile[0].extent)
     if whole <= plan.target.l1_bytes // 2:
         return 0
-    if row * sizes[-1] > plan.target.l1_bytes // 2:
-        streamed += row * sizes[-1]  # the other side does not stay either
-    return streamed // (NEAR_BYTES if whole <= plan.target.l2_bytes else FAR_BYTES)
+    target = plan.target
+    rate = NEAR_BYTES if whole <= target.l2_bytes else (
+        SHARED_BYTES if whole <= target.l3_bytes else FAR_BYTES)
+    cycles = row * sizes[0] // rate
+    if row * sizes[-1] > target.l1_bytes // 2:  # the other side does not stay either
+        other = row * size_of(found.tile[-1].extent)
+        cycles += row * sizes[-1] // (NEAR_BYTES if other <= target.l2_bytes else rate)
+    return cycles
 
 
 def _sizes(found: _Found, p: Parameters) -> list[int]:
