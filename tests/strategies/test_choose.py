@@ -139,10 +139,16 @@ def test_matmul(shape, layout, target):
     check(nests.matmul(*shape, *layout), target)
 
 
-@pytest.mark.parametrize("shape", [(8, 8, 16), (5, 3, 33), (9, 7, 100), (1, 4, 64)])
+@pytest.mark.parametrize("shape", [(3, 8, 16), (5, 3, 33), (9, 3, 100), (1, 4, 64)])
 def test_matmul_along_the_reduced_axis(shape):
     made = check(nests.matmul(*shape, right="jk", epilogue=False))
     assert any("partial=k.i" in line for line in made.meta.schedule)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 16), (13, 15, 3), (13, 5, 3), (40, 7, 30)])
+def test_few_columns_are_turned_into_panels(shape):
+    made = check(nests.matmul(*shape, right="jk", epilogue=False))
+    assert any(line.startswith("stage(b") for line in made.meta.schedule)
 
 
 @pytest.mark.parametrize(("rows", "inner"), [(1, 1), (3, 5), (4, 64), (7, 100), (33, 17)])

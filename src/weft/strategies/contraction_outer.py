@@ -119,7 +119,7 @@ def _may_pack(plan: Plan, pattern: Pattern, p: Parameters, wide: For, row: For,
         return False  # each row would read a panel of its own
     return (len(memories) == 1 and size_of(row.extent) >= p.turn_rows
             and all(constant(a.extent) is not None for a in pattern.reduce.axes)
-            and size_of(wide.extent) >= plan.target.vector_bytes // 4
+            and 4 * size_of(wide.extent) >= plan.target.vector_bytes // 4
             and _panel_lanes(plan, pattern, p, row, wide) > 0)
 
 
