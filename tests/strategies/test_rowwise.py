@@ -69,3 +69,24 @@ def test_logarithms_of_short_rows_are_taken_together(rows, columns):
                          wide.max(1))
     np.testing.assert_allclose(x.log_softmax(-1).numpy(), want, rtol=2e-6, atol=2e-6)
     np.testing.assert_allclose(x.logsumexp(-1).numpy(), whole, rtol=2e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 4), (7, 87, 4), (3, 20, 8), (6, 11, 5), (2, 13, 15),
+                                   (4, 700, 4), (3, 40_000, 7), (2, 0, 4)])  # fmt: skip
+def test_a_few_columns_that_lie_apart(shape):
+    """Sums, extremes and places over the middle axis where the last one is short."""
+    data = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+    if shape[1] > 1:
+        data[0, 1, 2] = np.nan
+    x = weft.from_numpy(data)
+    wide = data.astype(np.float64)
+    size = np.abs(wide).sum(1)
+    assert (np.nan_to_num(np.abs(x.sum(1).numpy() - wide.sum(1))) <= 2e-7 * np.nan_to_num(
+        size, nan=np.inf)).all()
+    np.testing.assert_array_equal(np.isnan(x.sum(1).numpy()), np.isnan(wide.sum(1)))
+    np.testing.assert_array_equal((x > 2).any(1).numpy(), (data > 2).any(1))
+    if shape[1]:
+        np.testing.assert_array_equal(x.amax(1).numpy(), data.max(1))
+        np.testing.assert_array_equal(x.argmin(1).numpy(), data.argmin(1))
+        whole = np.nan_to_num(data * 9).astype(np.int8)
+        np.testing.assert_array_equal(weft.from_numpy(whole).amin(1).numpy(), whole.min(1))

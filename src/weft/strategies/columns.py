@@ -33,6 +33,8 @@ from weft.strategies.sums import STEPS, adds, block_of, cascade, reduce_cost, wi
 PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
 NEAR: Final = 8  # steps between neighbouring windows up to which their elements are read together
 MOST_UNROLLED: Final = 16  # points of a small window that are written out
+LEAST_COLUMNS: Final = 4  # that are worth a vector of their own
+SIDE_BY_SIDE: Final = 4  # points of a reduction with running results of their own
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
 
@@ -78,7 +80,8 @@ def schedule_columns(plan: Plan, rows: list[For], amount: int) -> None:
     body = rows[-1].body
     found = [s for s in body if isinstance(s, Reduce)]
     simple = len(found) == 1 and not any(isinstance(s, For | st.Alloc) for s in body)
-    if simple and _stretch(plan, rows, found[0], amount):
+    if simple and (_stretch(plan, rows, found[0], amount)
+                   or _narrow(plan, rows, found[0], amount)):
         return
     plan.stream_outputs()
     own = sum(size_of(m.size) * m.dtype.itemsize for m in dep.private(body))
@@ -130,6 +133,41 @@ def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
         schedule.reset(saved)
         return False
     plan.why.append(f"running results of {width} columns in the first cache")
+    return True
+
+
+def _narrow(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
+    """Reduce over a few columns at a time, if no more of them lie side by side in memory.
+
+    Points of the reduction are taken side by side instead: each has running results of its own.
+    """
+    row, cost = rows[-1], reduce_cost(stmt)
+    n, name = size_of(row.extent), str(row.var.attr)
+    native = max(plan.target.vector_bytes // cost.itemsize, 1)
+    if constant(row.extent) is None or len(rows) < 2 or not LEAST_COLUMNS <= n < native or (
+            cost.heavy or len(stmt.axes) != 1):
+        return False
+    space = Space(plan.kernel)
+    if any(step == n for _, step in strides(space, stmt.body, rows[-2].var)):
+        return False  # the next columns follow
+    k, points = str(stmt.axes[0].var.attr), size_of(stmt.axes[0].extent)
+    saved = plan.schedule.mark()
+    try:
+        if n & (n - 1):
+            plan.schedule.split(name, 1 << n.bit_length(), "mask").vectorize(f"{name}.i")
+        else:
+            plan.schedule.vectorize(name)
+        if _piles_up(stmt):
+            cascade(plan, k, points)
+            if plan.attempt("split", f"{k}.i", SIDE_BY_SIDE):
+                plan.attempt("unroll", f"{k}.i.i")
+        elif constant(stmt.axes[0].extent) is not None and points >= 2 * SIDE_BY_SIDE:
+            plan.schedule.split(k, SIDE_BY_SIDE, "peel").unroll(f"{k}.i")
+    except ScheduleError:
+        plan.schedule.reset(saved)
+        return False
+    parallelise(plan, [str(r.var.attr) for r in rows[:-1]], amount)
+    plan.why.append(f"{n} columns in a vector")
     return True
 
 
