@@ -35,6 +35,7 @@ TILE_LANES: Final = 32  # columns
 TILE_LEAST: Final = 4  # of both
 SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
 FILL_WEIGHT: Final = 4  # of a store that fills: who shares the rest had better own its lines
+LEAST_FOUND: Final = 2  # elements of a row that is looked up, from where it is read as a vector
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
 
 
@@ -125,6 +126,8 @@ def _side_by_side(plan: Plan, chain: list[For],
     count = constant(last.extent)
     if len(chain) < 2 or count is None or not 2 <= count <= SIDE_BY_SIDE:
         return False
+    if count >= LEAST_FOUND and _looks_up(last.body):
+        return False  # the row that was found is a vector: lanes along rows would gather it
     around = chain[-2]
     if size_of(around.extent) < plan.target.vector_bytes // 4:
         return False
