@@ -41,6 +41,7 @@ from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.kernel import gpu
 from weft.frontend.kernel.launch import cdiv, kernel
+from weft.frontend.kernel.sanitize import interpret, sanitize
 from weft.frontend.random import *  # noqa: F403
 from weft.frontend.tensor import Parameter, Tensor
 from weft.frontend.tuning import tune
@@ -112,6 +113,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "interpret",
     "is_available",
     "is_grad_enabled",
     "jit",
@@ -125,6 +127,7 @@ __all__ = [
     "optim",
     "pi",
     "random",
+    "sanitize",
     "save",
     "set_default_device",
     "set_grad_enabled",

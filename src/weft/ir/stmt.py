@@ -244,6 +244,9 @@ class Block(Stmt):
         return Block(self.name, bodies[0])
 
 
+LEFT: Final = "left"  # an empty block where threads leave the kernel, for the interpreter device
+
+
 class Axis(Record):
     """One axis of a REDUCE."""
 

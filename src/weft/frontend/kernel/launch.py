@@ -11,6 +11,7 @@ from weft.errors import BoundsError, KernelError, LaunchError
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
+    from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.types import KernelType
 
 __all__ = ["Configured", "KernelFunction", "cdiv", "kernel"]
@@ -95,6 +96,19 @@ class Configured:
         BoundsError
             If it accessed an element that is not there.
         """
+        kernel = self.kernel
+        host, types = self.take(args)
+        key = (tuple(types.values()), self.block, self.ndim)
+        loaded = kernel._loaded.get(key)
+        if loaded is None:
+            loaded = kernel._loaded[key] = _load(kernel, types, self)
+        values = host.variables
+        failed = loaded.run(host.addresses, [values[name] for name in loaded.variables])
+        if failed is not None:
+            raise _error(kernel.__name__, failed)
+
+    def take(self, args: tuple[Any, ...]) -> tuple[Host, dict[str, KernelType]]:
+        """Return what a launch with some arguments passes, and the types of the arguments."""
         from weft.frontend.kernel.host import Host
 
         kernel = self.kernel
@@ -103,16 +117,9 @@ class Configured:
         host = Host(kernel.__name__)
         types = {name: host.take(name, value) for name, value in
                  zip(kernel._signature.parameters, args, strict=True)}
-        key = (tuple(types.values()), self.block, self.ndim)
-        loaded = kernel._loaded.get(key)
-        if loaded is None:
-            loaded = kernel._loaded[key] = _load(kernel, types, self)
-        values = host.variables
         for axis, count in zip("xyz", self.grid, strict=True):
-            values[f"grid.{axis}"] = count
-        failed = loaded.run(host.addresses, [values[name] for name in loaded.variables])
-        if failed is not None:
-            raise _error(kernel.__name__, failed)
+            host.variables[f"grid.{axis}"] = count
+        return host, types
 
 
 def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured) -> Loaded:

@@ -22,7 +22,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Assert, If, Load, Memory, Stmt, Store
+from weft.ir.stmt import LEFT, Assert, Block, If, Load, Memory, Stmt, Store
 
 __all__ = ["FALLS", "JUMPS", "MAYBE", "STATEMENTS", "Frame", "Loop", "Statements"]
 
@@ -86,6 +86,7 @@ class Statements(Calls):
     def __init__(self, source: Source, problems: Problems) -> None:
         super().__init__(source, problems)
         self.frames: list[Frame] = []
+        self.leaves = False  # whether returns from the kernel are marked
         self.after: list[frozenset[str]] = []  # names that are read behind open statements
 
     # --- bodies
@@ -421,6 +422,8 @@ class Statements(Calls):
         self._raise_flags(frame.loops, True, node)
         if frame.flag is not None:
             self.put(frame.flag, ex.const(True, dt.bool_), node)
+        if self.leaves and len(self.frames) == 1:
+            self.emit(Block(LEFT, ()), node)
         return JUMPS
 
     def give_back(self, frame: Frame, value: Value, node: ast.AST) -> None:

@@ -38,7 +38,8 @@ class Launch(Record):
 
 
 def translate(function: Callable[..., Any], types: Mapping[str, KernelType], launch: Launch, *,
-              wraps: bool = False, checked: bool = True) -> Kernel:  # fmt: skip
+              wraps: bool = False, checked: bool = True,
+              leaves: bool = False) -> Kernel:  # fmt: skip
     """Return the kernel that a Python function is for arguments of some types.
 
     Parameters
@@ -53,6 +54,8 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
         Whether negative indices count from the end of an axis.
     checked
         Whether every access is checked against the bounds of its array.
+    leaves
+        Whether the places are marked where threads return from the kernel.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
     source = read_source(function)
     problems = Problems(source.name)
     lowering = Functions(source, problems)
-    lowering.wraps, lowering.checked = wraps, checked
+    lowering.wraps, lowering.checked, lowering.leaves = wraps, checked, leaves
     parameters = Parameters()
     for name, kind in types.items():
         lowering.env[name] = parameters.value(name, kind)

@@ -1,0 +1,125 @@
+"""``weft.interpret`` and ``weft.sanitize``: kernels on the interpreter device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import KernelError
+from weft.frontend.kernel.launch import Configured, KernelFunction
+from weft.ir.record import Record
+
+if TYPE_CHECKING:
+    from weft.runtimes.lockstep.findings import Finding
+    from weft.runtimes.lockstep.run import Outcome
+
+__all__ = ["Report", "interpret", "sanitize"]
+
+Size = int | tuple[int, ...]
+
+
+class Report(Record):
+    """What the sanitiser says of one launch.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        What the kernel does wrong, by line; empty if nothing was found. See
+        `weft.runtimes.lockstep.findings.Finding`: ``kind``, ``file``, ``line``, ``threads``,
+        ``message``, ``lines``, ``count``.
+    dropped : int
+        Findings that were not kept because there were too many.
+    instructions : int
+        Statements and operations that were carried out, counted by thread.
+    """
+
+    findings: tuple[Finding, ...]
+    dropped: int = 0
+    instructions: int = 0
+
+    def __str__(self) -> str:
+        """Return a line for each finding."""
+        rows = [str(f) for f in self.findings]
+        if self.dropped:
+            rows.append(f"and {self.dropped} more")
+        return "\n".join(rows) or "no findings"
+
+
+class Interpreted:
+    """A kernel and the shape of its launch on the interpreter device."""
+
+    __slots__ = ("_launch", "_sanitise", "_seed", "_steps")
+
+    def __init__(self, launch: Configured, sanitise: bool, seed: int | None,
+                 steps: int | None) -> None:  # fmt: skip
+        self._launch, self._sanitise, self._seed, self._steps = launch, sanitise, seed, steps
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the kernel; return a `Report` if it is sanitised, else nothing."""
+        found = run(self._launch, args, sanitise=self._sanitise, seed=self._seed,
+                    steps=self._steps)
+        return Report(*found.values()) if self._sanitise else None
+
+
+def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
+        seed: int | None = None, steps: int | None = None) -> Outcome:  # fmt: skip
+    """Run a launch on the interpreter device."""
+    from weft.frontend.kernel.translate import Launch, translate
+    from weft.runtimes.lockstep.run import STEPS, Grid
+    from weft.runtimes.lockstep.run import run as carry_out
+
+    host, types = launch.take(args)
+    function = launch.kernel.__weft_function__
+    nest = translate(function, types, Launch(launch.block, launch.ndim), leaves=sanitise)
+    return carry_out(nest, host.addresses, host.variables, Grid(launch.grid, launch.block),
+                     sanitise=sanitise, seed=seed, steps=STEPS if steps is None else steps)
+
+
+def _configured(kernel: Any, grid: Size, block: Size, shared: int) -> Configured:
+    if not isinstance(kernel, KernelFunction):
+        raise KernelError("sanitize", found=repr(kernel), expected="a function under @weft.kernel")
+    return Configured(kernel, grid, block, None, shared)
+
+
+def interpret(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: int | None = None,
+              steps: int | None = None) -> Interpreted:  # fmt: skip
+    """Return a kernel as the interpreter device runs it: ``weft.interpret(k, grid, block)(...)``.
+
+    All threads of a block go in step, one statement after another, with the exact meaning of every
+    operation. It is slow, needs no compiler, and fails with the errors of a native launch.
+
+    Parameters
+    ----------
+    kernel
+        A function under `weft.kernel`.
+    grid, block, shared
+        As for a launch.
+    seed
+        Runs the blocks in an order that this number chooses; None for the natural order.
+    steps
+        How many statements may be carried out before a `LaunchError` says that the kernel does not
+        end; None for ten million.
+    """
+    return Interpreted(_configured(kernel, grid, block, shared), False, seed, steps)
+
+
+def sanitize(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: int | None = None,
+             steps: int | None = None) -> Interpreted:  # fmt: skip
+    """Return a kernel that reports what it does wrong: ``weft.sanitize(k, grid, block)(...)``.
+
+    The call runs the kernel on the interpreter device, on the arguments themselves, and returns a
+    `Report`. It finds races in shared and global memory and missing barriers, reads of what nothing
+    has written, indices out of bounds, barriers that not all threads of a block reach, wrong masks
+    of warp operations, and assertions that fail.
+
+    Parameters
+    ----------
+    kernel, grid, block, shared, seed, steps
+        As for `interpret`.
+
+    Examples
+    --------
+    >>> report = weft.sanitize(saxpy, 4, 256)(2.0, x, y)  # doctest: +SKIP
+    >>> report.findings  # doctest: +SKIP
+    ()
+    """
+    return Interpreted(_configured(kernel, grid, block, shared), True, seed, steps)

@@ -1,0 +1,326 @@
+"""What the sanitiser looks at while a kernel runs, and what it says about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.ir.expr import Expr, free_vars
+from weft.ir.op import Op
+from weft.ir.stmt import Atomic, If, Load, Location, Memory, Stmt, Store
+from weft.ir.traverse import walk
+from weft.runtimes.lockstep import findings as fi
+from weft.runtimes.lockstep.shadow import READ, UPDATE, WRITE, Clocks, Shadow, bits, same_time
+
+if TYPE_CHECKING:
+    from weft.ir.stmt import Body, Kernel
+    from weft.runtimes.lockstep.machine import Machine
+    from weft.runtimes.lockstep.memory import Storage
+    from weft.runtimes.lockstep.values import Array
+
+__all__ = ["Checks"]
+
+_SHOWN = 8  # threads that a finding names
+_STRAYS = 64  # indices out of bounds after which a thread is ended
+
+Arms = tuple[tuple[Stmt, int], ...]
+
+
+class Checks:
+    """Watches a machine.
+
+    Attributes
+    ----------
+    found : Collector
+        What was found.
+    clocks : Clocks
+        What orders accesses.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.found = fi.Collector()
+        self.clocks = Clocks(machine.per_block)
+        self._events: list[Stmt | None] = [None]  # what accessed memory, by time
+        self._arms = _arms(machine.kernel.body)
+        self._order = {s: k for k, s in enumerate(walk(machine.kernel.body))}
+        self._copies = _copies(machine.kernel)
+        self._empty: dict[Expr, Array] = {}  # copies of registers that hold nothing
+        self._watch_arguments()
+
+    def begin(self) -> None:
+        """Start with other blocks."""
+        self.clocks.begin(self.machine.tids)
+        self._strays = np.zeros(self.machine.count, np.int64)
+        self._empty.clear()
+
+    def watch(self, storage: Storage) -> None:
+        """Watch the accesses of a memory that several threads share."""
+        storage.shadow, storage.offset = Shadow(len(storage.data)), 0
+
+    def _watch_arguments(self) -> None:
+        """Watch arguments that are written, and those that lie in the same place."""
+        m = self.machine
+        written = {s.memory for s in walk(m.kernel.body) if isinstance(s, Store | Atomic)}
+        places = []
+        for memory in m.kernel.params:
+            storage = m.storages[memory]
+            first = storage.data.__array_interface__["data"][0]
+            places.append((first, first + storage.data.nbytes, storage))
+        places.sort(key=lambda p: p[:2])
+        groups: list[list[Any]] = []
+        end = -1
+        for place in places:
+            if place[0] >= end or not groups:
+                groups.append([])
+            groups[-1].append(place)
+            end = max(end, place[1])
+        for group in groups:
+            if not any(s.memory in written for *_, s in group):
+                continue
+            size = group[0][2].data.itemsize
+            first = group[0][0]
+            if all(s.data.itemsize == size and (at - first) % size == 0 for at, _, s in group):
+                shadow = Shadow((max(last for _, last, _ in group) - first) // size)
+                for at, _, storage in group:
+                    storage.shadow, storage.offset = shadow, (at - first) // size
+            else:  # elements of several sizes in one place
+                for _, _, storage in group:
+                    self.watch(storage)
+
+    # --- threads and places
+
+    def thread(self, tid: int) -> fi.Thread:
+        """Return block and thread of a number in the whole grid."""
+        block, inside = divmod(tid, self.machine.per_block)
+        grid = self.machine.grid
+        return _position(block, grid.blocks), _position(inside, grid.threads)
+
+    def _threads(self, lanes: Array) -> tuple[fi.Thread, ...]:
+        return tuple(self.thread(int(t)) for t in self.machine.tids[lanes[:_SHOWN]])
+
+    def place(self, s: Stmt | None) -> Location | None:
+        """Return where a statement stands in the source."""
+        return None if s is None else self.machine.kernel.locations.get(s)
+
+    def report(self, kind: str, s: Stmt, lanes: Array, message: str, subject: str = "") -> None:
+        """Report something that some threads do."""
+        place = self.place(s)
+        if self.found.is_new(kind, place, subject):
+            threads = self._threads(lanes)
+            self.found.add(kind, place, subject, threads, f"{_name(threads[0])} {message}")
+
+    # --- memory
+
+    def read(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
+        """Note a load of some elements by some threads."""
+        self._must_be_written(s, storage, at, lanes)
+        if storage.shadow is not None and len(at):
+            self._access(READ, s, storage, at, lanes, None)
+
+    def write(self, s: Stmt, storage: Storage, at: Array, lanes: Array, values: Array) -> None:
+        """Note a store of some values, before it is carried out."""
+        if storage.shadow is not None and len(at):
+            changed = bits(storage.data[at]) != bits(values)
+            self._access(WRITE, s, storage, at, lanes, changed)
+            pair = same_time(at, values, self.machine.tids[lanes])
+            if pair is not None:
+                self._race(s, s, storage, pair, together=True)
+        if storage.written is not None:
+            storage.written[at] = True
+
+    def update(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
+        """Note an atomic operation."""
+        self._must_be_written(s, storage, at, lanes)
+        if storage.shadow is not None and len(at):
+            self._access(UPDATE, s, storage, at, lanes, None)
+            self.clocks.synchronise(storage.shadow.number, at + storage.offset, lanes)
+
+    def _access(self, kind: int, s: Stmt, storage: Storage, at: Array, lanes: Array,
+                changed: Array | None) -> None:  # fmt: skip
+        shadow, clocks = storage.shadow, self.clocks
+        assert shadow is not None
+        if storage.offset:
+            at = at + storage.offset
+        found = shadow.access(kind, at, lanes, clocks, changed)
+        self._events.extend([None] * (clocks.now - len(self._events)))
+        self._events.append(s)
+        if found is not None:
+            earlier, later, time = found
+            first = self._events[time]
+            self._race(first, s, storage, (earlier, later),
+                       together=first is not None and self._one_line(first, s, time))
+
+    def _race(self, first: Stmt | None, second: Stmt, storage: Storage, pair: tuple[int, int],
+              *, together: bool) -> None:  # fmt: skip
+        earlier, later = pair
+        size = self.machine.per_block
+        curable = earlier // size == later // size and not together and self._can_meet(
+            first, second)
+        kind = fi.MISSING_BARRIER if curable else fi.RACE
+        place, other = self.place(second), self.place(first)
+        memory = storage.memory
+        if not self.found.is_new(kind, place, memory.name):
+            return
+        threads = self.thread(earlier), self.thread(later)
+        line = 0 if other is None else other.line
+        message = (f"{_name(threads[1])} {_verb(second)} an element of {memory.scope} memory "
+                   f"{memory.name} that {_name(threads[0])} {_verb(first)}"
+                   f"{' in the same step' if together else f' in line {line}'}, ")
+        message += ("with no barrier between the two" if curable else
+                    "and nothing orders the two")
+        self.found.add(kind, place, memory.name, threads, message, other)
+
+    def _one_line(self, first: Stmt, second: Stmt, time: int) -> bool:
+        """Whether two accesses are of one turn of one line, which no barrier can come between."""
+        place, other = self.place(first), self.place(second)
+        if place is None or other is None or (place.file, place.line) != (other.file, other.line):
+            return False
+        order = self._order
+        return order[first] < order[second] and first not in self._events[time + 1:]
+
+    def _can_meet(self, first: Stmt | None, second: Stmt) -> bool:
+        """Whether a barrier can stand between two statements: not if one branch excludes one."""
+        if first is None:
+            return False
+        for (a, k), (b, n) in zip(self._arms[first], self._arms[second], strict=False):
+            if a is not b:
+                return True
+            if k != n:
+                return False
+        return True
+
+    def _must_be_written(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
+        if storage.written is None:
+            return
+        written = storage.written[at]
+        if written.all():
+            return
+        memory = storage.memory
+        first = int(at[np.argmin(written)]) % max(storage.size, 1)
+        index = [int(k) for k in np.unravel_index(first, storage.shape)]
+        at_ = index[0] if len(index) == 1 else tuple(index)
+        self.report(fi.UNINITIALISED, s, lanes[~written], f"reads element {at_} of {memory.scope} "
+                    f"memory {memory.name}, which nothing has written", memory.name)
+
+    # --- registers
+
+    def register_read(self, s: Load, storage: Storage) -> None:
+        """Note a read of a register; a copy that nobody looks at is no read."""
+        self._empty.pop(s.var, None)
+        if storage.written is None:
+            return
+        empty = self.machine.mask & ~storage.written
+        if not empty.any():
+            return
+        if s in self._copies:
+            self._empty[s.var] = empty
+            return
+        name = storage.memory.name.partition(".cell")[0]
+        self.report(fi.UNINITIALISED, s, np.flatnonzero(empty),
+                    f"reads {name} before it has a value", storage.memory.name)
+
+    def register_write(self, s: Store, storage: Storage) -> None:
+        """Note a write of a register."""
+        empty = self._empty.get(_copied(s.value)) if self._empty else None
+        if empty is not None:
+            known = np.ones(self.machine.count, np.bool_) if storage.written is None else (
+                storage.written)
+            storage.written = np.where(self.machine.mask, ~empty, known)
+        elif storage.written is not None:
+            storage.written = None if self.machine.full else storage.written | self.machine.mask
+
+    # --- failures
+
+    def out_of_bounds(self, s: Stmt, bad: Array, value: int, bound: int, name: str) -> None:
+        """Report an index outside of an array; the access does not take place."""
+        fresh = bad & (self._strays == 0) if name else bad
+        self._strays[bad] += 1
+        if fresh.any():
+            what = f" of {name}" if name else ""
+            self.report(fi.OUT_OF_BOUNDS, s, np.flatnonzero(fresh), f"uses index {value}{what}, "
+                        f"which is not from 0 to {bound - 1}")
+        if (ended := self._strays > _STRAYS).any():
+            self.machine.lose(ended & self.machine.mask)
+
+    def failed(self, s: Any, bad: Array) -> None:
+        """Report an assertion that does not hold."""
+        self.report(fi.ASSERTION, s, np.flatnonzero(bad), f"fails: {s.message}")
+
+    # --- barriers and warps
+
+    def barrier(self, s: Stmt) -> None:
+        """Note a barrier of the block that the threads of the mask reach."""
+        m = self.machine
+        shape = (m.nblocks, m.per_block)
+        here = m.mask.reshape(shape)
+        absent = ~(m.gone | m.left).reshape(shape) & ~here & here.any(1, keepdims=True)
+        if absent.any():
+            place = self.place(s)
+            if self.found.is_new(fi.DIVERGENCE, place, ""):
+                block = int(np.argmax(absent.any(1)))
+                base = block * m.per_block
+                waits = base + int(np.argmax(here[block]))
+                others = base + np.flatnonzero(absent[block])
+                threads = self._threads(np.concatenate([[waits], others]))
+                self.found.add(fi.DIVERGENCE, place, "", threads,
+                               f"{_name(threads[0])} waits at a barrier that {len(others)} "
+                               f"threads of its block do not reach, such as {threads[1][1]}")
+        self.clocks.barrier(m.chosen)
+
+    def warp(self, s: Stmt, what: str, wrong: Array) -> None:
+        """Report threads that name wrong partners in an operation of their warp."""
+        self.report(fi.WARP_MASK, s, np.flatnonzero(wrong), what)
+
+
+def _position(number: int, sizes: tuple[int, int, int]) -> tuple[int, int, int]:
+    x, y = number % sizes[0], number // sizes[0] % sizes[1]
+    return x, y, number // (sizes[0] * sizes[1])
+
+
+def _name(thread: fi.Thread) -> str:
+    return f"thread {thread[1]} of block {thread[0]}"
+
+
+def _verb(s: Stmt | None) -> str:
+    return "reads" if isinstance(s, Load) else "updates" if isinstance(s, Atomic) else "writes"
+
+
+def _arms(body: Body) -> dict[Stmt, Arms]:
+    """Return for each statement the branches that it stands in, outermost first."""
+    found: dict[Stmt, Arms] = {}
+    stack: list[tuple[Body, Arms]] = [(body, ())]
+    while stack:
+        statements, arms = stack.pop()
+        for s in statements:
+            found[s] = arms
+            for k, inner in enumerate(s.bodies()):
+                stack.append((inner, (*arms, (s, k)) if isinstance(s, If) else arms))
+    return found
+
+
+def _copied(value: Expr) -> Expr:
+    """Return what a value is a copy of, apart from its type."""
+    while value.op is Op.CAST:
+        value = value.args[0]
+    return value
+
+
+def _copies(kernel: Kernel) -> set[Load]:
+    """Return the reads of registers whose values are only copied to other registers.
+
+    The front end copies names that may not have a value where two ways meet and where a loop turns;
+    only a use of the value is a read in the sense of the program.
+    """
+    used: set[Expr] = set()
+    for s in walk(kernel.body):
+        if isinstance(s, Store) and _is_register(s.memory) and _copied(s.value).op is Op.VAR:
+            continue
+        used.update(free_vars(s.exprs()))
+    return {s for s in walk(kernel.body)
+            if isinstance(s, Load) and _is_register(s.memory) and s.var not in used}
+
+
+def _is_register(memory: Memory) -> bool:
+    return memory.scope == "register" and not memory.shape

@@ -1,0 +1,426 @@
+"""The interpreter device: a kernel of threads, statement by statement, all threads in step.
+
+A run takes some whole blocks at once. Every statement is carried out for all threads that reach it
+before the next one is: the threads that do not are masked. That is one of the orders that a device
+may choose, so a correct kernel gives its results; the sanitiser tells what other orders would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError
+from weft.ir.expr import Expr
+from weft.ir.interpret_code import where_of
+from weft.ir.record import Record
+from weft.ir.stmt import (
+    LEFT,
+    Alloc,
+    Assert,
+    Atomic,
+    Barrier,
+    Block,
+    Body,
+    Collective,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Memory,
+    Prefetch,
+    Print,
+    Stmt,
+    Store,
+    While,
+)  # fmt: skip
+from weft.ir.traverse import walk
+from weft.runtimes.lockstep.checks import Checks
+from weft.runtimes.lockstep.memory import Storage
+from weft.runtimes.lockstep.values import Array, Formula, held, to_stored
+
+__all__ = ["STATEMENTS", "Grid", "Handlers", "Machine"]
+
+_LANES: Final = 4096  # threads that run at once, where blocks do not wait for each other
+_COPIES: Final = 1 << 24  # elements of the memories that each of those threads or blocks has
+
+Triple = tuple[int, int, int]
+Handlers = Mapping[type[Stmt], Callable[["Machine", Any], None]]
+
+
+class Grid(Record):
+    """The shape of a launch: blocks, and threads of a block, along x, y, z."""
+
+    blocks: Triple
+    threads: Triple
+
+
+class Machine:
+    """Runs one kernel.
+
+    Attributes
+    ----------
+    mask : array of bool
+        The threads that run the current statement.
+    names : dict of Expr to array
+        Values that are bound.
+    instructions : int
+        Statements and operations that were carried out, counted by thread.
+    """
+
+    def __init__(self, kernel: Kernel, addresses: Sequence[int], variables: Mapping[str, int],
+                 grid: Grid, handlers: Handlers, *, sanitise: bool = False,
+                 seed: int | None = None, limit: int = 10_000_000) -> None:  # fmt: skip
+        self._handlers = handlers
+        self.kernel, self.variables, self.grid, self.seed = kernel, variables, grid, seed
+        self.per_block = grid.threads[0] * grid.threads[1] * grid.threads[2]
+        self.names: dict[Expr, Array] = {}
+        self.storages: dict[Memory, Storage] = {}
+        self._formulas: dict[object, Formula] = {}
+        self._left, self.instructions = limit, 0
+        for memory, address in zip(kernel.params, addresses, strict=True):
+            shape = tuple(int(n[0]) for n in self.formula(memory, memory.shape)({}))
+            self.storages[memory] = Storage.at(memory, address, shape)
+        self._late = {s for s in walk(kernel.body) if isinstance(s, If) and s.orelse
+                      and _meets(s.then) and not _meets(s.orelse)}
+        self.checks = Checks(self) if sanitise else None
+        self.enter(np.zeros(0, np.bool_))
+
+    # --- the run
+
+    def run(self) -> None:
+        """Run all blocks.
+
+        Raises
+        ------
+        BoundsError
+            If an index is out of bounds and nobody collects findings.
+        LaunchError
+            If an assertion fails and nobody collects findings, or if the kernel does not end.
+        """
+        total = self.grid.blocks[0] * self.grid.blocks[1] * self.grid.blocks[2]
+        order = np.arange(total)
+        if self.seed is not None:
+            np.random.default_rng(self.seed).shuffle(order)
+        count = self._together()
+        with np.errstate(all="ignore"):
+            for first in range(0, total, count):
+                self._blocks(order[first:first + count])
+
+    def _together(self) -> int:
+        """Return how many blocks may run in step: one where a block may wait for another."""
+        private = 0
+        for s in walk(self.kernel.body):
+            if isinstance(s, While) and any(
+                isinstance(inner, Atomic) or (isinstance(inner, Load)
+                                              and inner.memory.scope == "global")
+                for body in s.bodies() for inner in walk(body)
+            ):
+                return 1
+            if isinstance(s, Alloc) and s.memory.shape:
+                sizes = self.formula(s, s.memory.shape)({})
+                size = int(np.prod([int(n[0]) for n in sizes], dtype=np.int64))
+                private += size * (1 if s.memory.scope == "shared" else self.per_block)
+        return max(1, min(_LANES // self.per_block, _COPIES // max(private, 1)))
+
+    def _blocks(self, blocks: Array) -> None:
+        count, size = len(blocks) * self.per_block, self.per_block
+        self.count = count
+        self.nblocks = len(blocks)
+        self.lanes = np.arange(count)
+        self.block_of = self.lanes // size  # position among the blocks that run
+        self.tids = np.repeat(blocks.astype(np.int64), size) * size + self.lanes % size
+        self.gone = np.zeros(count, np.bool_)  # ended by a failure
+        self.left = np.zeros(count, np.bool_)  # left the kernel
+        self.losses = 0
+        number, inside = np.repeat(blocks.astype(np.int64), size), self.lanes % size
+        self.places: dict[str, Array] = {}
+        for level, value, sizes in (("block", number, self.grid.blocks),
+                                    ("thread", inside, self.grid.threads)):  # fmt: skip
+            for axis, extent in zip("xyz", sizes, strict=True):
+                self.places[f"{level}.{axis}"] = value % extent
+                value = value // extent
+        self.names.clear()
+        if self.checks is not None:
+            self.checks.begin()
+        self.enter(np.ones(count, np.bool_))
+        self.body(self.kernel.body)
+
+    # --- masks
+
+    def enter(self, mask: Array) -> int:
+        """Go on with some threads; return how many they are."""
+        self.mask = mask
+        self.active = int(np.count_nonzero(mask))
+        self.full = self.active == len(mask)
+        self._chosen: Array | None = None
+        return self.active
+
+    @property
+    def chosen(self) -> Array:
+        """The numbers of the threads that run."""
+        if self._chosen is None:
+            self._chosen = self.lanes if self.full else np.flatnonzero(self.mask)
+        return self._chosen
+
+    def back(self, mask: Array, losses: int) -> int:
+        """Go on behind a nested body with the threads that were there before and are alive."""
+        return self.enter(mask if losses == self.losses else mask & ~self.gone)
+
+    def lose(self, threads: Array) -> None:
+        """End some threads."""
+        self.gone |= threads
+        self.losses += 1
+        self.enter(self.mask & ~threads)
+
+    def spread(self, value: Array) -> Array:
+        """Return a value with one element for each thread."""
+        return value if len(value) == self.count else np.broadcast_to(value, self.count)
+
+    def picked(self, value: Array) -> Array:
+        """Return a value for each thread that runs."""
+        if len(value) != self.count or self.full:
+            return np.broadcast_to(value, self.active)
+        return value[self.chosen]
+
+    # --- statements
+
+    def formula(self, key: object, roots: Sequence[Expr]) -> Formula:
+        """Return what computes expressions, made once for a statement."""
+        found = self._formulas.get(key)
+        if found is None:
+            found = self._formulas[key] = Formula(roots, self.variables)
+        return found
+
+    def values(self, s: Stmt) -> list[Array]:
+        """Return the values of a statement's expressions."""
+        formula = self.formula(s, s.exprs())
+        self.instructions += (formula.count + 1) * self.active
+        return formula(self.names)
+
+    def body(self, body: Body) -> None:
+        """Carry out statements for the threads that run."""
+        for s in body:
+            if not self.active:
+                return
+            self._left -= 1
+            if self._left < 0:
+                raise LaunchError(self.kernel.name, found="a kernel that does not end",
+                                  expected="fewer statements than the limit",
+                                  where=where_of(self.kernel.locations.get(s)),
+                                  hint="threads that wait for each other, or a larger limit=")
+            handler = self._handlers.get(type(s))
+            if handler is None:
+                raise UnsupportedError("interpret", found=type(s).__name__)
+            handler(self, s)
+
+    def nested(self, body: Body, mask: Array) -> None:
+        """Carry out a nested body for some of the threads that run, then go on with all."""
+        outer, losses = self.mask, self.losses
+        if self.enter(mask):
+            self.body(body)
+        self.back(outer, losses)
+
+    def _let(self, s: Let) -> None:
+        self.names[s.var] = self.values(s)[0]
+
+    def _for(self, s: For) -> None:
+        place = self.places.get(s.kind)
+        if place is not None:
+            self.names[s.var] = place
+            self.body(s.body)
+            return
+        extent = self.values(s)[0]
+        outer, losses = self.mask, self.losses
+        most = int(self.picked(extent).max(initial=0))
+        uniform = len(extent) == 1
+        for k in range(most):
+            mask = outer if uniform else outer & (extent > k)
+            if not self.back(mask, losses):
+                break
+            self.names[s.var] = np.array([k], np.int64)
+            self.body(s.body)
+        self.back(outer, losses)
+
+    def _while(self, s: While) -> None:
+        outer, losses = self.mask, self.losses
+        while self.active:
+            self.body(s.head)
+            if not self.active:
+                break
+            mask = self.mask & self.values(s)[0]
+            if not self.enter(mask):
+                break
+            inner = self.losses
+            self.body(s.body)
+            self.back(mask, inner)
+        self.back(outer, losses)
+
+    def _if(self, s: If) -> None:
+        test = self.values(s)[0]
+        if len(test) == 1:
+            self.nested(s.then if test[0] else s.orelse, self.mask)
+            return
+        before, losses = self.mask, self.losses
+        sides = [(s.then, before & test), (s.orelse, before & ~test)]
+        if s in self._late:
+            sides.reverse()
+        for body, mask in sides:
+            if body:
+                self.nested(body, mask)
+        self.back(before, losses)
+
+    def _block(self, s: Block) -> None:
+        if s.name == LEFT:
+            self.left |= self.mask
+        self.body(s.body)
+
+    # --- memory
+
+    def storage(self, memory: Memory) -> Storage:
+        """Return where a memory is kept."""
+        found = self.storages.get(memory)
+        if found is None:
+            raise VerifyError("interpret", found=f"the memory {memory.name}",
+                              expected="a parameter or an alloc before its use")
+        return found
+
+    def _alloc(self, s: Alloc) -> None:
+        shape = tuple(int(n[0]) for n in self.values(s))
+        shared = s.memory.scope == "shared"
+        owner, copies = (self.block_of, self.nblocks) if shared else (self.lanes, self.count)
+        made = self.storages[s.memory] = Storage.fresh(s.memory, shape, owner, copies)
+        if shared and self.checks is not None:
+            self.checks.watch(made)
+
+    def elements(self, s: Stmt, storage: Storage, index: Sequence[Array]) -> tuple[Array, Array]:
+        """Return the elements that threads access, and which threads those are.
+
+        Threads with an index out of bounds are not among them.
+        """
+        inside: Any = True
+        flat: Any = 0
+        for i, n in zip(index, storage.shape, strict=True):
+            inside = inside & (i >= 0) & (i < n)
+            flat = flat * n + i
+        lanes = self.chosen
+        if index:
+            flat, good = self.picked(flat), self.picked(inside)
+            if not good.all():
+                self._outside(s, storage, index, good)
+                lanes, flat = lanes[good], flat[good]
+        else:
+            flat = np.zeros(len(lanes), np.int64)
+        if storage.first is not None:
+            flat = flat + storage.first[lanes]
+        return flat, lanes
+
+    def _outside(self, s: Stmt, storage: Storage, index: Sequence[Array], good: Array) -> None:
+        first = int(np.argmin(good))
+        places = [int(self.picked(i)[first]) for i in index]
+        value, bound = next((i, n) for i, n in zip(places, storage.shape, strict=True)
+                            if not 0 <= i < n)
+        bad = np.zeros(self.count, np.bool_)
+        bad[self.chosen[~good]] = True
+        self.out_of_bounds(s, bad, value, bound, storage.memory.name)
+
+    def out_of_bounds(self, s: Stmt, bad: Array, value: int, bound: int, name: str) -> None:
+        """Report an index outside of an array."""
+        if self.checks is not None:
+            self.checks.out_of_bounds(s, bad, value, bound, name)
+            return
+        raise BoundsError(self.kernel.name, found=f"index {value}",
+                          expected=f"an index from 0 to {bound - 1}",
+                          where=where_of(self.kernel.locations.get(s)))
+
+    def _load(self, s: Load) -> None:
+        storage = self.storage(s.memory)
+        if not s.index and s.memory.scope == "register":
+            self.instructions += self.active
+            if self.checks is not None:
+                self.checks.register_read(s, storage)
+            self.names[s.var] = storage.data
+            return
+        *index, = self.values(s)
+        if s.mask is not None:
+            raise UnsupportedError("interpret", found="a load with a mask of its own")
+        if storage.first is None and all(len(i) == 1 for i in index) and self.checks is None:
+            at, _ = self.elements(s, storage, index)
+            found = storage.data[at[:1]]
+        else:
+            at, lanes = self.elements(s, storage, index)
+            if self.checks is not None:
+                self.checks.read(s, storage, at, lanes)
+            found = storage.data[at]
+            if len(found) < self.count:
+                whole = np.zeros(self.count, found.dtype)
+                whole[lanes] = found
+                found = whole
+        self.names[s.var] = found.astype(held(s.var.dtype), copy=False)
+
+    def _store(self, s: Store) -> None:
+        storage = self.storage(s.memory)
+        if s.mask is not None:
+            raise UnsupportedError("interpret", found="a store with a mask of its own")
+        *index, value = self.values(s)
+        if not index and s.memory.scope == "register":
+            if self.checks is not None:
+                self.checks.register_write(s, storage)
+            elif storage.written is not None:
+                storage.written = None
+            if self.full:
+                storage.data = value
+            else:
+                storage.data = np.where(self.mask, value, storage.data)
+            return
+        at, lanes = self.elements(s, storage, index)
+        given = self.spread(value)
+        given = given if len(lanes) == self.count else given[lanes]
+        if s.memory.scope == "global":
+            given = to_stored(given, s.memory.dtype)
+        if self.checks is not None:
+            self.checks.write(s, storage, at, lanes, given)
+        storage.data[at] = given
+
+    # --- the rest
+
+    def _assert(self, s: Assert) -> None:
+        values = self.values(s)
+        holds = self.spread(values[0])
+        bad = self.mask & ~holds
+        if not bad.any():
+            return
+        first = int(np.argmax(bad))
+        value = int(self.spread(values[1])[first]) if s.value is not None else 0
+        if s.bound is not None:
+            bound = int(self.spread(values[-1])[first])
+            self.out_of_bounds(s, bad, value, bound, "")
+            return
+        if self.checks is None:
+            raise LaunchError(self.kernel.name, found=s.message,
+                              where=where_of(self.kernel.locations.get(s)))
+        self.checks.failed(s, bad)
+        self.lose(bad)
+
+    def _print(self, s: Print) -> None:
+        values = [self.spread(v) for v in self.values(s)]
+        for lane in self.chosen.tolist():
+            print(s.text.format(*(v[lane].item() for v in values)), end="")
+
+    def _nothing(self, s: Stmt) -> None:
+        """Prefetches change nothing."""
+
+
+def _meets(body: Body) -> bool:
+    """Whether threads wait for each other in a body; who leaves in another branch goes first."""
+    return any(isinstance(s, Barrier | Collective) for s in walk(body))
+
+
+STATEMENTS: Final[dict[type[Stmt], Callable[[Machine, Any], None]]] = {
+    Let: Machine._let, Load: Machine._load, Store: Machine._store, Alloc: Machine._alloc,
+    For: Machine._for, While: Machine._while, If: Machine._if, Block: Machine._block,
+    Assert: Machine._assert, Print: Machine._print, Prefetch: Machine._nothing,
+}  # fmt: skip

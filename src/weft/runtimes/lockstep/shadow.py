@@ -1,0 +1,204 @@
+"""Who accessed each element last, and whether two accesses are ordered.
+
+Time counts accesses: one statement that all threads carry out in step takes one unit. Two accesses
+of one element by two threads, one of them a write, are a race unless something orders them: a
+barrier of the block between them, a warp barrier that both threads take part in, or a fence and an
+atomic operation by which one thread tells the other. Atomic operations do not race with each
+other, nor do two plain writes of the same bits.
+
+For each element the last write is kept and two reads by different threads, so that any writer
+finds at least one reader that is not itself. Memory for it is taken as elements are touched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from weft.runtimes.lockstep.values import Array
+
+__all__ = ["READ", "UPDATE", "WRITE", "Clocks", "Conflict", "Shadow"]
+
+READ: Final = 0
+WRITE: Final = 1
+UPDATE: Final = 2  # atomic
+WARP: Final = 32
+
+Conflict = tuple[int, int, int]  # the earlier thread, the later one, time of the earlier access
+
+
+class Clocks:
+    """What orders the accesses of the threads that run now.
+
+    Attributes
+    ----------
+    now : int
+        Time of the current access.
+    tids : array
+        Number of each thread in the whole grid.
+    per_block : int
+        Threads of a block.
+    """
+
+    def __init__(self, per_block: int) -> None:
+        self.now, self.per_block = 0, per_block
+        self._released: dict[tuple[int, int], int] = {}  # what atomic operations passed on
+        self.begin(np.zeros(0, np.int64))
+
+    def begin(self, tids: Array) -> None:
+        """Start other blocks: nothing has ordered their threads yet."""
+        count = len(tids)
+        self.tids = tids
+        self._barrier = np.full(count, self.now, np.int64)  # last barrier of the thread's block
+        self._fence = np.zeros(count, np.int64)  # last fence of the thread
+        self._seen = np.zeros(count, np.int64)  # other blocks' accesses up to here are visible
+        self._warp: Array | None = None  # (thread, lane): the lane's accesses that are visible
+        self._slot = np.arange(count) % self.per_block % WARP
+
+    def barrier(self, lanes: Array) -> None:
+        """Order all that the blocks of some threads did before what they do now."""
+        self.now += 1
+        first = lanes // self.per_block
+        for block in np.unique(first).tolist():
+            part = slice(block * self.per_block, (block + 1) * self.per_block)
+            self._barrier[part] = self.now
+            self._seen[part] = self._seen[part].max()
+
+    def grid_barrier(self) -> None:
+        """Order all that was done before in the whole grid."""
+        self.now += 1
+        self._barrier[:] = self._seen[:] = self.now
+
+    def warp_barrier(self, groups: Array) -> None:
+        """Order the accesses of the threads that meet: those of one (non-negative) number."""
+        self.now += 1
+        if self._warp is None:
+            self._warp = np.zeros((len(self.tids), WARP), np.int64)
+        lanes = np.flatnonzero(groups >= 0)
+        numbers, inverse = np.unique(groups[lanes], return_inverse=True)
+        known = np.zeros((len(numbers), WARP), np.int64)
+        self._warp[lanes, self._slot[lanes]] = self.now
+        np.maximum.at(known, inverse, self._warp[lanes])
+        self._warp[lanes] = known[inverse]
+
+    def fence(self, lanes: Array) -> None:
+        """Make what threads did visible to whom they tell of it."""
+        self.now += 1
+        self._fence[lanes] = self.now
+
+    def synchronise(self, memory: int, elements: Array, lanes: Array) -> None:
+        """Let atomic operations pass on what fences made visible."""
+        if not (self._released or self._fence.any()):
+            return
+        for element, lane in zip(elements.tolist(), lanes.tolist(), strict=True):
+            before = self._released.get((memory, element), 0)
+            mine = int(self._fence[lane])
+            self._seen[lane] = max(int(self._seen[lane]), before)
+            if max(mine, before):
+                self._released[memory, element] = max(mine, before)
+
+    def ordered(self, times: Array, tids: Array, lanes: Array) -> Array:
+        """Whether earlier accesses of other threads happened before what some threads do now."""
+        mine = self.tids[lanes]
+        same_block = tids // self.per_block == mine // self.per_block
+        found = times <= np.where(same_block, self._barrier[lanes], 0)
+        found |= times <= self._seen[lanes]
+        if self._warp is not None:
+            local, own = tids % self.per_block, mine % self.per_block
+            together = same_block & (local // WARP == own // WARP)
+            found |= together & (times <= self._warp[lanes, local % WARP])
+        return found
+
+
+class Shadow:
+    """The last accesses of each element of a memory."""
+
+    __slots__ = ("_first_code", "_first_time", "_last_code", "_last_time", "_write_code",
+                 "_write_time", "number")
+
+    _count = 0
+
+    def __init__(self, size: int) -> None:
+        Shadow._count += 1
+        self.number = Shadow._count
+        self._write_time, self._write_code = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self._last_time, self._last_code = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self._first_time, self._first_code = np.zeros(size, np.int64), np.zeros(size, np.int64)
+
+    def access(self, kind: int, elements: Array, lanes: Array, clocks: Clocks,
+               changed: Array | None = None) -> Conflict | None:  # fmt: skip
+        """Note an access by some threads; return the first conflict with an earlier one.
+
+        `changed` tells of plain writes which of them change what the element holds.
+        """
+        clocks.now += 1
+        tids = clocks.tids[lanes]
+        found = self._against_writes(kind, elements, lanes, tids, clocks, changed)
+        if kind == READ:
+            self._note_reads(elements, tids, clocks.now)
+            return found
+        if found is None:
+            for times, codes in ((self._last_time, self._last_code),
+                                 (self._first_time, self._first_code)):  # fmt: skip
+                found = found or _conflict(times[elements], codes[elements], lanes, tids, clocks)
+        self._write_time[elements] = clocks.now
+        self._write_code[elements] = tids << 1 | (kind == UPDATE)
+        return found
+
+    def _against_writes(self, kind: int, elements: Array, lanes: Array, tids: Array,
+                        clocks: Clocks, changed: Array | None) -> Conflict | None:  # fmt: skip
+        times = self._write_time[elements]
+        if not times.any():
+            return None
+        codes = self._write_code[elements]
+        if kind == UPDATE:
+            times = np.where(codes & 1, 0, times)
+        elif changed is not None:
+            times = np.where((codes & 1 == 0) & ~changed, 0, times)
+        return _conflict(times, codes >> 1, lanes, tids, clocks)
+
+    def _note_reads(self, elements: Array, tids: Array, now: int) -> None:
+        before, then = self._last_code[elements], self._last_time[elements]
+        other = before != tids
+        if other.any():
+            moved = elements[other]
+            self._first_code[moved], self._first_time[moved] = before[other], then[other]
+        self._last_code[elements], self._last_time[elements] = tids, now
+        shared = self._last_code[elements] != tids  # several threads read one element
+        if shared.any():
+            moved = elements[shared][::-1]
+            self._first_code[moved], self._first_time[moved] = tids[shared][::-1], now
+
+
+def _conflict(times: Array, others: Array, lanes: Array, tids: Array,
+              clocks: Clocks) -> Conflict | None:  # fmt: skip
+    """Return the first pair that is not ordered."""
+    open_ = (times > 0) & (others != tids)
+    if not open_.any():
+        return None
+    at = np.flatnonzero(open_)
+    at = at[~clocks.ordered(times[at], others[at], lanes[at])]
+    if not len(at):
+        return None
+    first = at[0]
+    return int(others[first]), int(tids[first]), int(times[first])
+
+
+def same_time(elements: Array, values: Array, tids: Array) -> tuple[int, int] | None:
+    """Return two threads that write different bits to one element at once, if there are any."""
+    if len(elements) < 2 or bool(np.all(elements[1:] > elements[:-1])):
+        return None
+    order = np.argsort(elements, kind="stable")
+    element, value = elements[order], bits(values[order])
+    clash = (element[1:] == element[:-1]) & (value[1:] != value[:-1])
+    if not clash.any():
+        return None
+    first = int(np.argmax(clash))
+    return int(tids[order[first]]), int(tids[order[first + 1]])
+
+
+def bits(values: Array) -> Array:
+    """Return the bits of values, so that NaNs are equal and zeros of two signs are not."""
+    return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
