@@ -253,7 +253,8 @@ class _Block:
                     made[var] = self.region
                 if isinstance(s, Let):
                     pure[s.var] = s.value
-                if isinstance(s, Load | Store | Atomic) and s.memory.scope in _PRIVATE:
+                # Where it is made counts, too: a turn of a loop may use what the one before left.
+                if isinstance(s, Alloc | Load | Store | Atomic) and s.memory.scope in _PRIVATE:
                     homes.setdefault(s.memory, set()).add(self.region)
                 for k, inner in enumerate(s.bodies()):
                     look(inner, inside or not _has_barrier(s))
