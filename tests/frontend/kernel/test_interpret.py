@@ -1,0 +1,180 @@
+"""The interpreter device: results, errors, limits, and what a report holds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.frontend.kernel.test_language import CASES, VALUES
+
+import weft
+from weft import gpu
+from weft.errors import BoundsError, KernelError, LaunchError
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
+def test_language(function: Any) -> None:
+    """Every kind of statement gives what Python gives, and nothing that is reported."""
+
+    @weft.kernel
+    def apply(out: Any, x: Any) -> None:
+        i = gpu.grid(1)
+        if i < x.size:
+            out[i] = function(x[i])
+
+    x = np.array(VALUES * 3)
+    out = np.zeros_like(x)
+    report = weft.sanitize(apply, 3, 16)(out, x)
+    assert report.findings == (), str(report)
+    np.testing.assert_allclose(out, [float(function(v)) for v in x], rtol=1e-14)
+
+
+@weft.kernel
+def shifted(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    out[i] = x[i + 1]
+
+
+def test_errors_are_those_of_a_launch() -> None:
+    """An index out of bounds stops the interpreter as it stops compiled code."""
+    for run in (weft.interpret(shifted, 2, 4), shifted[2, 4]):
+        with pytest.raises(BoundsError, match=r"found index 8, expected an index from 0 to 7") as e:
+            run(np.zeros(8), np.zeros(8))
+        assert e.value.where is not None
+        assert e.value.where.text == "out[i] = x[i + 1]"
+
+
+def test_a_finding_tells_all() -> None:
+    """Kind, file, line, threads, message and how often; the access does not take place."""
+    x, out = np.arange(9.0)[:8], np.full(8, -1.0)
+    report = weft.sanitize(shifted, 2, 4)(x, out)
+    (found,) = report.findings
+    assert (found.kind, found.file, found.count) == ("out-of-bounds", __file__, 1)
+    assert found.threads == (((1, 0, 0), (3, 0, 0)),)
+    assert "index 8" in found.message
+    assert "from 0 to 7" in found.message
+    assert str(report).startswith(f"{__file__}:{found.line}: out-of-bounds: thread (3, 0, 0)")
+    np.testing.assert_array_equal(out, [1, 2, 3, 4, 5, 6, 7, 0])
+
+
+@weft.kernel
+def endless(out: Any) -> None:
+    while out[0] == 0:
+        pass
+
+
+def test_a_kernel_that_does_not_end() -> None:
+    """A limit on statements ends it, with the line."""
+    with pytest.raises(LaunchError, match="does not end") as error:
+        weft.sanitize(endless, 1, 32, steps=1000)(np.zeros(1))
+    assert error.value.where is not None
+
+
+@weft.kernel
+def collisions(out: Any) -> None:
+    i = gpu.grid(1)
+    for k in range(50):
+        out[k] = i
+
+
+def test_findings_are_bounded() -> None:
+    """One finding for each kind and line, whatever happens how often."""
+    report = weft.sanitize(collisions, 3, 32)(np.zeros(50))
+    assert [f.kind for f in report.findings] == ["race"]
+    assert report.findings[0].count == 50
+
+
+@weft.kernel
+def tickets(counter: Any, out: Any) -> None:
+    if gpu.threadIdx.x == 0:
+        out[gpu.blockIdx.x] = gpu.atomic.add(counter, 0, 1)
+
+
+def test_order_of_blocks() -> None:
+    """A seed chooses the order, always the same one."""
+    runs = []
+    for seed in (None, 3, 3, 4):
+        out = np.zeros(40, np.int64)
+        weft.interpret(tickets, 40, 256, seed=seed)(np.zeros(1, np.int64), out)
+        assert sorted(out) == list(range(40))
+        runs.append(out.tolist())
+    assert runs[0] == list(range(40))
+    assert runs[1] == runs[2]
+    assert runs[1] != runs[3] != runs[0]
+
+
+KINDS = ("add", "sub", "min", "max", "and_", "or_", "xor", "exch", "inc", "dec")
+
+
+@pytest.mark.parametrize("d", [np.int32, np.uint8, np.int64, np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("elements", [1, 5, 64])
+def test_atomics(kind: str, d: Any, elements: int) -> None:
+    """Each kind on elements that many, few or one thread updates; old values in thread order."""
+    if np.dtype(d).kind == "f" and kind in ("and_", "or_", "xor", "inc", "dec"):
+        return
+    update = getattr(gpu.atomic, kind)
+
+    @weft.kernel
+    def apply(cells: Any, given: Any, old: Any) -> None:
+        i = gpu.grid(1)
+        old[i] = update(cells, i % cells.size, given[i])
+
+    rng = np.random.default_rng(5)
+    given = rng.integers(0, 100, 64).astype(d)
+    cells = rng.integers(0, 100, elements).astype(d)
+    old, found = np.zeros(64, d), cells.copy()
+    report = weft.sanitize(apply, 1, 64)(found, given, old)
+    assert report.findings == (), str(report)
+    fn = {"add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum,
+          "and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor,
+          "exch": lambda a, b: b, "inc": lambda a, b: a + 1 if a < b else a * 0,
+          "dec": lambda a, b: b if a == 0 or a > b else a - 1}[kind]  # fmt: skip
+    wanted_old = np.zeros(64, d)
+    with np.errstate(over="ignore"):
+        for i in range(64):
+            k = i % elements
+            wanted_old[i] = cells[k]
+            cells[k] = d(fn(cells[k], given[i]))
+    np.testing.assert_array_equal(found, cells)
+    np.testing.assert_array_equal(old, wanted_old)
+
+
+@weft.kernel
+def both_ways(x: Any, y: Any) -> None:
+    i = gpu.grid(1)
+    y[i] = x[i] + 1
+
+
+def test_arguments_that_overlap() -> None:
+    """One memory under two names is watched as one."""
+    a = np.zeros(65)
+    assert weft.sanitize(both_ways, 1, 64)(a[:64], a[:64]).findings == ()
+    (found,) = weft.sanitize(both_ways, 1, 64)(a[:64], a[1:]).findings
+    assert found.kind == "race"
+    assert weft.sanitize(both_ways, 1, 32)(a[:32], a[32:64]).findings == ()
+
+
+@weft.kernel
+def types(h: Any, b: Any, f: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    out[i] = h[i] * h[i] + h[i]
+    if b[i]:
+        f[i] = i
+
+
+def test_types_and_readonly_arguments() -> None:
+    """Half precision rounds once an operation; bools; arrays that cannot be written."""
+    h = (np.arange(40) / 7).astype(np.float16)
+    h.flags.writeable = False
+    b = np.arange(40) % 3 == 0
+    f, g, out, wanted = (np.zeros(40, t) for t in (np.float32, np.float32, "f2", "f2"))
+    assert weft.sanitize(types, 1, 40)(h, b, f, out).findings == ()
+    types[1, 40](h, b, g, wanted)
+    np.testing.assert_array_equal(out, wanted)
+    np.testing.assert_array_equal(f, g)
+
+
+def test_only_kernels() -> None:
+    """Anything else is refused."""
+    with pytest.raises(KernelError):
+        weft.sanitize(lambda x: x, 1, 1)
