@@ -41,10 +41,10 @@ def toy(probe=lambda: ""):
 
 
 def test_devices_in_the_order_of_probing():
-    assert weft.devices() == ("cpu",)
-    assert [f.family for f in registry.available()] == ["cpu", *UNBUILT]
+    assert weft.devices() == ("cpu", "interpreter")
+    assert [f.family for f in registry.available()] == ["cpu", *UNBUILT, "interpreter"]
     registry.register(toy())
-    assert weft.devices() == ("cpu", "toy", "toy:1")
+    assert weft.devices() == ("cpu", "interpreter", "toy", "toy:1")
 
 
 @pytest.mark.parametrize("family", UNBUILT)
@@ -58,7 +58,7 @@ def test_families_without_a_backend_say_so(family):
 def test_disabled_devices_are_absent():
     config.reset(Config(backends={"toy": BackendConfig(enabled=False)}))
     registry.register(toy())
-    assert weft.devices() == ("cpu",)
+    assert weft.devices() == ("cpu", "interpreter")
     assert registry.probe("toy").reason == "disabled in the configuration"
     assert not weft.is_available("toy")
 
@@ -66,7 +66,7 @@ def test_disabled_devices_are_absent():
 def test_device_ids_of_the_configuration():
     config.reset(Config(backends={"toy": BackendConfig(ids=(1,))}))
     registry.register(toy())
-    assert weft.devices() == ("cpu", "toy:1")
+    assert weft.devices() == ("cpu", "interpreter", "toy:1")
     assert weft.is_available("toy:1")
     assert not weft.is_available("toy")
 
@@ -75,12 +75,13 @@ def test_failing_and_hanging_probes_stop_nobody(monkeypatch):
     monkeypatch.setattr(registry, "_PATIENCE", 0.05)
     for probe, reason in [(lambda: 1 / 0, "ZeroDivisionError"), (lambda: time.sleep(1), "answer")]:
         registry.register(toy(probe))
-        assert weft.devices() == ("cpu",)
+        assert weft.devices() == ("cpu", "interpreter")
         assert reason in registry.probe("toy").reason
 
 
 def test_no_device_at_all_is_an_error_that_says_why():
-    config.reset(Config(backends={"cpu": BackendConfig(enabled=False)}))
+    off = BackendConfig(enabled=False)
+    config.reset(Config(backends={"cpu": off, "interpreter": off}))
     assert weft.devices() == ()
     assert not weft.is_available()
     with pytest.raises(DeviceError, match="cpu: disabled in the configuration; disk: this"):

@@ -35,9 +35,10 @@ __all__ = [
 ]
 
 GROUP: Final = "weft.backends"  # entry points of packages that bring a backend
-ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu")
+ORDER: Final = ("cpu", "disk", "null", "cuda", "hip", "opencl", "tenstorrent", "vulkan", "webgpu",
+                "interpreter")  # fmt: skip
 _PATIENCE: Final = 10.0  # seconds that a probe may take
-_BUILT_IN: Final = {"cpu": "weft.backends.cpu"}
+_BUILT_IN: Final = {"cpu": "weft.backends.cpu", "interpreter": "weft.backends.interpreter"}
 _NOT_BUILT: Final = "this version of Weft has no backend for it"
 _ABSENT: Final = {
     **dict.fromkeys(("disk", "null", "cuda", "hip", "opencl", "vulkan", "webgpu"), _NOT_BUILT),

@@ -36,6 +36,9 @@ def command() -> None:
         if found.reason:
             table.add_row(found.family, "absent", found.reason)
             continue
+        if found.family == "interpreter":
+            table.add_row(found.family, "ready", "kernels of threads, one statement at a time")
+            continue
         described = registry.backend(found.family).target(0)
         what = (
             f"{described.cpu or described.arch}, {described.cores} cores, "

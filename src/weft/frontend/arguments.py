@@ -45,7 +45,8 @@ def check_rank(value: TensorCore, least: int, operation: str) -> None:
 def check_device(device: object, operation: str) -> None:
     """Raise a DeviceError unless `device`, or for None and ``auto`` the default, is the CPU.
 
-    The other devices have no arrays yet, so that one that is there is refused as well.
+    The interpreter takes arrays of the host as they are. The other devices have no arrays yet, so
+    that one that is there is refused as well.
     """
     given, hint = device, "`weft devices` lists what is here"
     if device is None or device == "auto":
@@ -56,7 +57,7 @@ def check_device(device: object, operation: str) -> None:
         given = str(given)
     if isinstance(given, str):
         try:
-            if lookup(given)[1].family == "cpu":
+            if lookup(given)[1].family in ("cpu", "interpreter"):
                 return
         except DeviceError as error:
             hint = error.hint or hint

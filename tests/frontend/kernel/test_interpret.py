@@ -178,3 +178,29 @@ def test_only_kernels() -> None:
     """Anything else is refused."""
     with pytest.raises(KernelError):
         weft.sanitize(lambda x: x, 1, 1)
+
+
+def test_interpreter_as_the_default_device() -> None:
+    """Launches go to the default device; arrays of the interpreter are those of the host."""
+    compiled = shifted[2, 4]
+    weft.set_default_device("interpreter")
+    try:
+        out = np.zeros(7)
+        steps = []
+
+        @weft.kernel
+        def tell(x: Any, out: Any) -> None:
+            i = gpu.grid(1)
+            out[i] = x[i] * 2
+
+        steps.append(tell[1, 7])
+        steps[0](np.arange(7.0), out)
+        np.testing.assert_array_equal(out, np.arange(7) * 2)
+        assert not tell._loaded  # nothing was compiled
+        assert weft.zeros(2).sum().item() == 0
+        with pytest.raises(BoundsError):
+            shifted[2, 4](np.zeros(8), np.zeros(8))
+    finally:
+        weft.set_default_device(None)
+    assert compiled.interpreted is False
+    assert steps[0].interpreted is True

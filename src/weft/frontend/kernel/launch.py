@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from weft.errors import BoundsError, KernelError, LaunchError
+from weft.frontend.devices import get_default_device
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
@@ -65,9 +66,12 @@ class KernelFunction:
 
 
 class Configured:
-    """A kernel and the shape of its launch, which may be called any number of times."""
+    """A kernel and the shape of its launch, which may be called any number of times.
 
-    __slots__ = ("block", "grid", "kernel", "ndim")
+    It runs on the device that is the default when it is made.
+    """
+
+    __slots__ = ("block", "grid", "interpreted", "kernel", "ndim")
 
     def __init__(self, kernel: KernelFunction, grid: Size, block: Size, stream: Any = None,
                  shared: int = 0) -> None:  # fmt: skip
@@ -82,6 +86,7 @@ class Configured:
         if stream not in (None, 0) or shared:
             raise LaunchError(name, found=f"stream {stream!r} and {shared} bytes of shared memory",
                               expected="neither on the CPU, yet")
+        self.interpreted = get_default_device().startswith("interpreter")
         self.ndim = max(k for k in range(3) if k == 0 or self.grid[k] > 1) + 1
 
     def __call__(self, *args: Any) -> None:
@@ -96,6 +101,11 @@ class Configured:
         BoundsError
             If it accessed an element that is not there.
         """
+        if self.interpreted:
+            from weft.frontend.kernel.sanitize import run
+
+            run(self, args)
+            return
         kernel = self.kernel
         host, types = self.take(args)
         key = (tuple(types.values()), self.block, self.ndim)
