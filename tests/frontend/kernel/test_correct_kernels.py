@@ -470,6 +470,43 @@ def lock(mutex: Any, total: Any) -> None:
         gpu.atomic.exch(mutex, 0, 0)
 
 
+@correct(6, 1, zeros(6, dtype=i64), zeros(1, dtype=i64))
+@weft.kernel
+def locks_that_are_tried_again(out: Any, mutex: Any) -> None:
+    done = False
+    while not done:
+        if gpu.atomic.cas(mutex, 0, 0, 1) == 0:
+            gpu.threadfence()
+            out[0] += gpu.blockIdx.x
+            gpu.threadfence()
+            gpu.atomic.exch(mutex, 0, 0)
+            done = True
+
+
+@correct(2, 32, numbers(64), numbers(64), zeros(64, dtype=i64))
+@weft.kernel
+def binary_search(x: Any, keys: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    low, high = 0, x.size
+    while low < high:
+        middle = (low + high) // 2
+        if x[middle] < keys[i]:
+            low = middle + 1
+        else:
+            high = middle
+    out[i] = low
+
+
+@correct(1, 64, zeros(64, dtype=i32))
+@weft.kernel
+def exchange_as_the_first_write(out: Any) -> None:
+    s = gpu.shared.array(64, weft.int32)
+    t = gpu.threadIdx.x
+    gpu.atomic.exch(s, 63 - t, t)
+    gpu.syncthreads()
+    out[t] = s[t]
+
+
 @correct(2, (4, 2, 3), zeros(2, 3, 2, 4))
 @weft.kernel
 def three_axes(out: Any) -> None:

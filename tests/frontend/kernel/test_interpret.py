@@ -89,6 +89,23 @@ def tickets(counter: Any, out: Any) -> None:
         out[gpu.blockIdx.x] = gpu.atomic.add(counter, 0, 1)
 
 
+@weft.kernel
+def in_turn(turn: Any, out: Any) -> None:
+    while gpu.atomic.add(turn, 0, 0) != gpu.blockIdx.x:
+        pass
+    gpu.threadfence()
+    out[0] = out[0] * 2 + gpu.blockIdx.x
+    gpu.threadfence()
+    gpu.atomic.add(turn, 0, 1)
+
+
+def test_blocks_that_wait_for_each_other() -> None:
+    """They run one after the other, and what they tell each other orders what they do."""
+    turn, out = np.zeros(1, np.int64), np.zeros(1)
+    assert weft.sanitize(in_turn, 5, 1)(turn, out).findings == ()
+    np.testing.assert_array_equal(out, [26])
+
+
 def test_order_of_blocks() -> None:
     """A seed chooses the order, always the same one."""
     runs = []

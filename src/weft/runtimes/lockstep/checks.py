@@ -130,9 +130,12 @@ class Checks:
         if storage.written is not None:
             storage.written[at] = True
 
-    def update(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
+    def update(self, s: Atomic, storage: Storage, at: Array, lanes: Array) -> None:
         """Note an atomic operation."""
-        self._must_be_written(s, storage, at, lanes)
+        if s.kind != "exch":  # which may be the first to give it a value
+            self._must_be_written(s, storage, at, lanes)
+        if storage.written is not None:
+            storage.written[at] = True
         if storage.shadow is not None and len(at):
             self._access(UPDATE, s, storage, at, lanes, None)
             self.clocks.synchronise(storage.shadow.number, at + storage.offset, lanes)

@@ -20,7 +20,6 @@ from weft.ir.stmt import (
     LEFT,
     Alloc,
     Assert,
-    Atomic,
     Barrier,
     Block,
     Body,
@@ -41,6 +40,7 @@ from weft.ir.traverse import walk
 from weft.runtimes.lockstep.checks import Checks
 from weft.runtimes.lockstep.memory import Storage
 from weft.runtimes.lockstep.values import Array, Formula, held, to_stored
+from weft.runtimes.lockstep.waits import waits_for_others
 
 __all__ = ["STATEMENTS", "Grid", "Handlers", "Machine"]
 
@@ -112,14 +112,10 @@ class Machine:
 
     def _together(self) -> int:
         """Return how many blocks may run in step: one where a block may wait for another."""
+        if waits_for_others(self.kernel):
+            return 1
         private = 0
         for s in walk(self.kernel.body):
-            if isinstance(s, While) and any(
-                isinstance(inner, Atomic) or (isinstance(inner, Load)
-                                              and inner.memory.scope == "global")
-                for body in s.bodies() for inner in walk(body)
-            ):
-                return 1
             if isinstance(s, Alloc) and s.memory.shape:
                 sizes = self.formula(s, s.memory.shape)({})
                 size = int(np.prod([int(n[0]) for n in sizes], dtype=np.int64))
