@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.frontend.kernel import test_warp
 from tests.frontend.kernel.test_language import CASES, VALUES
 
 import weft
@@ -221,3 +222,44 @@ def test_interpreter_as_the_default_device() -> None:
         weft.set_default_device(None)
     assert compiled.interpreted is False
     assert steps[0].interpreted is True
+
+
+def _same_on_both(kernel: Any, grid: Any, block: Any, *args: Any) -> None:
+    """Compare compiled code with the interpreter, which must find nothing."""
+    wanted, found = ([np.copy(a) if isinstance(a, np.ndarray) else a for a in args]
+                     for _ in range(2))
+    kernel[grid, block](*wanted)
+    report = weft.sanitize(kernel, grid, block)(*found)
+    assert report.findings == (), str(report)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.float64, np.float16])
+@pytest.mark.parametrize("d", [0, 1, 3, 7])
+def test_shuffles(dtype: Any, d: int) -> None:
+    """All ways to pick a thread of the warp."""
+    x = np.random.default_rng(d).integers(0, 200, 32).astype(dtype)
+    _same_on_both(test_warp.exchange, 1, 32, x, np.zeros((9, 32), dtype), d)
+
+
+@pytest.mark.parametrize("modulus", [1, 2, 5, 9, 40])
+def test_votes_and_matches(modulus: int) -> None:
+    """Any, all, equal, ballots, matches and active threads."""
+    x = np.arange(64, dtype=np.int32) % modulus
+    _same_on_both(test_warp.votes, 1, 64, x, np.zeros((4, 64), np.uint8),
+                  np.zeros((5, 64), np.uint32))
+
+
+@pytest.mark.parametrize("n", [64, 50, 33, 1])
+def test_barriers_that_count(n: int) -> None:
+    """Threads that have left do not count."""
+    x = np.random.default_rng(n).integers(-1, 3, n)
+    _same_on_both(test_warp.counting, weft.cdiv(n, 32), 32, x, np.zeros(n, np.int64))
+
+
+def test_bits() -> None:
+    """Counts of bits, reversal, and small arithmetic."""
+    x = np.array([0, 1, 2, 3, 8, 0x80000000, 0xFFFFFFFF, 12345], np.uint32)
+    _same_on_both(test_warp.bits, 1, 8, x, x.astype(np.int64) << 3, np.zeros((6, 8), np.int64),
+                  np.zeros((3, 8)))
