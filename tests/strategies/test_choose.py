@@ -271,6 +271,18 @@ def test_a_scheduled_kernel_is_left_alone():
     assert choose(kernel, WIDE, 2) is kernel
 
 
+def test_outputs_of_many_arrays_are_streamed_together():
+    size = 1 << 20
+    arrays = [memory(name, size) for name in "abcdy"]
+    loads = [Load(v(f"x{m.name}", dt.float32), m, (v("i"),)) for m in arrays[:4]]
+    total = loads[0].var + loads[1].var + loads[2].var + loads[3].var
+    kernel = Kernel("sum", tuple(arrays),
+                    (loop("i", size, *loads, Store(arrays[4], (v("i"),), total)),))
+    for l3, streamed in ((9 << 20, True), (11 << 20, False)):
+        target = WIDE.replace(l2_bytes=1 << 20, l3_bytes=l3)
+        assert ("stream(y)" in choose(kernel, target, 1).meta.schedule) == streamed
+
+
 def test_large_nests_are_parallel_and_streamed():
     made = choose(nests.chain(1 << 24), WIDE, 2)
     assert kinds(made) == {"i.o": "parallel", "i.i": "vector"}

@@ -77,8 +77,8 @@ class Plan:
         l3 = self.target.l3_bytes
         limit = min(STREAM_BYTES, l3 * 5 // 8) if l3 else STREAM_BYTES
         touched = sum(size_of(m.size) * m.dtype.itemsize for m in self.kernel.params)
-        if touched >= 2 * l3 > 0:  # beside all that is read, not even half of it would stay
-            limit = min(limit, l3 // 2)
+        if touched >= 2 * l3 > 0:  # beside all that is read, hardly any of it would stay
+            limit = min(limit, l3 // 4)
         body = self.kernel.body
         written = traverse.stores(body)
         read = traverse.loads(body)
