@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from weft.errors import ScheduleError
 from weft.ir import traverse
 from weft.ir.stmt import PARALLEL, For, Load, Reduce
 from weft.schedule.dependence import Space, accesses
@@ -380,13 +381,22 @@ class Convolution:
         schedule = self.plan.schedule
         schedule.vectorize(f"{column}.begin")
         names = [f"{column}.end", f"{x}.end"]
-        if epilogue_cost(self.pattern) > self.p.spill or not self.plan.attempt("reorder", *names):
+        if epilogue_cost(self.pattern) > self.p.spill or not self._turned(names, names):
             schedule.vectorize(f"{column}.end")
-            return
-        self._turned(names)
 
-    def _turned(self, names: list[str]) -> None:
-        """Let results leave as rows of positions: squares of them are turned in registers."""
+    def _turned(self, names: list[str], order: list[str]) -> bool:
+        """Let results leave as rows of positions, if that is legal: turned in registers."""
+        schedule = self.plan.schedule
+        saved = schedule.mark()
+        try:
+            schedule.reorder(*order)
+            self._squares(names)
+        except ScheduleError:  # of two splits that overlap, little can be proved
+            schedule.reset(saved)
+            return False
+        return True
+
+    def _squares(self, names: list[str]) -> None:
         schedule, inner = self.plan.schedule, []
         for name in names:
             n = size_of(self._loop(name).extent)
@@ -423,7 +433,6 @@ class Convolution:
         if epilogue_cost(self.pattern) > self.p.spill:
             schedule.vectorize(f"{column}.f")
             return
-        if self.plan.attempt("reorder", *last[:-1], f"{column}.f", last[-1]):
-            self._turned([f"{column}.f", last[-1]])
-        else:
+        order = [*last[:-1], f"{column}.f", last[-1]]
+        if not self._turned([f"{column}.f", last[-1]], order):
             schedule.vectorize(f"{column}.f")
