@@ -40,7 +40,7 @@ from weft.frontend.dynamic import jit
 from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.kernel import gpu
-from weft.frontend.kernel.launch import cdiv, kernel
+from weft.frontend.kernel.launch import cdiv, func, kernel
 from weft.frontend.kernel.sanitize import interpret, sanitize
 from weft.frontend.random import *  # noqa: F403
 from weft.frontend.tensor import Parameter, Tensor
@@ -103,6 +103,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "func",
     "get_default_device",
     "gpu",
     "grad",

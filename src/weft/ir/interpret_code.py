@@ -160,6 +160,11 @@ def exchange(data: list[Any], offset: int, kind: str, value: Any, compare: Any,
         data[offset] = fn(old, value)
     elif kind == "exch" or (kind == "cas" and old == compare):
         data[offset] = value
+    elif kind in ("nanmin", "nanmax"):
+        kept = old if value != value else value  # a NaN gives way
+        if old == old and (old < kept if kind == "nanmin" else old > kept):
+            kept = old
+        data[offset] = kept
     elif kind == "inc":
         data[offset] = 0 if old >= value else old + 1
     elif kind == "dec":

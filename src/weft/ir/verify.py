@@ -26,7 +26,8 @@ from weft.ir.verify_linear import verify_linear
 __all__ = ["verify", "verify_graph", "verify_linear"]
 
 ATOMIC_KINDS: Final = (
-    "add", "sub", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec",
+    "add", "sub", "min", "max", "nanmin", "nanmax", "and", "or", "xor", "exch", "cas", "inc",
+    "dec",
 )  # fmt: skip
 REDUCE_KINDS: Final = (st.SERIAL, st.UNROLLED, st.VECTOR)
 ALLOC_SCOPES: Final = ("local", "register", "shared")

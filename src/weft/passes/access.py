@@ -70,6 +70,7 @@ class AccessLowering(Mapper):
         self._flat: dict[Stmt, Expr] = {}
         self._used: set[str] = set()
         self._copies: dict[str, int] = {}
+        self._used.update(m.name for m in kernel.params)
         self._reserved: set[str] = set()
         source: dict[Expr, tuple[Limit, Limit]] = {}
         for s in walk(kernel.body):

@@ -235,6 +235,7 @@ def prefetch(w: FunctionWriter, inst: li.PrefetchInst, base: str) -> None:
 _ATOMIC: Final = {
     "add": ("add", "add", "fadd"), "sub": ("sub", "sub", "fsub"), "exch": ("xchg",) * 3,
     "min": ("min", "umin", "fminimum"), "max": ("max", "umax", "fmaximum"),
+    "nanmin": ("min", "umin", "fmin"), "nanmax": ("max", "umax", "fmax"),
     "and": ("and", "and", ""), "or": ("or", "or", ""), "xor": ("xor", "xor", ""),
     "inc": ("", "uinc_wrap", ""), "dec": ("", "udec_wrap", ""),
 }  # fmt: skip

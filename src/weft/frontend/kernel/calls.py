@@ -42,7 +42,18 @@ class Walk(Record):
 
 
 class Calls(Expressions):
-    """Reads calls."""
+    """Reads calls.
+
+    Attributes
+    ----------
+    dynamic_bytes : int
+        Bytes of shared memory that the launch gives beside the kernel's own.
+    dynamic : Memory or None
+        The array over them, once there is one.
+    """
+
+    dynamic_bytes = 0
+    dynamic: Memory | None = None
 
     def _call(self, node: ast.Call) -> Value:
         if isinstance(node.func, ast.Attribute):
@@ -56,6 +67,9 @@ class Calls(Expressions):
 
     def _method(self, node: ast.Call, func: ast.Attribute) -> Value | None:
         """Return what a method of a scalar or a group gives, None for other calls."""
+        if func.attr == "bit_count" and not node.args:
+            bits = self.scalar(self.visit(func.value), node)
+            return scalars.convert(ex.unary(Op.POPCOUNT, bits), dt.int64)
         if not isinstance(func.value, ast.Name) or func.value.id not in self.env:
             return None
         owner = self.env[func.value.id]
@@ -202,8 +216,19 @@ class Calls(Expressions):
         x = self.scalar(value, node)
         return x if x.dtype.kind in "bu" else ex.unary(Op.ABS, x)
 
-    def _round(self, node: ast.Call, value: Value) -> Value:
-        return scalars.round_(self.scalar(value, node))
+    def _round(self, node: ast.Call, value: Value, digits: Value | None = None) -> Value:
+        x = self.scalar(value, node)
+        if digits is None or (isinstance(digits, Known) and digits.value is None):
+            return scalars.round_(x)
+        if not x.dtype.is_float:
+            raise self.wrong(node, "round of an integer to digits")
+        if isinstance(digits, Known):
+            return scalars.rounded(x, self.known_int(digits, node, "the number of digits"))
+        places = scalars.convert(self.scalar(digits, node, "an integer"), dt.int64)
+        found = x
+        for count in range(-16, 17):  # more than a float64 has
+            found = ex.where(places.eq(count), scalars.rounded(x, count), found)
+        return found
 
     def _pow(self, node: ast.Call, base: Value, exponent: Value) -> Value:
         return self.operate(ast.Pow, base, exponent, node)
@@ -304,11 +329,11 @@ class Calls(Expressions):
     def _array(self, scope: str, node: ast.Call, shape: Value, dtype: Value) -> Value:
         sizes = shape.items if isinstance(shape, Group) else (shape,)
         extents = tuple(self.known_int(s, node, "a size") for s in sizes)
+        if scope == "shared" and extents == (0,):
+            return self._dynamic(node, dtype)
         if any(n < 1 for n in extents):
             raise self.wrong(node, f"an array of shape {extents}", "each size must be at least 1")
-        d = as_dtype(dtype.value) if isinstance(dtype, Known) else None
-        if d is None:
-            raise self.wrong(node, f"{describe(dtype)} is not a dtype")
+        d = self._dtype(dtype, node)
         memory = Memory(self.name(scope), d, tuple(map(ex.index, extents)), scope)
         made = Alloc(memory)
         if scope == "shared":
@@ -317,6 +342,30 @@ class Calls(Expressions):
         else:
             self.emit(made, node)
         return whole(memory)
+
+    def _dtype(self, value: Value, node: ast.AST) -> DType:
+        d = as_dtype(value.value) if isinstance(value, Known) else None
+        if d is None:
+            raise self.wrong(node, f"{describe(value)} is not a dtype")
+        return d
+
+    def _dynamic(self, node: ast.Call, dtype: Value) -> Value:
+        """Return the shared memory whose size the launch gives; all such arrays are one."""
+        d = self._dtype(dtype, node)
+        count = self.dynamic_bytes // d.itemsize
+        if count < 1:
+            raise self.wrong(node, f"{self.dynamic_bytes} bytes of shared memory in this launch",
+                             "give them: kernel[grid, block, stream, bytes]")
+        if self.dynamic is None:
+            memory = Memory(self.name("dynamic"), d, (ex.index(count),), "shared")
+            self.dynamic = memory
+            made = Alloc(memory)
+            self.shared.append(made)
+            self.locations[made] = self.source.place(node)
+        if self.dynamic.dtype is not d:
+            raise self.wrong(node, f"dynamic shared memory as {self.dynamic.dtype.name} and as "
+                             f"{d.name}", "one type of elements for it in a kernel")
+        return whole(self.dynamic)
 
     def _shared(self, node: ast.Call, kind: str, shape: Value, dtype: Value) -> Value:
         return self._array("shared", node, shape, dtype)
@@ -329,6 +378,10 @@ class Calls(Expressions):
         if not isinstance(array, View):
             raise self.wrong(node, f"gpu.atomic.{kind} of {describe(array)}", "give it an array")
         kind = kind.strip("_")
+        if kind == "compare_and_swap":
+            kind, index, values = "cas", Group((Known(0),) * len(array.axes)), (index, *values)
+        if kind in ("nanmin", "nanmax") and not array.memory.dtype.is_float:
+            kind = kind[3:]
         d = array.memory.dtype
         if (d.is_float and kind in ("and", "or", "xor", "inc", "dec")) or d.is_bool:
             raise self.wrong(node, f"gpu.atomic.{kind} of {d.name} elements")
@@ -366,6 +419,28 @@ _BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     tuple: Calls._tuple_of, enumerate: Calls._enumerate, zip: Calls._zip, print: Calls._print,
     operator.index: lambda self, node, value: self.scalar(value, node),
 }  # fmt: skip
+
+
+def _operators() -> None:
+    """Let the functions of `operator` mean their operators."""
+    binary = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "truediv": ast.Div,
+              "floordiv": ast.FloorDiv, "mod": ast.Mod, "pow": ast.Pow, "and_": ast.BitAnd,
+              "or_": ast.BitOr, "xor": ast.BitXor, "lshift": ast.LShift,
+              "rshift": ast.RShift}  # fmt: skip
+    compare = {"lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE, "eq": ast.Eq,
+               "ne": ast.NotEq}  # fmt: skip
+    for name, kind in binary.items():
+        _BUILTINS[getattr(operator, name)] = (
+            lambda self, node, a, b, kind=kind: self.operate(kind, a, b, node))
+        in_place = getattr(operator, "i" + name.rstrip("_"), None)
+        if in_place is not None:
+            _BUILTINS[in_place] = _BUILTINS[getattr(operator, name)]
+    for name, test in compare.items():
+        _BUILTINS[getattr(operator, name)] = (
+            lambda self, node, a, b, test=test: self.compare(test, a, b, node))
+
+
+_operators()
 INTRINSICS: Final[dict[str, Callable[..., Value]]] = {
     "grid": Calls._grid, "gridsize": Calls._grid, "syncthreads": Calls._barrier,
     "shared": Calls._shared, "local": Calls._local, "atomic": Calls._atomic,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from weft.frontend.kernel.source import Problems, Source, Stop
+from weft.frontend.kernel.values import Group
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.bounds import Ranges
@@ -45,7 +46,7 @@ class Emitter:
         self.ranges = Ranges()
         self.ranges.env = self.limits
         self._names: dict[str, int] = {}
-        self._scopes: list[set[Expr]] = [set()]  # variables by open body
+        self._scopes: list[set[Expr | Memory]] = [set()]  # variables and cells by open body
 
     # --- problems
 
@@ -73,6 +74,10 @@ class Emitter:
 
     def is_visible(self, value: object) -> bool:
         """Whether all variables of a value can be used here."""
+        if isinstance(value, Group):
+            return all(map(self.is_visible, value.items))
+        if isinstance(value, Memory):
+            return value.scope != "register" or any(value in scope for scope in self._scopes)
         if not isinstance(value, Expr):
             return True
         return all(any(v in scope for scope in self._scopes) for v in ex.free_vars([value]))
@@ -141,6 +146,7 @@ class Emitter:
     def cell(self, base: str, d: DType, node: ast.AST) -> Memory:
         """Declare a register that holds one value."""
         memory = Memory(self.name(f"{base}.cell"), d, (), "register")
+        self._scopes[-1].add(memory)
         self.emit(Alloc(memory), node)
         return memory
 

@@ -34,6 +34,7 @@ _SYMBOLS: Final[dict[type[ast.AST], str]] = {
 
 def as_dtype(value: Any) -> DType | None:
     """Return the dtype that a Python object names: ours, NumPy's, or bool, int and float."""
+    value = getattr(value, "__weft_dtype__", value)
     if isinstance(value, DType):
         return value
     if value in (bool, int, float):

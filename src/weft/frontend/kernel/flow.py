@@ -51,8 +51,8 @@ def _own(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
 
 
 def returns(body: Iterable[ast.stmt]) -> bool:
-    """Whether a return stands in these statements."""
-    return any(isinstance(n, ast.Return) for stmt in body for n in ast.walk(stmt))
+    """Whether a return, or a raise, stands in these statements."""
+    return any(isinstance(n, ast.Return | ast.Raise) for stmt in body for n in ast.walk(stmt))
 
 
 def breaks(body: Iterable[ast.stmt]) -> bool:
@@ -70,7 +70,7 @@ def jumps(body: Iterable[ast.stmt]) -> bool:
 def always_jumps(body: Sequence[ast.stmt]) -> bool:
     """Whether every way through these statements ends in a jump."""
     for stmt in body:
-        if isinstance(stmt, ast.Return | ast.Break | ast.Continue):
+        if isinstance(stmt, ast.Return | ast.Raise | ast.Break | ast.Continue):
             return True
         if isinstance(stmt, ast.If) and always_jumps(stmt.body) and always_jumps(stmt.orelse):
             return True

@@ -12,11 +12,11 @@ from weft.frontend.kernel.intrinsics import Special, Triple, intrinsic
 
 __all__ = [
     "ALL", "activemask", "all_sync", "any_sync", "atomic", "ballot_sync", "blockDim",
-    "blockIdx", "brev", "clz", "eq_sync", "ffs", "fma", "grid", "gridDim", "gridsize", "laneid",
-    "lanemask_lt", "local", "match_all_sync", "match_any_sync", "popc", "rsqrt", "selp",
-    "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync", "syncthreads",
-    "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp", "threadIdx",
-    "threadfence", "threadfence_block", "threadfence_system", "warpsize",
+    "blockIdx", "brev", "cbrt", "clz", "eq_sync", "ffs", "fma", "grid", "gridDim", "gridsize",
+    "laneid", "lanemask_lt", "local", "match_all_sync", "match_any_sync", "popc", "rsqrt",
+    "selp", "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync",
+    "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp",
+    "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "warpsize",
 ]  # fmt: skip
 
 threadIdx: Final = Triple("thread")  # index of the thread in its block; int32
@@ -169,6 +169,11 @@ def rsqrt(x: Any) -> Any:
 
 
 @intrinsic
+def cbrt(x: Any) -> Any:
+    """Return the cube root of `x`."""
+
+
+@intrinsic
 def selp(condition: Any, a: Any, b: Any) -> Any:
     """Return `a` if `condition` holds, else `b`; both are evaluated."""
 
@@ -232,7 +237,17 @@ class _Atomic:
         def cas(array: Any, index: Any, old: Any, value: Any) -> Any:
             """Set the element to `value` if it equals `old`."""
 
-        for function in (add, sub, min, max, and_, or_, xor, exch, inc, dec, cas):
+        def nanmin(array: Any, index: Any, value: Any) -> Any:
+            """Keep the smaller of the element and `value`; a NaN gives way."""
+
+        def nanmax(array: Any, index: Any, value: Any) -> Any:
+            """Keep the larger of the element and `value`; a NaN gives way."""
+
+        def compare_and_swap(array: Any, old: Any, value: Any) -> Any:
+            """Set the first element to `value` if it equals `old`."""
+
+        for function in (add, sub, min, max, and_, or_, xor, exch, inc, dec, cas, nanmin, nanmax,
+                         compare_and_swap):
             setattr(self, function.__name__, intrinsic(function, "atomic."))
 
 

@@ -9,23 +9,50 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from weft.errors import BoundsError, KernelError, LaunchError
 from weft.frontend.devices import get_default_device
+from weft.ir.record import Record
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
     from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.types import KernelType
 
-__all__ = ["Configured", "KernelFunction", "cdiv", "kernel"]
+__all__ = ["Configured", "DeviceFunction", "KernelFunction", "Options", "cdiv", "func", "kernel"]
 
 _MOST_THREADS: Final = 1024  # of a block
+_MOST_SHARED: Final = 227 << 10  # bytes, as much as the largest devices give one block
 _MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)
 
 Size = int | tuple[int, ...]
+Maker = Callable[[Callable[..., Any]], "KernelFunction"]
 
 
 def cdiv(a: int, b: int) -> int:
     """Return ``a / b`` rounded up: how many blocks of `b` hold `a` elements. For kernels, too."""
     return -(-a // b)
+
+
+class Options(Record):
+    """How a kernel is compiled.
+
+    Attributes
+    ----------
+    wraps : bool
+        Whether negative indices count from the end of an axis.
+    checked : bool
+        Whether every access is checked against the bounds of its array.
+    fastmath : bool
+        Whether products and sums may be fused and added in another order.
+    max_threads : int
+        Most threads of a block that it is launched with.
+    hints : tuple of (str, value)
+        What is kept with the kernel for other devices.
+    """
+
+    wraps: bool = False
+    checked: bool = True
+    fastmath: bool = False
+    max_threads: int = 1024
+    hints: tuple[tuple[str, Any], ...] = ()
 
 
 class KernelFunction:
@@ -37,7 +64,8 @@ class KernelFunction:
 
     __name__: str
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+        self.options = options
         functools.update_wrapper(self, function)
         self.__weft_function__ = function
         self._signature = inspect.signature(function)
@@ -71,7 +99,7 @@ class Configured:
     It runs on the device that is the default when it is made.
     """
 
-    __slots__ = ("block", "grid", "interpreted", "kernel", "ndim")
+    __slots__ = ("block", "grid", "interpreted", "kernel", "ndim", "shared")
 
     def __init__(self, kernel: KernelFunction, grid: Size, block: Size, stream: Any = None,
                  shared: int = 0) -> None:  # fmt: skip
@@ -80,12 +108,15 @@ class Configured:
         self.grid = _sizes(grid, "grid", name, _MOST_BLOCKS)
         self.block = _sizes(block, "block", name, (_MOST_THREADS,) * 3)
         threads = self.block[0] * self.block[1] * self.block[2]
-        if threads > _MOST_THREADS:
+        most = kernel.options.max_threads
+        if threads > most:
             raise LaunchError(name, found=f"a block of {self.block}, {threads} threads",
-                              expected=f"at most {_MOST_THREADS}")
-        if stream not in (None, 0) or shared:
-            raise LaunchError(name, found=f"stream {stream!r} and {shared} bytes of shared memory",
-                              expected="neither on the CPU, yet")
+                              expected=f"at most {most}")
+        if not isinstance(shared, int) or not 0 <= shared <= _MOST_SHARED:
+            raise LaunchError(name, found=f"{shared!r} bytes of shared memory",
+                              expected=f"0 to {_MOST_SHARED}")
+        del stream  # on the CPU a launch is finished when it returns
+        self.shared = shared
         self.interpreted = get_default_device().startswith("interpreter")
         self.ndim = max(k for k in range(3) if k == 0 or self.grid[k] > 1) + 1
 
@@ -108,7 +139,7 @@ class Configured:
             return
         kernel = self.kernel
         host, types = self.take(args)
-        key = (tuple(types.values()), self.block, self.ndim)
+        key = (tuple(types.values()), self.block, self.ndim, self.shared)
         loaded = kernel._loaded.get(key)
         if loaded is None:
             loaded = kernel._loaded[key] = _load(kernel, types, self)
@@ -136,8 +167,13 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
     from weft.driver.launch import load_kernel
     from weft.frontend.kernel.translate import Launch, translate
 
-    nest = translate(kernel.__weft_function__, types, Launch(launch.block, launch.ndim))
-    return load_kernel(nest)
+    options = kernel.options
+    shape = Launch(launch.block, launch.ndim, launch.shared)
+    nest = translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
+                     checked=options.checked)
+    meta = nest.meta.replace(fastmath=options.fastmath,
+                             hints=(*nest.meta.hints, *options.hints))
+    return load_kernel(nest.replace(meta=meta))
 
 
 def _bound(kernel: KernelFunction, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -179,8 +215,11 @@ def _error(name: str, failed: Failed) -> Exception:
 @overload
 def kernel(function: Callable[..., Any]) -> KernelFunction: ...
 @overload
-def kernel() -> Callable[[Callable[..., Any]], KernelFunction]: ...
-def kernel(function: Callable[..., Any] | None = None) -> Any:
+def kernel(*, fastmath: bool = ..., unchecked: bool = ..., max_threads: int = ...,
+           max_registers: int | None = ...) -> Maker: ...  # fmt: skip
+def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False,
+           unchecked: bool = False, max_threads: int = _MOST_THREADS,
+           max_registers: int | None = None) -> Any:  # fmt: skip
     """Make a kernel of a function: it runs once for each thread of a launch.
 
     ::
@@ -195,9 +234,58 @@ def kernel(function: Callable[..., Any] | None = None) -> Any:
 
     Inside, `weft.gpu` has the operations of the device. Arguments are NumPy arrays, or anything
     with the buffer protocol or DLPack, and numbers. Arithmetic follows numba's types.
+
+    Parameters
+    ----------
+    fastmath
+        Let products and sums be fused, and sums be added in another order.
+    unchecked
+        Do not check indices: an index that is out of bounds may do anything.
+    max_threads
+        Most threads of a block that the kernel is launched with, at most 1024.
+    max_registers
+        Most registers of a thread, for devices where that can be chosen.
     """
-    if function is None:
-        return kernel
+    if not 1 <= max_threads <= _MOST_THREADS:
+        raise KernelError("kernel", found=f"max_threads={max_threads}",
+                          expected=f"1 to {_MOST_THREADS}")
+    hints: tuple[tuple[str, Any], ...] = ()
+    if max_threads != _MOST_THREADS:
+        hints += (("max_threads", max_threads),)
+    if max_registers is not None:
+        hints += (("max_registers", max_registers),)
+    options = Options(False, not unchecked, fastmath, max_threads, hints)
+
+    def make(given: Callable[..., Any]) -> KernelFunction:
+        if not inspect.isfunction(given):
+            raise KernelError("kernel", found=repr(given), expected="a function")
+        return KernelFunction(given, options)
+
+    return make if function is None else make(function)
+
+
+class DeviceFunction:
+    """A function for kernels to call; called from Python it is the function itself."""
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.__weft_function__ = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the Python function."""
+        return self.__weft_function__(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<weft.func {self.__name__}>"
+
+
+def func(function: Callable[..., Any]) -> DeviceFunction:
+    """Make a device function: its body takes the place of each call in a kernel.
+
+    Plain Python functions can be called from kernels, too; this says what one is for.
+    """
     if not inspect.isfunction(function):
-        raise KernelError("kernel", found=repr(function), expected="a function")
-    return KernelFunction(function)
+        raise KernelError("func", found=repr(function), expected="a function")
+    return DeviceFunction(function)

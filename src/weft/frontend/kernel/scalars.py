@@ -253,6 +253,8 @@ def _math_of_one(name: str, given: Expr) -> Expr | None:
         return x.ne(x)
     if name == "isinf":
         return ex.unary(Op.ABS, x).eq(math.inf)
+    if name == "cbrt":
+        return cube_root(x)
     if name == "isfinite":
         return ex.unary(Op.ABS, x).lt(math.inf)
     if name in ("degrees", "radians"):
@@ -273,6 +275,29 @@ def _math_of_two(name: str, a: Expr, b: Expr) -> Expr | None:
     if name == "ldexp":
         return x * ex.unary(Op.EXP2, y)
     return None
+
+
+def cube_root(x: Expr) -> Expr:
+    """Return the cube root: an estimate by exp2 and log2, and two steps of Newton's method."""
+    size = ex.unary(Op.ABS, x)
+    root = ex.unary(Op.EXP2, ex.unary(Op.LOG2, size) * (1.0 / 3.0))
+    for _ in range(2):
+        square = root * root
+        root = root - ex.binary(Op.DIV, square * root - size, square * 3.0)
+    special = ex.binary(Op.OR, size.eq(0.0), ex.unary(Op.NOT, size.lt(math.inf)))
+    return ex.binary(Op.COPYSIGN, ex.where(special, size, root), x)
+
+
+def rounded(x: Expr, digits: int) -> Expr:
+    """Return ``round(x, digits)`` of a float: the nearest multiple of a power of ten."""
+    scale = 10.0 ** abs(digits)
+    if digits >= 0:
+        moved = ex.unary(Op.ROUND, x * scale)
+        found = ex.binary(Op.DIV, moved, ex.const(scale, x.dtype))
+    else:
+        found = ex.unary(Op.ROUND, ex.binary(Op.DIV, x, ex.const(scale, x.dtype))) * scale
+    large = ex.unary(Op.NOT, ex.unary(Op.ABS, found).lt(math.inf))  # nothing to round, or NaN
+    return ex.where(large, x, found)
 
 
 def _hypot(x: Expr, y: Expr) -> Expr:

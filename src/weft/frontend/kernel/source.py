@@ -134,7 +134,7 @@ def read_source(function: Callable[..., Any]) -> Source:
         If Python does not have it, or it is not a plain function.
     """
     name = getattr(function, "__name__", repr(function))
-    if not inspect.isfunction(function) or name == "<lambda>":
+    if not inspect.isfunction(function):
         raise KernelError(f"kernel {name}", found=type(function).__name__ + " " + name,
                           expected="a function that is made by def")
     code = function.__code__
@@ -146,8 +146,7 @@ def read_source(function: Callable[..., Any]) -> Source:
                           where=(code.co_filename, code.co_firstlineno, "")) from None
     text = textwrap.dedent("".join(lines))
     indent = len(lines[0]) - len(lines[0].lstrip())
-    tree = ast.parse(text)
-    definition = tree.body[0]
+    definition = _definition(text, function)
     if not isinstance(definition, ast.FunctionDef):
         raise KernelError(f"kernel {name}", found=type(definition).__name__,
                           expected="a plain def",
@@ -160,3 +159,21 @@ def read_source(function: Callable[..., Any]) -> Source:
             node.end_lineno += first - 1  # type: ignore[attr-defined]
             node.end_col_offset += indent  # type: ignore[attr-defined]
     return Source(function, definition, code.co_filename)
+
+
+def _definition(text: str, function: Callable[..., Any]) -> ast.stmt:
+    """Return the definition of a function, for a lambda one that returns its value."""
+    if function.__name__ != "<lambda>":
+        return ast.parse(text).body[0]
+    start = text.find("lambda")
+    wanted = function.__code__.co_varnames[:function.__code__.co_argcount]
+    for end in range(len(text), start, -1):  # it may stand in the middle of a statement
+        try:
+            found = ast.parse(text[start:end].strip(), mode="eval").body
+        except SyntaxError:
+            continue
+        if isinstance(found, ast.Lambda) and tuple(a.arg for a in found.args.args) == wanted:
+            body = ast.copy_location(ast.Return(found.body), found)
+            made = ast.FunctionDef("lambda_", found.args, [body], [])
+            return ast.fix_missing_locations(ast.copy_location(made, found))
+    return ast.Pass()

@@ -449,6 +449,21 @@ class Statements(Calls):
         self.emit(Assert(test, message), node)
         self.facts[-1].update(conjuncts(test))
 
+    def _raise(self, node: ast.Raise) -> int:
+        """Stop the kernel with what the exception says."""
+        raised = node.exc
+        words = []
+        if isinstance(raised, ast.Call):
+            words = [str(a.value) for a in raised.args if isinstance(a, ast.Constant)]
+            raised = raised.func
+        kind = raised.id if isinstance(raised, ast.Name) else "exception"
+        message = f"{kind}: {' '.join(words)}" if words else kind
+        self.emit(Assert(ex.const(False, dt.bool_), message), node)
+        self._raise_flags(self.frames[-1].loops, True, node)
+        if self.frames[-1].flag is not None:
+            self.put(self.frames[-1].flag, ex.const(True, dt.bool_), node)
+        return JUMPS
+
     def _pass(self, node: ast.Pass) -> None:
         del node
 
@@ -466,5 +481,6 @@ STATEMENTS: Final[dict[type[ast.AST], Callable[[Any, Any], int | None]]] = {
     ast.Expr: Statements._expression, ast.Assign: Statements._assign,
     ast.AnnAssign: Statements._annotated, ast.AugAssign: Statements._augmented,
     ast.Break: Statements._break, ast.Continue: Statements._continue,
-    ast.Return: Statements._return, ast.Assert: Statements._assert, ast.Pass: Statements._pass,
+    ast.Return: Statements._return, ast.Raise: Statements._raise,
+    ast.Assert: Statements._assert, ast.Pass: Statements._pass,
 }  # fmt: skip

@@ -31,10 +31,13 @@ class Launch(Record):
         Threads of a block along x, y, z.
     ndim : int
         Axes of the grid that may have more than one block.
+    shared : int
+        Bytes of shared memory whose size the launch gives.
     """
 
     block: tuple[int, int, int]
     ndim: int = 1
+    shared: int = 0
 
 
 def translate(function: Callable[..., Any], types: Mapping[str, KernelType], launch: Launch, *,
@@ -71,6 +74,7 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
     problems = Problems(source.name)
     lowering = Functions(source, problems)
     lowering.wraps, lowering.checked, lowering.leaves = wraps, checked, leaves
+    lowering.dynamic_bytes = launch.shared
     parameters = Parameters()
     for name, kind in types.items():
         lowering.env[name] = parameters.value(name, kind)

@@ -162,6 +162,11 @@ def _rsqrt(c: Calls, node: ast.Call, _: str, value: Value) -> Value:
     return ex.unary(Op.RSQRT, scalars.convert(x, scalars.float_type(x)))
 
 
+def _cbrt(c: Calls, node: ast.Call, _: str, value: Value) -> Value:
+    x = c.scalar(value, node)
+    return scalars.cube_root(scalars.convert(x, scalars.float_type(x)))
+
+
 def _selp(c: Calls, node: ast.Call, _: str, condition: Value, a: Value, b: Value) -> Value:
     test = scalars.truth(c.scalar(condition, node, "a condition"))
     x, y = c.scalar(a, node), c.scalar(b, node)
@@ -179,5 +184,5 @@ INTRINSICS.update({
     "threadfence_block": _fence("block"), "threadfence_system": _fence("system"),
     "syncthreads_count": _count("count", dt.int64), "syncthreads_and": _count("all", dt.bool_),
     "syncthreads_or": _count("any", dt.bool_), "popc": _popc, "clz": _clz, "brev": _brev,
-    "ffs": _ffs, "fma": _fma, "rsqrt": _rsqrt, "selp": _selp,
+    "ffs": _ffs, "fma": _fma, "rsqrt": _rsqrt, "selp": _selp, "cbrt": _cbrt,
 })  # fmt: skip

@@ -1,0 +1,441 @@
+"""numba.cuda's host interface: ``from weft.compat import cuda``.
+
+Kernels run where Weft runs them, today on the CPU, in the memory of the host; what numba keeps on a
+device is an array of the host here, and every launch is finished when it returns. Negative indices
+count from the end, as in numba.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from weft.compat import numba_types
+from weft.compat.numba_types import ALIASES, ArrayOf, NumbaType, Signature, parse_signature
+from weft.errors import DTypeError, KernelError, LaunchError
+from weft.frontend.kernel.gpu import (
+    activemask,
+    all_sync,
+    any_sync,
+    atomic,
+    ballot_sync,
+    blockDim,
+    blockIdx,
+    brev,
+    cbrt,
+    clz,
+    eq_sync,
+    ffs,
+    fma,
+    grid,
+    gridDim,
+    gridsize,
+    laneid,
+    lanemask_lt,
+    local,
+    match_all_sync,
+    match_any_sync,
+    popc,
+    selp,
+    shared,
+    shfl_down_sync,
+    shfl_sync,
+    shfl_up_sync,
+    shfl_xor_sync,
+    syncthreads,
+    syncthreads_and,
+    syncthreads_count,
+    syncthreads_or,
+    syncwarp,
+    threadfence,
+    threadfence_block,
+    threadfence_system,
+    threadIdx,
+    warpsize,
+)
+from weft.frontend.kernel.launch import Configured, DeviceFunction, KernelFunction, Options, cdiv
+
+__all__ = [
+    "activemask", "all_sync", "any_sync", "as_cuda_array", "atomic", "ballot_sync", "blockDim",
+    "blockIdx", "brev", "cbrt", "close", "clz", "current_context", "defer_cleanup", "detect",
+    "device_array", "device_array_like", "eq_sync", "event", "event_elapsed_time", "ffs", "fma",
+    "get_current_device", "grid", "gridDim", "gridsize", "is_available", "is_cuda_array", "jit",
+    "laneid", "lanemask_lt", "local", "managed_array", "mapped_array", "match_all_sync",
+    "match_any_sync", "pinned", "pinned_array", "popc", "reduce", "select_device", "selp",
+    "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync", "stream",
+    "synchronize", "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or",
+    "syncwarp", "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "to_device",
+    "types", "warpsize",
+]  # fmt: skip
+
+types = SimpleNamespace(**ALIASES)
+globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
+
+
+class Kernel(KernelFunction):
+    """A kernel under ``@cuda.jit``."""
+
+    def __init__(self, function: Callable[..., Any], options: Options,
+                 signature: Signature | None) -> None:  # fmt: skip
+        super().__init__(function, options)
+        self._types = None if signature is None else signature.args
+        if self._types is not None and len(self._types) != len(self._signature.parameters):
+            raise KernelError(f"kernel {self.__name__}",
+                              found=f"a signature of {len(self._types)} types",
+                              expected=f"{len(self._signature.parameters)}")
+
+    def __getitem__(self, configuration: Any) -> Configured:
+        """Return the kernel with the shape of a launch."""
+        configured = super().__getitem__(configuration)
+        return configured if self._types is None else _Typed(configured, self._types)
+
+    def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Configured:
+        """Return the kernel for so many tasks, one a thread."""
+        threads = tpb or 256
+        return self[max(cdiv(ntasks, threads), 1), threads, stream, sharedmem]
+
+
+class _Typed(Configured):
+    """A launch whose arguments have the types of a signature."""
+
+    __slots__ = ("types",)
+
+    def __init__(self, configured: Configured, given: tuple[Any, ...]) -> None:
+        for name in Configured.__slots__:
+            setattr(self, name, getattr(configured, name))
+        self.types = given
+
+    def __call__(self, *args: Any) -> None:
+        """Run the kernel with its arguments converted, or refused."""
+        if len(args) != len(self.types):
+            raise LaunchError(f"launch of {self.kernel.__name__}",
+                              found=f"{len(args)} arguments", expected=f"{len(self.types)}")
+        super().__call__(*(_as_type(self.kernel.__name__, a, t)
+                           for a, t in zip(args, self.types, strict=True)))
+
+
+def _as_type(kernel: str, value: Any, kind: Any) -> Any:
+    """Return an argument in the type of a signature."""
+    if isinstance(kind, NumbaType) and kind.__weft_dtype__ is not None:
+        return kind.__weft_dtype__.numpy.type(value)
+    if isinstance(kind, ArrayOf):
+        array = np.asarray(value)
+        fits = array.dtype == kind.dtype.numpy and array.ndim == kind.ndim
+        if not fits or (kind.order == "C" and not array.flags.c_contiguous):
+            raise LaunchError(f"launch of {kernel}",
+                              found=f"an array of {array.dtype} with {array.ndim} axes",
+                              expected=f"{kind.dtype.name} with {kind.ndim} axes"
+                              + (", contiguous" if kind.order == "C" else ""))
+    return value
+
+
+def jit(signature: Any = None, device: bool = False, inline: Any = "never", link: Any = (),
+        debug: bool | None = None, opt: bool | None = None, lineinfo: bool = False,
+        cache: bool = False, fastmath: bool = False, max_registers: int | None = None,
+        launch_bounds: Any = None, **ignored: Any) -> Any:  # fmt: skip
+    """Make a kernel of a function, or with `device` a function for kernels to call.
+
+    `signature` is a function, a string such as ``"void(float32[:])"``, a call of types or a list of
+    one of these. Options about debugging, linking and caching change nothing here.
+    """
+    del inline, link, debug, opt, lineinfo, cache, ignored
+    if isinstance(signature, list):
+        signature = signature[0] if len(signature) == 1 else None
+    hints: tuple[tuple[str, Any], ...] = ()
+    if max_registers is not None:
+        hints += (("max_registers", max_registers),)
+    most = 1024
+    if launch_bounds is not None:
+        most = launch_bounds if isinstance(launch_bounds, int) else launch_bounds[0]
+        hints += (("max_threads", most),)
+    options = Options(True, True, fastmath, most, hints)
+
+    def make(function: Callable[..., Any]) -> Any:
+        function = getattr(function, "__weft_function__", function)
+        if device:
+            return DeviceFunction(function)
+        given = None if signature is None or callable_(signature) else parse_signature(signature)
+        return Kernel(function, options, given)
+
+    def callable_(value: Any) -> bool:
+        return callable(value) and not isinstance(value, NumbaType | Signature)
+
+    return make(signature) if callable_(signature) else make
+
+
+# --- arrays
+
+
+class DeviceArray(np.ndarray[Any, Any]):
+    """An array in the memory that kernels use."""
+
+    def copy_to_host(self, ary: Any = None, stream: Any = 0) -> Any:
+        """Return a copy of the array, in `ary` if it is given."""
+        del stream
+        if ary is None:
+            return np.array(self, copy=True, subok=False)
+        if ary.shape != self.shape or ary.dtype != self.dtype:
+            raise LaunchError("copy_to_host", found=f"{ary.dtype}{ary.shape}",
+                              expected=f"{self.dtype}{self.shape}")
+        np.copyto(ary, self.view(np.ndarray))
+        return ary
+
+    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
+        """Set the array to the values of another one."""
+        del stream
+        np.copyto(self.view(np.ndarray), np.asarray(ary))
+
+    def is_c_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return bool(self.flags.c_contiguous)
+
+
+def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> Any:
+    """Return a copy of an array for kernels."""
+    del stream, copy
+    if to is not None:
+        to.copy_to_device(obj)
+        return to
+    return np.array(obj, copy=True).view(DeviceArray)
+
+
+def device_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C",
+                 stream: Any = 0) -> Any:  # fmt: skip
+    """Return a new array for kernels, not initialised."""
+    del stream
+    if strides is not None:
+        raise LaunchError("device_array", found="strides", expected="an array in C or F order")
+    return np.empty(shape, _dtype(dtype), order="F" if order == "F" else "C").view(DeviceArray)
+
+
+def device_array_like(ary: Any, stream: Any = 0) -> Any:
+    """Return a new array for kernels with the shape, type and layout of another one."""
+    del stream
+    return np.empty_like(np.asarray(ary)).view(DeviceArray)
+
+
+def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None,
+                 order: str = "C") -> Any:  # fmt: skip
+    """Return a new array of the host."""
+    return np.asarray(device_array(shape, dtype, strides, order))
+
+
+def mapped_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C",
+                 stream: Any = 0, portable: bool = False, wc: bool = False) -> Any:  # fmt: skip
+    """Return a new array that host and kernels use alike."""
+    del portable, wc
+    return device_array(shape, dtype, strides, order, stream)
+
+
+managed_array = mapped_array
+
+
+def _dtype(dtype: Any) -> Any:
+    kind = getattr(dtype, "__weft_dtype__", None)
+    return dtype if kind is None else kind.numpy
+
+
+def as_cuda_array(obj: Any, sync: bool = True) -> Any:
+    """Return an array over the memory of another one."""
+    del sync
+    return np.asarray(obj).view(DeviceArray)
+
+
+def is_cuda_array(obj: Any) -> bool:
+    """Whether an object is an array for kernels."""
+    return isinstance(obj, DeviceArray)
+
+
+@contextmanager
+def pinned(*arrays: Any) -> Iterator[None]:
+    """Do nothing: memory of the host needs no pinning here."""
+    del arrays
+    yield
+
+
+# --- streams, events, devices
+
+
+class Stream:
+    """An order of work; work is finished when it has been asked for."""
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+    @contextmanager
+    def auto_synchronize(self) -> Iterator[Stream]:
+        """Return the stream itself."""
+        yield self
+
+
+class Event:
+    """A moment."""
+
+    def __init__(self, timing: bool = True) -> None:
+        self._timing = timing
+        self._nanoseconds: int | None = None
+
+    def record(self, stream: Any = 0) -> None:
+        """Take the time."""
+        del stream
+        self._nanoseconds = time.perf_counter_ns()
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+    def wait(self, stream: Any = 0) -> None:
+        """Return at once."""
+
+    def query(self) -> bool:
+        """Return True: what was asked for has happened."""
+        return True
+
+    def elapsed_time(self, other: Event) -> float:
+        """Return the milliseconds from this moment to another one."""
+        if self._nanoseconds is None or other._nanoseconds is None:
+            raise LaunchError("elapsed_time", found="an event that was not recorded")
+        return (other._nanoseconds - self._nanoseconds) / 1e6
+
+
+def stream() -> Stream:
+    """Return a new stream."""
+    return Stream()
+
+
+def default_stream() -> Stream:
+    """Return the stream of launches that name none."""
+    return Stream()
+
+
+def event(timing: bool = True) -> Event:
+    """Return a new event."""
+    return Event(timing)
+
+
+def event_elapsed_time(start: Event, end: Event) -> float:
+    """Return the milliseconds between two events."""
+    return start.elapsed_time(end)
+
+
+def synchronize() -> None:
+    """Return at once: every launch is finished when it returns."""
+
+
+def is_available() -> bool:
+    """Return True: kernels run on the CPU if nowhere else."""
+    return True
+
+
+def detect() -> bool:
+    """Print the devices; return whether there is one."""
+    print("weft: cpu")
+    return True
+
+
+def close() -> None:
+    """Do nothing."""
+
+
+@contextmanager
+def defer_cleanup() -> Iterator[None]:
+    """Do nothing."""
+    yield
+
+
+class _Device:
+    """What programs ask of a device."""
+
+    id = 0
+    name = b"cpu"
+    compute_capability = (8, 0)
+    WARP_SIZE = 32
+    MAX_THREADS_PER_BLOCK = 1024
+    MAX_BLOCK_DIM_X = MAX_BLOCK_DIM_Y = 1024
+    MAX_BLOCK_DIM_Z = 1024
+    MAX_GRID_DIM_X = (1 << 31) - 1
+    MAX_GRID_DIM_Y = MAX_GRID_DIM_Z = 65535
+    MAX_SHARED_MEMORY_PER_BLOCK = 48 << 10
+
+    @property
+    def MULTIPROCESSOR_COUNT(self) -> int:
+        """Cores."""
+        from weft.driver import device
+
+        return device.target().cores
+
+    def reset(self) -> None:
+        """Do nothing."""
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+
+_device = _Device()
+gpus = [_device]
+
+
+def get_current_device() -> _Device:
+    """Return the device that kernels run on."""
+    return _device
+
+
+def select_device(device_id: int) -> _Device:
+    """Return the device with a number, which is 0."""
+    if device_id != 0:
+        raise LaunchError("select_device", found=f"device {device_id}", expected="device 0")
+    return _device
+
+
+def current_context(devnum: int | None = None) -> SimpleNamespace:
+    """Return the context of the device: its memory, and a way to wait for it."""
+    del devnum
+    from weft.driver import device
+
+    pool = device.runtime().pool
+    info = SimpleNamespace(free=pool.bytes_free, total=pool.bytes_free + pool.bytes_in_use)
+    return SimpleNamespace(device=_device, synchronize=synchronize, reset=synchronize,
+                           get_memory_info=lambda: info)
+
+
+class Reduce:
+    """A reduction of arrays by a function of two values, made by ``@cuda.reduce``."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = DeviceFunction(getattr(function, "__weft_function__", function))
+        combine = self._function
+
+        def fold(x: Any, out: Any, start: Any) -> None:
+            total = start
+            for i in range(x.size):
+                total = combine(total, x[i])
+            out[0] = total
+
+        self._kernel = KernelFunction(fold, Options())
+
+    def __call__(self, arr: Any, size: int | None = None, res: Any = None, init: Any = 0,
+                 stream: Any = 0) -> Any:  # fmt: skip
+        """Return the reduction of the first `size` elements, or put it into ``res[0]``."""
+        del stream
+        array = np.asarray(arr)
+        if array.ndim != 1:
+            raise DTypeError("cuda.reduce", found=f"{array.ndim} axes", expected="one")
+        out = np.empty(1, array.dtype)
+        self._kernel[1, 1](array[: array.size if size is None else size], out,
+                           array.dtype.type(init))
+        if res is not None:
+            res[0] = out[0]
+            return None
+        return out[0]
+
+
+def reduce(function: Callable[..., Any]) -> Reduce:
+    """Make a reduction of a function of two values."""
+    return Reduce(function)
+
+
+del numba_types

@@ -1,0 +1,137 @@
+"""numba's names for types, and signatures made of them: ``void(float32[:], int64)``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from weft.errors import DTypeError
+from weft.ir import dtype as dt
+from weft.ir.dtype import DType
+from weft.ir.record import Record
+
+__all__ = [
+    "ArrayOf", "NumbaType", "Signature", "boolean", "float16", "float32", "float64", "int8",
+    "int16", "int32", "int64", "intp", "parse_signature", "uint8", "uint16", "uint32", "uint64",
+    "uintp", "void",
+]  # fmt: skip
+
+
+class ArrayOf(Record):
+    """``float32[:, ::1]``: an array type; ``order`` is ``C`` where it must be contiguous."""
+
+    dtype: DType
+    ndim: int
+    order: str = "A"
+
+
+class Signature(Record):
+    """``result(*args)``."""
+
+    result: Any
+    args: tuple[Any, ...]
+
+
+class NumbaType:
+    """A scalar type: a function that converts, and the start of array types and signatures."""
+
+    __slots__ = ("__weft_dtype__", "name")
+
+    def __init__(self, name: str, dtype: DType | None) -> None:
+        self.name, self.__weft_dtype__ = name, dtype
+
+    def __getitem__(self, key: Any) -> ArrayOf:
+        """Return the array type that slices describe: ``[:]``, ``[:, :]``, ``[:, ::1]``."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if self.__weft_dtype__ is None or not all(isinstance(p, slice) for p in parts):
+            raise DTypeError(f"{self.name}[...]", found=repr(key), expected="slices: float32[:, :]")
+        return ArrayOf(self.__weft_dtype__, len(parts), "C" if parts[-1].step == 1 else "A")
+
+    def __call__(self, *args: Any) -> Any:
+        """Return a signature for types, a converted number for a number."""
+        typed = [a for a in args if isinstance(a, NumbaType | ArrayOf)]
+        if self.__weft_dtype__ is None or (args and len(typed) == len(args)):
+            return Signature(self, args)
+        (value,) = args
+        return self.__weft_dtype__.numpy.type(value)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+boolean: Final = NumbaType("boolean", dt.bool_)
+int8: Final = NumbaType("int8", dt.int8)
+int16: Final = NumbaType("int16", dt.int16)
+int32: Final = NumbaType("int32", dt.int32)
+int64: Final = NumbaType("int64", dt.int64)
+uint8: Final = NumbaType("uint8", dt.uint8)
+uint16: Final = NumbaType("uint16", dt.uint16)
+uint32: Final = NumbaType("uint32", dt.uint32)
+uint64: Final = NumbaType("uint64", dt.uint64)
+float16: Final = NumbaType("float16", dt.float16)
+float32: Final = NumbaType("float32", dt.float32)
+float64: Final = NumbaType("float64", dt.float64)
+void: Final = NumbaType("void", None)
+intp, uintp = int64, uint64
+
+ALIASES: Final = {
+    "boolean": boolean, "bool_": boolean, "b1": boolean, "int8": int8, "char": int8, "i1": int8,
+    "int16": int16, "i2": int16, "short": int16, "int32": int32, "i4": int32, "intc": int32,
+    "int_": int64, "int64": int64, "i8": int64, "intp": int64, "long_": int64, "longlong": int64,
+    "ssize_t": int64, "uint8": uint8, "u1": uint8, "byte": uint8, "uchar": uint8, "uint16": uint16,
+    "u2": uint16, "ushort": uint16, "uint32": uint32, "u4": uint32, "uintc": uint32,
+    "uint64": uint64, "u8": uint64, "uintp": uint64, "ulong": uint64, "ulonglong": uint64,
+    "size_t": uint64, "float16": float16, "f2": float16, "float32": float32, "f4": float32,
+    "float64": float64, "f8": float64, "double": float64, "float_": float64, "void": void,
+    "none": void,
+}  # fmt: skip
+
+
+def parse_signature(given: Any) -> Signature:
+    """Return the signature that a string or a call of types is.
+
+    Raises
+    ------
+    DTypeError
+        If it is none.
+    """
+    if isinstance(given, Signature):
+        return given
+    if isinstance(given, tuple | list):
+        return Signature(void, tuple(given))
+    if not isinstance(given, str):
+        raise DTypeError("signature", found=repr(given), expected="'void(float32[:], int64)'")
+    names = {**ALIASES, "int": int32, "float": float32, "bool": boolean, "long": int64}
+    try:
+        made = _evaluate(given, names)
+    except (SyntaxError, ValueError, TypeError, KeyError) as error:
+        raise DTypeError("signature", found=given, expected="'void(float32[:], int64)'") from error
+    return made if isinstance(made, Signature) else Signature(void, (
+        made if isinstance(made, tuple) else (made,)))
+
+
+def _evaluate(text: str, names: dict[str, NumbaType]) -> Any:
+    """Return what a text of names, calls, slices and tuples means; nothing else is allowed."""
+    import ast
+
+    def value(node: ast.expr) -> Any:
+        if isinstance(node, ast.Name):
+            return names[node.id]
+        if isinstance(node, ast.Tuple):
+            return tuple(value(n) for n in node.elts)
+        if isinstance(node, ast.Call) and not node.keywords:
+            return value(node.func)(*(value(a) for a in node.args))
+        if isinstance(node, ast.Subscript):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            return value(node.value)[tuple(_slice(p) for p in parts)]
+        raise ValueError(text)
+
+    return value(ast.parse(text.strip(), mode="eval").body)
+
+
+def _slice(node: Any) -> slice:
+    import ast
+
+    if not isinstance(node, ast.Slice) or node.lower is not None or node.upper is not None:
+        raise ValueError("a slice without ends")
+    step = node.step
+    return slice(None, None, step.value if isinstance(step, ast.Constant) else None)
