@@ -129,7 +129,7 @@ class _Block:
     def run(self) -> Body:
         before: list[Stmt] = []
         rest = list(self.body)
-        while rest and isinstance(rest[0], Alloc):
+        while rest and isinstance(rest[0], Alloc) and rest[0].memory.scope == "shared":
             alloc = rest.pop(0)
             assert isinstance(alloc, Alloc)
             before.append(self.placed(Alloc(alloc.memory.replace(scope="local")), alloc))

@@ -144,6 +144,8 @@ def test_language_in_lanes(function: Any) -> None:
     out = np.zeros_like(x)
     apply[3, 16](out, x)
     np.testing.assert_allclose(out, [float(function(v)) for v in x], rtol=1e-14)
+    apply[len(x), 1](out, -x)  # blocks of one thread
+    np.testing.assert_allclose(out, [float(function(-v)) for v in x], rtol=1e-14)
 
 
 def test_errors_tell_the_line() -> None:
