@@ -2,6 +2,7 @@
 #   make demo    train a network on real handwritten digits
 #   make test    linters, types, layers, then the test suite
 #   make bench   the figures of docs/performance.md
+#   make trading replay a market with a compiled critical path, and tell its latencies
 #   make fuzz    exhaustive and long-running checks
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -17,7 +18,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 
-.PHONY: help demo test bench fuzz lint torch clean
+.PHONY: help demo trading test bench fuzz lint torch clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -47,6 +48,9 @@ torch: | $(BIN)/python
 
 demo: $(VENV)/.demo
 	@$(BIN)/weft demo --output demo
+
+trading: $(VENV)/.demo
+	@$(BIN)/python -m examples.trading
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

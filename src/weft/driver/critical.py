@@ -262,13 +262,15 @@ class Loaded:
 
     Attributes
     ----------
+    address : int
+        Of the function itself, as C calls it.
     frame : int
         Address of the function that takes its arguments from words.
     call : int
         Address of its vectorcall function, 0 if Python has to take the arguments apart.
     """
 
-    __slots__ = ("_invoke", "_library", "_next", "call", "code", "frame")
+    __slots__ = ("_invoke", "_library", "_next", "address", "call", "code", "frame")
 
     def __init__(self, code: Code, failed: Callable[[int, int, int], object]) -> None:
         import numpy as np
@@ -290,10 +292,12 @@ class Loaded:
             imports[name] = id(objects[name])
         if layout is not None:
             imports |= {name: address_of(name) for name in ir.FUNCTIONS}
-        symbols = ["weft_frame"] + (["weft_call", "weft_next"] if layout is not None else [])
+        symbols = [code.name, "weft_frame"]
+        symbols += ["weft_call", "weft_next"] if layout is not None else []
         self.code = code
         self._library = device.runtime().loader.load(
             [code.core, code.caller], symbols, imports, keep=(objects,))
+        self.address = self._library[code.name]
         self.frame = self._library["weft_frame"]
         self.call = self._library["weft_call"] if layout is not None else 0
         self._next = self._library["weft_next"] if layout is not None else 0

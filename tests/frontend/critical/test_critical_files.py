@@ -214,3 +214,12 @@ def test_names_that_c_does_not_have(tmp_path):
 
     assert größe(1.0) == 2.0
     assert größe.header().isascii()
+
+
+def test_the_c_function_itself():
+    total, size = ctypes.c_double(), ctypes.c_uint8()
+    function = weigh.ctypes
+    assert function(X.ctypes.data, 4, WEIGHTS.ctypes.data, False, 7, ctypes.addressof(total),
+                    ctypes.addressof(size), None) == 0
+    assert (total.value, size.value) == (328.0, 4)
+    assert ctypes.cast(function, ctypes.c_void_p).value == weigh.address != 0

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from weft.driver.critical import Code
 from weft.errors import CompileError, LibraryNotFoundError, UnsupportedError
 from weft.ir.dtype import DType
 
-__all__ = ["header", "save"]
+__all__ = ["header", "prototype", "save"]
 
 _LINKERS: Final = ("cc", "gcc", "clang", "ld.lld", "ld")  # all of them know -shared and -o
 
@@ -73,6 +74,21 @@ def header(code: Code, doc: str) -> str:
     return (f"#ifndef {guard}\n#define {guard}\n\n{_PREAMBLE}\n/*\n{comment}\n */\n"
             f"int32_t {code.name}(\n    {listed});\n\n"
             "#ifdef __cplusplus\n}\n#endif\n\n#endif\n")
+
+
+def prototype(code: Code) -> Any:
+    """Return the type of a function for ctypes; every address is a `c_void_p`."""
+    kinds = [ctypes.c_void_p if w.dtype is None else _ctypes_type(w.dtype) for w in code.words]
+    return ctypes.CFUNCTYPE(ctypes.c_int32, *kinds,
+                            *[ctypes.c_void_p] * (len(code.results) + 1))
+
+
+def _ctypes_type(d: DType) -> Any:
+    if d.is_bool:
+        return ctypes.c_bool
+    if d.is_float:
+        return {64: ctypes.c_double, 32: ctypes.c_float}.get(d.bits, ctypes.c_uint16)
+    return getattr(ctypes, f"c_{'u' * (d.kind == 'u')}int{d.bits}")
 
 
 def _identifier(name: str) -> str:

@@ -260,7 +260,22 @@ class CriticalFunction:
 
         sealed(self.__name__, *self._prepared(args, {}), calls)
 
-    # --- files
+    # --- C
+
+    @property
+    def address(self) -> int:
+        """Address of the C function that `header` describes, as long as this object lives."""
+        return self._annotated().address
+
+    @property
+    def ctypes(self) -> Any:
+        """The C function for ctypes: called through it, it runs without Python's lock."""
+        from weft.frontend.critical.export import prototype
+
+        loaded = self._annotated()
+        made = prototype(loaded.code)(loaded.address)
+        made.keep = loaded  # what it points at
+        return made
 
     def header(self) -> str:
         """Return a C header for the function, as it is in the file that `save` writes."""
