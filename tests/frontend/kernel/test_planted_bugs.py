@@ -408,6 +408,23 @@ def histogram_of_too_few(x: Any, counts: Any) -> None:
     gpu.atomic.add(counts, x[gpu.grid(1)], 1)  # BUG
 
 
+@bug("out-of-bounds", 1, 8, numbers(8), zeros(8))
+@weft.kernel
+def the_last_as_in_python(x: Any, out: Any) -> None:
+    t = gpu.threadIdx.x
+    out[t] = x[-1]  # BUG
+
+
+@bug("out-of-bounds", 1, 8, zeros(8))
+@weft.kernel
+def always_past_the_end(out: Any) -> None:
+    s = gpu.shared.array(8, weft.float64)
+    t = gpu.threadIdx.x
+    s[t] = t
+    gpu.syncthreads()
+    out[t] = s[8]  # BUG
+
+
 @bug("out-of-bounds", 2, 16, zeros(64)[::2])
 @weft.kernel
 def strided_past_the_end(out: Any) -> None:

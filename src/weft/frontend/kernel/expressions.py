@@ -59,6 +59,8 @@ class Expressions(Emitter):
         Whether a negative index counts from the end, as in NumPy.
     checked : bool
         Whether accesses are checked against the bounds.
+    sanitised : bool
+        Whether the kernel is written for the sanitiser, which finds wrong indices when it runs.
     """
 
     def __init__(self, source: Source, problems: Problems) -> None:
@@ -66,6 +68,7 @@ class Expressions(Emitter):
         self.env: dict[str, Value | Memory] = {}
         self.wraps = False
         self.checked = True
+        self.sanitised = False
         self.specials: dict[str, Expr] = {}
 
     # --- values
@@ -474,10 +477,12 @@ class Expressions(Emitter):
             i = i + extent if i.op is Op.CONST and i.attr < 0 else i
             if i.op is not Op.CONST and self.ranges.of(i).lo < 0:
                 i = ex.where(i.lt(0), i + extent, i)
-        elif i.op is Op.CONST and i.attr < 0:
+        elif i.op is Op.CONST and i.attr < 0 and not self.sanitised:
             raise self.wrong(node, f"index {i.attr} is out of bounds",
                              "kernels do not count from the end: use a.shape[0] - 1")
-        if i.op is Op.CONST and extent.op is Op.CONST and not 0 <= i.attr < extent.attr:
+        if i.op is Op.CONST and extent.op is Op.CONST and not 0 <= i.attr < extent.attr and (
+            not self.sanitised
+        ):
             raise self.wrong(node, f"index {i.attr} is out of bounds for an axis of {extent.attr}")
         if self.checked:
             inside = ex.binary(Op.AND, ex.index(0).le(i), i.lt(extent))

@@ -70,7 +70,7 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
     host, types = launch.take(args)
     function = launch.kernel.__weft_function__
     nest = translate(function, types, Launch(launch.block, launch.ndim, launch.shared),
-                     wraps=launch.kernel.options.wraps, leaves=sanitise)
+                     wraps=launch.kernel.options.wraps, sanitised=sanitise)
     return carry_out(nest, host.addresses, host.variables, Grid(launch.grid, launch.block),
                      sanitise=sanitise, seed=seed, steps=STEPS if steps is None else steps)
 

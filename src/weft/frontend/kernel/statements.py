@@ -86,7 +86,6 @@ class Statements(Calls):
     def __init__(self, source: Source, problems: Problems) -> None:
         super().__init__(source, problems)
         self.frames: list[Frame] = []
-        self.leaves = False  # whether returns from the kernel are marked
         self.after: list[frozenset[str]] = []  # names that are read behind open statements
 
     # --- bodies
@@ -422,7 +421,7 @@ class Statements(Calls):
         self._raise_flags(frame.loops, True, node)
         if frame.flag is not None:
             self.put(frame.flag, ex.const(True, dt.bool_), node)
-        if self.leaves and len(self.frames) == 1:
+        if self.sanitised and len(self.frames) == 1:
             self.emit(Block(LEFT, ()), node)
         return JUMPS
 

@@ -42,7 +42,7 @@ class Launch(Record):
 
 def translate(function: Callable[..., Any], types: Mapping[str, KernelType], launch: Launch, *,
               wraps: bool = False, checked: bool = True,
-              leaves: bool = False) -> Kernel:  # fmt: skip
+              sanitised: bool = False) -> Kernel:  # fmt: skip
     """Return the kernel that a Python function is for arguments of some types.
 
     Parameters
@@ -57,8 +57,9 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
         Whether negative indices count from the end of an axis.
     checked
         Whether every access is checked against the bounds of its array.
-    leaves
-        Whether the places are marked where threads return from the kernel.
+    sanitised
+        Whether to write the kernel for the sanitiser: returns from the kernel are marked, and
+        indices that are always wrong are left to be found.
 
     Returns
     -------
@@ -73,7 +74,7 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
     source = read_source(function)
     problems = Problems(source.name)
     lowering = Functions(source, problems)
-    lowering.wraps, lowering.checked, lowering.leaves = wraps, checked, leaves
+    lowering.wraps, lowering.checked, lowering.sanitised = wraps, checked, sanitised
     lowering.dynamic_bytes = launch.shared
     parameters = Parameters()
     for name, kind in types.items():
