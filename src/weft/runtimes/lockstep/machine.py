@@ -102,13 +102,14 @@ class Machine:
             If an assertion fails and nobody collects findings, or if the kernel does not end.
         """
         total = self.grid.blocks[0] * self.grid.blocks[1] * self.grid.blocks[2]
-        order = np.arange(total)
+        order = None
         if self.seed is not None:
-            np.random.default_rng(self.seed).shuffle(order)
+            order = np.random.default_rng(self.seed).permutation(total)
         count = self._together()
         with np.errstate(all="ignore"):
             for first in range(0, total, count):
-                self._blocks(order[first:first + count])
+                last = min(first + count, total)
+                self._blocks(np.arange(first, last) if order is None else order[first:last])
 
     def _together(self) -> int:
         """Return how many blocks may run in step: one where a block may wait for another."""
