@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,6 +59,10 @@ from weft.frontend.kernel.gpu import (
     warpsize,
 )
 from weft.frontend.kernel.launch import Configured, DeviceFunction, KernelFunction, Options, cdiv
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.host import Host
+    from weft.frontend.kernel.types import KernelType
 
 __all__ = [
     "activemask", "all_sync", "any_sync", "as_cuda_array", "atomic", "ballot_sync", "blockDim",
@@ -110,13 +114,13 @@ class _Typed(Configured):
             setattr(self, name, getattr(configured, name))
         self.types = given
 
-    def __call__(self, *args: Any) -> None:
-        """Run the kernel with its arguments converted, or refused."""
+    def take(self, args: tuple[Any, ...]) -> tuple[Host, dict[str, KernelType]]:
+        """Return what a launch passes, with the arguments converted, or refused."""
         if len(args) != len(self.types):
             raise LaunchError(f"launch of {self.kernel.__name__}",
                               found=f"{len(args)} arguments", expected=f"{len(self.types)}")
-        super().__call__(*(_as_type(self.kernel.__name__, a, t)
-                           for a, t in zip(args, self.types, strict=True)))
+        return super().take(tuple(_as_type(self.kernel.__name__, a, t)
+                                  for a, t in zip(args, self.types, strict=True)))
 
 
 def _as_type(kernel: str, value: Any, kind: Any) -> Any:

@@ -522,6 +522,7 @@ def strided_arguments(x: Any, out: Any) -> None:
         out[i] = x[i] * 3
 
 
+@weft.func
 def _square(x: Any) -> Any:
     if x < 0:
         return 0.0

@@ -9,6 +9,7 @@ from tests.frontend.kernel.test_language import CASES, VALUES
 
 import weft
 from weft import gpu
+from weft.compat import cuda
 from weft.errors import BoundsError, KernelError, LaunchError
 
 
@@ -263,3 +264,65 @@ def test_bits() -> None:
     x = np.array([0, 1, 2, 3, 8, 0x80000000, 0xFFFFFFFF, 12345], np.uint32)
     _same_on_both(test_warp.bits, 1, 8, x, x.astype(np.int64) << 3, np.zeros((6, 8), np.int64),
                   np.zeros((3, 8)))
+
+
+@weft.kernel
+def least_and_most(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    gpu.atomic.nanmin(out, i % 2, x[i])
+    gpu.atomic.nanmax(out, 2 + i % 2, x[i])
+
+
+def test_atomics_that_skip_nan() -> None:
+    """NaN gives way to any number, in both places."""
+    x = np.random.default_rng(0).random(64)
+    x[::7] = np.nan
+    _same_on_both(least_and_most, 2, 32, x, np.full(4, np.nan))
+    _same_on_both(least_and_most, 2, 32, np.full(64, np.nan), np.array([np.nan, 1, np.nan, -2]))
+
+
+@weft.kernel
+def dynamic(x: Any, out: Any) -> None:
+    held = gpu.shared.array(0, weft.float64)
+    t = gpu.threadIdx.x
+    held[t] = x[t]
+    gpu.syncthreads()
+    if x[t] < 0:
+        raise ValueError("negative")
+    out[t] = held[31 - t]
+
+
+def test_dynamic_shared_memory_and_exceptions() -> None:
+    """The launch gives the bytes; what a kernel raises is a finding."""
+    x, out = np.arange(32.0), np.zeros(32)
+    run = weft.sanitize(dynamic, 1, 32, shared=256)
+    assert run(x, out).findings == ()
+    np.testing.assert_array_equal(out, x[::-1])
+    (found,) = weft.sanitize(dynamic, 1, 32, shared=248)(x, out).findings[:1]
+    assert found.kind == "out-of-bounds"
+    x[5] = -1
+    (found,) = run(x, out).findings
+    assert (found.kind, found.threads) == ("assertion", (((0, 0, 0), (5, 0, 0)),))
+    assert "ValueError: negative" in found.message
+    with pytest.raises(LaunchError, match="negative"):
+        weft.interpret(dynamic, 1, 32, shared=256)(x, out)
+
+
+def test_kernels_of_numba() -> None:
+    """A signature converts arguments, and negative indices count from the end."""
+
+    @cuda.jit("void(float32[:], int32)")
+    def turn(x: Any, n: Any) -> None:
+        i = cuda.grid(1)
+        x[-1 - i] = n * 2 ** 30
+
+    x = np.zeros(5, np.float32)
+    report = weft.sanitize(turn, 1, 5)(x, 4)
+    assert report.findings == (), str(report)
+    wanted = np.zeros(5, np.float32)
+    turn[1, 5](wanted, 4)
+    np.testing.assert_array_equal(x, wanted)
+    (found,) = weft.sanitize(turn, 1, 6)(x, 4).findings
+    assert found.kind == "out-of-bounds"
+    with pytest.raises(LaunchError):
+        weft.sanitize(turn, 1, 5)(np.zeros(5), 4)

@@ -78,7 +78,7 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
 def _configured(kernel: Any, grid: Size, block: Size, shared: int) -> Configured:
     if not isinstance(kernel, KernelFunction):
         raise KernelError("sanitize", found=repr(kernel), expected="a function under @weft.kernel")
-    return Configured(kernel, grid, block, None, shared)
+    return kernel[grid, block, None, shared]
 
 
 def interpret(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: int | None = None,

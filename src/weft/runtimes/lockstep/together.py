@@ -40,6 +40,9 @@ def _applied(kind: str, d: DType, old: Array, value: Array, compare: Array | Non
     if kind == "cas":
         assert compare is not None
         return np.where(old == compare, value, old)
+    if kind in ("nanmin", "nanmax"):
+        kept = np.where(np.isnan(value), old, value)  # a NaN gives way
+        return np.where(old < kept if kind == "nanmin" else old > kept, old, kept)
     one = old.dtype.type(1)
     found: Array = (np.where(old >= value, old.dtype.type(0), old + one) if kind == "inc" else
                     np.where((old == 0) | (old > value), value, old - one))
