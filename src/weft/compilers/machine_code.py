@@ -275,7 +275,9 @@ def _tables(image: bytes) -> tuple[int, list[tuple[int, ...]], list[_Symbol]]:
     """Return machine, section headers and symbols of an ELF object."""
     if image[:6] != b"\x7fELF\x02\x01":
         raise UnsupportedError("proof of machine code", found="an object that is not ELF",
-                               expected="ELF of 64 bits, as on Linux")
+                               expected="ELF of 64 bits, as on Linux",
+                               hint="no_allocation, no_syscalls and inline_always set to False ask "
+                               "for no proof")
     machine = struct.unpack_from("<H", image, 18)[0]
     offset = struct.unpack_from("<Q", image, 40)[0]
     size, count = struct.unpack_from("<HH", image, 58)

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 import weft
-from weft.compilers.llvm import compiler
+from weft.compilers.llvm import compiler, host_cpu
+from weft.compilers.machine_code import decode_x86
 from weft.driver.critical import Contract, violations
 from weft.errors import KernelError, LaunchError
 
@@ -104,6 +105,40 @@ def code_of(text):
 
     made = f.compile()._annotated().code
     return made.replace(core=compiler().compile(text, "O2"))
+
+
+def vectors(x: weft.float32[::1], y: weft.float32[::1]):
+    for i in range(x.size):
+        y[i] = x[i] * 2 + y[i]
+
+
+@pytest.mark.parametrize("level", ["O0", "O3", "Olatency"])
+def test_the_latency_level_prefetches_and_aligns_and_vectorises(level):
+    import platform
+    import struct
+
+    function = weft.critical(level=level, unchecked=True)(vectors)
+    image = function._annotated().code.core
+    if platform.machine() not in ("x86_64", "AMD64"):
+        assert function.proof()
+        return
+    offset, = struct.unpack_from("<Q", image, 40)
+    size, count = struct.unpack_from("<HH", image, 58)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", image, offset + k * size) for k in range(count)]
+    start, length = next(h[4:6] for h in headers if h[2] & 4 and h[5])
+    text = image[start : start + length]
+    code = decode_x86(text)
+    returns = [i.start for i in code if text[i.start : i.end] == b"\xc3"]
+    heads = {i.target for i in code if i.kind == "jump" and i.target <= i.start
+             and not any(i.target <= at < i.start for at in returns)}  # else: jumps to the end
+    prefetches = sum(text[i.start : i.end].startswith(b"\x0f\x18") for i in code)
+    wide = [i for i in code if text[i.start] == 0x62 or (text[i.start] == 0xC5
+            and text[i.start + 1] & 4)]  # 64 or 32 bytes
+    assert heads
+    assert prefetches == (2 if level == "Olatency" else 0)
+    assert any(wide) == (level != "O0" and "avx" in host_cpu().enabled)
+    if level == "Olatency":
+        assert all(head % 32 == 0 for head in heads)
 
 
 BREACHES = [
