@@ -11,6 +11,10 @@ import weft
 from weft import gpu
 from weft.compat import cuda
 from weft.errors import BoundsError, KernelError, LaunchError
+from weft.frontend.kernel.translate import Launch, translate
+from weft.ir.stmt import Barrier
+from weft.ir.traverse import map_exprs
+from weft.runtimes.lockstep import run as lockstep
 
 
 @pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
@@ -306,6 +310,44 @@ def test_dynamic_shared_memory_and_exceptions() -> None:
     assert "ValueError: negative" in found.message
     with pytest.raises(LaunchError, match="negative"):
         weft.interpret(dynamic, 1, 32, shared=256)(x, out)
+
+
+@weft.kernel
+def reversed_twice(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    x[i] += 1
+    gpu.syncthreads()
+    out[i] = x[x.size - 1 - i]
+
+
+@weft.kernel
+def waits_in_some_blocks(x: Any, out: Any) -> None:
+    if gpu.blockIdx.x > 0:
+        gpu.syncthreads()
+    out[0] = 1
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_barriers_of_the_grid(seed: int | None) -> None:
+    """All blocks meet at one, and it orders what they do."""
+
+    def run(kernel: Any, scope: str, x: Any, out: Any) -> Any:
+        launch = kernel[8, 16]
+        host, kinds = launch.take((x, out))
+        nest = translate(kernel.__weft_function__, kinds, Launch(launch.block, launch.ndim),
+                         sanitised=True)
+        nest = map_exprs(nest, lambda e: e,
+                         lambda s: Barrier(scope) if isinstance(s, Barrier) else s)
+        return lockstep.run(nest, host.addresses, host.variables,
+                            lockstep.Grid(launch.grid, launch.block), sanitise=True, seed=seed)
+
+    x, out = np.arange(128.0), np.zeros(128)
+    assert run(reversed_twice, "grid", x, out).findings == ()
+    np.testing.assert_array_equal(out, np.arange(128)[::-1] + 1)
+    assert {f.kind for f in run(reversed_twice, "block", x, out).findings} == {"race"}
+    (found,) = run(waits_in_some_blocks, "grid", x, out).findings
+    assert found.kind == "barrier-divergence"
+    assert found.threads[0][0] != found.threads[1][0]
 
 
 def test_kernels_of_numba() -> None:

@@ -43,6 +43,7 @@ class Checks:
         self.found = fi.Collector()
         self.clocks = Clocks(machine.per_block)
         self._events: list[Stmt | None] = [None]  # what accessed memory, by time
+        self._last: dict[Stmt, int] = {}  # when each statement accessed memory last
         self._arms = _arms(machine.kernel.body)
         self._order = {s: k for k, s in enumerate(walk(machine.kernel.body))}
         self._copies = _copies(machine.kernel)
@@ -149,6 +150,7 @@ class Checks:
         found = shadow.access(kind, at, lanes, clocks, changed)
         self._events.extend([None] * (clocks.now - len(self._events)))
         self._events.append(s)
+        self._last[s] = clocks.now
         if found is not None:
             earlier, later, time = found
             first = self._events[time]
@@ -180,8 +182,7 @@ class Checks:
         place, other = self.place(first), self.place(second)
         if place is None or other is None or (place.file, place.line) != (other.file, other.line):
             return False
-        order = self._order
-        return order[first] < order[second] and first not in self._events[time + 1:]
+        return self._order[first] < self._order[second] and self._last[first] == time
 
     def _can_meet(self, first: Stmt | None, second: Stmt) -> bool:
         """Whether a barrier can stand between two statements: not if one branch excludes one."""
@@ -253,24 +254,28 @@ class Checks:
 
     # --- barriers and warps
 
-    def barrier(self, s: Stmt) -> None:
-        """Note a barrier of the block that the threads of the mask reach."""
+    def barrier(self, s: Stmt, whole: bool = False) -> None:
+        """Note a barrier of the block (or of the whole grid) that the threads of the mask reach."""
         m = self.machine
-        shape = (m.nblocks, m.per_block)
+        shape = (1, m.count) if whole else (m.nblocks, m.per_block)
         here = m.mask.reshape(shape)
         absent = ~(m.gone | m.left).reshape(shape) & ~here & here.any(1, keepdims=True)
         if absent.any():
             place = self.place(s)
             if self.found.is_new(fi.DIVERGENCE, place, ""):
                 block = int(np.argmax(absent.any(1)))
-                base = block * m.per_block
+                base = block * shape[1]
                 waits = base + int(np.argmax(here[block]))
                 others = base + np.flatnonzero(absent[block])
                 threads = self._threads(np.concatenate([[waits], others]))
                 self.found.add(fi.DIVERGENCE, place, "", threads,
                                f"{_name(threads[0])} waits at a barrier that {len(others)} "
-                               f"threads of its block do not reach, such as {threads[1][1]}")
-        self.clocks.barrier(m.chosen)
+                               f"threads of its {'grid' if whole else 'block'} do not reach, "
+                               f"such as {_name(threads[1])}")
+        if whole:
+            self.clocks.grid_barrier()
+        else:
+            self.clocks.barrier(m.chosen)
 
     def warp(self, s: Stmt, what: str, wrong: Array) -> None:
         """Report threads that name wrong partners in an operation of their warp."""

@@ -45,6 +45,7 @@ from weft.runtimes.lockstep.waits import waits_for_others
 __all__ = ["STATEMENTS", "Grid", "Handlers", "Machine"]
 
 _LANES: Final = 4096  # threads that run at once, where blocks do not wait for each other
+_MOST_LANES: Final = 1 << 20  # ... and where all blocks wait for each other
 _COPIES: Final = 1 << 24  # elements of the memories that each of those threads or blocks has
 
 Triple = tuple[int, int, int]
@@ -113,6 +114,12 @@ class Machine:
 
     def _together(self) -> int:
         """Return how many blocks may run in step: one where a block may wait for another."""
+        blocks = self.grid.blocks[0] * self.grid.blocks[1] * self.grid.blocks[2]
+        if any(isinstance(s, Barrier) and s.scope == "grid" for s in walk(self.kernel.body)):
+            if blocks * self.per_block > _MOST_LANES:
+                raise LaunchError(self.kernel.name, found=f"{blocks} blocks that wait for all",
+                                  expected=f"at most {_MOST_LANES} threads in all")
+            return blocks
         if waits_for_others(self.kernel):
             return 1
         private = 0

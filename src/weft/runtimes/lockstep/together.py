@@ -116,7 +116,7 @@ def _barrier(m: Machine, s: Barrier) -> None:
             groups[m.chosen] = (warps.number << WARP | warps.masks)[m.chosen]
             m.checks.clocks.warp_barrier(groups)
     elif m.checks is not None:
-        m.checks.barrier(s)
+        m.checks.barrier(s, whole=s.scope == "grid")
 
 
 def _fence(m: Machine, s: Fence) -> None:
