@@ -295,6 +295,30 @@ def neighbours_in_a_warp(x: Any, out: Any) -> None:
         gpu.syncwarp()
 
 
+@correct(3, 16, numbers(48), zeros(3))
+@weft.kernel
+def reduction_of_half_a_warp(x: Any, out: Any) -> None:
+    v = x[gpu.grid(1)]
+    d = 8
+    while d > 0:
+        v += gpu.shfl_down_sync(gpu.ALL, v, d)  # the upper threads get what nobody looks at
+        d //= 2
+    if gpu.threadIdx.x == 0:
+        out[gpu.blockIdx.x] = v
+
+
+@correct(2, 32, numbers(40), zeros(40))
+@weft.kernel
+def scan_of_a_warp_that_is_not_full(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    if i < x.size:
+        v = x[i]
+        below = gpu.shfl_down_sync(gpu.ALL, v, 1)
+        out[i] = v + (below if i + 1 < x.size and gpu.laneid < 31 else 0.0)
+    else:
+        return
+
+
 @correct(1, 48, numbers(48), zeros(48))
 @weft.kernel
 def order_through_a_third_lane(x: Any, out: Any) -> None:

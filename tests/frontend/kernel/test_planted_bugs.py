@@ -538,6 +538,30 @@ def syncwarp_with_a_wrong_mask(out: Any) -> None:
         gpu.syncwarp(0xFF)  # BUG
 
 
+@bug("warp-mask", 2, 32, numbers(40), zeros(2))
+@weft.kernel
+def sum_of_a_warp_that_is_not_full(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    if i >= x.size:
+        return
+    v = x[i]
+    d = 16
+    while d > 0:
+        v += gpu.shfl_down_sync(gpu.ALL, v, d)  # BUG
+        d //= 2
+    if gpu.laneid == 0:
+        out[gpu.blockIdx.x] = v
+
+
+@bug("warp-mask", 1, 24, numbers(24), zeros(24))
+@weft.kernel
+def broadcast_from_a_thread_that_is_not_there(x: Any, out: Any) -> None:
+    t = gpu.threadIdx.x
+    last = gpu.shfl_sync(gpu.ALL, x[t], 31)  # BUG
+    twice = last * 2 if t > 3 else 0.0
+    out[t] = twice
+
+
 # --- assertions
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.ir.stmt import Body, Kernel
     from weft.runtimes.lockstep.machine import Machine
     from weft.runtimes.lockstep.memory import Storage
-    from weft.runtimes.lockstep.values import Array
+    from weft.runtimes.lockstep.values import Array, Mark
 
 __all__ = ["Checks"]
 
@@ -36,6 +36,8 @@ class Checks:
         What was found.
     clocks : Clocks
         What orders accesses.
+    undefined : dict of Expr to Mark
+        Names that hold what a shuffle took from a thread that was not there.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -48,6 +50,7 @@ class Checks:
         self._order = {s: k for k, s in enumerate(walk(machine.kernel.body))}
         self._copies = _copies(machine.kernel)
         self._empty: dict[Expr, Array] = {}  # copies of registers that hold nothing
+        self.undefined: dict[Expr, Mark] = {}
         self._watch_arguments()
 
     def begin(self) -> None:
@@ -55,6 +58,7 @@ class Checks:
         self.clocks.begin(self.machine.tids)
         self._strays = np.zeros(self.machine.count, np.int64)
         self._empty.clear()
+        self.undefined.clear()
 
     def watch(self, storage: Storage) -> None:
         """Watch the accesses of a memory that several threads share."""
@@ -114,6 +118,25 @@ class Checks:
 
     # --- memory
 
+    def pass_on(self, var: Expr, mark: Mark | None) -> None:
+        """Note in which threads a name holds what a shuffle took from nobody."""
+        if mark is not None and mark[0].any():
+            self.undefined[var] = mark
+        else:
+            self.undefined.pop(var, None)
+
+    def _must_be_defined(self, s: Stmt) -> None:
+        """Report values that go to memory, or indices, that a shuffle took from nobody."""
+        for mark in self.machine.marks(s):
+            if mark is None:
+                continue
+            wrong = mark[0] & self.machine.mask
+            if wrong.any():
+                here = self.place(s)
+                line = 0 if here is None else here.line
+                self.report(fi.WARP_MASK, mark[1], np.flatnonzero(wrong), "takes the value of a "
+                            f"thread that is not there or has left, and uses it in line {line}")
+
     def read(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
         """Note a load of some elements by some threads."""
         self._must_be_written(s, storage, at, lanes)
@@ -122,6 +145,8 @@ class Checks:
 
     def write(self, s: Stmt, storage: Storage, at: Array, lanes: Array, values: Array) -> None:
         """Note a store of some values, before it is carried out."""
+        if self.undefined:
+            self._must_be_defined(s)
         if storage.shadow is not None and len(at):
             changed = bits(storage.data[at]) != bits(values)
             self._access(WRITE, s, storage, at, lanes, changed)
@@ -133,6 +158,8 @@ class Checks:
 
     def update(self, s: Atomic, storage: Storage, at: Array, lanes: Array) -> None:
         """Note an atomic operation."""
+        if self.undefined:
+            self._must_be_defined(s)
         if s.kind != "exch":  # which may be the first to give it a value
             self._must_be_written(s, storage, at, lanes)
         if storage.written is not None:
@@ -213,6 +240,8 @@ class Checks:
     def register_read(self, s: Load, storage: Storage) -> None:
         """Note a read of a register; a copy that nobody looks at is no read."""
         self._empty.pop(s.var, None)
+        if self.undefined or storage.undefined is not None:
+            self.pass_on(s.var, storage.undefined)
         if storage.written is None:
             return
         empty = self.machine.mask & ~storage.written
@@ -227,6 +256,8 @@ class Checks:
 
     def register_write(self, s: Store, storage: Storage) -> None:
         """Note a write of a register."""
+        if self.undefined or storage.undefined is not None:
+            self._keep_undefined(s, storage)
         empty = self._empty.get(_copied(s.value)) if self._empty else None
         if empty is not None:
             known = np.ones(self.machine.count, np.bool_) if storage.written is None else (
@@ -234,6 +265,13 @@ class Checks:
             storage.written = np.where(self.machine.mask, ~empty, known)
         elif storage.written is not None:
             storage.written = None if self.machine.full else storage.written | self.machine.mask
+
+    def _keep_undefined(self, s: Store, storage: Storage) -> None:
+        before, after = storage.undefined, self.machine.marks(s)[-1]
+        mask = np.where(self.machine.mask, np.False_ if after is None else after[0],
+                        np.False_ if before is None else before[0])
+        origin = after or before
+        storage.undefined = (mask, origin[1]) if origin is not None and mask.any() else None
 
     # --- failures
 

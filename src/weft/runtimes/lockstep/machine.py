@@ -39,7 +39,7 @@ from weft.ir.stmt import (
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep.checks import Checks
 from weft.runtimes.lockstep.memory import Storage
-from weft.runtimes.lockstep.values import Array, Formula, held, to_stored
+from weft.runtimes.lockstep.values import Array, Formula, Mark, held, to_stored
 from weft.runtimes.lockstep.waits import waits_for_others
 
 __all__ = ["STATEMENTS", "Grid", "Handlers", "Machine"]
@@ -229,7 +229,14 @@ class Machine:
         self.back(outer, losses)
 
     def _let(self, s: Let) -> None:
+        if self.checks is not None and self.checks.undefined:
+            self.checks.pass_on(s.var, self.marks(s)[0])
         self.names[s.var] = self.values(s)[0]
+
+    def marks(self, s: Stmt) -> list[Mark | None]:
+        """Return in which threads a statement's expressions use what is not defined."""
+        assert self.checks is not None
+        return self.formula(s, s.exprs()).marks(self.names, self.checks.undefined)
 
     def _for(self, s: For) -> None:
         place = self.places.get(s.kind)

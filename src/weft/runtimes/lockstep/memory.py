@@ -12,7 +12,7 @@ from weft.runtimes.lockstep.values import held
 if TYPE_CHECKING:
     from weft.ir.stmt import Memory
     from weft.runtimes.lockstep.shadow import Shadow
-    from weft.runtimes.lockstep.values import Array
+    from weft.runtimes.lockstep.values import Array, Mark
 
 __all__ = ["Storage"]
 
@@ -32,9 +32,12 @@ class Storage:
         Where the copy of each thread begins; None where there is one copy only.
     shadow, offset : Shadow or None, and int
         Who accessed the elements, and where they begin in it.
+    undefined : Mark or None
+        Of a register, the threads in which it holds what a shuffle took from nobody.
     """
 
-    __slots__ = ("data", "first", "memory", "offset", "shadow", "shape", "size", "written")
+    __slots__ = ("data", "first", "memory", "offset", "shadow", "shape", "size", "undefined",
+                 "written")
 
     def __init__(self, memory: Memory, data: Array, shape: tuple[int, ...], first: Array | None,
                  written: Array | None = None) -> None:  # fmt: skip
@@ -43,6 +46,7 @@ class Storage:
         self.size = int(np.prod(shape, dtype=np.int64))
         self.shadow: Shadow | None = None
         self.offset = 0
+        self.undefined: Mark | None = None
 
     @classmethod
     def at(cls, memory: Memory, address: int, shape: tuple[int, ...]) -> Storage:

@@ -215,7 +215,16 @@ def _shuffle(m: Machine, s: Collective, warps: Warps, value: Array, distance: Ar
         wrong = taking & ~there & alive
         if wrong.any():
             m.checks.warp(s, "reads the value of a thread that does not take part", wrong)
+        _mark_undefined(m, s, inside & ~there, np.where(taking & there, lane, m.lanes))
     return np.where(taking & there, value[np.maximum(lane, 0)], value)
+
+
+def _mark_undefined(m: Machine, s: Collective, nobody: Array, source: Array) -> None:
+    """Mark the threads that take a value from nobody, or one that is marked already."""
+    assert m.checks is not None
+    mark = m.marks(s)[0] if m.checks.undefined else None
+    mask = m.mask & (nobody if mark is None else nobody | np.broadcast_to(mark[0], m.count)[source])
+    m.checks.pass_on(s.var, (mask, s if mark is None else mark[1]))
 
 
 def _collective(m: Machine, s: Collective) -> None:

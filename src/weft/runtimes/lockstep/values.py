@@ -22,14 +22,16 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.interpret_code import literal
 from weft.ir.op import Op, Operation
+from weft.ir.stmt import Stmt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Array", "Formula", "constant", "held", "to_stored", "vector"]
+__all__ = ["Array", "Formula", "Mark", "constant", "held", "to_stored", "vector"]
 
 Array = np.ndarray[Any, Any]
 Vector = Callable[..., Array]
+Mark = tuple[Array, Stmt]  # the threads in which a value is marked, and what marked it
 
 _FIRST_BIT: Final = 1 << 24  # integers below it are exact in float32
 
@@ -280,6 +282,10 @@ class Formula:
 
     def __call__(self, names: Mapping[Expr, Array]) -> list[Array]:
         """Return the values of the expressions, given those of the names."""
+        values = self._all(names)
+        return [values[r] for r in self._results]
+
+    def _all(self, names: Mapping[Expr, Array]) -> list[Any]:
         values: list[Any] = [None] * self._size
         for slot, known in self._constants:
             values[slot] = known
@@ -287,4 +293,26 @@ class Formula:
             values[slot] = names[name]
         for fn, args, slot in self._steps:
             values[slot] = fn(*[values[a] for a in args])
-        return [values[r] for r in self._results]
+        return values
+
+    def marks(self, names: Mapping[Expr, Array],
+              known: Mapping[Expr, Mark]) -> list[Mark | None]:  # fmt: skip
+        """Return in which threads the expressions use something that is marked in names."""
+        found: list[Mark | None] = [None] * self._size
+        for slot, name in self._names:
+            found[slot] = known.get(name)
+        values = None
+        for fn, args, slot in self._steps:
+            given = [m for m in (found[a] for a in args) if m is not None]
+            if not given:
+                continue
+            origin = given[0][1]
+            if fn is _select:  # only what is chosen counts
+                values = self._all(names) if values is None else values
+                test, *sides = [np.False_ if m is None else m[0] for m in
+                                (found[a] for a in args)]
+                mask = test | np.where(values[args[0]], *sides)
+            else:
+                mask = np.logical_or.reduce([m[0] for m in given])
+            found[slot] = mask, origin
+        return [found[r] for r in self._results]
