@@ -533,3 +533,106 @@ def test_references_are_given_back():
         take(quote, position)
     after = [sys.getrefcount(t) for t in things]
     assert all(abs(a - b) < 20 for a, b in zip(after, before, strict=True))
+
+
+def test_no_arguments_and_many():
+    @weft.critical
+    def seven():
+        return 7
+
+    assert seven() == seven() == 7
+    names = [f"a{k}" for k in range(20)]
+
+    @weft.critical
+    def many(a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17,
+             a18: weft.float32, a19: weft.int8):  # fmt: skip
+        return a0 + 2 * a9 + 3 * a17 + 4 * a18 + a19, a1 - a16
+
+    values = [float(k) if k % 2 else k for k in range(20)]
+    assert len(names) == len(values)
+    values[19] = 19
+    expected = (0 + 18.0 + 51.0 + 72 + 19, 1.0 - 16)
+    assert many(*values) == many(*values) == expected
+
+
+def test_arrays_of_every_type_and_several_axes():
+    @weft.critical
+    def corner(a, i, j, k):
+        return a[i, j, k]
+
+    for name in (*INTEGERS, "bool", "float16", "float32", "float64"):
+        a = (np.arange(2 * 3 * 5).reshape(2, 3, 5) % 100).astype(name)
+        for view in (a, a[:, ::-1], a.transpose(2, 0, 1), a[:, :, 1:4]):
+            i, j, k = (n - 1 for n in view.shape)
+            assert corner(view, i, j, k) == view[i, j, k]
+            for wrong in ((i + 1, j, k), (i, j, -1)):
+                with pytest.raises(IndexError):
+                    corner(view, *wrong)
+    largest = np.full((1, 1, 1), 2**64 - 1, np.uint64)
+    assert corner(largest, 0, 0, 0) == 2**64 - 1
+
+
+def test_constants_defaults_and_critical_functions_inside_each_other():
+    @weft.critical
+    def clip(x, low=0.0, high=1.0):
+        return min(max(x, low), high)
+
+    @weft.critical
+    def both(x: weft.float64, mode="sum"):
+        if mode == "sum":
+            return clip(x) + clip(x, -1.0, high=0.5)
+        return x
+
+    assert clip(3.0) == 1.0
+    assert clip(3.0, high=2.0) == 2.0
+    assert both(3.0) == 1.5
+    assert both(3.0, "same") == 3.0
+    assert both(-3.0) == -1.0
+
+
+def test_globals_are_frozen_when_a_function_is_compiled():
+    scale = 3
+
+    @weft.critical
+    def times(x: weft.int64) -> weft.int64:
+        return x * scale
+
+    assert times(2) == 6
+    scale = 5
+    assert times(2) == 6
+
+
+def test_writing_to_overlapping_arrays():
+    @weft.critical
+    def shift(x: weft.float64[:], y: weft.float64[:]):
+        for i in range(x.size):
+            y[i] = x[i] + 1
+
+    a, b = np.zeros(50), np.zeros(50)
+    shift(a[:-1], a[1:])
+    for i in range(49):
+        b[i + 1] = b[i] + 1
+    np.testing.assert_array_equal(a, b)
+
+
+def test_ieee_meaning_is_kept():
+    @weft.critical
+    def kahan(x: weft.float64[:]):
+        total = lost = 0.0
+        for i in range(x.size):
+            y = x[i] - lost
+            t = total + y
+            lost = (t - total) - y
+            total = t
+        return total, lost
+
+    x = np.random.default_rng(3).standard_normal(1001) * 10.0 ** np.arange(-8, 9).repeat(59)[:1001]
+    assert kahan(x) == kahan.__wrapped__(x)
+
+    @weft.critical
+    def fused(a: weft.float64, b: weft.float64, c: weft.float64) -> weft.float64:
+        return a * b + c
+
+    a = 1 + 2.0**-30
+    assert fused(a, a, -1 - 2.0**-29) == a * a - 1 - 2.0**-29
+    assert fused(2, 3, 4) == 10.0

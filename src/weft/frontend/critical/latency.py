@@ -73,6 +73,11 @@ class Latency(NamedTuple):
         return self.native.p99
 
     @property
+    def p999(self) -> float:
+        """99.9th percentile without the call from Python, in nanoseconds."""
+        return self.native.p999
+
+    @property
     def met(self) -> bool | None:
         """Whether the 99th percentile without the call from Python is within the target."""
         return None if self.target_ns is None else self.native.p99 <= self.target_ns
