@@ -159,7 +159,8 @@ def drain(ring: weft.int64[CAPACITY * WORDS], head: weft.int64[8], tail: weft.in
     """
     number = tail[0]
     while True:
-        gpu.threadfence()  # look at memory again
+        for _ in range(16):  # each look takes the cache line away from the writer
+            gpu.threadfence()
         last = stop[0] != 0
         gpu.threadfence()
         written = head[0]

@@ -636,3 +636,23 @@ def test_ieee_meaning_is_kept():
     a = 1 + 2.0**-30
     assert fused(a, a, -1 - 2.0**-29) == a * a - 1 - 2.0**-29
     assert fused(2, 3, 4) == 10.0
+
+
+def test_everything_works_where_native_code_knows_no_objects(monkeypatch):
+    from weft.driver import critical as driver
+    from weft.frontend.critical.function import CriticalFunction
+
+    monkeypatch.setattr(driver, "_layouts", [None])
+
+    @weft.critical
+    def add(x: weft.float64, y: weft.int32) -> weft.float64:
+        return x + y
+
+    assert add(1.5, 2) == add(1.5, y=2) == 3.5
+    assert not is_native(add)
+    plain = CriticalFunction(add.__wrapped__, no_allocation=True, no_syscalls=True,
+                             inline_always=True, unchecked=False, no_null_check=False,
+                             target_latency_ns=None, cpu_affinity=None, level="O2")
+    assert plain(1.5, 2) == 3.5
+    with pytest.raises(DTypeError):
+        plain(1.5, 2.5)
