@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.driver import device, kernels
 from weft.ir.stmt import Kernel, Location
@@ -31,9 +31,10 @@ class Loaded:
         Names of its variables in the order in which a call gives them.
     """
 
-    __slots__ = ("_call", "_messages", "_places", "variables")
+    __slots__ = ("_call", "_constants", "_messages", "_places", "variables")
 
-    def __init__(self, code: kernels.Code, nbuffers: int, places: list[Location | None]) -> None:
+    def __init__(self, code: kernels.Code, nbuffers: int, places: list[Location | None],
+                 constants: Sequence[Any]) -> None:  # fmt: skip
         from weft.runtimes.native import BufferRef, KernelStep, NativePlan, VariableRef
 
         self.variables = tuple(code.variables)
@@ -42,12 +43,13 @@ class Loaded:
         step = KernelStep(code.address, [BufferRef.input(k) for k in range(nbuffers)],
                           [VariableRef(k) for k in range(count)], code.name)
         plan = NativePlan(device.runtime().executor, [step], nbuffers, 0, nvariables=count,
-                          release_gil=True, keep=(code.library,))
+                          release_gil=True, keep=(code.library, *constants))
+        self._constants = tuple(c.__array_interface__["data"][0] for c in constants)
         self._call = plan.call
 
     def run(self, addresses: Sequence[int], values: Sequence[int]) -> Failed | None:
         """Run the kernel on memory at some addresses; return what stopped it, if anything did."""
-        failure = self._call(*addresses, 0, *values)
+        failure = self._call(*addresses, *self._constants, 0, *values)
         if failure is None:
             return None
         code, _, _, value, bound = failure
@@ -58,8 +60,10 @@ class Loaded:
         return Failed(message, place, value, bound)
 
 
-def load_kernel(kernel: Kernel) -> Loaded:
+def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
     """Return a kernel compiled for the host, from a cache if it is there.
+
+    `constants` are NumPy arrays, the last of its parameters.
 
     What is cached must not depend on the lines that the kernel stands on, so its checks are
     numbered, and this process keeps what the numbers mean.
@@ -71,4 +75,4 @@ def load_kernel(kernel: Kernel) -> Loaded:
         numbers[stmt] = Location(CHECK, number)
     code = kernels.compiled(kernel.replace(locations=numbers))
     kernels.load([code])
-    return Loaded(code, len(kernel.params), places)
+    return Loaded(code, len(kernel.params), places, constants)

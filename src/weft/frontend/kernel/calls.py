@@ -367,6 +367,14 @@ class Calls(Expressions):
                              f"{d.name}", "one type of elements for it in a kernel")
         return whole(self.dynamic)
 
+    def _constant_like(self, node: ast.Call, kind: str, array: Value) -> Value:
+        if not isinstance(array, View) or all(
+            c.memory is not array.memory for c in self.constants.values()
+        ):
+            raise self.wrong(node, f"gpu.const.array_like of {describe(array)}",
+                             "give it a NumPy array from outside of the kernel")
+        return array
+
     def _shared(self, node: ast.Call, kind: str, shape: Value, dtype: Value) -> Value:
         return self._array("shared", node, shape, dtype)
 
@@ -443,6 +451,7 @@ def _operators() -> None:
 _operators()
 INTRINSICS: Final[dict[str, Callable[..., Value]]] = {
     "grid": Calls._grid, "gridsize": Calls._grid, "syncthreads": Calls._barrier,
-    "shared": Calls._shared, "local": Calls._local, "atomic": Calls._atomic,
+    "const": Calls._constant_like, "shared": Calls._shared, "local": Calls._local,
+    "atomic": Calls._atomic,
 }  # fmt: skip
 VISIT[ast.Call] = Calls._call  # type: ignore[assignment]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from weft.errors import DTypeError
 from weft.frontend.kernel import scalars
@@ -12,7 +12,16 @@ from weft.frontend.kernel.emitter import Emitter, conjuncts, negation
 from weft.frontend.kernel.intrinsics import Special
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
-from weft.frontend.kernel.values import Group, Known, Value, View, ViewAxis, Wrong, describe
+from weft.frontend.kernel.values import (
+    Group,
+    Known,
+    Value,
+    View,
+    ViewAxis,
+    Wrong,
+    describe,
+    whole,
+)
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -48,6 +57,14 @@ def as_dtype(value: Any) -> DType | None:
     return None
 
 
+class Constant(NamedTuple):
+    """A NumPy array from outside, as it was when the kernel was compiled."""
+
+    memory: Memory
+    array: Any
+    node: ast.AST
+
+
 class Expressions(Emitter):
     """Reads expressions in an environment of names.
 
@@ -70,6 +87,8 @@ class Expressions(Emitter):
         self.checked = True
         self.sanitised = False
         self.specials: dict[str, Expr] = {}
+        self.kept: list[Any] = []
+        self.constants: dict[int, Constant] = {}  # by the identity of the array
 
     # --- values
 
@@ -159,11 +178,29 @@ class Expressions(Emitter):
         """Return an object from outside of the kernel, frozen as it is now."""
         if isinstance(value, Special):
             return self.special(value, node)
+        if hasattr(value, "__array_interface__") and getattr(value, "shape", ()):
+            return self.constant(value, node)
         if isinstance(value, tuple):
             names = getattr(type(value), "_fields", ())
             kind = type(value) if names else None
             return Group(tuple(self.outside(v, node) for v in value), tuple(names), kind)
         return Known(value)
+
+    def constant(self, array: Any, node: ast.AST) -> Value:
+        """Return a copy of a NumPy array that kernels can only read."""
+        import numpy as np
+
+        found = self.constants.get(id(array))
+        if found is None:
+            d = as_dtype(array.dtype)
+            if d is None:
+                raise self.wrong(node, f"an array of {array.dtype}", "a type that kernels lack")
+            copy = np.array(array, dtype=d.numpy, order="C")
+            shape = tuple(map(ex.index, copy.shape))
+            memory = Memory(self.name("constant"), d, shape)
+            self.kept.append(array)  # so that no other array takes its identity
+            found = self.constants[id(array)] = Constant(memory, copy, node)
+        return whole(found.memory, readonly=True)
 
     def special(self, value: Special, node: ast.AST) -> Value:
         """Return an index or a size of the launch."""

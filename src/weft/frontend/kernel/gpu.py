@@ -12,8 +12,8 @@ from weft.frontend.kernel.intrinsics import Special, Triple, intrinsic
 
 __all__ = [
     "ALL", "activemask", "all_sync", "any_sync", "atomic", "ballot_sync", "blockDim",
-    "blockIdx", "brev", "cbrt", "clz", "eq_sync", "ffs", "fma", "grid", "gridDim", "gridsize",
-    "laneid", "lanemask_lt", "local", "match_all_sync", "match_any_sync", "popc", "rsqrt",
+    "blockIdx", "brev", "cbrt", "clz", "const", "eq_sync", "ffs", "fma", "grid", "gridDim",
+    "gridsize", "laneid", "lanemask_lt", "local", "match_all_sync", "match_any_sync", "popc", "rsqrt",
     "selp", "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync",
     "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp",
     "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "warpsize",
@@ -194,6 +194,19 @@ shared: Final = _Memory("shared", """Return an array that all threads of a block
 local: Final = _Memory("local", """Return an array that belongs to one thread.
 
     `shape` is an int or a tuple, known when the kernel is compiled. It is not initialised.""")
+
+
+class _Const:
+    """Arrays whose values are known when the kernel is compiled."""
+
+    def __init__(self) -> None:
+        def array_like(array: Any) -> Any:
+            """Return the values that a NumPy array has when the kernel is compiled, read-only."""
+
+        self.array_like = intrinsic(array_like, "const.")
+
+
+const: Final = _Const()
 
 
 class _Atomic:

@@ -169,11 +169,12 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
 
     options = kernel.options
     shape = Launch(launch.block, launch.ndim, launch.shared)
+    constants: list[Any] = []
     nest = translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
-                     checked=options.checked)
+                     checked=options.checked, constants=constants)
     meta = nest.meta.replace(fastmath=options.fastmath,
                              hints=(*nest.meta.hints, *options.hints))
-    return load_kernel(nest.replace(meta=meta))
+    return load_kernel(nest.replace(meta=meta), constants)
 
 
 def _bound(kernel: KernelFunction, args: tuple[Any, ...]) -> tuple[Any, ...]:

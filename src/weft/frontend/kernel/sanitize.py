@@ -69,9 +69,11 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
 
     host, types = launch.take(args)
     function = launch.kernel.__weft_function__
+    constants: list[Any] = []
     nest = translate(function, types, Launch(launch.block, launch.ndim, launch.shared),
-                     wraps=launch.kernel.options.wraps, sanitised=sanitise)
-    return carry_out(nest, host.addresses, host.variables, Grid(launch.grid, launch.block),
+                     wraps=launch.kernel.options.wraps, sanitised=sanitise, constants=constants)
+    addresses = [*host.addresses, *(c.__array_interface__["data"][0] for c in constants)]
+    return carry_out(nest, addresses, host.variables, Grid(launch.grid, launch.block),
                      sanitise=sanitise, seed=seed, steps=STEPS if steps is None else steps)
 
 

@@ -41,8 +41,8 @@ class Launch(Record):
 
 
 def translate(function: Callable[..., Any], types: Mapping[str, KernelType], launch: Launch, *,
-              wraps: bool = False, checked: bool = True,
-              sanitised: bool = False) -> Kernel:  # fmt: skip
+              wraps: bool = False, checked: bool = True, sanitised: bool = False,
+              constants: list[Any] | None = None) -> Kernel:  # fmt: skip
     """Return the kernel that a Python function is for arguments of some types.
 
     Parameters
@@ -60,6 +60,9 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
     sanitised
         Whether to write the kernel for the sanitiser: returns from the kernel are marked, and
         indices that are always wrong are left to be found.
+    constants
+        Gets the NumPy arrays that the kernel takes beside its arguments, as they are now: those
+        that it knows from outside. Without it they are an error.
 
     Returns
     -------
@@ -87,9 +90,16 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
         flag = lowering.flag("returned", flow.needs_flag(body), source.tree)
         lowering.frames.append(Frame(source, flag))
         lowering.run(body)
+    if constants is None:
+        for node in lowering.constants.values():
+            problems.note(source, node.node, "an array from outside of the kernel",
+                          "pass it as an argument")
+    else:
+        constants.extend(c.array for c in lowering.constants.values())
     problems.check()
+    memories = (*parameters.memories, *(c.memory for c in lowering.constants.values()))
     nest = _nest(tuple(out), lowering.shared, axes)
-    return Kernel(source.name, tuple(parameters.memories), nest, Meta("custom"),
+    return Kernel(source.name, memories, nest, Meta("custom"),
                   lowering.locations)
 
 
