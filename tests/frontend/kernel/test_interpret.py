@@ -76,6 +76,31 @@ def test_a_kernel_that_does_not_end() -> None:
 
 
 @weft.kernel
+def idle(out: Any) -> None:
+    for _ in range(1 << 40):
+        pass
+    out[0] = 1
+
+
+@weft.kernel
+def waits_for_a_thread_of_its_warp(out: Any, flag: Any) -> None:
+    t = gpu.threadIdx.x
+    out[0] = t
+    while flag[0] == 0:
+        if t == 40:
+            flag[0] = 1
+
+
+def test_limits() -> None:
+    """Turns of an empty loop count; what was found before the limit is not lost."""
+    with pytest.raises(LaunchError, match="does not end"):
+        weft.interpret(idle, 1, 1, steps=1000)(np.zeros(1))
+    report = weft.sanitize(waits_for_a_thread_of_its_warp, 1, 32, steps=1000)(
+        np.zeros(1), np.zeros(1))
+    assert [f.kind for f in report.findings] == ["race", "endless"]
+
+
+@weft.kernel
 def collisions(out: Any) -> None:
     i = gpu.grid(1)
     for k in range(50):

@@ -21,8 +21,9 @@ DIVERGENCE: Final = "barrier-divergence"
 WARP_MASK: Final = "warp-mask"
 UNCOMMITTED: Final = "uncommitted-copy"
 ASSERTION: Final = "assertion"
+ENDLESS: Final = "endless"
 KINDS: Final = (RACE, MISSING_BARRIER, UNINITIALISED, OUT_OF_BOUNDS, MISALIGNED, DIVERGENCE,
-                WARP_MASK, UNCOMMITTED, ASSERTION)
+                WARP_MASK, UNCOMMITTED, ASSERTION, ENDLESS)
 
 _MOST: Final = 256  # findings of one run
 _NOWHERE: Final = Location("", 0)

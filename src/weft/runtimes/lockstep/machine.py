@@ -42,7 +42,7 @@ from weft.runtimes.lockstep.memory import Storage
 from weft.runtimes.lockstep.values import Array, Formula, Mark, held, to_stored
 from weft.runtimes.lockstep.waits import waits_for_others
 
-__all__ = ["STATEMENTS", "Grid", "Handlers", "Machine"]
+__all__ = ["STATEMENTS", "Endless", "Grid", "Handlers", "Machine"]
 
 _LANES: Final = 4096  # threads that run at once, where blocks do not wait for each other
 _MOST_LANES: Final = 1 << 20  # ... and where all blocks wait for each other
@@ -57,6 +57,22 @@ class Grid(Record):
 
     blocks: Triple
     threads: Triple
+
+
+class Endless(LaunchError):
+    """A kernel has carried out more statements than it may.
+
+    Attributes
+    ----------
+    stmt : Stmt
+        Where it was.
+    """
+
+    def __init__(self, name: str, stmt: Stmt, where: tuple[str, int] | None) -> None:
+        super().__init__(name, found="a kernel that does not end",
+                         expected="fewer statements than the limit", where=where,
+                         hint="do its threads wait for each other? else allow more steps=")
+        self.stmt = stmt
 
 
 class Machine:
@@ -210,16 +226,17 @@ class Machine:
         for s in body:
             if not self.active:
                 return
-            self._left -= 1
-            if self._left < 0:
-                raise LaunchError(self.kernel.name, found="a kernel that does not end",
-                                  expected="fewer statements than the limit",
-                                  where=where_of(self.kernel.locations.get(s)),
-                                  hint="threads that wait for each other, or a larger limit=")
+            self.step(s)
             handler = self._handlers.get(type(s))
             if handler is None:
                 raise UnsupportedError("interpret", found=type(s).__name__)
             handler(self, s)
+
+    def step(self, s: Stmt) -> None:
+        """Count one more statement, or turn of a loop."""
+        self._left -= 1
+        if self._left < 0:
+            raise Endless(self.kernel.name, s, where_of(self.kernel.locations.get(s)))
 
     def nested(self, body: Body, mask: Array) -> None:
         """Carry out a nested body for some of the threads that run, then go on with all."""
@@ -252,6 +269,7 @@ class Machine:
             mask = outer if uniform else outer & (extent > k)
             if not self.back(mask, losses):
                 break
+            self.step(s)
             self.names[s.var] = np.array([k], np.int64)
             self.body(s.body)
         self.back(outer, losses)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weft.ir.record import Record
-from weft.runtimes.lockstep.findings import Finding
-from weft.runtimes.lockstep.machine import STATEMENTS, Grid, Handlers, Machine
+from weft.runtimes.lockstep.findings import ENDLESS, Finding
+from weft.runtimes.lockstep.machine import STATEMENTS, Endless, Grid, Handlers, Machine
 from weft.runtimes.lockstep.together import TOGETHER
 
 if TYPE_CHECKING:
@@ -62,11 +62,18 @@ def run(kernel: Kernel, addresses: Sequence[int], variables: Mapping[str, int], 
     Raises
     ------
     BoundsError, LaunchError
-        If the kernel fails, without the sanitiser; and if it does not end.
+        If the kernel fails, without the sanitiser; and if it does not end, unless the sanitiser
+        has found something else.
     """
     machine = Machine(kernel, addresses, variables, grid, _HANDLERS, sanitise=sanitise, seed=seed,
                       limit=steps)
-    machine.run()
+    try:
+        machine.run()
+    except Endless as error:
+        if machine.checks is None or not machine.checks.found.findings():
+            raise
+        # What else is wrong is likely to be why it does not end.
+        machine.checks.report(ENDLESS, error.stmt, machine.chosen, "does not come to an end")
     if machine.checks is None:
         return Outcome((), 0, machine.instructions)
     found = machine.checks.found
