@@ -68,7 +68,8 @@ if TYPE_CHECKING:
 __all__ = [
     "activemask", "all_sync", "any_sync", "as_cuda_array", "atomic", "ballot_sync", "blockDim",
     "blockIdx", "brev", "cbrt", "close", "clz", "const", "current_context", "defer_cleanup",
-    "detect", "device_array", "device_array_like", "eq_sync", "event", "event_elapsed_time", "ffs", "fma",
+    "detect", "device_array", "device_array_like", "eq_sync", "event",
+    "event_elapsed_time", "ffs", "fma",
     "get_current_device", "grid", "gridDim", "gridsize", "is_available", "is_cuda_array", "jit",
     "laneid", "lanemask_lt", "local", "managed_array", "mapped_array", "match_all_sync",
     "match_any_sync", "pinned", "pinned_array", "popc", "reduce", "select_device", "selp",

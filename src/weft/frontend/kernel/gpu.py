@@ -13,7 +13,8 @@ from weft.frontend.kernel.intrinsics import Special, Triple, intrinsic
 __all__ = [
     "ALL", "activemask", "all_sync", "any_sync", "atomic", "ballot_sync", "blockDim",
     "blockIdx", "brev", "cbrt", "clz", "const", "eq_sync", "ffs", "fma", "grid", "gridDim",
-    "gridsize", "laneid", "lanemask_lt", "local", "match_all_sync", "match_any_sync", "popc", "rsqrt",
+    "gridsize", "laneid", "lanemask_lt", "local", "match_all_sync", "match_any_sync", "popc",
+    "rsqrt",
     "selp", "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync",
     "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp",
     "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "warpsize",
