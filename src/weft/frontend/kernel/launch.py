@@ -133,7 +133,7 @@ class Configured:
             If it accessed an element that is not there.
         """
         if self.interpreted:
-            from weft.frontend.kernel.sanitize import run
+            from weft.frontend.kernel.interpreter import run
 
             run(self, args)
             return

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import KernelError
+from weft.frontend.kernel.interpreter import run
 from weft.frontend.kernel.launch import Configured, KernelFunction
 from weft.ir.record import Record
 
 if TYPE_CHECKING:
     from weft.runtimes.lockstep.findings import Finding
-    from weft.runtimes.lockstep.run import Outcome
 
 __all__ = ["Report", "interpret", "sanitize"]
 
@@ -58,23 +58,6 @@ class Interpreted:
         found = run(self._launch, args, sanitise=self._sanitise, seed=self._seed,
                     steps=self._steps)
         return Report(*found.values()) if self._sanitise else None
-
-
-def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
-        seed: int | None = None, steps: int | None = None) -> Outcome:  # fmt: skip
-    """Run a launch on the interpreter device."""
-    from weft.frontend.kernel.translate import Launch, translate
-    from weft.runtimes.lockstep.run import STEPS, Grid
-    from weft.runtimes.lockstep.run import run as carry_out
-
-    host, types = launch.take(args)
-    function = launch.kernel.__weft_function__
-    constants: list[Any] = []
-    nest = translate(function, types, Launch(launch.block, launch.ndim, launch.shared),
-                     wraps=launch.kernel.options.wraps, sanitised=sanitise, constants=constants)
-    addresses = [*host.addresses, *(c.__array_interface__["data"][0] for c in constants)]
-    return carry_out(nest, addresses, host.variables, Grid(launch.grid, launch.block),
-                     sanitise=sanitise, seed=seed, steps=STEPS if steps is None else steps)
 
 
 def _configured(kernel: Any, grid: Size, block: Size, shared: int) -> Configured:

@@ -1,0 +1,28 @@
+"""Launches on the interpreter device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.launch import Configured
+    from weft.runtimes.lockstep.run import Outcome
+
+__all__ = ["run"]
+
+
+def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
+        seed: int | None = None, steps: int | None = None) -> Outcome:  # fmt: skip
+    """Run a launch on the interpreter device."""
+    from weft.frontend.kernel.translate import Launch, translate
+    from weft.runtimes.lockstep.run import STEPS, Grid
+    from weft.runtimes.lockstep.run import run as carry_out
+
+    host, types = launch.take(args)
+    function = launch.kernel.__weft_function__
+    constants: list[Any] = []
+    nest = translate(function, types, Launch(launch.block, launch.ndim, launch.shared),
+                     wraps=launch.kernel.options.wraps, sanitised=sanitise, constants=constants)
+    addresses = [*host.addresses, *(c.__array_interface__["data"][0] for c in constants)]
+    return carry_out(nest, addresses, host.variables, Grid(launch.grid, launch.block),
+                     sanitise=sanitise, seed=seed, steps=STEPS if steps is None else steps)
