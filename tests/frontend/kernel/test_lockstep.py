@@ -1,5 +1,6 @@
 """The interpreter device: results, errors, limits, and what a report holds."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -393,3 +394,23 @@ def test_kernels_of_numba() -> None:
     assert found.kind == "out-of-bounds"
     with pytest.raises(LaunchError):
         weft.sanitize(turn, 1, 5)(np.zeros(5), 4)
+
+
+@weft.kernel
+def polynomial(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    total = 0.0
+    for k in range(50):
+        total = total * x[i] + k
+    out[i] = total
+
+
+def test_speed() -> None:
+    """More than a million instructions of threads a second, with all checks."""
+    x = np.linspace(-1, 1, 8192)
+    start = time.perf_counter()
+    report = weft.sanitize(polynomial, 32, 256)(x, np.zeros(8192))
+    seconds = time.perf_counter() - start
+    assert report.findings == ()
+    assert report.instructions > 8192 * 50 * 3
+    assert report.instructions / seconds > 1e6
