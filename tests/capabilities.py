@@ -8,6 +8,7 @@ other reason to skip is accepted.
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -24,6 +25,10 @@ def _fork() -> str:
     return "" if hasattr(os, "fork") else "this system has no fork"
 
 
+def _seccomp() -> str:
+    return "" if sys.platform == "linux" else "only Linux has seccomp"
+
+
 # capability -> probe
 CAPABILITIES: dict[str, Callable[[], str]] = {
     "cpu": _module("llvmlite"),
@@ -31,6 +36,7 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "sklearn": _module("sklearn"),
     "matplotlib": _module("matplotlib"),
     "fork": _fork,
+    "seccomp": _seccomp,
 }
 
 

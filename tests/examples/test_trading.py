@@ -100,7 +100,7 @@ def test_the_whole_example(capsys):
     assert "0 were wrong" in shown
 
 
-@pytest.mark.requires("fork")
+@pytest.mark.requires("seccomp")
 def test_the_path_makes_no_system_call():
     m = replay.Market()
     for event in replay.record(100).tolist():

@@ -173,7 +173,7 @@ def test_calls_that_only_compute_are_allowed():
     assert "memcpy" in code.reach().chains("f")
 
 
-@pytest.mark.requires("fork")
+@pytest.mark.requires("seccomp")
 def test_a_million_calls_survive_strict_seccomp():
     @weft.critical
     def step(x: weft.float64[:], by: weft.float64) -> weft.float64:
@@ -199,7 +199,7 @@ def test_a_million_calls_survive_strict_seccomp():
         small.run_sealed(0, calls=100)
 
 
-@pytest.mark.requires("fork")
+@pytest.mark.requires("seccomp")
 def test_a_system_call_ends_a_sealed_child(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import weft\n"
