@@ -77,6 +77,38 @@ def test_a_kernel_that_does_not_end() -> None:
 
 
 @weft.kernel
+def lock_for_each_thread(mutex: Any, out: Any) -> None:
+    while gpu.atomic.cas(mutex, 0, 0, 1) != 0:
+        pass
+    out[0] += 1
+    gpu.atomic.exch(mutex, 0, 0)
+
+
+def test_threads_that_wait_for_each_other() -> None:
+    """A turn that changes nothing is seen long before the limit; one thread a block gets on."""
+    with pytest.raises(LaunchError, match="does not end"):
+        weft.interpret(lock_for_each_thread, 1, 32)(np.zeros(1, np.int32), np.zeros(1))
+    out = np.zeros(1)
+    weft.interpret(lock_for_each_thread, 8, 1)(np.zeros(1, np.int32), out)
+    assert out[0] == 8
+
+
+@weft.kernel
+def counts_for_long(out: Any) -> None:
+    k = 0
+    while k < 5000:
+        k += 1
+    out[gpu.grid(1)] = k
+
+
+def test_long_loops_end() -> None:
+    """Loops whose threads stay together for long are not endless."""
+    out = np.zeros(40)
+    weft.interpret(counts_for_long, 2, 20)(out)
+    assert (out == 5000).all()
+
+
+@weft.kernel
 def idle(out: Any) -> None:
     for _ in range(1 << 40):
         pass

@@ -46,6 +46,7 @@ __all__ = ["STATEMENTS", "Endless", "Grid", "Handlers", "Machine"]
 
 _LANES: Final = 4096  # threads that run at once, where blocks do not wait for each other
 _MOST_LANES: Final = 1 << 20  # ... and where all blocks wait for each other
+_PATIENCE: Final = 1024  # turns of a loop that no thread leaves
 _COPIES: Final = 1 << 24  # elements of the memories that each of those threads or blocks has
 
 Triple = tuple[int, int, int]
@@ -276,7 +277,14 @@ class Machine:
 
     def _while(self, s: While) -> None:
         outer, losses = self.mask, self.losses
+        turns, active, state = 0, self.active, 0
         while self.active:
+            turns = turns + 1 if self.active == active else 0
+            active = self.active
+            if turns % _PATIENCE == _PATIENCE - 1:
+                state = self._state()
+            elif turns and turns % _PATIENCE == 0 and state == self._state():
+                raise Endless(self.kernel.name, s, where_of(self.kernel.locations.get(s)))
             self.body(s.head)
             if not self.active:
                 break
@@ -287,6 +295,10 @@ class Machine:
             self.body(s.body)
             self.back(mask, inner)
         self.back(outer, losses)
+
+    def _state(self) -> int:
+        """Return a number for all that memory holds: a turn that changes nothing has no end."""
+        return hash(tuple(hash(storage.data.tobytes()) for storage in self.storages.values()))
 
     def _if(self, s: If) -> None:
         test = self.values(s)[0]
