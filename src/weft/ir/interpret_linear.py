@@ -196,7 +196,11 @@ class LinearCode(PythonCode):
         self.emit(f"{target}{self.object(self.functions[inst.callee])}({args})")
 
     def _print(self, inst: PrintInst) -> None:
-        self.emit(f"print({', '.join([repr(inst.text), *(self.use(a) for a in inst.args)])})")
+        values = ", ".join(self.use(a) for a in inst.args)
+        if inst.text.endswith("\n"):
+            self.emit(f"print({inst.text!r}.format({values}), end='')")
+        else:
+            self.emit(f"print({inst.text!r}, {values})")
 
     def _nothing(self, _: Inst) -> None:
         """Barriers and prefetches change nothing when iterations run one after another."""

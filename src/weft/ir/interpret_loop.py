@@ -346,8 +346,11 @@ class LoopCode(PythonCode):
             self.bind(v, name)
 
     def _print(self, s: Print) -> None:
-        args = ", ".join([repr(s.text), *(self.value(a) for a in s.args)])
-        self.emit(f"print({args})")
+        values = ", ".join(self.value(a) for a in s.args)
+        if s.text.endswith("\n"):
+            self.emit(f"print({s.text!r}.format({values}), end='')")
+        else:
+            self.emit(f"print({s.text!r}, {values})")
 
     def _nothing(self, s: Stmt) -> None:
         """Barriers and prefetches change nothing when iterations run one after another."""

@@ -435,7 +435,11 @@ class Assert(Stmt):
 
 
 class Print(Stmt):
-    """Print a text and values from inside a kernel."""
+    """Print a text and values from inside a kernel.
+
+    A text that ends with a line break is a format with a ``{}`` for each value; values follow any
+    other text, on the same line.
+    """
 
     text: str
     args: tuple[Expr, ...] = ()

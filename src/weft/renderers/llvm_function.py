@@ -375,12 +375,14 @@ class Function(FunctionWriter):
 
     def print(self, inst: li.PrintInst) -> None:
         """Print through printf, a bool as 0 or 1."""
-        text, args = inst.text.replace("%", "%%"), []
+        forms, args = [], []
         for a in inst.args:
             form, kind, reference = memory.printable(self, a)
-            text += f" {form}"
+            forms.append(form)
             args.append(f"{kind} {reference}")
-        data = (text + "\n").encode() + b"\0"
+        text = inst.text.replace("%", "%%")
+        text = text.format(*forms) if text.endswith("\n") else " ".join([text, *forms]) + "\n"
+        data = text.encode() + b"\0"
         escaped = "".join(
             chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data
         )

@@ -656,3 +656,26 @@ def test_everything_works_where_native_code_knows_no_objects(monkeypatch):
     assert plain(1.5, 2) == 3.5
     with pytest.raises(DTypeError):
         plain(1.5, 2.5)
+
+
+def test_jumps_in_the_else_of_a_loop_leave_the_loop_around_it():
+    def search(n, stop):
+        found = 0
+        for i in range(n):
+            for j in range(i):
+                if i * j == stop:
+                    break
+            else:
+                if i > 4:
+                    break
+                found += 1
+                if i == 2:
+                    continue
+                found += 10
+            found += 100
+        return found
+
+    function = weft.critical(search)
+    for n in range(8):
+        for stop in (0, 2, 6, 12, 100):
+            assert function(n, stop) == search(n, stop)

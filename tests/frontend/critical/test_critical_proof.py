@@ -77,6 +77,19 @@ def test_printing_needs_both_rules_to_be_lifted(flags, allowed):
             function.compile(1.0)
 
 
+def test_what_is_printed(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import weft\n"
+                       "@weft.critical(no_syscalls=False, no_allocation=False)\n"
+                       "def loud(x, y):\n"
+                       "    print('100 % of {x}:', x, 'and', y)\n"
+                       "    print('done')\n"
+                       "loud(3, 1.5)\n")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True,
+                          timeout=120, check=True)
+    assert done.stdout == "100 % of {x}: 3 and 1.5\ndone\n"
+
+
 def test_a_breach_stays_one():
     function = weft.critical(show)
     for _ in range(2):  # also when the code comes from a cache

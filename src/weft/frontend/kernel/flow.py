@@ -84,8 +84,12 @@ def needs_flag(body: Sequence[ast.stmt]) -> bool:
     """
     for position, stmt in enumerate(body):
         rest = body[position + 1:]
-        if isinstance(stmt, _LOOPS) and rest and returns([stmt]):
-            return True
+        if isinstance(stmt, _LOOPS):
+            # What jumps in its `else` jumps out of the loop around it.
+            if rest and (returns([stmt]) or jumps(stmt.orelse)):
+                return True
+            if needs_flag(stmt.orelse):
+                return True
         if not isinstance(stmt, ast.If) or not jumps([stmt]):
             continue
         if not rest:
