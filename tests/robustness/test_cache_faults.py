@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import stat
@@ -271,6 +272,23 @@ def test_grown_and_swapped(filled):
     assert not messages
 
 
+
+
+def in_text(pattern, replacement):
+    """Return a change of the text of a plan in its entry."""
+    def change(data):
+        version, text, *rest = json.loads(data)
+        return json.dumps([version, re.sub(pattern, replacement, text, count=1, flags=re.M),
+                           *rest]).encode()
+    return change
+
+
+# Parallel regions that no plan has: with nothing in them, with another region, with a fill.
+WRONG_REGIONS = [
+    in_text(r"^( *launch .*)$", r"parallel {\n}\n\1"),
+    in_text(r"^( *launch .*)$", r"parallel {\nparallel {\n\1\n}\n}"),
+    in_text(r"^( *launch .*)$", r"parallel {\n\1\nfill output 0 size 1 byte 0\n}"),
+]
 WRONG_PLANS = [
     lambda d: b"",
     lambda d: b"null",
@@ -283,6 +301,7 @@ WRONG_PLANS = [
     lambda d: b"[" * 100000,
     lambda d: json.dumps(json.loads(d)[:3]).encode(),
     lambda d: json.dumps([None] * len(json.loads(d))).encode(),
+    *WRONG_REGIONS,
 ]
 WRONG_KERNELS = [
     lambda d: b"",
@@ -333,6 +352,14 @@ def test_kernels_with_right_digests_and_wrong_content(filled, first):
 
 def test_plans_with_right_digests_and_wrong_content(filled):
     forge(filled, "plan", WRONG_PLANS)
+    assert run(filled)[1] == 0
+    assert run(filled)[0] == 0
+
+
+def test_plans_that_name_what_is_not_there(filled):
+    """Arrays, outputs and bytes of an arena: found when the plan is built, before it runs."""
+    forge(filled, "plan", [in_text(r"^( *launch [^\[]*)\[[^,\]]*", rf"\1[{place}")
+                           for place in ("arena 77", "output 99", "arena 0 + 99999999999")])
     assert run(filled)[1] == 0
     assert run(filled)[0] == 0
 

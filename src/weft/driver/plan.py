@@ -59,8 +59,12 @@ class Spec(NamedTuple):
             version, text, checks, outputs, nanoseconds = json.loads(data)
             if version != _FORMAT:
                 return None
+            host = parse_plan(text)
+            regions = [s.steps for s in host.steps if isinstance(s, Parallel)]
+            if not all(r and all(isinstance(s, Launch) for s in r) for r in regions):
+                return None  # which no plan of ours has, and `groups` does not number
             return cls(
-                parse_plan(text), tuple(tuple(map(int, c)) for c in checks),
+                host, tuple(tuple(map(int, c)) for c in checks),
                 tuple((str(kind), int(slot)) for kind, slot in outputs), int(nanoseconds),
             )
         except (ValueError, TypeError, RecursionError, WeftError):

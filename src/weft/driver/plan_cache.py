@@ -10,7 +10,7 @@ from weft.driver import device, kernels, report, tiers
 from weft.driver.kernels import Code
 from weft.driver.plan import Plan, Spec
 from weft.driver.structure import Structure
-from weft.errors import CacheError
+from weft.errors import CacheError, LaunchError
 from weft.ir.node import Node
 from weft.store import fingerprint
 
@@ -83,8 +83,9 @@ def _from_disk(structure: Structure) -> Plan | None:
         if code is None:
             return None
         codes[program.key] = code
-    report.count("plan disk hits")
     try:
-        return Plan(spec, codes, None)
-    except CacheError:
+        plan = Plan(spec, codes, None)
+    except (CacheError, LaunchError, KeyError):  # it names what is not there
         return None
+    report.count("plan disk hits")
+    return plan
