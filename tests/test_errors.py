@@ -25,6 +25,7 @@ BUILTIN = {
     "ScheduleError": [ValueError],
     "UnsupportedError": [TypeError],
     "CompileError": [RuntimeError],
+    "KernelError": [RuntimeError, TypeError],
     "LaunchError": [RuntimeError],
     "VariableError": [ValueError],
     "CaptureError": [RuntimeError],

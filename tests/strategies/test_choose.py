@@ -187,6 +187,13 @@ def test_convolution(shape):
     assert "contraction" in dict(made.meta.hints)["why"] or shape[2] == 1
 
 
+@pytest.mark.parametrize("window", [3, 5])
+def test_a_convolution_with_few_outputs_is_not_taken_for_a_gradient_of_weights(window):
+    made = check(convolution(1, 6, 4, 33, window))
+    assert "windows of image copied" in dict(made.meta.hints)["why"]
+    assert "partial sums" not in dict(made.meta.hints)["why"]
+
+
 def test_batched_matmul():
     a, b, c = memory("a", 3, 5, 4), memory("b", 3, 4, 20), memory("c", 3, 5, 20)
     reduce = Reduce((Axis(v("k"), n(4)),),

@@ -47,6 +47,11 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     moving = set().union(*[space.symbols(i) for i in found.image.index
                            if space.symbols(i) & reduced])
     taps = [r for r in found.positions if r.var in moving]
+    sums = product(a.extent for a in axes if any(
+        a.var in space.symbols(i) and space.symbols(i) & {t.var for t in taps}
+        for i in found.image.index))
+    if product(t.extent for t in taps) > sums:
+        return False  # a convolution itself: its results are the image, its sums the filter
     lanes = min(native, power_above(width))
     idle = 8 * width < 5 * -(-width // lanes) * lanes
     if not taps or idle or product(c.extent for c in found.channels) >= native:
