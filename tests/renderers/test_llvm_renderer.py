@@ -185,6 +185,54 @@ def test_a_masked_access_touches_nothing_else():
     assert libc.mprotect(ctypes.c_void_p(address + page), page, 3) == 0
 
 
+@pytest.mark.parametrize("fill", [0.0, 2.0])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("d", [dt.float32, dt.float64, dt.int16])
+def test_a_load_of_no_lane_reads_nothing_into_a_shuffle(d, lanes, fill):
+    """The array begins where its page begins, and the first round would read before it."""
+    import mmap
+
+    page = mmap.PAGESIZE
+    area = mmap.mmap(-1, 2 * page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(address), page, 0) == 0
+    data = np.frombuffer(area, d.numpy, 6 * lanes, page)
+    data[:] = np.arange(6 * lanes)
+    x, y = memory("x", d, 6 * lanes), memory("y", d, 4 * lanes)
+    b = Code()
+    i = b.loop(4)
+    at = b.op(Op.MUL, b.op(Op.SUB, i, b.i(1)), b.i(2 * lanes))
+    mask = b.op(Op.BROADCAST, b.op(Op.LT, b.i(0), i), lanes=lanes)
+    halves = [b.load(x, b.op(Op.ADD, at, b.i(n)), lanes, mask=mask) for n in (0, lanes)]
+    even = "_".join(str(2 * n) for n in range(lanes))
+    picked = b.compute(Op.SHUFFLE, d, lanes, halves, even)
+    chosen = b.op(Op.WHERE, mask, picked, b.const(d.numpy.type(fill).item(), d, lanes))
+    b.store(y, b.op(Op.MUL, i, b.i(lanes)), chosen)
+    b.end()
+    out = np.ones(4 * lanes, d.numpy)
+    assert run(b.kernel(x, y), [data, out])[0] == 0
+    want = np.concatenate([np.full(lanes, fill), np.arange(0, 6 * lanes, 2)]).astype(d.numpy)
+    np.testing.assert_array_equal(out, want)
+    assert libc.mprotect(ctypes.c_void_p(address), page, 3) == 0
+
+
+@pytest.mark.parametrize("form", [{}, {"kind": "custom"}])
+def test_a_choice_sees_what_was_read_before_a_write(form):
+    """Masked lanes are read, written, and chosen by the same mask only then."""
+    x, y, limit = memory("x", F32, 16), memory("y", F32, 16), memory("limit", I64, 1)
+    b = Code()
+    few = b.op(Op.BROADCAST, b.load(limit, b.i(0)), lanes=16)
+    mask = b.op(Op.LT, b.op(Op.RAMP, b.i(0), lanes=16), few)
+    old = b.load(x, b.i(0), 16, mask=mask)
+    b.store(x, b.i(0), b.const(5.0, F32, 16), mask=mask)
+    b.store(y, b.i(0), b.op(Op.WHERE, mask, old, b.const(2.0, F32, 16)))
+    data = np.arange(10, 26, dtype=np.float32)
+    arrays = [data, np.zeros(16, np.float32), np.array([5])]
+    got = agree(b.kernel(x, y, limit, **form), arrays)
+    np.testing.assert_array_equal(got[1], [10, 11, 12, 13, 14] + [2] * 11)
+
+
 def test_scatter_keeps_the_last_lane():
     x = memory("x", I64, 4)
     b = Code()

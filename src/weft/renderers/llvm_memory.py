@@ -8,6 +8,7 @@ from weft.errors import UnsupportedError
 from weft.ir import linear as li
 from weft.ir.dtype import float32
 from weft.ir.linear import LinearKernel, Value
+from weft.ir.op import Op
 from weft.ir.stmt import Memory
 from weft.renderers.llvm_convert import cast
 from weft.renderers.llvm_types import Module, element, splat, stored, suffix, vector
@@ -19,6 +20,7 @@ __all__ = ["Memories", "atomic", "load", "prefetch", "printable", "stack_bytes",
 
 _LARGEST: Final = 256 << 10  # bytes of one private array
 _STACK: Final = 1 << 20  # bytes of all private arrays of one function
+_MOVED: Final = (Op.SHUFFLE, Op.REVERSE, Op.SLIDE)  # what takes lanes to other lanes
 
 
 class Memories:
@@ -39,6 +41,10 @@ class Memories:
             if isinstance(inst, li.LoadInst | li.StoreInst):
                 touched[inst.memory.name] = None
                 written |= isinstance(inst, li.StoreInst)
+        self.whole = _whole(kernel)
+        changed = {i.memory.name for i in kernel.code
+                   if isinstance(i, li.StoreInst | li.AtomicInst)}
+        self.changed = changed if self.noalias else {m.name for m in kernel.params} | changed
         self.scopes: dict[str, str] = {}
         if self.noalias and written and len(touched) > 1:
             domain = module.node('!{!"kernel"}')
@@ -61,6 +67,23 @@ class Memories:
             rest = self.module.node(f"!{{{others}}}")
             found = self.tags[mem.name] = f", !alias.scope {own}, !noalias {rest}"
         return found
+
+
+def _whole(kernel: LinearKernel) -> dict[int, Value]:
+    """Return masked loads of all lanes or none whose lanes are moved, with their conditions.
+
+    LLVM takes such a load, which reads nothing where its mask does not hold, into the shuffle
+    after it if a choice by the same mask follows. But a masked shuffle reads all of its operand.
+    """
+    same = {i.result.id: i.args[0] for i in kernel.code
+            if isinstance(i, li.Compute) and i.op is Op.BROADCAST and i.args[0].lanes == 1}
+    if not same:
+        return {}
+    moved = {a.id for i in kernel.code if isinstance(i, li.Compute) and i.op in _MOVED
+             for a in i.args}
+    return {i.result.id: same[i.mask.id] for i in kernel.code
+            if isinstance(i, li.LoadInst) and i.result.id in moved and i.offset.lanes == 1
+            and i.fill is None and i.mask is not None and i.mask.id in same}
 
 
 def _plain(name: str) -> str:
@@ -132,6 +155,13 @@ def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) ->
     elif mask is None:
         at = _address(w, mem, base, inst.offset, True)
         text = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
+    elif value.id in memories.whole:
+        at = _address(w, mem, base, inst.offset, False)
+        zeros = f"@zeros.{suffix(stored(mem.dtype), value.lanes)}"
+        w.module.declare(f"{zeros} = private unnamed_addr constant [{value.lanes} x "
+                         f"{stored(mem.dtype)}] zeroinitializer, align 64")
+        at = w.new(f"select i1 {w.ref(memories.whole[value.id])}, ptr {at}, ptr {zeros}")
+        text = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
     elif value.lanes > 1 and inst.mask is not None and inst.mask.lanes > 1:
         at = _address(w, mem, base, inst.offset, False)
         masks = vector("i1", value.lanes)
@@ -139,6 +169,10 @@ def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) ->
         w.module.declare(f"declare {kind} @{name}(ptr, i32, {masks}, {kind})")
         text = w.new(f"call {kind} @{name}(ptr {at}, i32 {mem.dtype.itemsize}, {masks} {mask}, "
                      f"{kind} {fill}){tag}")
+        if mem.name in memories.changed:
+            # LLVM 22 joins a masked load with a choice by its mask, where the choice stands: behind
+            # what is written to the same memory in between.
+            text = w.new(f"freeze {kind} {text}")
     else:
         text = _guarded(w, mem, base, inst.offset, kind, mask, fill, tag)
     name = _from_memory(w, text, value)
