@@ -418,3 +418,13 @@ def test_threads_share_pending_parameters(compiled):
         t.join()
     assert len(found) == 4
     assert all(f == found[0] for f in found)
+
+
+@pytest.mark.parametrize("dtype", [weft.float32, weft.float64])
+@pytest.mark.parametrize("others", [3, 16, 64])
+def test_variance_whose_squares_overflow_is_infinite(dtype, others):
+    huge = 1e38 if dtype is weft.float32 else 1e308
+    x = weft.cat([weft.full((1,), huge, dtype=dtype), weft.arange(others, dtype=dtype)], 0)
+    assert x.var(0).item() == math.inf
+    assert x.std(0).item() == math.inf
+    assert math.isnan(weft.tensor([math.inf, 1.0, 2.0], dtype=dtype).var(0).item())

@@ -87,7 +87,8 @@ class Reduction(Movement):
         """Return variances over axes; divides by ``n - correction``.
 
         Two passes, the second corrected by the sum of the deviations: what the mean lost when it
-        was rounded (Chan, Golub and LeVeque, 1983).
+        was rounded (Chan, Golub and LeVeque, 1983). Where squares overflow the result is inf: the
+        correction is kept finite, for inf - inf would be NaN.
         """
         if isinstance(correction, bool) and unbiased is None:
             unbiased, correction = correction, 1
@@ -99,12 +100,13 @@ class Reduction(Movement):
         keep = keepdim or keepdims
         total = centred.mul(centred).sum(axes, keep)
         drift = centred.detach().sum(axes, keep)
+        drift = drift.mul(drift).clamp_max(2.0 ** ((1 << (x.dtype.exponent - 1)) - 1))
         count = self._count(axes)
         if isinstance(count, Expr):
             size = self._from_node(infer.of_size(count)).astype(x.dtype)
-            total = total.sub(drift.mul(drift).div(size)).clamp_min(0.0)
+            total = total.sub(drift.div(size)).clamp_min(0.0)
             return total.div(size.sub(correction).clamp_min(0.0)).astype(out)
-        total = total.sub(drift.mul(drift).div(max(count, 1))).clamp_min(0.0)
+        total = total.sub(drift.div(max(count, 1))).clamp_min(0.0)
         return total.div(max(count - correction, 0.0)).astype(out)
 
     def std(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False, *,
