@@ -178,7 +178,7 @@ class Expressions(Emitter):
         """Return an object from outside of the kernel, frozen as it is now."""
         if isinstance(value, Special):
             return self.special(value, node)
-        if hasattr(value, "__array_interface__") and value.shape:
+        if not isinstance(value, type) and hasattr(value, "__array_interface__") and value.shape:
             return self.constant(value, node)
         if isinstance(value, tuple):
             names = getattr(type(value), "_fields", ())
