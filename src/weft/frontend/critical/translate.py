@@ -92,7 +92,7 @@ class _Lowering(Functions):
             self.chains[stmt] = tuple(self.chain)
 
     def inline(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
-               node: ast.Call) -> Value:  # fmt: skip
+               node: ast.AST) -> Value:  # fmt: skip
         """Return what another function gives."""
         self.chain.append((function.__name__, self.source.place(node)))
         try:

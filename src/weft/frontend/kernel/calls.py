@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import ast
+import cmath
 import inspect
 import math
 import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from weft.frontend.kernel import scalars
-from weft.frontend.kernel.expressions import VISIT, Expressions, as_dtype
+from weft.frontend.kernel import complexes, fields, scalars
+from weft.frontend.kernel.elements import (
+    ComplexOf,
+    Element,
+    array_of,
+    as_dtype,
+    as_element,
+    made,
+)
+from weft.frontend.kernel.expressions import VISIT, Expressions
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.promotion import unify
-from weft.frontend.kernel.values import Group, Known, Value, View, describe, whole
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe, whole
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -70,6 +79,18 @@ class Calls(Expressions):
         if func.attr == "bit_count" and not node.args:
             bits = self.scalar(self.visit(func.value), node)
             return scalars.convert(ex.unary(Op.POPCOUNT, bits), dt.int64)
+        if func.attr in ("reshape", "ravel", "flatten"):
+            array = self.visit(func.value)
+            if isinstance(array, View | Fields) and array.shape:
+                args, _ = self.arguments(node)
+                shape = args[0].items if len(args) == 1 and isinstance(args[0], Group) else args
+                return fields.reshaped(self, array, list(shape) or [Known(-1)], node)
+        if func.attr == "conjugate" and not node.args:
+            z = self.visit(func.value)
+            if complexes.is_complex(z):
+                z = complexes.as_complex(self, z, node)
+                return Group((z.items[0], ex.unary(Op.NEG, z.items[1])), z.names, z.kind)
+            return self.scalar(z, node)
         if not isinstance(func.value, ast.Name) or func.value.id not in self.env:
             return None
         owner = self.env[func.value.id]
@@ -110,7 +131,14 @@ class Calls(Expressions):
         d = as_dtype(callee)
         if d is not None:
             return self._cast(d, args, named, node)
+        element = as_element(callee)
+        if isinstance(element, ComplexOf):
+            return self._complex(element.dtype, args, node)
         name = getattr(callee, "__name__", "")
+        if name in complexes.NAMES and getattr(cmath, name) is callee and len(args) == 1:
+            value = complexes.function(self, name, args[0], node)
+            if value is not None:
+                return value
         if (name in _MATH and getattr(math, name) is callee) or _is_ufunc(callee, name):
             return self._math(_UFUNCS.get(name, name), args, node)
         if isinstance(callee, type):
@@ -129,12 +157,16 @@ class Calls(Expressions):
             raise self.wrong(node, f"{callee.__name__}: {error}") from None
         return builtin(self, node, *args, **named)
 
-    def inline(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
-               node: ast.Call) -> Value:  # fmt: skip
-        """Return what a device function gives: its body is read in place of the call."""
-        raise self.wrong(node, "device functions are not supported here")
-
     # --- conversions
+
+    def _complex(self, d: DType, args: list[Value], node: ast.Call) -> Value:
+        """Return ``complex(real, imag)``, or a number as a complex one."""
+        if not 1 <= len(args) <= 2:
+            raise self.wrong(node, f"complex takes one or two arguments, found {len(args)}")
+        if len(args) == 2:
+            real, imag = (scalars.convert(self.scalar(a, node), d) for a in args)
+            return complexes.group(real, imag)
+        return complexes.convert(complexes.as_complex(self, args[0], node), d)
 
     def _cast(self, d: DType, args: list[Value], named: dict[str, Value],
               node: ast.Call) -> Value:  # fmt: skip
@@ -184,7 +216,7 @@ class Calls(Expressions):
         """Return the number of items, or of rows."""
         if isinstance(value, Group):
             return Known(len(value.items))
-        if isinstance(value, View) and value.axes:
+        if isinstance(value, View | Fields) and value.shape:
             return value.shape[0]
         raise self.wrong(node, f"len of {describe(value)}")
 
@@ -213,6 +245,10 @@ class Calls(Expressions):
     def _abs(self, node: ast.Call, value: Value) -> Value:
         if isinstance(value, Known):
             return Known(abs(value.value))
+        if complexes.is_complex(value):
+            size = complexes.function(self, "abs", value, node)
+            assert size is not None
+            return size
         x = self.scalar(value, node)
         return x if x.dtype.kind in "bu" else ex.unary(Op.ABS, x)
 
@@ -269,6 +305,10 @@ class Calls(Expressions):
         return Known(None)
 
     def _math(self, name: str, args: list[Value], node: ast.Call) -> Value:
+        if len(args) == 1 and complexes.is_complex(args[0]):  # of NumPy
+            value = complexes.function(self, name, args[0], node)
+            if value is not None:
+                return value
         given = [self.scalar(a, node) for a in args]
         found = scalars.math_function(name, given) if given else None
         if found is None:
@@ -333,18 +373,27 @@ class Calls(Expressions):
             return self._dynamic(node, dtype)
         if any(n < 1 for n in extents):
             raise self.wrong(node, f"an array of shape {extents}", "each size must be at least 1")
-        d = self._dtype(dtype, node)
-        memory = Memory(self.name(scope), d, tuple(map(ex.index, extents)), scope)
-        made = Alloc(memory)
-        if scope == "shared":
-            self.shared.append(made)
-            self.locations[made] = self.source.place(node)
-        else:
-            self.emit(made, node)
-        return whole(memory)
+
+        def array(name: str, d: DType, shape: tuple[Expr, ...]) -> View:
+            view = array_of(self.name(name), d, shape, scope, self.flat)
+            alloc = Alloc(view.memory)
+            if scope == "shared":
+                self.shared.append(alloc)
+                self.locations[alloc] = self.source.place(node)
+            else:
+                self.emit(alloc, node)
+            return view
+
+        return made(scope, self._element(dtype, node), tuple(map(ex.index, extents)), array)
 
     def _dtype(self, value: Value, node: ast.AST) -> DType:
         d = as_dtype(value.value) if isinstance(value, Known) else None
+        if d is None:
+            raise self.wrong(node, f"{describe(value)} is not a dtype")
+        return d
+
+    def _element(self, value: Value, node: ast.AST) -> Element:
+        d = as_element(value.value) if isinstance(value, Known) else None
         if d is None:
             raise self.wrong(node, f"{describe(value)} is not a dtype")
         return d
@@ -368,8 +417,8 @@ class Calls(Expressions):
         return whole(self.dynamic)
 
     def _constant_like(self, node: ast.Call, kind: str, array: Value) -> Value:
-        if not isinstance(array, View) or all(
-            c.memory is not array.memory for c in self.constants.values()
+        if not isinstance(array, View | Fields) or all(
+            c.view is not array for c in self.constants.values()
         ):
             raise self.wrong(node, f"gpu.const.array_like of {describe(array)}",
                              "give it a NumPy array from outside of the kernel")

@@ -58,9 +58,15 @@ class Emitter:
 
     def name(self, base: str) -> str:
         """Return a name that is unique in the kernel."""
-        count = self._names.get(base, 0)
+        name, count = base, self._names.get(base, 0)
+        if count:
+            name = f"{base}.{count}"
+        while name != base and name in self._names:  # a base of its own
+            count += 1
+            name = f"{base}.{count}"
         self._names[base] = count + 1
-        return f"{base}.{count}" if count else base
+        self._names.setdefault(name, 1)
+        return name
 
     def fresh(self, base: str, d: DType) -> Expr:
         """Return a new variable, visible up to the end of the body that is being written."""
@@ -110,6 +116,15 @@ class Emitter:
             self.out = outer
             self.facts.pop()
             self._scopes.pop()
+
+    @contextmanager
+    def extending(self, body: list[Stmt]) -> Iterator[None]:
+        """Write on at the end of a body that was closed."""
+        outer, self.out = self.out, body
+        try:
+            yield
+        finally:
+            self.out = outer
 
     def mark(self) -> tuple[Any, ...]:
         """Return what `back_to` needs."""

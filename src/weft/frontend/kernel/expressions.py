@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import ast
+import enum
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from weft.errors import DTypeError
-from weft.frontend.kernel import scalars
+from weft.frontend.kernel import complexes, fields, scalars
+from weft.frontend.kernel.elements import (
+    ComplexOf,
+    RecordOf,
+    array_of,
+    as_dtype,
+    as_element,
+    itemsize_of,
+    made,
+)
 from weft.frontend.kernel.emitter import Emitter, conjuncts, negation
 from weft.frontend.kernel.intrinsics import Special
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
 from weft.frontend.kernel.values import (
+    Fields,
     Group,
     Known,
     Value,
@@ -20,7 +30,6 @@ from weft.frontend.kernel.values import (
     ViewAxis,
     Wrong,
     describe,
-    whole,
 )
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -41,27 +50,12 @@ _SYMBOLS: Final[dict[type[ast.AST], str]] = {
 }  # fmt: skip
 
 
-def as_dtype(value: Any) -> DType | None:
-    """Return the dtype that a Python object names: ours, NumPy's, or bool, int and float."""
-    value = getattr(value, "__weft_dtype__", value)
-    if isinstance(value, DType):
-        return value
-    if value in (bool, int, float):
-        return dt.bool_ if value is bool else dt.int64 if value is int else dt.float64
-    module = type(value).__module__ if not isinstance(value, type) else value.__module__
-    if module in ("numpy", "numpy.dtypes", "ml_dtypes"):
-        try:
-            return dt.as_dtype(value)
-        except DTypeError:
-            return None
-    return None
-
-
 class Constant(NamedTuple):
-    """A NumPy array from outside, as it was when the kernel was compiled."""
+    """A NumPy array from outside, as it was when the kernel was compiled: copies of its parts."""
 
-    memory: Memory
-    array: Any
+    memories: tuple[Memory, ...]
+    arrays: tuple[Any, ...]
+    view: View | Fields
     node: ast.AST
 
 
@@ -74,6 +68,8 @@ class Expressions(Emitter):
         What the names of the function hold here; a register cell is read when its name is used.
     wraps : bool
         Whether a negative index counts from the end, as in NumPy.
+    flat : bool
+        Whether every memory has one axis, so that arrays can be given another shape.
     checked : bool
         Whether accesses are checked against the bounds.
     sanitised : bool
@@ -84,6 +80,7 @@ class Expressions(Emitter):
         super().__init__(source, problems)
         self.env: dict[str, Value | Memory] = {}
         self.wraps = False
+        self.flat = False
         self.checked = True
         self.sanitised = False
         self.specials: dict[str, Expr] = {}
@@ -121,6 +118,8 @@ class Expressions(Emitter):
         """Return a Python or NumPy number as a constant."""
         if isinstance(value, _NUMBERS) and type(value) in _NUMBERS:
             return scalars.literal(value)
+        if isinstance(value, enum.IntEnum):
+            return scalars.literal(int(value))
         d = as_dtype(getattr(value, "dtype", None)) if hasattr(value, "item") else None
         if d is not None and getattr(value, "ndim", 1) == 0:
             return ex.const(value.item(), d)
@@ -138,6 +137,8 @@ class Expressions(Emitter):
             return bool(value.value)
         if isinstance(value, Known):
             return bool(value.value)
+        if complexes.is_complex(value):
+            value = self.compare(ast.NotEq, value, Known(0), node)
         if isinstance(value, Group):
             return bool(value.items)
         return scalars.truth(self.scalar(value, node, "a condition"))
@@ -145,7 +146,7 @@ class Expressions(Emitter):
     # --- leaves
 
     def _constant(self, node: ast.Constant) -> Value:
-        if isinstance(node.value, complex | bytes):
+        if isinstance(node.value, bytes):
             raise self.wrong(node, f"{type(node.value).__name__} values are not supported")
         if isinstance(node.value, int) and scalars.literal(node.value) is None:
             raise self.wrong(node, f"the integer {node.value} does not fit 64 bits")
@@ -188,19 +189,25 @@ class Expressions(Emitter):
 
     def constant(self, array: Any, node: ast.AST) -> Value:
         """Return a copy of a NumPy array that kernels can only read."""
-        import numpy as np
-
         found = self.constants.get(id(array))
         if found is None:
-            d = as_dtype(array.dtype)
-            if d is None:
+            element = as_element(array.dtype)
+            if element is None:
                 raise self.wrong(node, f"an array of {array.dtype}", "a type that kernels lack")
-            copy = np.array(array, dtype=d.numpy, order="C")
-            shape = tuple(map(ex.index, copy.shape))
-            memory = Memory(self.name("constant"), d, shape)
+            copies: list[Any] = []
+            memories: list[Memory] = []
+            shape = tuple(map(ex.index, array.shape))
+
+            def keep(name: str, d: DType, extents: tuple[Expr, ...]) -> View:
+                view = array_of(self.name(name), d, extents, "global", self.flat, readonly=True)
+                memories.append(view.memory)
+                return view
+
+            view = made("constant", element, shape, keep)
+            _copies(array, element, copies)
             self.kept.append(array)  # so that no other array takes its identity
-            found = self.constants[id(array)] = Constant(memory, copy, node)
-        return whole(found.memory, readonly=True)
+            found = self.constants[id(array)] = Constant(tuple(memories), tuple(copies), view, node)
+        return found.view
 
     def special(self, value: Special, node: ast.AST) -> Value:
         """Return an index or a size of the launch."""
@@ -215,6 +222,10 @@ class Expressions(Emitter):
         owner = self.visit(node.value)
         if isinstance(owner, View):
             return self.view_attribute(owner, node)
+        if isinstance(owner, Fields):
+            return fields.attribute(self, owner, node)
+        if isinstance(owner, Expr) and node.attr in ("real", "imag"):
+            return owner if node.attr == "real" else ex.const(0, owner.dtype)
         if isinstance(owner, Group):
             if node.attr in owner.names:
                 item: Value = owner.items[owner.names.index(node.attr)]
@@ -245,7 +256,7 @@ class Expressions(Emitter):
         if node.attr == "dtype":
             return Known(view.memory.dtype)
         if node.attr == "itemsize":
-            return Known(view.memory.dtype.itemsize)
+            return Known(itemsize_of(view.memory.dtype))
         if node.attr == "T":
             return View(view.memory, view.starts, tuple(reversed(view.axes)), view.readonly)
         raise self.wrong(node, f"arrays in kernels have no {node.attr!r}",
@@ -267,6 +278,10 @@ class Expressions(Emitter):
                 pass
             except Exception as error:
                 raise self.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
+        if complexes.is_complex(left) or complexes.is_complex(right):
+            made_ = complexes.operate(self, kind, left, right, node)
+            if made_ is not None:
+                return made_
         if isinstance(left, Group) and isinstance(right, Group) and kind is ast.Add:
             return Group(left.items + right.items)
         a = self._operand(left, right, kind, node)
@@ -298,6 +313,11 @@ class Expressions(Emitter):
                 return Known(scalars.KNOWN_UNARY[kind](value.value))
             except Exception as error:
                 raise self.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
+        if complexes.is_complex(value) and isinstance(value, Group) and kind is not ast.Invert:
+            if kind is ast.Not:
+                return self.compare(ast.Eq, value, Known(0), node)
+            signed = (scalars.apply_unary(kind, x) for x in value.items)
+            return Group(tuple(signed), value.names, value.kind)
         if kind is ast.Not and isinstance(value, Group):
             return Known(not value.items)
         try:
@@ -332,6 +352,10 @@ class Expressions(Emitter):
                 raise self.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
         if kind in (ast.Is, ast.IsNot) and (_is_none(left) or _is_none(right)):
             return Known(kind is ast.IsNot)
+        if complexes.is_complex(left) or complexes.is_complex(right):
+            found = complexes.compare(self, kind, left, right, node)
+            if found is not None:
+                return found
         if isinstance(left, Group) and isinstance(right, Group) and kind in (ast.Eq, ast.NotEq):
             return self._compare_groups(kind, left, right, node)
         a, b = self._operand(left, right, kind, node), self._operand(right, left, kind, node)
@@ -393,17 +417,34 @@ class Expressions(Emitter):
     def select(self, test: Expr, a: Value, then: list[Any], b: Value, orelse: list[Any],
                node: ast.AST) -> Value:  # fmt: skip
         """Return one of two values, each of which may need statements of its own."""
-        x, y = self.scalar(a, node), self.scalar(b, node)
-        d = unify(x.dtype, y.dtype)
-        x, y = scalars.convert(x, d), scalars.convert(y, d)
+        if complexes.is_complex(a) or complexes.is_complex(b):
+            with self.extending(then):
+                a = complexes.as_complex(self, a, node)
+            with self.extending(orelse):
+                b = complexes.as_complex(self, b, node)
+        pairs = [(a, b)]
+        grouped = isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items)
+        if isinstance(a, Group) and isinstance(b, Group) and grouped:
+            pairs = list(zip(a.items, b.items, strict=True))
+        found: list[Any] = []
+        for p, q in pairs:
+            x, y = self.scalar(p, node), self.scalar(q, node)
+            d = unify(x.dtype, y.dtype)
+            found.append((scalars.convert(x, d), scalars.convert(y, d)))
         if not then and not orelse:
-            return ex.where(test, x, y)
-        cell = self.cell("choice", d, node)
-        stores = Store(cell, (), x), Store(cell, (), y)
-        for stored in stores:
-            self.locations[stored] = self.source.place(node)
-        self.emit(If(test, (*then, stores[0]), (*orelse, stores[1])), node)
-        return self.get(cell, "choice", node)
+            found = [ex.where(test, x, y) for x, y in found]
+        else:
+            cells = [self.cell("choice", x.dtype, node) for x, _ in found]
+            sides = [[Store(cell, (), values[k]) for cell, values in zip(cells, found, strict=True)]
+                     for k in range(2)]
+            for stored in (*sides[0], *sides[1]):
+                self.locations[stored] = self.source.place(node)
+            self.emit(If(test, (*then, *sides[0]), (*orelse, *sides[1])), node)
+            found = [self.get(cell, "choice", node) for cell in cells]
+        if grouped and isinstance(a, Group):
+            return Group(tuple(found), a.names, a.kind)
+        only: Value = found[0]
+        return only
 
     # --- groups and arrays
 
@@ -430,7 +471,7 @@ class Expressions(Emitter):
                     return self.outside(owner.value[key.value], node)
                 except Exception as error:
                     raise self.wrong(node, f"{describe(owner)}: {error}") from None
-        if not isinstance(owner, View):
+        if not isinstance(owner, View | Fields):
             raise self.wrong(node, f"{describe(owner)} cannot be indexed")
         return self.read(self.element(owner, node), node)
 
@@ -467,8 +508,14 @@ class Expressions(Emitter):
             found = ex.where(key.eq(position), scalars.convert(items[position], d), found)
         return found
 
-    def element(self, view: View, node: ast.Subscript) -> View:
+    def element(self, view: View | Fields, node: ast.Subscript) -> View | Fields:
         """Return the part of a view that a subscript names: an element has no axes."""
+        if isinstance(view, Fields) and not isinstance(node.slice, ast.Tuple | ast.Slice):
+            only = self.visit(node.slice)
+            if isinstance(only, Known) and isinstance(only.value, str):
+                return fields.named(self, view, only.value, node)
+            indices = only.items if isinstance(only, Group) else (only,)
+            return fields.part(self, view, [(node.slice, item) for item in indices], node)
         keys = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         parts: list[tuple[ast.expr, Value | None]] = []
         for key in keys:
@@ -478,6 +525,8 @@ class Expressions(Emitter):
             value = self.visit(key)
             items = value.items if isinstance(value, Group) else (value,)
             parts.extend((key, item) for item in items)
+        if isinstance(view, Fields):
+            return fields.part(self, view, parts, node)
         return self.part(view, parts, node)
 
     def part(self, view: View, parts: list[tuple[ast.expr, Value | None]],
@@ -529,37 +578,54 @@ class Expressions(Emitter):
     def _sliced(self, axis: ViewAxis, key: ast.Slice) -> tuple[Expr, ViewAxis]:
         """Return where a slice of an axis begins, and the axis that it makes."""
         step = ex.index(1) if key.step is None else self.number(key.step, dt.int64)
-        if step.op is not Op.CONST or step.attr < 1:
-            raise self.wrong(key, "a slice in a kernel needs a positive step that is known")
+        if step.op is not Op.CONST or step.attr == 0:
+            raise self.wrong(key, "a slice in a kernel needs a step that is known, and not 0")
+        down = step.attr < 0
+        last = axis.extent - 1 if down else axis.extent
+        before = -1 if down else 0  # what lies in front of the axis ends a walk down
+        defaults = (last, ex.index(-1)) if down else (ex.index(0), last)
         ends = []
-        for end, default in ((key.lower, ex.index(0)), (key.upper, axis.extent)):
-            e = default if end is None else self.number(end, dt.int64)
-            if e is not default:
-                known = e.op is Op.CONST
-                if not known or e.attr < 0:
-                    e = ex.where(e.lt(0), ex.maximum(e + axis.extent, 0), e)
-                e = ex.minimum(e, axis.extent)
-            ends.append(e)
-        count = ex.maximum((ends[1] - ends[0] + (step - 1)) // step, 0)
+        for end, default in zip((key.lower, key.upper), defaults, strict=True):
+            e = None if end is None else self.visit(end)
+            if e is None or (isinstance(e, Known) and e.value is None):
+                ends.append(default)
+                continue
+            place = scalars.convert(self.scalar(e, key, "an integer"), dt.int64)
+            if place.op is not Op.CONST or place.attr < 0:
+                place = ex.where(place.lt(0), ex.maximum(place + axis.extent, before), place)
+            ends.append(ex.minimum(place, last))
+        gap = ends[0] - ends[1] if down else ends[1] - ends[0]
+        size = abs(int(step.attr))
+        count = ex.maximum((gap + (size - 1)) // size, 0)
         return ends[0], ViewAxis(count, axis.axis, axis.step * step)
 
-    def read(self, view: View, node: ast.AST) -> Value:
+    def read(self, view: View | Fields, node: ast.AST) -> Value:
         """Return a part of an array: a scalar once no axis is left."""
+        if isinstance(view, Fields):
+            return fields.read(self, view, node)
         if view.axes:
             return view
         var = self.fresh(view.memory.name, view.memory.dtype)
         self.emit(Load(var, view.memory, view.starts), node)
         return var
 
-    def write(self, view: View, value: Value, node: ast.AST) -> None:
+    def write(self, view: View | Fields, value: Value, node: ast.AST) -> None:
         """Store a scalar in an element, or in every element of a part of an array."""
         if view.readonly:
-            raise self.wrong(node, f"{view.memory.name} is read-only")
-        x = scalars.convert(self.scalar(value, node), view.memory.dtype)
+            raise self.wrong(node, f"{_name_of(view)} is read-only")
+        if isinstance(view, Fields):
+            fields.write(self, view, value, node)
+            return
         if view.axes:
-            raise self.wrong(node, "an assignment to a whole array or slice",
-                             "assign its elements in a loop")
+            fields.assign(self, view, value, node)
+            return
+        x = scalars.convert(self.scalar(value, node), view.memory.dtype)
         self.emit(Store(view.memory, view.starts, x), node)
+
+    def inline(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
+               node: ast.AST) -> Value:  # fmt: skip
+        """Return what a device function gives: its body is read in place of the call."""
+        raise self.wrong(node, "device functions are not supported here")
 
     assigned: frozenset[str] = frozenset()  # all names that the function assigns
 
@@ -571,6 +637,26 @@ class Expressions(Emitter):
     def _joined(self, node: ast.JoinedStr) -> Value:
         raise self.wrong(node, "f-strings are not supported in kernels",
                          "print takes several arguments: print('x =', x)")
+
+
+def _copies(array: Any, element: Any, found: list[Any]) -> None:
+    """Add copies of the parts of a NumPy array, in the order in which `made` asks for them."""
+    import numpy as np
+
+    if isinstance(element, RecordOf):
+        for name, inner, _ in element.fields:
+            _copies(array[name], inner, found)
+    elif isinstance(element, ComplexOf):
+        found.append(np.stack((array.real, array.imag), -1).astype(element.dtype.numpy, order="C"))
+    else:
+        found.append(np.array(array, dtype=element.numpy, order="C"))
+
+
+def _name_of(view: View | Fields) -> str:
+    """Return how an error message calls an array."""
+    while isinstance(view, Fields):
+        view = view.parts[0]
+    return view.memory.name
 
 
 def _is_none(value: Value) -> bool:

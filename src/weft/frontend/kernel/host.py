@@ -8,9 +8,11 @@ import numpy as np
 
 from weft.errors import DTypeError, LaunchError
 from weft.exchange import host as exchange
+from weft.frontend.kernel.elements import COMPLEX
 from weft.frontend.kernel.types import (
     ArrayType,
     ConstantType,
+    FieldsType,
     GroupType,
     KernelType,
     ScalarType,
@@ -32,15 +34,18 @@ class Host:
         Values of the kernel's variables by name.
     kept : list
         What owns the arrays' memory.
+    copies : list of (array, array)
+        What stands for fields that cannot be passed as they lie; `finish` brings them back.
     """
 
-    __slots__ = ("addresses", "kept", "kernel", "variables")
+    __slots__ = ("addresses", "copies", "kept", "kernel", "variables")
 
     def __init__(self, kernel: str) -> None:
         self.kernel = kernel
         self.addresses: list[int] = []
         self.variables: dict[str, int] = {}
         self.kept: list[Any] = []
+        self.copies: list[tuple[Any, Any]] = []
 
     def take(self, name: str, value: Any) -> KernelType:
         """Return the type of an argument, after noting what the launch passes for it.
@@ -52,6 +57,10 @@ class Host:
         """
         if isinstance(value, np.ndarray) and value.ndim:
             return self._array(name, value)
+        if isinstance(value, np.void) and value.dtype.fields is not None:
+            return self._record(name, value)
+        if isinstance(value, complex):
+            return self._complex_number(name, value)
         if isinstance(value, bool | int | float | np.generic | np.ndarray):
             return self._scalar(name, value)
         if value is None or isinstance(value, str):
@@ -79,8 +88,8 @@ class Host:
         if isinstance(value, bool):
             d = dt.bool_
         elif isinstance(value, int):
-            d = dt.int64
-            if not -(1 << 63) <= value < 1 << 63:
+            d = dt.int64 if value < 1 << 63 else dt.uint64
+            if not -(1 << 63) <= value < 1 << 64:
                 raise LaunchError(f"launch of {self.kernel}", found=f"{name} = {value}",
                                   expected="an integer of 64 bits")
         elif isinstance(value, float) and not isinstance(value, np.generic):
@@ -91,9 +100,66 @@ class Host:
         self.variables[name] = bits_of(value, d)
         return ScalarType(d)
 
+    def _complex_number(self, name: str, value: Any) -> KernelType:
+        kind = np.float32 if isinstance(value, np.complex64) else np.float64
+        parts = (self._scalar(f"{name}.real", kind(value.real)),
+                 self._scalar(f"{name}.imag", kind(value.imag)))
+        return GroupType(parts, COMPLEX, complex)
+
+    def _complex(self, name: str, array: np.ndarray[Any, Any]) -> KernelType:
+        """Pass an array of complex numbers as one of floats with one axis more."""
+        real = array.real
+        floats = np.lib.stride_tricks.as_strided(
+            real, (*array.shape, 2), (*array.strides, real.itemsize),
+            writeable=array.flags.writeable)
+        self.kept.append(array)
+        return FieldsType((self._array(name, floats),), COMPLEX, array.ndim, complex)
+
+    def _records(self, name: str, array: np.ndarray[Any, Any], ndim: int) -> KernelType:
+        """Pass an array of records as an array for each field.
+
+        A field that lies across the places where its type may lie goes through a copy.
+        """
+        names = array.dtype.names
+        assert names is not None
+        parts = []
+        for field in names:
+            column = array[field]
+            size = column.dtype.base.itemsize if column.dtype.fields is None else 1
+            held = column
+            if not column.flags.aligned or any(s % size for s in column.strides):
+                held = np.array(column, order="C", copy=True)
+            parts.append(self._records(f"{name}.{field}", held, held.ndim)
+                         if held.dtype.fields is not None
+                         else self._array(f"{name}.{field}", held))
+            if held is not column and column.flags.writeable:
+                self.copies.append((column, held))
+        self.kept.append(array)
+        return FieldsType(tuple(parts), tuple(names), ndim)
+
+    def _record(self, name: str, value: Any) -> KernelType:
+        """Pass one record as an array of one; what the kernel changes in it comes back."""
+        held = np.array([value], value.dtype)
+        kind = self._records(name, held, 0)
+        self.copies.append((value, held))
+        return kind
+
+    def finish(self) -> None:
+        """Bring back what the launch changed in copies."""
+        for there, held in self.copies:  # inner ones first
+            if isinstance(there, np.void):
+                for field in held.dtype.names or ():
+                    there[field] = held[0][field]
+            else:
+                there[...] = held
+
     def _array(self, name: str, array: np.ndarray[Any, Any]) -> KernelType:
         if array.ndim == 0:
-            return self._scalar(name, array[()])
+            return self.take(name, array[()])
+        if array.dtype.kind == "c":
+            return self._complex(name, array)
+        if array.dtype.fields is not None:
+            return self._records(name, array, array.ndim)
         d = exchange.dtype_of(array, f"argument {name}")
         flags = array.flags
         if not flags.aligned or not array.dtype.isnative:

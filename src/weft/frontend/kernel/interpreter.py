@@ -24,5 +24,8 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
     nest = translate(function, types, Launch(launch.block, launch.ndim, launch.shared),
                      wraps=launch.kernel.options.wraps, sanitised=sanitise, constants=constants)
     addresses = [*host.addresses, *(c.__array_interface__["data"][0] for c in constants)]
-    return carry_out(nest, addresses, host.variables, Grid(launch.grid, launch.block),
-                     sanitise=sanitise, seed=seed, steps=STEPS if steps is None else steps)
+    try:
+        return carry_out(nest, addresses, host.variables, Grid(launch.grid, launch.block),
+                         sanitise=sanitise, seed=seed, steps=STEPS if steps is None else steps)
+    finally:
+        host.finish()

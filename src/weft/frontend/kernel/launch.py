@@ -145,6 +145,8 @@ class Configured:
             loaded = kernel._loaded[key] = _load(kernel, types, self)
         values = host.variables
         failed = loaded.run(host.addresses, [values[name] for name in loaded.variables])
+        if host.copies:
+            host.finish()
         if failed is not None:
             raise _error(kernel.__name__, failed)
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from weft.errors import KernelError
-from weft.frontend.kernel import flow
+from weft.frontend.kernel import complexes, flow
 from weft.frontend.kernel.calls import Range, Walk
+from weft.frontend.kernel.elements import COMPLEX
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Source, Stop, read_source
@@ -259,8 +260,12 @@ class Loops(Statements):
 
     def _cells(self, name: str, value: Any, width: Any, node: ast.AST) -> Any:
         """Return cells that hold a value, and the value itself where it is no number."""
+        if complexes.is_complex(value) or (
+            isinstance(width, Group) and width.kind is complex and self.number_of(value) is not None
+        ):
+            value = complexes.as_complex(self, value, node)
         if isinstance(value, Group):
-            widths = width or (None,) * len(value.items)
+            widths = width.items if width is not None else (None,) * len(value.items)
             items = tuple(self._cells(f"{name}.{k}", v, w, node)
                           for k, (v, w) in enumerate(zip(value.items, widths, strict=True)))
             return Group(items, value.names, value.kind)
@@ -273,9 +278,9 @@ class Loops(Statements):
         return cell
 
     def _empty_cells(self, name: str, width: Any, node: ast.AST) -> Any:
-        if isinstance(width, tuple):
+        if isinstance(width, Group):
             return Group(tuple(self._empty_cells(f"{name}.{k}", w, node)
-                               for k, w in enumerate(width)))
+                               for k, w in enumerate(width.items)), width.names, width.kind)
         return self.cell(name, width, node)
 
     def _keep(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:
@@ -285,9 +290,11 @@ class Loops(Statements):
 
     def _widths(self, value: Any) -> Any:
         """Return the types of the cells that a value needs, None if no cells can hold it."""
-        if isinstance(value, Group) and not value.names:
+        if complexes.is_complex(value) and isinstance(value, Known):
+            return Group((dt.float64, dt.float64), COMPLEX, complex)
+        if isinstance(value, Group):
             found = tuple(self._widths(v) for v in value.items)
-            return None if any(f is None for f in found) else found
+            return None if any(f is None for f in found) else Group(found, value.names, value.kind)
         x = self.number_of(value)
         return None if x is None else x.dtype
 
@@ -332,7 +339,7 @@ class Functions(Loops):
     """Reads calls of device functions: their bodies, in place of the calls."""
 
     def inline(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
-               node: ast.Call) -> Value:  # fmt: skip
+               node: ast.AST) -> Value:  # fmt: skip
         """Return what a device function gives; its body is read in place of the call."""
         name = function.__name__
         if any(f.source.function is function for f in self.frames):
@@ -356,7 +363,7 @@ class Functions(Loops):
                 values[key] = self.bind(value, key, node)
         return self._read_function(source, values, node)
 
-    def _read_function(self, source: Source, values: dict[str, Any], node: ast.Call) -> Value:
+    def _read_function(self, source: Source, values: dict[str, Any], node: ast.AST) -> Value:
         body = source.tree.body
         ends = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
         simple = not ends or (len(ends) == 1 and body[-1] is ends[0])
@@ -432,8 +439,11 @@ def _join(a: Any, b: Any) -> Any:
     """Return types that hold what both types hold."""
     if a is None or b is None:
         return a if b is None else b
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return tuple(_join(x, y) for x, y in zip(a, b, strict=True))
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, Group) and one.kind is complex and isinstance(other, DType):
+            return one.replace(items=tuple(unify(x, other) for x in one.items))
+    if isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items):
+        return a.replace(items=tuple(_join(x, y) for x, y in zip(a.items, b.items, strict=True)))
     return unify(a, b) if isinstance(a, DType) and isinstance(b, DType) else a
 
 

@@ -11,13 +11,13 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from weft.frontend.kernel import flow, scalars
+from weft.frontend.kernel import complexes, fields, flow, scalars
 from weft.frontend.kernel.calls import Calls
+from weft.frontend.kernel.elements import as_dtype
 from weft.frontend.kernel.emitter import conjuncts, negation
-from weft.frontend.kernel.expressions import as_dtype
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
-from weft.frontend.kernel.values import Group, Known, Value, View, Wrong, describe
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View, Wrong, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -158,7 +158,7 @@ class Statements(Calls):
         target = node.target
         if isinstance(target, ast.Subscript):
             owner = self.visit(target.value)
-            if not isinstance(owner, View):
+            if not isinstance(owner, View | Fields):
                 raise self.wrong(target, f"{describe(owner)} cannot be assigned to")
             element = self.element(owner, target)
             value = self.operate(type(node.op), self.read(element, target),
@@ -181,7 +181,7 @@ class Statements(Calls):
             self._unpack(target, value, node)
         elif isinstance(target, ast.Subscript):
             owner = self.visit(target.value)
-            if not isinstance(owner, View):
+            if not isinstance(owner, View | Fields):
                 raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
                                  "tuples are immutable" if isinstance(owner, Group) else "")
             self.write(self.element(owner, target), value, node)
@@ -192,6 +192,9 @@ class Statements(Calls):
 
     def _set_field(self, target: ast.Attribute, value: Value, node: ast.AST) -> None:
         owner = self.visit(target.value)
+        if isinstance(owner, Fields) and target.attr in owner.names:
+            self.write(fields.named(self, owner, target.attr, target), value, node)
+            return
         if not isinstance(owner, Group) or target.attr not in owner.names:
             raise self.wrong(target, f"{describe(owner)} has no field {target.attr!r} to assign to")
         options = getattr(owner.kind, "__dataclass_params__", None)
@@ -297,6 +300,11 @@ class Statements(Calls):
             self.is_visible(first)
         ):
             return first
+        if any(complexes.is_complex(v) for v in values):
+            sides = [(self._complex_in(body, v, name, node), body) for v, body in sides]
+            if any(v is None for v, _ in sides) and len(values) == len(sides):
+                return None
+            values = [v for v, _ in sides if v is not None]
         if all(isinstance(v, Group) for v in values):
             return self._meet_groups(name, sides, node)
         found = [self._read_in(body, v, name, node) for v, body in sides if v is not None]
@@ -314,6 +322,15 @@ class Statements(Calls):
                 self.locations[stored] = self.source.place(node)
                 body.append(stored)
         return cell
+
+    def _complex_in(self, body: list[Stmt], value: Any, name: str, node: ast.AST) -> Any:
+        """Return a number as a complex one at the end of a closed branch, None if it is none."""
+        if isinstance(value, Group) or value is None:
+            return value
+        if not complexes.is_complex(value):
+            value = self._read_in(body, value, name, node)
+        with self.extending(body):
+            return None if value is None else complexes.as_complex(self, value, node)
 
     def _fill(self, held: Any, body: list[Stmt], node: ast.AST) -> None:
         """Set cells on a way that does not reach what reads them, but may pass its reads."""
@@ -393,17 +410,26 @@ class Statements(Calls):
         if value is None or isinstance(value, Wrong) or isinstance(cell, Wrong):
             return None
         if isinstance(cell, Group):
+            if (cell.kind is complex and self.number_of(value) is not None) or (
+                complexes.is_complex(value)
+            ):
+                value = complexes.as_complex(self, value, node)
             if not isinstance(value, Group) or len(value.items) != len(cell.items):
                 raise self.wrong(node, f"{name} changes from {describe(cell)} to "
                                  f"{describe(value)} in a loop")
             found = [self._keep(c, v, name, node)
                      for c, v in zip(cell.items, value.items, strict=True)]
-            return tuple(found) if any(f is not None for f in found) else None
+            if all(f is None for f in found):
+                return None
+            return Group(tuple(found), cell.names, cell.kind)
         if not isinstance(cell, Memory):
             if cell == value or cell is value:
                 return None
             raise self.wrong(node, f"{name} changes from {describe(cell)} to {describe(value)} "
                              "in a loop", "in a loop only numbers and tuples of them can change")
+        if complexes.is_complex(value):
+            z = complexes.as_complex(self, value, node)
+            return z.replace(items=tuple(x.dtype for x in z.items))
         x = self.number_of(value)
         if x is None:
             raise self.wrong(node, f"{name} changes from {cell.dtype.name} to {describe(value)} "

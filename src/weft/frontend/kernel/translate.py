@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from weft.frontend.kernel import flow
+from weft.frontend.kernel.fields import FlatNeeded
 from weft.frontend.kernel.loops import Functions
-from weft.frontend.kernel.source import Problems, read_source
+from weft.frontend.kernel.source import Problems, Source, read_source
 from weft.frontend.kernel.statements import Frame
 from weft.frontend.kernel.types import KernelType, Parameters
 from weft.frontend.kernel.warp import WARP
@@ -75,11 +76,27 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
         With everything that is wrong in the function.
     """
     source = read_source(function)
+    known = [] if constants is None else constants
+    for flat in (False, True):
+        known.clear()
+        try:
+            return _translate(source, types, launch, flat, wraps, checked, sanitised,
+                              None if constants is None else known)
+        except FlatNeeded:
+            continue
+    raise AssertionError("no memory has more than one axis")
+
+
+def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, flat: bool,
+               wraps: bool, checked: bool, sanitised: bool,
+               constants: list[Any] | None) -> Kernel:  # fmt: skip
+    """Return the kernel, with memories of their shapes or with `flat` of one axis each."""
     problems = Problems(source.name)
     lowering = Functions(source, problems)
     lowering.wraps, lowering.checked, lowering.sanitised = wraps, checked, sanitised
+    lowering.flat = flat
     lowering.dynamic_bytes = launch.shared
-    parameters = Parameters()
+    parameters = Parameters(flat)
     for name, kind in types.items():
         lowering.env[name] = parameters.value(name, kind)
         lowering.name(name)  # no other memory takes it
@@ -95,9 +112,10 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
             problems.note(source, node.node, "an array from outside of the kernel",
                           "pass it as an argument")
     else:
-        constants.extend(c.array for c in lowering.constants.values())
+        constants.extend(a for c in lowering.constants.values() for a in c.arrays)
     problems.check()
-    memories = (*parameters.memories, *(c.memory for c in lowering.constants.values()))
+    memories = (*parameters.memories,
+                *(m for c in lowering.constants.values() for m in c.memories))
     nest = _nest(tuple(out), lowering.shared, axes)
     return Kernel(source.name, memories, nest, Meta("custom"),
                   lowering.locations)

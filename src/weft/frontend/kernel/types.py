@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weft.frontend.kernel.values import Group, Known, Value, View, ViewAxis, whole
+from weft.frontend.kernel.elements import array_of, first_of, pair
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View, ViewAxis
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -12,7 +13,10 @@ from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
 
-__all__ = ["ArrayType", "ConstantType", "GroupType", "KernelType", "Parameters", "ScalarType"]
+__all__ = [
+    "ArrayType", "ConstantType", "FieldsType", "GroupType", "KernelType", "Parameters",
+    "ScalarType",
+]  # fmt: skip
 
 _EXTENT: Final = 1 << 47  # elements along an axis of any array there can be
 
@@ -37,6 +41,18 @@ class ArrayType(Record):
     shape: tuple[int | None, ...] = ()
 
 
+class FieldsType(Record):
+    """An array of complex numbers or records: the arrays of its parts, and its own axes.
+
+    Complex numbers have one part, an array of floats whose last axis has two.
+    """
+
+    parts: tuple[Any, ...]
+    names: tuple[str, ...]
+    ndim: int
+    kind: type | None = None
+
+
 class GroupType(Record):
     """A tuple; of a named tuple or a dataclass also the names and the class."""
 
@@ -51,7 +67,7 @@ class ConstantType(Record):
     value: Any
 
 
-KernelType = ScalarType | ArrayType | GroupType | ConstantType
+KernelType = ScalarType | ArrayType | FieldsType | GroupType | ConstantType
 
 
 class Parameters:
@@ -60,9 +76,11 @@ class Parameters:
     A number travels as the 64 bits of a variable: an integer as it is, a float as its bit pattern.
     An array brings a variable for each size and, where it is not contiguous, for the offset of its
     first element, each stride, and the size of the memory from its lowest to its highest element.
+    With ``flat`` every memory has one axis, for kernels that give arrays another shape.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, flat: bool = False) -> None:
+        self.flat = flat
         self.memories: list[Memory] = []
         self.variables: list[Expr] = []
 
@@ -77,7 +95,18 @@ class Parameters:
             return Group(items, kind.names, kind.kind)
         if isinstance(kind, ScalarType):
             return self._scalar(name, kind.dtype)
+        if isinstance(kind, FieldsType):
+            return self._fields(name, kind)
         return self._array(name, kind)
+
+    def _fields(self, name: str, kind: FieldsType) -> Fields:
+        if kind.kind is complex:
+            return pair(self._array(name, kind.parts[0]))
+        parts = [self.value(f"{name}.{field}", part)
+                 for field, part in zip(kind.names, kind.parts, strict=True)]
+        if not kind.ndim:  # one record: an array of one
+            parts = [first_of(p) for p in parts if isinstance(p, View | Fields)]
+        return Fields(tuple(parts), kind.names, kind.ndim)
 
     def variable(self, name: str, low: int, high: int) -> Expr:
         """Declare a variable."""
@@ -100,9 +129,9 @@ class Parameters:
         sizes = tuple(self.variable(f"{name}.{k}", 0, _EXTENT) if n is None else ex.index(n)
                       for k, n in enumerate(known))
         if kind.order == "C":
-            memory = Memory(name, kind.dtype, sizes)
-            self.memories.append(memory)
-            return whole(memory, kind.readonly)
+            view = array_of(name, kind.dtype, sizes, "global", self.flat, kind.readonly)
+            self.memories.append(view.memory)
+            return view
         first = self.variable(f"{name}.first", 0, _EXTENT)
         steps = [self.variable(f"{name}.step{k}", -_EXTENT, _EXTENT) for k in range(kind.ndim)]
         span = self.variable(f"{name}.span", 0, _EXTENT)

@@ -14,7 +14,7 @@ from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
 
-__all__ = ["Group", "Known", "Value", "View", "Wrong", "describe"]
+__all__ = ["Fields", "Group", "Known", "Value", "View", "Wrong", "describe"]
 
 
 class Known(Record):
@@ -65,8 +65,35 @@ class View(Record):
         return tuple(place)
 
 
+class Fields(Record):
+    """An array whose elements have parts: complex numbers, or records.
+
+    ``parts`` are the arrays of the parts; their first ``ndim`` axes are those of the array, further
+    ones belong to a field that is an array. ``kind`` is ``complex`` for complex numbers.
+    """
+
+    parts: tuple[Any, ...]
+    names: tuple[str, ...]
+    ndim: int
+    kind: type | None = None
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        """Sizes of its axes."""
+        found: tuple[Expr, ...] = self.parts[0].shape[:self.ndim]
+        return found
+
+    @property
+    def readonly(self) -> bool:
+        """Whether its elements cannot be assigned."""
+        return bool(self.parts[0].readonly)
+
+
 class Group(Record):
-    """A tuple; of a named tuple or a dataclass also the names and the class."""
+    """A tuple; of a named tuple, a dataclass or a vector also the names and the class.
+
+    A complex number is a group of its parts, of the class ``complex``.
+    """
 
     items: tuple[Any, ...]
     names: tuple[str, ...] = ()
@@ -77,7 +104,7 @@ class Wrong(Record):
     """What stands for a value after an error in it, so that nothing else is reported for it."""
 
 
-Value = Expr | Known | View | Group | Wrong
+Value = Expr | Known | View | Fields | Group | Wrong
 
 
 def whole(memory: Memory, readonly: bool = False) -> View:
@@ -93,6 +120,11 @@ def describe(value: Any) -> str:
         return value.dtype.name
     if isinstance(value, View):
         return f"{value.memory.dtype.name} array of {len(value.axes)} axes"
+    if isinstance(value, Fields):
+        what = "complex" if value.kind is complex else "record"
+        return f"{what} array of {value.ndim} axes" if value.ndim else what
+    if isinstance(value, Group) and value.kind is complex:
+        return "complex"
     if isinstance(value, Group):
         inner = ", ".join(map(describe, value.items))
         return f"{value.kind.__name__ if value.kind else 'tuple'}({inner})"

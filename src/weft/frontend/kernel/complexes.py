@@ -1,0 +1,299 @@
+"""Complex numbers in kernels: groups of two floats, and functions of `cmath` as Python.
+
+The functions here stand for kernels to call: they take and return the parts of complex numbers.
+Those that are not arithmetic compute in float64 and are rounded to the type of their argument.
+"""
+
+from __future__ import annotations
+
+import ast
+import cmath
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.frontend.kernel import scalars
+from weft.frontend.kernel.elements import COMPLEX, ComplexOf
+from weft.frontend.kernel.promotion import arithmetic
+from weft.frontend.kernel.values import Group, Known, Value
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.expressions import Expressions
+
+__all__ = ["as_complex", "compare", "convert", "function", "is_complex", "operate"]
+
+Parts = tuple[float, float]
+
+
+def is_complex(value: Value) -> bool:
+    """Whether a value is a complex number."""
+    if isinstance(value, Known):
+        return isinstance(value.value, complex)  # NumPy's complex128 is one, too
+    return isinstance(value, Group) and value.kind is complex
+
+
+def group(real: Expr, imag: Expr) -> Group:
+    """Return a complex number."""
+    return Group((real, imag), COMPLEX, complex)
+
+
+def as_complex(c: Expressions, value: Value, node: ast.AST) -> Group:
+    """Return a number as a complex one."""
+    if isinstance(value, Group) and value.kind is complex:
+        return value
+    if isinstance(value, Known) and hasattr(value.value, "imag") and is_complex(value):
+        d = dt.float32 if getattr(value.value, "itemsize", 16) == 8 else dt.float64
+        return group(ex.const(float(value.value.real), d), ex.const(float(value.value.imag), d))
+    x = c.scalar(value, node)
+    if not x.dtype.is_float:
+        # what float32 holds stays narrow beside a complex64
+        x = scalars.convert(x, dt.float32 if x.dtype.bits <= 16 else dt.float64)
+    return group(x, ex.const(0.0, x.dtype))
+
+
+def convert(value: Group, d: DType) -> Group:
+    """Return a complex number with parts of another type."""
+    real, imag = value.items
+    return group(scalars.convert(real, d), scalars.convert(imag, d))
+
+
+def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
+            node: ast.AST) -> Value | None:  # fmt: skip
+    """Return ``left op right``, or None if complex numbers do not have the operator."""
+    if kind is ast.Pow and isinstance(right, Known) and right.value == 2:
+        right, kind = left, ast.Mult
+    a, b = as_complex(c, left, node), as_complex(c, right, node)
+    d = arithmetic(a.items[0].dtype, b.items[0].dtype)
+    a, b = convert(a, d), convert(b, d)
+    (p, q), (r, s) = a.items, b.items
+    if kind is ast.Add:
+        return group(p + r, q + s)
+    if kind is ast.Sub:
+        return group(p - r, q - s)
+    if kind is ast.Mult:
+        return group(p * r - q * s, p * s + q * r)
+    if kind is ast.Div:
+        return _call(c, divide, (p, q, r, s), d, node)
+    if kind is ast.Pow:
+        return _call(c, power, (p, q, r, s), d, node)
+    return None
+
+
+def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
+            node: ast.AST) -> Value | None:  # fmt: skip
+    """Return whether two complex numbers are equal or not; None for other comparisons."""
+    if kind not in (ast.Eq, ast.NotEq):
+        return None
+    a, b = as_complex(c, left, node), as_complex(c, right, node)
+    d = arithmetic(a.items[0].dtype, b.items[0].dtype)
+    a, b = convert(a, d), convert(b, d)
+    same = ex.binary(Op.AND, a.items[0].eq(b.items[0]), a.items[1].eq(b.items[1]))
+    return same if kind is ast.Eq else ex.unary(Op.NOT, same)
+
+
+def function(c: Expressions, name: str, value: Value, node: ast.AST) -> Value | None:
+    """Return ``cmath.name(value)``, or None if kernels lack it."""
+    z = as_complex(c, value, node)
+    d = z.items[0].dtype
+    if name in ("isnan", "isinf", "isfinite"):
+        tests = [scalars.math_function(name, [x]) for x in z.items]
+        assert tests[0] is not None
+        assert tests[1] is not None
+        return ex.binary(Op.AND if name == "isfinite" else Op.OR, tests[0], tests[1])
+    if name in ("phase", "angle"):
+        return scalars.math_function("atan2", [z.items[1], z.items[0]])
+    if name in ("fabs", "abs", "absolute"):
+        return scalars.math_function("hypot", list(z.items))
+    if name == "polar":
+        parts = [function(c, n, z, node) for n in ("abs", "phase")]
+        return Group(tuple(parts))
+    found = _FUNCTIONS.get(name)
+    return None if found is None else _call(c, found, z.items, d, node)
+
+
+def _call(c: Expressions, wanted: Callable[..., Any], args: tuple[Any, ...], d: DType,
+          node: ast.AST) -> Value:  # fmt: skip
+    found = c.inline(wanted, list(args), {}, node)
+    assert isinstance(found, Group)
+    real, imag = (scalars.convert(c.scalar(v, node), d) for v in found.items)
+    return group(real, imag)
+
+
+def element(value: Group) -> ComplexOf:
+    """Return what an array holds that this number is an element of."""
+    return ComplexOf(value.items[0].dtype)
+
+
+# --- what kernels call: arithmetic in the type of the arguments
+
+
+def divide(a: float, b: float, c: float, d: float) -> Parts:
+    """Return ``(a + bj) / (c + dj)`` as Python computes it, scaled by the larger part."""
+    if abs(c) >= abs(d):
+        ratio = d / c
+        scale = c + d * ratio
+        found = (a + b * ratio) / scale, (b - a * ratio) / scale
+    else:
+        ratio = c / d
+        scale = c * ratio + d
+        found = (a * ratio + b) / scale, (b * ratio - a) / scale
+    return found
+
+
+def power(a: float, b: float, c: float, d: float) -> Parts:
+    """Return ``(a + bj) ** (c + dj)``."""
+    if c == 0 and d == 0:
+        found = 1.0, 0.0
+    elif a == 0 and b == 0:
+        found = 0.0, 0.0
+    else:
+        size = math.hypot(a, b)
+        angle = math.atan2(b, a)
+        length = math.pow(size, c)
+        phase = angle * c
+        if d != 0:
+            length = length / math.exp(angle * d)
+            phase = phase + d * math.log(size)
+        found = length * math.cos(phase), length * math.sin(phase)
+    return found
+
+
+# --- functions, in float64
+
+
+def exp(a: float, b: float) -> Parts:
+    """Return the exponential."""
+    size = math.exp(float(a))
+    angle = float(b)
+    imag = 0.0
+    if b != 0:
+        imag = size * math.sin(angle)
+    return size * math.cos(angle), imag
+
+
+def log(a: float, b: float) -> Parts:
+    """Return the natural logarithm."""
+    x, y = float(a), float(b)
+    size = math.hypot(x, y)
+    real = math.log(size)
+    if 0.5 < size < 2.0:  # near 1, where the logarithm of the rounded size is nearly all error
+        large, small = max(abs(x), abs(y)), min(abs(x), abs(y))
+        real = 0.5 * math.log1p((large - 1.0) * (large + 1.0) + small * small)
+    return real, math.atan2(y, x)
+
+
+def log10(a: float, b: float) -> Parts:
+    """Return the logarithm to base 10."""
+    real, imag = log(a, b)
+    return real / 2.302585092994046, imag / 2.302585092994046
+
+
+def sqrt(a: float, b: float) -> Parts:
+    """Return the square root whose real part is not negative."""
+    x, y = float(a), float(b)
+    half = math.sqrt(0.5 * (math.hypot(x, y) + abs(x)))
+    real, imag = 0.0, y
+    if math.isinf(y):
+        real, imag = abs(y), y
+    elif half != 0.0:
+        if x >= 0.0:
+            real, imag = half, y / (2.0 * half)
+        else:
+            real, imag = abs(y) / (2.0 * half), math.copysign(half, y)
+    return real, imag
+
+
+def sinh(a: float, b: float) -> Parts:
+    """Return the hyperbolic sine."""
+    x, y = float(a), float(b)
+    return math.sinh(x) * math.cos(y), math.cosh(x) * math.sin(y)
+
+
+def cosh(a: float, b: float) -> Parts:
+    """Return the hyperbolic cosine."""
+    x, y = float(a), float(b)
+    return math.cosh(x) * math.cos(y), math.sinh(x) * math.sin(y)
+
+
+def tanh(a: float, b: float) -> Parts:
+    """Return the hyperbolic tangent."""
+    x, y = float(a), float(b)
+    real, imag = math.copysign(1.0, x), 0.0
+    if abs(x) < 20.0:  # beyond, the tangent is 1 to the last bit
+        t, u = math.tan(y), math.tanh(x)
+        scale = 1.0 + (t * u) * (t * u)
+        real, imag = u * (1.0 + t * t) / scale, t * (1.0 - u * u) / scale
+    return real, imag
+
+
+def sin(a: float, b: float) -> Parts:
+    """Return the sine."""
+    real, imag = sinh(-b, a)
+    return imag, -real
+
+
+def cos(a: float, b: float) -> Parts:
+    """Return the cosine."""
+    return cosh(-b, a)
+
+
+def tan(a: float, b: float) -> Parts:
+    """Return the tangent."""
+    real, imag = tanh(-b, a)
+    return imag, -real
+
+
+def asinh(a: float, b: float) -> Parts:
+    """Return the inverse hyperbolic sine."""
+    x, y = float(a), float(b)
+    p, q = sqrt(1.0 + y, -x)
+    r, s = sqrt(1.0 - y, x)
+    return math.asinh(p * s - r * q), math.atan2(y, p * r - q * s)
+
+
+def acosh(a: float, b: float) -> Parts:
+    """Return the inverse hyperbolic cosine."""
+    x, y = float(a), float(b)
+    p, q = sqrt(x - 1.0, y)
+    r, s = sqrt(x + 1.0, y)
+    return math.asinh(p * r + q * s), 2.0 * math.atan2(q, r)
+
+
+def atanh(a: float, b: float) -> Parts:
+    """Return the inverse hyperbolic tangent."""
+    x, y = float(a), float(b)
+    far = (1.0 - abs(x)) * (1.0 - abs(x)) + y * y
+    real = math.copysign(0.25 * math.log1p(4.0 * abs(x) / far), x)
+    return real, 0.5 * math.atan2(2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
+
+
+def asin(a: float, b: float) -> Parts:
+    """Return the inverse sine."""
+    real, imag = asinh(-b, a)
+    return imag, -real
+
+
+def acos(a: float, b: float) -> Parts:
+    """Return the inverse cosine."""
+    x, y = float(a), float(b)
+    p, q = sqrt(1.0 - x, -y)
+    r, s = sqrt(1.0 + x, y)
+    return 2.0 * math.atan2(p, r), math.asinh(r * q - s * p)
+
+
+def atan(a: float, b: float) -> Parts:
+    """Return the inverse tangent."""
+    real, imag = atanh(-b, a)
+    return imag, -real
+
+
+_FUNCTIONS: Final[dict[str, Callable[..., Parts]]] = {
+    f.__name__: f for f in (exp, log, log10, sqrt, sin, cos, tan, asin, acos, atan, sinh, cosh,
+                            tanh, asinh, acosh, atanh)
+}  # fmt: skip
+NAMES: Final = frozenset(n for n in dir(cmath) if callable(getattr(cmath, n))) - {"rect", "isclose"}

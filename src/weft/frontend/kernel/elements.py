@@ -1,0 +1,150 @@
+"""What elements of arrays can be: numbers, complex numbers, and records of both.
+
+The IR computes with numbers only. A complex number is two of them side by side, so that an array of
+complex numbers is one of floats with one axis more; an array of records is an array for each field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import DTypeError
+from weft.frontend.kernel.values import Fields, View, ViewAxis, whole
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.dtype import DType
+from weft.ir.record import Record
+from weft.ir.stmt import Memory
+
+if TYPE_CHECKING:
+    from weft.ir.expr import Expr
+
+__all__ = [
+    "COMPLEX", "ComplexOf", "Element", "RecordOf", "array_of", "as_dtype", "as_element", "first_of",
+    "itemsize_of", "made", "pair",
+]  # fmt: skip
+
+COMPLEX = ("real", "imag")
+
+
+class ComplexOf(Record):
+    """A complex number: real and imaginary part of one type."""
+
+    dtype: DType
+
+
+class RecordOf(Record):
+    """A record: for each field its name, its element and the shape of a field that is an array."""
+
+    fields: tuple[tuple[str, Any, tuple[int, ...]], ...]
+    itemsize: int
+
+
+Element = DType | ComplexOf | RecordOf
+
+
+def as_dtype(value: Any) -> DType | None:
+    """Return the dtype that a Python object names: ours, NumPy's, or bool, int and float."""
+    value = getattr(value, "__weft_dtype__", value)
+    if isinstance(value, DType):
+        return value
+    if value in (bool, int, float):
+        return dt.bool_ if value is bool else dt.int64 if value is int else dt.float64
+    module = type(value).__module__ if not isinstance(value, type) else value.__module__
+    if module in ("numpy", "numpy.dtypes", "ml_dtypes"):
+        try:
+            return dt.as_dtype(value)
+        except DTypeError:
+            return None
+    return None
+
+
+def as_element(value: Any) -> Element | None:
+    """Return the element that a Python object names: a dtype, complex numbers, or records."""
+    value = getattr(value, "__weft_element__", value)
+    if isinstance(value, ComplexOf | RecordOf):
+        return value
+    if value is complex:
+        return ComplexOf(dt.float64)
+    module = type(value).__module__ if not isinstance(value, type) else value.__module__
+    if module in ("numpy", "numpy.dtypes", "numpy.core.records", "numpy.rec"):
+        import numpy as np
+
+        try:
+            kind = np.dtype(value)
+        except TypeError:
+            return None
+        if kind.kind == "c":
+            return ComplexOf(dt.float32 if kind.itemsize == 8 else dt.float64)
+        if kind.fields is not None:
+            return _record(kind)
+    return as_dtype(value)
+
+
+def _record(kind: Any) -> RecordOf | None:
+    fields = []
+    for name in kind.names:
+        inner = kind.fields[name][0]
+        shape = inner.shape
+        element = as_element(inner.base)
+        if element is None:
+            return None
+        fields.append((name, element, tuple(shape)))
+    return RecordOf(tuple(fields), kind.itemsize)
+
+
+def itemsize_of(element: Element) -> int:
+    """Return the bytes of an element."""
+    if isinstance(element, ComplexOf):
+        return 2 * element.dtype.itemsize
+    return element.itemsize
+
+
+def pair(view: View) -> Fields:
+    """Return an array of floats, whose last axis has two, as one of complex numbers."""
+    last = view.axes[-1]
+    other = list(view.starts)
+    other[last.axis] = other[last.axis] + last.step
+    axes = view.axes[:-1]
+    parts = (View(view.memory, view.starts, axes, view.readonly),
+             View(view.memory, tuple(other), axes, view.readonly))
+    return Fields(parts, COMPLEX, len(axes), complex)
+
+
+def made(name: str, element: Element, shape: tuple[Expr, ...],
+         array: Callable[[str, DType, tuple[Expr, ...]], View]) -> View | Fields:  # fmt: skip
+    """Return an array of elements, out of arrays of numbers that `array` makes."""
+    if isinstance(element, DType):
+        return array(name, element, shape)
+    if isinstance(element, ComplexOf):
+        return pair(array(name, element.dtype, (*shape, ex.index(2))))
+    parts = tuple(made(f"{name}.{field}", inner, (*shape, *map(ex.index, more)), array)
+                  for field, inner, more in element.fields)
+    return Fields(parts, tuple(field for field, *_ in element.fields), len(shape))
+
+
+def array_of(name: str, dtype: DType, shape: tuple[Expr, ...], scope: str, flat: bool = False,
+             readonly: bool = False) -> View:  # fmt: skip
+    """Return a new array of numbers, in a memory of its shape or with `flat` in one of one axis."""
+    if not flat or len(shape) == 1:
+        return whole(Memory(name, dtype, shape, scope), readonly)
+    steps = rows(shape)
+    memory = Memory(name, dtype, (steps[0] * shape[0],), scope)
+    axes = tuple(ViewAxis(n, 0, step) for n, step in zip(shape, steps, strict=True))
+    return View(memory, (ex.index(0),), axes, readonly)
+
+
+def rows(shape: tuple[Expr, ...]) -> list[Expr]:
+    """Return how many elements a step along each axis passes in row-major order."""
+    steps = [ex.index(1)]
+    for n in reversed(shape[1:]):
+        steps.insert(0, steps[0] * n)
+    return steps
+
+
+def first_of(part: View | Fields) -> View | Fields:
+    """Return the first row of an array."""
+    if isinstance(part, Fields):
+        return part.replace(parts=tuple(map(first_of, part.parts)), ndim=part.ndim - 1)
+    return part.replace(axes=part.axes[1:])

@@ -1,0 +1,190 @@
+"""Arrays whose elements have parts: indexing, reading and writing, part for part."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from weft.frontend.kernel import complexes, scalars
+from weft.frontend.kernel.elements import COMPLEX, rows
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View, ViewAxis, describe
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import SERIAL, For
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.expressions import Expressions
+
+__all__ = ["FlatNeeded", "assign", "attribute", "named", "part", "read", "reshaped", "write"]
+
+class FlatNeeded(Exception):
+    """An array gets another shape: its memory must have one axis."""
+
+
+Indices = list[tuple[ast.expr, Any]]
+
+
+def part(c: Expressions, array: Fields, indices: Indices, node: ast.AST) -> Fields:
+    """Return the part of an array at some indices and slices."""
+    dots = [k for k, (_, v) in enumerate(indices) if isinstance(v, Known) and v.value is Ellipsis]
+    if dots:
+        missing = array.ndim - len(indices) + 1
+        fill = ast.copy_location(ast.Slice(), indices[dots[0]][0])
+        indices[dots[0]:dots[0] + 1] = [(fill, None)] * missing
+    if len(indices) > array.ndim:
+        raise c.wrong(node, f"{len(indices)} indices into an array of {array.ndim} axes")
+    parts: list[View | Fields] = []
+    for inner in array.parts:
+        given = list(indices)
+        parts.append(part(c, inner, given, node) if isinstance(inner, Fields)
+                     else c.part(inner, given, node))
+    kept = sum(value is None for _, value in indices)
+    return array.replace(parts=tuple(parts), ndim=array.ndim - len(indices) + kept)
+
+
+def named(c: Expressions, array: Fields, name: str, node: ast.AST) -> View | Fields:
+    """Return the array of a part."""
+    if name not in array.names:
+        raise c.wrong(node, f"{describe(array)} has no field {name!r}",
+                      f"its fields: {', '.join(array.names)}")
+    found: View | Fields = array.parts[array.names.index(name)]
+    return found
+
+
+def attribute(c: Expressions, array: Fields, node: ast.Attribute) -> Value:
+    """Return a field, or what an array tells of itself."""
+    if node.attr in array.names:
+        return c.read(named(c, array, node.attr, node), node)
+    if node.attr == "shape":
+        return Group(array.shape)
+    if node.attr == "ndim":
+        return Known(array.ndim)
+    if node.attr == "size":
+        total = ex.index(1)
+        for extent in array.shape:
+            total = total * extent
+        return total
+    if node.attr == "T" and array.kind is complex:
+        turned = tuple(p.replace(axes=tuple(reversed(p.axes))) for p in array.parts)
+        return array.replace(parts=turned)
+    raise c.wrong(node, f"{describe(array)} has no {node.attr!r}",
+                  f"its fields: {', '.join(array.names)}")
+
+
+def read(c: Expressions, array: Fields, node: ast.AST) -> Value:
+    """Return an element that is a complex number as its parts; anything else as it is."""
+    if array.ndim or array.kind is not complex:
+        return array
+    parts = tuple(c.read(p, node) for p in array.parts)
+    return Group(parts, COMPLEX, complex)
+
+
+def write(c: Expressions, array: Fields, value: Value, node: ast.AST) -> None:
+    """Store a complex number, or a record field for field."""
+    if array.ndim:
+        assign(c, array, value, node)
+        return
+    if array.kind is complex:
+        z = complexes.as_complex(c, value, node)
+        d = array.parts[0].memory.dtype
+        for inner, x in zip(array.parts, z.items, strict=True):
+            c.write(inner, scalars.convert(x, d), node)
+        return
+    if isinstance(value, Fields) and value.names == array.names and not value.ndim:
+        items = [value.parts[k] for k in range(len(value.names))]
+    elif isinstance(value, Group) and len(value.items) == len(array.parts):
+        items = list(value.items)
+    else:
+        raise c.wrong(node, f"cannot store {describe(value)} in {describe(array)}")
+    found = [c.read(v, node) if isinstance(v, View | Fields) else v for v in items]
+    for inner, item in zip(array.parts, found, strict=True):
+        c.write(inner, item, node)
+
+
+def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) -> None:
+    """Store a number in every element of an array, or the elements of another array."""
+    if isinstance(value, View | Fields) and value.shape:
+        if len(value.shape) > len(array.shape):
+            raise c.wrong(node, f"cannot store {describe(value)} in {describe(array)}")
+        for n, m in zip(reversed(array.shape), reversed(value.shape), strict=False):
+            if not ex.is_const(m, 1):
+                c.require(n.eq(m), "the shapes of an assignment differ", node)
+    else:
+        if isinstance(value, View):
+            value = c.read(value, node)
+        value = value if complexes.is_complex(value) or isinstance(value, Fields | Group) else (
+            c.bind(c.scalar(value, node), "value", node))
+    _assign(c, array, value, [], node)
+
+
+def _assign(c: Expressions, array: View | Fields, value: Value, place: list[Expr],
+            node: ast.AST) -> None:  # fmt: skip
+    axis = len(place)
+    if axis < len(array.shape):
+        var = c.fresh("i", dt.int64)
+        with c.into() as body:
+            c.visible_in(var)
+            c.limits[var] = (0, array.shape[axis] - 1)
+            _assign(c, array, value, [*place, var], node)
+        c.emit(For(var, array.shape[axis], SERIAL, tuple(body)), node)
+        return
+    if isinstance(value, View | Fields) and value.shape:
+        own = place[len(place) - len(value.shape):]
+        at = [ex.index(0) if ex.is_const(n, 1) else i
+              for i, n in zip(own, value.shape, strict=True)]
+        value = c.read(_at(value, at), node)
+    c.write(_at(array, place), value, node)
+
+
+def _at(array: View | Fields, place: list[Expr]) -> Any:
+    """Return an element of an array, whose indices are known to be inside."""
+    if isinstance(array, Fields):
+        parts = tuple(_at(p, place) for p in array.parts)
+        return array.replace(parts=parts, ndim=array.ndim - len(place))
+    starts = list(array.starts)
+    for i, a in zip(place, array.axes, strict=False):
+        starts[a.axis] = starts[a.axis] + i * a.step
+    return array.replace(starts=tuple(starts), axes=array.axes[len(place):])
+
+
+def reshaped(c: Expressions, array: View | Fields, sizes: list[Value],
+             node: ast.AST) -> View | Fields:  # fmt: skip
+    """Return a contiguous array in another shape; one size may be -1, which the others tell."""
+    total = ex.index(1)
+    for n in array.shape:
+        total = total * n
+    shape = [scalars.convert(c.scalar(v, node, "an integer"), dt.int64) for v in sizes]
+    open_ = [k for k, n in enumerate(shape) if ex.is_const(n, -1)]
+    if len(open_) > 1:
+        raise c.wrong(node, "a shape with more than one -1")
+    count = ex.index(1)
+    for k, n in enumerate(shape):
+        if k not in open_:
+            count = count * n
+    if open_:
+        c.require(count.ne(0), "a shape that does not fit the array", node)
+        shape[open_[0]] = total // count
+        count = count * shape[open_[0]]
+    c.require(count.eq(total), "a shape that does not fit the array", node)
+    return _reshaped(c, array, tuple(shape), len(array.shape), node)
+
+
+def _reshaped(c: Expressions, array: View | Fields, shape: tuple[Expr, ...], ndim: int,
+              node: ast.AST) -> View | Fields:  # fmt: skip
+    if isinstance(array, Fields):
+        parts = tuple(_reshaped(c, p, shape, ndim, node) for p in array.parts)
+        return array.replace(parts=parts, ndim=array.ndim - ndim + len(shape))
+    if len(array.memory.shape) > 1:
+        raise FlatNeeded
+    axes, rest = array.axes[:ndim], array.axes[ndim:]
+    unit = axes[-1].step if axes else ex.index(1)
+    for axis, step in zip(axes, rows(tuple(a.extent for a in axes)), strict=True):
+        wanted = step * unit
+        if axis.step is not wanted and axis.step != wanted:
+            same = ex.binary(Op.OR, axis.step.eq(wanted), axis.extent.le(1))
+            c.require(same, "a reshape of an array that is not contiguous", node)
+    made = tuple(ViewAxis(n, 0, step * unit)
+                 for n, step in zip(shape, rows(shape) if shape else [], strict=True))
+    return array.replace(axes=(*made, *rest))
