@@ -1,0 +1,51 @@
+"""A blur: a block loads its pixels and a rim around them; the weights are constant memory."""
+
+import numpy as np
+
+import weft
+from weft import gpu
+
+TILE = 16
+RADIUS = 2
+SIDE = TILE + 2 * RADIUS
+_LINE = np.array([1, 4, 6, 4, 1], np.float32) / 16
+WEIGHTS = np.outer(_LINE, _LINE)  # copied when the kernel is compiled
+
+
+@weft.kernel
+def blur(image, out):
+    weights = gpu.const.array_like(WEIGHTS)
+    tile = gpu.shared.array((SIDE, SIDE), weft.float32)
+    rows, columns = image.shape
+    tx, ty = gpu.threadIdx.x, gpu.threadIdx.y
+    top = gpu.blockIdx.y * TILE - RADIUS
+    left = gpu.blockIdx.x * TILE - RADIUS
+    for y in range(ty, SIDE, TILE):
+        for x in range(tx, SIDE, TILE):
+            i = min(max(top + y, 0), rows - 1)  # beyond the edge, the edge
+            j = min(max(left + x, 0), columns - 1)
+            tile[y, x] = image[i, j]
+    gpu.syncthreads()
+
+    j, i = gpu.grid(2)
+    if i < rows and j < columns:
+        total = weft.float32(0)
+        for y in range(2 * RADIUS + 1):
+            for x in range(2 * RADIUS + 1):
+                total += weights[y, x] * tile[ty + y, tx + x]
+        out[i, j] = total
+
+
+def check(n: int = 211) -> str:
+    image = np.random.default_rng(n).random((n, n + 9), np.float32)
+    out = np.empty_like(image)
+    blur[(weft.cdiv(n + 9, TILE), weft.cdiv(n, TILE)), (TILE, TILE)](image, out)
+    wide = np.pad(image.astype(np.float64), RADIUS, "edge")
+    expected = sum(WEIGHTS[y, x] * wide[y : y + n, x : x + n + 9]
+                   for y in range(5) for x in range(5))  # fmt: skip
+    np.testing.assert_allclose(out, expected, rtol=1e-5)
+    return f"an image of {n} × {n + 9}: contrast {image.std():.3f}, blurred {out.std():.3f}"
+
+
+if __name__ == "__main__":
+    print(check())

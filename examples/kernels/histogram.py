@@ -1,0 +1,40 @@
+"""A histogram: each block counts in shared memory, which is nearer, and adds to the whole once."""
+
+import numpy as np
+
+import weft
+from weft import gpu
+
+BINS = 64
+
+
+@weft.kernel
+def histogram(values, low, high, counts):
+    mine = gpu.shared.array(BINS, weft.int32)
+    for b in range(gpu.threadIdx.x, BINS, gpu.blockDim.x):
+        mine[b] = 0
+    gpu.syncthreads()
+
+    for i in range(gpu.grid(1), values.size, gpu.gridsize(1)):
+        x = values[i]
+        if low <= x < high:
+            b = int((x - low) * BINS / (high - low))
+            gpu.atomic.add(mine, min(b, BINS - 1), 1)
+    gpu.syncthreads()
+
+    for b in range(gpu.threadIdx.x, BINS, gpu.blockDim.x):
+        if mine[b] > 0:
+            gpu.atomic.add(counts, b, mine[b])
+
+
+def check(n: int = 500_009) -> str:
+    values = np.random.default_rng(n).standard_normal(n)
+    counts = np.zeros(BINS, np.int64)
+    histogram[min(max(weft.cdiv(n, 96), 1), 32), 96](values, -2.0, 2.0, counts)
+    expected, _ = np.histogram(values[values < 2.0], BINS, (-2.0, 2.0))
+    np.testing.assert_array_equal(counts, expected)
+    return f"{counts.sum()} of {n} numbers lie in [-2, 2), most of them in bin {counts.argmax()}"
+
+
+if __name__ == "__main__":
+    print(check())

@@ -1,0 +1,67 @@
+"""Bodies that attract each other: a block reads the others in tiles, all against all."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+import weft
+from weft import gpu
+
+TILE = 64
+SOFTENING = 1e-3
+
+
+class Vector(NamedTuple):
+    """Three numbers, which live in registers."""
+
+    x: float
+    y: float
+    z: float
+
+
+@weft.func
+def attraction(px, py, pz, qx, qy, qz, mass):
+    """Return the acceleration of a body at p by a mass at q."""
+    dx, dy, dz = qx - px, qy - py, qz - pz
+    inverse = gpu.rsqrt(dx * dx + dy * dy + dz * dz + SOFTENING)
+    pull = mass * inverse * inverse * inverse
+    return Vector(dx * pull, dy * pull, dz * pull)
+
+
+@weft.kernel
+def accelerate(bodies, out):
+    """Bodies are rows of x, y, z and mass."""
+    tile = gpu.shared.array((TILE, 4), weft.float64)
+    t, i = gpu.threadIdx.x, gpu.grid(1)
+    n = bodies.shape[0]
+    me = min(i, n - 1)  # threads beyond the end come along, for the barriers
+    px, py, pz = bodies[me, 0], bodies[me, 1], bodies[me, 2]
+    ax = ay = az = 0.0
+    for start in range(0, n, TILE):
+        for c in range(4):
+            tile[t, c] = bodies[start + t, c] if start + t < n else 0.0  # no mass, no pull
+        gpu.syncthreads()
+        for k in range(TILE):
+            a = attraction(px, py, pz, tile[k, 0], tile[k, 1], tile[k, 2], tile[k, 3])
+            ax += a.x
+            ay += a.y
+            az += a.z
+        gpu.syncthreads()
+    if i < n:
+        out[i, 0] = ax
+        out[i, 1] = ay
+        out[i, 2] = az
+
+
+def check(n: int = 1003) -> str:
+    bodies = np.random.default_rng(n).random((n, 4))
+    out = np.empty((n, 3))
+    accelerate[weft.cdiv(n, TILE), TILE](bodies, out)
+    gaps = bodies[None, :, :3] - bodies[:, None, :3]
+    pull = bodies[None, :, 3] * ((gaps**2).sum(-1) + SOFTENING) ** -1.5
+    np.testing.assert_allclose(out, (gaps * pull[..., None]).sum(1), rtol=1e-9, atol=1e-9)
+    return f"{n} bodies, {n * n} attractions"
+
+
+if __name__ == "__main__":
+    print(check())
