@@ -12,6 +12,8 @@ from weft.frontend.kernel.launch import KernelFunction
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "kernels"
 NAMES = sorted(p.stem for p in FOLDER.glob("[a-z]*.py"))
 
+STEPS = 50_000  # of a launch: an example that needs more does not end
+
 Launch = Callable[[KernelFunction, tuple[Any, ...], tuple[Any, ...]], None]
 
 
@@ -50,5 +52,5 @@ class Sanitised:
     def __call__(self, kernel: KernelFunction, configuration: Any, args: Any) -> None:
         grid, block, *rest = configuration
         shared = rest[1] if len(rest) > 1 else 0
-        report = weft.sanitize(kernel, grid, block, shared=shared)(*args)
+        report = weft.sanitize(kernel, grid, block, shared=shared, steps=STEPS)(*args)
         self.findings.extend(report.findings)

@@ -140,8 +140,6 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType],
     for name in types:
         lowering.name(name)  # no other memory takes it
     tree = source.tree
-    body = tree.body
-    lowering.assigned = flow.assigned(body)
     call = ast.copy_location(ast.Call(ast.Name(source.name), [], []), tree)
     leaves: list[tuple[Memory, ex.Expr]] = []
     result: KernelType = ConstantType(None)

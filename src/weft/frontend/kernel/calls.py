@@ -20,6 +20,7 @@ from weft.frontend.kernel.elements import (
     made,
 )
 from weft.frontend.kernel.expressions import VISIT, Expressions
+from weft.frontend.kernel.hints import called
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe, whole
@@ -72,7 +73,9 @@ class Calls(Expressions):
         callee = self.visit(node.func)
         if isinstance(callee, Known):
             return self.call_object(callee.value, node)
-        raise self.wrong(node, f"{describe(callee)} cannot be called")
+        raise self.wrong(node, f"{describe(callee)} cannot be called",
+                         "arrays and tuples are indexed by []" if isinstance(callee, View | Group)
+                         else "")
 
     def _method(self, node: ast.Call, func: ast.Attribute) -> Value | None:
         """Return what a method of a scalar or a group gives, None for other calls."""
@@ -144,10 +147,10 @@ class Calls(Expressions):
         if isinstance(callee, type):
             return self._construct(callee, args, named, node)
         function = getattr(callee, "__weft_function__", callee)
-        if inspect.isfunction(function):
+        if inspect.isfunction(function) and not _is_of_tensors(function):
             return self.inline(function, args, named, node)
-        raise self.wrong(node, f"{describe(Known(callee))} is not supported in kernels",
-                         "kernels call math, weft.gpu, dtypes and plain Python functions")
+        what, hint = called(callee)
+        raise self.wrong(node, f"{what} is not supported in kernels", hint)
 
     def _checked(self, builtin: Callable[..., Value], callee: Any, args: list[Value],
                  named: dict[str, Value], node: ast.Call) -> Value:  # fmt: skip
@@ -183,8 +186,8 @@ class Calls(Expressions):
         """Return a named tuple or a dataclass."""
         names = tuple(getattr(kind, "_fields", ()) or getattr(kind, "__dataclass_fields__", ()))
         if not names:
-            raise self.wrong(node, f"{kind.__name__} is not supported in kernels",
-                             "named tuples and dataclasses are")
+            what, hint = called(kind)
+            raise self.wrong(node, f"{what} is not supported in kernels", hint)
         try:
             bound = inspect.signature(kind).bind(*args, **named)
         except TypeError as error:
@@ -312,8 +315,9 @@ class Calls(Expressions):
         given = [self.scalar(a, node) for a in args]
         found = scalars.math_function(name, given) if given else None
         if found is None:
-            raise self.wrong(node, f"math.{name} of {len(args)} arguments is not supported in "
-                             "kernels")
+            count = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
+            many = "" if args and scalars.math_function(name, given[:1]) is None else f" of {count}"
+            raise self.wrong(node, f"math.{name}{many} is not supported in kernels")
         return found
 
     # --- intrinsics
@@ -324,7 +328,7 @@ class Calls(Expressions):
             bound = callee.signature.bind(*args, **named)
         except TypeError as error:
             raise self.wrong(node, f"gpu.{callee.name}: {error}",
-                             f"gpu.{callee.name}{callee.signature}") from None
+                             callee.usage) from None
         bound.apply_defaults()
         family, _, kind = callee.name.rpartition(".")
         method = INTRINSICS[family or callee.name]
@@ -363,6 +367,7 @@ class Calls(Expressions):
         return found
 
     def _barrier(self, node: ast.Call, kind: str) -> Value:
+        self.check_uniform(node)
         self.emit(Barrier("block"), node)
         return Known(None)
 
@@ -389,7 +394,8 @@ class Calls(Expressions):
     def _dtype(self, value: Value, node: ast.AST) -> DType:
         d = as_dtype(value.value) if isinstance(value, Known) else None
         if d is None:
-            raise self.wrong(node, f"{describe(value)} is not a dtype")
+            raise self.wrong(node, f"{describe(value)} is not a dtype",
+                             "weft.float32, weft.int64, ..., and NumPy's types")
         return d
 
     def _element(self, value: Value, node: ast.AST) -> Element:
@@ -454,6 +460,12 @@ class Calls(Expressions):
         compare = given[0] if kind == "cas" else None
         self.emit(Atomic(var, kind, element.memory, element.starts, given[-1], compare), node)
         return var
+
+
+def _is_of_tensors(function: Callable[..., Any]) -> bool:
+    """Whether a function is one of Weft's own that works on tensors."""
+    module = function.__module__ or ""
+    return module.startswith("weft.") and not module.startswith("weft.frontend.kernel.")
 
 
 def _is_hashable(value: Any) -> bool:

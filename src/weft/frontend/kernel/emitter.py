@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from weft.frontend.kernel.divergence import Fork, diverges
 from weft.frontend.kernel.source import Problems, Source, Stop
 from weft.frontend.kernel.values import Group
 from weft.ir import dtype as dt
@@ -37,10 +38,14 @@ class Emitter:
 
     def __init__(self, source: Source, problems: Problems) -> None:
         self.source, self.problems = source, problems
+        self.way: list[Fork] = []  # the open branches and loops
+        self.calls: list[str] = []  # where the open device functions are called
         self.out: list[Stmt] = []
         self.locations: dict[Stmt, Location] = {}
         self.shared: list[Alloc] = []
         self.env: dict[str, Any] = {}
+        self.specials: dict[str, Expr] = {}
+        self.sanitised = False
         self.facts: list[set[Expr]] = [set()]
         self.limits: dict[Expr, tuple[int | Expr, int | Expr]] = {}
         self.ranges = Ranges()
@@ -52,7 +57,14 @@ class Emitter:
 
     def wrong(self, node: ast.AST, message: str, hint: str = "") -> Stop:
         """Note a problem; the caller raises what it returns."""
-        return self.problems.stop(self.source, node, message, hint)
+        return self.problems.stop(self.source, node, message, hint, tuple(reversed(self.calls)))
+
+    def check_uniform(self, node: ast.AST) -> None:
+        """Note a barrier that only some threads of a block reach."""
+        if not self.sanitised and diverges(self.way, self.specials):
+            raise self.wrong(node, "a barrier that some threads of a block reach and others do not",
+                             "all threads that have not returned must come: put it outside of what "
+                             "depends on gpu.threadIdx")
 
     # --- names and statements
 

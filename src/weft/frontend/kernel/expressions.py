@@ -18,10 +18,12 @@ from weft.frontend.kernel.elements import (
     made,
 )
 from weft.frontend.kernel.emitter import Emitter, conjuncts, negation
-from weft.frontend.kernel.intrinsics import Special
+from weft.frontend.kernel.hints import closest, instead, title
+from weft.frontend.kernel.intrinsics import DEVICE, Special
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
 from weft.frontend.kernel.values import (
+    FIXED,
     Fields,
     Group,
     Known,
@@ -30,6 +32,7 @@ from weft.frontend.kernel.values import (
     ViewAxis,
     Wrong,
     describe,
+    described,
 )
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -82,9 +85,8 @@ class Expressions(Emitter):
         self.wraps = False
         self.flat = False
         self.checked = True
-        self.sanitised = False
-        self.specials: dict[str, Expr] = {}
         self.kept: list[Any] = []
+        self.unlike: dict[str, str] = {}  # names that hold one kind of thing here, another there
         self.constants: dict[int, Constant] = {}  # by the identity of the array
 
     # --- values
@@ -99,7 +101,7 @@ class Expressions(Emitter):
         """
         method = VISIT.get(type(node))
         if method is None:
-            raise self.wrong(node, f"{_title(node)} is not supported in kernels")
+            raise self.wrong(node, f"{title(node)} is not supported in kernels", instead(node))
         return method(self, node)
 
     def scalar(self, value: Value, node: ast.AST, what: str = "a number") -> Expr:
@@ -112,7 +114,12 @@ class Expressions(Emitter):
             found = self.known_scalar(value.value)
             if found is not None:
                 return found
-        raise self.wrong(node, f"expected {what}, found {describe(value)}")
+        hint = ""
+        if isinstance(value, View):
+            hint = "index it to get a number: kernels compute on scalars"
+        elif isinstance(value, Known) and type(value.value) is int:
+            hint = "the largest integers have 64 bits"
+        raise self.wrong(node, f"expected {what}, found {describe(value)}", hint)
 
     def known_scalar(self, value: Any) -> Expr | None:
         """Return a Python or NumPy number as a constant."""
@@ -158,11 +165,18 @@ class Expressions(Emitter):
             if isinstance(held, Wrong):
                 raise Stop
             return held
+        if node.id in self.source.assigned:  # a name of the function, whatever is outside
+            unlike = self.unlike.get(node.id)
+            if unlike is not None:
+                raise self.wrong(node, f"{node.id} is {unlike}, by the way to this line",
+                                 "numbers change their type; tuples keep their length, and arrays "
+                                 "and other things their kind")
+            raise self.wrong(node, f"name {node.id!r} has no value here",
+                             "it is set further down, or on other ways than those to this line")
         known, value = self.source.lookup(node.id)
         if not known:
-            hint = ""
-            if node.id in self.assigned:
-                hint = "it is set on some ways to this line only, or by values of unlike types"
+            hint = closest(node.id, (*self.env, *self.source.names())) or (
+                closest(node.id, DEVICE).replace("mean '", "mean 'gpu."))
             raise self.wrong(node, f"name {node.id!r} is not defined", hint)
         return self.outside(value, node)
 
@@ -230,15 +244,14 @@ class Expressions(Emitter):
             if node.attr in owner.names:
                 item: Value = owner.items[owner.names.index(node.attr)]
                 return item
-            names = ", ".join(owner.names) or "none"
-            raise self.wrong(node, f"{describe(owner)} has no field {node.attr!r}",
-                             f"its fields: {names}")
+            hint = f"its fields: {', '.join(owner.names)}" if owner.names else FIXED
+            raise self.wrong(node, f"{describe(owner)} has no field {node.attr!r}", hint)
         if isinstance(owner, Known):
             try:
                 value = getattr(owner.value, node.attr)
             except AttributeError:
-                where = getattr(owner.value, "__name__", None) or describe(owner)
-                raise self.wrong(node, f"{where} has no {node.attr!r}") from None
+                raise self.wrong(node, f"{described(owner.value)} has no {node.attr!r}",
+                                 closest(node.attr, dir(owner.value))) from None
             return self.outside(value, node)
         raise self.wrong(node, f"{describe(owner)} has no {node.attr!r}")
 
@@ -259,8 +272,9 @@ class Expressions(Emitter):
             return Known(itemsize_of(view.memory.dtype))
         if node.attr == "T":
             return View(view.memory, view.starts, tuple(reversed(view.axes)), view.readonly)
+        has = ("shape", "size", "ndim", "dtype", "itemsize", "T")
         raise self.wrong(node, f"arrays in kernels have no {node.attr!r}",
-                         "they have shape, size, ndim, dtype, itemsize and T")
+                         closest(node.attr, has) or f"they have {', '.join(has)}")
 
     # --- operators
 
@@ -274,8 +288,10 @@ class Expressions(Emitter):
         if isinstance(left, Known) and isinstance(right, Known):
             try:
                 return Known(scalars.KNOWN_BINARY[kind](left.value, right.value))
-            except KeyError:
-                pass
+            except (KeyError, ZeroDivisionError):
+                pass  # by zero divides the kernel, which knows no exceptions
+            except TypeError:
+                raise self._unsupported(kind, left, right, node) from None
             except Exception as error:
                 raise self.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
         if complexes.is_complex(left) or complexes.is_complex(right):
@@ -285,24 +301,22 @@ class Expressions(Emitter):
         if isinstance(left, Group) and isinstance(right, Group) and kind is ast.Add:
             return Group(left.items + right.items)
         a = self._operand(left, right, kind, node)
-        b = self._operand(right, left, kind, node)
+        b = self._operand(right, left, kind, node, first=False)
         try:
             return scalars.apply_binary(kind, a, b)
         except scalars.NoOperator:
-            raise self.wrong(node, f"unsupported operands for {_SYMBOLS[kind]}: "
-                             f"{describe(left)} and {describe(right)}") from None
+            raise self._unsupported(kind, left, right, node) from None
 
-    def _operand(self, value: Value, other: Value, kind: type[ast.AST], node: ast.AST) -> Expr:
+    def _operand(self, value: Value, other: Value, kind: type[ast.AST], node: ast.AST,
+                 first: bool = True) -> Expr:  # fmt: skip
         if isinstance(value, Wrong):
             raise Stop
         found = value if isinstance(value, Expr) else None
         if isinstance(value, Known):
             found = self.known_scalar(value.value)
         if found is None:
-            hint = "index it to get a number: kernels compute on scalars" if isinstance(
-                value, View) else ""
-            raise self.wrong(node, f"unsupported operands for {_SYMBOLS[kind]}: "
-                             f"{describe(value)} and {describe(other)}", hint)
+            left, right = (value, other) if first else (other, value)
+            raise self._unsupported(kind, left, right, node)
         return found
 
     def _unary(self, node: ast.UnaryOp) -> Value:
@@ -348,22 +362,52 @@ class Expressions(Emitter):
         if isinstance(left, Known) and isinstance(right, Known):
             try:
                 return Known(bool(scalars.KNOWN_COMPARE[kind](left.value, right.value)))
+            except TypeError:
+                raise self._unsupported(kind, left, right, node) from None
             except Exception as error:
                 raise self.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
         if kind in (ast.Is, ast.IsNot) and (_is_none(left) or _is_none(right)):
             return Known(kind is ast.IsNot)
+        if kind in (ast.In, ast.NotIn) and isinstance(right, Group):
+            return self._contains(left, right, kind is ast.NotIn, node)
         if complexes.is_complex(left) or complexes.is_complex(right):
             found = complexes.compare(self, kind, left, right, node)
             if found is not None:
                 return found
         if isinstance(left, Group) and isinstance(right, Group) and kind in (ast.Eq, ast.NotEq):
             return self._compare_groups(kind, left, right, node)
-        a, b = self._operand(left, right, kind, node), self._operand(right, left, kind, node)
+        a = self._operand(left, right, kind, node)
+        b = self._operand(right, left, kind, node, first=False)
         try:
             return scalars.apply_compare(kind, a, b)
         except scalars.NoOperator:
-            raise self.wrong(node, f"unsupported operands for {_SYMBOLS[kind]}: "
-                             f"{describe(left)} and {describe(right)}") from None
+            raise self._unsupported(kind, left, right, node) from None
+
+    def _unsupported(self, kind: type[ast.AST], left: Value, right: Value, node: ast.AST) -> Stop:
+        hint = ""
+        if isinstance(left, View) or isinstance(right, View):
+            hint = "index it to get a number: kernels compute on scalars"
+        elif any(isinstance(v, Known) and isinstance(v.value, str) for v in (left, right)):
+            hint = "kernels have no text, but for what print and assert say"
+        elif kind in (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift):
+            hint = "bits are those of integers: convert with int()"
+        return self.wrong(node, f"unsupported operands for {_SYMBOLS[kind]}: "
+                          f"{describe(left)} and {describe(right)}", hint)
+
+    def _contains(self, item: Value, group: Group, negated: bool, node: ast.AST) -> Value:
+        """Return ``item in group``: it equals one of the items."""
+        found: Value = Known(False)
+        for other in group.items:
+            same = self.compare(ast.Eq, item, other, node)
+            if isinstance(same, Known) and isinstance(found, Known):
+                found = Known(found.value or same.value)
+            else:
+                both = (self.scalar(found, node), self.scalar(same, node))
+                found = ex.binary(Op.OR, *both)
+        if not negated:
+            return found
+        return Known(not found.value) if isinstance(found, Known) else (
+            negation(self.scalar(found, node)))
 
     def _compare_groups(self, kind: type[ast.cmpop], left: Group, right: Group,
                         node: ast.AST) -> Value:  # fmt: skip
@@ -469,10 +513,13 @@ class Expressions(Emitter):
             if isinstance(key, Known):
                 try:
                     return self.outside(owner.value[key.value], node)
+                except KeyError:
+                    raise self.wrong(node, f"{describe(owner)} has no key {key.value!r}") from None
                 except Exception as error:
-                    raise self.wrong(node, f"{describe(owner)}: {error}") from None
+                    raise self.wrong(node, f"{describe(owner)}: {error}",
+                                     _unindexed(owner)) from None
         if not isinstance(owner, View | Fields):
-            raise self.wrong(node, f"{describe(owner)} cannot be indexed")
+            raise self.wrong(node, f"{describe(owner)} cannot be indexed", _unindexed(owner))
         return self.read(self.element(owner, node), node)
 
     def _item(self, owner: Group, node: ast.Subscript) -> Value:
@@ -627,16 +674,10 @@ class Expressions(Emitter):
         """Return what a device function gives: its body is read in place of the call."""
         raise self.wrong(node, "device functions are not supported here")
 
-    assigned: frozenset[str] = frozenset()  # all names that the function assigns
-
     def _walrus(self, node: ast.NamedExpr) -> Value:
         value = self.visit(node.value)
         self.env[node.target.id] = value
         return value
-
-    def _joined(self, node: ast.JoinedStr) -> Value:
-        raise self.wrong(node, "f-strings are not supported in kernels",
-                         "print takes several arguments: print('x =', x)")
 
 
 def _copies(array: Any, element: Any, found: list[Any]) -> None:
@@ -663,14 +704,13 @@ def _is_none(value: Value) -> bool:
     return isinstance(value, Known) and value.value is None
 
 
-def _title(node: ast.AST) -> str:
-    names = {
-        "Lambda": "lambda", "ListComp": "a list comprehension", "Dict": "a dict", "Set": "a set",
-        "DictComp": "a dict comprehension", "SetComp": "a set comprehension", "Await": "await",
-        "GeneratorExp": "a generator", "Yield": "yield", "YieldFrom": "yield from",
-        "Slice": "a slice here", "Starred": "a starred value here",
-    }  # fmt: skip
-    return names.get(type(node).__name__, type(node).__name__)
+def _unindexed(owner: Value) -> str:
+    """Return a hint for what cannot be indexed."""
+    if isinstance(owner, Known) and hasattr(owner.value, "__weft_function__"):
+        return "kernels do not launch kernels: launch it after this one"
+    if isinstance(owner, Known) and isinstance(owner.value, list):
+        return "by numbers that are known when the kernel is compiled; pass it as an array"
+    return ""
 
 
 VISIT: Final[dict[type[ast.AST], Callable[[Expressions, Any], Value]]] = {
@@ -680,5 +720,4 @@ VISIT: Final[dict[type[ast.AST], Callable[[Expressions, Any], Value]]] = {
     ast.BoolOp: Expressions._bool, ast.IfExp: Expressions._choice,
     ast.Tuple: Expressions._tuple, ast.List: Expressions._tuple,
     ast.Subscript: Expressions._subscript, ast.NamedExpr: Expressions._walrus,
-    ast.JoinedStr: Expressions._joined,
 }  # fmt: skip

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-__all__ = ["always_jumps", "assigned", "breaks", "jumps", "loaded", "needs_flag", "returns"]
+__all__ = [
+    "always_jumps", "always_returns", "assigned", "breaks", "jumps", "loaded", "named",
+    "needs_flag", "returns",
+]  # fmt: skip
 
 _LOOPS = (ast.For, ast.While)
 
@@ -17,6 +20,10 @@ def assigned(body: Iterable[ast.stmt]) -> frozenset[str]:
         for node in ast.walk(stmt):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 found.add(node.id)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                found.add(node.name)
+            elif isinstance(node, ast.alias):
+                found.add((node.asname or node.name).partition(".")[0])
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 base: ast.expr = node  # of `p.x = 1`, which gives p a new value
                 while isinstance(base, ast.Attribute):
@@ -24,6 +31,12 @@ def assigned(body: Iterable[ast.stmt]) -> frozenset[str]:
                 if isinstance(base, ast.Name):
                     found.add(base.id)
     return frozenset(found)
+
+
+def named(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """Return the names that belong to a function because its statements set them."""
+    return frozenset(n.id for stmt in body for n in ast.walk(stmt)
+                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
 def loaded(body: Iterable[ast.AST]) -> frozenset[str]:
@@ -75,6 +88,20 @@ def always_jumps(body: Sequence[ast.stmt]) -> bool:
         if isinstance(stmt, ast.If) and always_jumps(stmt.body) and always_jumps(stmt.orelse):
             return True
     return False
+
+
+def always_returns(body: Sequence[ast.stmt]) -> bool:
+    """Whether every way through these statements ends in a return, or a raise."""
+    if not always_jumps(body):
+        return False
+    stack = list(body)
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, ast.Break | ast.Continue):
+            return False
+        if isinstance(stmt, ast.If):
+            stack.extend((*stmt.body, *stmt.orelse))
+    return True
 
 
 def needs_flag(body: Sequence[ast.stmt]) -> bool:

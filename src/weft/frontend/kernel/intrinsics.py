@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from weft.errors import KernelError
 
 __all__ = ["Intrinsic", "Special", "intrinsic"]
+
+
+DEVICE: Final = {"threadIdx", "blockIdx", "blockDim", "gridDim", "laneid", "warpsize"}  # names
 
 
 class Intrinsic:
@@ -18,6 +21,9 @@ class Intrinsic:
         self.__wrapped__, self.name = function, name
         self.__doc__ = function.__doc__
         self.signature = inspect.signature(function)
+        names = [p.name if p.default is p.empty else f"{p.name}={p.default}"
+                 for p in self.signature.parameters.values()]
+        self.usage = f"gpu.{name}({', '.join(names)})"
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         """Refuse: there is no device here."""
@@ -30,6 +36,7 @@ class Intrinsic:
 
 def intrinsic(function: Callable[..., Any], prefix: str = "") -> Intrinsic:
     """Return the intrinsic that a Python signature and its docstring describe."""
+    DEVICE.add(prefix + function.__name__)
     return Intrinsic(function, prefix + function.__name__)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from weft.errors import KernelError
 from weft.frontend.kernel import complexes, flow
 from weft.frontend.kernel.calls import Range, Walk
+from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.promotion import unify
@@ -54,9 +55,13 @@ class Loops(Statements):
             self.facts[-1].add(k.lt(extent))
             self.set(node.target, item(k), node)
 
-        if flow.breaks(node.body):
-            return self._counted(node, extent, enter)
-        return self._loop(node, lambda loop: self._plain(node, extent, enter, loop), None)
+        self.way.append(Fork(TURNS, extent))
+        try:
+            if flow.breaks(node.body):
+                return self._counted(node, extent, enter)
+            return self._loop(node, lambda loop: self._plain(node, extent, enter, loop), None)
+        finally:
+            self.way.pop()
 
     def _side_by_side(self, walk: Walk, node: ast.expr) -> Value:
         """Return the items of zip and enumerate where a tuple tells how many there are."""
@@ -342,8 +347,12 @@ class Functions(Loops):
                node: ast.AST) -> Value:  # fmt: skip
         """Return what a device function gives; its body is read in place of the call."""
         name = function.__name__
-        if any(f.source.function is function for f in self.frames):
-            raise self.wrong(node, f"{name} calls itself", "kernels have no recursion: use a loop")
+        open_ = [f.source.function for f in self.frames]
+        if function in open_:
+            between = [f.__name__ for f in open_[open_.index(function) + 1:]]
+            through = f" through {', '.join(between)}" if between else ""
+            raise self.wrong(node, f"{name} calls itself{through}",
+                             "kernels have no recursion: use a loop")
         if len(self.frames) >= _DEPTH:
             raise self.wrong(node, f"more than {_DEPTH} calls inside each other")
         try:
@@ -351,7 +360,7 @@ class Functions(Loops):
             source = read_source(function)
         except TypeError as error:
             found = error.found if isinstance(error, KernelError) else str(error)
-            raise self.wrong(node, f"{name}: {found}") from None
+            raise self.wrong(node, f"{name}: {found}", _usage(function)) from None
         bound.apply_defaults()
         values = {}
         for key, value in bound.arguments.items():
@@ -377,12 +386,14 @@ class Functions(Loops):
                     types, _Nothing) else types
             frame.types = types
             self.frames.append(frame)
+            self.calls.append(f"{self.source.file}:{getattr(node, 'lineno', 0)}")
             self.source, self.env, self.after = source, dict(values), []
             known = len(self.problems.found)
             try:
                 self.run(body)
             finally:
                 self.frames.pop()
+                self.calls.pop()
                 self.source, self.env, self.after = outer
             if len(self.problems.found) > known:
                 raise Stop
@@ -445,6 +456,12 @@ def _join(a: Any, b: Any) -> Any:
     if isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items):
         return a.replace(items=tuple(_join(x, y) for x, y in zip(a.items, b.items, strict=True)))
     return unify(a, b) if isinstance(a, DType) and isinstance(b, DType) else a
+
+
+def _usage(function: Callable[..., Any]) -> str:
+    names = ", ".join(str(p.replace(annotation=p.empty))
+                      for p in inspect.signature(function).parameters.values())
+    return f"{function.__name__}({names})"
 
 
 def _name_of(target: ast.expr) -> str:

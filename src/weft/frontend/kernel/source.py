@@ -11,18 +11,21 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft.errors import KernelError
+from weft.frontend.kernel.flow import named
 from weft.ir.record import Record
 from weft.ir.stmt import Location
 
 __all__ = ["Problem", "Problems", "Source", "Stop", "read_source"]
 
+_CALLS: Final = 3  # places that lead to a problem which a message names
 _SHOWN: Final = 20  # problems of one kernel that a message spells out
 
 
 class Problem(Record):
     """One thing that is wrong in a kernel: where it stands, and what to do about it.
 
-    ``line`` counts from 1; ``column`` and ``end`` count characters of the line from 0.
+    ``line`` counts from 1; ``column`` and ``end`` count characters of the line from 0. ``calls``
+    says for a device function where it is called, innermost first.
     """
 
     message: str
@@ -31,6 +34,7 @@ class Problem(Record):
     column: int = 0
     end: int = 0
     hint: str = ""
+    calls: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return ``file:line:column: message`` with the line, a caret and the hint."""
@@ -44,6 +48,7 @@ class Problem(Record):
             rows.append("    " + " " * (start - indent) + "^" * width)
         if self.hint:
             rows.append(f"    {self.hint}")
+        rows.extend(f"    called at {place}" for place in self.calls[:_CALLS])
         return "\n".join(rows)
 
 
@@ -69,6 +74,7 @@ class Source:
         self.name = function.__name__
         names = inspect.getclosurevars(function)
         self.outside: dict[str, Any] = {**names.globals, **names.nonlocals}
+        self.assigned = named(tree.body)
 
     def lookup(self, name: str) -> tuple[bool, Any]:
         """Return whether a name from outside the function is known, and what it holds now."""
@@ -79,6 +85,10 @@ class Source:
         if hasattr(builtins, name):
             return True, getattr(builtins, name)
         return False, None
+
+    def names(self) -> tuple[str, ...]:
+        """Return all names from outside that the function may use."""
+        return (*self.outside, *self.function.__globals__, *dir(builtins))
 
     def place(self, node: ast.AST) -> Location:
         """Return where a node stands."""
@@ -93,20 +103,22 @@ class Problems:
         self.kernel = kernel
         self.found: list[Problem] = []
 
-    def note(self, source: Source, node: ast.AST, message: str, hint: str = "") -> None:
+    def note(self, source: Source, node: ast.AST, message: str, hint: str = "",
+             calls: tuple[str, ...] = ()) -> None:  # fmt: skip
         """Keep a problem, unless the same was met before."""
         line = getattr(node, "lineno", source.tree.lineno)
         start = getattr(node, "col_offset", 0)
         end = getattr(node, "end_col_offset", None)
         if end is None or getattr(node, "end_lineno", line) != line:
             end = len(linecache.getline(source.file, line).rstrip())
-        problem = Problem(message, source.file, line, start, end, hint)
-        if problem not in self.found:
+        problem = Problem(message, source.file, line, start, end, hint, calls)
+        if all(problem != known.replace(calls=calls) for known in self.found):
             self.found.append(problem)
 
-    def stop(self, source: Source, node: ast.AST, message: str, hint: str = "") -> Stop:
+    def stop(self, source: Source, node: ast.AST, message: str, hint: str = "",
+             calls: tuple[str, ...] = ()) -> Stop:  # fmt: skip
         """Keep a problem and return what ends its statement."""
-        self.note(source, node, message, hint)
+        self.note(source, node, message, hint, calls)
         return Stop()
 
     def check(self) -> None:

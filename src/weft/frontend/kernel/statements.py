@@ -13,11 +13,13 @@ from typing import Any, Final
 
 from weft.frontend.kernel import complexes, fields, flow, scalars
 from weft.frontend.kernel.calls import Calls
+from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.elements import as_dtype
 from weft.frontend.kernel.emitter import conjuncts, negation
+from weft.frontend.kernel.hints import instead, title
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
-from weft.frontend.kernel.values import Fields, Group, Known, Value, View, Wrong, describe
+from weft.frontend.kernel.values import FIXED, Fields, Group, Known, Value, View, Wrong, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -29,6 +31,8 @@ __all__ = ["FALLS", "JUMPS", "MAYBE", "STATEMENTS", "Frame", "Loop", "Statements
 FALLS: Final = 0  # what follows is reached,
 MAYBE: Final = 1  # on some ways,
 JUMPS: Final = 2  # never
+
+_NO_ELEMENTS: Final = "arrays have elements: arguments, gpu.shared.array and gpu.local.array"
 
 Side = tuple[dict[str, Value | Memory], list[Stmt], int]  # names, statements and end of one branch
 
@@ -120,7 +124,7 @@ class Statements(Calls):
     def _statement(self, node: ast.stmt) -> int:
         method = STATEMENTS.get(type(node))
         if method is None:
-            raise self.wrong(node, f"{title(node)} is not supported in kernels")
+            raise self.wrong(node, f"{title(node)} is not supported in kernels", instead(node))
         return method(self, node) or FALLS
 
     def _guarded(self, rest: Sequence[ast.stmt], node: ast.AST) -> int:
@@ -159,7 +163,8 @@ class Statements(Calls):
         if isinstance(target, ast.Subscript):
             owner = self.visit(target.value)
             if not isinstance(owner, View | Fields):
-                raise self.wrong(target, f"{describe(owner)} cannot be assigned to")
+                raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
+                                 FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
             element = self.element(owner, target)
             value = self.operate(type(node.op), self.read(element, target),
                                  self.visit(node.value), node)
@@ -183,7 +188,7 @@ class Statements(Calls):
             owner = self.visit(target.value)
             if not isinstance(owner, View | Fields):
                 raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
-                                 "tuples are immutable" if isinstance(owner, Group) else "")
+                                 FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
             self.write(self.element(owner, target), value, node)
         elif isinstance(target, ast.Attribute):
             self._set_field(target, value, node)
@@ -213,12 +218,18 @@ class Statements(Calls):
                                 for k in range(int(value.shape[0].attr))))
         if not isinstance(value, Group):
             raise self.wrong(target, f"cannot unpack {describe(value)}")
+        stars = [k for k, e in enumerate(target.elts) if isinstance(e, ast.Starred)]
+        if stars and len(value.items) >= len(target.elts) - 1:
+            first = stars[0]
+            last = len(value.items) - (len(target.elts) - 1 - first)
+            rest = Group(value.items[first:last])
+            value = Group((*value.items[:first], rest, *value.items[last:]))
         if len(target.elts) != len(value.items):
             raise self.wrong(target, f"cannot unpack {len(value.items)} values into "
                              f"{len(target.elts)} names")
         bound = [self.bind(v, "item", node) if isinstance(v, Expr) else v for v in value.items]
         for part, item in zip(target.elts, bound, strict=True):
-            self.set(part, item, node)
+            self.set(part.value if isinstance(part, ast.Starred) else part, item, node)
 
     # --- conditions
 
@@ -237,8 +248,12 @@ class Statements(Calls):
             self.after[-2] = frozenset()  # what follows is read inside of the branches
             then = node.body if ends[0] else (*node.body, *rest)
             orelse = node.orelse if ends[1] else (*node.orelse, *rest)
+            leaves = (False, False)
+            if len(self.frames) == 1:
+                leaves = flow.always_returns(node.body), flow.always_returns(node.orelse)
             try:
-                return self.branches(test, lambda: self.run(then), lambda: self.run(orelse), node)
+                return self.branches(test, lambda: self.run(then), lambda: self.run(orelse), node,
+                                     leaves)
             finally:
                 self.after.pop()
         state = self.branches(test, lambda: self.run(node.body), lambda: self.run(node.orelse),
@@ -248,14 +263,21 @@ class Statements(Calls):
         return state if state == JUMPS else self._guarded(rest, node)
 
     def branches(self, test: Expr, then: Callable[[], int], orelse: Callable[[], int],
-                 node: ast.AST) -> int:  # fmt: skip
-        """Read two branches and let their names meet behind them."""
+                 node: ast.AST, leaves: tuple[bool, bool] = (False, False)) -> int:  # fmt: skip
+        """Read two branches and let their names meet behind them.
+
+        `leaves` says of each branch whether its threads return from the kernel in it.
+        """
         before = dict(self.env)
         sides: list[Side] = []
-        for fact, read in ((test, then), (negation(test), orelse)):
+        for fact, read, left in ((test, then, leaves[1]), (negation(test), orelse, leaves[0])):
             self.env = dict(before)
-            with self.into(conjuncts(fact)) as body:
-                state = read()
+            self.way.append(Fork(GONE if left else BRANCH, fact))
+            try:
+                with self.into(conjuncts(fact)) as body:
+                    state = read()
+            finally:
+                self.way.pop()
             sides.append((self.env, body, state))
         self.env = before
         met: dict[str, Any] = {}
@@ -309,7 +331,8 @@ class Statements(Calls):
             return self._meet_groups(name, sides, node)
         found = [self._read_in(body, v, name, node) for v, body in sides if v is not None]
         if any(v is None for v in found):
-            return None  # values of unlike kinds: an error where the name is read
+            self._are_unlike(name, values)
+            return None  # an error where the name is read
         scalars_ = [v for v in found if v is not None]
         d = scalars_[0].dtype
         for v in scalars_[1:]:
@@ -331,6 +354,10 @@ class Statements(Calls):
             value = self._read_in(body, value, name, node)
         with self.extending(body):
             return None if value is None else complexes.as_complex(self, value, node)
+
+    def _are_unlike(self, name: str, values: list[Any]) -> None:
+        """Remember what a name holds on different ways, for the message where it is read."""
+        self.unlike[name.partition(".")[0]] = " or ".join(dict.fromkeys(map(describe, values)))
 
     def _fill(self, held: Any, body: list[Stmt], node: ast.AST) -> None:
         """Set cells on a way that does not reach what reads them, but may pass its reads."""
@@ -363,6 +390,7 @@ class Statements(Calls):
         groups = [(v, body) for v, body in sides if v is not None]
         first = groups[0][0]
         if any(len(g.items) != len(first.items) or g.kind is not first.kind for g, _ in groups):
+            self._are_unlike(name, [g for g, _ in groups])
             return None
         items = []
         for k in range(len(first.items)):
@@ -491,15 +519,6 @@ class Statements(Calls):
 
     def _pass(self, node: ast.Pass) -> None:
         del node
-
-
-def title(node: ast.AST) -> str:
-    """Return how an error message calls a kind of statement."""
-    names = {"Try": "try", "With": "with", "Raise": "raise", "Import": "import", "Global": "global",
-             "ImportFrom": "import", "Nonlocal": "nonlocal", "FunctionDef": "a function inside",
-             "ClassDef": "a class inside", "Delete": "del", "Match": "match",
-             "AsyncFor": "async for", "AsyncWith": "async with"}  # fmt: skip
-    return names.get(type(node).__name__, type(node).__name__)
 
 
 STATEMENTS: Final[dict[type[ast.AST], Callable[[Any, Any], int | None]]] = {

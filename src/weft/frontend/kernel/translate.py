@@ -102,7 +102,6 @@ def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, 
         lowering.name(name)  # no other memory takes it
     axes = _axes(lowering, launch)
     body = source.tree.body
-    lowering.assigned = flow.assigned(body)
     with lowering.into() as out:
         flag = lowering.flag("returned", flow.needs_flag(body), source.tree)
         lowering.frames.append(Frame(source, flag))

@@ -7,6 +7,7 @@ literal, a module, a dtype or a function.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 from weft.ir import expr as ex
@@ -14,7 +15,9 @@ from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
 
-__all__ = ["Fields", "Group", "Known", "Value", "View", "Wrong", "describe"]
+FIXED = "lists and tuples of a kernel keep their length and items: gpu.local.array holds numbers"
+
+__all__ = ["FIXED", "Fields", "Group", "Known", "Value", "View", "Wrong", "describe", "described"]
 
 
 class Known(Record):
@@ -114,12 +117,26 @@ def whole(memory: Memory, readonly: bool = False) -> View:
     return View(memory, (ex.index(0),) * len(axes), axes, readonly)
 
 
+def described(value: object) -> str:
+    """Return how an error message calls an object that is known when the kernel is compiled."""
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if isinstance(value, ModuleType):
+        return str(name).replace("weft.frontend.kernel.", "weft.")
+    kind = type(value).__name__
+    if kind == "Triple":
+        return "an index of three parts, x, y and z"
+    return f"{kind} {name}" if name else kind.lstrip("_")
+
+
 def describe(value: Any) -> str:
     """Return how an error message calls a value."""
     if isinstance(value, Expr):
         return value.dtype.name
+    if isinstance(value, Memory):  # the cell of a number
+        return value.dtype.name
     if isinstance(value, View):
-        return f"{value.memory.dtype.name} array of {len(value.axes)} axes"
+        axes = f"{len(value.axes)} ax{'i' if len(value.axes) == 1 else 'e'}s"
+        return f"{value.memory.dtype.name} array of {axes}"
     if isinstance(value, Fields):
         what = "complex" if value.kind is complex else "record"
         return f"{what} array of {value.ndim} axes" if value.ndim else what
@@ -129,8 +146,9 @@ def describe(value: Any) -> str:
         inner = ", ".join(map(describe, value.items))
         return f"{value.kind.__name__ if value.kind else 'tuple'}({inner})"
     if isinstance(value, Known):
-        if isinstance(value.value, bool | int | float | str | None):
+        if value.value is None:
+            return "None"
+        if isinstance(value.value, bool | int | float | str):
             return f"{type(value.value).__name__} {value.value!r}"
-        name = getattr(value.value, "__qualname__", None) or getattr(value.value, "__name__", None)
-        return f"{type(value.value).__name__} {name}" if name else type(value.value).__name__
+        return described(value.value)
     return "nothing"

@@ -71,6 +71,7 @@ def _vote(kind: str, d: DType) -> Callable[..., Value]:
 
 def _count(kind: str, d: DType) -> Callable[..., Value]:
     def lower(c: Calls, node: ast.Call, _: str, predicate: Value) -> Value:
+        c.check_uniform(node)
         holds = scalars.truth(c.scalar(predicate, node, "a condition"))
         return _collect(c, node, kind, d, (holds,), scope="block")
 

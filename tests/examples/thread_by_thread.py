@@ -1,0 +1,363 @@
+"""Runs kernels as plain Python, one thread after another, and watches the rules.
+
+This is what tests hold the sanitiser against, so it shares nothing with it: each thread is a
+generator that stops where it waits for others, and all accesses are kept and compared pair by pair.
+It knows what the examples use.
+"""
+
+import ast
+import math
+import random
+import types
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BLOCK = ("syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads_or")
+WARP = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync", "match_any_sync",
+        "ballot_sync")  # fmt: skip
+FULL = 0xFFFFFFFF
+TURNS = 1_000  # of the loops of one thread
+
+
+class Endless(Exception):
+    """A thread goes round and round."""
+
+
+class Stuck(Exception):
+    """Threads wait for others that do not come."""
+
+
+class Dtype:
+    """A type of Weft as Python sees it: integers wrap when they are converted."""
+
+    def __init__(self, name: str) -> None:
+        self.numpy = np.dtype(name)
+
+    def __call__(self, value: Any) -> Any:
+        if self.numpy.kind not in "iu":
+            return self.numpy.type(value)
+        bits = self.numpy.itemsize * 8
+        low = int(value) & ((1 << bits) - 1)
+        return low - (1 << bits) if self.numpy.kind == "i" and low >> (bits - 1) else low
+
+
+class Machine:
+    """The thread that runs, and what has been broken."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = random.Random(seed)
+        self.broken: set[str] = set()
+        self.block = self.thread = self.grid_size = self.block_size = (0, 0, 0)
+        self.epoch = 0
+        self.turns = 0
+        self.made: list[Array] = []  # shared arrays of the block
+        self.count = 0  # of them that this thread has asked for
+
+    @property
+    def number(self) -> int:
+        """The number of the thread in its block."""
+        (x, y, z), (w, h, _) = self.thread, self.block_size
+        return x + w * (y + h * z)
+
+    def tick(self) -> None:
+        """Count a turn of a loop."""
+        self.turns += 1
+        if self.turns > TURNS:
+            raise Endless
+
+
+class Array:
+    """An array whose accesses are checked: bounds, first writes, and pairs of accesses."""
+
+    def __init__(self, machine: Machine, data: np.ndarray, scope: str) -> None:
+        self.machine, self.data, self.scope = machine, data, scope
+        self.shape, self.size, self.dtype = data.shape, data.size, data.dtype
+        self.written = np.full(data.shape, scope in ("global", "const"))
+        self.accesses: dict[tuple[int, ...], dict[str, set[tuple[Any, ...]]]] = {}
+
+    def _place(self, key: Any) -> tuple[int, ...] | None:
+        place = tuple(int(k) for k in key) if isinstance(key, tuple) else (int(key),)
+        assert len(place) == len(self.shape)
+        if all(0 <= k < n for k, n in zip(place, self.shape, strict=True)):
+            return place
+        self.machine.broken.add("out-of-bounds")
+        return None
+
+    def _seen(self, place: tuple[int, ...], kind: str, value: Any = None) -> None:
+        m = self.machine
+        if kind == "read" and not self.written[place]:
+            m.broken.add("uninitialised")
+        if self.scope in ("local", "const"):
+            return
+        bits = np.asarray(value, self.dtype).tobytes() if kind == "write" else b""
+        new = m.block, m.thread, m.epoch, bits
+        known = self.accesses.setdefault(place, {"read": set(), "write": set(), "atomic": set()})
+        if new in known[kind]:
+            return
+        known[kind].add(new)
+        for other, old in known.items():
+            if kind != other or kind == "write":
+                self._compare(new, old, kind == other)
+
+    def _compare(self, new: tuple[Any, ...], known: set[tuple[Any, ...]], same: bool) -> None:
+        here, me, now, bits = new
+        for block, thread, epoch, old in known:
+            if (block, thread) == (here, me) or (block == here and epoch != now):
+                continue
+            if not same or old != bits:  # all may write the same
+                self.machine.broken.add("race")
+
+    def __getitem__(self, key: Any) -> Any:
+        place = self._place(key)
+        if place is None:
+            return Dtype(self.dtype.name)(0)
+        self._seen(place, "read")
+        value = self.data[place]
+        return int(value) if self.dtype.kind in "iub" else value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        place = self._place(key)
+        if place is not None:
+            value = Dtype(self.dtype.name)(value)
+            self._seen(place, "write", value)
+            self.data[place], self.written[place] = value, True
+
+    def add(self, key: Any, value: Any) -> Any:
+        """Add atomically."""
+        place = self._place(key)
+        if place is None:
+            return Dtype(self.dtype.name)(0)
+        if not self.written[place]:
+            self.machine.broken.add("uninitialised")
+        self._seen(place, "atomic")
+        old = self.data[place]
+        self.data[place] = Dtype(self.dtype.name)(old + value)
+        return old
+
+
+class Gpu:
+    """`weft.gpu`, but for what waits."""
+
+    ALL, warpsize = FULL, 32
+
+    def __init__(self, machine: Machine) -> None:
+        self.m = machine
+        self.atomic = types.SimpleNamespace(add=lambda array, key, v: array.add(key, v))
+        self.shared = types.SimpleNamespace(array=self._shared)
+        self.local = types.SimpleNamespace(array=lambda *a: self._new(*a, "local"))
+        self.const = types.SimpleNamespace(array_like=lambda a: Array(machine, a, "const"))
+
+    def _new(self, shape: Any, dtype: Any, scope: str) -> Array:
+        return Array(self.m, np.zeros(shape, getattr(dtype, "numpy", dtype)), scope)
+
+    def _shared(self, shape: Any, dtype: Any) -> Array:
+        if self.m.count == len(self.m.made):
+            self.m.made.append(self._new(shape, dtype, "shared"))
+        self.m.count += 1
+        return self.m.made[self.m.count - 1]
+
+    def __getattr__(self, name: str) -> Any:
+        m = self.m
+        found = {"threadIdx": m.thread, "blockIdx": m.block, "blockDim": m.block_size,
+                 "gridDim": m.grid_size}.get(name)  # fmt: skip
+        if found is not None:
+            return types.SimpleNamespace(**dict(zip("xyz", found, strict=True)))
+        if name == "laneid":
+            return m.number % 32
+        raise AttributeError(name)
+
+    def grid(self, axes: int) -> Any:
+        """Return the index of the thread."""
+        m = self.m
+        at = [b * n + t for b, n, t in zip(m.block, m.block_size, m.thread, strict=True)]
+        return at[0] if axes == 1 else tuple(at[:axes])
+
+    def gridsize(self, axes: int) -> Any:
+        """Return the number of threads."""
+        n = [a * b for a, b in zip(self.m.grid_size, self.m.block_size, strict=True)]
+        return n[0] if axes == 1 else tuple(n[:axes])
+
+    def lanemask_lt(self) -> int:
+        """Return the lanes below this one."""
+        return (1 << (self.m.number % 32)) - 1
+
+    def popc(self, x: int) -> int:
+        """Return how many bits are set."""
+        return int(x).bit_count()
+
+    def rsqrt(self, x: Any) -> Any:
+        """Return 1 / sqrt(x)."""
+        return 1 / math.sqrt(x)
+
+
+class _Waits(ast.NodeTransformer):
+    """Makes generators of functions: what waits for other threads yields."""
+
+    def __init__(self, functions: set[str]) -> None:
+        self.functions = functions
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = ast.unparse(node.func)
+        if name.removeprefix("gpu.") in (*BLOCK, *WARP):
+            what = [ast.Constant(name.removeprefix("gpu.")), ast.Constant(node.lineno)]
+            return ast.Yield(ast.Tuple([*what, *node.args], ast.Load()))
+        return ast.YieldFrom(node) if name in self.functions else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        return node
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        self.generic_visit(node)
+        node.body.insert(0, ast.parse("tick()").body[0])
+        return node
+
+
+def _left(body: list[ast.stmt]) -> None:
+    """Let a kernel say that it returned, other than by coming to its end."""
+    for stmt in body:
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.Return):
+                node.value = ast.Constant("left")
+
+
+def load(file: Path, machine: Machine) -> dict[str, Any]:
+    """Return the names of an example whose kernels run here."""
+    tree = ast.parse(file.read_text())
+    made = {f.name: ast.unparse(f.decorator_list[0]) for f in tree.body
+            if isinstance(f, ast.FunctionDef) and f.decorator_list}  # fmt: skip
+    waits = _Waits({n for n, d in made.items() if d == "weft.func"})
+    body: list[ast.stmt] = []
+    for stmt in tree.body:
+        if isinstance(stmt, ast.FunctionDef) and stmt.name in made:
+            if made[stmt.name] == "weft.kernel":
+                _left(stmt.body)
+            stmt = waits.visit(stmt)
+            stmt.body.insert(0, ast.parse("if False: yield").body[0])
+        if not ast.unparse(stmt).startswith(("import weft", "from weft")):
+            body.append(stmt)
+    tree.body = body
+    weft = types.SimpleNamespace(
+        cdiv=lambda a, b: -(-a // b), func=lambda f: f, kernel=lambda f: _Kernel(f, machine),
+        **{n: Dtype(n) for n in ("int32", "int64", "uint32", "uint64", "float32", "float64")})
+    names = {"weft": weft, "gpu": Gpu(machine), "tick": machine.tick, "__name__": file.stem}
+    exec(compile(ast.fix_missing_locations(tree), str(file), "exec"), names)
+    return names
+
+
+class _Kernel:
+    def __init__(self, function: Callable[..., Generator[Any, Any, Any]], m: Machine) -> None:
+        self.function, self.m = function, m
+
+    def __getitem__(self, configuration: tuple[Any, ...]) -> Callable[..., None]:
+        grid, block = (tuple(s) if isinstance(s, tuple) else (s,) for s in configuration)
+        self.m.grid_size, self.m.block_size = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
+        return self._launch
+
+    def _launch(self, *args: Any) -> None:
+        m = self.m
+        given = [Array(m, a, "global") if isinstance(a, np.ndarray) else a for a in args]
+        blocks = _all(m.grid_size)
+        m.random.shuffle(blocks)
+        for block in blocks:
+            m.block, m.epoch, m.made = block, 0, []
+            with np.errstate(all="ignore"):
+                _Block(m, self.function, given).run()
+
+
+def _all(sizes: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    return [(x, y, z) for z in range(sizes[2]) for y in range(sizes[1]) for x in range(sizes[0])]
+
+
+class _Block:
+    """The threads of one block: each runs until it waits, and goes on when all are there."""
+
+    def __init__(self, m: Machine, function: Callable[..., Any], args: list[Any]) -> None:
+        self.m = m
+        self.threads = _all(m.block_size)
+        self.running = [function(*args) for _ in self.threads]
+        self.counts = [(0, 0)] * len(self.threads)  # shared arrays, turns of loops
+        self.waiting: dict[int, tuple[Any, ...]] = {}
+        self.ended: dict[int, Any] = {}
+
+    def _go(self, k: int, answer: Any = None) -> None:
+        m = self.m
+        m.thread, (m.count, m.turns) = self.threads[k], self.counts[k]
+        self.waiting.pop(k, None)
+        try:
+            self.waiting[k] = self.running[k].send(answer)
+        except StopIteration as end:
+            self.ended[k] = end.value
+        except UnboundLocalError:
+            m.broken.add("uninitialised")
+            self.ended[k] = "left"
+        self.counts[k] = m.count, m.turns
+
+    def run(self) -> None:
+        """Run to the end."""
+        order = list(range(len(self.threads)))
+        self.m.random.shuffle(order)
+        for k in order:
+            self._go(k)
+        while self.waiting:
+            warps = sorted({k // 32 for k, w in self.waiting.items() if w[0] in WARP})
+            if warps:
+                self._warp(warps[0])
+            else:
+                self._barrier()
+
+    def _barrier(self) -> None:
+        places = {w[:2] for w in self.waiting.values()}
+        if len(places) > 1 or any(end != "left" for end in self.ended.values()):
+            self.m.broken.add("barrier-divergence")
+            raise Stuck
+        ((what, _),) = places
+        holds = [bool(w[2]) for w in self.waiting.values() if len(w) > 2]
+        answer = {"syncthreads": None, "syncthreads_count": sum(holds),
+                  "syncthreads_and": all(holds), "syncthreads_or": any(holds)}[what]  # fmt: skip
+        self.m.epoch += 1
+        for k in list(self.waiting):
+            self._go(k, answer)
+
+    def _warp(self, warp: int) -> None:
+        here = {k % 32: w for k, w in self.waiting.items() if k // 32 == warp and w[0] in WARP}
+        line = next(iter(here.values()))[1]
+        here = {lane: w for lane, w in here.items() if w[1] == line}
+        for lane, (_, _, mask, *_) in here.items():
+            named = {other for other in range(32) if mask >> other & 1}
+            there = {other for other in named if warp * 32 + other < len(self.threads)}
+            if lane not in named or there - here.keys() or any(
+                here[other][2] != mask for other in named & here.keys()
+            ):
+                self.m.broken.add("warp-mask")
+        answers = {lane: _answer(lane, w, here) for lane, w in here.items()}
+        for lane, answer in answers.items():
+            self._go(warp * 32 + lane, answer)
+
+
+def _answer(lane: int, waits: tuple[Any, ...], here: dict[int, tuple[Any, ...]]) -> Any:
+    what, _, _, value, *more = waits
+    values = {other: w[3] for other, w in here.items()}
+    if what == "match_any_sync":
+        return sum(1 << other for other, v in values.items() if v == value)
+    if what == "ballot_sync":
+        return sum(1 << other for other, v in values.items() if v)
+    source = {"shfl_sync": more[0], "shfl_up_sync": lane - more[0],
+              "shfl_down_sync": lane + more[0], "shfl_xor_sync": lane ^ more[0]}[what]  # fmt: skip
+    return values.get(source, value)
+
+
+def broken_rules(file: Path, sizes: tuple[int, ...], seed: int = 0) -> set[str]:
+    """Return the kinds of rules that an example breaks on problems of some sizes."""
+    machine = Machine(seed)
+    names = load(file, machine)
+    for n in sizes:
+        # What computes something else breaks no rule by that.
+        with suppress(AssertionError, Endless, Stuck, ArithmeticError, ValueError):
+            names["check"](n)
+    return machine.broken
