@@ -18,7 +18,7 @@ from weft.errors import (
     VariableError,
     WeftError,
 )
-from weft.frontend import autograd, creation, functions, random
+from weft.frontend import autograd, build, creation, functions, random
 from weft.frontend import counted as _counted  # noqa: F401 - it serves methods of tensors
 from weft.frontend.autograd import (
     enable_grad,
@@ -91,6 +91,7 @@ __all__ = [
     "autograd",
     "bfloat16",
     "bool",
+    "build",
     "cdiv",
     "critical",
     "devices",

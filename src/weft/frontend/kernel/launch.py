@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
     from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.types import KernelType
+    from weft.runtimes.lockstep.run import Outcome
 
 __all__ = ["Configured", "DeviceFunction", "KernelFunction", "Options", "cdiv", "func", "kernel"]
 
@@ -133,9 +134,7 @@ class Configured:
             If it accessed an element that is not there.
         """
         if self.interpreted:
-            from weft.frontend.kernel.interpreter import run
-
-            run(self, args)
+            self.carry_out(args)
             return
         kernel = self.kernel
         host, types = self.take(args)
@@ -149,6 +148,13 @@ class Configured:
             host.finish()
         if failed is not None:
             raise _error(kernel.__name__, failed)
+
+    def carry_out(self, args: tuple[Any, ...], *, sanitise: bool = False, seed: int | None = None,
+                  steps: int | None = None) -> Outcome:  # fmt: skip
+        """Run the launch on the interpreter device."""
+        from weft.frontend.kernel.interpreter import run
+
+        return run(self, args, sanitise=sanitise, seed=seed, steps=steps)
 
     def take(self, args: tuple[Any, ...]) -> tuple[Host, dict[str, KernelType]]:
         """Return what a launch with some arguments passes, and the types of the arguments."""

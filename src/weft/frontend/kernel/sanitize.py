@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import KernelError
-from weft.frontend.kernel.interpreter import run
 from weft.frontend.kernel.launch import Configured, KernelFunction
 from weft.ir.record import Record
 
@@ -55,8 +54,8 @@ class Interpreted:
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel; return a `Report` if it is sanitised, else nothing."""
-        found = run(self._launch, args, sanitise=self._sanitise, seed=self._seed,
-                    steps=self._steps)
+        found = self._launch.carry_out(args, sanitise=self._sanitise, seed=self._seed,
+                                       steps=self._steps)
         return Report(*found.values()) if self._sanitise else None
 
 
