@@ -143,7 +143,7 @@ def _as_type(kernel: str, value: Any, kind: Any) -> Any:
 def jit(signature: Any = None, device: bool = False, inline: Any = "never", link: Any = (),
         debug: bool | None = None, opt: bool | None = None, lineinfo: bool = False,
         cache: bool = False, fastmath: bool = False, max_registers: int | None = None,
-        launch_bounds: Any = None, **ignored: Any) -> Any:  # fmt: skip
+        launch_bounds: Any = None, fma: bool = True, **ignored: Any) -> Any:  # fmt: skip
     """Make a kernel of a function, or with `device` a function for kernels to call.
 
     `signature` is a function, a string such as ``"void(float32[:])"``, a call of types or a list of
@@ -159,7 +159,7 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     if launch_bounds is not None:
         most = launch_bounds if isinstance(launch_bounds, int) else launch_bounds[0]
         hints += (("max_threads", most),)
-    options = Options(True, True, fastmath, most, hints)
+    options = Options(True, True, fastmath, most, hints, fma)
 
     def make(function: Callable[..., Any]) -> Any:
         function = getattr(function, "__weft_function__", function)

@@ -75,6 +75,9 @@ class Expressions(Emitter):
         Whether every memory has one axis, so that arrays can be given another shape.
     checked : bool
         Whether accesses are checked against the bounds.
+    fma : bool or None
+        Whether a product and the sum it goes into are rounded once; None: where a name or an
+        element is added to, as ``total += a * b`` does.
     sanitised : bool
         Whether the kernel is written for the sanitiser, which finds wrong indices when it runs.
     """
@@ -85,6 +88,7 @@ class Expressions(Emitter):
         self.wraps = False
         self.flat = False
         self.checked = True
+        self.fma: bool | None = False
         self.kept: list[Any] = []
         self.unlike: dict[str, str] = {}  # names that hold one kind of thing here, another there
         self.constants: dict[int, Constant] = {}  # by the identity of the array
@@ -283,8 +287,8 @@ class Expressions(Emitter):
         return self.operate(type(node.op), left, right, node)
 
     def operate(self, kind: type[ast.operator], left: Value, right: Value,
-                node: ast.AST) -> Value:  # fmt: skip
-        """Return ``left op right``."""
+                node: ast.AST, adds: bool = False) -> Value:  # fmt: skip
+        """Return ``left op right``; `adds` tells that it replaces the left or the right side."""
         if isinstance(left, Known) and isinstance(right, Known):
             try:
                 return Known(scalars.KNOWN_BINARY[kind](left.value, right.value))
@@ -303,7 +307,10 @@ class Expressions(Emitter):
         a = self._operand(left, right, kind, node)
         b = self._operand(right, left, kind, node, first=False)
         try:
-            return scalars.apply_binary(kind, a, b)
+            fused = None
+            if self.fma or (adds and self.fma is None):
+                fused = scalars.apply_fused(kind, a, b)
+            return scalars.apply_binary(kind, a, b) if fused is None else fused
         except scalars.NoOperator:
             raise self._unsupported(kind, left, right, node) from None
 

@@ -22,7 +22,8 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
     function = launch.kernel.__weft_function__
     constants: list[Any] = []
     nest = translate(function, types, Launch(launch.block, launch.ndim, launch.shared),
-                     wraps=launch.kernel.options.wraps, sanitised=sanitise, constants=constants)
+                     wraps=launch.kernel.options.wraps, sanitised=sanitise,
+                     fma=launch.kernel.options.fma, constants=constants)
     addresses = [*host.addresses, *(c.__array_interface__["data"][0] for c in constants)]
     try:
         return carry_out(nest, addresses, host.variables, Grid(launch.grid, launch.block),

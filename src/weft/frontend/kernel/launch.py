@@ -47,6 +47,8 @@ class Options(Record):
         Most threads of a block that it is launched with.
     hints : tuple of (str, value)
         What is kept with the kernel for other devices.
+    fma : bool or None
+        Whether a product and the sum that it goes into are rounded once; None: in accumulations.
     """
 
     wraps: bool = False
@@ -54,6 +56,7 @@ class Options(Record):
     fastmath: bool = False
     max_threads: int = 1024
     hints: tuple[tuple[str, Any], ...] = ()
+    fma: bool | None = None
 
 
 class KernelFunction:
@@ -179,7 +182,7 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
     shape = Launch(launch.block, launch.ndim, launch.shared)
     constants: list[Any] = []
     nest = translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
-                     checked=options.checked, constants=constants)
+                     checked=options.checked, fma=options.fma, constants=constants)
     meta = nest.meta.replace(fastmath=options.fastmath,
                              hints=(*nest.meta.hints, *options.hints))
     return load_kernel(nest.replace(meta=meta), constants)
@@ -225,10 +228,10 @@ def _error(name: str, failed: Failed) -> Exception:
 def kernel(function: Callable[..., Any]) -> KernelFunction: ...
 @overload
 def kernel(*, fastmath: bool = ..., unchecked: bool = ..., max_threads: int = ...,
-           max_registers: int | None = ...) -> Maker: ...  # fmt: skip
+           max_registers: int | None = ..., fma: bool | None = ...) -> Maker: ...  # fmt: skip
 def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False,
            unchecked: bool = False, max_threads: int = _MOST_THREADS,
-           max_registers: int | None = None) -> Any:  # fmt: skip
+           max_registers: int | None = None, fma: bool | None = None) -> Any:  # fmt: skip
     """Make a kernel of a function: it runs once for each thread of a launch.
 
     ::
@@ -254,6 +257,12 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         Most threads of a block that the kernel is launched with, at most 1024.
     max_registers
         Most registers of a thread, for devices where that can be chosen.
+    fma
+        Whether a product and the sum it goes into become one operation, rounded once. By default
+        that is so where a name or an element is added to (``total += a * b``, ``y = y - a * b``),
+        as in every contraction, and all else follows IEEE 754 operation by operation; True does
+        it wherever a product is written as an operand of a sum (`fastmath` does, too), False
+        nowhere. All devices give the same bits.
     """
     if not 1 <= max_threads <= _MOST_THREADS:
         raise KernelError("kernel", found=f"max_threads={max_threads}",
@@ -263,7 +272,9 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         hints += (("max_threads", max_threads),)
     if max_registers is not None:
         hints += (("max_registers", max_registers),)
-    options = Options(False, not unchecked, fastmath, max_threads, hints)
+    if fma is None and fastmath:
+        fma = True
+    options = Options(False, not unchecked, fastmath, max_threads, hints, fma)
 
     def make(given: Callable[..., Any]) -> KernelFunction:
         if not inspect.isfunction(given):

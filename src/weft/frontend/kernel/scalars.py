@@ -100,6 +100,26 @@ def apply_binary(kind: type[ast.operator], a: Expr, b: Expr) -> Expr:
     return ex.binary(op, convert(a, d), convert(b, d))
 
 
+def apply_fused(kind: type[ast.operator], a: Expr, b: Expr) -> Expr | None:
+    """Return ``a + b`` or ``a - b`` as one operation if a side is a product, None if not.
+
+    The product must have the type of the result: a conversion between them rounds.
+    """
+    if kind not in (ast.Add, ast.Sub):
+        return None
+    d = arithmetic(a.dtype, b.dtype)
+    if not d.is_float:
+        return None
+    minus = kind is ast.Sub
+    if b.op is Op.MUL and b.dtype is d:
+        x, y = b.args
+        return ex.mad(ex.unary(Op.NEG, x) if minus else x, y, convert(a, d))
+    if a.op is Op.MUL and a.dtype is d:
+        c = convert(b, d)
+        return ex.mad(*a.args, ex.unary(Op.NEG, c) if minus else c)
+    return None
+
+
 def apply_unary(kind: type[ast.unaryop], x: Expr) -> Expr:
     """Return ``op x``; see `apply_binary`."""
     if kind is ast.Not:

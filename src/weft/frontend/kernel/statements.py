@@ -145,9 +145,19 @@ class Statements(Calls):
             self.visit(node.value)
 
     def _assign(self, node: ast.Assign) -> None:
-        value = self.visit(node.value)
+        value = self._sum_of(node.targets[0], node.value)
         for target in node.targets:
             self.set(target, value, node)
+
+    def _sum_of(self, target: ast.expr, node: ast.expr) -> Value:
+        """Return what is assigned: ``x = x + y`` is ``x += y`` in other words."""
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add | ast.Sub):
+            return self.visit(node)
+        sides = (node.left, node.right)[:2 if isinstance(node.op, ast.Add) else 1]
+        if not any(_same_place(target, side) for side in sides):
+            return self.visit(node)
+        return self.operate(type(node.op), self.visit(node.left), self.visit(node.right), node,
+                            True)
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is None:
@@ -167,14 +177,14 @@ class Statements(Calls):
                                  FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
             element = self.element(owner, target)
             value = self.operate(type(node.op), self.read(element, target),
-                                 self.visit(node.value), node)
+                                 self.visit(node.value), node, True)
             self.write(element, value, node)
             return
         old: ast.expr = (ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name)
                          else ast.Attribute(target.value, target.attr, ast.Load()))
         ast.copy_location(old, target)
         self.set(target, self.operate(type(node.op), self.visit(old), self.visit(node.value),
-                                      node), node)
+                                      node, True), node)
 
     def set(self, target: ast.expr, value: Value, node: ast.AST) -> None:
         """Assign a value to a name, an element, a field, or several of them."""
@@ -519,6 +529,16 @@ class Statements(Calls):
 
     def _pass(self, node: ast.Pass) -> None:
         del node
+
+
+def _same_place(target: ast.expr, source: ast.expr) -> bool:
+    """Whether an expression reads what an assignment sets."""
+    if isinstance(target, ast.Name):
+        return isinstance(source, ast.Name) and source.id == target.id
+    if type(target) is not type(source):
+        return False
+    places = [ast.unparse(side) for side in (target, source)]
+    return places[0] == places[1]
 
 
 STATEMENTS: Final[dict[type[ast.AST], Callable[[Any, Any], int | None]]] = {

@@ -43,6 +43,7 @@ class Launch(Record):
 
 def translate(function: Callable[..., Any], types: Mapping[str, KernelType], launch: Launch, *,
               wraps: bool = False, checked: bool = True, sanitised: bool = False,
+              fma: bool | None = None,
               constants: list[Any] | None = None) -> Kernel:  # fmt: skip
     """Return the kernel that a Python function is for arguments of some types.
 
@@ -58,6 +59,8 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
         Whether negative indices count from the end of an axis.
     checked
         Whether every access is checked against the bounds of its array.
+    fma
+        Whether products are fused with the sums they go into; None: in accumulations.
     sanitised
         Whether to write the kernel for the sanitiser: returns from the kernel are marked, and
         indices that are always wrong are left to be found.
@@ -80,7 +83,7 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
     for flat in (False, True):
         known.clear()
         try:
-            return _translate(source, types, launch, flat, wraps, checked, sanitised,
+            return _translate(source, types, launch, flat, wraps, checked, sanitised, fma,
                               None if constants is None else known)
         except FlatNeeded:
             continue
@@ -88,13 +91,14 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
 
 
 def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, flat: bool,
-               wraps: bool, checked: bool, sanitised: bool,
+               wraps: bool, checked: bool, sanitised: bool, fma: bool | None,
                constants: list[Any] | None) -> Kernel:  # fmt: skip
     """Return the kernel, with memories of their shapes or with `flat` of one axis each."""
     problems = Problems(source.name)
     lowering = Functions(source, problems)
     lowering.wraps, lowering.checked, lowering.sanitised = wraps, checked, sanitised
     lowering.flat = flat
+    lowering.fma = fma
     lowering.dynamic_bytes = launch.shared
     parameters = Parameters(flat)
     for name, kind in types.items():
