@@ -309,6 +309,46 @@ class AccessLowering(Mapper):
             self.emit(out, Assert(condition, s.message, value, bound), s)
             return
         lanes = scope.lanes
+        ends = self._at_ends(s.condition, scope) if scope.mask is None else None
+        if ends is not None:
+            checked: list[Stmt] = []
+            self._lane_assertion(s, condition, report, scope, checked)
+            self.emit(out, If(ex.unary(Op.NOT, ends), tuple(checked)), s)
+            return
+        self._lane_assertion(s, condition, report, scope, out)
+
+    def _at_ends(self, e: Expr, scope: Scope) -> Expr | None:
+        """Return whether a comparison holds in the first and the last lane, so in all between.
+
+        None if it does not count up with the lanes.
+        """
+        if e.op is Op.AND:
+            parts = [self._at_ends(a, scope) for a in e.args]
+            if parts[0] is None or parts[1] is None:
+                return None
+            return conjunction(parts[0], parts[1])
+        m = self.map(e, scope)
+        if isinstance(m, Expr) and m.lanes == 1:
+            return m
+        if e.op not in (Op.LT, Op.LE) or e.args[0].dtype is not dt.int64:
+            return None
+        sides: list[Affine] = []
+        for a in e.args:
+            side = self.map(a, scope)
+            if isinstance(side, Expr) and side.lanes > 1:
+                return None
+            sides.append(side if isinstance(side, Affine) else Affine(side, 0))
+            if not self.stays_in_range(sides[-1].base):
+                return None
+        x, y = sides
+        last = x.stride - y.stride > 0
+        ends = [a.base + a.stride * (scope.lanes - 1) if last else a.base for a in sides]
+        return ex.binary(e.op, ends[0], ends[1])
+
+    def _lane_assertion(self, s: Assert, condition: Expr, report: list[Mapped | None],
+                        scope: Scope, out: list[Stmt]) -> None:  # fmt: skip
+        """Emit an assertion that may hold in some lanes only."""
+        lanes = scope.lanes
         bad = ex.unary(Op.NOT, ex.broadcast(condition, lanes))
         if scope.mask is not None:
             bad = ex.binary(Op.AND, scope.mask.lanes, bad)

@@ -21,6 +21,8 @@ loop over the blocks; in it, between any two barriers, a loop over the threads o
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from typing import Final
 
@@ -33,9 +35,11 @@ from weft.ir.stmt import (
     PARALLEL,
     SERIAL,
     VECTOR,
+    Accumulator,
     Alloc,
     Assert,
     Atomic,
+    Axis,
     Barrier,
     Body,
     Call,
@@ -47,16 +51,22 @@ from weft.ir.stmt import (
     Load,
     Location,
     Memory,
+    Reduce,
     Stmt,
     Store,
     While,
+    lhs,
+    rhs,
 )
 from weft.ir.traverse import Tally, walk
+from weft.passes.region import Copy, Region, copies_of
 
 __all__ = ["blocks_to_loops", "has_threads"]
 
 _PRIVATE: Final = ("local", "register")
 _WARP: Final = 32  # threads whose collective operations are those of lanes
+_GROUP: Final = 4  # rows of blocks that are walked side by side
+_VERSIONS: Final = 3  # of a block's code, if it has so many early returns
 _DIVERGED: Final = "a barrier that some threads of a block reach and others do not"
 
 
@@ -87,53 +97,68 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
     while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
         axes.append(body[0])
         body = body[0].body
-    block = _Block(kernel, body, lanes)
-    inner = block.run()
+    nest = _Nest(kernel, body, lanes)
+    inner = nest.run(body)
     if axes:
-        inner = _joined(axes, inner)
-    return kernel.replace(body=inner, locations=block.locations)
+        inner = _joined(axes, inner, ex.var(nest.fresh("block", nest.names), dt.int64))
+    return kernel.replace(body=inner, locations=nest.locations)
 
 
-def _joined(axes: Sequence[For], body: Body) -> Body:
-    """Return one parallel loop over the blocks of all axes, the last of them fastest."""
+def _joined(axes: Sequence[For], body: Body, index: Expr) -> Body:
+    """Return one parallel loop over the blocks of all axes, the last of them fastest.
+
+    Blocks that go through tiles in a loop usually read the same tiles as their neighbours on both
+    of the last axes. So those are walked in groups of few rows, column by column: what a row of
+    blocks reads stays in the cache for the group, and what a column reads is used by all its rows.
+    """
     if len(axes) == 1:
         return (For(axes[0].var, axes[0].extent, PARALLEL, body),)
-    index = ex.var("block", dt.int64)
     total, lets = ex.index(1), []
-    for axis in reversed(axes):
+    rows, columns = axes[-2:]
+    grouped = any(isinstance(s, For | While) and _has_barrier(s) for s in walk(body))
+    if grouped:
+        total = columns.extent * rows.extent
+        place = index if len(axes) == 2 else index % total
+        size = columns.extent * _GROUP
+        first = place // size * _GROUP
+        high = ex.minimum(rows.extent - first, _GROUP)
+        lets = [Let(rows.var, first + place % size % high), Let(columns.var, place % size // high)]
+    for axis in reversed(axes[:-2] if grouped else axes):
         place = index if ex.is_const(total, 1) else index // total
         lets.append(Let(axis.var, place if axis is axes[0] else place % axis.extent))
         total = total * axis.extent
     return (For(index, total, PARALLEL, (*lets, *body)),)
 
 
-class _Block:
-    """The body of one block."""
+class _Nest:
+    """What all code of a block shares: its axes of threads, its names and its memories."""
 
     def __init__(self, kernel: Kernel, body: Body, lanes: int) -> None:
-        self.kernel, self.body = kernel, body
-        self.lanes = _WARP if _has_warps(body) else lanes
+        self.warps = _has_warps(body)
+        self.lanes = _WARP if self.warps else lanes
         self.locations: dict[Stmt, Location] = dict(kernel.locations)
         self.axes: list[For] = []
+        self.count = 1
         self.names = {str(v.attr) for s in walk(kernel.body) for v in s.binds()}
         self.memory_names = {s.memory.name for s in walk(kernel.body) if isinstance(s, Alloc)}
         self.memory_names |= {m.name for m in kernel.params}
         self.counts: dict[str, int] = {}
-        self.varying: set[Expr] = set()
-        self.uniform_cells: set[Memory] = set()
-        self.spilled: dict[Memory, Memory] = {}
-        self.kept: dict[Expr, Memory] = {}
-        self.values: dict[Expr, Expr] = {}
-        self.thread = self.fresh("t", self.names)
+        self.bound: set[Expr] = set()
+        self.allocated: set[str] = set()
+        self.shared: dict[Memory, Memory] = {}
 
-    def run(self) -> Body:
+    def run(self, body: Body) -> Body:
+        """Return what a block does."""
         before: list[Stmt] = []
-        rest = list(self.body)
+        rest = list(body)
         while rest and isinstance(rest[0], Alloc) and rest[0].memory.scope == "shared":
             alloc = rest.pop(0)
             assert isinstance(alloc, Alloc)
-            before.append(self.placed(Alloc(alloc.memory.replace(scope="local")), alloc))
-            self.spilled[alloc.memory] = alloc.memory.replace(scope="local")
+            self.shared[alloc.memory] = alloc.memory.replace(scope="local")
+            made = Alloc(self.shared[alloc.memory])
+            if alloc in self.locations:
+                self.locations[made] = self.locations[alloc]
+            before.append(made)
         body = tuple(rest)
         while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("thread."):
             self.axes.append(body[0])
@@ -141,24 +166,16 @@ class _Block:
         if any(isinstance(s, For) and s.kind.startswith("thread.") for s in walk(body)):
             raise VerifyError("barrier", found="a loop over threads beside other statements",
                               expected="one nest of them in each block")
-        self.count = 1
+        body = _without_unread(body, self.locations)
         for axis in self.axes:
             if axis.extent.op is not Op.CONST:
                 raise VerifyError("barrier", found=f"{axis.extent!r} threads",
                                   expected="a number that is known when the kernel is compiled")
             self.count *= int(axis.extent.attr)
-        self.varying = {axis.var for axis in self.axes}
-        self._find_varying(body)
-        self._find_crossing(body)
-        out: list[Stmt] = []
-        self._split(body, (), out, True)
-        arrays = [Alloc(m) for m in (*self.spilled.values(), *self.kept.values())
-                  if m.name not in {a.memory.name for a in before if isinstance(a, Alloc)}]
-        return (*before, *arrays, *out)
-
-    # --- names
+        return (*before, *self._versions(body, _VERSIONS))
 
     def fresh(self, base: str, used: set[str]) -> str:
+        """Return a name that nothing has."""
         while base in used:
             self.counts[base] = self.counts.get(base, 0) + 1
             candidate = f"{base}.{self.counts[base]}"
@@ -166,6 +183,108 @@ class _Block:
                 base = candidate
         used.add(base)
         return base
+
+    def _versions(self, body: Body, more: int) -> Body:
+        """Return the code of a block; if it begins with an early return, that for none who leaves.
+
+        Most blocks lose no thread to ``if i >= n: return``. In code for them no access has a mask,
+        and what depends on sizes and loop counters only is the same for all threads.
+        """
+        block = Threads(self)
+        block.analyse(body)
+        split = block.early_return(body) if more > 1 else None
+        if split is None:
+            return block.run(body)
+        before, condition, going = split
+        test, everyone = self._test(before, condition)
+        then = self._versions((*before, *going), more - 1)
+        orelse = Threads(self)
+        copy = orelse.renamed(body)
+        orelse.analyse(copy)
+        return (*test, If(everyone, then, orelse.run(copy)))
+
+    def _test(self, before: Body, condition: Expr) -> tuple[Body, Expr]:
+        """Return statements that find out whether a condition holds for all threads of a block."""
+        block = Threads(self)
+        here = Memory(self.fresh("stays", self.memory_names), dt.bool_, (ex.index(self.count),),
+                      "local")
+        value = ex.var(self.fresh("stays", self.names), dt.bool_)
+        copy = block.renamed((*before, Let(value, condition)))
+        last = copy[-1]
+        assert isinstance(last, Let)
+        copy = (*copy, Store(here, (block.index(),), last.var))
+        block.analyse(copy)
+        out = [Alloc(here), *block.run(copy)]
+        every = ex.var(self.fresh("everyone", self.names), dt.bool_)
+        k, lane = (ex.var(self.fresh(name, self.names), dt.int64) for name in ("k", "lane"))
+        one = ex.var(self.fresh("one", self.names), dt.bool_)
+        lanes = math.gcd(self.count, max(self.lanes, 1))
+        axes = (Axis(k, ex.index(self.count // lanes)), Axis(lane, ex.index(lanes), VECTOR))
+        total = Accumulator(every, ex.const(True, dt.bool_), ex.binary(Op.AND, every, one),
+                            ex.binary(Op.AND, lhs(every), rhs(every)))
+        out.append(Reduce(axes, (total,), (Load(one, here, (k * lanes + lane,)),)))
+        return tuple(out), every
+
+
+class Threads:
+    """One version of the code of a block."""
+
+    def __init__(self, nest: _Nest) -> None:
+        self.nest = nest
+        self.lanes, self.axes, self.count = nest.lanes, nest.axes, nest.count
+        self.locations, self.names, self.counts = nest.locations, nest.names, nest.counts
+        self.memory_names, self.bound, self.allocated = (
+            nest.memory_names, nest.bound, nest.allocated)
+        self.fresh = nest.fresh
+        self.varying: set[Expr] = {axis.var for axis in self.axes}
+        self.uniform_cells: set[Memory] = set()
+        self.spilled: dict[Memory, Memory] = dict(nest.shared)
+        self.kept: dict[Expr, Memory] = {}
+        self.values: dict[Expr, Expr] = {}
+        self.thread = self.fresh("t", self.names)
+
+    def analyse(self, body: Body) -> None:
+        """Find what differs between threads, and what they keep over barriers."""
+        self._find_varying(body)
+        self._find_crossing(body)
+
+    def run(self, body: Body) -> Body:
+        """Return a body that has been analysed as loops over threads."""
+        out: list[Stmt] = []
+        self._split(body, (), out, True)
+        shared = set(self.nest.shared)
+        homes = [home for memory, home in self.spilled.items() if memory not in shared]
+        return (*(Alloc(m) for m in (*homes, *self.kept.values())), *out)
+
+    def early_return(self, body: Body) -> tuple[Body, Expr, Body] | None:
+        """Return what comes before a last condition, when its threads stay, and what they do then.
+
+        None if there is no such condition, or no barrier behind it, or if what comes before it
+        cannot be done twice.
+        """
+        if not body or not isinstance(body[-1], If) or not self.differs(body[-1].condition):
+            return None
+        last = body[-1]
+        inside = [any(map(_has_barrier, part)) for part in last.bodies()]
+        pure = all(isinstance(s, Let | Assert) or (isinstance(s, Load) and s.memory.scope in (
+            "global", "constant")) for s in body[:-1])
+        if sum(inside) != 1 or not pure:
+            return None
+        if inside[0]:
+            return body[:-1], last.condition, last.then
+        return body[:-1], ex.unary(Op.NOT, last.condition), last.orelse
+
+    def renamed(self, body: Body) -> Body:
+        """Return a copy of a body with names and memories of its own."""
+        for s in walk(body):
+            self.bound.update(s.binds())
+            if isinstance(s, Alloc):
+                self.allocated.add(s.memory.name)
+        plain = Threads(self.nest)
+        plain.spilled = {}
+        return Region(plain, [Copy(self.index(), {})]).body(body, [Copy(self.index(), {})])
+
+    # --- names
 
     def placed(self, stmt: Stmt, source: Stmt) -> Stmt:
         """Return a statement at the place of the one that it comes from."""
@@ -363,8 +482,8 @@ class _Block:
         out.append(Alloc(holds))
         absent = ex.const(s.kind == "all", dt.bool_)  # who has left does not count
         if guards:
-            self._threads([Store(holds, (self._index(),), absent)], (), out)
-        self._flush([self.placed(Store(holds, (self._index(),), s.args[0]), s)], guards, out)
+            self._threads([Store(holds, (self.index(),), absent)], (), out)
+        self._flush([self.placed(Store(holds, (self.index(),), s.args[0]), s)], guards, out)
         out.extend((Alloc(total), Store(total, (), ex.index(0))))
         k, one, old = (ex.var(self.fresh(name, self.names), d) for name, d in (
             ("k", dt.int64), ("one", dt.bool_), ("old", dt.int64)))
@@ -385,11 +504,11 @@ class _Block:
         inside = any(map(_has_barrier, s.then))
         condition = s.condition if inside else ex.unary(Op.NOT, s.condition)
         body, other = (s.then, s.orelse) if inside else (s.orelse, s.then)
-        first: list[Stmt] = [Store(here, (self._index(),), condition)]
+        first: list[Stmt] = [Store(here, (self.index(),), condition)]
         if other:
             first.append(self.placed(If(ex.unary(Op.NOT, condition), other), s))
         if guards:
-            out_of = Store(here, (self._index(),), ex.const(False, dt.bool_))
+            out_of = Store(here, (self.index(),), ex.const(False, dt.bool_))
             self._threads([out_of], (), out)
         self._flush(first, guards, out)
         self._split(body, (here,), out, True)
@@ -400,7 +519,7 @@ class _Block:
         each = Memory(self.fresh("each", self.memory_names), value.dtype, (ex.index(self.count),),
                       "local")
         out.append(Alloc(each))
-        self._flush([self.placed(Store(each, (self._index(),), value), s)], guards, out)
+        self._flush([self.placed(Store(each, (self.index(),), value), s)], guards, out)
         first = ex.var(self.fresh("first", self.names), value.dtype)
         out.append(Load(first, each, (ex.index(0),)))
         k = ex.var(self.fresh("k", self.names), dt.int64)
@@ -409,7 +528,7 @@ class _Block:
         out.append(For(k, ex.index(self.count), SERIAL, (Load(other, each, (k,)), check)))
         return first
 
-    def _index(self) -> Expr:
+    def index(self) -> Expr:
         return ex.var(self.thread, dt.int64)
 
     def _flush(self, pending: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt]) -> None:
@@ -422,121 +541,106 @@ class _Block:
         lanes = self.lanes
         while lanes > 1 and lanes // 2 >= self.count:
             lanes //= 2
+        inner = int(self.axes[-1].extent.attr) if self.axes else 1
+        if lanes > 1 and inner % lanes == 0:
+            self._rows(body, guards, out, inner, lanes)
+            return
         if lanes < 2:
             t = ex.var(self.fresh(self.thread, self.names), dt.int64)
-            out.append(For(t, ex.index(self.count), SERIAL, self._turn(body, t, guards)))
+            turn = self._turn(body, [self._copy(t)], guards)
+            out.append(For(t, ex.index(self.count), SERIAL, turn))
             return
         chunk, lane = (ex.var(self.fresh(n, self.names), dt.int64) for n in ("chunk", "lane"))
         t = chunk * lanes + lane
-        inner = self._turn(body, t, guards)
+        turn = self._turn(body, [self._copy(t)], guards)
         if self.count % lanes:
-            inner = (If(t.lt(self.count), inner),)
+            turn = (If(t.lt(self.count), turn),)
         chunks = ex.index(-(-self.count // lanes))
-        out.append(For(chunk, chunks, SERIAL, (For(lane, ex.index(lanes), VECTOR, inner),)))
+        out.append(For(chunk, chunks, SERIAL, (For(lane, ex.index(lanes), VECTOR, turn),)))
 
-    def _turn(self, body: list[Stmt], t: Expr, guards: tuple[Memory, ...]) -> Body:
-        """Return what the thread with the number `t` does between two barriers."""
-        inner = _Region(self, t).run(tuple(body))
+    def _copy(self, t: Expr) -> Copy:
+        """Return the thread with the number `t`."""
+        names: dict[Expr, Expr] = {self.index(): t}
+        rest = t
+        for axis in reversed(self.axes):
+            last = axis is self.axes[0]
+            names[axis.var] = rest if last else rest % axis.extent
+            rest = rest // axis.extent
+        return Copy(t, names)
+
+    def _rows(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt],
+              inner: int, lanes: int) -> None:  # fmt: skip
+        """Write the threads of the last axis as lanes, those of the others as rows of them."""
+        rows, chunks = self.count // inner, inner // lanes
+        copies = 1 if guards or self.nest.warps else copies_of(
+            tuple(body), rows if rows > 1 else chunks)
+        zero = ex.index(0)
+        row, chunk = zero, zero
+        loops: list[tuple[Expr, int]] = []
+        turns = rows // copies if rows > 1 else 1
+        if turns > 1:
+            row = ex.var(self.fresh("row", self.names), dt.int64)
+            loops.append((row, turns))
+        turns = chunks if rows > 1 else chunks // copies
+        if turns > 1:
+            chunk = ex.var(self.fresh("chunk", self.names), dt.int64)
+            loops.append((chunk, turns))
+        lane = ex.var(self.fresh("lane", self.names), dt.int64)
+        found = []
+        for k in range(copies):
+            y = row * copies + k if rows > 1 else zero
+            x = chunk * lanes if rows > 1 else (chunk * copies + k) * lanes
+            x = x + lane
+            names = {self.axes[-1].var: x}
+            rest = y
+            for axis in reversed(self.axes[:-1]):
+                last = axis is self.axes[0]
+                names[axis.var] = rest if last else rest % axis.extent
+                rest = rest // axis.extent
+            t = y * inner + x
+            names[self.index()] = t
+            found.append(Copy(t, names))
+        made: Body = (For(lane, ex.index(lanes), VECTOR, self._turn(body, found, guards)),)
+        for var, extent in reversed(loops):
+            made = (For(var, ex.index(extent), SERIAL, made),)
+        out.extend(made)
+
+    def _turn(self, body: list[Stmt], copies: list[Copy], guards: tuple[Memory, ...]) -> Body:
+        """Return what some threads do between two barriers."""
+        inner = Region(self, copies).run(tuple(body))
         for guard in reversed(guards):
             here = ex.var(self.fresh("stays", self.names), dt.bool_)
-            inner = (Load(here, guard, (t,)), If(here, inner))
+            inner = (Load(here, guard, (copies[0].index,)), If(here, inner))
         return inner
-
-
-class _Region:
-    """Statements between two barriers, for the thread with the number `t`."""
-
-    def __init__(self, block: _Block, t: Expr) -> None:
-        self.block, self.t = block, t
-        self.names: dict[Expr, Expr] = {ex.var(block.thread, dt.int64): t}
-        rest = t
-        for axis in reversed(block.axes):
-            last = axis is block.axes[0]
-            self.names[axis.var] = rest if last else rest % axis.extent
-            rest = rest // axis.extent
-        self.made: set[Expr] = set()
-        self.cells: dict[Memory, Memory] = {}
-
-    def run(self, body: Body) -> Body:
-        """Return the statements with names of their own and what they need of other regions."""
-        block = self.block
-        for s in walk(body):
-            self.made.update(s.binds())
-        needed = {v for s in walk(body) for v in ex.free_vars(s.exprs()) if v not in self.made}
-        before: list[Stmt] = []
-        for v in sorted((v for v in needed if v in block.kept), key=lambda v: str(v.attr)):
-            self.names[v] = ex.var(block.fresh(str(v.attr), block.names), v.dtype)
-            before.append(Load(self.names[v], block.kept[v], (self.t,)))
-        for v in needed:
-            if v in block.values:
-                self.names[v] = ex.substitute([block.values[v]], self.names)[0]
-        after: list[Stmt] = []
-        used = {s.memory for s in walk(body) if isinstance(s, Load)}
-        written = {s.memory for s in walk(body) if isinstance(s, Store)}
-        for cell, home in block.spilled.items():
-            if not cell.shape and cell in used | written:
-                self._keep_in_register(cell, home, not _sets_first(body, cell), cell in written,
-                                       before, after)
-        return (*before, *self.body(body), *after)
-
-    def _keep_in_register(self, cell: Memory, home: Memory, fetched: bool, written: bool,
-                          before: list[Stmt], after: list[Stmt]) -> None:  # fmt: skip
-        """Let a region work on a register, which it fetches first and writes back at its end."""
-        block = self.block
-        own = cell.replace(name=block.fresh(cell.name, block.memory_names))
-        self.cells[cell] = own
-        before.append(Alloc(own))
-        if fetched:
-            value = ex.var(block.fresh("fetched", block.names), cell.dtype)
-            before.extend((Load(value, home, (self.t,)), Store(own, (), value)))
-        if written:
-            value = ex.var(block.fresh("changed", block.names), cell.dtype)
-            after.extend((Load(value, own, ()), Store(home, (self.t,), value)))
-
-    def expr(self, e: Expr) -> Expr:
-        return ex.substitute([e], self.names)[0]
-
-    def body(self, body: Body) -> Body:
-        out: list[Stmt] = []
-        for s in body:
-            if isinstance(s, Alloc) and s.memory in self.block.spilled:
-                continue  # it stands before the loops over threads
-            out.append(self.block.placed(self.stmt(s), s))
-            for v in s.binds():
-                kept = self.block.kept.get(v)
-                if kept is not None:
-                    out.append(Store(kept, (self.t,), v))
-        return tuple(out)
-
-    def stmt(self, s: Stmt) -> Stmt:
-        """Return a statement with the names and memories of this region."""
-        bodies = s.bodies()
-        if bodies:
-            s = self.block.placed(s.with_bodies(*map(self.body, bodies)), s)
-        s = self.block.placed(s.map_exprs(self.expr), s)
-        if isinstance(s, Load | Store | Atomic):
-            if s.memory in self.cells:
-                return s.replace(memory=self.cells[s.memory])
-            memory = self.block.spilled.get(s.memory)
-            if memory is not None:
-                own = len(memory.shape) > len(s.memory.shape)
-                return s.replace(memory=memory, index=(self.t, *s.index) if own else s.index)
-        return s
-
-
-def _sets_first(body: Body, cell: Memory) -> bool:
-    """Whether a cell is always set before anything reads it."""
-    for s in body:
-        if isinstance(s, Store) and s.memory is cell:
-            return True
-        if any(isinstance(inner, Load | Store) and inner.memory is cell for inner in walk((s,))):
-            return False
-    return False
 
 
 def _has_barrier(s: Stmt) -> bool:
     return any(isinstance(inner, Barrier | Collective) and inner.scope == "block"
                for inner in walk((s,)))
+
+
+def _without_unread(body: Body, locations: dict[Stmt, Location]) -> Body:
+    """Return a body without the registers that nothing reads, such as those of loop counters."""
+    read = {s.memory for s in walk(body) if isinstance(s, Load | Atomic)}
+
+    def kept(part: Body) -> Body:
+        out: list[Stmt] = []
+        for s in part:
+            if isinstance(s, Alloc | Store) and s.memory.scope == "register" and (
+                s.memory not in read
+            ):
+                continue
+            inner = s.bodies()
+            made = tuple(map(kept, inner))
+            if any(a is not b for a, b in zip(inner, made, strict=True)):
+                new = s.with_bodies(*made)
+                if s in locations:
+                    locations[new] = locations[s]
+                s = new
+            out.append(s)
+        return part if len(out) == len(part) and all(map(operator.is_, out, part)) else tuple(out)
+
+    return kept(body)
 
 
 def _has_warps(body: Body) -> bool:

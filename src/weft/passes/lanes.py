@@ -264,8 +264,7 @@ class Mapper:
         One narrow comparison then makes a mask, where int64 lanes would take several registers.
         """
         x, y = (a if isinstance(a, Affine) else Affine(a, 0) for a in args)
-        reaches = [self._known.of(b) for b in (x.base, y.base)]
-        if any(r.lo <= -_NO_WRAP or r.hi >= _NO_WRAP for r in reaches):
+        if not (self.stays_in_range(x.base) and self.stays_in_range(y.base)):
             return None  # the difference might wrap around
         step = x.stride - y.stride
         if step == 0:
@@ -281,6 +280,11 @@ class Mapper:
         count = ex.ramp(ex.const(0, d), lanes)
         limit = ex.broadcast(ex.cast(gap, d), lanes)
         return ex.binary(e.op, count, limit) if step > 0 else ex.binary(e.op, limit, count)
+
+    def stays_in_range(self, e: Expr) -> bool:
+        """Whether an int64 scalar is so far from its limits that lanes of it do not wrap around."""
+        reach = self._known.of(e)
+        return reach.lo > -_NO_WRAP and reach.hi < _NO_WRAP
 
     def _divided(self, e: Expr, x: Affine, y: Affine, lanes: int) -> Mapped | None:
         """Divide lanes that all lie between two multiples of a constant divisor."""

@@ -197,7 +197,10 @@ class Loops(Statements):
             loop = Loop(self.flag("leave", leaves, node), self.flag(
                 "skip", flow.needs_flag((*node.body, ast.Continue())), node), {})
             for name in wanted:
-                if name in self.env:
+                held = self.env.get(name)
+                if isinstance(held, Memory) and widths.get(name) is None:
+                    loop.cells[name] = held  # of the loop or branch around: it goes on with it
+                elif name in self.env:
                     loop.cells[name] = self._cells(
                         name, self.opened(self.env[name], name, node), widths.get(name), node)
                 elif name in widths:

@@ -1,0 +1,242 @@
+"""What stands between two barriers, written out for one thread or for several side by side.
+
+Side by side (``copies``), each statement is written once for each of the threads before the next
+statement is; a loop that turns equally often for all of them stays one loop. What is the same for
+all - a row of a tile that they read, a sum of indices, a check - is written once. So a loop over a
+tile keeps as many running sums in registers as there are copies, and reads the shared operand of
+their products once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.stmt import (
+    Alloc,
+    Assert,
+    Atomic,
+    Body,
+    Call,
+    Collective,
+    For,
+    If,
+    Let,
+    Load,
+    Memory,
+    Print,
+    Stmt,
+    Store,
+    While,
+)
+from weft.ir.traverse import walk
+
+if TYPE_CHECKING:
+    from weft.passes.barrier import Threads
+
+__all__ = ["Copy", "Region", "copies_of"]
+
+_MOST_COPIES: Final = 8  # threads side by side: enough to hide the latency of sums of products
+_MOST_STATEMENTS: Final = 80  # of all copies: more take too long to compile for what they give
+_MOST_CELLS: Final = 16  # registers that all copies keep in a loop
+
+
+def copies_of(body: Body, count: int) -> int:
+    """Return how many of `count` threads are best written side by side.
+
+    That pays in loops. Those that end at different turns, and what happens lane after lane, are
+    left alone: there is nothing to share, and threads that are through would wait for the others.
+    """
+    statements = cells = 0
+    if not any(isinstance(s, For) for s in walk(body)):
+        return 1
+    for s in walk(body):
+        if isinstance(s, While | Atomic | Print | Collective | Call):
+            return 1
+        statements += not isinstance(s, Alloc)
+        cells += isinstance(s, For) and sum(
+            isinstance(t, Store) and not t.memory.shape for t in walk(s.body))
+    most = min(_MOST_COPIES, _MOST_STATEMENTS // max(statements, 1), _MOST_CELLS // max(cells, 1))
+    return next((k for k in range(most, 1, -1) if count % k == 0), 1)
+
+
+class Copy:
+    """One of the threads that are written side by side.
+
+    Parameters
+    ----------
+    index : Expr
+        Its number in the block.
+    names : dict of Expr to Expr
+        What the names of the source mean for it.
+    """
+
+    __slots__ = ("cells", "index", "names")
+
+    def __init__(self, index: Expr, names: dict[Expr, Expr]) -> None:
+        self.index, self.names = index, names
+        self.cells: dict[Memory, Memory] = {}
+
+    def expr(self, e: Expr) -> Expr:
+        """Return what an expression of the source is for this thread."""
+        return ex.substitute([e], self.names)[0]
+
+
+class Region:
+    """Statements between two barriers, for some threads side by side."""
+
+    def __init__(self, block: Threads, copies: Sequence[Copy]) -> None:
+        self.block, self.copies = block, copies
+
+    def run(self, body: Body) -> Body:
+        """Return the statements with names of their own and what they need of other regions."""
+        block = self.block
+        made: set[Expr] = set()
+        for s in walk(body):
+            made.update(s.binds())
+        needed = {v for s in walk(body) for v in ex.free_vars(s.exprs()) if v not in made}
+        kept = sorted((v for v in needed if v in block.kept), key=lambda v: str(v.attr))
+        used = {s.memory for s in walk(body) if isinstance(s, Load)}
+        written = {s.memory for s in walk(body) if isinstance(s, Store)}
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        for copy in self.copies:
+            for v in kept:
+                copy.names[v] = ex.var(block.fresh(str(v.attr), block.names), v.dtype)
+                before.append(Load(copy.names[v], block.kept[v], (copy.index,)))
+            for v in needed:
+                if v in block.values:
+                    copy.names[v] = copy.expr(block.values[v])
+            for cell, home in block.spilled.items():
+                if not cell.shape and cell in used | written:
+                    self._keep_in_register(copy, cell, home, not _sets_first(body, cell),
+                                           cell in written, before, after)
+        return (*before, *self.body(body, self.copies), *after)
+
+    def _keep_in_register(self, copy: Copy, cell: Memory, home: Memory, fetched: bool,
+                          written: bool, before: list[Stmt], after: list[Stmt]) -> None:
+        """Let a region work on a register, which it fetches first and writes back at its end."""
+        block = self.block
+        own = cell.replace(name=block.fresh(cell.name, block.memory_names))
+        copy.cells[cell] = own
+        before.append(Alloc(own))
+        if fetched:
+            value = ex.var(block.fresh("fetched", block.names), cell.dtype)
+            before.extend((Load(value, home, (copy.index,)), Store(own, (), value)))
+        if written:
+            value = ex.var(block.fresh("changed", block.names), cell.dtype)
+            after.extend((Load(value, own, ()), Store(home, (copy.index,), value)))
+
+    # --- statements
+
+    def body(self, body: Body, copies: Sequence[Copy]) -> Body:
+        """Return statements for some of the copies, side by side."""
+        out: list[Stmt] = []
+        for s in body:
+            if isinstance(s, Alloc) and s.memory in self.block.spilled:
+                continue  # it stands before the loops over threads
+            if s.bodies():
+                self._compound(s, copies, out)
+            else:
+                self._simple(s, copies, out)
+            for v in s.binds():
+                home = self.block.kept.get(v)
+                if home is not None:
+                    out.extend(Store(home, (c.index,), c.names.get(v, v)) for c in copies)
+        return tuple(out)
+
+    def _compound(self, s: Stmt, copies: Sequence[Copy], out: list[Stmt]) -> None:
+        """Write a loop or a condition once if all copies agree on it, else one after another."""
+        if len(copies) == 1 or (isinstance(s, For | If) and _agree(
+                [[c.expr(e) for e in s.exprs()] for c in copies])):
+            first = copies[0]
+            self._bind(s, copies[:1])
+            for v in s.binds():
+                for copy in copies[1:]:
+                    copy.names[v] = first.names.get(v, v)
+            bodies = [self.body(inner, copies) for inner in s.bodies()]
+            new = _rebound(s, first).with_bodies(*bodies)
+            out.append(self.block.placed(new.map_exprs(first.expr), s))
+            return
+        for copy in copies:
+            self._compound(s, [copy], out)
+
+    def _simple(self, s: Stmt, copies: Sequence[Copy], out: list[Stmt]) -> None:
+        if isinstance(s, Alloc):
+            for k, copy in enumerate(copies):
+                memory = s.memory
+                if k or memory.name in self.block.allocated:
+                    memory = memory.replace(name=self.block.fresh(
+                        memory.name, self.block.memory_names))
+                    copy.cells[s.memory] = memory
+                self.block.allocated.add(memory.name)
+                out.append(self.block.placed(Alloc(memory).map_exprs(copy.expr), s))
+            return
+        repeats = isinstance(s, Let | Load | Assert)  # the same again has no other result
+        seen: list[tuple[Stmt, Copy]] = []
+        for copy in copies:
+            made = self._of(s.map_exprs(copy.expr), copy)
+            same = next((c for other, c in seen if repeats and _same(made, other)), None)
+            if same is not None:
+                for v in s.binds():
+                    copy.names[v] = same.names.get(v, v)
+                continue
+            seen.append((made, copy))
+            self._bind(s, [copy])
+            out.append(self.block.placed(_rebound(made, copy), s))
+
+    def _of(self, s: Stmt, copy: Copy) -> Stmt:
+        """Return an access to the memories of a copy."""
+        if not isinstance(s, Load | Store | Atomic):
+            return s
+        own = copy.cells.get(s.memory)
+        if own is not None:
+            return s.replace(memory=own)
+        memory = self.block.spilled.get(s.memory)
+        if memory is None:
+            return s
+        apart = len(memory.shape) > len(s.memory.shape)
+        return s.replace(memory=memory, index=(copy.index, *s.index) if apart else s.index)
+
+    def _bind(self, s: Stmt, copies: Sequence[Copy]) -> None:
+        """Give what a statement binds a name of its own, unless its first use is here."""
+        block = self.block
+        for v in s.binds():
+            for copy in copies:
+                copy.names.pop(v, None)
+                if v in block.bound:
+                    copy.names[v] = ex.var(block.fresh(str(v.attr), block.names), v.dtype)
+                block.bound.add(v)
+
+
+def _agree(found: list[list[Expr]]) -> bool:
+    return all(a is b for row in found[1:] for a, b in zip(found[0], row, strict=True))
+
+
+def _same(a: Stmt, b: Stmt) -> bool:
+    """Whether two statements of one kind compute the same."""
+    if isinstance(a, Load) and isinstance(b, Load) and a.memory is not b.memory:
+        return False
+    return _agree([list(a.exprs()), list(b.exprs())])
+
+
+def _rebound(s: Stmt, copy: Copy) -> Stmt:
+    """Return a statement that binds the names of a copy."""
+    names = copy.names
+    if isinstance(s, Let | Load | Atomic | Collective | For):
+        return s.replace(var=names.get(s.var, s.var))
+    if isinstance(s, Call):
+        return s.replace(vars=tuple(names.get(v, v) for v in s.vars))
+    return s
+
+
+def _sets_first(body: Body, cell: Memory) -> bool:
+    """Whether a cell is always set before anything reads it."""
+    for s in body:
+        if isinstance(s, Store) and s.memory is cell:
+            return True
+        if any(isinstance(inner, Load | Store) and inner.memory is cell for inner in walk((s,))):
+            return False
+    return False
