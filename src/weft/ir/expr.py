@@ -438,6 +438,11 @@ def half(x: Expr, which: int) -> Expr:
     return make(Op.HALF, x.dtype, (x,), which, x.lanes // 2)
 
 
+def bits(x: Expr) -> Expr:
+    """Return the lanes of a bool vector (at most 64) as the bits of a uint64, lane 0 lowest."""
+    return make(Op.BITS, dt.uint64, (x,), x.lanes, 1)
+
+
 def reverse(x: Expr) -> Expr:
     """Return the lanes of `x` in the opposite order."""
     return make(Op.REVERSE, x.dtype, (x,), x.lanes, x.lanes) if x.lanes > 1 else x

@@ -62,6 +62,8 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
     if op is Op.HALF:
         half = args[0][lanes:] if attr else args[0][:lanes]
         return half if lanes > 1 else half[0]
+    if op is Op.BITS:
+        return sum(1 << k for k, flag in enumerate(args[0]) if flag)
     if op is Op.REVERSE:
         return args[0][::-1]
     if op is Op.SLIDE:

@@ -340,6 +340,8 @@ class Line:
             attr = int(detail)
             if op is Op.BROADCAST or op is Op.RAMP:
                 lanes, attr = attr, None
+            elif op is Op.BITS:
+                dtype, lanes = dt.uint64, 1
             elif op is not Op.SLIDE and op is not Op.REVERSE:
                 lanes = 1 if op is Op.EXTRACT else lanes // 2
         elif detail:

@@ -77,6 +77,9 @@ def _leaf(op: Operation, result: Typed, attr: Any) -> str | None:
 
 def _vector(op: Operation, result: Typed, arg: Typed, attr: Any) -> str | None:
     dtype, lanes = arg
+    if op is Op.BITS:
+        fits = attr == lanes and 2 <= lanes <= 64 and result == (dt.uint64, 1)
+        return None if fits else f"bits.{attr} of {show_type(arg)} as {show_type(result)}"
     if result[0] is not dtype:
         return f"{op.name} of {dtype.text} to {result[0].text}"
     if op is Op.BROADCAST or op is Op.RAMP:

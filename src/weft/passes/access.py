@@ -140,6 +140,10 @@ class AccessLowering(Mapper):
         made = flat_memory(plain, self.fresh(s.memory.name), scope.lanes)
         scope.memories[s.memory.name] = (made, scope.lanes)
         self.emit(out, Alloc(made), s)
+        if scope.lanes > 1 and not s.memory.shape:
+            # A value for every lane: what is read is never undefined, so no mask is needed.
+            zeros = ex.const(0, made.dtype, scope.lanes)
+            self.emit(out, Store(made, (ex.index(0),), zeros), s)
 
     # accesses
 
@@ -193,7 +197,8 @@ class AccessLowering(Mapper):
             scope.mapped[s.var] = self._uniform_load(s, memory, offset, fill, scope, out)
             return
         lanes = scope.lanes if isinstance(offset, Affine) else offset.lanes
-        mask = self.total_mask(s.mask, scope)
+        private = s.mask is None and not s.memory.shape
+        mask = None if private else self.total_mask(s.mask, scope)
         if isinstance(offset, Affine) and offset.stride == -1 and mask is None:
             made = self.new_var(name, s.var.dtype, lanes)
             first = self._lowest(offset, lanes)
@@ -259,6 +264,14 @@ class AccessLowering(Mapper):
             turned = ex.reverse(self.vector(value, lanes))
             self.emit(out, Store(memory, (self._lowest(offset, lanes),), turned, None,
                                  s.streaming), s)  # fmt: skip
+            return
+        if total is not None and not s.memory.shape and isinstance(offset, Affine):
+            # A register of each lane: a choice between values can stay in registers, a masked
+            # access to memory cannot.
+            old = self.new_var("old", memory.dtype, lanes)
+            self.emit(out, Load(old, memory, (offset.base,)), s)
+            chosen = ex.where(total.lanes, self.vector(value, lanes), old)
+            self.emit(out, Store(memory, (offset.base,), chosen), s)
             return
         self.emit(out, Store(memory, (self._position(offset, lanes),), self.vector(value, lanes),
                              None if total is None else total.lanes, s.streaming), s)  # fmt: skip

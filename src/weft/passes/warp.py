@@ -10,7 +10,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Collective, Load, Memory, Stmt, Store
 from weft.passes.access import first_lane
-from weft.passes.lanes import Mapped, any_of, fold_lanes
+from weft.passes.lanes import Mapped, any_of
 
 if TYPE_CHECKING:
     from weft.passes.vectorize import Vectorize
@@ -36,16 +36,11 @@ def _none(flags: Expr) -> Expr:
     return ex.unary(Op.NOT, any_of(flags))
 
 
-def _bit(lanes: int) -> Expr:
-    """Return a vector in which each lane holds its own bit."""
-    ones = ex.const(1, dt.uint32, lanes)
-    return ex.binary(Op.SHL, ones, ex.ramp(ex.const(0, dt.uint32), lanes)) if lanes > 1 else ones
-
-
 def _bits(flags: Expr) -> Expr:
     """Return the lanes whose flag is set, a bit each."""
-    none = ex.const(0, dt.uint32, flags.lanes)
-    return fold_lanes(ex.where(flags, _bit(flags.lanes), none), Op.OR)
+    if flags.lanes > 1:
+        return ex.cast(ex.bits(flags), dt.uint32)
+    return ex.where(flags, ex.const(1, dt.uint32), ex.const(0, dt.uint32))
 
 
 def _match_all(value: Expr, active: Expr) -> Expr:

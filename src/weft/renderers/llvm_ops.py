@@ -43,7 +43,7 @@ def _lacks(inst: Compute) -> UnsupportedError:
 
 
 _ANY_DTYPE: Final = (Op.CAST, Op.BITCAST, Op.WHERE, Op.BROADCAST, Op.EXTRACT, Op.HALF,
-                     Op.REVERSE, Op.SLIDE, Op.SHUFFLE)  # fmt: skip
+                     Op.REVERSE, Op.SLIDE, Op.SHUFFLE, Op.BITS)  # fmt: skip
 
 
 def _is_foreign(inst: Compute) -> bool:
@@ -352,6 +352,14 @@ def _half(w: FunctionWriter, inst: Compute) -> str:
     return w.new(f"shufflevector {_kind(a)} {w.ref(a)}, {_kind(a)} poison, {mask}")
 
 
+def _bits(w: FunctionWriter, inst: Compute) -> str:
+    (a,) = inst.args
+    if a.lanes == 64:
+        return w.new(f"bitcast {_kind(a)} {w.ref(a)} to i64")
+    packed = w.new(f"bitcast {_kind(a)} {w.ref(a)} to i{a.lanes}")
+    return w.new(f"zext i{a.lanes} {packed} to i64")
+
+
 def _reverse(w: FunctionWriter, inst: Compute) -> str:
     (x,) = inst.args
     picks = ", ".join(f"i32 {x.lanes - 1 - i}" for i in range(x.lanes))
@@ -419,6 +427,7 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.RAMP: _ramp,
     Op.EXTRACT: _extract,
     Op.HALF: _half,
+    Op.BITS: _bits,
     Op.REVERSE: _reverse,
     Op.SLIDE: _slide,
     Op.SHUFFLE: _shuffle,
