@@ -19,6 +19,8 @@ from weft.ir.op import Op
 from weft.ir.stmt import (
     Alloc,
     Assert,
+    Atomic,
+    Body,
     For,
     If,
     Kernel,
@@ -30,6 +32,7 @@ from weft.ir.stmt import (
     Reduce,
     Stmt,
     Store,
+    While,
 )
 from weft.ir.traverse import walk
 from weft.passes.lanes import Affine, Mapped, Mapper, Mask, Scope, any_of, conjunction, is_small
@@ -81,6 +84,7 @@ class AccessLowering(Mapper):
                 source[s.var] = loop_range(s.extent)
             elif isinstance(s, Reduce):
                 source.update((a.var, loop_range(a.extent)) for a in s.axes)
+        self.counters = _counters(kernel.body)
         self._simplifier = index_rules.Simplifier(source)
 
     # output
@@ -137,10 +141,11 @@ class AccessLowering(Mapper):
             raise VerifyError(f"alloc {s.memory.name}", found="a size that differs by lane",
                               expected="one size in all lanes of a vector loop")
         plain = s.memory.replace(shape=tuple(e for e in sizes if isinstance(e, Expr)))
-        made = flat_memory(plain, self.fresh(s.memory.name), scope.lanes)
-        scope.memories[s.memory.name] = (made, scope.lanes)
+        copies = 1 if s.memory in self.counters else scope.lanes
+        made = flat_memory(plain, self.fresh(s.memory.name), copies)
+        scope.memories[s.memory.name] = (made, copies)
         self.emit(out, Alloc(made), s)
-        if scope.lanes > 1 and not s.memory.shape:
+        if copies > 1 and not s.memory.shape:
             # A value for every lane: what is read is never undefined, so no mask is needed.
             zeros = ex.const(0, made.dtype, scope.lanes)
             self.emit(out, Store(made, (ex.index(0),), zeros), s)
@@ -226,6 +231,10 @@ class AccessLowering(Mapper):
     def _uniform_load(self, s: Load, memory: Memory, offset: Expr, fill: Mapped | None,
                       scope: Scope, out: list[Stmt]) -> Expr:  # fmt: skip
         """Read an element once for all lanes; lanes that are masked get their fill after it."""
+        if s.memory in self.counters:
+            count = self.new_var(str(s.var.attr), s.var.dtype)
+            self.emit(out, Load(count, memory, (offset,)), s)
+            return count
         own = self.own_mask(s.mask, scope)
         total = self.total_mask(s.mask, scope) if scope.lanes > 1 else None
         guard = own if total is None else total.any
@@ -256,7 +265,7 @@ class AccessLowering(Mapper):
             self.emit(out, Store(memory, (offset,), value, mask, s.streaming), s)
             return
         lanes = scope.lanes
-        total = self.total_mask(s.mask, scope)
+        total = None if s.memory in self.counters else self.total_mask(s.mask, scope)
         if isinstance(offset, Expr) and offset.lanes == 1:
             self._uniform_store(s, memory, offset, value, total, lanes, out)
             return
@@ -371,6 +380,41 @@ class AccessLowering(Mapper):
                         for m in report)  # fmt: skip
         self.emit(inner, Assert(ex.const(False, dt.bool_), s.message, value, bound), s)
         self.emit(out, If(any_of(bad), tuple(inner)), s)
+
+
+def _counters(body: Body) -> set[Memory]:
+    """Return the registers that count the turns of a while loop: alike in all lanes in it.
+
+    A lane that has left a loop does not come back, so those in it have made equally many turns.
+    """
+    loops = []
+    uses: dict[Memory, int] = {}
+    for s in walk(body):
+        for part in s.bodies() or ():
+            loops.extend((part, w) for w in part if isinstance(w, While))
+        if isinstance(s, Load | Store | Atomic) and s.memory.scope == "register":
+            uses[s.memory] = uses.get(s.memory, 0) + 1
+    found: set[Memory] = set()
+    for around, loop in loops:
+        place = around.index(loop)
+        for made in around[:place]:
+            memory = made.memory if isinstance(made, Alloc) else None
+            if memory is None or memory.shape or memory.scope != "register":
+                continue
+            starts = [s for s in around[:place] if isinstance(s, Store) and s.memory is memory
+                      and s.value.op is Op.CONST and s.mask is None]
+            reads = [s for s in loop.head if isinstance(s, Load) and s.memory is memory]
+            steps = [s for s in loop.body if isinstance(s, Store) and s.memory is memory
+                     and s.mask is None]
+            if len(starts) == len(reads) == len(steps) == 1 and uses[memory] == 3 and _steps(
+                    steps[0].value, reads[0].var):
+                found.add(memory)
+    return found
+
+
+def _steps(value: Expr, old: Expr) -> bool:
+    """Whether a value is `old` and a constant."""
+    return value.op is Op.ADD and value.args[0] is old and value.args[1].op is Op.CONST
 
 
 def first_lane(flags: Expr, values: Expr) -> Expr:

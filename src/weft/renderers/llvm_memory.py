@@ -42,6 +42,7 @@ class Memories:
                 touched[inst.memory.name] = None
                 written |= isinstance(inst, li.StoreInst)
         self.whole = _whole(kernel)
+        self.flags = _flags(kernel)
         changed = {i.memory.name for i in kernel.code
                    if isinstance(i, li.StoreInst | li.AtomicInst)}
         self.changed = changed if self.noalias else {m.name for m in kernel.params} | changed
@@ -84,6 +85,32 @@ def _whole(kernel: LinearKernel) -> dict[int, Value]:
     return {i.result.id: same[i.mask.id] for i in kernel.code
             if isinstance(i, li.LoadInst) and i.result.id in moved and i.offset.lanes == 1
             and i.fill is None and i.mask is not None and i.mask.id in same}
+
+
+def _flags(kernel: LinearKernel) -> set[str]:
+    """Return registers of bools that are always read and written whole: they hold bits.
+
+    As bytes they would be turned into a mask at each use, and back.
+    """
+    zero = {i.result.id for i in kernel.code
+            if isinstance(i, li.Compute) and i.op is Op.CONST and i.attr == 0}
+    sizes = {i.memory.name: i.size for i in kernel.code if isinstance(i, li.StorageInst)
+             and i.memory.scope == "register" and i.memory.dtype.is_bool}
+    if not sizes:
+        return set()
+    for inst in kernel.code:
+        if not isinstance(inst, li.LoadInst | li.StoreInst | li.AtomicInst):
+            continue
+        name = inst.memory.name
+        if name not in sizes:
+            continue
+        value = None if isinstance(inst, li.AtomicInst) else (
+            inst.result if isinstance(inst, li.LoadInst) else inst.value)
+        if value is None or isinstance(inst, li.AtomicInst) or inst.mask is not None or (
+            inst.offset.id not in zero or value.lanes != sizes[name]
+        ):
+            del sizes[name]
+    return set(sizes)
 
 
 def _plain(name: str) -> str:
@@ -141,6 +168,9 @@ def _mask(w: FunctionWriter, mask: Value | None) -> str | None:
 def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) -> None:
     """Write a load of any form."""
     value, mem = inst.result, inst.memory
+    if mem.name in memories.flags:
+        w.names[value.id] = w.new(f"load {vector('i1', value.lanes)}, ptr {base}")
+        return
     mask = _mask(w, inst.mask)
     kind = vector(stored(mem.dtype), value.lanes)
     zero = "0" if stored(mem.dtype)[0] == "i" else "0.0"
@@ -206,6 +236,9 @@ def _guarded(w: FunctionWriter, mem: Memory, base: str, offset: Value, kind: str
 def store(w: FunctionWriter, memories: Memories, inst: li.StoreInst, base: str) -> None:
     """Write a store of any form."""
     value, mem = inst.value, inst.memory
+    if mem.name in memories.flags:
+        w.put(f"store {w.typed(value)}, ptr {base}")
+        return
     mask = _mask(w, inst.mask)
     kind, size = vector(stored(mem.dtype), value.lanes), mem.dtype.itemsize
     text = _to_memory(w, value)
