@@ -330,7 +330,6 @@ class AccessLowering(Mapper):
             value, bound = (m if isinstance(m, Expr) else None for m in report)
             self.emit(out, Assert(condition, s.message, value, bound), s)
             return
-        lanes = scope.lanes
         ends = self._at_ends(s.condition, scope) if scope.mask is None else None
         if ends is not None:
             checked: list[Stmt] = []
@@ -387,7 +386,7 @@ def _counters(body: Body) -> set[Memory]:
 
     A lane that has left a loop does not come back, so those in it have made equally many turns.
     """
-    loops = []
+    loops: list[tuple[Body, While]] = []
     uses: dict[Memory, int] = {}
     for s in walk(body):
         for part in s.bodies() or ():

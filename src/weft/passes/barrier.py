@@ -66,6 +66,7 @@ __all__ = ["blocks_to_loops", "has_threads"]
 _PRIVATE: Final = ("local", "register")
 _WARP: Final = 32  # threads whose collective operations are those of lanes
 _GROUP: Final = 4  # rows of blocks that are walked side by side
+_SHORT: Final = 32  # statements of a loop whose values still fit in registers twice
 _VERSIONS: Final = 3  # of a block's code, if it has so many early returns
 _DIVERGED: Final = "a barrier that some threads of a block reach and others do not"
 
@@ -135,7 +136,8 @@ class _Nest:
 
     def __init__(self, kernel: Kernel, body: Body, lanes: int) -> None:
         self.warps = _has_warps(body)
-        self.lanes = _WARP if self.warps else lanes
+        self.lanes = _WARP if self.warps else (
+            lanes * 2 if lanes > 1 and _has_short_loops(body) else lanes)
         self.locations: dict[Stmt, Location] = dict(kernel.locations)
         self.axes: list[For] = []
         self.count = 1
@@ -304,7 +306,7 @@ class Threads:
         self.uniform_cells = {m for m in private if m not in inner and not m.shape}
         while True:
             known = len(self.varying), len(self.uniform_cells)
-            self._spread(body, False)
+            self._spread(body, False, True)
             if known == (len(self.varying), len(self.uniform_cells)):
                 return
 
@@ -319,8 +321,9 @@ class Threads:
                     stack.extend(s.bodies())
         return found
 
-    def _spread(self, body: Body, diverges: bool) -> None:
-        for s in body:
+    def _spread(self, body: Body, diverges: bool, last: bool = False) -> None:
+        for position, s in enumerate(body):
+            final = last and position == len(body) - 1
             if isinstance(s, Let):
                 if diverges or self.differs(s.value):
                     self.varying.add(s.var)
@@ -343,10 +346,21 @@ class Threads:
                 apart = diverges or self.differs(s.condition)
                 self._spread(s.head, apart)
                 self._spread(s.body, apart)
-            else:
-                apart = diverges or (isinstance(s, If) and self.differs(s.condition))
+            elif isinstance(s, If):
+                # Behind a last condition nobody asks what those do who left there.
+                apart = diverges or self.differs(s.condition)
+                leaves = final and self._is_leaving(s)
                 for inner in s.bodies():
-                    self._spread(inner, apart)
+                    stays = leaves and any(map(_has_barrier, inner))
+                    self._spread(inner, diverges if stays else apart, final)
+            else:
+                for inner in s.bodies():
+                    self._spread(inner, diverges)
+
+    @staticmethod
+    def _is_leaving(s: If) -> bool:
+        """Whether at most one branch of a condition has barriers."""
+        return not (any(map(_has_barrier, s.then)) and any(map(_has_barrier, s.orelse)))
 
     def differs(self, e: Expr) -> bool:
         """Whether a value may differ between the threads of a block."""
@@ -418,7 +432,7 @@ class Threads:
         """
         pending: list[Stmt] = []
         for position, s in enumerate(body):
-            if self._is_shared(s) and not guards:
+            if self._is_shared(s):
                 if isinstance(s, Store):  # what comes before it may read the old value
                     self._flush(pending, guards, out)
                 out.append(s)
@@ -445,7 +459,7 @@ class Threads:
     def _around(self, s: Stmt, guards: tuple[Memory, ...], out: list[Stmt], last: bool) -> None:
         """Write a loop or condition that has a barrier in it."""
         if isinstance(s, If) and self.differs(s.condition):
-            if last and not (any(map(_has_barrier, s.then)) and any(map(_has_barrier, s.orelse))):
+            if last and self._is_leaving(s):
                 self._leaving(s, guards, out)
                 return
             condition = self._agreed(s.condition, s, guards, out)
@@ -515,17 +529,36 @@ class Threads:
 
     def _agreed(self, value: Expr, s: Stmt, guards: tuple[Memory, ...],
                 out: list[Stmt]) -> Expr:  # fmt: skip
-        """Return a value that all threads must have alike, after comparing them."""
+        """Return a value that all threads must have alike, after comparing them.
+
+        Those that have left are not asked; if nobody is there, it is 0, which ends a loop.
+        """
         each = Memory(self.fresh("each", self.memory_names), value.dtype, (ex.index(self.count),),
                       "local")
         out.append(Alloc(each))
         self._flush([self.placed(Store(each, (self.index(),), value), s)], guards, out)
         first = ex.var(self.fresh("first", self.names), value.dtype)
-        out.append(Load(first, each, (ex.index(0),)))
         k = ex.var(self.fresh("k", self.names), dt.int64)
         other = ex.var(self.fresh("other", self.names), value.dtype)
-        check = self.placed(Assert(other.eq(first), _DIVERGED), s)
-        out.append(For(k, ex.index(self.count), SERIAL, (Load(other, each, (k,)), check)))
+        if not guards:
+            out.append(Load(first, each, (ex.index(0),)))
+            check = self.placed(Assert(other.eq(first), _DIVERGED), s)
+            out.append(For(k, ex.index(self.count), SERIAL, (Load(other, each, (k,)), check)))
+            return first
+        agreed = Memory(self.fresh("agreed", self.memory_names), value.dtype, (), "register")
+        known = Memory(self.fresh("known", self.memory_names), dt.bool_, (), "register")
+        here, some = (ex.var(self.fresh(n, self.names), dt.bool_) for n in ("stays", "some"))
+        so_far = ex.var(self.fresh("first", self.names), value.dtype)
+        nobody = ex.unary(Op.NOT, some)
+        check = self.placed(
+            Assert(ex.binary(Op.OR, nobody, other.eq(so_far)), _DIVERGED), s)
+        turn = (Load(other, each, (k,)), Load(some, known, ()), Load(so_far, agreed, ()), check,
+                Store(agreed, (), other), Store(known, (), ex.const(True, dt.bool_)))
+        out.extend((
+            Alloc(agreed), Store(agreed, (), ex.const(0, value.dtype)),
+            Alloc(known), Store(known, (), ex.const(False, dt.bool_)),
+            For(k, ex.index(self.count), SERIAL, (Load(here, guards[0], (k,)), If(here, turn))),
+            Load(first, agreed, ())))
         return first
 
     def index(self) -> Expr:
@@ -641,6 +674,16 @@ def _without_unread(body: Body, locations: dict[Stmt, Location]) -> Body:
         return part if len(out) == len(part) and all(map(operator.is_, out, part)) else tuple(out)
 
     return kept(body)
+
+
+def _has_short_loops(body: Body) -> bool:
+    """Whether threads spend their time in loops whose turns wait for the turn before.
+
+    Such a loop ends where a value says so. With two registers for each value, the processor has
+    something to do while it waits.
+    """
+    loops = [s for s in walk(body) if isinstance(s, While) and not _has_barrier(s)]
+    return bool(loops) and all(sum(1 for _ in walk(s.body)) <= _SHORT for s in loops)
 
 
 def _has_warps(body: Body) -> bool:

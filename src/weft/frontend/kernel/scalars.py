@@ -116,7 +116,7 @@ def apply_fused(kind: type[ast.operator], a: Expr, b: Expr) -> Expr | None:
         return ex.mad(ex.unary(Op.NEG, x) if minus else x, y, convert(a, d))
     if a.op is Op.MUL and a.dtype is d:
         c = convert(b, d)
-        return ex.mad(*a.args, ex.unary(Op.NEG, c) if minus else c)
+        return ex.mad(a.args[0], a.args[1], ex.unary(Op.NEG, c) if minus else c)
     return None
 
 

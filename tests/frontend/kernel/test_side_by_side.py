@@ -1,0 +1,250 @@
+"""Threads of a block as rows of lanes, early returns, and products that are fused into sums."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft import float32, gpu
+
+TILE = 8
+
+
+@weft.kernel
+def product(a: Any, b: Any, c: Any) -> None:
+    """Multiply by way of tiles; threads outside of the result leave at once."""
+    left = gpu.shared.array((TILE, TILE), float32)
+    right = gpu.shared.array((TILE, TILE), float32)
+    x, y = gpu.grid(2)
+    tx, ty = gpu.threadIdx.x, gpu.threadIdx.y
+    total = float32(0)
+    for i in range((a.shape[1] + TILE - 1) // TILE):
+        left[ty, tx] = 0
+        right[ty, tx] = 0
+        if y < a.shape[0] and i * TILE + tx < a.shape[1]:
+            left[ty, tx] = a[y, i * TILE + tx]
+        if x < b.shape[1] and i * TILE + ty < b.shape[0]:
+            right[ty, tx] = b[i * TILE + ty, x]
+        gpu.syncthreads()
+        for k in range(TILE):
+            total += left[ty, k] * right[k, tx]
+        gpu.syncthreads()
+    if y < c.shape[0] and x < c.shape[1]:
+        c[y, x] = total
+
+
+@weft.kernel
+def leaving(a: Any, out: Any, n: int) -> None:
+    """Sum what the threads of a block hold, after two kinds of threads have left."""
+    held = gpu.shared.array(64, float32)
+    i = gpu.grid(1)
+    t = gpu.threadIdx.x
+    held[t] = float32(0)
+    if i >= n:
+        return
+    value = a[i]
+    if value < float32(0):
+        return
+    held[t] = value
+    step = 32
+    while step > 0:
+        gpu.syncthreads()
+        if t < step:
+            held[t] += held[t + step]
+        step //= 2
+    if t == 0:
+        out[gpu.blockIdx.x] = held[0]
+
+
+@weft.kernel
+def leaving_twice(a: Any, out: Any, n: int) -> None:
+    """Pass values on after two early returns."""
+    held = gpu.shared.array(64, float32)
+    i = gpu.grid(1)
+    t = gpu.threadIdx.x
+    if i >= n:
+        return
+    value = a[i]
+    if value < float32(0):
+        return
+    total = value
+    for k in range(3):
+        held[t] = total
+        gpu.syncthreads()
+        total += held[t - t % 2] * float32(k + 1)
+        gpu.syncthreads()
+    out[i] = total
+
+
+@weft.kernel
+def escape(limit: int, out: Any) -> None:
+    """Count until a threshold, which each thread meets at another turn."""
+    x, y = gpu.grid(2)
+    if x < out.shape[1] and y < out.shape[0]:
+        c = float32(x) * float32(0.25) - float32(1.5)
+        z = float32(y) * float32(0.125)
+        turns = 0
+        big = False
+        for _ in range(limit):
+            if z * z > float32(4):
+                big = True
+                break
+            z = z * z + c
+            turns += 1
+        if big:
+            turns = -turns
+        out[y, x] = turns
+
+
+@weft.kernel
+def rows_of_three_axes(a: Any, out: Any) -> None:
+    """Sum with neighbours on three axes of a block."""
+    held = gpu.shared.array((4, 3, 16), float32)
+    x, y, z = gpu.threadIdx.x, gpu.threadIdx.y, gpu.threadIdx.z
+    held[z, y, x] = a[z, y, x]
+    gpu.syncthreads()
+    total = float32(0)
+    for k in range(3):
+        total += held[z, k, x] * held[(z + k) % 4, y, 15 - x]
+    gpu.syncthreads()
+    out[z, y, x] = total
+
+
+def both(kernel: Any, grid: Any, block: Any, args: list[Any]) -> list[Any]:
+    """Run a kernel compiled and on the interpreter; return the arrays, which must be equal."""
+    first = [np.array(a) if isinstance(a, np.ndarray) else a for a in args]
+    second = [np.array(a) if isinstance(a, np.ndarray) else a for a in args]
+    kernel[grid, block](*first)
+    weft.interpret(kernel, grid, block)(*second)
+    for x, y in zip(first, second, strict=True):
+        if isinstance(x, np.ndarray):
+            np.testing.assert_array_equal(x, y)
+            if x.dtype.kind == "f":
+                np.testing.assert_array_equal(np.signbit(x[x == x]), np.signbit(y[y == y]))
+    return first
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (8, 8, 8), (7, 13, 5), (16, 24, 17), (33, 1, 9)])
+def test_product(shape: tuple[int, int, int]) -> None:
+    """Whole blocks and cut ones, and inner lengths that no tile divides."""
+    n, k, m = shape
+    rng = np.random.default_rng(n)
+    a, b = rng.standard_normal((n, k), np.float32), rng.standard_normal((k, m), np.float32)
+    grid = weft.cdiv(m, TILE), weft.cdiv(n, TILE)
+    found = both(product, grid, (TILE, TILE), [a, b, np.zeros((n, m), np.float32)])[2]
+    np.testing.assert_allclose(found, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 100, 128])
+@pytest.mark.parametrize("negative", [False, True])
+def test_threads_that_leave(n: int, negative: bool) -> None:
+    """No thread leaves, some do, or all of a block."""
+    rng = np.random.default_rng(n)
+    a = rng.integers(1, 9, 128).astype(np.float32)
+    if negative:
+        a[rng.integers(0, 128, 40)] *= -1
+        a[0] = a[64] = 3
+    found = both(leaving, 2, 64, [a, np.zeros(2, np.float32), n])[1]
+    stays = ((np.arange(128) < n) & (a >= 0)).reshape(2, 64)
+    held = np.where(stays, a.reshape(2, 64), 0)
+    for step in (32, 16, 8, 4, 2, 1):  # who has left adds nothing
+        held[:, :step] += np.where(stays[:, :step], held[:, step:2 * step], 0)
+    np.testing.assert_array_equal(found, np.where(stays[:, 0], held[:, 0], 0))
+
+
+@pytest.mark.parametrize("n", [0, 1, 64, 127, 128])
+@pytest.mark.parametrize("negative", [False, True])
+def test_two_early_returns(n: int, negative: bool) -> None:
+    """Both conditions may hold for all threads of a block or for some."""
+    a = np.arange(1, 129, dtype=np.float32)
+    if negative:
+        a[70:72] *= -1
+        a[90:] *= -1
+    found = both(leaving_twice, 2, 64, [a, np.zeros(128, np.float32), n & ~1])[1]
+    value = a.astype(np.float64)
+    for k in range(3):
+        value = value + np.repeat(value[::2], 2) * (k + 1)
+    stays = (np.arange(128) < (n & ~1)) & (a >= 0)
+    np.testing.assert_allclose(found, np.where(stays, value, 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("block", [(16, 16), (32, 2), (5, 3), (1, 7), (64, 1)])
+@pytest.mark.parametrize("limit", [0, 1, 37])
+def test_loops_that_end_at_different_turns(block: tuple[int, int], limit: int) -> None:
+    """Flags and counters of lanes that have left a loop stay as they are."""
+    shape = 19, 33
+    grid = weft.cdiv(shape[1], block[0]), weft.cdiv(shape[0], block[1])
+    found = both(escape, grid, block, [limit, np.full(shape, 77, np.int32)])[1]
+    expected = np.zeros(shape, np.int32)
+    for y, x in np.ndindex(shape):
+        c = np.float32(x) * np.float32(0.25) - np.float32(1.5)
+        z = np.float32(y) * np.float32(0.125)
+        for _ in range(limit):
+            if z * z > 4:
+                expected[y, x] *= -1
+                break
+            z = np.float32(np.float32(z * z) + c)
+            expected[y, x] += 1
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_three_axes() -> None:
+    """The rows of lanes are those of two axes."""
+    a = np.random.default_rng(3).standard_normal((4, 3, 16), np.float32)
+    found = both(rows_of_three_axes, 1, (16, 3, 4), [a, np.zeros_like(a)])[1]
+    expected = sum(a[:, k:k + 1].astype(np.float64) * np.roll(a, -k, 0)[:, :, ::-1]
+                   for k in range(3))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+# --- products in sums
+
+
+def sums(a: Any, b: Any, c: Any, out: Any) -> None:
+    """Write sums of products in different words."""
+    i = gpu.grid(1)
+    if i < a.size:
+        t = c[i]
+        t += a[i] * b[i]
+        out[0, i] = t
+        t = c[i]
+        t = a[i] * b[i] + t
+        out[1, i] = t
+        out[2, i] = -c[i]
+        out[2, i] -= a[i] * b[i]
+        t = -c[i]
+        t = t - a[i] * b[i]
+        out[3, i] = t
+        out[4, i] = a[i] * b[i] + c[i]
+        out[5, i] = a[i] * b[i] - (-c[i])
+
+
+@pytest.mark.parametrize("fma", [None, True, False])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_products_in_sums(fma: bool | None, kind: Any) -> None:
+    """An accumulation is rounded once, anything else twice, unless the kernel says otherwise."""
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((2, 300)).astype(kind)
+    c = (-a * b * (1 + rng.integers(-2, 3, 300) * np.finfo(kind).eps)).astype(kind)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(kind).max, 1e-40], kind)
+    a[:7], b[:14:2], c[:21:3] = special, special, special
+    found = both(weft.kernel(fma=fma)(sums), 5, 64, [a, b, c, np.zeros((6, 300), kind)])[3]
+    with np.errstate(all="ignore"):
+        twice = a * b + c
+        exact = [np.all(np.isfinite([x, y, z, x * y])) for x, y, z in zip(a, b, c, strict=True)]
+    once = [kind(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)))
+            if e else t for x, y, z, t, e in zip(a, b, c, twice, exact, strict=True)]
+    if kind is np.float32:
+        once = [np.float32(float(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))))
+                if e else t for x, y, z, t, e in zip(a, b, c, twice, exact, strict=True)]
+    assert (np.asarray(once)[21:] != twice[21:]).any()
+    for row in range(6):
+        fused = fma or (fma is None and row < 4)
+        expected = np.asarray(once if fused else twice)
+        if row in (2, 3):
+            expected = -expected
+        np.testing.assert_array_equal(found[row], expected)
