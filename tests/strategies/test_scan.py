@@ -1,4 +1,4 @@
-"""Scans: in lanes along memory, by strips of columns across it."""
+"""Scans: in lanes along memory, in lanes of columns across it."""
 
 import numpy as np
 import pytest
@@ -88,3 +88,14 @@ def test_special_values(axis):
     got = weft.tensor(a).cumprod(axis).numpy()
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(got, np.cumprod(a, axis))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((30_000,), 0), ((3, 20_000), 1), ((9_000, 3), 0),
+                                             ((2, 9_000, 20), 1)])  # fmt: skip
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_long_rows_do_not_drift(rng, name, shape, axis):
+    x = rng.standard_normal(shape) if name == "cumsum" else rng.uniform(0.98, 1.02, shape)
+    x = x.astype(np.float32)
+    right = getattr(np, name)(x.astype(np.float64), axis=axis)
+    found = getattr(weft.tensor(x), name)(axis).numpy()
+    np.testing.assert_allclose(found, right, rtol=1.2e-7, atol=1e-12)

@@ -12,10 +12,10 @@ from weft.ir.infer import as_expr
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For, Let, Load, Memory, Store
-from weft.kernelize.cost import elements, upper_bound
+from weft.kernelize.cost import upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
-from weft.kernelize.rows import at, close_all, close_rows, open_all, open_rows
+from weft.kernelize.rows import at, close_rows, open_rows
 
 _SCAN: Final = {"sum": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN}
 
@@ -23,52 +23,13 @@ _SCAN: Final = {"sum": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN}
 def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory]) -> Emitter:
     """Return the nest of a running sum, product, maximum or minimum, or of a recurrence.
 
-    Along the last axis a register carries the running value. Along another one, the row before
-    does, so that the axes behind it can be walked in memory order.
+    A register carries the running value: the rows beside each other in memory are lanes of it.
     """
     axis = node.attr.axis
     wide = dt.accumulator_dtype(node.dtype)
-    if wide is node.dtype and elements(node.shape[axis + 1:]) > 1:
-        return _by_rows(node, sources, stored)
-    return _by_carry(node, sources, stored, wide)
-
-
-def _first(kind: str, dtype: DType) -> Expr:
-    if kind in ("sum", "prod"):
-        return ex.const(int(kind == "prod"), dtype)
-    if dtype.is_float:
-        return ex.const(float("inf") if kind == "min" else float("-inf"), dtype)
-    return ex.const(dtype.min if kind == "max" else dtype.max, dtype)
-
-
-def _next(node: Node, em: Emitter, place: Index, before: Expr, wide: DType,
-          live: Expr | None = None) -> Expr:  # fmt: skip
-    """Return the running value at a place from the one before."""
-    value = ex.cast(em.value(node.args[-1], place, live), wide)
-    if node.op is Op.RECURRENCE:
-        return ex.mad(ex.cast(em.value(node.args[0], place, live), wide), before, value)
-    return _join(node.attr.kind, before, value)
-
-
-def _join(kind: str, before: Expr, value: Expr) -> Expr:
-    """Return the running value with one more element."""
-    if kind != "logsumexp":
-        return ex.binary(_SCAN[kind], before, value)
-    top = ex.maximum(before, value)
-    below = ex.unary(Op.NEG, ex.unary(Op.ABS, before - value))
-    more = ex.unary(Op.LOG1P, ex.unary(Op.EXP, below))
-    return ex.where(ex.unary(Op.ABS, top).eq(float("inf")), top, top + more)
-
-
-def _from_end(node: Node, k: Expr) -> Expr:
-    """Return the place of step k along the axis."""
-    return as_expr(node.shape[node.attr.axis]) - 1 - k if node.attr.reverse else k
-
-
-def _by_carry(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory],
-              wide: DType) -> Emitter:  # fmt: skip
+    if node.op is Op.SCAN and node.attr.kind in ("sum", "prod") and wide is dt.float32:
+        wide = dt.float64  # a value that is rounded to float32 at each step drifts away
     em = Emitter(sources, hoist=False)
-    axis = node.attr.axis
     carry = Memory("carry", wide, (ex.index(1),), "register")
     zero = (ex.index(0),)
     loops, index = open_rows(em, node.shape, axis)
@@ -93,34 +54,32 @@ def _by_carry(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory
     return em
 
 
-def _by_rows(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory]) -> Emitter:
-    """Write the first row, then each row from the one before."""
-    em = Emitter(sources, hoist=False)
-    axis, out = node.attr.axis, stored[node]
-    size = as_expr(node.shape[axis])
-    outer, inner = node.shape[:axis], node.shape[axis + 1:]
-    lead = open_all(em, outer, "r")
+def _first(kind: str, dtype: DType) -> Expr:
+    if kind in ("sum", "prod"):
+        return ex.const(int(kind == "prod"), dtype)
+    if dtype.is_float:
+        return ex.const(float("inf") if kind == "min" else float("-inf"), dtype)
+    return ex.const(dtype.min if kind == "max" else dtype.max, dtype)
 
-    start = em.simplify(_from_end(node, ex.index(0)))
-    at_first = (*lead, start, *open_all(em, inner, "f"))
-    live = None if ex.is_const(size) and upper_bound(node.shape[axis]) else ex.index(0).lt(size)
-    value = em.value(node.args[-1], at_first, live)
-    if node.op is not Op.RECURRENCE:
-        first = _first(node.attr.kind, node.dtype)
-        value = _join(node.attr.kind, first, value)
-    em.emit(Store(out, at_first, value, live))
-    close_all(em, inner, at_first[axis + 1:])
 
-    em.open()
-    k = em.loop_var("k", upper_bound(node.shape[axis]) - 1)
-    tail = open_all(em, inner, "j")
-    place = (*lead, em.simplify(_from_end(node, k + 1)), *tail)
-    before = em.fresh("before", node.dtype)
-    after = _next(node, em, place, before, node.dtype)
-    em.emit(Load(before, out, (*lead, em.simplify(_from_end(node, k)), *tail)))
-    em.emit(Store(out, place, after))
-    close_all(em, inner, tail)
-    body = em.close()
-    em.emit(For(k, ex.maximum(size - 1, 0), SERIAL, body))
-    close_all(em, outer, lead)
-    return em
+def _next(node: Node, em: Emitter, place: Index, before: Expr, wide: DType) -> Expr:
+    """Return the running value at a place from the one before."""
+    value = ex.cast(em.value(node.args[-1], place), wide)
+    if node.op is Op.RECURRENCE:
+        return ex.mad(ex.cast(em.value(node.args[0], place), wide), before, value)
+    return _join(node.attr.kind, before, value)
+
+
+def _join(kind: str, before: Expr, value: Expr) -> Expr:
+    """Return the running value with one more element."""
+    if kind != "logsumexp":
+        return ex.binary(_SCAN[kind], before, value)
+    top = ex.maximum(before, value)
+    below = ex.unary(Op.NEG, ex.unary(Op.ABS, before - value))
+    more = ex.unary(Op.LOG1P, ex.unary(Op.EXP, below))
+    return ex.where(ex.unary(Op.ABS, top).eq(float("inf")), top, top + more)
+
+
+def _from_end(node: Node, k: Expr) -> Expr:
+    """Return the place of step k along the axis."""
+    return as_expr(node.shape[node.attr.axis]) - 1 - k if node.attr.reverse else k
