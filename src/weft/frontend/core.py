@@ -201,7 +201,9 @@ class TensorCore:
         if state.capture is not None:
             state.capture.changing(self)
         elif self._shared is not None:
-            flush_readers(self._shared, self)
+            value = self._from_node(node, history or (self._requires_grad and not self._is_leaf))
+            flush_readers(self._shared, self, value)
+            node = value._value()
         if history:
             self._requires_grad, self._is_leaf = True, False
         if self._requires_grad and self._is_leaf:
@@ -438,6 +440,8 @@ def realize_all(tensors: Iterable[TensorCore], more: Iterable[TensorCore] = ()) 
     for tensor, storage in leafs:
         if tensor._buffer is None and host.leaf_storage(tensor._value()) is storage:
             tensor._buffer = storage.buffer
+            if tensor._shared is not None and tensor._shared is not storage:
+                _write_through(tensor)
 
 
 def _realize_alone(tensor: TensorCore) -> bool:
@@ -503,8 +507,12 @@ def _reads_shared(node: Node) -> bool:
     return any(n.op is Op.BUFFER and n.attr.shared for n in nd.toposort([node]))
 
 
-def flush_readers(storage: Storage, writer: TensorCore) -> None:
-    """Realize whatever is still to read the memory of `storage`, before it changes."""
+def flush_readers(storage: Storage, writer: TensorCore, value: TensorCore | None = None) -> None:
+    """Realize whatever is still to read the memory of `storage`, before it changes.
+
+    With it `value`, which is to be written: its graph may hold those of the readers, which must not
+    be computed again once theirs have changed memory, too.
+    """
 
     def reads(node: Node) -> bool:
         """Whether a node is a leaf over some of this memory (slices of one array overlap)."""
@@ -515,10 +523,12 @@ def flush_readers(storage: Storage, writer: TensorCore) -> None:
     readers = []
     for tensor in _lazy:
         node = tensor._node
-        if tensor is writer or tensor._base is writer or node is None:
+        if tensor is writer or tensor is value or tensor._base is writer or node is None:
             continue
         if host.leaf_storage(node) is None and any(map(reads, nd.toposort([node]))):
             readers.append(tensor)
+    if readers and value is not None:
+        readers.append(value)
     realize_all(readers)
 
 
