@@ -45,6 +45,7 @@ CASES = {
     "inline": lambda: Schedule(nests.softmax(2, 5)).inline("e"),
     "hoist": lambda: Schedule(nests.matmul(2, 3, 4)).reorder("j", "i").hoist("t"),
     "scan": lambda: Schedule(nests.carried(2, 10)).scan("k", 4),
+    "scan_neighbours": lambda: Schedule(nests.carried(2, 10)).scan("k", 4, 2),
     "stream": lambda: Schedule(nests.chain(10)).stream("y"),
     "prefetch_panel": lambda: Schedule(nests.matmul(3, 9, 20, right="jk")).split("j", 4).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).prefetch_panel("b", "k.s", "i", "j.o"),

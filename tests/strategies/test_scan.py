@@ -31,15 +31,29 @@ def test_lanes(size, threads, op):
     assert_same(kernel, made, exact=op is Op.MAX)
     if size >= 32:  # lanes of several registers where the row is twice as long
         lanes = 64 if size >= 128 else 32 if size >= 64 else 16
-        assert f"scan(k, {lanes})" in made.meta.schedule
+        assert f"scan(k, {lanes}, 1)" in made.meta.schedule
     again = Schedule.replay(kernel, made.meta.schedule)
     assert_same(made, again.kernel)
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX])
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 33, 64, 101])
+@pytest.mark.parametrize(("lanes", "each"), [(4, 2), (16, 2), (16, 4), (32, 8), (64, 4)])
+def test_neighbours_in_one_lane(lanes, each, size, op):
+    kernel = nests.carried(3, size, op)
+    assert_same(kernel, Schedule(kernel).scan("k", lanes, each).kernel, exact=op is Op.MAX)
+
+
+@pytest.mark.parametrize("each", [0, 3, 8, -1])
+def test_neighbours_that_do_not_fit(each):
+    with pytest.raises(ScheduleError, match="neighbours"):
+        Schedule(nests.carried(2, 10)).scan("k", 8, each)
 
 
 def test_symbolic_size():
     kernel = nests.carried(2, ex.Variable("n", 0, 100))
     made = choose(kernel, WIDE, 1)
-    assert "scan(k, 32)" in made.meta.schedule
+    assert "scan(k, 32, 1)" in made.meta.schedule
     for size in (0, 5, 16, 37):
         assert_same(kernel, made, exact=False, variables={"n": size})
 

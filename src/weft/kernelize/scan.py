@@ -27,7 +27,7 @@ def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memor
     """
     axis = node.attr.axis
     wide = dt.accumulator_dtype(node.dtype)
-    if node.op is Op.SCAN and node.attr.kind in ("sum", "prod") and wide is dt.float32:
+    if node.op is Op.SCAN and node.attr.kind in ("sum", "prod") and node.dtype is dt.float32:
         wide = dt.float64  # a value that is rounded to float32 at each step drifts away
     em = Emitter(sources, hoist=False)
     carry = Memory("carry", wide, (ex.index(1),), "register")

@@ -152,9 +152,9 @@ class Schedule:
         return self._apply("decompose_reduction", (accumulator, loop), partial=tuple(partial),
                            spill=spill, scope=scope)
 
-    def scan(self, loop: str, lanes: int) -> Self:
+    def scan(self, loop: str, lanes: int, each: int = 1) -> Self:
         """See `weft.schedule.scan.scan`."""
-        return self._apply("scan", (loop, lanes))
+        return self._apply("scan", (loop, lanes, each))
 
     def block_reduction(self, accumulator: str, loop: str, axis: str, factor: int) -> Self:
         """See `weft.schedule.blocking.block_reduction`."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from weft.ir import dtype as dt
 from weft.ir import stmt as st
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, For
-from weft.schedule.dependence import Space
+from weft.schedule.dependence import Space, accesses
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import (
     MAX_LANES,
@@ -26,6 +27,7 @@ from weft.strategies.nest import (
 )
 
 SCAN_REGISTERS: Final = 4  # that are scanned together
+NEIGHBOURS: Final = 4  # in one lane of a converted block, added up before the lanes are
 
 
 def schedule_scan(plan: Plan, root: str) -> bool:
@@ -65,11 +67,17 @@ def scan_loop(plan: Plan, step: For) -> None:
            for s in step.body):
         return
     native = max(plan.target.vector_bytes // Cost(step.body).itemsize, 1)
-    lanes = max(min(SCAN_REGISTERS * native, MAX_LANES), native)
+    # Floats that pass through a wider type: the narrow ones change their lanes in fewer registers.
+    neighbours = NEIGHBOURS if Cost(step.body).itemsize == 8 and all(
+        a.memory.dtype is dt.float32 for a in accesses(step.body) if a.memory.scope == "global"
+    ) else 1  # fmt: skip
+    registers = SCAN_REGISTERS * min(neighbours, 2)
+    lanes = max(min(registers * native, MAX_LANES), native)
     lanes = plan.pick("scan lanes", lanes, (native // 2, native, 2 * native, 4 * native),
                       step.var.attr)
     while lanes >= 4:
-        if size_of(step.extent) >= 2 * lanes and plan.attempt("scan", step.var.attr, lanes):
+        each = min(max(lanes // native, 1), neighbours)
+        if size_of(step.extent) >= 2 * lanes and plan.attempt("scan", step.var.attr, lanes, each):
             plan.why.append(f"{step.var.attr} scanned in {lanes} lanes")
             return
         lanes //= 2
