@@ -14,6 +14,7 @@ from weft.strategies.contraction_pattern import (
     MOVED,
     Parameters,
     Pattern,
+    chain_steps,
     copy_strided,
     native_lanes,
     order_loops,
@@ -152,8 +153,12 @@ def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         dims = [a.var.attr for a in pattern.reduce.axes if a is not axis and a.var in used]
         schedule.stage(found.turned, f"{names[0]}.o", (*dims, f"{names[0]}.i", k))
         copy_strided(plan, [f"{names[0]}.i.s"], f"{k}.s")
-    schedule.split(k, lanes, "mask")
     first = f"{tile[0].var.attr}.i"
+    steps = chain_steps(pattern, p, lanes=lanes)
+    if steps and steps[0] == k:
+        schedule.block_reduction(name, first, *steps)
+        name, k = f"{name}.b", f"{k}.i"
+    schedule.split(k, lanes, "mask")
     schedule.decompose_reduction(name, first, partial=(f"{k}.i",))
     for suffix in (".z", "", ".f"):
         for loop in tile:

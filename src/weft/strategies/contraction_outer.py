@@ -230,7 +230,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
                    work((pattern.rows[0],)) // MAC_SPEED, keep=True in packed.values())
     if block is not None and order[-2:] == [f"{j}.o", f"{i}.o"]:
         ((memory, strided),) = packed.items()
-        _blocked_tile(plan, pattern, block, memory, strided, i, j, scattered)
+        _blocked_tile(plan, pattern, p, block, memory, strided, i, j, scattered)
         plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}")
         return True
     for memory, strided in packed.items():
@@ -273,8 +273,8 @@ def _scattered(plan: Plan, pattern: Pattern, wide: For) -> bool:
                for a in accesses(pattern.rows[-1].body) if a.write)
 
 
-def _blocked_tile(plan: Plan, pattern: Pattern, block: _Block, memory: str, strided: bool,
-                  i: str, j: str, scattered: bool) -> None:
+def _blocked_tile(plan: Plan, pattern: Pattern, p: Parameters, block: _Block, memory: str,
+                  strided: bool, i: str, j: str, scattered: bool) -> None:
     """Sum block by block into results that stay in cache, each from a panel of its own."""
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
@@ -295,7 +295,13 @@ def _blocked_tile(plan: Plan, pattern: Pattern, block: _Block, memory: str, stri
     if scattered:  # neighbouring rows of results leave together, turned in registers
         schedule.unroll(f"{i}.i.end")
     schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
-    _unrolled_tile(plan, f"{name}.b", i, j)
+    name = f"{name}.b"
+    steps = chain_steps(pattern, p, (block.axis, block.points))
+    if steps:
+        schedule.block_reduction(name, f"{i}.i", *steps)
+        schedule.vectorize(f"{j}.i.begin1").vectorize(f"{j}.i.end1")
+        name = f"{name}.b"
+    _unrolled_tile(plan, name, i, j)
     plan.why.append(f"{memory} copied into panels over {block.points} of {block.axis} at a time")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from weft.errors import ScheduleError
@@ -203,22 +204,29 @@ def tile_rows(n: int, most: int) -> int:
     return min(range(most, most // 2, -1), key=lambda r: (-(-n // r) * r - n) / n)
 
 
-def chain_steps(pattern: Pattern, p: Parameters) -> tuple[str, int] | None:
+def chain_steps(pattern: Pattern, p: Parameters, block: tuple[str, int] | None = None,
+                lanes: int = 1) -> tuple[str, int] | None:  # fmt: skip
     """Return the axis of a long sum and the steps after which it starts anew, None if it is short.
 
-    The rounding error of a sum grows with the terms that are added one to the other.
+    The rounding error of a sum grows with the terms that are added one to the other. Where the
+    reduction was cut, `block` names the axis and the points of a block; `lanes` partial sums share
+    the terms.
     """
     axes = pattern.reduce.axes
     if not pattern.reduce.accumulators[0].var.dtype.is_float or any(
             constant(a.extent) is None for a in axes):
         return None
-    terms = product(a.extent for a in axes)
-    if terms <= 3 * p.chain // 2:
+    sizes = {a.var.attr: size_of(a.extent) for a in axes}
+    if block is not None:
+        del sizes[block[0]]
+        sizes[f"{block[0]}.i"] = block[1]
+    terms, chain = math.prod(sizes.values()), p.chain * lanes
+    if 4 * terms <= 5 * chain:  # hardly longer
         return None
-    longest = max(axes, key=lambda a: size_of(a.extent))
-    length = size_of(longest.extent)
-    blocks = -(-length // max(p.chain * length // terms, 1))
-    return longest.var.attr, -(-length // blocks)
+    longest = max(sizes, key=lambda name: sizes[name])
+    length = sizes[longest]
+    blocks = -(-length // max(chain * length // terms, 1))
+    return longest, -(-length // (blocks * lanes)) * lanes
 
 
 def registers(plan: Plan) -> int:

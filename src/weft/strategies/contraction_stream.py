@@ -112,7 +112,8 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     schedule.reorder(*outer, f"{j}.o", *groups, *tile, f"{j}.i")
     parallelise(plan, outer, amount)
     ends = ["begin", "end"]
-    many = _even_root(depth // deep) if rows > 2 and depth % deep == 0 else 1
+    root = math.isqrt if depth % deep else _even_root
+    many = root(depth // deep) if rows > 2 else 1
     if depth > p.stream_sums * deep and many > 1:
         # A result that so many sums are added to rounds: those of a larger block come first.
         schedule.block_reduction(name, f"{j}.o", k, deep * many)
