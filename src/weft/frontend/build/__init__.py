@@ -1,0 +1,146 @@
+"""``weft.build``: programs for Weft from any language, written by calls instead of Python source.
+
+::
+
+    from weft import build
+
+    with build.function("scale", at=("photo.img", 1)) as f:
+        n = f.size("n")
+        x = f.array("x", weft.float32, (n,))
+        y = f.array("y", weft.float32, (n,), writable=True)
+        a = f.scalar("a", weft.float32)
+        with f.parallel(n, at=("photo.img", 2, 1)) as (i,):
+            f.store(y, i, f.op("*", a, f.load(x, i), at=("photo.img", 2, 9)))
+    scale = f.build()
+    scale(x, y, 2.0)
+
+A `function` is made of loops, which Weft maps to threads and vectors; a `kernel` is what one thread
+of a grid does, and is launched like a function under `weft.kernel`; a `device` function is written
+into each program that calls it. `Errors` collects what is wrong with a program in the other
+language, and `register` lets ``weft compile`` and ``weft run`` take files of that language.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from weft.frontend.build.base import Device
+    from weft.frontend.build.builder import Builder
+    from weft.frontend.build.functions import FunctionBuilder
+    from weft.frontend.build.kernels import KernelBuilder
+    from weft.frontend.build.languages import Language, Unit, language_of, register
+    from weft.frontend.build.places import At, Errors, source_text
+    from weft.frontend.build.programs import BuiltFunction, BuiltKernel
+    from weft.frontend.build.values import Array, Scalar, Variable
+
+__all__ = [
+    "Array",
+    "At",
+    "Builder",
+    "BuiltFunction",
+    "BuiltKernel",
+    "Device",
+    "Errors",
+    "FunctionBuilder",
+    "KernelBuilder",
+    "Language",
+    "Scalar",
+    "Unit",
+    "Variable",
+    "device",
+    "function",
+    "kernel",
+    "language_of",
+    "register",
+    "source_text",
+]
+
+_HOMES = {
+    "Array": "values", "At": "places", "Builder": "builder", "BuiltFunction": "programs",
+    "BuiltKernel": "programs", "Device": "base", "Errors": "places",
+    "FunctionBuilder": "functions", "KernelBuilder": "kernels", "Language": "languages",
+    "Scalar": "values", "Unit": "languages", "Variable": "values", "language_of": "languages",
+    "register": "languages", "source_text": "places",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def function(name: str, *, at: At | None = None, fastmath: bool = False,
+             unchecked: bool = False) -> FunctionBuilder:  # fmt: skip
+    """Begin a function of loops; a ``with`` statement finishes it.
+
+    Parameters
+    ----------
+    name
+        What errors and printed programs call it.
+    at
+        Its place in the other language, see `Builder`.
+    fastmath
+        Let products and sums be fused, and sums be added in another order.
+    unchecked
+        Do not check indices: one that is out of bounds may do anything.
+    """
+    from weft.frontend.build.functions import FunctionBuilder
+
+    return FunctionBuilder(name, at, fastmath=fastmath, unchecked=unchecked)
+
+
+def kernel(name: str, *, at: At | None = None, fastmath: bool = False,
+           unchecked: bool = False) -> KernelBuilder:  # fmt: skip
+    """Begin a kernel: what one thread of a grid of blocks does; see `function`."""
+    from weft.frontend.build.kernels import KernelBuilder
+
+    return KernelBuilder(name, at, fastmath=fastmath, unchecked=unchecked)
+
+
+def device(name: str, params: Mapping[str, Any], returns: Any = None, *,
+           at: At | None = None) -> Callable[[Callable[..., Any]], Device]:  # fmt: skip
+    """Make a device function of a Python function that writes its body.
+
+    ::
+
+        @build.device("luma", {"r": weft.float32, "g": weft.float32}, weft.float32)
+        def luma(r, g):
+            return r * 0.3 + g * 0.7
+
+    Parameters
+    ----------
+    name
+        What errors call it.
+    params
+        Type of each parameter by name; None for an array.
+    returns
+        Type of its result; None for none.
+    at
+        Its place, for errors in this declaration.
+    """
+    from weft.errors import KernelError
+    from weft.frontend.build.base import Device
+    from weft.frontend.build.places import place_of
+    from weft.frontend.kernel.expressions import as_dtype
+
+    place = place_of(at)
+    types = {key: None if kind is None else as_dtype(kind) for key, kind in params.items()}
+    result = None if returns is None else as_dtype(returns)
+    for key, kind in {**params, "its result": returns}.items():
+        if kind is not None and as_dtype(kind) is None:
+            raise KernelError(f"device function {name}", found=f"{kind!r} for {key}",
+                              expected="a dtype", where=(place.file, place.lineno))
+
+    def make(emit: Callable[..., Any]) -> Device:
+        return Device(name, types, result, emit)
+
+    return make

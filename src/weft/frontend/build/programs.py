@@ -1,0 +1,287 @@
+"""Finished programs: called, interpreted, sanitised, printed, hashed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.errors import BoundsError, LaunchError, UnsupportedError
+from weft.frontend.build.grids import (
+    Launch,
+    launches,
+    specialised,
+    without_marks,
+    without_reductions,
+)
+from weft.frontend.build.parameters import Passed, Signature, value_of
+from weft.frontend.devices import get_default_device
+from weft.frontend.kernel.launch import Configured, KernelFunction, Options
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.stmt import For, Kernel, Stmt
+
+if TYPE_CHECKING:
+    from weft.driver.launch import Failed, Loaded
+    from weft.frontend.kernel.sanitize import Report
+
+__all__ = ["BuiltFunction", "BuiltKernel"]
+
+_LEVELS: Final = ("loop", "schedule", "kernel", "source")
+
+
+class BuiltFunction:
+    """A finished function: calling it runs it.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    """
+
+    def __init__(self, kernel: Kernel, signature: Signature,
+                 parallel: Sequence[tuple[Expr, ...]]) -> None:  # fmt: skip
+        self.name = kernel.name
+        self._kernel, self._signature, self._parallel = kernel, signature, tuple(parallel)
+        self._native: list[tuple[Launch, Loaded]] | None = None
+        self._launches: list[Launch] | None = None
+
+    def __call__(self, *args: Any, **named: Any) -> None:
+        """Run the function on the default device; it is finished when this returns.
+
+        Raises
+        ------
+        LaunchError, DTypeError, ShapeError, RangeError
+            If the arguments are not what was declared, or the function reported a failure.
+        BoundsError
+            If it accessed an element that is not there.
+        """
+        if get_default_device().startswith("interpreter"):
+            self.interpret(*args, **named)
+            return
+        passed = self._signature.take(f"call of {self.name}", args, named, True)
+        if self._native is None:
+            from weft.driver.launch import load_kernel
+
+            self._native = [(part, load_kernel(part.kernel)) for part in self.launches]
+        for part, loaded in self._native:
+            if any(value_of(n, passed.variables) < 1 for n in part.blocks):
+                continue
+            failed = loaded.run(passed.addresses, [passed.variables[v] for v in loaded.variables])
+            if failed is not None:
+                raise _error(self.name, failed)
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The kernels that a call runs, one after another, before they are scheduled."""
+        if self._launches is None:
+            self._launches = launches(self._kernel, self._parallel, False)
+            self._launches = [part.replace(kernel=without_reductions(part.kernel))
+                              if part.blocks else part for part in self._launches]
+        return self._launches
+
+    def interpret(self, *args: Any, seed: int | None = None, steps: int | None = None,
+                  **named: Any) -> None:
+        """Run the function on the interpreter device; see `weft.interpret`."""
+        self._carry_out(args, named, False, seed, steps)
+
+    def sanitize(self, *args: Any, seed: int | None = None, steps: int | None = None,
+                 **named: Any) -> Report:
+        """Run the function on the interpreter device and report what it does wrong.
+
+        The turns of its parallel loops are threads; findings have the places of ``at=``.
+        """
+        from weft.frontend.kernel.sanitize import Report
+
+        outcomes = self._carry_out(args, named, True, seed, steps)
+        return Report(tuple(f for o in outcomes for f in o.findings),
+                      sum(o.dropped for o in outcomes), sum(o.instructions for o in outcomes))
+
+    def _carry_out(self, args: tuple[Any, ...], named: dict[str, Any], sanitise: bool,
+                   seed: int | None, steps: int | None) -> list[Any]:  # fmt: skip
+        from weft.runtimes.lockstep.run import STEPS, Grid, run
+
+        passed = self._signature.take(f"call of {self.name}", args, named, True)
+        found = []
+        for part in launches(self._kernel, self._parallel, True):
+            blocks = [value_of(n, passed.variables) for n in part.blocks] or [1, 1, 1]
+            if min(blocks) < 1:
+                continue
+            grid = Grid((blocks[0], blocks[1], blocks[2]), (part.threads, 1, 1))
+            found.append(run(without_reductions(part.kernel), passed.addresses, passed.variables,
+                             grid, sanitise=sanitise, seed=seed,
+                             steps=STEPS if steps is None else steps))
+        return found
+
+    def text(self, level: str = "loop") -> str:
+        """Return the program as text: ``loop``, ``schedule``, ``kernel`` or ``source``."""
+        return _text([part.kernel for part in self.launches], self._kernel, level)
+
+    @property
+    def key(self) -> str:
+        """A digest that is equal for programs that do the same, wherever their lines stand."""
+        return _key(self._kernel)
+
+    def __repr__(self) -> str:
+        return f"<weft.build function {self.name}>"
+
+
+class BuiltKernel(KernelFunction):
+    """A finished kernel of threads: ``k[grid, block](*args)`` launches it.
+
+    `weft.sanitize` and `weft.interpret` take it as they take a function under `weft.kernel`.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    """
+
+    def __init__(self, kernel: Kernel, shared: tuple[Stmt, ...], signature: Signature,
+                 specials: Mapping[str, Expr]) -> None:  # fmt: skip
+        self.name = self.__name__ = kernel.name
+        self.options = Options(fastmath=kernel.meta.fastmath)
+        self._kernel, self._shared, self._taken = kernel, shared, signature
+        self._specials = dict(specials)
+        self._loaded: dict[Any, Loaded] = {}
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self._signature = inspect.Signature(
+            [inspect.Parameter(p.name, kind) for p in signature.parameters
+             if p.name.isidentifier()])
+
+    def __getitem__(self, configuration: Any) -> BuiltLaunch:
+        """Return the kernel with the shape of a launch: ``grid, block[, stream]``."""
+        parts = configuration if isinstance(configuration, tuple) else (configuration,)
+        if not 2 <= len(parts) <= 4:
+            raise LaunchError(f"launch of {self.name}", found=f"{len(parts)} values in []",
+                              expected="grid, block, and perhaps stream and shared bytes")
+        return BuiltLaunch(self, *parts)
+
+    def launch(self, *args: Any, grid: Any, block: Any, shared: int = 0,
+               stream: Any = None) -> None:  # fmt: skip
+        """Run the kernel on `grid` blocks of `block` threads each."""
+        BuiltLaunch(self, grid, block, stream, shared)(*args)
+
+    def nest(self, block: tuple[int, int, int], ndim: int, sanitised: bool = False) -> Kernel:
+        """Return the kernel at loop level, for blocks of a size and grids of some axes."""
+        values: dict[Expr, Expr] = {}
+        inner, outer = [], []
+        for k in (2, 1, 0):
+            axis = "xyz"[k]
+            thread, blocks = self._specials[f"thread.{axis}"], self._specials[f"block.{axis}"]
+            values[self._specials[f"blockDim.{axis}"]] = ex.index(block[k])
+            if block[k] > 1:
+                inner.append((thread, ex.index(block[k])))
+            else:
+                values[thread] = ex.index(0)
+            if k < ndim:
+                outer.append((blocks, self._specials[f"gridDim.{axis}"]))
+            else:
+                values[blocks] = ex.index(0)
+                values[self._specials[f"gridDim.{axis}"]] = ex.index(1)
+        made = without_reductions(specialised(self._kernel, values))
+        if not sanitised:
+            made = without_marks(made)
+        body = made.body
+        for index, extent in reversed(inner):
+            body = (For(index, extent, str(index.attr), body),)
+        body = (*self._shared, *body)
+        for index, extent in reversed(outer):
+            body = (For(index, extent, str(index.attr), body),)
+        return made.replace(body=body)
+
+    def text(self, level: str = "loop", block: Any = 256) -> str:
+        """Return the program as text: ``loop``, ``schedule``, ``kernel`` or ``source``."""
+        launch = BuiltLaunch(self, 1, block)
+        nest = self.nest(launch.block, 3)
+        return _text([nest], nest, level)
+
+    @property
+    def key(self) -> str:
+        """A digest that is equal for programs that do the same, wherever their lines stand."""
+        return _key(self.nest((256, 1, 1), 3))
+
+    def __repr__(self) -> str:
+        return f"<weft.build kernel {self.name}>"
+
+
+class BuiltLaunch(Configured):
+    """A built kernel and the shape of its launch."""
+
+    __slots__ = ()
+
+    kernel: BuiltKernel
+
+    def __call__(self, *args: Any, **named: Any) -> None:
+        """Run the kernel; it is finished when this returns.
+
+        Raises
+        ------
+        LaunchError, DTypeError, ShapeError, RangeError
+            If the arguments are not what was declared, or the kernel reported a failure.
+        BoundsError
+            If it accessed an element that is not there.
+        """
+        kernel = self.kernel
+        passed = self._passed(args, named)
+        if self.interpreted:
+            self.carry_out(args, named)
+            return
+        key = self.block, self.ndim
+        loaded = kernel._loaded.get(key)
+        if loaded is None:
+            from weft.driver.launch import load_kernel
+
+            loaded = kernel._loaded[key] = load_kernel(kernel.nest(*key))
+        failed = loaded.run(passed.addresses, [passed.variables[v] for v in loaded.variables])
+        if failed is not None:
+            raise _error(kernel.name, failed)
+
+    def _passed(self, args: tuple[Any, ...], named: dict[str, Any]) -> Passed:
+        passed = self.kernel._taken.take(f"launch of {self.kernel.name}", args, named, False)
+        for axis, count in zip("xyz", self.grid, strict=True):
+            passed.variables[f"grid.{axis}"] = count
+        return passed
+
+    def carry_out(self, args: tuple[Any, ...], named: dict[str, Any] | None = None, *,
+                  sanitise: bool = False, seed: int | None = None,
+                  steps: int | None = None) -> Any:  # fmt: skip
+        """Run the launch on the interpreter device; return its outcome."""
+        from weft.runtimes.lockstep.run import STEPS, Grid, run
+
+        passed = self._passed(args, named or {})
+        return run(self.kernel.nest(self.block, self.ndim, sanitise), passed.addresses,
+                   passed.variables, Grid(self.grid, self.block), sanitise=sanitise, seed=seed,
+                   steps=STEPS if steps is None else steps)
+
+
+def _key(kernel: Kernel) -> str:
+    from weft.ir.text import canonical_text
+    from weft.store import fingerprint
+
+    return str(fingerprint("built", canonical_text(without_marks(kernel))))
+
+
+def _text(parts: Sequence[Kernel], whole: Kernel, level: str) -> str:
+    from weft.ir.text import print_kernel, print_linear
+
+    if level == "loop":
+        return print_kernel(whole)
+    if level not in _LEVELS:
+        raise UnsupportedError(f"text of {whole.name}", found=f"the level {level!r}",
+                               expected=", ".join(_LEVELS))
+    from weft.driver.pipeline import build
+
+    made = [build(part, f"weft_{whole.name}") for part in parts]
+    if level == "schedule":
+        return "\n".join(print_kernel(b.scheduled) for b in made)
+    return "\n".join(print_linear(b.linear) if level == "kernel" else b.source for b in made)
+
+
+def _error(name: str, failed: Failed) -> Exception:
+    place = failed.place
+    where = None if place is None else (place.file, place.line)
+    if failed.message == "index out of bounds":
+        return BoundsError(name, found=f"index {failed.value}",
+                           expected=f"an index from 0 to {failed.bound - 1}", where=where)
+    return LaunchError(name, found=failed.message, where=where)
