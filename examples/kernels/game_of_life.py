@@ -21,7 +21,7 @@ def generation(cells, after):
 
 
 def play(cells: np.ndarray, generations: int) -> np.ndarray:
-    now, after = cells.copy(), np.empty_like(cells)
+    now, after = cells.copy(), np.zeros_like(cells)
     grid = weft.cdiv(cells.shape[1], 32), weft.cdiv(cells.shape[0], 8)
     for _ in range(generations):
         generation[grid, (32, 8)](now, after)

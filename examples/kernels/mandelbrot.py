@@ -42,7 +42,7 @@ def reference(shape: tuple[int, int], left: float, top: float, step: float,
 
 def check(n: int = 301) -> str:
     shape, limit = (n, n + n // 2), 40
-    counts = np.empty(shape, np.int32)
+    counts = np.zeros(shape, np.int32)
     step = 2.4 / n
     mandelbrot[(weft.cdiv(shape[1], 32), weft.cdiv(n, 4)), (32, 4)](counts, -2.4, -1.2, step, limit)
     # A point at the very edge may go either way by the rounding of its last step.

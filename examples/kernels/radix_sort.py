@@ -81,9 +81,9 @@ def move_keys(keys, shift, places, out):
 
 def radix_sort(keys: np.ndarray) -> np.ndarray:
     blocks = max(weft.cdiv(keys.size, THREADS), 1)
-    source, target = keys.copy(), np.empty_like(keys)
+    source, target = keys.copy(), np.zeros_like(keys)
     for shift in range(0, 32, 4):
-        counts = np.empty((DIGITS, blocks), np.int32)
+        counts = np.zeros((DIGITS, blocks), np.int32)
         count_digits[blocks, THREADS](source, shift, counts)
         running_sums[1, THREADS](counts.reshape(-1))
         move_keys[blocks, THREADS](source, shift, counts, target)

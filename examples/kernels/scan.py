@@ -56,9 +56,9 @@ def add_before(out, before):
 
 
 def exclusive_scan(x: np.ndarray) -> np.ndarray:
-    out = np.empty(x.shape, np.int64)
+    out = np.zeros(x.shape, np.int64)
     blocks = max(weft.cdiv(x.size, PART), 1)
-    sums = np.empty(blocks, np.int64)
+    sums = np.zeros(blocks, np.int64)
     scan_parts[blocks, THREADS](x, out, sums)
     if blocks > 1:
         add_before[weft.cdiv(x.size, THREADS), THREADS](out, exclusive_scan(sums))

@@ -33,7 +33,7 @@ def check(n: int = 2003) -> str:
     lengths = rng.integers(0, min(n, 90) + 1, n)  # some rows are empty
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     columns = rng.integers(0, n, starts[-1], np.int32)
-    values, x, y = rng.random(starts[-1]), rng.random(n), np.empty(n)
+    values, x, y = rng.random(starts[-1]), rng.random(n), np.zeros(n)
     multiply[weft.cdiv(n, WARPS), WARPS * 32](starts, columns, values, x, y)
     expected = np.zeros(n)
     np.add.at(expected, np.repeat(np.arange(n), lengths), values * x[columns])

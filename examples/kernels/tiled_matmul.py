@@ -28,7 +28,7 @@ def matmul(a, b, c):
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    c = np.empty((a.shape[0], b.shape[1]), np.float32)
+    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
     grid = weft.cdiv(c.shape[1], TILE), weft.cdiv(c.shape[0], TILE)
     matmul[grid, (TILE, TILE)](a, b, c)
     return c

@@ -226,6 +226,13 @@ def _left(body: list[ast.stmt]) -> None:
                 node.value = ast.Constant("left")
 
 
+def _integer(value: Any) -> int:
+    """Convert as kernels do: NaN to 0, and what is too large to the largest integer."""
+    if math.isnan(value):
+        return 0
+    return int(max(min(value, 2**63 - 1), -(2**63)))
+
+
 def load(file: Path, machine: Machine) -> dict[str, Any]:
     """Return the names of an example whose kernels run here."""
     tree = ast.parse(file.read_text())
@@ -245,7 +252,8 @@ def load(file: Path, machine: Machine) -> dict[str, Any]:
     weft = types.SimpleNamespace(
         cdiv=lambda a, b: -(-a // b), func=lambda f: f, kernel=lambda f: _Kernel(f, machine),
         **{n: Dtype(n) for n in ("int32", "int64", "uint32", "uint64", "float32", "float64")})
-    names = {"weft": weft, "gpu": Gpu(machine), "tick": machine.tick, "__name__": file.stem}
+    names = {"weft": weft, "gpu": Gpu(machine), "tick": machine.tick, "__name__": file.stem,
+             "int": _integer}  # fmt: skip
     exec(compile(ast.fix_missing_locations(tree), str(file), "exec"), names)
     return names
 
@@ -256,16 +264,16 @@ class _Kernel:
 
     def __getitem__(self, configuration: tuple[Any, ...]) -> Callable[..., None]:
         grid, block = (tuple(s) if isinstance(s, tuple) else (s,) for s in configuration)
-        self.m.grid_size, self.m.block_size = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
-        return self._launch
+        return lambda *args: self._launch((*grid, 1, 1)[:3], (*block, 1, 1)[:3], args)
 
-    def _launch(self, *args: Any) -> None:
+    def _launch(self, grid: Any, block: Any, args: tuple[Any, ...]) -> None:
         m = self.m
+        m.grid_size, m.block_size = grid, block
         given = [Array(m, a, "global") if isinstance(a, np.ndarray) else a for a in args]
         blocks = _all(m.grid_size)
         m.random.shuffle(blocks)
-        for block in blocks:
-            m.block, m.epoch, m.made = block, 0, []
+        for m.block in blocks:
+            m.epoch, m.made = 0, []
             with np.errstate(all="ignore"):
                 _Block(m, self.function, given).run()
 
