@@ -21,7 +21,7 @@ from weft.ir.verify_linear import verify_linear
 from weft.kernelize.emit import CHECK
 from weft.passes.barrier import blocks_to_loops, has_threads
 from weft.passes.extremes import splitter
-from weft.passes.legalize import legalize
+from weft.passes.legalize import Legalizer, legalize
 from weft.passes.linearize import linearize
 from weft.passes.vectorize import vectorize
 from weft.strategies import choose
@@ -137,7 +137,7 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
     else:
         scheduled = (choose if tier == FULL else choose_plain)(kernel, target, threads)
     by_primitives = Tally.passes - before
-    flat = vectorize(legalize(scheduled, target, splitter(target)))
+    flat = vectorize(legalize(scheduled, target, splitter(target)), Legalizer(target).one)
     linear = linearize(flat)
     if verifying:
         for stage in (kernel, scheduled, flat):

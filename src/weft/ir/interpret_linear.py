@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from weft.ir.linear import (
     AtomicInst,
     BarrierInst,
     CallInst,
+    ClockInst,
     Compute,
     Else,
     EndIf,
@@ -138,7 +140,13 @@ class LinearCode(PythonCode):
         if inst.mask is not None:
             self.indent -= 1
 
+    def _clock(self, inst: ClockInst) -> None:
+        self.emit(f"{self.define(inst.result)} = {self.object(time.perf_counter_ns)}()")
+
     def _storage(self, inst: StorageInst) -> None:
+        if inst.base is not None:
+            raise UnsupportedError("interpret", found=f"{inst.memory.name}, which lies over other "
+                                   "memory", expected="memories of their own")
         name = self.fresh("m")
         self.emit(f"{name} = [None] * {inst.size}")
         self.arrays[inst.memory] = name
@@ -214,5 +222,5 @@ _HANDLERS: dict[type[Inst], Callable[[LinearCode, Any], None]] = {
     IfBegin: LinearCode._if_begin, Else: LinearCode._else, EndIf: LinearCode._end_if,
     AssertInst: LinearCode._assert, AtomicInst: LinearCode._atomic, CallInst: LinearCode._call,
     PrintInst: LinearCode._print, BarrierInst: LinearCode._nothing, FenceInst: LinearCode._nothing,
-    PrefetchInst: LinearCode._nothing,
+    PrefetchInst: LinearCode._nothing, ClockInst: LinearCode._clock,
 }  # fmt: skip

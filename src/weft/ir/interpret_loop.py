@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -22,6 +23,7 @@ from weft.ir.stmt import (
     Block,
     Body,
     Call,
+    Clock,
     Fence,
     For,
     If,
@@ -208,7 +210,15 @@ class LoopCode(PythonCode):
         if s.mask is not None:
             self.indent -= 1
 
+    def _clock(self, s: Clock) -> None:
+        name = self.fresh("v")
+        self.emit(f"{name} = {self.object(time.perf_counter_ns)}()")
+        self.bind(s.var, name)
+
     def _alloc(self, s: Alloc) -> None:
+        if s.base is not None:
+            raise UnsupportedError("interpret", found=f"{s.memory.name}, which lies over other "
+                                   "memory", expected="memories of their own")
         name = self.fresh("m")
         sizes = [self.value(e) for e in s.memory.shape]
         self.emit(f"{name} = [None] * ({' * '.join(sizes) or '1'})")
@@ -361,7 +371,7 @@ _HANDLERS: dict[type[Stmt], Callable[[LoopCode, Any], None]] = {
     For: LoopCode._loop, While: LoopCode._while, If: LoopCode._if, Block: LoopCode._block,
     Reduce: LoopCode._reduce, Assert: LoopCode._assert, Atomic: LoopCode._atomic,
     Call: LoopCode._call, Print: LoopCode._print, Barrier: LoopCode._nothing,
-    Fence: LoopCode._nothing, Prefetch: LoopCode._nothing,
+    Clock: LoopCode._clock, Fence: LoopCode._nothing, Prefetch: LoopCode._nothing,
 }  # fmt: skip
 
 

@@ -151,11 +151,13 @@ class StorageInst(Inst):
     """Declare an uninitialised memory that lives to the end of the region.
 
     `size` is its number of elements: the largest over the bounds of the variables in its shape.
-    Renderers reserve it once per function (or outlined parallel body), aligned for vectors.
+    Renderers reserve it once per function (or outlined parallel body), aligned for vectors. With
+    `base` it is the bytes of that memory, declared before.
     """
 
     memory: Memory
     size: int
+    base: Memory | None = None
 
 
 class Loop(Inst):
@@ -229,6 +231,15 @@ class FenceInst(Inst):
     """Order memory: what was written before is seen first (scope block, device or system)."""
 
     scope: str = "device"
+
+
+class ClockInst(Inst):
+    """``result = clock``: what a clock says now (cycles or nanoseconds), an int64."""
+
+    _defines = ("result",)
+
+    result: Value
+    kind: str = "cycles"
 
 
 class AtomicInst(Inst):

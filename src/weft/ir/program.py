@@ -19,7 +19,7 @@ from weft.ir.expr import Bounds, Expr
 from weft.ir.linear import AtomicInst, LinearKernel, LoadInst, StoreInst, VariableInst
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
-from weft.ir.stmt import GPU_AXES, Atomic, For, Kernel, Load, Memory, Store
+from weft.ir.stmt import GPU_AXES, For, Kernel, Memory
 from weft.ir.traverse import walk
 
 __all__ = [
@@ -125,10 +125,8 @@ def metadata(kernel: Kernel | LinearKernel) -> Metadata:
     roots: list[Expr] = [extent for m in kernel.params for extent in m.shape]
     for stmt in walk(kernel.body):
         roots.extend(stmt.exprs())
-        if isinstance(stmt, Load | Atomic):
-            reads[stmt.memory.name] = None
-        if isinstance(stmt, Store | Atomic):
-            writes[stmt.memory.name] = None
+        reads.update(dict.fromkeys(m.name for m in stmt.reads()))
+        writes.update(dict.fromkeys(m.name for m in stmt.writes()))
         if isinstance(stmt, For) and stmt.kind in GPU_AXES and (
             axes.setdefault(stmt.kind, stmt.extent) is not stmt.extent
         ):

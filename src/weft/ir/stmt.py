@@ -89,6 +89,14 @@ class Stmt(Record):
         """Return the VARs it binds for the statements after it (or, for loops, inside it)."""
         return ()
 
+    def reads(self) -> tuple[Memory, ...]:
+        """Return the memories that it reads itself."""
+        return ()
+
+    def writes(self) -> tuple[Memory, ...]:
+        """Return the memories that it writes itself."""
+        return ()
+
 
 class Let(Stmt):
     """``let %var = value``: name a pure value."""
@@ -137,6 +145,9 @@ class Load(Stmt):
     def binds(self) -> tuple[Expr, ...]:
         return (self.var,)
 
+    def reads(self) -> tuple[Memory, ...]:
+        return (self.memory,)
+
 
 class Store(Stmt):
     """``store memory[index] = value`` (where `mask` holds).
@@ -157,11 +168,20 @@ class Store(Stmt):
         return Store(self.memory, tuple(map(fn, self.index)), fn(self.value),
                      _map_optional(fn, self.mask), self.streaming)
 
+    def writes(self) -> tuple[Memory, ...]:
+        return (self.memory,)
+
 
 class Alloc(Stmt):
-    """``alloc memory``: an array that lives to the end of the enclosing body; uninitialised."""
+    """``alloc memory``: an array that lives to the end of the enclosing body; uninitialised.
+
+    It begins at a multiple of `align` bytes, at least 16. With `base` it is no memory of its own:
+    the bytes of `base`, which was declared before, as elements of another type.
+    """
 
     memory: Memory
+    align: int = 16
+    base: Memory | None = None
 
     def exprs(self) -> tuple[Expr, ...]:
         return self.memory.shape
@@ -375,8 +395,15 @@ class Collective(Stmt):
         return (self.var,)
 
 
+ORDERS: Final = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
+
+
 class Atomic(Stmt):
-    """``var = memory[index]; memory[index] = op(var, value)`` in one indivisible step."""
+    """``var = memory[index]; memory[index] = op(var, value)`` in one indivisible step.
+
+    `scope` says for whom it is indivisible (block, device, system), `order` what it says about
+    accesses before and after it; a device may do more than is asked for.
+    """
 
     var: Expr
     kind: str  # add sub min max and or xor exch cas inc dec
@@ -385,13 +412,33 @@ class Atomic(Stmt):
     value: Expr
     compare: Expr | None = None
     scope: str = "device"
+    order: str = "relaxed"
 
     def exprs(self) -> tuple[Expr, ...]:
         return (*self.index, self.value, *_present(self.compare))
 
     def map_exprs(self, fn: Callable[[Expr], Expr]) -> Stmt:
         return Atomic(self.var, self.kind, self.memory, tuple(map(fn, self.index)),
-                      fn(self.value), _map_optional(fn, self.compare), self.scope)
+                      fn(self.value), _map_optional(fn, self.compare), self.scope, self.order)
+
+    def binds(self) -> tuple[Expr, ...]:
+        return (self.var,)
+
+    def reads(self) -> tuple[Memory, ...]:
+        return (self.memory,)
+
+    def writes(self) -> tuple[Memory, ...]:
+        return (self.memory,)
+
+
+CLOCKS: Final = ("cycles", "nanoseconds")
+
+
+class Clock(Stmt):
+    """``var = clock``: what a clock of the device says now, as an int64 that grows."""
+
+    var: Expr
+    kind: str = "cycles"
 
     def binds(self) -> tuple[Expr, ...]:
         return (self.var,)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from weft.ir import linear as li
 from weft.ir import stmt as st
+from weft.ir import tile as ti
 from weft.ir import traverse
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr, make
@@ -179,7 +180,9 @@ class _KernelPrinter:
 
     def alloc(self, s: st.Alloc) -> None:
         declared = self.declaration(s.memory)
-        self.line(f"alloc {declared}")
+        align = f" align {s.align}" if s.align != 16 else ""
+        base = "" if s.base is None else f" over {self.names.memory(s.base)}"
+        self.line(f"alloc {declared}{align}{base}")
 
     def loop(self, s: st.For) -> Iterator[Any]:
         extent = self.show(s.extent)
@@ -227,7 +230,43 @@ class _KernelPrinter:
         place = self.place(s.memory, s.index)
         value = self.show(s.value)
         compare = self.options(compare=s.compare)
-        self.line(f"atomic {self.bind(s.var)} = {s.kind} {place}, {value}{compare} {s.scope}")
+        order = "" if s.order == "relaxed" else f" {s.order}"
+        self.line(f"atomic {self.bind(s.var)} = {s.kind} {place}, {value}{compare} {s.scope}"
+                  f"{order}")
+
+    def clock(self, s: st.Clock) -> None:
+        self.line(f"clock {self.bind(s.var)} = {s.kind}")
+
+    def matrix_load(self, s: ti.MatrixLoad) -> None:
+        fragment, memory = self.place(s.fragment, s.at), self.steps(s)
+        self.line(f"matrix_load {fragment} {s.use} {_sizes(s.shape)} = {memory}")
+
+    def matrix_store(self, s: ti.MatrixStore) -> None:
+        fragment, memory = self.place(s.fragment, s.at), self.steps(s)
+        self.line(f"matrix_store {fragment} {s.use} {_sizes(s.shape)} = {memory}")
+
+    def steps(self, s: ti.MatrixAccess) -> str:
+        place = self.place(s.memory, s.index)
+        row, column = (", ".join([self.show(e) for e in part]) for part in (s.row, s.column))
+        return f"{place} row [{row}] column [{column}]"
+
+    def matrix_multiply(self, s: ti.MatrixMultiply) -> None:
+        result, left, right, addend = (self.place(*part) for part in (
+            (s.result, s.result_at), (s.left, s.left_at), (s.right, s.right_at),
+            (s.addend, s.addend_at)))
+        precision = f" {s.precision}" if s.precision else ""
+        self.line(f"matrix_multiply {result} = {left}, {right}, {addend} {_sizes(s.shape)}"
+                  f"{precision}")
+
+    def async_copy(self, s: ti.AsyncCopy) -> None:
+        target, source = self.place(s.memory, s.index), self.place(s.source, s.source_index)
+        self.line(f"async_copy {target} = {source} {s.count} {s.cache}")
+
+    def copy_commit(self, s: ti.CopyCommit) -> None:
+        self.line("copy_commit")
+
+    def copy_wait(self, s: ti.CopyWait) -> None:
+        self.line(f"copy_wait {s.pending}")
 
     def call(self, s: st.Call) -> None:
         args = ", ".join([self.show(a) for a in s.args])
@@ -246,6 +285,10 @@ class _KernelPrinter:
     def prefetch(self, s: st.Prefetch) -> None:
         place = self.place(s.memory, s.index)
         self.line(f"prefetch {place}")
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return " ".join(map(str, shape))
 
 
 class _Close:
@@ -287,6 +330,10 @@ _PRINT: Final[dict[type[Stmt], Callable[[_KernelPrinter, Any], Iterator[Any] | N
     st.Collective: _KernelPrinter.collective, st.Atomic: _KernelPrinter.atomic,
     st.Call: _KernelPrinter.call, st.Assert: _KernelPrinter.assert_,
     st.Print: _KernelPrinter.print_, st.Prefetch: _KernelPrinter.prefetch,
+    st.Clock: _KernelPrinter.clock, ti.MatrixLoad: _KernelPrinter.matrix_load,
+    ti.MatrixStore: _KernelPrinter.matrix_store,
+    ti.MatrixMultiply: _KernelPrinter.matrix_multiply, ti.AsyncCopy: _KernelPrinter.async_copy,
+    ti.CopyCommit: _KernelPrinter.copy_commit, ti.CopyWait: _KernelPrinter.copy_wait,
 }  # type: ignore[dict-item, unused-ignore]  # fmt: skip
 
 
@@ -446,7 +493,12 @@ def _memory(memory: Memory, shapes: ExprPrinter, lines: list[str], indent: str =
 
 
 def _storage(inst: li.StorageInst) -> str:
-    return f"storage {_memory(inst.memory, ExprPrinter(inst.memory.shape), [])} size {inst.size}"
+    declared = _memory(inst.memory, ExprPrinter(inst.memory.shape), [])
+    return f"storage {declared} size {inst.size}{_over(inst)}"
+
+
+def _over(inst: li.StorageInst) -> str:
+    return "" if inst.base is None else f" over {name(inst.base.name)}"
 
 
 def _at(memory: Memory, offset: Value) -> str:
@@ -491,6 +543,7 @@ _LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
         f"assert {value_text(i.condition)} {i.message}" + _options(value=i.value, bound=i.bound)
     ),
     li.BarrierInst: lambda i: f"barrier {i.scope}", li.FenceInst: lambda i: f"fence {i.scope}",
+    li.ClockInst: lambda i: f"clock {_defined(i.result)} = {i.kind}",
     li.AtomicInst: _atomic,
     li.CallInst: _call,
     li.PrintInst: lambda i: f"print {quoted(i.text)}({_values(i.args)})",
@@ -521,7 +574,7 @@ def print_linear(kernel: LinearKernel) -> str:
             indent = indent[: -len(_INDENT)] or _INDENT
         if isinstance(inst, li.StorageInst):
             declared = _memory(inst.memory, shapes, lines, indent)
-            lines.append(f"{indent}storage {declared} size {inst.size}")
+            lines.append(f"{indent}storage {declared} size {inst.size}{_over(inst)}")
             continue
         lines.append(indent + inst_text(inst))
         if isinstance(inst, li.OPENERS + li.MIDDLES):

@@ -9,6 +9,7 @@ from typing import Any, Final
 from weft.ir import dtype as dt
 from weft.ir import linear as li
 from weft.ir import stmt as st
+from weft.ir import tile as ti
 from weft.ir import traverse
 from weft.ir.expr import Expr, make
 from weft.ir.linear import Inst, LinearKernel, Value
@@ -232,7 +233,9 @@ class _KernelParser:
         return st.Store(memory, index, line.expr(), line.option("mask"), line.take("streaming"))
 
     def alloc(self, line: Line) -> Stmt:
-        return st.Alloc(line.declaration())
+        memory = line.declaration()
+        align = line.integer() if line.take("align") else 16
+        return st.Alloc(memory, align, line.memory() if line.take("over") else None)
 
     def loop(self, line: Line) -> None:
         axis = self.axis(line)
@@ -324,7 +327,47 @@ class _KernelParser:
         memory, index = self.place(line)
         line.expect(",")
         value = line.expr()
-        return st.Atomic(var, kind, memory, index, value, line.option("compare"), line.name())
+        compare, scope = line.option("compare"), line.name()
+        order = line.one_of(st.ORDERS, "an order") if line.more else "relaxed"
+        return st.Atomic(var, kind, memory, index, value, compare, scope, order)
+
+    def clock(self, line: Line) -> Stmt:
+        var = line.binder()
+        line.expect("=")
+        return st.Clock(var, line.one_of(st.CLOCKS, "a clock"))
+
+    def matrix(self, kind: type[ti.MatrixAccess], line: Line) -> Stmt:
+        fragment, at = self.place(line)
+        use, shape = line.one_of(ti.USES, "a use"), self.sizes(line)
+        line.expect("=")
+        memory, index = self.place(line)
+        steps = []
+        for word in ("row", "column"):
+            line.expect(word)
+            line.expect("[")
+            steps.append(line.exprs("]"))
+        return kind(fragment, at, use, shape, memory, index, *steps)
+
+    def sizes(self, line: Line) -> tuple[int, int, int]:
+        return line.integer(), line.integer(), line.integer()
+
+    def matrix_multiply(self, line: Line) -> Stmt:
+        result = self.place(line)
+        line.expect("=")
+        left = self.place(line)
+        line.expect(",")
+        right = self.place(line)
+        line.expect(",")
+        addend = self.place(line)
+        shape = self.sizes(line)
+        precision = line.name() if line.more else ""
+        return ti.MatrixMultiply(*result, *left, *right, *addend, shape, precision)
+
+    def async_copy(self, line: Line) -> Stmt:
+        target = self.place(line)
+        line.expect("=")
+        source = self.place(line)
+        return ti.AsyncCopy(*target, *source, line.integer(), line.one_of(ti.CACHES, "a cache"))
 
     def call(self, line: Line) -> Stmt:
         results: list[Expr] = []
@@ -359,7 +402,12 @@ _READ: Final[dict[str, Callable[[_KernelParser, Line], Stmt | None]]] = {
     "collective": _KernelParser.collective, "atomic": _KernelParser.atomic,
     "call": _KernelParser.call,
     "assert": _KernelParser.assert_, "print": _KernelParser.print_,
-    "prefetch": _KernelParser.prefetch,
+    "prefetch": _KernelParser.prefetch, "clock": _KernelParser.clock,
+    "matrix_load": lambda p, line: p.matrix(ti.MatrixLoad, line),
+    "matrix_store": lambda p, line: p.matrix(ti.MatrixStore, line),
+    "matrix_multiply": _KernelParser.matrix_multiply, "async_copy": _KernelParser.async_copy,
+    "copy_commit": lambda p, line: ti.CopyCommit(),
+    "copy_wait": lambda p, line: ti.CopyWait(line.integer()),
 }  # type: ignore[dict-item, unused-ignore]  # fmt: skip
 
 
@@ -531,7 +579,13 @@ class _LinearParser:
     def storage(self, line: Line) -> Inst:
         memory = line.declaration()
         line.expect("size")
-        return li.StorageInst(memory, line.integer())
+        size = line.integer()
+        return li.StorageInst(memory, size, line.memory() if line.take("over") else None)
+
+    def clock(self, line: Line) -> Inst:
+        result = self.define(line)
+        line.expect("=")
+        return li.ClockInst(result, line.one_of(st.CLOCKS, "a clock"))
 
     def loop(self, line: Line) -> Inst:
         var = self.define(line)
@@ -590,7 +644,7 @@ _READ_LINEAR: Final[dict[str, Callable[[_LinearParser, Line], Inst]]] = {
     "while": _LinearParser.while_, "if": _LinearParser.if_, "assert": _LinearParser.assert_,
     "barrier": _LinearParser.barrier, "fence": _LinearParser.fence, "call": _LinearParser.call,
     "print": _LinearParser.print_,
-    "prefetch": _LinearParser.prefetch,
+    "prefetch": _LinearParser.prefetch, "clock": _LinearParser.clock,
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from weft.ir.expr import Expr
-from weft.ir.stmt import Atomic, Body, Kernel, Load, Location, Memory, Stmt, Store
+from weft.ir.stmt import Body, Kernel, Location, Memory, Stmt
 
 
 def walk(body: Body) -> Iterator[Stmt]:
@@ -20,12 +20,12 @@ def walk(body: Body) -> Iterator[Stmt]:
 
 def stores(body: Body) -> dict[Memory, None]:
     """Return the memories written in `body`, in order of first write."""
-    return {s.memory: None for s in walk(body) if isinstance(s, Store | Atomic)}
+    return dict.fromkeys(m for s in walk(body) for m in s.writes())
 
 
 def loads(body: Body) -> dict[Memory, None]:
     """Return the memories read in `body`, in order of first read."""
-    return {s.memory: None for s in walk(body) if isinstance(s, Load | Atomic)}
+    return dict.fromkeys(m for s in walk(body) for m in s.reads())
 
 
 class Tally:

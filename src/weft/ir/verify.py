@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import stmt as st
+from weft.ir import tile as ti
 from weft.ir import traverse
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
@@ -216,10 +217,13 @@ class _Verifier:
 
     # --- memory
 
-    def access(self, memory: Memory, index: tuple[Expr, ...], lanes: int) -> None:
+    def visible_memory(self, memory: Memory) -> None:
         if memory not in self.memories:
             hidden = "outside its scope" if memory.name in self.memory_names else "never declared"
             self.fail(f"the memory {memory.name}, {hidden}", "a parameter or an alloc in scope")
+
+    def access(self, memory: Memory, index: tuple[Expr, ...], lanes: int) -> None:
+        self.visible_memory(memory)
         if len(index) != len(memory.shape):
             self.fail(f"{len(index)} indices into {memory.name}, which has "
                       f"{len(memory.shape)} axes", "one index an axis")
@@ -265,6 +269,12 @@ class _Verifier:
             self.index(e, f"the shape of {memory.name}")
             if memory.scope == "register" and e.op is not Op.CONST:
                 self.fail(f"the register size {e!r}", "a constant")
+        if s.align < 1 or s.align & (s.align - 1):
+            self.fail(f"an alignment of {s.align}", "a power of two")
+        if s.base is not None:
+            self.visible_memory(s.base)
+            if s.base.scope != memory.scope:
+                self.fail(f"{memory.scope} memory over {s.base.scope} memory", "one scope")
         self.declare(memory)
 
     def loop(self, s: st.For) -> Iterator[Any]:
@@ -394,12 +404,64 @@ class _Verifier:
                       "a value to compare exactly for cas")
         if s.compare is not None:
             self.expr(s.compare, "the compared value", s.memory.dtype, 1)
+        if s.order not in st.ORDERS:
+            self.fail(f"the order {s.order!r}", "one of " + ", ".join(st.ORDERS))
         if s.var.dtype is not s.memory.dtype or s.var.lanes != 1:
             self.fail(f"the result {show_type((s.var.dtype, s.var.lanes))}", s.memory.dtype.text)
         if s.memory.scope == "constant":
             self.fail(f"an atomic on the constant {s.memory.name}", "memory that may be written")
         self.bind(s.var)
         self.vary(s.var, on=True)
+
+    def clock(self, s: st.Clock) -> None:
+        if s.kind not in st.CLOCKS or s.var.dtype is not dt.int64:
+            self.fail(f"the clock {s.kind!r} as {s.var.dtype.text}", "an i64 of "
+                      + " or ".join(st.CLOCKS))
+        self.bind(s.var)
+        self.vary(s.var, on=True)
+
+    def fragment(self, memory: Memory, at: tuple[Expr, ...], use: str, s: Any) -> None:
+        """Check one fragment: a private memory that holds as many elements as it must."""
+        self.visible_memory(memory)
+        if memory.scope != "local":
+            self.fail(f"a fragment in {memory.scope} memory", "local memory")
+        rows, columns = ti.extent(use, s.shape)
+        inner = [int(e.attr) for e in memory.shape[len(at):] if e.op is Op.CONST]
+        if inner not in ([rows * columns // ti.LANES], [rows * columns // ti.LANES, ti.LANES]):
+            self.fail(f"a fragment of {inner} elements", f"{rows * columns // ti.LANES} a thread")
+        for e in at:
+            self.expr(e, f"an index into {memory.name}", dt.int64, 1)
+
+    def matrix(self, s: ti.MatrixAccess) -> None:
+        if s.use not in ti.USES:
+            self.fail(f"the use {s.use!r}", "one of " + ", ".join(ti.USES))
+        self.fragment(s.fragment, s.at, s.use, s)
+        if s.fragment.dtype is not s.memory.dtype:
+            self.fail(f"a fragment of {s.fragment.dtype.text} and {s.memory.dtype.text} in memory",
+                      "one type")
+        for index in (s.index, s.row, s.column):
+            self.access(s.memory, index, 1)
+
+    def matrix_multiply(self, s: ti.MatrixMultiply) -> None:
+        for memory, at, use in ((s.result, s.result_at, "accumulator"), (s.left, s.left_at, "a"),
+                                (s.right, s.right_at, "b"),
+                                (s.addend, s.addend_at, "accumulator")):
+            self.fragment(memory, at, use, s)
+        known, sums = ti.shapes(s.left.dtype)
+        if s.shape not in known or s.right.dtype is not s.left.dtype:
+            self.fail(f"a product of {s.left.dtype.text} and {s.right.dtype.text} of shape "
+                      f"{s.shape}", "one type, in a shape that it has")
+        if s.result.dtype not in sums or s.addend.dtype not in sums:
+            self.fail(f"sums of {s.result.dtype.text}", "one of " + ", ".join(d.text for d in sums))
+
+    def async_copy(self, s: ti.AsyncCopy) -> None:
+        self.access(s.memory, s.index, 1)
+        self.access(s.source, s.source_index, 1)
+        if s.memory.dtype is not s.source.dtype or s.memory.scope != "shared":
+            self.fail(f"a copy of {s.source.dtype.text} to {s.memory.scope} memory of "
+                      f"{s.memory.dtype.text}", "one type, to shared memory")
+        if s.count * s.memory.dtype.itemsize not in ti.COPY_BYTES or s.cache not in ti.CACHES:
+            self.fail(f"a copy of {s.count} elements, {s.cache}", "4, 8 or 16 bytes")
 
     def call(self, s: st.Call) -> None:
         for e in s.args:
@@ -429,6 +491,9 @@ _CHECK: Final[dict[type[Stmt], Callable[[_Verifier, Any], Iterator[Any] | None]]
     st.Barrier: _Verifier.barrier, st.Fence: _Verifier.fence,
     st.Collective: _Verifier.collective, st.Atomic: _Verifier.atomic, st.Call: _Verifier.call,
     st.Assert: _Verifier.assert_, st.Print: _Verifier.print_, st.Prefetch: _Verifier.prefetch,
+    st.Clock: _Verifier.clock, ti.MatrixLoad: _Verifier.matrix, ti.MatrixStore: _Verifier.matrix,
+    ti.MatrixMultiply: _Verifier.matrix_multiply, ti.AsyncCopy: _Verifier.async_copy,
+    ti.CopyCommit: lambda v, s: None, ti.CopyWait: lambda v, s: None,
 }  # type: ignore[dict-item, unused-ignore]  # fmt: skip
 
 

@@ -179,7 +179,14 @@ class _Verifier:
         if i.memory.scope not in ("local", "register", "shared") or i.size < 0:
             self.fail(f"{i.memory.scope} storage of {i.size} elements",
                       "local, register or shared, of at least 0")
+        if i.base is not None and i.base.scope != i.memory.scope:
+            self.fail(f"{i.memory.scope} storage over {i.base.scope} memory", "one scope")
         self.declare(i.memory)
+
+    def clock(self, i: li.ClockInst) -> None:
+        self.type(i.result, "the time", dt.int64)
+        self.define(i.result)
+        self.varying.add(i.result)
 
     def loop(self, i: li.Loop) -> None:
         if i.kind not in li.LOOP_KINDS:
@@ -248,6 +255,7 @@ _CHECK: Final[dict[type[Inst], Callable[[_Verifier, Any], None]]] = {
     li.WhileTest: _Verifier.while_test, li.EndWhile: _Verifier.end, li.IfBegin: _Verifier.if_begin,
     li.Else: _Verifier.otherwise, li.EndIf: _Verifier.end, li.AssertInst: _Verifier.assert_,
     li.BarrierInst: _Verifier.barrier, li.FenceInst: lambda v, i: None,
+    li.ClockInst: _Verifier.clock,
     li.AtomicInst: _Verifier.atomic, li.CallInst: _Verifier.call,
     li.PrintInst: _Verifier.print_, li.PrefetchInst: _Verifier.prefetch,
 }  # fmt: skip

@@ -144,7 +144,8 @@ class AccessLowering(Mapper):
         copies = 1 if s.memory in self.counters else scope.lanes
         made = flat_memory(plain, self.fresh(s.memory.name), copies)
         scope.memories[s.memory.name] = (made, copies)
-        self.emit(out, Alloc(made), s)
+        base = None if s.base is None else scope.memory(s.base)[0]
+        self.emit(out, Alloc(made, s.align, base), s)
         if copies > 1 and not s.memory.shape:
             # A value for every lane: what is read is never undefined, so no mask is needed.
             zeros = ex.const(0, made.dtype, scope.lanes)

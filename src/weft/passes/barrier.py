@@ -58,7 +58,9 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
+from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Tally, walk
+from weft.passes.copies import copy_at_once
 from weft.passes.region import Copy, Region, copies_of
 
 __all__ = ["blocks_to_loops", "has_threads"]
@@ -93,6 +95,7 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
         If a loop over threads does not stand alone in its block.
     """
     Tally.passes += 1
+    kernel = copy_at_once(kernel)
     axes: list[For] = []
     body = kernel.body
     while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
@@ -156,8 +159,9 @@ class _Nest:
         while rest and isinstance(rest[0], Alloc) and rest[0].memory.scope == "shared":
             alloc = rest.pop(0)
             assert isinstance(alloc, Alloc)
-            self.shared[alloc.memory] = alloc.memory.replace(scope="local")
-            made = Alloc(self.shared[alloc.memory])
+            own = self.shared[alloc.memory] = alloc.memory.replace(scope="local")
+            base = None if alloc.base is None else self.shared[alloc.base]
+            made = Alloc(own, alloc.align, base)
             if alloc in self.locations:
                 self.locations[made] = self.locations[alloc]
             before.append(made)
@@ -372,6 +376,7 @@ class Threads:
         """Find what is made between two barriers and used between others."""
         made: dict[Expr, int] = {}
         homes: dict[Memory, set[int]] = {}
+        fragments: set[Memory] = set()
         used: dict[Expr, set[int]] = {}
         pure: dict[Expr, Expr] = {}
         self.region = 0
@@ -387,8 +392,11 @@ class Threads:
                 if isinstance(s, Let):
                     pure[s.var] = s.value
                 # Where it is made counts, too: a turn of a loop may use what the one before left.
-                if isinstance(s, Alloc | Load | Store | Atomic) and s.memory.scope in _PRIVATE:
-                    homes.setdefault(s.memory, set()).add(self.region)
+                for memory in (s.memory,) if isinstance(s, Alloc) else (*s.reads(), *s.writes()):
+                    if memory.scope in _PRIVATE:
+                        homes.setdefault(memory, set()).add(self.region)
+                if isinstance(s, MatrixAccess | MatrixMultiply):
+                    fragments.update(m for m in (*s.reads(), *s.writes()) if m.scope in _PRIVATE)
                 for k, inner in enumerate(s.bodies()):
                     look(inner, inside or not _has_barrier(s))
                     if isinstance(s, While) and k == 0:
@@ -405,8 +413,11 @@ class Threads:
         for memory, regions in homes.items():
             if len(regions) > 1 and memory not in self.uniform_cells:
                 name = self.fresh(memory.name, self.memory_names)
-                self.spilled[memory] = Memory(name, memory.dtype,
-                                              (ex.index(self.count), *memory.shape), "local")
+                shape: tuple[Expr, ...] = (ex.index(self.count), *memory.shape)
+                if memory in fragments:  # the threads of a warp side by side
+                    warps = -(-self.count // _WARP)
+                    shape = (ex.index(warps), *memory.shape, ex.index(_WARP))
+                self.spilled[memory] = Memory(name, memory.dtype, shape, "local")
         crossing = {v for v, regions in used.items() if v in self.varying and v in made
                     and regions - {made[v]}}
         axes = {axis.var for axis in self.axes}
@@ -688,4 +699,5 @@ def _has_short_loops(body: Body) -> bool:
 
 def _has_warps(body: Body) -> bool:
     """Whether threads of a warp work together, so that the warp must be one vector."""
-    return any(isinstance(s, Barrier | Collective) and s.scope == "warp" for s in walk(body))
+    return any(isinstance(s, MatrixAccess | MatrixMultiply)
+               or (isinstance(s, Barrier | Collective) and s.scope == "warp") for s in walk(body))

@@ -23,6 +23,7 @@ from weft.ir.linear import (
     AtomicInst,
     BarrierInst,
     CallInst,
+    ClockInst,
     Compute,
     Else,
     EndIf,
@@ -53,6 +54,7 @@ from weft.ir.stmt import (
     Block,
     Body,
     Call,
+    Clock,
     Fence,
     For,
     If,
@@ -272,7 +274,7 @@ class Linearizer:
         if size >= 1 << 62:
             raise VerifyError(f"alloc {s.memory.name}", found="a size without a bound",
                               expected="sizes made of constants and variables with bounds")
-        self._emit(StorageInst(s.memory, max(size, 0)))
+        self._emit(StorageInst(s.memory, max(size, 0), s.base))
 
     def _for(self, s: For) -> None:
         extent = self.value(s.extent)
@@ -321,6 +323,11 @@ class Linearizer:
         self._emit(FenceInst(s.scope))
         self._written(None)
 
+    def _clock(self, s: Clock) -> None:
+        result = self._new(str(s.var.attr), s.var)
+        self._emit(ClockInst(result, s.kind))
+        self._bind(s.var, result, self.region)
+
     def _atomic(self, s: Atomic) -> None:
         offset, value = self._offset(s.memory, s.index), self.value(s.value)
         compare = self._optional(s.compare)
@@ -349,5 +356,5 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Linearizer, Any], None]]] = {
     Alloc: Linearizer._alloc, For: Linearizer._for, While: Linearizer._while, If: Linearizer._if,
     Block: Linearizer._block, Assert: Linearizer._assert, Atomic: Linearizer._atomic,
     Call: Linearizer._call, Print: Linearizer._print, Barrier: Linearizer._barrier,
-    Fence: Linearizer._fence, Prefetch: Linearizer._prefetch,
+    Fence: Linearizer._fence, Prefetch: Linearizer._prefetch, Clock: Linearizer._clock,
 }  # fmt: skip

@@ -20,6 +20,7 @@ from weft.ir.stmt import (
     Atomic,
     Body,
     Call,
+    Clock,
     Collective,
     For,
     If,
@@ -31,6 +32,7 @@ from weft.ir.stmt import (
     Store,
     While,
 )
+from weft.ir.tile import LANES, MatrixAccess, MatrixMultiply, Place
 from weft.ir.traverse import walk
 
 if TYPE_CHECKING:
@@ -172,7 +174,8 @@ class Region:
                         memory.name, self.block.memory_names))
                     copy.cells[s.memory] = memory
                 self.block.allocated.add(memory.name)
-                out.append(self.block.placed(Alloc(memory).map_exprs(copy.expr), s))
+                out.append(self.block.placed(
+                    s.replace(memory=memory).map_exprs(copy.expr), s))
             return
         repeats = isinstance(s, Let | Load | Assert)  # the same again has no other result
         seen: list[tuple[Stmt, Copy]] = []
@@ -189,6 +192,13 @@ class Region:
 
     def _of(self, s: Stmt, copy: Copy) -> Stmt:
         """Return an access to the memories of a copy."""
+        if isinstance(s, MatrixAccess):
+            fragment, at = self._fragment(s.fragment, copy)
+            home = self.block.spilled.get(s.memory, s.memory)
+            return s.replace(fragment=fragment, at=at, memory=home)
+        if isinstance(s, MatrixMultiply):
+            parts = (self._fragment(m, copy) for m in (s.result, s.left, s.right, s.addend))
+            return s.moved(*parts)
         if not isinstance(s, Load | Store | Atomic):
             return s
         own = copy.cells.get(s.memory)
@@ -197,8 +207,18 @@ class Region:
         memory = self.block.spilled.get(s.memory)
         if memory is None:
             return s
-        apart = len(memory.shape) > len(s.memory.shape)
-        return s.replace(memory=memory, index=(copy.index, *s.index) if apart else s.index)
+        more = len(memory.shape) - len(s.memory.shape)
+        if more == 2:  # the elements of a fragment, with the threads of a warp side by side
+            return s.replace(memory=memory, index=(copy.index // LANES, *s.index,
+                                                   copy.index % LANES))
+        return s.replace(memory=memory, index=(copy.index, *s.index) if more else s.index)
+
+    def _fragment(self, memory: Memory, copy: Copy) -> Place:
+        """Return where a fragment lies, and the index of its warp there."""
+        home = self.block.spilled.get(memory)
+        if home is None:
+            return copy.cells.get(memory, memory), ()
+        return home, (copy.index // LANES,)
 
     def _bind(self, s: Stmt, copies: Sequence[Copy]) -> None:
         """Give what a statement binds a name of its own, unless its first use is here."""
@@ -225,7 +245,7 @@ def _same(a: Stmt, b: Stmt) -> bool:
 def _rebound(s: Stmt, copy: Copy) -> Stmt:
     """Return a statement that binds the names of a copy."""
     names = copy.names
-    if isinstance(s, Let | Load | Atomic | Collective | For):
+    if isinstance(s, Let | Load | Atomic | Collective | Clock | For):
         return s.replace(var=names.get(s.var, s.var))
     if isinstance(s, Call):
         return s.replace(vars=tuple(names.get(v, v) for v in s.vars))

@@ -37,6 +37,7 @@ from weft.ir.stmt import (
     Block,
     Body,
     Call,
+    Clock,
     Collective,
     Fence,
     For,
@@ -52,16 +53,19 @@ from weft.ir.stmt import (
     Store,
     While,
 )  # fmt: skip
+from weft.ir.tile import MatrixLoad, MatrixMultiply, MatrixStore
 from weft.ir.traverse import walk
-from weft.passes import warp
+from weft.passes import fragments, warp
 from weft.passes.access import flat_memory
 from weft.passes.lanes import Affine, Mapped, Mask, Scope, any_of
 from weft.passes.reduce import ReduceLowering
 from weft.passes.strided import regroup
 
 
-def vectorize(kernel: Kernel) -> Kernel:
+def vectorize(kernel: Kernel, legal: Callable[[Expr], Expr] = lambda e: e) -> Kernel:
     """Return the kernel with vector and unrolled axes and reductions materialised.
+
+    `legal` writes what products of fragments compute in operations of the target.
 
     Raises
     ------
@@ -69,6 +73,7 @@ def vectorize(kernel: Kernel) -> Kernel:
         If a REDUCE has a parallel axis, or an ALLOC in a vector loop differs in size by lane.
     """
     pass_ = Vectorize(kernel)
+    pass_.legal = legal
     scope = pass_.root
     params = []
     for memory in kernel.params:
@@ -85,6 +90,8 @@ def vectorize(kernel: Kernel) -> Kernel:
 
 class Vectorize(ReduceLowering):
     """The statements beside accesses and reductions."""
+
+    legal: Callable[[Expr], Expr]
 
     def lower(self, body: Body, scope: Scope, out: list[Stmt]) -> None:
         """Emit the statements of a body."""
@@ -251,6 +258,10 @@ class Vectorize(ReduceLowering):
         self.emit(out, Call(made, s.callee, args), s)
         scope.mapped.update(zip(s.vars, made, strict=True))
 
+    def _clock(self, s: Clock, scope: Scope, out: list[Stmt]) -> None:
+        var = scope.mapped[s.var] = self.new_var(str(s.var.attr), dt.int64)
+        self.emit(out, Clock(var, s.kind), s)
+
     def _print(self, s: Print, scope: Scope, out: list[Stmt]) -> None:
         if scope.lanes > 1:
             self._one_by_one(s, scope, out)
@@ -281,7 +292,8 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Vectorize, Any, Scope, list[Stmt]], 
     Reduce: Vectorize.reduce, Assert: Vectorize.assertion, Atomic: Vectorize._atomic,
     Call: Vectorize._call, Print: Vectorize._print, Barrier: Vectorize._barrier,
     Fence: Vectorize._fence, Collective: Vectorize._collective,
-    Prefetch: Vectorize.prefetch,
+    Prefetch: Vectorize.prefetch, Clock: Vectorize._clock, MatrixLoad: fragments.access,
+    MatrixStore: fragments.access, MatrixMultiply: fragments.multiply,
 }  # fmt: skip
 
 

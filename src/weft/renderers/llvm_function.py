@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -373,6 +374,22 @@ class Function(FunctionWriter):
         else:
             self.perform(inst.callee, *args)
 
+    def clock(self, inst: li.ClockInst) -> None:
+        """Read the processor's counter where programs may, else the system's clock."""
+        if inst.kind == "cycles" and self.owner.target.arch == "x86_64":
+            self.module.declare("declare i64 @llvm.readcyclecounter()")
+            self.names[inst.result.id] = self.new("call i64 @llvm.readcyclecounter()")
+            return
+        at = f"%clock{len(self.allocas)}"
+        self.allocas.append(f"  {at} = alloca [16 x i8], align 8")
+        self.module.declare("declare i32 @clock_gettime(i32, ptr)")
+        monotonic = 1 if sys.platform == "linux" else 6
+        self.new(f"call i32 @clock_gettime(i32 {monotonic}, ptr {at})")
+        seconds = self.new(f"load i64, ptr {at}")
+        rest = self.new(f"load i64, ptr {self.new(f'getelementptr i8, ptr {at}, i64 8')}")
+        whole = self.new(f"mul i64 {seconds}, 1000000000")
+        self.names[inst.result.id] = self.new(f"add i64 {whole}, {rest}")
+
     def print(self, inst: li.PrintInst) -> None:
         """Print through printf, a bool as 0 or 1."""
         forms, args = [], []
@@ -397,6 +414,9 @@ class Function(FunctionWriter):
 
 def _storage(f: Function, inst: li.StorageInst) -> None:
     mem = inst.memory
+    if inst.base is not None:
+        f.pointers[mem.name] = f.pointer(inst.base)
+        return
     size = memory.stack_bytes(f.allocas, inst)
     f.pointers[mem.name] = name = f"%m{len(f.allocas)}"
     f.allocas.append(f"  {name} = alloca [{size} x i8], align 64")
@@ -417,7 +437,7 @@ _WRITERS: Final[dict[type[Inst], Callable[[Function, Any], None]]] = {
     li.AssertInst: Function.check,
     li.BarrierInst: Function.barrier, li.FenceInst: lambda f, i: f.put("fence seq_cst"),
     li.AtomicInst: lambda f, i: memory.atomic(f, i, f.pointer(i.memory)),
-    li.CallInst: Function.call,
+    li.CallInst: Function.call, li.ClockInst: Function.clock,
     li.PrintInst: Function.print,
     li.PrefetchInst: lambda f, i: memory.prefetch(f, i, f.pointer(i.memory)),
 }  # fmt: skip

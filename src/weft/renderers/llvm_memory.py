@@ -47,10 +47,16 @@ class Memories:
                    if isinstance(i, li.StoreInst | li.AtomicInst)}
         self.changed = changed if self.noalias else {m.name for m in kernel.params} | changed
         self.scopes: dict[str, str] = {}
+        lies_over = {i.memory.name: i.base.name for i in kernel.code
+                     if isinstance(i, li.StorageInst) and i.base is not None}
         if self.noalias and written and len(touched) > 1:
             domain = module.node('!{!"kernel"}')
+            nodes: dict[str, str] = {}
             for name in touched:
-                self.scopes[name] = module.node(f'!{{!"{_plain(name)}", {domain}}}')
+                own = lies_over.get(name, name)
+                if own not in nodes:
+                    nodes[own] = module.node(f'!{{!"{_plain(own)}", {domain}}}')
+                self.scopes[name] = nodes[own]
         self.tags: dict[str, str] = {}
 
     def slot(self, mem: Memory) -> int:
@@ -63,7 +69,8 @@ class Memories:
             return ""
         found = self.tags.get(mem.name)
         if found is None:
-            others = ", ".join(s for n, s in self.scopes.items() if n != mem.name)
+            mine = self.scopes[mem.name]
+            others = ", ".join(dict.fromkeys(s for s in self.scopes.values() if s != mine))
             own = self.module.node(f"!{{{self.scopes[mem.name]}}}")
             rest = self.module.node(f"!{{{others}}}")
             found = self.tags[mem.name] = f", !alias.scope {own}, !noalias {rest}"

@@ -331,7 +331,7 @@ class Calls(Expressions):
                              callee.usage) from None
         bound.apply_defaults()
         family, _, kind = callee.name.rpartition(".")
-        method = INTRINSICS[family or callee.name]
+        method = INTRINSICS.get(callee.name) or INTRINSICS[family]
         given = [v if isinstance(v, Value) else Known(v) for v in bound.arguments.values()]
         return method(self, node, kind, *given)
 

@@ -25,6 +25,7 @@ from weft.frontend.kernel.source import Problems, Source, Stop
 from weft.frontend.kernel.values import (
     FIXED,
     Fields,
+    Fragment,
     Group,
     Known,
     Value,
@@ -274,6 +275,10 @@ class Expressions(Emitter):
             return Known(view.memory.dtype)
         if node.attr == "itemsize":
             return Known(itemsize_of(view.memory.dtype))
+        if isinstance(view, Fragment) and node.attr == "num_elements":
+            return Known(int(view.shape[0].attr))
+        if isinstance(view, Fragment) and node.attr == "x":
+            return view
         if node.attr == "T":
             return View(view.memory, view.starts, tuple(reversed(view.axes)), view.readonly)
         has = ("shape", "size", "ndim", "dtype", "itemsize", "T")
@@ -645,7 +650,7 @@ class Expressions(Emitter):
                 ends.append(default)
                 continue
             place = scalars.convert(self.scalar(e, key, "an integer"), dt.int64)
-            if place.op is not Op.CONST or place.attr < 0:
+            if self.ranges.of(place).lo < 0:
                 place = ex.where(place.lt(0), ex.maximum(place + axis.extent, before), place)
             ends.append(ex.minimum(place, last))
         gap = ends[0] - ends[1] if down else ends[1] - ends[0]

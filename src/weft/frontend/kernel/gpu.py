@@ -17,7 +17,7 @@ __all__ = [
     "rsqrt",
     "selp", "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync",
     "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp",
-    "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "warpsize",
+    "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "warpsize", "wmma",
 ]  # fmt: skip
 
 threadIdx: Final = Triple("thread")  # index of the thread in its block; int32
@@ -195,6 +195,51 @@ shared: Final = _Memory("shared", """Return an array that all threads of a block
 local: Final = _Memory("local", """Return an array that belongs to one thread.
 
     `shape` is an int or a tuple, known when the kernel is compiled. It is not initialised.""")
+
+
+class _Wmma:
+    """Products of small matrices, which the threads of a warp hold together as fragments.
+
+    All threads of the warp must reach each operation, with the same array and pitch. Shapes m, n, k
+    are 16 16 16, 32 8 16 and 8 32 16 for float16, bfloat16, int8 and uint8; 16 16 8 for tf32;
+    8 8 4 for float64. Sums are float32 (of float16 also float16), int32 of integers, float64.
+
+    A fragment has `num_elements` elements in each thread, ``fragment[i]``; which those are of the
+    matrix is not said.
+    """
+
+    matrix_a, matrix_b, accumulator = "matrix_a", "matrix_b", "accumulator"
+    row_major = mem_row_major = "row_major"
+    col_major = mem_col_major = "col_major"
+    tf32 = "tf32"
+
+    def __init__(self) -> None:
+        def fragment(use: Any, m: Any, n: Any, k: Any, dtype: Any, layout: Any = None) -> Any:
+            """Return a fragment; `layout` says how `matrix_a` or `matrix_b` lies in memory."""
+
+        def fill_fragment(fragment: Any, value: Any) -> None:
+            """Set all elements to a value."""
+
+        def load_matrix_sync(fragment: Any, array: Any, ldm: Any = None,
+                             layout: Any = None) -> None:  # fmt: skip
+            """Take a matrix from the first element of `array` on, with `ldm` elements a row.
+
+            An array of two axes, such as ``a[i:, j:]``, knows its pitch. In ``col_major`` the rows
+            of the array are the columns of the matrix.
+            """
+
+        def store_matrix_sync(array: Any, fragment: Any, ldm: Any = None,
+                              layout: Any = None) -> None:  # fmt: skip
+            """Write an accumulator as a matrix."""
+
+        def mma_sync(d: Any, a: Any, b: Any, c: Any) -> None:
+            """Set `d` to ``a @ b + c``."""
+
+        for function in (fragment, fill_fragment, load_matrix_sync, store_matrix_sync, mma_sync):
+            setattr(self, function.__name__, intrinsic(function, "wmma."))
+
+
+wmma: Final = _Wmma()
 
 
 class _Const:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from weft.frontend.kernel import flow
+from weft.frontend.kernel import flow, matrix
+from weft.frontend.kernel.calls import INTRINSICS
 from weft.frontend.kernel.fields import FlatNeeded
 from weft.frontend.kernel.loops import Functions
 from weft.frontend.kernel.source import Problems, Source, read_source
@@ -21,6 +22,7 @@ from weft.ir.stmt import Body, For, Kernel, Meta, Stmt
 __all__ = ["Launch", "translate"]
 
 _MOST_BLOCKS: Final = (1 << 31) - 1
+INTRINSICS.update(matrix.LOWERED)
 
 
 class Launch(Record):

@@ -14,10 +14,12 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
+from weft.ir.tile import Tile
 
 FIXED = "lists and tuples of a kernel keep their length and items: gpu.local.array holds numbers"
 
-__all__ = ["FIXED", "Fields", "Group", "Known", "Value", "View", "Wrong", "describe", "described"]
+__all__ = ["FIXED", "Fields", "Fragment", "Group", "Known", "Value", "View", "Wrong", "describe",
+           "described"]
 
 
 class Known(Record):
@@ -92,6 +94,12 @@ class Fields(Record):
         return bool(self.parts[0].readonly)
 
 
+class Fragment(View):
+    """The elements of a matrix fragment that one thread holds."""
+
+    tile: Tile = Tile("", (0, 0, 0))
+
+
 class Group(Record):
     """A tuple; of a named tuple, a dataclass or a vector also the names and the class.
 
@@ -134,6 +142,8 @@ def describe(value: Any) -> str:
         return value.dtype.name
     if isinstance(value, Memory):  # the cell of a number
         return value.dtype.name
+    if isinstance(value, Fragment):
+        return f"{value.memory.dtype.name} fragment {value.tile.use} of {value.tile.shape}"
     if isinstance(value, View):
         axes = f"{len(value.axes)} ax{'i' if len(value.axes) == 1 else 'e'}s"
         return f"{value.memory.dtype.name} array of {axes}"

@@ -9,6 +9,7 @@ import numpy as np
 from weft.ir.expr import Expr, free_vars
 from weft.ir.op import Op
 from weft.ir.stmt import Atomic, If, Load, Location, Memory, Stmt, Store
+from weft.ir.tile import AsyncCopy, MatrixLoad
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep import findings as fi
 from weft.runtimes.lockstep.shadow import READ, UPDATE, WRITE, Clocks, Shadow, bits, same_time
@@ -67,7 +68,7 @@ class Checks:
     def _watch_arguments(self) -> None:
         """Watch arguments that are written, and those that lie in the same place."""
         m = self.machine
-        written = {s.memory for s in walk(m.kernel.body) if isinstance(s, Store | Atomic)}
+        written = {memory for s in walk(m.kernel.body) for memory in s.writes()}
         places = []
         for memory in m.kernel.params:
             storage = m.storages[memory]
@@ -139,6 +140,8 @@ class Checks:
 
     def read(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
         """Note a load of some elements by some threads."""
+        if storage.pending is not None:
+            self._must_have_landed(s, storage, at, lanes)
         self._must_be_written(s, storage, at, lanes)
         if storage.shadow is not None and len(at):
             self._access(READ, s, storage, at, lanes, None)
@@ -147,14 +150,44 @@ class Checks:
         """Note a store of some values, before it is carried out."""
         if self.undefined:
             self._must_be_defined(s)
+        if storage.pending is not None:
+            self._must_have_landed(s, storage, at, lanes)
         if storage.shadow is not None and len(at):
             changed = bits(storage.data[at]) != bits(values)
             self._access(WRITE, s, storage, at, lanes, changed)
             pair = same_time(at, values, self.machine.tids[lanes])
             if pair is not None:
                 self._race(s, s, storage, pair, together=True)
-        if storage.written is not None:
-            storage.written[at] = True
+        storage.note_written(at)
+
+    def ask(self, s: AsyncCopy, storage: Storage, at: Array, lanes: Array) -> None:
+        """Note a copy on the side that some threads ask for."""
+        if storage.pending is None:
+            storage.pending = np.zeros(len(storage.data), np.bool_)
+        else:
+            self._must_have_landed(s, storage, at, lanes)
+        storage.pending[at] = True
+
+    def land(self, s: AsyncCopy, storage: Storage, at: Array, lanes: Array,
+             values: Array) -> None:  # fmt: skip
+        """Note that copies have taken place."""
+        assert storage.pending is not None
+        storage.pending[at] = False
+        if storage.shadow is not None:
+            self._access(WRITE, s, storage, at, lanes, bits(storage.data[at]) != bits(values))
+        storage.note_written(at)
+
+    def _must_have_landed(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
+        """Report accesses of what a copy on the side has not written yet."""
+        assert storage.pending is not None
+        early = storage.pending[at]
+        if early.any():
+            memory = storage.memory
+            first = int(at[np.argmax(early)]) % max(storage.size, 1)
+            what = "asks again for" if isinstance(s, AsyncCopy) else _verb(s)
+            self.report(fi.UNCOMMITTED, s, lanes[early], f"{what} element {first} of "
+                        f"{memory.scope} memory {memory.name}, whose copy nobody has committed "
+                        "and waited for", memory.name)
 
     def update(self, s: Atomic, storage: Storage, at: Array, lanes: Array) -> None:
         """Note an atomic operation."""
@@ -162,8 +195,7 @@ class Checks:
             self._must_be_defined(s)
         if s.kind != "exch":  # which may be the first to give it a value
             self._must_be_written(s, storage, at, lanes)
-        if storage.written is not None:
-            storage.written[at] = True
+        storage.note_written(at)
         if storage.shadow is not None and len(at):
             self._access(UPDATE, s, storage, at, lanes, None)
             self.clocks.synchronise(storage.shadow.number, at + storage.offset, lanes)
@@ -172,6 +204,9 @@ class Checks:
                 changed: Array | None) -> None:  # fmt: skip
         shadow, clocks = storage.shadow, self.clocks
         assert shadow is not None
+        if storage.unit > 1:
+            at, lanes = storage.parts(at), np.repeat(lanes, storage.unit)
+            changed = None if changed is None else np.repeat(changed, storage.unit)
         if storage.offset:
             at = at + storage.offset
         found = shadow.access(kind, at, lanes, clocks, changed)
@@ -225,7 +260,9 @@ class Checks:
     def _must_be_written(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
         if storage.written is None:
             return
-        written = storage.written[at]
+        written = storage.is_written(at)
+        if storage.pending is not None:
+            written = written | storage.pending[at]
         if written.all():
             return
         memory = storage.memory
@@ -330,7 +367,9 @@ def _name(thread: fi.Thread) -> str:
 
 
 def _verb(s: Stmt | None) -> str:
-    return "reads" if isinstance(s, Load) else "updates" if isinstance(s, Atomic) else "writes"
+    if isinstance(s, Load | MatrixLoad):
+        return "reads"
+    return "updates" if isinstance(s, Atomic) else "writes"
 
 
 def _arms(body: Body) -> dict[Stmt, Arms]:

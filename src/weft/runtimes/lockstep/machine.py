@@ -7,8 +7,9 @@ may choose, so a correct kernel gives its results; the sanitiser tells what othe
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from weft.ir.stmt import (
     Barrier,
     Block,
     Body,
+    Clock,
     Collective,
     For,
     If,
@@ -41,6 +43,9 @@ from weft.runtimes.lockstep.checks import Checks
 from weft.runtimes.lockstep.memory import Storage
 from weft.runtimes.lockstep.values import Array, Formula, Mark, held, to_stored
 from weft.runtimes.lockstep.waits import waits_for_others
+
+if TYPE_CHECKING:
+    from weft.runtimes.lockstep.tiles import Pending
 
 __all__ = ["STATEMENTS", "Endless", "Grid", "Handlers", "Machine"]
 
@@ -157,6 +162,8 @@ class Machine:
         self.gone = np.zeros(count, np.bool_)  # ended by a failure
         self.left = np.zeros(count, np.bool_)  # left the kernel
         self.losses = 0
+        self.copies: list[Pending] = []
+        self.groups = np.zeros(count, np.int64)  # of copies on the side that each thread has closed
         number, inside = np.repeat(blocks.astype(np.int64), size), self.lanes % size
         self.places: dict[str, Array] = {}
         for level, value, sizes in (("block", number, self.grid.blocks),
@@ -333,6 +340,9 @@ class Machine:
         shape = tuple(int(n[0]) for n in self.values(s))
         shared = s.memory.scope == "shared"
         owner, copies = (self.block_of, self.nblocks) if shared else (self.lanes, self.count)
+        if s.base is not None:
+            self.storages[s.memory] = Storage.over(s.memory, self.storage(s.base), shape)
+            return
         made = self.storages[s.memory] = Storage.fresh(s.memory, shape, owner, copies)
         if shared and self.checks is not None:
             self.checks.watch(made)
@@ -420,7 +430,7 @@ class Machine:
         at, lanes = self.elements(s, storage, index)
         given = self.spread(value)
         given = given if len(lanes) == self.count else given[lanes]
-        if s.memory.scope == "global":
+        if storage.stored:
             given = to_stored(given, s.memory.dtype)
         if self.checks is not None:
             self.checks.write(s, storage, at, lanes, given)
@@ -446,6 +456,10 @@ class Machine:
         self.checks.failed(s, bad)
         self.lose(bad)
 
+    def _clock(self, s: Clock) -> None:
+        self.instructions += self.active
+        self.names[s.var] = np.array([time.perf_counter_ns()], np.int64)
+
     def _print(self, s: Print) -> None:
         values = [self.spread(v) for v in self.values(s)]
         for lane in self.chosen.tolist():
@@ -464,4 +478,5 @@ STATEMENTS: Final[dict[type[Stmt], Callable[[Machine, Any], None]]] = {
     Let: Machine._let, Load: Machine._load, Store: Machine._store, Alloc: Machine._alloc,
     For: Machine._for, While: Machine._while, If: Machine._if, Block: Machine._block,
     Assert: Machine._assert, Print: Machine._print, Prefetch: Machine._nothing,
+    Clock: Machine._clock,
 }  # fmt: skip

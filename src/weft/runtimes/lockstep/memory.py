@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Storage"]
 
+_ALIGN: Final = 16  # bytes
+
 
 class Storage:
     """One memory: of all threads (global), of each block (shared), or of each thread.
@@ -26,18 +28,25 @@ class Storage:
         The elements, flat, one copy of the memory after the other.
     written : array of bool or None
         Which elements hold a value; None where all do.
-    shape : tuple of int
-        Sizes of one copy.
+    shape, size : tuple of int, and int
+        Sizes of one copy, and elements from one copy to the next.
     first : array or None
         Where the copy of each thread begins; None where there is one copy only.
     shadow, offset : Shadow or None, and int
         Who accessed the elements, and where they begin in it.
+    unit : int
+        Elements of what was written and of the shadow for each element: its bytes, of memory
+        over other memory, else 1.
+    stored : bool
+        Whether the elements have the dtype of arrays, and not the one in which values are held.
+    pending : array of bool or None
+        Elements that a copy on the side will write.
     undefined : Mark or None
         Of a register, the threads in which it holds what a shuffle took from nobody.
     """
 
-    __slots__ = ("data", "first", "memory", "offset", "shadow", "shape", "size", "undefined",
-                 "written")
+    __slots__ = ("data", "first", "memory", "offset", "pending", "shadow", "shape", "size",
+                 "stored", "undefined", "unit", "written")
 
     def __init__(self, memory: Memory, data: Array, shape: tuple[int, ...], first: Array | None,
                  written: Array | None = None) -> None:  # fmt: skip
@@ -45,7 +54,9 @@ class Storage:
         self.written = written
         self.size = int(np.prod(shape, dtype=np.int64))
         self.shadow: Shadow | None = None
-        self.offset = 0
+        self.offset, self.unit = 0, 1
+        self.stored = memory.scope == "global"
+        self.pending: Array | None = None
         self.undefined: Mark | None = None
 
     @classmethod
@@ -62,6 +73,37 @@ class Storage:
     def fresh(cls, memory: Memory, shape: tuple[int, ...], owner: Array, copies: int) -> Storage:
         """Return storage that nobody has written: a copy for each owner (block or thread)."""
         size = int(np.prod(shape, dtype=np.int64))
+        if memory.scope == "shared" and memory.dtype.itemsize == 1:
+            size += -size % _ALIGN  # so that memory over it begins alike in each copy
         data = np.zeros(size * copies, held(memory.dtype))
         first = None if copies == 1 else owner * size
-        return cls(memory, data, shape, first, np.zeros(size * copies, np.bool_))
+        made = cls(memory, data, shape, first, np.zeros(size * copies, np.bool_))
+        made.size = size
+        return made
+
+    @classmethod
+    def over(cls, memory: Memory, base: Storage, shape: tuple[int, ...]) -> Storage:
+        """Return the bytes of another storage as elements of another type."""
+        kind = memory.dtype.numpy
+        first = None if base.first is None else base.first // kind.itemsize
+        made = cls(memory, base.data.view(kind), shape, first, base.written)
+        made.shadow, made.unit, made.stored = base.shadow, kind.itemsize, True
+        made.size = base.size // kind.itemsize
+        return made
+
+    def parts(self, at: Array) -> Array:
+        """Return what stands for some elements in `written` and in the shadow."""
+        if self.unit == 1:
+            return at
+        return (at[:, None] * self.unit + np.arange(self.unit)).ravel()
+
+    def is_written(self, at: Array) -> Array:
+        """Whether some elements hold a value."""
+        assert self.written is not None
+        found: Array = self.written[self.parts(at)].reshape(-1, self.unit)
+        return np.asarray(found.all(1))
+
+    def note_written(self, at: Array) -> None:
+        """Note that some elements hold a value."""
+        if self.written is not None:
+            self.written[self.parts(at)] = True

@@ -79,9 +79,8 @@ def _atomic(m: Machine, s: Atomic) -> None:
             turn = order[rank == k]
             held_ = data[at[turn]].astype(old.dtype, copy=False)
             old[turn] = held_
-            data[at[turn]] = to_stored(_applied(s.kind, d, held_, value[turn], compare[turn]),
-                                       d) if storage.memory.scope == "global" else (
-                _applied(s.kind, d, held_, value[turn], compare[turn]))
+            changed = _applied(s.kind, d, held_, value[turn], compare[turn])
+            data[at[turn]] = to_stored(changed, d) if storage.stored else changed
     else:
         _one_by_one(s, data, at, value, compare, old)
     whole = np.zeros(m.count, old.dtype)

@@ -17,7 +17,7 @@ def waits_for_others(kernel: Kernel) -> bool:
     That is memory of the kernel's arguments that it writes, or counts with atomic operations;
     followed through names, private and shared memory, and conditions under which those are set.
     """
-    written = {s.memory for s in walk(kernel.body) if isinstance(s, Store | Atomic)}
+    written = {m for s in walk(kernel.body) for m in s.writes()}
     known: set[_Name] = set()
     while True:
         before = len(known)
