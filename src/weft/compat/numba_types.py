@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from weft.errors import DTypeError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.record import Record
 
 __all__ = [
-    "ArrayOf", "NumbaType", "Signature", "boolean", "float16", "float32", "float64", "int8",
-    "int16", "int32", "int64", "intp", "parse_signature", "uint8", "uint16", "uint32", "uint64",
-    "uintp", "void",
+    "ArrayOf", "NumbaType", "Signature", "TupleOf", "array_type", "boolean", "complex64",
+    "complex128", "float16", "float32", "float64", "from_dtype", "int8",
+    "int16", "int32", "int64", "intp", "parse_signature", "tuple_type", "typeof", "uint8", "uint16",
+    "uint32", "uint64", "uintp", "void",
 ]  # fmt: skip
 
 
 class ArrayOf(Record):
     """``float32[:, ::1]``: an array type; ``order`` is ``C`` where it must be contiguous."""
 
-    dtype: DType
+    dtype: Any  # of NumPy
     ndim: int
     order: str = "A"
 
@@ -31,28 +34,55 @@ class Signature(Record):
     args: tuple[Any, ...]
 
 
+class TupleOf(Record):
+    """``UniTuple(int64, 3)`` or ``Tuple((int64, float32))``: the types of the items."""
+
+    items: tuple[Any, ...]
+
+
 class NumbaType:
-    """A scalar type: a function that converts, and the start of array types and signatures."""
+    """A scalar type: a function that converts, and the start of array types and signatures.
 
-    __slots__ = ("__weft_dtype__", "name")
+    Attributes
+    ----------
+    name : str
+        numba's name.
+    kind : numpy.dtype or None
+        What arrays of it hold; None for ``void``.
+    """
 
-    def __init__(self, name: str, dtype: DType | None) -> None:
+    __slots__ = ("__weft_dtype__", "kind", "name")
+
+    def __init__(self, name: str, dtype: DType | None, kind: Any = None) -> None:
         self.name, self.__weft_dtype__ = name, dtype
+        self.kind = np.dtype(dtype.numpy) if dtype is not None else kind
+
+    @property
+    def __weft_element__(self) -> Any:
+        """What kernels take the type for."""
+        return self.kind if self.__weft_dtype__ is None else self.__weft_dtype__
+
+    @property
+    def dtype(self) -> Any:
+        """The type itself, as of an array."""
+        return self
 
     def __getitem__(self, key: Any) -> ArrayOf:
         """Return the array type that slices describe: ``[:]``, ``[:, :]``, ``[:, ::1]``."""
         parts = key if isinstance(key, tuple) else (key,)
-        if self.__weft_dtype__ is None or not all(isinstance(p, slice) for p in parts):
+        if self.kind is None or not all(isinstance(p, slice) for p in parts):
             raise DTypeError(f"{self.name}[...]", found=repr(key), expected="slices: float32[:, :]")
-        return ArrayOf(self.__weft_dtype__, len(parts), "C" if parts[-1].step == 1 else "A")
+        return ArrayOf(self.kind, len(parts), "C" if parts[-1].step == 1 else "A")
 
     def __call__(self, *args: Any) -> Any:
         """Return a signature for types, a converted number for a number."""
-        typed = [a for a in args if isinstance(a, NumbaType | ArrayOf)]
-        if self.__weft_dtype__ is None or (args and len(typed) == len(args)):
+        typed = [a for a in args if isinstance(a, NumbaType | ArrayOf | TupleOf)]
+        if self.kind is None or (len(typed) == len(args)):
             return Signature(self, args)
         (value,) = args
-        return self.__weft_dtype__.numpy.type(value)
+        if np.ndim(value):
+            return np.asarray(value, self.kind)
+        return np.asarray(value).astype(self.kind)[()]
 
     def __repr__(self) -> str:
         return self.name
@@ -70,6 +100,8 @@ uint64: Final = NumbaType("uint64", dt.uint64)
 float16: Final = NumbaType("float16", dt.float16)
 float32: Final = NumbaType("float32", dt.float32)
 float64: Final = NumbaType("float64", dt.float64)
+complex64: Final = NumbaType("complex64", None, np.dtype(np.complex64))
+complex128: Final = NumbaType("complex128", None, np.dtype(np.complex128))
 void: Final = NumbaType("void", None)
 intp, uintp = int64, uint64
 
@@ -82,8 +114,42 @@ ALIASES: Final = {
     "uint64": uint64, "u8": uint64, "uintp": uint64, "ulong": uint64, "ulonglong": uint64,
     "size_t": uint64, "float16": float16, "f2": float16, "float32": float32, "f4": float32,
     "float64": float64, "f8": float64, "double": float64, "float_": float64, "void": void,
-    "none": void,
+    "none": void, "complex64": complex64, "c8": complex64, "complex128": complex128,
+    "c16": complex128, "half": float16,
 }  # fmt: skip
+
+
+def from_dtype(dtype: Any) -> NumbaType:
+    """Return numba's type for a dtype of NumPy, also one of records."""
+    kind = np.dtype(dtype)
+    found = ALIASES.get({"bool": "boolean"}.get(kind.name, kind.name))
+    if found is not None:
+        return found
+    if kind.fields is None:
+        raise DTypeError("from_dtype", found=str(kind), expected="a type that kernels have")
+    return NumbaType("Record", None, kind)
+
+
+def typeof(value: Any) -> Any:
+    """Return numba's type of a value: of a number, an array or a tuple."""
+    if isinstance(value, tuple):
+        return TupleOf(tuple(map(typeof, value)))
+    array = np.asarray(value)
+    scalar = from_dtype(array.dtype)
+    if not array.ndim:
+        return scalar
+    return ArrayOf(scalar.kind, array.ndim, "C" if array.flags.c_contiguous else "A")
+
+
+def array_type(dtype: NumbaType, ndim: int, layout: str, **ignored: Any) -> ArrayOf:
+    """Return ``types.Array(dtype, ndim, layout)``."""
+    del ignored
+    return ArrayOf(dtype.kind, ndim, "C" if layout == "C" else "A")
+
+
+def tuple_type(items: Any, count: int | None = None) -> TupleOf:
+    """Return ``types.Tuple(items)`` or ``types.UniTuple(item, count)``."""
+    return TupleOf(tuple(items) if count is None else (items,) * count)
 
 
 def parse_signature(given: Any) -> Signature:
@@ -100,7 +166,9 @@ def parse_signature(given: Any) -> Signature:
         return Signature(void, tuple(given))
     if not isinstance(given, str):
         raise DTypeError("signature", found=repr(given), expected="'void(float32[:], int64)'")
-    names = {**ALIASES, "int": int32, "float": float32, "bool": boolean, "long": int64}
+    names: dict[str, Any] = {
+        **ALIASES, "int": int64, "float": float64, "bool": boolean, "long": int64,
+        "Tuple": tuple_type, "UniTuple": tuple_type, "Array": array_type}  # fmt: skip
     try:
         made = _evaluate(given, names)
     except (SyntaxError, ValueError, TypeError, KeyError) as error:
@@ -109,14 +177,18 @@ def parse_signature(given: Any) -> Signature:
         made if isinstance(made, tuple) else (made,)))
 
 
-def _evaluate(text: str, names: dict[str, NumbaType]) -> Any:
+def _evaluate(text: str, names: dict[str, Any]) -> Any:
     """Return what a text of names, calls, slices and tuples means; nothing else is allowed."""
     import ast
 
     def value(node: ast.expr) -> Any:
         if isinstance(node, ast.Name):
             return names[node.id]
-        if isinstance(node, ast.Tuple):
+        if isinstance(node, ast.Attribute):  # types.int32
+            return names[node.attr]
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Tuple | ast.List):
             return tuple(value(n) for n in node.elts)
         if isinstance(node, ast.Call) and not node.keywords:
             return value(node.func)(*(value(a) for a in node.args))

@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.compat import numba_types
-from weft.compat.numba_types import ALIASES, ArrayOf, NumbaType, Signature, parse_signature
+from weft.compat.cuda import fp16, libdevice, random
+from weft.compat.cuda.vectors import VECTORS
+from weft.compat.numba_types import (
+    ALIASES,
+    ArrayOf,
+    NumbaType,
+    Signature,
+    from_dtype,
+    parse_signature,
+)
+from weft.compat.vectorize import guvectorize, vectorize
 from weft.errors import DTypeError, KernelError, LaunchError
 from weft.frontend.kernel.gpu import (
     activemask,
@@ -79,7 +89,9 @@ __all__ = [
     "types", "warpsize",
 ]  # fmt: skip
 
-types = SimpleNamespace(**ALIASES)
+types = SimpleNamespace(
+    **ALIASES, Array=numba_types.array_type, Tuple=numba_types.tuple_type,
+    UniTuple=numba_types.tuple_type)
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
 
 
@@ -127,15 +139,19 @@ class _Typed(Configured):
 
 def _as_type(kernel: str, value: Any, kind: Any) -> Any:
     """Return an argument in the type of a signature."""
-    if isinstance(kind, NumbaType) and kind.__weft_dtype__ is not None:
-        return kind.__weft_dtype__.numpy.type(value)
+    if isinstance(kind, NumbaType) and kind.kind is not None and kind.kind.fields is None:
+        return kind(value)
     if isinstance(kind, ArrayOf):
         array = np.asarray(value)
-        fits = array.dtype == kind.dtype.numpy and array.ndim == kind.ndim
+        if {array.dtype.kind, kind.dtype.kind} == {"i", "u"} and (
+            array.itemsize == kind.dtype.itemsize
+        ):
+            array = value = array.view(kind.dtype)  # numba passes the bits, too
+        fits = array.dtype == kind.dtype and array.ndim == kind.ndim
         if not fits or (kind.order == "C" and not array.flags.c_contiguous):
             raise LaunchError(f"launch of {kernel}",
                               found=f"an array of {array.dtype} with {array.ndim} axes",
-                              expected=f"{kind.dtype.name} with {kind.ndim} axes"
+                              expected=f"{kind.dtype} with {kind.ndim} axes"
                               + (", contiguous" if kind.order == "C" else ""))
     return value
 
@@ -242,8 +258,7 @@ managed_array = mapped_array
 
 
 def _dtype(dtype: Any) -> Any:
-    kind = getattr(dtype, "__weft_dtype__", None)
-    return dtype if kind is None else kind.numpy
+    return getattr(dtype, "kind", dtype) if isinstance(dtype, NumbaType) else dtype
 
 
 def as_cuda_array(obj: Any, sync: bool = True) -> Any:
@@ -444,4 +459,5 @@ def reduce(function: Callable[..., Any]) -> Reduce:
     return Reduce(function)
 
 
+globals().update(VECTORS)
 del numba_types

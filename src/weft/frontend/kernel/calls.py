@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from weft.frontend.kernel import complexes, fields, scalars
+from weft.frontend.kernel import complexes, fields, mathlib, scalars
 from weft.frontend.kernel.elements import (
     ComplexOf,
     Element,
@@ -131,6 +131,10 @@ class Calls(Expressions):
         builtin = _BUILTINS.get(callee) if _is_hashable(callee) else None
         if builtin is not None:
             return self._checked(builtin, callee, args, named, node)
+        own = getattr(callee, "__weft_call__", None)  # of what a compatible interface has
+        if own is not None and not named:
+            result: Value = own(self, args, node)
+            return result
         d = as_dtype(callee)
         if d is not None:
             return self._cast(d, args, named, node)
@@ -142,8 +146,10 @@ class Calls(Expressions):
             value = complexes.function(self, name, args[0], node)
             if value is not None:
                 return value
-        if (name in _MATH and getattr(math, name) is callee) or _is_ufunc(callee, name):
-            return self._math(_UFUNCS.get(name, name), args, node)
+        if name in _MATH and getattr(math, name) is callee:
+            return self._math(name, args, node)
+        if mathlib.is_ufunc(callee, name):
+            return self._numpy(name, args, node)
         if isinstance(callee, type):
             return self._construct(callee, args, named, node)
         function = getattr(callee, "__weft_function__", callee)
@@ -159,6 +165,18 @@ class Calls(Expressions):
         except TypeError as error:
             raise self.wrong(node, f"{callee.__name__}: {error}") from None
         return builtin(self, node, *args, **named)
+
+    def vector(self, kind: Any, names: tuple[str, ...], d: DType, args: list[Value],
+               node: ast.AST) -> Value:  # fmt: skip
+        """Return a vector of CUDA, made of numbers and of shorter vectors."""
+        parts: list[Value] = []
+        for arg in args:
+            parts.extend(arg.items if isinstance(arg, Group) else (arg,))
+        if len(parts) != len(names):
+            raise self.wrong(node, f"{kind.__name__} of {len(parts)} numbers",
+                             f"it has {len(names)}: {', '.join(names)}")
+        items = tuple(scalars.convert(self.scalar(p, node), d) for p in parts)
+        return Group(items, names, kind)
 
     # --- conversions
 
@@ -308,16 +326,18 @@ class Calls(Expressions):
         return Known(None)
 
     def _math(self, name: str, args: list[Value], node: ast.Call) -> Value:
-        if len(args) == 1 and complexes.is_complex(args[0]):  # of NumPy
-            value = complexes.function(self, name, args[0], node)
-            if value is not None:
-                return value
-        given = [self.scalar(a, node) for a in args]
-        found = scalars.math_function(name, given) if given else None
+        found = mathlib.math_call(self, name, args, node)
         if found is None:
             count = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
             many = "" if args and scalars.math_function(name, given[:1]) is None else f" of {count}"
             raise self.wrong(node, f"math.{name}{many} is not supported in kernels")
+        return found
+
+    def _numpy(self, name: str, args: list[Value], node: ast.Call) -> Value:
+        found = mathlib.ufunc_call(self, name, args, node)
+        if found is None:
+            raise self.wrong(node, f"numpy.{name} of {len(args)} arguments is not supported in "
+                             "kernels")
         return found
 
     # --- intrinsics
@@ -334,15 +354,6 @@ class Calls(Expressions):
         method = INTRINSICS.get(callee.name) or INTRINSICS[family]
         given = [v if isinstance(v, Value) else Known(v) for v in bound.arguments.values()]
         return method(self, node, kind, *given)
-
-    def known_int(self, value: Value, node: ast.AST, what: str) -> int:
-        """Return an integer that must be known when the kernel is compiled."""
-        if isinstance(value, Known) and type(value.value) is int:
-            return value.value
-        if isinstance(value, Expr) and value.op is Op.CONST and value.dtype.is_integer:
-            return int(value.attr)
-        raise self.wrong(node, f"{what} must be an integer that is known when the kernel is "
-                         f"compiled, found {describe(value)}")
 
     def _grid(self, node: ast.Call, kind: str, ndim: Value) -> Value:
         count = self.known_int(ndim, node, "the number of axes")
@@ -476,12 +487,6 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
-def _is_ufunc(value: Any, name: str) -> bool:
-    return type(value).__name__ == "ufunc" and _UFUNCS.get(name, name) in _MATH
-
-
-_UFUNCS: Final = {"arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
-                  "absolute": "fabs", "power": "pow"}  # fmt: skip
 _BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     range: Calls._range, len: Calls._len, max: Calls._max, min: Calls._min, abs: Calls._abs,
     round: Calls._round, pow: Calls._pow, divmod: Calls._divmod, sum: Calls._sum,

@@ -332,8 +332,10 @@ class Expressions(Emitter):
         return found
 
     def _unary(self, node: ast.UnaryOp) -> Value:
-        value = self.visit(node.operand)
-        kind = type(node.op)
+        return self.negated(type(node.op), self.visit(node.operand), node)
+
+    def negated(self, kind: type[ast.unaryop], value: Value, node: ast.AST) -> Value:
+        """Return ``op value``."""
         if isinstance(value, Known):
             try:
                 return Known(scalars.KNOWN_UNARY[kind](value.value))
@@ -685,6 +687,21 @@ class Expressions(Emitter):
                node: ast.AST) -> Value:  # fmt: skip
         """Return what a device function gives: its body is read in place of the call."""
         raise self.wrong(node, "device functions are not supported here")
+
+    def known_int(self, value: Value, node: ast.AST, what: str) -> int:
+        """Return an integer that must be known when the kernel is compiled."""
+        if isinstance(value, Known) and isinstance(value.value, int) and type(
+            value.value
+        ) is not bool:
+            return int(value.value)
+        if isinstance(value, Known) and getattr(value.value, "dtype", None) is not None:
+            value = self.scalar(value, node)  # of NumPy
+        if isinstance(value, Expr) and value.op is Op.CONST and value.dtype.is_integer:
+            return int(value.attr)
+        raise self.wrong(node, f"{what} must be an integer that is known when the kernel is "
+                         f"compiled, found {describe(value)}")
+
+    assigned: frozenset[str] = frozenset()  # all names that the function assigns
 
     def _walrus(self, node: ast.NamedExpr) -> Value:
         value = self.visit(node.value)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from weft.frontend.kernel.promotion import arithmetic, division, shift
+from weft.frontend.kernel.promotion import arithmetic, division, shift, unify
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -19,6 +19,7 @@ __all__ = [
     "apply_binary",
     "apply_compare",
     "apply_unary",
+    "common",
     "convert",
     "coordinate",
     "maximum",
@@ -250,6 +251,11 @@ def _wider(a: DType, b: DType) -> DType:
     return a if a is b else arithmetic(a, b)
 
 
+def common(a: DType, b: DType) -> DType:
+    """Return the type in which NumPy compares two numbers."""
+    return unify(a, b)
+
+
 def math_function(name: str, args: list[Expr]) -> Expr | None:
     """Return ``math.name(*args)``, or None if kernels do not have it with so many arguments."""
     if len(args) == 1:
@@ -283,7 +289,7 @@ def _math_of_one(name: str, given: Expr) -> Expr | None:
 
 
 def _math_of_two(name: str, a: Expr, b: Expr) -> Expr | None:
-    d = float_type(a, b)
+    d = float_type(a) if name == "ldexp" else float_type(a, b)
     x, y = convert(a, d), convert(b, d)
     if name == "pow":
         return ex.binary(Op.POW, x, y)
@@ -293,7 +299,12 @@ def _math_of_two(name: str, a: Expr, b: Expr) -> Expr | None:
     if name == "hypot":
         return _hypot(ex.unary(Op.ABS, x), ex.unary(Op.ABS, y))
     if name == "ldexp":
-        return x * ex.unary(Op.EXP2, y)
+        whole_ = convert(b, dt.int64)
+        half = ex.binary(Op.FLOORDIV, whole_, ex.index(2))  # one power may be too large
+        powers = (ex.unary(Op.EXP2, convert(n, d)) for n in (half, whole_ - half))
+        for power in powers:
+            x = x * power
+        return x
     return None
 
 

@@ -1,0 +1,431 @@
+"""``numba.cuda.libdevice``: NVIDIA's functions by name, for kernels, with Weft's own arithmetic.
+
+A name that ends in ``f`` takes and gives float32, the others float64. The ``fast_`` functions are
+as precise as the plain ones. Functions that round other than to the nearest (``_rd``, ``_ru``) are
+not here, but for conversions to integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from weft.frontend.kernel import gpu
+from weft.frontend.kernel.launch import DeviceFunction, func
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.dtype import DType
+
+single = np.float32
+double = np.float64
+
+
+class Bits:
+    """A number with the bits of another one."""
+
+    def __init__(self, name: str, source: DType, target: DType) -> None:
+        self.__name__, self._source, self._target = name, source, target
+
+    def __weft_call__(self, reader: Any, args: list[Any], node: Any) -> Any:
+        """Return what a call in a kernel gives."""
+        if len(args) != 1:
+            raise reader.wrong(node, f"{self.__name__} takes one argument, found {len(args)}")
+        from weft.frontend.kernel import scalars
+
+        x = scalars.convert(reader.scalar(args[0], node), self._source)
+        return ex.bitcast(x, self._target)
+
+
+float_as_int: Final = Bits("float_as_int", dt.float32, dt.int32)
+int_as_float: Final = Bits("int_as_float", dt.int32, dt.float32)
+double_as_longlong: Final = Bits("double_as_longlong", dt.float64, dt.int64)
+longlong_as_double: Final = Bits("longlong_as_double", dt.int64, dt.float64)
+
+
+# --- what the tables below name: functions in the type of their arguments
+
+
+def exp10(x: Any) -> Any:
+    """Return ten to a power."""
+    return math.pow(x * 0 + 10, x)
+
+
+def sinpi(x: Any) -> Any:
+    """Return ``sin(pi * x)``."""
+    return math.sin(math.pi * math.fmod(np.float64(x), 2.0))
+
+
+def cospi(x: Any) -> Any:
+    """Return ``cos(pi * x)``."""
+    return math.cos(math.pi * math.fmod(np.float64(x), 2.0))
+
+
+def rsqrt(x: Any) -> Any:
+    """Return one over the square root."""
+    return (x * 0 + 1) / math.sqrt(x)
+
+
+def rcbrt(x: Any) -> Any:
+    """Return one over the cube root."""
+    return (x * 0 + 1) / np.cbrt(x)
+
+
+def away(x: Any) -> Any:
+    """Return the nearest whole number, the one farther from 0 of two."""
+    whole = np.trunc(x)
+    return whole + math.copysign(x * 0 + 1, x) if abs(x - whole) >= 0.5 else whole
+
+
+def erfcx(x: Any) -> Any:
+    """Return ``exp(x * x) * erfc(x)``, by a fraction where the factors would overflow."""
+    y = np.float64(x)
+    found = math.exp(y * y) * math.erfc(y)
+    if y > 5.0:
+        rest = 0.0
+        for k in range(60, 0, -1):
+            rest = 0.5 * k / (y + rest)
+        found = 0.5641895835477563 / (y + rest)
+    return found
+
+
+def normcdf(x: Any) -> Any:
+    """Return the probability of a normally distributed number below `x`."""
+    return 0.5 * math.erfc(-np.float64(x) * 0.7071067811865476)
+
+
+def erfinv(x: Any) -> Any:
+    """Return the number whose error function is `x`: an estimate, and three steps of Newton's."""
+    y = np.float64(x)
+    found = y
+    if abs(y) < 1.0 and y != 0.0:
+        w = math.log1p(-y * y)
+        t = 4.3307467508 + 0.5 * w
+        found = math.copysign(math.sqrt(math.sqrt(t * t - w / 0.147) - t), y)
+        for _ in range(3):
+            if abs(y) < 0.5:
+                error = math.erf(found) - y
+            else:
+                error = math.copysign((1.0 - abs(y)) - math.erfc(abs(found)), y)
+            step = error * 0.8862269254527580 * math.exp(found * found)
+            found = found - step / (1.0 + found * step)
+    elif abs(y) == 1.0:
+        found = math.copysign(math.inf, y)
+    elif y != 0.0:
+        found = math.nan
+    return found
+
+
+def logb(x: Any) -> Any:
+    """Return the exponent of a number, as a float."""
+    size = abs(np.float64(x))
+    found = size
+    if size == 0.0:
+        found = -math.inf
+    elif size < math.inf:
+        found = math.frexp(size)[1] - 1.0
+    return found
+
+
+def nearest(x: Any) -> Any:
+    """Return the nearest whole number, the even one of two."""
+    return np.rint(x)
+
+
+def fdim(x: Any, y: Any) -> Any:
+    """Return ``x - y`` where that is positive, else 0."""
+    return x - y if x > y or x != x or y != y else x * 0
+
+
+def divide(x: Any, y: Any) -> Any:
+    """Return ``x / y``."""
+    return x / y
+
+
+def plus(x: Any, y: Any) -> Any:
+    """Return ``x + y``."""
+    return x + y
+
+
+def minus(x: Any, y: Any) -> Any:
+    """Return ``x - y``."""
+    return x - y
+
+
+def times(x: Any, y: Any) -> Any:
+    """Return ``x * y``."""
+    return x * y
+
+
+def clamp01(x: Any) -> Any:
+    """Return a number, or the nearer of 0 and 1."""
+    return np.fmin(np.fmax(x, x * 0), x * 0 + 1)
+
+
+def reciprocal(x: Any) -> Any:
+    """Return ``1 / x``."""
+    return (x * 0 + 1) / x
+
+
+def _of_one(function: Callable[..., Any], kind: Any, result: Any = None) -> DeviceFunction:
+    given = kind if result is None else result
+
+    def call(x: Any) -> Any:
+        return given(function(kind(x)))
+
+    return func(call)
+
+
+def _of_two(function: Callable[..., Any], kind: Any) -> DeviceFunction:
+    def call(x: Any, y: Any) -> Any:
+        return kind(function(kind(x), kind(y)))
+
+    return func(call)
+
+
+_ONE: Final[dict[str, Callable[..., Any]]] = {
+    "acos": math.acos, "acosh": math.acosh, "asin": math.asin, "asinh": math.asinh,
+    "atan": math.atan, "atanh": math.atanh, "cbrt": np.cbrt, "ceil": np.ceil, "cos": math.cos,
+    "cosh": math.cosh, "cospi": cospi, "erf": math.erf, "erfc": math.erfc, "erfcx": erfcx,
+    "erfinv": erfinv, "exp": math.exp, "exp10": exp10, "exp2": np.exp2, "expm1": math.expm1,
+    "fabs": math.fabs, "floor": np.floor, "lgamma": math.lgamma, "log": math.log,
+    "log10": math.log10, "log1p": math.log1p, "log2": math.log2, "logb": logb,
+    "nearbyint": nearest, "normcdf": normcdf, "rcbrt": rcbrt, "rint": nearest, "round": away,
+    "rsqrt": rsqrt, "sin": math.sin, "sinh": math.sinh, "sinpi": sinpi, "sqrt": math.sqrt,
+    "tan": math.tan, "tanh": math.tanh, "tgamma": math.gamma, "trunc": np.trunc,
+}  # fmt: skip
+_TWO: Final[dict[str, Callable[..., Any]]] = {
+    "atan2": math.atan2, "copysign": math.copysign, "fdim": fdim, "fmax": np.fmax, "fmin": np.fmin,
+    "fmod": math.fmod, "hypot": math.hypot, "pow": math.pow, "remainder": math.remainder,
+}  # fmt: skip
+for _name, _function in _ONE.items():
+    globals()[_name] = _of_one(_function, double)
+    globals()[_name + "f"] = _of_one(_function, single)
+for _name, _function in _TWO.items():
+    globals()[_name] = _of_two(_function, double)
+    globals()[_name + "f"] = _of_two(_function, single)
+for _name in ("cos", "exp", "exp10", "log", "log10", "log2", "sin", "tan"):
+    globals()[f"fast_{_name}f"] = _of_one(_ONE[_name], single)
+globals()["fast_powf"] = _of_two(math.pow, single)
+globals()["fast_fdividef"] = _of_two(divide, single)
+for _letter, _kind in (("d", double), ("f", single)):
+    for _name, _function in (("add", plus), ("sub", minus), ("mul", times), ("div", divide)):
+        globals()[f"{_letter}{_name}_rn"] = _of_two(_function, _kind)
+    for _name, _function in (("rcp", reciprocal), ("sqrt", math.sqrt)):
+        globals()[f"{_letter}{_name}_rn"] = _of_one(_function, _kind)
+    globals()[f"isnan{_letter}"] = _of_one(math.isnan, _kind, np.int32)
+    globals()[f"isinf{_letter}"] = _of_one(math.isinf, _kind, np.int32)
+    globals()[f"signbit{_letter}"] = _of_one(np.signbit, _kind, np.int32)
+globals()["isfinited"] = _of_one(math.isfinite, double, np.int32)
+globals()["finitef"] = _of_one(math.isfinite, single, np.int32)
+globals()["saturatef"] = _of_one(clamp01, single)
+globals()["frsqrt_rn"] = _of_one(rsqrt, single)
+_ROUNDED: Final[dict[str, Callable[..., Any]]] = {
+    "rn": nearest, "rd": np.floor, "ru": np.ceil, "rz": np.trunc}  # fmt: skip
+_WHOLE: Final = {"int": np.int32, "uint": np.uint32, "ll": np.int64, "ull": np.uint64}
+for _word, _target in _WHOLE.items():
+    for _mode, _function in _ROUNDED.items():
+        globals()[f"double2{_word}_{_mode}"] = _of_one(_function, double, _target)
+        globals()[f"float2{_word}_{_mode}"] = _of_one(_function, single, _target)
+    globals()[f"{_word}2double_rn"] = _of_one(_target, double, double)
+    globals()[f"{_word}2float_rn"] = _of_one(_target, _target, single)
+    globals()[f"{_word}2double_rn"] = _of_one(_target, _target, double)
+globals()["double2float_rn"] = _of_one(single, double, single)
+globals()["llrint"] = _of_one(nearest, double, np.int64)
+globals()["llrintf"] = _of_one(nearest, single, np.int64)
+globals()["llround"] = _of_one(away, double, np.int64)
+globals()["llroundf"] = _of_one(away, single, np.int64)
+
+
+@func
+def fma(x: Any, y: Any, z: Any) -> Any:
+    """Return ``x * y + z``, rounded once."""
+    return gpu.fma(double(x), double(y), double(z))
+
+
+@func
+def fmaf(x: Any, y: Any, z: Any) -> Any:
+    """Return ``x * y + z`` of float32, rounded once."""
+    return gpu.fma(single(x), single(y), single(z))
+
+
+fma_rn, fmaf_rn = fma, fmaf
+
+
+@func
+def sincos(x: Any) -> Any:
+    """Return sine and cosine."""
+    return math.sin(double(x)), math.cos(double(x))
+
+
+@func
+def sincosf(x: Any) -> Any:
+    """Return sine and cosine of a float32."""
+    return math.sin(single(x)), math.cos(single(x))
+
+
+fast_sincosf = sincosf
+
+
+@func
+def frexp(x: Any) -> Any:
+    """Return a fraction from 0.5 to 1, and the power of two to multiply it with."""
+    return math.frexp(double(x))
+
+
+@func
+def frexpf(x: Any) -> Any:
+    """Return a fraction from 0.5 to 1 of a float32, and the power of two."""
+    return math.frexp(single(x))
+
+
+@func
+def modf(x: Any) -> Any:
+    """Return the part behind the point and the one before it."""
+    return math.modf(double(x))
+
+
+@func
+def modff(x: Any) -> Any:
+    """Return the part behind the point and the one before it, of a float32."""
+    return math.modf(single(x))
+
+
+@func
+def ldexp(x: Any, n: Any) -> Any:
+    """Return ``x * 2**n``."""
+    return math.ldexp(double(x), n)
+
+
+@func
+def ldexpf(x: Any, n: Any) -> Any:
+    """Return ``x * 2**n`` of a float32."""
+    return math.ldexp(single(x), n)
+
+
+scalbn, scalbnf = ldexp, ldexpf
+
+
+@func
+def powi(x: Any, n: Any) -> Any:
+    """Return a float64 to a whole power."""
+    return math.pow(double(x), double(n))
+
+
+@func
+def powif(x: Any, n: Any) -> Any:
+    """Return a float32 to a whole power."""
+    return single(math.pow(double(x), double(n)))
+
+
+@func
+def abs(x: Any) -> Any:
+    """Return the size of an int32."""
+    return max_int(np.int32(x), np.int32(-np.int32(x)))
+
+
+@func
+def max_int(x: Any, y: Any) -> Any:
+    """Return the larger of two integers of one type."""
+    return x if x > y else y
+
+
+def _integers(kind: Any, larger: bool) -> DeviceFunction:
+    def high(x: Any, y: Any) -> Any:
+        return kind(x) if kind(x) > kind(y) else kind(y)
+
+    def low(x: Any, y: Any) -> Any:
+        return kind(x) if kind(x) < kind(y) else kind(y)
+
+    return func(high if larger else low)
+
+
+for _prefix, _kind in (("", np.int32), ("u", np.uint32), ("ll", np.int64), ("ull", np.uint64)):
+    globals()[f"{_prefix}max"] = _integers(_kind, True)
+    globals()[f"{_prefix}min"] = _integers(_kind, False)
+
+
+@func
+def llabs(x: Any) -> Any:
+    """Return the size of an int64."""
+    return max_int(np.int64(x), -np.int64(x))
+
+
+@func
+def mulhi(x: Any, y: Any) -> Any:
+    """Return the upper 32 bits of a product of int32."""
+    return np.int32((np.int64(np.int32(x)) * np.int64(np.int32(y))) >> 32)
+
+
+@func
+def umulhi(x: Any, y: Any) -> Any:
+    """Return the upper 32 bits of a product of uint32."""
+    return np.uint32((np.uint64(np.uint32(x)) * np.uint64(np.uint32(y))) >> np.uint64(32))
+
+
+@func
+def umul64hi(x: Any, y: Any) -> Any:
+    """Return the upper 64 bits of a product of uint64."""
+    low = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    a, b = np.uint64(x) >> half, np.uint64(x) & low
+    c, d = np.uint64(y) >> half, np.uint64(y) & low
+    middle = a * d + ((b * d) >> half)
+    other = b * c + (middle & low)
+    return a * c + (middle >> half) + (other >> half)
+
+
+@func
+def mul24(x: Any, y: Any) -> Any:
+    """Return the lower 32 bits of a product of the lower 24 bits of two int32."""
+    return np.int32(((np.int64(x) << 40) >> 40) * ((np.int64(y) << 40) >> 40))
+
+
+@func
+def popc(x: Any) -> Any:
+    """Return the number of bits that are set in an int32."""
+    return gpu.popc(np.uint32(x))
+
+
+@func
+def popcll(x: Any) -> Any:
+    """Return the number of bits that are set in an int64."""
+    return gpu.popc(np.uint64(x))
+
+
+@func
+def clz(x: Any) -> Any:
+    """Return the number of leading zeros of an int32."""
+    return gpu.clz(np.uint32(x))
+
+
+@func
+def clzll(x: Any) -> Any:
+    """Return the number of leading zeros of an int64."""
+    return gpu.clz(np.uint64(x))
+
+
+@func
+def ffs(x: Any) -> Any:
+    """Return the place of the lowest bit that is set in an int32, from 1; 0 if there is none."""
+    return gpu.ffs(np.uint32(x))
+
+
+@func
+def ffsll(x: Any) -> Any:
+    """Return the place of the lowest bit that is set in an int64, from 1; 0 if there is none."""
+    return gpu.ffs(np.uint64(x))
+
+
+@func
+def brev(x: Any) -> Any:
+    """Return an int32 with its bits in the other order."""
+    return np.int32(gpu.brev(np.uint32(x)))
+
+
+@func
+def brevll(x: Any) -> Any:
+    """Return an int64 with its bits in the other order."""
+    return np.int64(gpu.brev(np.uint64(x)))

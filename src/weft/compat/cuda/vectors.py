@@ -1,0 +1,50 @@
+"""The vector types of CUDA in kernels: ``cuda.float32x4(x, y, z, w)``, also ``cuda.float4``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from weft.compat import numba_types
+from weft.compat.numba_types import NumbaType
+
+__all__ = ["VECTORS", "Vector"]
+
+_SCALARS: Final = {
+    "int8": "char", "int16": "short", "int32": "int", "int64": "longlong", "uint8": "uchar",
+    "uint16": "ushort", "uint32": "uint", "uint64": "ulonglong", "float32": "float",
+    "float64": "double",
+}  # fmt: skip
+
+
+class Vector:
+    """A vector type. In a kernel a call of it makes a vector, of numbers and of shorter vectors.
+
+    Attributes
+    ----------
+    element : NumbaType
+        The type of its parts.
+    names : tuple of str
+        Their names: x, y, z, w.
+    aliases : tuple of str
+        Other names of the type.
+    """
+
+    def __init__(self, name: str, element: NumbaType, count: int, alias: str) -> None:
+        self.__name__, self.element = name, element
+        self.names = tuple("xyzw"[:count])
+        self.aliases = (alias,)
+
+    def __weft_call__(self, reader: Any, args: list[Any], node: Any) -> Any:
+        """Return the vector that a call in a kernel makes."""
+        return reader.vector(self, self.names, self.element.__weft_dtype__, args, node)
+
+    def __repr__(self) -> str:
+        return f"<vector {self.__name__}>"
+
+
+VECTORS: Final[dict[str, Vector]] = {}
+for _name, _alias in _SCALARS.items():
+    for _count in (1, 2, 3, 4):
+        _made = Vector(f"{_name}x{_count}", getattr(numba_types, _name), _count,
+                       f"{_alias}{_count}")  # fmt: skip
+        VECTORS[_made.__name__] = VECTORS[_made.aliases[0]] = _made

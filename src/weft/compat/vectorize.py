@@ -1,0 +1,330 @@
+"""``numba.vectorize`` and ``numba.guvectorize``: functions of numbers applied to whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from weft.compat.numba_types import ArrayOf, NumbaType, Signature, parse_signature
+from weft.errors import DTypeError, KernelError, LaunchError, ShapeError
+from weft.frontend.kernel import gpu
+from weft.frontend.kernel.launch import DeviceFunction, KernelFunction, Options, cdiv
+
+__all__ = ["GUFunc", "UFunc", "guvectorize", "vectorize"]
+
+_THREADS: Final = 256
+_SAMPLES: Final = (1, 2, 3)  # numbers to find the type of a result with
+
+
+def _elementwise(f: Any) -> dict[int, Callable[..., None]]:
+    """Return kernels that apply a function, by its number of arguments."""
+
+    def one(out: Any, a: Any) -> None:
+        i = gpu.grid(1)
+        if i < out.size:
+            out[i] = f(a[i])
+
+    def two(out: Any, a: Any, b: Any) -> None:
+        i = gpu.grid(1)
+        if i < out.size:
+            out[i] = f(a[i], b[i])
+
+    def three(out: Any, a: Any, b: Any, c: Any) -> None:
+        i = gpu.grid(1)
+        if i < out.size:
+            out[i] = f(a[i], b[i], c[i])
+
+    def four(out: Any, a: Any, b: Any, c: Any, d: Any) -> None:
+        i = gpu.grid(1)
+        if i < out.size:
+            out[i] = f(a[i], b[i], c[i], d[i])
+
+    def five(out: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
+        i = gpu.grid(1)
+        if i < out.size:
+            out[i] = f(a[i], b[i], c[i], d[i], e[i])
+
+    def six(out: Any, a: Any, b: Any, c: Any, d: Any, e: Any, g: Any) -> None:
+        i = gpu.grid(1)
+        if i < out.size:
+            out[i] = f(a[i], b[i], c[i], d[i], e[i], g[i])
+
+    def seven(out: Any, a: Any, b: Any, c: Any, d: Any, e: Any, g: Any, h: Any) -> None:
+        i = gpu.grid(1)
+        if i < out.size:
+            out[i] = f(a[i], b[i], c[i], d[i], e[i], g[i], h[i])
+
+    def eight(out: Any, a: Any, b: Any, c: Any, d: Any, e: Any, g: Any, h: Any, j: Any) -> None:
+        i = gpu.grid(1)
+        if i < out.size:
+            out[i] = f(a[i], b[i], c[i], d[i], e[i], g[i], h[i], j[i])
+
+    return dict(enumerate((one, two, three, four, five, six, seven, eight), 1))
+
+
+def _by_rows(f: Any) -> dict[int, Callable[..., None]]:
+    """Return kernels that give a function one row of each array, by the number of arrays."""
+
+    def one(n: Any, a: Any) -> None:
+        i = gpu.grid(1)
+        if i < n:
+            f(a[i])
+
+    def two(n: Any, a: Any, b: Any) -> None:
+        i = gpu.grid(1)
+        if i < n:
+            f(a[i], b[i])
+
+    def three(n: Any, a: Any, b: Any, c: Any) -> None:
+        i = gpu.grid(1)
+        if i < n:
+            f(a[i], b[i], c[i])
+
+    def four(n: Any, a: Any, b: Any, c: Any, d: Any) -> None:
+        i = gpu.grid(1)
+        if i < n:
+            f(a[i], b[i], c[i], d[i])
+
+    def five(n: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
+        i = gpu.grid(1)
+        if i < n:
+            f(a[i], b[i], c[i], d[i], e[i])
+
+    def six(n: Any, a: Any, b: Any, c: Any, d: Any, e: Any, g: Any) -> None:
+        i = gpu.grid(1)
+        if i < n:
+            f(a[i], b[i], c[i], d[i], e[i], g[i])
+
+    return dict(enumerate((one, two, three, four, five, six), 1))
+
+
+def _device() -> Any:
+    from weft.compat import cuda
+
+    return cuda.DeviceArray
+
+
+class UFunc:
+    """A function of numbers that takes arrays, as NumPy's ufuncs do."""
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any], signatures: list[Signature]) -> None:
+        self.__weft_function__ = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self.nin = function.__code__.co_argcount
+        self.nout = 1
+        kernels = _elementwise(DeviceFunction(function))
+        if self.nin not in kernels:
+            raise KernelError(f"vectorize of {self.__name__}", found=f"{self.nin} arguments",
+                              expected=f"1 to {len(kernels)}")
+        self._signatures = signatures
+        for s in signatures:
+            if len(s.args) != self.nin or not all(isinstance(t, NumbaType) for t in s.args):
+                raise DTypeError(f"vectorize of {self.__name__}", found=str(s),
+                                 expected=f"{self.nin} types of numbers")
+        self._kernel = KernelFunction(kernels[self.nin], Options(True))
+
+    @property
+    def types(self) -> list[str]:
+        """The signatures, in NumPy's letters."""
+        return ["".join(t.kind.char for t in s.args) + "->" + s.result.kind.char
+                for s in self._signatures]
+
+    def _choose(self, arrays: list[Any]) -> tuple[list[Any], Any]:
+        """Return the types to compute with: those of the first signature that holds the values."""
+        kinds = [a.dtype for a in arrays]
+        for rule in ("equiv", "safe", "same_kind"):
+            for s in self._signatures:
+                if all(np.can_cast(k, t.kind, rule) for k, t in zip(kinds, s.args, strict=True)):
+                    return [t.kind for t in s.args], s.result.kind
+        if self._signatures:
+            raise DTypeError(self.__name__, found=", ".join(map(str, kinds)),
+                             expected=" or ".join(self.types))
+        samples = [k.type(_SAMPLES[j % 3]) for j, k in enumerate(kinds)]
+        return kinds, np.asarray(self.__weft_function__(*samples)).dtype
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = 0) -> Any:
+        """Return the results for arrays that NumPy can broadcast, in `out` if it is given."""
+        del stream
+        if len(args) == self.nin + 1 and out is None:
+            *args, out = args  # type: ignore[assignment]
+        if len(args) != self.nin:
+            raise LaunchError(self.__name__, found=f"{len(args)} arguments", expected=str(self.nin))
+        arrays = [np.asarray(a) for a in args]
+        kinds, result = self._choose(arrays)
+        try:
+            shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        except ValueError as error:
+            raise ShapeError(self.__name__, found=" and ".join(str(a.shape) for a in arrays),
+                             expected="shapes that can be broadcast") from error
+        flat = [np.ascontiguousarray(np.broadcast_to(a.astype(k, copy=False), shape)).reshape(-1)
+                for a, k in zip(arrays, kinds, strict=True)]
+        found = np.empty(shape, result)
+        if found.size:
+            self._kernel[cdiv(found.size, _THREADS), _THREADS](found.reshape(-1), *flat)
+        if out is not None:
+            if out.shape != shape:
+                raise ShapeError(self.__name__, found=f"out of {out.shape}", expected=str(shape))
+            np.copyto(np.asarray(out), found, casting="same_kind")
+            return out
+        if any(isinstance(a, _device()) for a in args):
+            return found.view(_device())
+        return found if shape else found[()]
+
+    def reduce(self, array: Any, stream: Any = 0) -> Any:
+        """Return what is left of an array of one axis after combining pairs of its halves."""
+        del stream
+        if self.nin != 2:
+            raise KernelError(f"{self.__name__}.reduce", found=f"{self.nin} arguments",
+                              expected="a function of two")
+        rest = np.asarray(array)
+        if rest.ndim != 1 or not rest.size:
+            raise ShapeError(f"{self.__name__}.reduce", found=f"an array of {rest.shape}",
+                             expected="one axis, not empty")
+        while rest.size > 1:
+            half = rest.size // 2
+            done = np.asarray(self(rest[:half], rest[half:2 * half]))
+            rest = np.concatenate((done, rest[2 * half:])).astype(done.dtype, copy=False)
+        return rest[0]
+
+
+class GUFunc:
+    """A function of arrays that takes arrays with more axes, as NumPy's generalised ufuncs do."""
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any], signatures: list[Signature],
+                 layout: str) -> None:  # fmt: skip
+        self.__weft_function__ = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self._signatures = signatures
+        self.signature = layout
+        self._inputs, self._outputs = _parse_layout(layout)
+        kernels = _by_rows(DeviceFunction(function))
+        self._count = len(self._inputs) + len(self._outputs)
+        if self._count not in kernels or self._count != function.__code__.co_argcount:
+            raise KernelError(f"guvectorize of {self.__name__}", found=layout,
+                              expected=f"an entry for each argument, at most {len(kernels)}")
+        for s in signatures:
+            if len(s.args) != self._count:
+                raise DTypeError(f"guvectorize of {self.__name__}", found=str(s),
+                                 expected=f"{self._count} types")
+        self._kernel = KernelFunction(kernels[self._count], Options(True))
+
+    def _choose(self, arrays: list[Any]) -> list[Any]:
+        for rule in ("equiv", "safe", "same_kind"):
+            for s in self._signatures:
+                kinds = [t.dtype if isinstance(t, ArrayOf) else t.kind for t in s.args]
+                if all(np.can_cast(a.dtype, k, rule) for a, k in zip(arrays, kinds, strict=False)):
+                    return kinds
+        if self._signatures:
+            raise DTypeError(self.__name__, found=", ".join(str(a.dtype) for a in arrays),
+                             expected=" or ".join(map(str, self._signatures)))
+        result = np.result_type(*arrays)
+        return [a.dtype for a in arrays] + [result] * len(self._outputs)
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = 0) -> Any:
+        """Return the results, in `out` if it is given."""
+        del stream
+        count = len(self._inputs)
+        given = list(args)
+        outs = list(given[count:]) or ([] if out is None else
+                                       list(out) if isinstance(out, tuple) else [out])
+        if len(given) < count or len(outs) not in (0, len(self._outputs)):
+            raise LaunchError(self.__name__, found=f"{len(args)} arguments",
+                              expected=f"{count} and perhaps {len(self._outputs)} results")
+        arrays = [np.asarray(a) for a in given[:count]]
+        kinds = self._choose(arrays)
+        sizes: dict[str, int] = {}
+        for array, names in zip(arrays, self._inputs, strict=True):
+            self._measure(array, names, sizes)
+        for array, names in zip(outs, self._outputs, strict=bool(outs)):
+            self._measure(np.asarray(array), names, sizes)
+        loops = [a.shape[:a.ndim - len(n)] for a, n in zip(arrays, self._inputs, strict=True)]
+        try:
+            shape = np.broadcast_shapes(*loops)
+        except ValueError as error:
+            raise ShapeError(self.__name__, found=" and ".join(map(str, loops)),
+                             expected="shapes that can be broadcast") from error
+        rows = []
+        for array, names, kind in zip(arrays, self._inputs, kinds, strict=False):
+            inner = tuple(sizes[n] for n in names)
+            whole = np.broadcast_to(array.astype(kind, copy=False), shape + inner)
+            rows.append(np.ascontiguousarray(whole).reshape(-1, *inner))
+        results = []
+        for position, names in enumerate(self._outputs):
+            if any(n not in sizes for n in names):
+                raise ShapeError(self.__name__, found=f"no size for {', '.join(names)}",
+                                 expected="an array for the result")
+            inner = tuple(sizes[n] for n in names) or (1,)
+            made = np.zeros((int(np.prod(shape, dtype=np.int64)), *inner), kinds[count + position])
+            if outs:
+                made[...] = np.asarray(outs[position]).reshape(made.shape)
+            results.append(made)
+        total = int(np.prod(shape, dtype=np.int64))
+        if total:
+            self._kernel[cdiv(total, _THREADS), _THREADS](total, *rows, *results)
+        found = [r.reshape(shape + tuple(sizes[n] for n in names))
+                 for r, names in zip(results, self._outputs, strict=True)]
+        if outs:
+            for array, result in zip(outs, found, strict=True):
+                np.copyto(np.asarray(array), result)
+            found = outs
+        elif any(isinstance(a, _device()) for a in args):
+            found = [f.view(_device()) for f in found]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _measure(self, array: Any, names: tuple[str, ...], sizes: dict[str, int]) -> None:
+        if array.ndim < len(names):
+            raise ShapeError(self.__name__, found=f"an array of {array.ndim} axes",
+                             expected=f"at least {len(names)}")
+        for name, n in zip(names, array.shape[array.ndim - len(names):], strict=True):
+            if sizes.setdefault(name, n) != n:
+                raise ShapeError(self.__name__, found=f"{name} = {sizes[name]} and {n}",
+                                 expected="one size")
+
+
+def _parse_layout(layout: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return the names of the axes of each input and output: ``(m,n),(n)->(m)``."""
+    sides = layout.replace(" ", "").split("->")
+    if len(sides) != 2:
+        raise KernelError("guvectorize", found=layout, expected="a layout such as (n),()->(n)")
+    found = []
+    for side in sides:
+        inner = side.removeprefix("(").removesuffix(")").split("),(") if side else []
+        found.append([tuple(n for n in part.split(",") if n) for part in inner])
+    return found[0], found[1]
+
+
+def _signatures(given: Any) -> list[Signature]:
+    if given is None:
+        return []
+    return [parse_signature(g) for g in (given if isinstance(given, list) else [given])]
+
+
+def vectorize(signatures: Any = None, **options: Any) -> Any:
+    """Make a function of numbers take arrays; `signatures` are types such as float32(float32)."""
+    del options  # of compilation
+    if callable(signatures) and not isinstance(signatures, NumbaType | Signature):
+        return UFunc(getattr(signatures, "__weft_function__", signatures), [])
+
+    def make(function: Callable[..., Any]) -> UFunc:
+        return UFunc(getattr(function, "__weft_function__", function), _signatures(signatures))
+
+    return make
+
+
+def guvectorize(signatures: Any, layout: str | None = None, **options: Any) -> Any:
+    """Make a function of arrays take arrays with more axes; `layout` is ``(n),()->(n)``."""
+    del options
+    types, text = (None, signatures) if layout is None else (signatures, layout)
+
+    def make(function: Callable[..., Any]) -> GUFunc:
+        return GUFunc(getattr(function, "__weft_function__", function), _signatures(types), text)
+
+    return make
