@@ -1,20 +1,29 @@
 """Other projects' interfaces on Weft: a program runs after a change of its import lines.
 
-``from weft.compat import cuda`` stands for ``from numba import cuda``; the types that such programs
-take from numba (``float32``, ``int64[:]``) are here, too.
+``from weft.compat import cuda`` stands for ``from numba import cuda``, and ``import weft.compat as
+numba`` for ``import numba``; the types that such programs take from numba (``float32``,
+``int64[:]``), `vectorize`, `guvectorize` and `jit` are here, too.
 """
 
+from types import SimpleNamespace
+
 from weft.compat import cuda
+from weft.compat.host import jit, njit, prange
 from weft.compat.numba_types import (
+    ALIASES,
     boolean,
+    complex64,
+    complex128,
     float16,
     float32,
     float64,
+    from_dtype,
     int8,
     int16,
     int32,
     int64,
     intp,
+    typeof,
     uint8,
     uint16,
     uint32,
@@ -22,10 +31,15 @@ from weft.compat.numba_types import (
     uintp,
     void,
 )
+from weft.compat.vectorize import guvectorize, vectorize
 
 types = cuda.types
+config = SimpleNamespace(ENABLE_CUDASIM=False, NUMBA_NUM_THREADS=1)
+globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
 
 __all__ = [
-    "boolean", "cuda", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "intp",
-    "types", "uint8", "uint16", "uint32", "uint64", "uintp", "void",
+    "boolean", "complex64", "complex128", "config", "cuda", "float16", "float32", "float64",
+    "from_dtype", "guvectorize", "int8", "int16", "int32", "int64", "intp", "jit", "njit",
+    "prange", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp", "vectorize",
+    "void", *(name for name in ALIASES if name not in ("void", "none")),
 ]  # fmt: skip

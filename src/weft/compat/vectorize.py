@@ -9,11 +9,12 @@ import numpy as np
 
 from weft.compat.numba_types import ArrayOf, NumbaType, Signature, parse_signature
 from weft.errors import DTypeError, KernelError, LaunchError, ShapeError
-from weft.frontend.kernel import gpu
+from weft.frontend.kernel import gpu as _operations
 from weft.frontend.kernel.launch import DeviceFunction, KernelFunction, Options, cdiv
 
 __all__ = ["GUFunc", "UFunc", "guvectorize", "vectorize"]
 
+gpu: Any = _operations
 _THREADS: Final = 256
 _SAMPLES: Final = (1, 2, 3)  # numbers to find the type of a result with
 

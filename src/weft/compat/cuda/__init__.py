@@ -76,17 +76,21 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.types import KernelType
 
 __all__ = [
-    "activemask", "all_sync", "any_sync", "as_cuda_array", "atomic", "ballot_sync", "blockDim",
-    "blockIdx", "brev", "cbrt", "close", "clz", "const", "current_context", "defer_cleanup",
-    "detect", "device_array", "device_array_like", "eq_sync", "event",
-    "event_elapsed_time", "ffs", "fma",
-    "get_current_device", "grid", "gridDim", "gridsize", "is_available", "is_cuda_array", "jit",
-    "laneid", "lanemask_lt", "local", "managed_array", "mapped_array", "match_all_sync",
-    "match_any_sync", "pinned", "pinned_array", "popc", "reduce", "select_device", "selp",
-    "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync", "stream",
-    "synchronize", "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or",
-    "syncwarp", "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "to_device",
-    "types", "warpsize",
+    "CudaSupportError", "In", "InOut", "Out", "activemask", "all_sync", "any_sync",
+    "as_cuda_array", "atomic", "ballot_sync", "blockDim", "blockIdx", "brev", "cbrt", "close",
+    "clz", "const", "cuda_error", "current_context", "declare_device", "default_stream",
+    "defer_cleanup", "detect", "device_array", "device_array_like", "eq_sync", "event",
+    "event_elapsed_time", "external_stream", "ffs", "fma", "fp16", "from_dtype",
+    "get_current_device", "gpus", "grid", "gridDim", "gridsize", "guvectorize", "is_available",
+    "is_cuda_array", "is_float16_supported", "is_supported_version", "jit", "laneid",
+    "lanemask_lt", "legacy_default_stream", "libdevice", "list_devices", "local", "managed_array",
+    "mapped", "mapped_array", "mapped_array_like", "match_all_sync", "match_any_sync", "nanosleep",
+    "per_thread_default_stream", "pinned", "pinned_array", "pinned_array_like", "popc",
+    "profile_start", "profile_stop", "profiling", "random", "reduce", "require_context",
+    "select_device", "selp", "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync",
+    "shfl_xor_sync", "stream", "synchronize", "syncthreads", "syncthreads_and",
+    "syncthreads_count", "syncthreads_or", "syncwarp", "threadIdx", "threadfence",
+    "threadfence_block", "threadfence_system", "to_device", "types", "vectorize", "warpsize",
 ]  # fmt: skip
 
 types = SimpleNamespace(
@@ -111,6 +115,16 @@ class Kernel(KernelFunction):
         """Return the kernel with the shape of a launch."""
         configured = super().__getitem__(configuration)
         return configured if self._types is None else _Typed(configured, self._types)
+
+    @property
+    def py_func(self) -> Callable[..., Any]:
+        """The Python function."""
+        return self.__weft_function__
+
+    def specialize(self, *args: Any) -> Kernel:
+        """Return the kernel itself: it is compiled for the types of its arguments anyway."""
+        del args
+        return self
 
     def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Configured:
         """Return the kernel for so many tasks, one a thread."""
@@ -216,6 +230,26 @@ class DeviceArray(np.ndarray[Any, Any]):
         """Whether the elements lie in row-major order without gaps."""
         return bool(self.flags.c_contiguous)
 
+    def is_f_contiguous(self) -> bool:
+        """Whether the elements lie in column-major order without gaps."""
+        return bool(self.flags.f_contiguous)
+
+    @property
+    def alloc_size(self) -> int:
+        """Bytes of the array."""
+        return self.nbytes
+
+    def bind(self, stream: Any = 0) -> DeviceArray:
+        """Return the array itself: there is one order of work."""
+        del stream
+        return self
+
+    def split(self, section: int, stream: Any = 0) -> Iterator[DeviceArray]:
+        """Yield the parts of an array of one axis, of `section` elements each."""
+        del stream
+        for start in range(0, self.size, section):
+            yield self[start:start + section].view(DeviceArray)
+
 
 def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> Any:
     """Return a copy of an array for kernels."""
@@ -257,6 +291,38 @@ def mapped_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
 managed_array = mapped_array
 
 
+def pinned_array_like(ary: Any) -> Any:
+    """Return a new array of the host with the shape, type and layout of another one."""
+    return np.empty_like(np.asarray(ary))
+
+
+def mapped_array_like(ary: Any, stream: Any = 0, portable: bool = False,
+                      wc: bool = False) -> Any:  # fmt: skip
+    """Return a new array that host and kernels use alike, shaped as another one."""
+    del portable, wc
+    return device_array_like(ary, stream)
+
+
+class In:
+    """An argument that a kernel only reads; kernels take arrays of the host as they are."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Return the array."""
+        del copy
+        return np.asarray(self.value, dtype)
+
+    @property
+    def __array_interface__(self) -> Any:
+        """The array's own."""
+        return self.value.__array_interface__
+
+
+Out = InOut = In
+
+
 def _dtype(dtype: Any) -> Any:
     return getattr(dtype, "kind", dtype) if isinstance(dtype, NumbaType) else dtype
 
@@ -277,6 +343,14 @@ def pinned(*arrays: Any) -> Iterator[None]:
     """Do nothing: memory of the host needs no pinning here."""
     del arrays
     yield
+
+
+@contextmanager
+def mapped(*arrays: Any, **options: Any) -> Iterator[Any]:
+    """Return the arrays as kernels see them: themselves."""
+    del options
+    found = [as_cuda_array(a) for a in arrays]
+    yield found[0] if len(found) == 1 else found
 
 
 # --- streams, events, devices
@@ -330,6 +404,15 @@ def stream() -> Stream:
 
 def default_stream() -> Stream:
     """Return the stream of launches that name none."""
+    return Stream()
+
+
+legacy_default_stream = per_thread_default_stream = default_stream
+
+
+def external_stream(pointer: int) -> Stream:
+    """Return a stream for one of another library; work is finished when it has been asked for."""
+    del pointer
     return Stream()
 
 
@@ -389,6 +472,13 @@ class _Device:
 
         return device.target().cores
 
+    def __enter__(self) -> _Device:
+        """Return the device itself: it is the only one."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
     def reset(self) -> None:
         """Do nothing."""
 
@@ -396,8 +486,79 @@ class _Device:
         """Return at once."""
 
 
+class _Devices(tuple[_Device, ...]):
+    """The devices, by number."""
+
+    __slots__ = ()
+
+    @property
+    def lst(self) -> tuple[_Device, ...]:
+        """The devices."""
+        return self
+
+    @property
+    def current(self) -> _Device:
+        """The device that kernels run on."""
+        return self[0]
+
+
 _device = _Device()
-gpus = [_device]
+gpus = _Devices((_device,))
+
+
+def list_devices() -> _Devices:
+    """Return the devices."""
+    return gpus
+
+
+class CudaSupportError(RuntimeError):
+    """What programs catch where there is no device; it is not raised here."""
+
+
+def cuda_error() -> None:
+    """Return None: there was no error."""
+
+
+def is_supported_version() -> bool:
+    """Return True."""
+    return True
+
+
+def is_float16_supported() -> bool:
+    """Return True: kernels have 16-bit floats."""
+    return True
+
+
+def require_context(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as it is: there is no context to open."""
+    return function
+
+
+def declare_device(name: str, signature: Any) -> Any:
+    """Refuse: code of other languages cannot be linked."""
+    raise KernelError("declare_device", found=f"{name}, {signature}",
+                      expected="a Python function under @cuda.jit(device=True)")
+
+
+def profile_start() -> None:
+    """Do nothing."""
+
+
+def profile_stop() -> None:
+    """Do nothing."""
+
+
+@contextmanager
+def profiling() -> Iterator[None]:
+    """Do nothing."""
+    yield
+
+
+def _pause(nanoseconds: Any) -> None:
+    """Go on at once: a pause only gives others time, which they do not need here."""
+
+
+nanosleep = DeviceFunction(_pause)
 
 
 def get_current_device() -> _Device:

@@ -13,14 +13,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.frontend.kernel import gpu
+from weft.frontend.kernel import gpu as _operations
 from weft.frontend.kernel.launch import DeviceFunction, func
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 
-single = np.float32
-double = np.float64
+gpu: Any = _operations
+single: Any = np.float32
+double: Any = np.float64
+_ZERO: Final[Any] = np.int8(0)  # beside a float32 they leave it one
+_UNIT: Final[Any] = np.int8(1)
+_TEN: Final[Any] = np.float32(10)
 
 
 class Bits:
@@ -50,7 +54,7 @@ longlong_as_double: Final = Bits("longlong_as_double", dt.int64, dt.float64)
 
 def exp10(x: Any) -> Any:
     """Return ten to a power."""
-    return math.pow(x * 0 + 10, x)
+    return math.pow(_TEN, x)
 
 
 def sinpi(x: Any) -> Any:
@@ -65,23 +69,23 @@ def cospi(x: Any) -> Any:
 
 def rsqrt(x: Any) -> Any:
     """Return one over the square root."""
-    return (x * 0 + 1) / math.sqrt(x)
+    return _UNIT / math.sqrt(x)
 
 
 def rcbrt(x: Any) -> Any:
     """Return one over the cube root."""
-    return (x * 0 + 1) / np.cbrt(x)
+    return _UNIT / np.cbrt(x)
 
 
 def away(x: Any) -> Any:
     """Return the nearest whole number, the one farther from 0 of two."""
     whole = np.trunc(x)
-    return whole + math.copysign(x * 0 + 1, x) if abs(x - whole) >= 0.5 else whole
+    return whole + math.copysign(_UNIT, x) if math.fabs(x - whole) >= 0.5 else whole
 
 
 def erfcx(x: Any) -> Any:
     """Return ``exp(x * x) * erfc(x)``, by a fraction where the factors would overflow."""
-    y = np.float64(x)
+    y = double(x)
     found = math.exp(y * y) * math.erfc(y)
     if y > 5.0:
         rest = 0.0
@@ -98,20 +102,21 @@ def normcdf(x: Any) -> Any:
 
 def erfinv(x: Any) -> Any:
     """Return the number whose error function is `x`: an estimate, and three steps of Newton's."""
-    y = np.float64(x)
+    y = double(x)
     found = y
-    if abs(y) < 1.0 and y != 0.0:
+    if math.fabs(y) < 1.0 and y != 0.0:
         w = math.log1p(-y * y)
         t = 4.3307467508 + 0.5 * w
         found = math.copysign(math.sqrt(math.sqrt(t * t - w / 0.147) - t), y)
         for _ in range(3):
-            if abs(y) < 0.5:
+            if math.fabs(y) < 0.5:
                 error = math.erf(found) - y
             else:
-                error = math.copysign((1.0 - abs(y)) - math.erfc(abs(found)), y)
+                error = math.copysign(1.0, y) * (
+                    (1.0 - math.fabs(y)) - math.erfc(math.fabs(found)))
             step = error * 0.8862269254527580 * math.exp(found * found)
             found = found - step / (1.0 + found * step)
-    elif abs(y) == 1.0:
+    elif math.fabs(y) == 1.0:
         found = math.copysign(math.inf, y)
     elif y != 0.0:
         found = math.nan
@@ -120,7 +125,7 @@ def erfinv(x: Any) -> Any:
 
 def logb(x: Any) -> Any:
     """Return the exponent of a number, as a float."""
-    size = abs(np.float64(x))
+    size = math.fabs(double(x))
     found = size
     if size == 0.0:
         found = -math.inf
@@ -136,7 +141,7 @@ def nearest(x: Any) -> Any:
 
 def fdim(x: Any, y: Any) -> Any:
     """Return ``x - y`` where that is positive, else 0."""
-    return x - y if x > y or x != x or y != y else x * 0
+    return x - y if x > y or x != x or y != y else _ZERO
 
 
 def divide(x: Any, y: Any) -> Any:
@@ -161,12 +166,12 @@ def times(x: Any, y: Any) -> Any:
 
 def clamp01(x: Any) -> Any:
     """Return a number, or the nearer of 0 and 1."""
-    return np.fmin(np.fmax(x, x * 0), x * 0 + 1)
+    return np.fmin(np.fmax(x, _ZERO), _UNIT)
 
 
 def reciprocal(x: Any) -> Any:
     """Return ``1 / x``."""
-    return (x * 0 + 1) / x
+    return _UNIT / x
 
 
 def _of_one(function: Callable[..., Any], kind: Any, result: Any = None) -> DeviceFunction:
@@ -342,7 +347,9 @@ def _integers(kind: Any, larger: bool) -> DeviceFunction:
     return func(high if larger else low)
 
 
-for _prefix, _kind in (("", np.int32), ("u", np.uint32), ("ll", np.int64), ("ull", np.uint64)):
+_INTEGERS: Final[tuple[tuple[str, Any], ...]] = (
+    ("", np.int32), ("u", np.uint32), ("ll", np.int64), ("ull", np.uint64))
+for _prefix, _kind in _INTEGERS:
     globals()[f"{_prefix}max"] = _integers(_kind, True)
     globals()[f"{_prefix}min"] = _integers(_kind, False)
 

@@ -329,7 +329,8 @@ class Calls(Expressions):
         found = mathlib.math_call(self, name, args, node)
         if found is None:
             count = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
-            many = "" if args and scalars.math_function(name, given[:1]) is None else f" of {count}"
+            one = args and mathlib.math_call(self, name, args[:1], node) is not None
+            many = f" of {count}" if one or not args else ""
             raise self.wrong(node, f"math.{name}{many} is not supported in kernels")
         return found
 
@@ -476,7 +477,8 @@ class Calls(Expressions):
 def _is_of_tensors(function: Callable[..., Any]) -> bool:
     """Whether a function is one of Weft's own that works on tensors."""
     module = function.__module__ or ""
-    return module.startswith("weft.") and not module.startswith("weft.frontend.kernel.")
+    return module.startswith("weft.") and not module.startswith(
+        ("weft.frontend.kernel.", "weft.compat."))
 
 
 def _is_hashable(value: Any) -> bool:

@@ -1,0 +1,41 @@
+"""numba's functions for the CPU: they stay Python, and kernels can call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.compat.numba_types import NumbaType, Signature
+from weft.frontend.kernel.launch import DeviceFunction
+
+__all__ = ["jit", "njit", "prange"]
+
+prange = range
+
+
+class HostFunction(DeviceFunction):
+    """A function under ``@jit``: Python on the host, compiled where a kernel calls it."""
+
+    @property
+    def py_func(self) -> Callable[..., Any]:
+        """The Python function."""
+        return self.__weft_function__
+
+
+def jit(signature: Any = None, **options: Any) -> Any:
+    """Return a function that Python runs and that kernels can call.
+
+    Programs for numba.cuda bring functions of the host along, often to compare with; those are
+    not what Weft compiles. `options` and signatures change nothing.
+    """
+    del options
+    if callable(signature) and not isinstance(signature, NumbaType | Signature):
+        return HostFunction(getattr(signature, "__weft_function__", signature))
+
+    def make(function: Callable[..., Any]) -> HostFunction:
+        return HostFunction(getattr(function, "__weft_function__", function))
+
+    return make
+
+
+njit = jit
