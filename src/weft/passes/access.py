@@ -84,6 +84,7 @@ class AccessLowering(Mapper):
                 source[s.var] = loop_range(s.extent)
             elif isinstance(s, Reduce):
                 source.update((a.var, loop_range(a.extent)) for a in s.axes)
+        self._names_read: set[Expr] | None = None
         self.counters = _counters(kernel.body)
         self._simplifier = index_rules.Simplifier(source)
 
@@ -124,6 +125,12 @@ class AccessLowering(Mapper):
         return var
 
     # names
+
+    def is_read(self, var: Expr) -> bool:
+        """Whether anything in the source reads a name."""
+        if self._names_read is None:
+            self._names_read = ex.free_vars(e for s in walk(self.kernel.body) for e in s.exprs())
+        return var in self._names_read
 
     def let(self, s: Let, scope: Scope, out: list[Stmt]) -> None:
         """Bind a LET: forms that index rules look through stay visible to them."""
@@ -331,7 +338,7 @@ class AccessLowering(Mapper):
             value, bound = (m if isinstance(m, Expr) else None for m in report)
             self.emit(out, Assert(condition, s.message, value, bound), s)
             return
-        ends = self._at_ends(s.condition, scope) if scope.mask is None else None
+        ends = self.at_ends(s.condition, scope) if scope.mask is None else None
         if ends is not None:
             checked: list[Stmt] = []
             self._lane_assertion(s, condition, report, scope, checked)
@@ -339,23 +346,25 @@ class AccessLowering(Mapper):
             return
         self._lane_assertion(s, condition, report, scope, out)
 
-    def _at_ends(self, e: Expr, scope: Scope) -> Expr | None:
-        """Return whether a comparison holds in the first and the last lane, so in all between.
+    def at_ends(self, e: Expr, scope: Scope, holds: bool = True) -> Expr | None:
+        """Return whether comparisons hold (or not) in the first and the last lane, so in all.
 
-        None if it does not count up with the lanes.
+        None if what they compare does not count up with the lanes.
         """
-        if e.op is Op.AND:
-            parts = [self._at_ends(a, scope) for a in e.args]
+        if e.op is Op.NOT:
+            return self.at_ends(e.args[0], scope, not holds)
+        if e.op is (Op.AND if holds else Op.OR):
+            parts = [self.at_ends(a, scope, holds) for a in e.args]
             if parts[0] is None or parts[1] is None:
                 return None
             return conjunction(parts[0], parts[1])
         m = self.map(e, scope)
         if isinstance(m, Expr) and m.lanes == 1:
-            return m
+            return m if holds else ex.unary(Op.NOT, m)
         if e.op not in (Op.LT, Op.LE) or e.args[0].dtype is not dt.int64:
             return None
         sides: list[Affine] = []
-        for a in e.args:
+        for a in e.args if holds else e.args[::-1]:
             side = self.map(a, scope)
             if isinstance(side, Expr) and side.lanes > 1:
                 return None
@@ -365,7 +374,8 @@ class AccessLowering(Mapper):
         x, y = sides
         last = x.stride - y.stride > 0
         ends = [a.base + a.stride * (scope.lanes - 1) if last else a.base for a in sides]
-        return ex.binary(e.op, ends[0], ends[1])
+        op = e.op if holds else (Op.LE if e.op is Op.LT else Op.LT)
+        return ex.binary(op, ends[0], ends[1])
 
     def _lane_assertion(self, s: Assert, condition: Expr, report: list[Mapped | None],
                         scope: Scope, out: list[Stmt]) -> None:  # fmt: skip

@@ -694,7 +694,9 @@ def _has_short_loops(body: Body) -> bool:
     something to do while it waits.
     """
     loops = [s for s in walk(body) if isinstance(s, While) and not _has_barrier(s)]
-    return bool(loops) and all(sum(1 for _ in walk(s.body)) <= _SHORT for s in loops)
+    return bool(loops) and all(
+        sum(1 for _ in walk(s.body)) <= _SHORT
+        and not any(isinstance(t, Atomic) for t in walk(s.body)) for s in loops)
 
 
 def _has_warps(body: Body) -> bool:

@@ -55,11 +55,13 @@ from weft.ir.stmt import (
 )  # fmt: skip
 from weft.ir.tile import MatrixLoad, MatrixMultiply, MatrixStore
 from weft.ir.traverse import walk
-from weft.passes import fragments, warp
+from weft.passes import atomics, fragments, warp
 from weft.passes.access import flat_memory
 from weft.passes.lanes import Affine, Mapped, Mask, Scope, any_of
 from weft.passes.reduce import ReduceLowering
 from weft.passes.strided import regroup
+
+_SHORT: Final = 40  # statements of a branch that is written twice
 
 
 def vectorize(kernel: Kernel, legal: Callable[[Expr], Expr] = lambda e: e) -> Kernel:
@@ -92,6 +94,15 @@ class Vectorize(ReduceLowering):
     """The statements beside accesses and reductions."""
 
     legal: Callable[[Expr], Expr]
+
+    @property
+    def twice(self) -> bool:
+        """Whether to write branches twice, with masks and without.
+
+        Kernels of users guard all that they do by comparing indices with sizes. Those made from
+        graphs have masks at the ends of their arrays only.
+        """
+        return self.kernel.meta.kind == "custom"
 
     def lower(self, body: Body, scope: Scope, out: list[Stmt]) -> None:
         """Emit the statements of a body."""
@@ -126,10 +137,20 @@ class Vectorize(ReduceLowering):
             self.lower(s.then, scope.child(), out)
             return
         if condition.lanes > 1:
-            self._masked_branch(s, s.then, self.masked(s.condition, scope), scope, out)
+            holds = bool(s.then)  # an early return has nothing there
+            ends = None
+            if scope.mask is None and self.twice and _is_short(s.then if holds else s.orelse):
+                ends = self.at_ends(s.condition, scope, holds)
+            some: list[Stmt] = [] if ends is not None else out
+            if s.then:
+                self._masked_branch(s, s.then, self.masked(s.condition, scope), scope, some)
             if s.orelse:
                 other = self.masked(s.condition, scope, holds=False)
-                self._masked_branch(s, s.orelse, other, scope, out)
+                self._masked_branch(s, s.orelse, other, scope, some)
+            if ends is not None:  # all lanes of nearly all vectors: without masks
+                every: list[Stmt] = []
+                self.lower(s.then if holds else s.orelse, scope.child(), every)
+                self.emit(out, If(ends, tuple(every), tuple(some)), s)
             return
         if ex.is_const(condition, False):
             self.lower(s.orelse, scope.child(), out)
@@ -193,6 +214,9 @@ class Vectorize(ReduceLowering):
         return m
 
     def _atomic(self, s: Atomic, scope: Scope, out: list[Stmt]) -> None:
+        if atomics.is_private(s.memory):
+            atomics.update(self, s, scope, out)
+            return
         if scope.lanes > 1:
             self._one_by_one(s, scope, out)
             return
@@ -302,6 +326,11 @@ def _has_lanes(body: Body) -> bool:
     """Whether the iterations of a vector loop can run side by side."""
     return not any(isinstance(s, Call) or (isinstance(s, Barrier) and s.scope != "warp")
                    for s in walk(body))
+
+
+def _is_short(body: Body) -> bool:
+    """Whether a branch is worth a second version, for the case that all lanes take it."""
+    return sum(1 for _ in walk(body)) <= _SHORT
 
 
 def _is_costly(body: Body) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from weft import float32, gpu
+from weft import int32 as gpu_int
 
 TILE = 8
 
@@ -248,3 +249,55 @@ def test_products_in_sums(fma: bool | None, kind: Any) -> None:
         if row in (2, 3):
             expected = -expected
         np.testing.assert_array_equal(found[row], expected)
+
+
+# --- atomic operations on what a block shares
+
+
+@weft.kernel
+def shared_atomics(a: Any, out: Any, olds: Any) -> None:
+    """Do every kind of operation on shared memory, by some of the threads."""
+    held = gpu.shared.array((9, 4), gpu_int)
+    t = gpu.threadIdx.x
+    if t == 0:
+        for k in range(9):
+            for j in range(4):
+                held[k, j] = 5
+    gpu.syncthreads()
+    v = a[t]
+    if v > -3:
+        j = v % 4
+        olds[0, t] = gpu.atomic.add(held, (0, j), v)
+        olds[1, t] = gpu.atomic.sub(held, (1, j), v)
+        olds[2, t] = gpu.atomic.min(held, (2, j), v)
+        olds[3, t] = gpu.atomic.max(held, (3, j), v)
+        olds[4, t] = gpu.atomic.xor(held, (4, j), v)
+        olds[5, t] = gpu.atomic.exch(held, (5, j), v)
+        olds[6, t] = gpu.atomic.cas(held, (6, j), 5, v)
+        gpu.atomic.add(held, (7, 0), 1)
+        olds[8, t] = gpu.atomic.max(held, (8, 1), t)
+    gpu.syncthreads()
+    if t == 0:
+        for k in range(9):
+            for j in range(4):
+                out[k, j] = held[k, j]
+
+
+@pytest.mark.parametrize("threads", [1, 7, 32, 45])
+def test_shared_atomics(threads: int) -> None:
+    """Lanes act one after another, in their order, and those that are masked not at all."""
+    a = np.random.default_rng(threads).integers(-6, 12, threads).astype(np.int32)
+    arrays = [a, np.zeros((9, 4), np.int32), np.zeros((9, threads), np.int32)]
+    _, out, olds = both(shared_atomics, 1, threads, arrays)
+    held = np.full((9, 4), 5)
+    rows = [lambda o, v: o + v, lambda o, v: o - v, min, max, lambda o, v: o ^ v,
+            lambda o, v: v, lambda o, v: v if o == 5 else o]
+    for t, v in enumerate(a.tolist()):
+        if v > -3:
+            for k, update in enumerate(rows):
+                assert olds[k, t] == held[k, v % 4]
+                held[k, v % 4] = update(int(held[k, v % 4]), v)
+            held[7, 0] += 1
+            assert olds[8, t] == held[8, 1]
+            held[8, 1] = max(held[8, 1], t)
+    np.testing.assert_array_equal(out, held)
