@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft.compat.arrays import DeviceArray
 from weft.compat.numba_types import ArrayOf, NumbaType, Signature, parse_signature
 from weft.errors import DTypeError, KernelError, LaunchError, ShapeError
 from weft.frontend.kernel import gpu as _operations
@@ -101,12 +102,6 @@ def _by_rows(f: Any) -> dict[int, Callable[..., None]]:
     return dict(enumerate((one, two, three, four, five, six), 1))
 
 
-def _device() -> Any:
-    from weft.compat import cuda
-
-    return cuda.DeviceArray
-
-
 class UFunc:
     """A function of numbers that takes arrays, as NumPy's ufuncs do."""
 
@@ -172,8 +167,8 @@ class UFunc:
                 raise ShapeError(self.__name__, found=f"out of {out.shape}", expected=str(shape))
             np.copyto(np.asarray(out), found, casting="same_kind")
             return out
-        if any(isinstance(a, _device()) for a in args):
-            return found.view(_device())
+        if any(isinstance(a, DeviceArray) for a in args):
+            return found.view(DeviceArray)
         return found if shape else found[()]
 
     def reduce(self, array: Any, stream: Any = 0) -> Any:
@@ -276,8 +271,8 @@ class GUFunc:
             for array, result in zip(outs, found, strict=True):
                 np.copyto(np.asarray(array), result)
             found = outs
-        elif any(isinstance(a, _device()) for a in args):
-            found = [f.view(_device()) for f in found]
+        elif any(isinstance(a, DeviceArray) for a in args):
+            found = [f.view(DeviceArray) for f in found]
         return found[0] if len(found) == 1 else tuple(found)
 
     def _measure(self, array: Any, names: tuple[str, ...], sizes: dict[str, int]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft.compat.arrays import device_array
 from weft.errors import LaunchError
 from weft.frontend.kernel.launch import KernelFunction, Options, func
 
@@ -144,8 +145,6 @@ def init_xoroshiro128p_states(states: Any, seed: int, subsequence_start: int = 0
 def create_xoroshiro128p_states(n: int, seed: int, subsequence_start: int = 0,
                                 stream: Any = 0) -> Any:  # fmt: skip
     """Return the states of `n` generators, an array for kernels."""
-    from weft.compat import cuda
-
-    states = cuda.device_array(int(n), xoroshiro128p_dtype)
+    states = device_array(int(n), xoroshiro128p_dtype)
     init_xoroshiro128p_states(states, seed, subsequence_start, stream)
     return states
