@@ -40,6 +40,7 @@ from weft.frontend.dynamic import jit
 from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.kernel import gpu
+from weft.frontend.kernel.fusion import fuse
 from weft.frontend.kernel.launch import cdiv, func, kernel
 from weft.frontend.kernel.sanitize import interpret, sanitize
 from weft.frontend.random import *  # noqa: F403
@@ -105,6 +106,7 @@ __all__ = [
     "float32",
     "float64",
     "func",
+    "fuse",
     "get_default_device",
     "gpu",
     "grad",

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from weft.errors import BoundsError, KernelError, LaunchError
 from weft.frontend.devices import get_default_device
+from weft.frontend.kernel.fused import active
 from weft.ir.record import Record
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
     from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.types import KernelType
+    from weft.ir.stmt import Kernel
     from weft.runtimes.lockstep.run import Outcome
 
 __all__ = ["Configured", "DeviceFunction", "KernelFunction", "Options", "cdiv", "func", "kernel"]
@@ -136,6 +138,9 @@ class Configured:
         BoundsError
             If it accessed an element that is not there.
         """
+        if active.fusion is not None:
+            active.fusion.note(self, args)
+            return
         if self.interpreted:
             self.carry_out(args)
             return
@@ -176,6 +181,14 @@ class Configured:
 
 def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured) -> Loaded:
     from weft.driver.launch import load_kernel
+
+    nest, constants = translated(kernel, types, launch)
+    return load_kernel(nest, constants)
+
+
+def translated(kernel: KernelFunction, types: dict[str, KernelType],
+               launch: Configured) -> tuple[Kernel, list[Any]]:  # fmt: skip
+    """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
     from weft.frontend.kernel.translate import Launch, translate
 
     options = kernel.options
@@ -185,7 +198,7 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
                      checked=options.checked, fma=options.fma, constants=constants)
     meta = nest.meta.replace(fastmath=options.fastmath,
                              hints=(*nest.meta.hints, *options.hints))
-    return load_kernel(nest.replace(meta=meta), constants)
+    return nest.replace(meta=meta), constants
 
 
 def _bound(kernel: KernelFunction, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,0 +1,288 @@
+"""``with weft.fuse():``: launches that are noted, and run as few kernels as may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from weft.errors import LaunchError
+from weft.frontend.kernel.fused import active
+from weft.ir.dtype import DType, as_dtype
+from weft.ir.stmt import Kernel
+from weft.schedule import launches
+from weft.schedule.footprint import shape_variables
+from weft.schedule.join import group
+from weft.schedule.joined import joined
+
+if TYPE_CHECKING:
+    from weft.driver.launch import Loaded
+    from weft.frontend.kernel.host import Host
+    from weft.frontend.kernel.launch import Configured
+    from weft.frontend.kernel.types import KernelType
+
+__all__ = ["Fusion", "fuse"]
+
+_COPIES: Final = "works on copies of fields that cannot be passed as they lie"
+_MOST_DECISIONS: Final = 256  # that are kept; a program that needs more forgets the oldest
+
+
+class _Noted(NamedTuple):
+    """One launch that has not run yet."""
+
+    launch: Configured
+    host: Host
+    types: dict[str, KernelType]
+    args: tuple[Any, ...]
+
+
+class _Prepared(NamedTuple):
+    """A kernel for arguments of some types, as the front end makes it."""
+
+    kernel: Kernel
+    constants: tuple[Any, ...]
+    shapes: frozenset[str]  # variables that a decision depends on
+
+
+class _Step(NamedTuple):
+    """Some of the launches: one as it is, or several as one kernel.
+
+    Attributes
+    ----------
+    parts : tuple of int
+        Their numbers.
+    loaded : Loaded or None
+        The kernel of several launches.
+    addresses : tuple of (int, int)
+        For each of its parameters the number of a launch and of the array there.
+    values : tuple of (int, str)
+        For each of its variables the number of a launch and its name there.
+    """
+
+    parts: tuple[int, ...]
+    loaded: Loaded | None = None
+    addresses: tuple[tuple[int, int], ...] = ()
+    values: tuple[tuple[int, str], ...] = ()
+
+
+class _Decision(NamedTuple):
+    """What is done with launches of some kernels on arrays that lie to each other in some way."""
+
+    steps: tuple[_Step, ...]
+    reasons: tuple[str, ...]
+
+
+_prepared: Final[dict[Any, _Prepared]] = {}
+_decisions: Final[dict[Any, _Decision]] = {}
+
+
+class Fusion:
+    """A ``with`` block whose launches run at its end, as few kernels; see `fuse`."""
+
+    def __init__(self) -> None:
+        self._noted: list[_Noted] = []
+        self._temporaries: list[np.ndarray[Any, Any]] = []
+        self._outer = False
+        self._said: list[str] = []
+
+    def __enter__(self) -> Fusion:
+        """Begin to note launches; inside of another block, for that one."""
+        if isinstance(active.fusion, Fusion):
+            return active.fusion
+        active.fusion = self
+        self._outer = True
+        self._said = []
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:  # fmt: skip
+        """Run what was noted; nothing if the block raised an error."""
+        if not self._outer:
+            return
+        self._outer = False
+        active.fusion = None
+        noted, self._noted = self._noted, []
+        temporaries, self._temporaries = self._temporaries, []
+        if kind is None and noted:
+            self._run(noted, temporaries)
+
+    def empty(self, shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+        """Return an array for values that only launches of this block need.
+
+        What it holds after the block is not defined: where every thread reads only what it wrote
+        itself, the values stay in registers and the array is never written.
+        """
+        kind: DType = as_dtype(dtype)
+        made = np.empty(shape, kind.numpy)
+        if self is not active.fusion:
+            raise LaunchError("fuse", found="an array for a block that is over",
+                              expected="a call inside of the with block")
+        self._temporaries.append(made)
+        return made
+
+    def note(self, launch: Configured, args: tuple[Any, ...]) -> None:
+        """Take a launch, whose arguments are looked at now."""
+        host, types = launch.take(args)
+        self._noted.append(_Noted(launch, host, types, args))
+
+    def explain(self) -> str:
+        """Return what became of the launches of the last block, a line each."""
+        return "\n".join(self._said)
+
+    # --- running
+
+    def _run(self, noted: list[_Noted], temporaries: list[np.ndarray[Any, Any]]) -> None:
+        if any(n.launch.interpreted for n in noted):
+            self._said = ["not fused: the interpreter device runs launches one by one"]
+            for one in noted:
+                one.launch(*one.args)
+            return
+        spare = {a.__array_interface__["data"][0] for a in temporaries if a.size}
+        prepared = [_prepare(n) for n in noted]
+        key = _key(noted, prepared, spare)
+        decision = _decisions.get(key)
+        if decision is None:
+            decision = _decide(noted, prepared, spare)
+            while len(_decisions) >= _MOST_DECISIONS:
+                _decisions.pop(next(iter(_decisions)), None)
+            _decisions[key] = decision
+        self._said = _told(decision, noted)
+        for step in decision.steps:
+            if step.loaded is None:
+                for part in step.parts:
+                    noted[part].launch(*noted[part].args)
+                continue
+            where = [[*n.host.addresses, *map(_address, p.constants)]
+                     for n, p in zip(noted, prepared, strict=True)]
+            failed = step.loaded.run([where[k][m] for k, m in step.addresses],
+                                     [noted[k].host.variables[name] for k, name in step.values])
+            if failed is not None:  # nothing in it can fail by itself
+                from weft.frontend.kernel.launch import _error
+
+                raise _error("_".join(noted[k].launch.kernel.__name__ for k in step.parts), failed)
+
+
+def fuse() -> Fusion:
+    """Return a block whose launches run together.
+
+    ::
+
+        with weft.fuse() as f:
+            t = f.empty(n, weft.float32)
+            scale[blocks, 256](2.0, x, t)
+            shift[blocks, 256](1.0, t, y)
+        print(f.explain())
+
+    Launches are noted where they stand and run when the block ends, in order. Consecutive ones
+    become one kernel where every element that one of them writes is touched in the other one by
+    the same thread only (or by threads of the same block, between which a barrier is put), the
+    grid and the block are the same, and shared memory and registers suffice; `Fusion.explain` says
+    what became of each, and why. Results are those of the launches one by one, to the last bit.
+
+    Inside the block nothing has run yet: its arrays are not to be read or changed there. If the
+    block raises an error, nothing runs.
+    """
+    return Fusion()
+
+
+def _address(array: Any) -> int:
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+def _prepare(noted: _Noted) -> _Prepared:
+    """Return the kernel of a launch, from the last time if there was one."""
+    launch = noted.launch
+    kernel = launch.kernel
+    key = (kernel, tuple(noted.types.values()), launch.block, launch.ndim, launch.shared)
+    found = _prepared.get(key)
+    if found is None:
+        from weft.frontend.kernel.launch import translated
+
+        nest, constants = translated(kernel, noted.types, launch)
+        found = _prepared[key] = _Prepared(nest, tuple(constants), shape_variables(nest))
+    return found
+
+
+def _key(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> Any:
+    """Return all that a decision depends on."""
+    parts: list[Any] = []
+    first: dict[tuple[int, int], int] = {}
+    spans: list[tuple[int, int]] = []
+    for n, p in zip(noted, prepared, strict=True):
+        values = n.host.variables
+        parts.append((n.launch.kernel, tuple(n.types.values()), n.launch.block, n.launch.grid,
+                      n.launch.shared, bool(n.host.copies),
+                      tuple(sorted((v, values[v]) for v in p.shapes))))
+        for position, array in enumerate(_arrays(n, p)):
+            span = array.address, array.nbytes
+            spans.append((*span,))
+            parts.append((position, first.setdefault(span, len(first)), array.address in spare))
+    # which arrays overlap without being the same
+    spaces = sorted({s for s in spans if s[1]})
+    crossing = []
+    end, owner = 0, -1
+    for address, nbytes in spaces:
+        if address < end:
+            crossing.append((owner, first[address, nbytes]))
+        if address + nbytes > end:
+            end, owner = address + nbytes, first[address, nbytes]
+    return tuple(parts), tuple(crossing)
+
+
+def _arrays(noted: _Noted, prepared: _Prepared) -> list[launches.Array]:
+    """Return what a launch passes for the parameters of its kernel."""
+    variables = noted.host.variables
+    out: list[launches.Array] = []
+    addresses = [*noted.host.addresses, *map(_address, prepared.constants)]
+    for memory, address in zip(prepared.kernel.params, addresses, strict=True):
+        name = memory.name
+        count = 1
+        for size in memory.shape:
+            if size.attr is not None and hasattr(size.attr, "name"):
+                count *= variables[size.attr.name]
+            else:
+                count *= int(size.attr)
+        layout = tuple(sorted((key[len(name):], value) for key, value in variables.items()
+                              if key.startswith(f"{name}.")))
+        out.append(launches.Array(address, count * memory.dtype.itemsize, layout))
+    return out
+
+
+def _decide(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> _Decision:
+    parts = []
+    for n, p in zip(noted, prepared, strict=True):
+        arrays = tuple(a._replace(temporary=a.address in spare) for a in _arrays(n, p))
+        most = dict(n.launch.kernel.options.hints).get("max_registers", 255)
+        launch, apart = n.launch, _COPIES if n.host.copies else ""
+        parts.append(launches.Part(launch.kernel.__name__, p.kernel, launch.grid, launch.block,
+                                   n.host.variables, arrays, most, apart))
+    groups, reasons = group(parts)
+    return _Decision(tuple(_step(g, groups, parts) for g in groups), tuple(reasons))
+
+
+def _step(made: launches.Group, groups: list[launches.Group], parts: list[launches.Part]) -> _Step:
+    from weft.driver.launch import load_kernel
+
+    if len(made.parts) == 1:
+        return _Step(made.parts)
+    elsewhere = {m for other in groups if other is not made for m in other.arrays}
+    spare = [m for m, (part, k) in made.arrays.items()
+             if parts[part].arrays[k].temporary and m not in elsewhere]
+    kernel = joined(made, spare)
+    loaded = load_kernel(kernel)
+    return _Step(made.parts, loaded, tuple(made.arrays[m] for m in kernel.params),
+                 tuple(made.variables[name] for name in loaded.variables))
+
+
+def _told(decision: _Decision, noted: list[_Noted]) -> list[str]:
+    """Return a line for each kernel that runs, and between them why they are apart."""
+    out: list[str] = []
+    for number, step in enumerate(decision.steps):
+        if number:
+            out.append(decision.reasons[number - 1])
+        names = ", ".join(noted[k].launch.kernel.__name__ for k in step.parts)
+        out.append(f"fused: {names}" if len(step.parts) > 1 else f"alone: {names}")
+    return out
