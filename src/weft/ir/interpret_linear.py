@@ -10,6 +10,7 @@ from weft.errors import UnsupportedError, VerifyError
 from weft.ir.interpret_code import ATOMIC_OPS, PythonCode, zero
 from weft.ir.interpret_scalar import function
 from weft.ir.linear import (
+    AddressInst,
     AssertInst,
     AtomicInst,
     BarrierInst,
@@ -143,6 +144,9 @@ class LinearCode(PythonCode):
     def _clock(self, inst: ClockInst) -> None:
         self.emit(f"{self.define(inst.result)} = {self.object(time.perf_counter_ns)}()")
 
+    def _address(self, inst: AddressInst) -> None:
+        self.emit(f"{self.define(inst.result)} = 0")  # of lists: aligned to anything
+
     def _storage(self, inst: StorageInst) -> None:
         if inst.base is not None:
             raise UnsupportedError("interpret", found=f"{inst.memory.name}, which lies over other "
@@ -223,4 +227,5 @@ _HANDLERS: dict[type[Inst], Callable[[LinearCode, Any], None]] = {
     AssertInst: LinearCode._assert, AtomicInst: LinearCode._atomic, CallInst: LinearCode._call,
     PrintInst: LinearCode._print, BarrierInst: LinearCode._nothing, FenceInst: LinearCode._nothing,
     PrefetchInst: LinearCode._nothing, ClockInst: LinearCode._clock,
+    AddressInst: LinearCode._address,
 }  # fmt: skip

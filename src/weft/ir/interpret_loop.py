@@ -16,6 +16,7 @@ from weft.ir.interpret_scalar import function
 from weft.ir.op import Op
 from weft.ir.stmt import (
     Accumulator,
+    Address,
     Alloc,
     Assert,
     Atomic,
@@ -215,6 +216,11 @@ class LoopCode(PythonCode):
         self.emit(f"{name} = {self.object(time.perf_counter_ns)}()")
         self.bind(s.var, name)
 
+    def _address(self, s: Address) -> None:
+        name = self.fresh("v")
+        self.emit(f"{name} = 0")  # of lists: aligned to anything
+        self.bind(s.var, name)
+
     def _alloc(self, s: Alloc) -> None:
         if s.base is not None:
             raise UnsupportedError("interpret", found=f"{s.memory.name}, which lies over other "
@@ -371,7 +377,8 @@ _HANDLERS: dict[type[Stmt], Callable[[LoopCode, Any], None]] = {
     For: LoopCode._loop, While: LoopCode._while, If: LoopCode._if, Block: LoopCode._block,
     Reduce: LoopCode._reduce, Assert: LoopCode._assert, Atomic: LoopCode._atomic,
     Call: LoopCode._call, Print: LoopCode._print, Barrier: LoopCode._nothing,
-    Clock: LoopCode._clock, Fence: LoopCode._nothing, Prefetch: LoopCode._nothing,
+    Clock: LoopCode._clock, Address: LoopCode._address,
+    Fence: LoopCode._nothing, Prefetch: LoopCode._nothing,
 }  # fmt: skip
 
 

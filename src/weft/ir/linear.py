@@ -151,13 +151,14 @@ class StorageInst(Inst):
     """Declare an uninitialised memory that lives to the end of the region.
 
     `size` is its number of elements: the largest over the bounds of the variables in its shape.
-    Renderers reserve it once per function (or outlined parallel body), aligned for vectors. With
-    `base` it is the bytes of that memory, declared before.
+    Renderers reserve it once per function (or outlined parallel body), aligned for vectors and to
+    `align` bytes. With `base` it is the bytes of that memory, declared before.
     """
 
     memory: Memory
     size: int
     base: Memory | None = None
+    align: int = 16
 
 
 class Loop(Inst):
@@ -240,6 +241,15 @@ class ClockInst(Inst):
 
     result: Value
     kind: str = "cycles"
+
+
+class AddressInst(Inst):
+    """``result = address of memory``: where its first element lies, an int64."""
+
+    _defines = ("result",)
+
+    result: Value
+    memory: Memory
 
 
 class AtomicInst(Inst):

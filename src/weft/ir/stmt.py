@@ -444,6 +444,16 @@ class Clock(Stmt):
         return (self.var,)
 
 
+class Address(Stmt):
+    """``var = address of memory``: where its first element lies, as an int64."""
+
+    var: Expr
+    memory: Memory
+
+    def binds(self) -> tuple[Expr, ...]:
+        return (self.var,)
+
+
 class Call(Stmt):
     """Call a device function by name; binds its results."""
 

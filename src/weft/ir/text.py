@@ -237,6 +237,9 @@ class _KernelPrinter:
     def clock(self, s: st.Clock) -> None:
         self.line(f"clock {self.bind(s.var)} = {s.kind}")
 
+    def address(self, s: st.Address) -> None:
+        self.line(f"address {self.bind(s.var)} = {self.names.memory(s.memory)}")
+
     def matrix_load(self, s: ti.MatrixLoad) -> None:
         fragment, memory = self.place(s.fragment, s.at), self.steps(s)
         self.line(f"matrix_load {fragment} {s.use} {_sizes(s.shape)} = {memory}")
@@ -330,7 +333,8 @@ _PRINT: Final[dict[type[Stmt], Callable[[_KernelPrinter, Any], Iterator[Any] | N
     st.Collective: _KernelPrinter.collective, st.Atomic: _KernelPrinter.atomic,
     st.Call: _KernelPrinter.call, st.Assert: _KernelPrinter.assert_,
     st.Print: _KernelPrinter.print_, st.Prefetch: _KernelPrinter.prefetch,
-    st.Clock: _KernelPrinter.clock, ti.MatrixLoad: _KernelPrinter.matrix_load,
+    st.Clock: _KernelPrinter.clock, st.Address: _KernelPrinter.address,
+    ti.MatrixLoad: _KernelPrinter.matrix_load,
     ti.MatrixStore: _KernelPrinter.matrix_store,
     ti.MatrixMultiply: _KernelPrinter.matrix_multiply, ti.AsyncCopy: _KernelPrinter.async_copy,
     ti.CopyCommit: _KernelPrinter.copy_commit, ti.CopyWait: _KernelPrinter.copy_wait,
@@ -498,7 +502,8 @@ def _storage(inst: li.StorageInst) -> str:
 
 
 def _over(inst: li.StorageInst) -> str:
-    return "" if inst.base is None else f" over {name(inst.base.name)}"
+    align = "" if inst.align == 16 else f" align {inst.align}"
+    return align if inst.base is None else f"{align} over {name(inst.base.name)}"
 
 
 def _at(memory: Memory, offset: Value) -> str:
@@ -543,6 +548,7 @@ _LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
         f"assert {value_text(i.condition)} {i.message}" + _options(value=i.value, bound=i.bound)
     ),
     li.BarrierInst: lambda i: f"barrier {i.scope}", li.FenceInst: lambda i: f"fence {i.scope}",
+    li.AddressInst: lambda i: f"address {_defined(i.result)} = {name(i.memory.name)}",
     li.ClockInst: lambda i: f"clock {_defined(i.result)} = {i.kind}",
     li.AtomicInst: _atomic,
     li.CallInst: _call,

@@ -336,6 +336,11 @@ class _KernelParser:
         line.expect("=")
         return st.Clock(var, line.one_of(st.CLOCKS, "a clock"))
 
+    def address(self, line: Line) -> Stmt:
+        var = line.binder()
+        line.expect("=")
+        return st.Address(var, line.memory())
+
     def matrix(self, kind: type[ti.MatrixAccess], line: Line) -> Stmt:
         fragment, at = self.place(line)
         use, shape = line.one_of(ti.USES, "a use"), self.sizes(line)
@@ -403,6 +408,7 @@ _READ: Final[dict[str, Callable[[_KernelParser, Line], Stmt | None]]] = {
     "call": _KernelParser.call,
     "assert": _KernelParser.assert_, "print": _KernelParser.print_,
     "prefetch": _KernelParser.prefetch, "clock": _KernelParser.clock,
+    "address": _KernelParser.address,
     "matrix_load": lambda p, line: p.matrix(ti.MatrixLoad, line),
     "matrix_store": lambda p, line: p.matrix(ti.MatrixStore, line),
     "matrix_multiply": _KernelParser.matrix_multiply, "async_copy": _KernelParser.async_copy,
@@ -580,12 +586,18 @@ class _LinearParser:
         memory = line.declaration()
         line.expect("size")
         size = line.integer()
-        return li.StorageInst(memory, size, line.memory() if line.take("over") else None)
+        align = line.integer() if line.take("align") else 16
+        return li.StorageInst(memory, size, line.memory() if line.take("over") else None, align)
 
     def clock(self, line: Line) -> Inst:
         result = self.define(line)
         line.expect("=")
         return li.ClockInst(result, line.one_of(st.CLOCKS, "a clock"))
+
+    def address(self, line: Line) -> Inst:
+        result = self.define(line)
+        line.expect("=")
+        return li.AddressInst(result, line.memory())
 
     def loop(self, line: Line) -> Inst:
         var = self.define(line)
@@ -645,6 +657,7 @@ _READ_LINEAR: Final[dict[str, Callable[[_LinearParser, Line], Inst]]] = {
     "barrier": _LinearParser.barrier, "fence": _LinearParser.fence, "call": _LinearParser.call,
     "print": _LinearParser.print_,
     "prefetch": _LinearParser.prefetch, "clock": _LinearParser.clock,
+    "address": _LinearParser.address,
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from weft.ir.record import Record
 from weft.ir.stmt import Memory, Stmt
 
 __all__ = [
-    "CACHES", "COPY_BYTES", "LANES", "USES", "AsyncCopy", "CopyCommit", "CopyWait",
+    "CACHES", "COPY_BYTES", "LANES", "MISALIGNED", "USES", "AsyncCopy", "CopyCommit", "CopyWait",
     "MatrixAccess", "MatrixLoad", "MatrixMultiply", "MatrixStore", "Place", "Tile", "extent",
     "shapes",
 ]  # fmt: skip
@@ -31,6 +31,7 @@ LANES: Final = 32  # threads that hold a fragment
 USES: Final = ("a", "b", "accumulator")
 CACHES: Final = ("default", "L1", "L2", "streaming")
 COPY_BYTES: Final = (4, 8, 16)  # of one copy on the side
+MISALIGNED: Final = "an access of several elements that does not begin at a multiple of its bytes"
 
 Shape = tuple[int, int, int]  # m, n, k of a product of an (m, k) and a (k, n) matrix
 

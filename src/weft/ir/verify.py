@@ -420,6 +420,12 @@ class _Verifier:
         self.bind(s.var)
         self.vary(s.var, on=True)
 
+    def address(self, s: st.Address) -> None:
+        self.visible_memory(s.memory)
+        if s.var.dtype is not dt.int64:
+            self.fail(f"an address as {s.var.dtype.text}", "an i64")
+        self.bind(s.var)
+
     def fragment(self, memory: Memory, at: tuple[Expr, ...], use: str, s: Any) -> None:
         """Check one fragment: a private memory that holds as many elements as it must."""
         self.visible_memory(memory)
@@ -491,7 +497,8 @@ _CHECK: Final[dict[type[Stmt], Callable[[_Verifier, Any], Iterator[Any] | None]]
     st.Barrier: _Verifier.barrier, st.Fence: _Verifier.fence,
     st.Collective: _Verifier.collective, st.Atomic: _Verifier.atomic, st.Call: _Verifier.call,
     st.Assert: _Verifier.assert_, st.Print: _Verifier.print_, st.Prefetch: _Verifier.prefetch,
-    st.Clock: _Verifier.clock, ti.MatrixLoad: _Verifier.matrix, ti.MatrixStore: _Verifier.matrix,
+    st.Clock: _Verifier.clock, st.Address: _Verifier.address,
+    ti.MatrixLoad: _Verifier.matrix, ti.MatrixStore: _Verifier.matrix,
     ti.MatrixMultiply: _Verifier.matrix_multiply, ti.AsyncCopy: _Verifier.async_copy,
     ti.CopyCommit: lambda v, s: None, ti.CopyWait: lambda v, s: None,
 }  # type: ignore[dict-item, unused-ignore]  # fmt: skip

@@ -183,6 +183,10 @@ class _Verifier:
             self.fail(f"{i.memory.scope} storage over {i.base.scope} memory", "one scope")
         self.declare(i.memory)
 
+    def address(self, i: li.AddressInst) -> None:
+        self.type(i.result, "the address", dt.int64)
+        self.define(i.result)
+
     def clock(self, i: li.ClockInst) -> None:
         self.type(i.result, "the time", dt.int64)
         self.define(i.result)
@@ -255,7 +259,7 @@ _CHECK: Final[dict[type[Inst], Callable[[_Verifier, Any], None]]] = {
     li.WhileTest: _Verifier.while_test, li.EndWhile: _Verifier.end, li.IfBegin: _Verifier.if_begin,
     li.Else: _Verifier.otherwise, li.EndIf: _Verifier.end, li.AssertInst: _Verifier.assert_,
     li.BarrierInst: _Verifier.barrier, li.FenceInst: lambda v, i: None,
-    li.ClockInst: _Verifier.clock,
+    li.ClockInst: _Verifier.clock, li.AddressInst: _Verifier.address,
     li.AtomicInst: _Verifier.atomic, li.CallInst: _Verifier.call,
     li.PrintInst: _Verifier.print_, li.PrefetchInst: _Verifier.prefetch,
 }  # fmt: skip

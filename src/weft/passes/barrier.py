@@ -36,6 +36,7 @@ from weft.ir.stmt import (
     SERIAL,
     VECTOR,
     Accumulator,
+    Address,
     Alloc,
     Assert,
     Atomic,
@@ -43,6 +44,7 @@ from weft.ir.stmt import (
     Barrier,
     Body,
     Call,
+    Clock,
     Collective,
     For,
     If,
@@ -337,7 +339,7 @@ class Threads:
             elif isinstance(s, Store):
                 if s.memory in self.uniform_cells and (diverges or self.differs(s.value)):
                     self.uniform_cells.discard(s.memory)
-            elif isinstance(s, Atomic | Call) or (
+            elif isinstance(s, Address | Atomic | Call | Clock) or (
                 isinstance(s, Collective) and s.scope == "warp"
             ):
                 self.varying.update(s.binds())

@@ -19,6 +19,7 @@ from weft.ir.bounds import bounds
 from weft.ir.expr import Expr
 from weft.ir.linear import (
     LOOP_KINDS,
+    AddressInst,
     AssertInst,
     AtomicInst,
     BarrierInst,
@@ -47,6 +48,7 @@ from weft.ir.linear import (
 from weft.ir.op import Op
 from weft.ir.stmt import (
     PARALLEL,
+    Address,
     Alloc,
     Assert,
     Atomic,
@@ -274,7 +276,7 @@ class Linearizer:
         if size >= 1 << 62:
             raise VerifyError(f"alloc {s.memory.name}", found="a size without a bound",
                               expected="sizes made of constants and variables with bounds")
-        self._emit(StorageInst(s.memory, max(size, 0), s.base))
+        self._emit(StorageInst(s.memory, max(size, 0), s.base, s.align))
 
     def _for(self, s: For) -> None:
         extent = self.value(s.extent)
@@ -328,6 +330,11 @@ class Linearizer:
         self._emit(ClockInst(result, s.kind))
         self._bind(s.var, result, self.region)
 
+    def _address(self, s: Address) -> None:
+        result = self._new(str(s.var.attr), s.var)
+        self._emit(AddressInst(result, s.memory))
+        self._bind(s.var, result, self.region)
+
     def _atomic(self, s: Atomic) -> None:
         offset, value = self._offset(s.memory, s.index), self.value(s.value)
         compare = self._optional(s.compare)
@@ -357,4 +364,5 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Linearizer, Any], None]]] = {
     Block: Linearizer._block, Assert: Linearizer._assert, Atomic: Linearizer._atomic,
     Call: Linearizer._call, Print: Linearizer._print, Barrier: Linearizer._barrier,
     Fence: Linearizer._fence, Prefetch: Linearizer._prefetch, Clock: Linearizer._clock,
+    Address: Linearizer._address,
 }  # fmt: skip

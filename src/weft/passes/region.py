@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import (
+    Address,
     Alloc,
     Assert,
     Atomic,
@@ -245,7 +246,7 @@ def _same(a: Stmt, b: Stmt) -> bool:
 def _rebound(s: Stmt, copy: Copy) -> Stmt:
     """Return a statement that binds the names of a copy."""
     names = copy.names
-    if isinstance(s, Let | Load | Atomic | Collective | Clock | For):
+    if isinstance(s, Let | Load | Atomic | Collective | Clock | Address | For):
         return s.replace(var=names.get(s.var, s.var))
     if isinstance(s, Call):
         return s.replace(vars=tuple(names.get(v, v) for v in s.vars))

@@ -30,6 +30,7 @@ from weft.ir.stmt import (
     SHUFFLES,
     UNROLLED,
     VECTOR,
+    Address,
     Alloc,
     Assert,
     Atomic,
@@ -286,6 +287,10 @@ class Vectorize(ReduceLowering):
         var = scope.mapped[s.var] = self.new_var(str(s.var.attr), dt.int64)
         self.emit(out, Clock(var, s.kind), s)
 
+    def _address(self, s: Address, scope: Scope, out: list[Stmt]) -> None:
+        var = scope.mapped[s.var] = self.new_var(str(s.var.attr), dt.int64)
+        self.emit(out, Address(var, scope.memory(s.memory)[0]), s)
+
     def _print(self, s: Print, scope: Scope, out: list[Stmt]) -> None:
         if scope.lanes > 1:
             self._one_by_one(s, scope, out)
@@ -316,7 +321,8 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Vectorize, Any, Scope, list[Stmt]], 
     Reduce: Vectorize.reduce, Assert: Vectorize.assertion, Atomic: Vectorize._atomic,
     Call: Vectorize._call, Print: Vectorize._print, Barrier: Vectorize._barrier,
     Fence: Vectorize._fence, Collective: Vectorize._collective,
-    Prefetch: Vectorize.prefetch, Clock: Vectorize._clock, MatrixLoad: fragments.access,
+    Prefetch: Vectorize.prefetch, Clock: Vectorize._clock, Address: Vectorize._address,
+    MatrixLoad: fragments.access,
     MatrixStore: fragments.access, MatrixMultiply: fragments.multiply,
 }  # fmt: skip
 

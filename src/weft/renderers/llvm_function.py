@@ -419,7 +419,11 @@ def _storage(f: Function, inst: li.StorageInst) -> None:
         return
     size = memory.stack_bytes(f.allocas, inst)
     f.pointers[mem.name] = name = f"%m{len(f.allocas)}"
-    f.allocas.append(f"  {name} = alloca [{size} x i8], align 64")
+    f.allocas.append(f"  {name} = alloca [{size} x i8], align {max(inst.align, 64)}")
+
+
+def _address(f: Function, inst: li.AddressInst) -> None:
+    f.names[inst.result.id] = f.new(f"ptrtoint ptr {f.pointer(inst.memory)} to i64")
 
 
 _WRITERS: Final[dict[type[Inst], Callable[[Function, Any], None]]] = {
@@ -437,7 +441,7 @@ _WRITERS: Final[dict[type[Inst], Callable[[Function, Any], None]]] = {
     li.AssertInst: Function.check,
     li.BarrierInst: Function.barrier, li.FenceInst: lambda f, i: f.put("fence seq_cst"),
     li.AtomicInst: lambda f, i: memory.atomic(f, i, f.pointer(i.memory)),
-    li.CallInst: Function.call, li.ClockInst: Function.clock,
+    li.CallInst: Function.call, li.ClockInst: Function.clock, li.AddressInst: _address,
     li.PrintInst: Function.print,
     li.PrefetchInst: lambda f, i: memory.prefetch(f, i, f.pointer(i.memory)),
 }  # fmt: skip

@@ -23,6 +23,7 @@ from weft.frontend.kernel.expressions import VISIT, Expressions
 from weft.frontend.kernel.hints import called
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.source import Problems, Source
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe, whole
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -30,10 +31,11 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
-from weft.ir.stmt import Alloc, Atomic, Barrier, Memory, Print
+from weft.ir.stmt import Alloc, Atomic, Barrier, Location, Memory, Print
 
 __all__ = ["INTRINSICS", "Calls", "Range", "Walk"]
 
+_MOST_ALIGNED: Final = 1024  # bytes
 _MATH: Final = frozenset(name for name in dir(math) if callable(getattr(math, name)))
 
 
@@ -58,12 +60,15 @@ class Calls(Expressions):
     ----------
     dynamic_bytes : int
         Bytes of shared memory that the launch gives beside the kernel's own.
-    dynamic : Memory or None
-        The array over them, once there is one.
+    dynamic : dict of DType to (Memory, Location)
+        The arrays over them, which all begin at the first byte, and where they were asked for.
     """
 
     dynamic_bytes = 0
-    dynamic: Memory | None = None
+
+    def __init__(self, source: Source, problems: Problems) -> None:
+        super().__init__(source, problems)
+        self.dynamic: dict[DType, tuple[Memory, Location]] = {}
 
     def _call(self, node: ast.Call) -> Value:
         if isinstance(node.func, ast.Attribute):
@@ -383,7 +388,14 @@ class Calls(Expressions):
         self.emit(Barrier("block"), node)
         return Known(None)
 
-    def _array(self, scope: str, node: ast.Call, shape: Value, dtype: Value) -> Value:
+    def _array(self, scope: str, node: ast.Call, shape: Value, dtype: Value,
+               alignment: Value | None = None) -> Value:  # fmt: skip
+        align = 16
+        if alignment is not None and alignment != Known(None):
+            align = self.known_int(alignment, node, "the alignment")
+            if not 1 <= align <= _MOST_ALIGNED or align & (align - 1):
+                raise self.wrong(node, f"an alignment of {align} bytes",
+                                 f"a power of two up to {_MOST_ALIGNED}")
         sizes = shape.items if isinstance(shape, Group) else (shape,)
         extents = tuple(self.known_int(s, node, "a size") for s in sizes)
         if scope == "shared" and extents == (0,):
@@ -393,7 +405,7 @@ class Calls(Expressions):
 
         def array(name: str, d: DType, shape: tuple[Expr, ...]) -> View:
             view = array_of(self.name(name), d, shape, scope, self.flat)
-            alloc = Alloc(view.memory)
+            alloc = Alloc(view.memory, max(align, 16))
             if scope == "shared":
                 self.shared.append(alloc)
                 self.locations[alloc] = self.source.place(node)
@@ -417,22 +429,27 @@ class Calls(Expressions):
         return d
 
     def _dynamic(self, node: ast.Call, dtype: Value) -> Value:
-        """Return the shared memory whose size the launch gives; all such arrays are one."""
+        """Return the shared memory whose size the launch gives; all such arrays share it."""
         d = self._dtype(dtype, node)
         count = self.dynamic_bytes // d.itemsize
         if count < 1:
             raise self.wrong(node, f"{self.dynamic_bytes} bytes of shared memory in this launch",
                              "give them: kernel[grid, block, stream, bytes]")
-        if self.dynamic is None:
+        if d not in self.dynamic:
             memory = Memory(self.name("dynamic"), d, (ex.index(count),), "shared")
-            self.dynamic = memory
-            made = Alloc(memory)
-            self.shared.append(made)
-            self.locations[made] = self.source.place(node)
-        if self.dynamic.dtype is not d:
-            raise self.wrong(node, f"dynamic shared memory as {self.dynamic.dtype.name} and as "
-                             f"{d.name}", "one type of elements for it in a kernel")
-        return whole(self.dynamic)
+            self.dynamic[d] = memory, self.source.place(node)
+        return whole(self.dynamic[d][0])
+
+    def dynamic_allocs(self) -> list[Alloc]:
+        """Return what declares the dynamic shared memory, with a view for each type of elements."""
+        found = list(self.dynamic.values())
+        root = None
+        if len(found) > 1:
+            size = ex.index(self.dynamic_bytes)
+            root = Memory(self.name("dynamic.bytes"), dt.uint8, (size,), "shared")
+        allocs = [Alloc(memory, 16, root) for memory, _ in found]
+        self.locations.update(zip(allocs, (place for _, place in found), strict=True))
+        return allocs if root is None else [Alloc(root), *allocs]
 
     def _constant_like(self, node: ast.Call, kind: str, array: Value) -> Value:
         if not isinstance(array, View | Fields) or all(
@@ -442,11 +459,11 @@ class Calls(Expressions):
                              "give it a NumPy array from outside of the kernel")
         return array
 
-    def _shared(self, node: ast.Call, kind: str, shape: Value, dtype: Value) -> Value:
-        return self._array("shared", node, shape, dtype)
+    def _shared(self, node: ast.Call, kind: str, *given: Value) -> Value:
+        return self._array("shared", node, *given)
 
-    def _local(self, node: ast.Call, kind: str, shape: Value, dtype: Value) -> Value:
-        return self._array("local", node, shape, dtype)
+    def _local(self, node: ast.Call, kind: str, *given: Value) -> Value:
+        return self._array("local", node, *given)
 
     def _atomic(self, node: ast.Call, kind: str, array: Value, index: Value,
                 *values: Value) -> Value:  # fmt: skip

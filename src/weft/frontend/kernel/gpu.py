@@ -11,13 +11,58 @@ from typing import Any, Final
 from weft.frontend.kernel.intrinsics import Special, Triple, intrinsic
 
 __all__ = [
-    "ALL", "activemask", "all_sync", "any_sync", "atomic", "ballot_sync", "blockDim",
-    "blockIdx", "brev", "cbrt", "clz", "const", "eq_sync", "ffs", "fma", "grid", "gridDim",
-    "gridsize", "laneid", "lanemask_lt", "local", "match_all_sync", "match_any_sync", "popc",
+    "ALL",
+    "activemask",
+    "all_sync",
+    "any_sync",
+    "atomic",
+    "ballot_sync",
+    "blockDim",
+    "blockIdx",
+    "brev",
+    "cbrt",
+    "clock",
+    "clock64",
+    "clz",
+    "commit_group",
+    "const",
+    "eq_sync",
+    "ffs",
+    "fma",
+    "globaltimer",
+    "grid",
+    "gridDim",
+    "grid_sync",
+    "gridsize",
+    "laneid",
+    "lanemask_lt",
+    "load",
+    "local",
+    "match_all_sync",
+    "match_any_sync",
+    "memcpy_async",
+    "nanosleep",
+    "popc",
     "rsqrt",
-    "selp", "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync", "shfl_xor_sync",
-    "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp",
-    "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "warpsize", "wmma",
+    "selp",
+    "shared",
+    "shfl_down_sync",
+    "shfl_sync",
+    "shfl_up_sync",
+    "shfl_xor_sync",
+    "store",
+    "syncthreads",
+    "syncthreads_and",
+    "syncthreads_count",
+    "syncthreads_or",
+    "syncwarp",
+    "threadIdx",
+    "threadfence",
+    "threadfence_block",
+    "threadfence_system",
+    "wait_group",
+    "warpsize",
+    "wmma",
 ]  # fmt: skip
 
 threadIdx: Final = Triple("thread")  # index of the thread in its block; int32
@@ -179,11 +224,70 @@ def selp(condition: Any, a: Any, b: Any) -> Any:
     """Return `a` if `condition` holds, else `b`; both are evaluated."""
 
 
+@intrinsic
+def load(array: Any, index: Any, count: int) -> Any:
+    """Return `count` elements that lie side by side, as a tuple, by one access.
+
+    They have at most 16 bytes together and begin at a multiple of those.
+    """
+
+
+@intrinsic
+def store(array: Any, index: Any, values: Any) -> None:
+    """Set elements that lie side by side to the values of a tuple, by one access; see `load`."""
+
+
+@intrinsic
+def memcpy_async(target: Any, source: Any, count: int = 1, cache: str = "default") -> None:
+    """Ask for a copy of `count` elements on the side, from an argument to a shared array.
+
+    It begins at the first element of both: ``gpu.memcpy_async(s[i:], x[j:], 4)``. Together they
+    have a multiple of 4, 8 or 16 bytes and begin at one. It has taken place after `wait_group` in
+    this thread, and for the other threads after a barrier behind that. `cache` is ``"default"``,
+    ``"L1"``, ``"L2"`` or ``"streaming"``.
+    """
+
+
+@intrinsic
+def commit_group() -> None:
+    """Make a group of the copies that this thread has asked for since the last one."""
+
+
+@intrinsic
+def wait_group(pending: int = 0) -> None:
+    """Wait until at most the last `pending` groups of copies of this thread are under way."""
+
+
+@intrinsic
+def grid_sync() -> None:
+    """Wait for all threads of the grid; what they wrote is visible after it."""
+
+
+@intrinsic
+def clock() -> Any:
+    """Return the low 32 bits of a counter of cycles, an int32."""
+
+
+@intrinsic
+def clock64() -> Any:
+    """Return a counter of cycles, an int64."""
+
+
+@intrinsic
+def globaltimer() -> Any:
+    """Return a clock in nanoseconds, an int64."""
+
+
+@intrinsic
+def nanosleep(nanoseconds: Any) -> None:
+    """Let other threads go first for about so long, which may be no time at all."""
+
+
 class _Memory:
     """Arrays of one kind of memory."""
 
     def __init__(self, kind: str, doc: str) -> None:
-        def array(shape: Any, dtype: Any) -> Any: ...
+        def array(shape: Any, dtype: Any, alignment: Any = None) -> Any: ...
 
         array.__doc__ = doc
         self.array = intrinsic(array, f"{kind}.")
@@ -191,7 +295,10 @@ class _Memory:
 
 shared: Final = _Memory("shared", """Return an array that all threads of a block share.
 
-    `shape` is an int or a tuple, known when the kernel is compiled. It is not initialised.""")
+    `shape` is an int or a tuple, known when the kernel is compiled. It is not initialised, and
+    begins at a multiple of 16 bytes or of `alignment`. With the shape 0 it is the shared memory
+    whose bytes the launch gives: all such arrays begin at its first byte, whatever their types, and
+    are cut by slices.""")
 local: Final = _Memory("local", """Return an array that belongs to one thread.
 
     `shape` is an int or a tuple, known when the kernel is compiled. It is not initialised.""")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from weft.frontend.kernel import flow, matrix
+from weft.frontend.kernel import flow, matrix, vectors
 from weft.frontend.kernel.calls import INTRINSICS
 from weft.frontend.kernel.fields import FlatNeeded
 from weft.frontend.kernel.loops import Functions
@@ -22,7 +22,7 @@ from weft.ir.stmt import Body, For, Kernel, Meta, Stmt
 __all__ = ["Launch", "translate"]
 
 _MOST_BLOCKS: Final = (1 << 31) - 1
-INTRINSICS.update(matrix.LOWERED)
+INTRINSICS.update({**matrix.LOWERED, **vectors.LOWERED})
 
 
 class Launch(Record):
@@ -121,7 +121,7 @@ def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, 
     problems.check()
     memories = (*parameters.memories,
                 *(m for c in lowering.constants.values() for m in c.memories))
-    nest = _nest(tuple(out), lowering.shared, axes)
+    nest = _nest(tuple(out), (*lowering.dynamic_allocs(), *lowering.shared), axes)
     return Kernel(source.name, memories, nest, Meta("custom"),
                   lowering.locations)
 

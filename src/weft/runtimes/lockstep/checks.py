@@ -9,7 +9,7 @@ import numpy as np
 from weft.ir.expr import Expr, free_vars
 from weft.ir.op import Op
 from weft.ir.stmt import Atomic, If, Load, Location, Memory, Stmt, Store
-from weft.ir.tile import AsyncCopy, MatrixLoad
+from weft.ir.tile import MISALIGNED, AsyncCopy, MatrixLoad
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep import findings as fi
 from weft.runtimes.lockstep.shadow import READ, UPDATE, WRITE, Clocks, Shadow, bits, same_time
@@ -325,6 +325,9 @@ class Checks:
 
     def failed(self, s: Any, bad: Array) -> None:
         """Report an assertion that does not hold."""
+        if s.message == MISALIGNED:
+            self.report(fi.MISALIGNED, s, np.flatnonzero(bad), f"makes {s.message}")
+            return
         self.report(fi.ASSERTION, s, np.flatnonzero(bad), f"fails: {s.message}")
 
     # --- barriers and warps

@@ -19,6 +19,7 @@ from weft.ir.interpret_code import where_of
 from weft.ir.record import Record
 from weft.ir.stmt import (
     LEFT,
+    Address,
     Alloc,
     Assert,
     Barrier,
@@ -460,6 +461,10 @@ class Machine:
         self.instructions += self.active
         self.names[s.var] = np.array([time.perf_counter_ns()], np.int64)
 
+    def _address(self, s: Address) -> None:
+        data = self.storage(s.memory).data
+        self.names[s.var] = np.array([data.__array_interface__["data"][0]], np.int64)
+
     def _print(self, s: Print) -> None:
         values = [self.spread(v) for v in self.values(s)]
         for lane in self.chosen.tolist():
@@ -478,5 +483,5 @@ STATEMENTS: Final[dict[type[Stmt], Callable[[Machine, Any], None]]] = {
     Let: Machine._let, Load: Machine._load, Store: Machine._store, Alloc: Machine._alloc,
     For: Machine._for, While: Machine._while, If: Machine._if, Block: Machine._block,
     Assert: Machine._assert, Print: Machine._print, Prefetch: Machine._nothing,
-    Clock: Machine._clock,
+    Clock: Machine._clock, Address: Machine._address,
 }  # fmt: skip
