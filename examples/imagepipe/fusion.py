@@ -106,8 +106,12 @@ class Resize(NamedTuple):
         place = f.let("place", (f.cast(i, weft.float64) + 0.5) * (n / m) - 0.5)
         low = f.let("low", f.call("floor", place))
         part = f.let("part", f.cast(place - f.cast(low, weft.float64), weft.float32))
-        first = f.let("first", f.call("max", low, 0))
-        return first, f.let("second", f.call("min", low + 1, n - 1)), part
+        return _held(f, low, n), _held(f, low + 1, n), part
+
+
+def _held(f, i, count):
+    """Return an index that is moved to the nearest one there is."""
+    return f.let("held", f.call("min", f.call("max", i, 0), count - 1))
 
 
 def _mix(a, b, part):
@@ -260,8 +264,7 @@ class Planner:
             y = k.let("y", k.cast(k.block("y"), weft.int64))
             first = k.let("first", k.cast(k.block("x"), weft.int64) * TILE)
             with k.loop(k.thread("x"), TILE + 2 * reach, THREADS, name="s") as s:
-                x = k.let("x", k.call("min", k.call("max", first + s - reach, 0),
-                                      target.width - 1))
+                x = _held(k, first + s - reach, target.width)
                 for c, value in enumerate(pixel(y, x)):
                     row[c, s] = value
             k.barrier()
@@ -315,8 +318,7 @@ def _after(f, operation, before):
 
 def _column(f, array, weights, y, x, height):
     """Return a pixel that is blurred along its column; past the edge it is as on the edge."""
-    rows = {d: f.let("row", f.call("min", f.call("max", y + d, 0), height - 1))
-            for d in range(1 - len(weights), len(weights))}
+    rows = {d: _held(f, y + d, height) for d in range(1 - len(weights), len(weights))}
     return [_symmetric(f, weights, lambda d, c=c: array[c, rows[d], x]) for c in range(3)]
 
 

@@ -26,13 +26,14 @@ class Unit:
     steps : list of Step
         Its kernels, in order.
     programs : list
-        What ``weft.build`` made of it.
+        What ``weft.build`` made of it: functions, and kernels with their launch.
     """
 
     def __init__(self, path, planner, loads, saves):
         self.path, self.steps, self.memories = path, planner.steps, planner.memories
         self.loads, self.saves = loads, saves
-        self.programs = [step.program for step in self.steps]
+        self.programs = [step.program[step.launch] if step.launch else step.program
+                         for step in self.steps]
 
     def compute(self, pictures):
         """Run the kernels on loaded pictures (in order); return the saved ones, by file."""

@@ -1,4 +1,4 @@
-"""The command line: ``weft demo | devices | run | explain | tune | cache``."""
+"""The command line: ``weft compile | demo | devices | run | explain | tune | cache``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.errors import WeftError
 class _Commands(click.Group):
     """Loads a command's module when it is used, and prints Weft's errors without a traceback."""
 
-    _names = ("cache", "demo", "devices", "explain", "run", "tune")
+    _names = ("cache", "compile", "demo", "devices", "explain", "run", "tune")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._names)

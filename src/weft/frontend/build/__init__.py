@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from weft.frontend.build.base import Device
     from weft.frontend.build.builder import Builder
+    from weft.frontend.build.files import save
     from weft.frontend.build.functions import FunctionBuilder
     from weft.frontend.build.kernels import KernelBuilder
     from weft.frontend.build.languages import Language, Unit, language_of, register
@@ -55,6 +56,7 @@ __all__ = [
     "kernel",
     "language_of",
     "register",
+    "save",
     "source_text",
 ]
 
@@ -63,7 +65,7 @@ _HOMES = {
     "BuiltKernel": "programs", "Device": "base", "Errors": "places",
     "FunctionBuilder": "functions", "KernelBuilder": "kernels", "Language": "languages",
     "Scalar": "values", "Unit": "languages", "Variable": "values", "language_of": "languages",
-    "register": "languages", "source_text": "places",
+    "register": "languages", "save": "files", "source_text": "places",
 }  # fmt: skip
 
 

@@ -12,8 +12,9 @@ from weft.frontend.build.blocks import Body, Loop, Return
 from weft.frontend.build.operations import Operations
 from weft.frontend.build.places import At, Place
 from weft.frontend.build.values import Array, Reduction, Scalar
+from weft.frontend.kernel.calls import Range
 from weft.frontend.kernel.emitter import conjuncts, negation
-from weft.frontend.kernel.values import Known
+from weft.frontend.kernel.values import Known, Value
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -27,6 +28,7 @@ from weft.ir.stmt import (
     Accumulator,
     Axis,
     Block,
+    Let,
     Print,
     Reduce,
     lhs,
@@ -111,11 +113,24 @@ class Builder(Operations):
         with self._within(Body(place, loop), (var.lt(extent), ex.index(0).le(var))) as body:
             low.visible_in(var)
             low.limits[var] = (0, extent - 1)
-            yield Scalar(self, low.scalar(item(var), place))
+            yield Scalar(self, self._turn(items.value, item(var), name, place))
             with self._reading(place):
                 pass
         out = self._blocks.close(body)
         self._blocks.count(loop, var, extent, kind, out, place)
+
+    def _turn(self, r: Range, value: Value, name: str, place: Place) -> Expr:
+        """Return the index of a turn, under a name whose limits later checks know."""
+        low = self._low
+        x = low.scalar(value, place)
+        if x.op is Op.VAR or r.step.op is not Op.CONST:
+            return x
+        index = low.fresh(name, dt.int64)
+        first, last = (r.start, r.stop - 1) if r.step.attr > 0 else (r.stop + 1, r.start)
+        low.limits[index] = (first, last)
+        low.facts[-1].update((first.le(index), index.le(last), index.lt(last + 1)))
+        low.emit(Let(index, x), place)
+        return index
 
     def _known_turns(self, kind: str, extent: Expr, place: Place) -> None:
         if kind == SERIAL:

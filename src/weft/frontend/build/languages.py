@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from weft.errors import UnsupportedError
-from weft.frontend.build.programs import BuiltFunction, BuiltKernel
+from weft.frontend.build.programs import BuiltFunction, BuiltLaunch
 
 __all__ = ["Language", "Unit", "language_of", "register"]
 
@@ -20,11 +20,12 @@ class Unit(Protocol):
 
     Attributes
     ----------
-    programs : sequence of (BuiltFunction or BuiltKernel)
-        What the file has become, in the order in which it runs.
+    programs : sequence of (BuiltFunction or BuiltLaunch)
+        What the file has become, in the order in which it runs: functions, and kernels with the
+        shape of their launch (``k[grid, block]``).
     """
 
-    programs: Sequence[BuiltFunction | BuiltKernel]
+    programs: Sequence[BuiltFunction | BuiltLaunch]
 
     def run(self, arguments: Sequence[str]) -> None:
         """Run the file with the arguments of the command line."""

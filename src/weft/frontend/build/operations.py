@@ -161,7 +161,11 @@ class Operations(Base):
         """Give a value a name, so that it is computed once."""
         with self._reading(at) as place:
             x = self._scalar(value, place)
-            return Scalar(self, self._low.bind(x, self._name(name, place), place))
+            found = self._low.bind(x, self._name(name, place), place)
+            if found is not x and found.dtype.is_integer:
+                limits = self._low.ranges.of(x)
+                self._low.limits[found] = (limits.lo, limits.hi)
+            return Scalar(self, found)
 
     def load(self, array: Array, *index: Any, at: At | None = None) -> Scalar:
         """Read an element."""

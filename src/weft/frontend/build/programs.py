@@ -37,12 +37,14 @@ class BuiltFunction:
     ----------
     name : str
         What it is called.
+    signature : Signature
+        Its parameters.
     """
 
     def __init__(self, kernel: Kernel, signature: Signature,
                  parallel: Sequence[tuple[Expr, ...]]) -> None:  # fmt: skip
         self.name = kernel.name
-        self._kernel, self._signature, self._parallel = kernel, signature, tuple(parallel)
+        self._kernel, self.signature, self._parallel = kernel, signature, tuple(parallel)
         self._native: list[tuple[Launch, Loaded]] | None = None
         self._launches: list[Launch] | None = None
 
@@ -59,7 +61,7 @@ class BuiltFunction:
         if get_default_device().startswith("interpreter"):
             self.interpret(*args, **named)
             return
-        passed = self._signature.take(f"call of {self.name}", args, named, True)
+        passed = self.signature.take(f"call of {self.name}", args, named, True)
         if self._native is None:
             from weft.driver.launch import load_kernel
 
@@ -101,7 +103,7 @@ class BuiltFunction:
                    seed: int | None, steps: int | None) -> list[Any]:  # fmt: skip
         from weft.runtimes.lockstep.run import STEPS, Grid, run
 
-        passed = self._signature.take(f"call of {self.name}", args, named, True)
+        passed = self.signature.take(f"call of {self.name}", args, named, True)
         found = []
         for part in launches(self._kernel, self._parallel, True):
             blocks = [value_of(n, passed.variables) for n in part.blocks] or [1, 1, 1]
@@ -135,13 +137,15 @@ class BuiltKernel(KernelFunction):
     ----------
     name : str
         What it is called.
+    signature : Signature
+        Its parameters.
     """
 
     def __init__(self, kernel: Kernel, shared: tuple[Stmt, ...], signature: Signature,
                  specials: Mapping[str, Expr]) -> None:  # fmt: skip
         self.name = self.__name__ = kernel.name
         self.options = Options(fastmath=kernel.meta.fastmath)
-        self._kernel, self._shared, self._taken = kernel, shared, signature
+        self._kernel, self._shared, self.signature = kernel, shared, signature
         self._specials = dict(specials)
         self._loaded: dict[Any, Loaded] = {}
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -238,7 +242,7 @@ class BuiltLaunch(Configured):
             raise _error(kernel.name, failed)
 
     def _passed(self, args: tuple[Any, ...], named: dict[str, Any]) -> Passed:
-        passed = self.kernel._taken.take(f"launch of {self.kernel.name}", args, named, False)
+        passed = self.kernel.signature.take(f"launch of {self.kernel.name}", args, named, False)
         for axis, count in zip("xyz", self.grid, strict=True):
             passed.variables[f"grid.{axis}"] = count
         return passed

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from weft.driver.critical import Code
 from weft.errors import CompileError, LibraryNotFoundError, UnsupportedError
 from weft.ir.dtype import DType
 
-__all__ = ["header", "prototype", "save"]
+__all__ = ["header", "link", "prototype", "save"]
 
 _LINKERS: Final = ("cc", "gcc", "clang", "ld.lld", "ld")  # all of them know -shared and -o
 
@@ -120,24 +121,27 @@ def save(code: Code, doc: str, path: str) -> None:
     elif target.suffix == ".o":
         target.write_bytes(code.core)
     elif target.suffix in (".so", ".dylib"):
-        _link(code, target)
+        link([code], target)
         target.with_suffix(".h").write_text(header(code, doc), encoding="utf-8")
     else:
         raise UnsupportedError(f"save {code.name}", found=f"the suffix {target.suffix!r}",
                                expected=".so, .dylib, .o or .h")
 
 
-def _link(code: Code, target: Path) -> None:
+def link(codes: Sequence[Code], target: Path) -> None:
+    """Make a shared library of some functions."""
+    title = f"save {target.name}"
     linker = next((found for name in _LINKERS if (found := shutil.which(name))), None)
     if linker is None:
-        raise LibraryNotFoundError(f"save {code.name}", found="no linker",
+        raise LibraryNotFoundError(title, found="no linker",
                                    expected="one of " + ", ".join(_LINKERS),
                                    hint="or save an object: .o")
     with tempfile.TemporaryDirectory() as folder:
-        made = os.path.join(folder, "function.o")
-        Path(made).write_bytes(code.core)
-        done = subprocess.run([linker, "-shared", "-o", str(target), made], capture_output=True,
+        made = [os.path.join(folder, f"function{k}.o") for k in range(len(codes))]
+        for code, file in zip(codes, made, strict=True):
+            Path(file).write_bytes(code.core)
+        done = subprocess.run([linker, "-shared", "-o", str(target), *made], capture_output=True,
                               text=True, check=False, timeout=60)
     if done.returncode:
-        raise CompileError(f"save {code.name}", found=done.stderr.strip()[-500:],
+        raise CompileError(title, found=done.stderr.strip()[-500:],
                            expected=f"a shared library from {linker}")

@@ -170,7 +170,7 @@ class CriticalFunction:
         params = {name: parameter_of(kind, signature.wanted[name], name, stored)
                   for name, kind in types.items()}
         result = parameter_of(made.result, None, "", stored)
-        code = driver.build(made.kernel, _symbol(self.__name__), params, result, contract)
+        code = driver.build(made.kernel, symbol(self.__name__), params, result, contract)
         broken = driver.violations(code, contract)
         if broken:
             raise proof_error(self.__name__, made, broken)
@@ -324,7 +324,7 @@ _RESERVED: Final = frozenset(
 )  # fmt: skip
 
 
-def _symbol(name: str) -> str:
+def symbol(name: str) -> str:
     """Return the function's name in C."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"_{ord(c):x}"
                     for c in name)

@@ -184,12 +184,16 @@ def _mixed_compare(kind: type[ast.cmpop], a: Expr, b: Expr) -> Expr | None:
 def minimum(a: Expr, b: Expr, d: DType) -> Expr:
     """Return Python's ``min(a, b)``: `b` if it is smaller, else `a`."""
     a, b = convert(a, d), convert(b, d)
+    if d.is_integer:
+        return ex.minimum(a, b)  # of which ranges are known
     return ex.where(b.lt(a), b, a)
 
 
 def maximum(a: Expr, b: Expr, d: DType) -> Expr:
     """Return Python's ``max(a, b)``: `b` if it is larger, else `a`."""
     a, b = convert(a, d), convert(b, d)
+    if d.is_integer:
+        return ex.maximum(a, b)
     return ex.where(a.lt(b), b, a)
 
 

@@ -1,0 +1,116 @@
+"""``weft compile file``: files of machine code from a program in any language that Weft knows."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from weft.errors import DeviceError, LaunchError, UnsupportedError, WeftError
+
+
+@click.command(name="compile")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--target", default="cpu", show_default=True, help="What to compile for.")
+@click.option("--arch", default="native", show_default=True, help="Which processor of the target.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=None,
+              help="What to write: .so (and a header), .h, .o; by default FILE with .so.")
+@click.option("--run", "runs", is_flag=True, help="Run it, with ARGUMENTS, instead of writing it.")
+@click.option("--explain", is_flag=True, help="Say what became of the program.")
+@click.option("--language", "modules", multiple=True, metavar="MODULE",
+              help="Import a module that registers a language; may be repeated.")
+def command(file: Path, arguments: tuple[str, ...], target: str, arch: str, output: Path | None,
+            runs: bool, explain: bool, modules: tuple[str, ...]) -> None:  # fmt: skip
+    """Compile FILE: a program in a language that is registered for its suffix, or a Python script.
+
+    Of a Python script every function under @weft.critical with full annotations is compiled.
+    """
+    _check_target(target, arch)
+    for name in modules:
+        _import(name)
+    try:
+        if file.suffix == ".py":
+            _python(file, arguments, output, runs, explain)
+        else:
+            _other(file, arguments, output, runs, explain)
+    except WeftError as error:
+        told = error if getattr(error, "problems", ()) or file.suffix == ".py" else error.message
+        click.echo(f"weft: {told}", err=True)
+        sys.exit(1)
+
+
+def _check_target(target: str, arch: str) -> None:
+    from weft.driver import device
+    from weft.driver.export import TARGETS
+
+    if target not in TARGETS:
+        raise DeviceError("compile", found=f"--target {target}", expected=", ".join(TARGETS),
+                          hint="weft devices lists what this machine can run")
+    here = device.target().arch
+    if arch not in ("native", here):
+        raise DeviceError("compile", found=f"--arch {arch}", expected=f"native or {here}")
+
+
+def _import(name: str) -> None:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        import_module(name)
+    except ImportError as error:
+        raise UnsupportedError("compile", found=f"--language {name}: {error}",
+                               expected="a module that calls weft.build.register") from error
+    finally:
+        sys.path.pop(0)
+
+
+def _other(file: Path, arguments: tuple[str, ...], output: Path | None, runs: bool,
+           explain: bool) -> None:  # fmt: skip
+    from weft.frontend.build import language_of, save
+
+    unit = language_of(file)(file)
+    if explain:
+        click.echo(unit.explain())
+    if runs:
+        unit.run(arguments)
+        return
+    if arguments:
+        raise LaunchError("compile", found=f"arguments {' '.join(arguments)}",
+                          expected="--run with them")
+    if not unit.programs:
+        raise UnsupportedError(f"compile {file}", found="a program that computes nothing",
+                               expected="something to compile")
+    for path in save(unit.programs, output or file.with_suffix(".so")):
+        click.echo(f"{path}: {path.stat().st_size} bytes")
+
+
+def _python(file: Path, arguments: tuple[str, ...], output: Path | None, runs: bool,
+            explain: bool) -> None:  # fmt: skip
+    import runpy
+
+    from weft.cli.script import run_script
+    from weft.frontend.critical.function import CriticalFunction
+
+    if runs:
+        run_script(str(file), arguments)
+        return
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        names: dict[str, Any] = runpy.run_path(str(file), run_name=file.stem)
+    finally:
+        sys.path.pop(0)
+    found = {f.__name__: f for f in names.values() if isinstance(f, CriticalFunction)
+             and f.__weft_function__.__module__ == file.stem}
+    if not found:
+        raise UnsupportedError(f"compile {file}", found="no function under @weft.critical",
+                               expected="at least one, with full annotations")
+    if output is not None and len(found) > 1:
+        raise UnsupportedError(f"compile {file}", found=f"--output and {len(found)} functions",
+                               expected="no --output: each is written to a file of its name")
+    for name, function in found.items():
+        path = output or file.with_name(f"{name}.so")
+        function.save(str(path))
+        click.echo(f"{path}: {path.stat().st_size} bytes"
+                   + (f"; {function.proof()}" if explain else ""))
