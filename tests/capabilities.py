@@ -35,6 +35,8 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "torch": _module("torch"),
     "sklearn": _module("sklearn"),
     "matplotlib": _module("matplotlib"),
+    "lark": _module("lark"),
+    "pillow": _module("PIL"),
     "fork": _fork,
     "seccomp": _seccomp,
 }

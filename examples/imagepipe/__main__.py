@@ -3,8 +3,8 @@
 import sys
 
 import click
-
 from examples.imagepipe.program import translate
+
 from weft.errors import WeftError
 
 

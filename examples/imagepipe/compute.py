@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import weft
+import contextlib
+
 from examples.imagepipe.syntax import at
+
+import weft
 from weft import build
 
 FUNCTIONS = {
@@ -34,9 +37,11 @@ class Code:
         self.functions, self.names, self.planes = functions, dict(names), planes
 
     def at(self, node):
+        """Return the place of a node."""
         return at(node, self.file)
 
     def wrong(self, message, node, hint=""):
+        """Keep an error; return what ends its statement."""
         self.errors.note(message, self.at(node), hint)
         return Poisoned()
 
@@ -46,11 +51,8 @@ class Code:
         """Translate a list of statements; what it declares ends with it."""
         outside = dict(self.names)
         for statement in tree.children:
-            with self.errors:
-                try:
-                    getattr(self, f"_{statement.data}")(statement)
-                except Poisoned:
-                    pass
+            with self.errors, contextlib.suppress(Poisoned):
+                getattr(self, f"_{statement.data}")(statement)
         self.names = outside
 
     def _let(self, tree):
@@ -85,7 +87,7 @@ class Code:
 
     def _if(self, tree):
         test, then, orelse = tree.children
-        with self.f.if_(self.number(test), at=self.at(test)):
+        with self.f.if_(self.truth(test), at=self.at(test)):
             self.body(then)
         if orelse is not None:
             with self.f.else_(at=self.at(orelse)):
@@ -97,7 +99,7 @@ class Code:
 
     def _while(self, tree):
         test, body = tree.children
-        with self.f.while_(lambda: self.number(test), at=self.at(test)):
+        with self.f.while_(lambda: self.truth(test), at=self.at(test)):
             self.body(body)
 
     def _for(self, tree):
@@ -147,6 +149,7 @@ class Code:
         return value
 
     def known(self, name):
+        """Return what a name is."""
         if name not in self.names:
             listed = ", ".join(sorted(self.names))
             raise self.wrong(f"{name} is not declared", name, f"known here: {listed}")
@@ -188,6 +191,7 @@ class Code:
         return self.f.op(symbol, a, b, at=self.at(tree))
 
     def truth(self, tree):
+        """Return the value of a condition."""
         value = self.number(tree)
         if not _is_bool(value):
             raise self.wrong("a number where true or false is needed", tree, "compare it: a > 0")

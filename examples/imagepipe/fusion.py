@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import weft
 from examples.imagepipe.compute import Code
+
+import weft
 from weft import build
 
 TILE = 1024  # pixels of a row that one block blurs
@@ -31,11 +32,13 @@ class Memory(NamedTuple):
 
     @property
     def shape(self):
+        """Its axes."""
         planes = (3, self.height, self.width)
         return planes if self.kind == "planes" else (*planes[1:], 3)
 
     @property
     def dtype(self):
+        """Type of its elements."""
         return weft.float32 if self.kind == "planes" else weft.uint8
 
 
@@ -53,19 +56,25 @@ class Step(NamedTuple):
 
 
 class Brightness(NamedTuple):
+    """Each part of a pixel times a factor."""
+
     factor: float
     at: tuple
     name = "brightness"
 
     def pixel(self, f, before, y, x):
+        """Return red, green and blue at a place."""
         return [f.op("*", v, self.factor, at=self.at) for v in before(y, x)]
 
 
 class Grayscale(NamedTuple):
+    """How light a pixel is (ITU-R BT.601), in all its parts."""
+
     at: tuple
     name = "grayscale"
 
     def pixel(self, f, before, y, x):
+        """Return red, green and blue at a place."""
         r, g, b = before(y, x)
         with f.at(*self.at):
             luma = f.let("luma", r * 0.299 + g * 0.587 + b * 0.114)
@@ -73,12 +82,15 @@ class Grayscale(NamedTuple):
 
 
 class Crop(NamedTuple):
+    """A part of the picture."""
+
     top: int
     left: int
     at: tuple
     name = "crop"
 
     def pixel(self, f, before, y, x):
+        """Return red, green and blue at a place."""
         return before(f.op("+", y, self.top, at=self.at), f.op("+", x, self.left, at=self.at))
 
 
@@ -91,6 +103,7 @@ class Resize(NamedTuple):
     name = "resize"
 
     def pixel(self, f, before, y, x):
+        """Return red, green and blue at a place."""
         with f.at(*self.at):
             (top, bottom, v), (left, right, u) = (
                 self._ends(f, i, n, m) for i, n, m in zip((y, x), self.before, self.after,
@@ -130,6 +143,7 @@ class Compute(NamedTuple):
     name = "compute"
 
     def pixel(self, f, before, y, x):
+        """Return red, green and blue at a place."""
         values = before(y, x)
         parts = [f.variable(c, weft.float32, v, at=self.at)
                  for c, v in zip("rgb", values, strict=True)]
@@ -156,12 +170,14 @@ class Picture(NamedTuple):
     lines: tuple = ()
 
     def then(self, operation, height=None, width=None):
+        """Return the picture with one more operation."""
         lines = (*self.lines, (operation.at[1], operation.name))
         return self._replace(waiting=(*self.waiting, operation), lines=lines,
                              height=height or self.height, width=width or self.width)
 
     @property
     def is_costly(self):
+        """Whether a pixel takes much to compute."""
         return bool(self.weights) or any(isinstance(op, COSTLY) for op in self.waiting)
 
 
@@ -189,6 +205,7 @@ class Planner:
         self.steps, self.memories = [], []
 
     def memory(self, kind, height, width):
+        """Return new memory."""
         made = Memory(len(self.memories), kind, height, width)
         self.memories.append(made)
         return made

@@ -10,7 +10,6 @@ import numpy as np
 import PIL.Image
 import PIL.ImageEnhance
 import PIL.ImageFilter
-
 from examples.imagepipe.program import translate
 
 REPEATS = 15
@@ -39,12 +38,12 @@ def pipelines(width, height):
     ]
 
 
-def median(function):
-    function()
+def median(function, argument):
+    function(argument)
     times = []
     for _ in range(REPEATS):
         start = time.perf_counter()
-        function()
+        function(argument)
         times.append(time.perf_counter() - start)
     return statistics.median(times)
 
@@ -68,7 +67,7 @@ def main(photo=None):
             pictures = unit.read()
             (out,) = unit.compute(pictures).values()
             pixels = out.shape[0] * out.shape[1] / 1e6
-            mine, theirs = median(lambda: unit.compute(pictures)), median(lambda: pillow(picture))
+            mine, theirs = median(unit.compute, pictures), median(pillow, picture)
             apart = np.abs(out.astype(int) - np.asarray(pillow(picture)))
             print(f"{name:36}{len(unit.steps):8}{mine / pixels * 1e3:9.2f}"
                   f"{theirs / pixels * 1e3:9.2f}  (mean difference {apart.mean():.2f})")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import PIL.Image
-
-import weft
 from examples.imagepipe import fusion
 from examples.imagepipe.compute import Code, Poisoned
 from examples.imagepipe.syntax import at, parse
+
+import weft
 from weft import build
 from weft.errors import WeftError
 
@@ -113,11 +114,8 @@ def translate(path):
     errors = build.Errors(path.name)
     made = _Translation(path, errors)
     for statement in parse(text, str(path), errors):
-        with errors:
-            try:
-                getattr(made, statement.data)(statement)
-            except Poisoned:
-                pass
+        with errors, contextlib.suppress(Poisoned):
+            getattr(made, statement.data)(statement)
     errors.check()
     return Unit(path, made.planner, made.loads, made.saves)
 

@@ -1,7 +1,6 @@
 """What the operations of the language mean, in NumPy: the tests compare kernels with it."""
 
 import numpy as np
-
 from examples.imagepipe.fusion import gauss
 
 

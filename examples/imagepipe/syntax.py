@@ -13,7 +13,7 @@ _WORDS = {
     "NAME": "a name", "STRING": 'a file name such as "photo.jpg"', "SIZE": "a size such as 800x600",
     "INT": "a number", "FLOAT": "a number", "SUM": "+ or -", "TERM": "* / or %",
     "COMPARE": "a comparison", "TRUTH": "true or false", "LBRACE": "{", "RBRACE": "}",
-    "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "EQUAL": "=", "COMMA": ",", "AT": "at",
+    "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "EQUAL": "=", "COMMA": ",", "AT": "@",
     "__ANON_0": "..", "$END": "the end of the file",
 }  # fmt: skip
 
@@ -37,7 +37,8 @@ def parse(text, file, errors):
             if error.token.type == "$END":
                 lines = text.splitlines() or [""]
                 found, line, column = "the program ends here", len(lines), len(lines[-1]) + 1
-            expected = sorted({_WORDS.get(w, w.lower()) for w in error.accepts or error.expected})
+            words = error.accepts or error.expected
+            expected = sorted({_WORDS.get(w, w.strip("_").lower()) for w in words})
             hint = "expected " + ", ".join(expected[:12])
         else:
             wide, found, hint = 1, f"the character {text[error.pos_in_stream]!r} means nothing", ""

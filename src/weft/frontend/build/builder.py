@@ -269,7 +269,7 @@ class Builder(Operations):
 
     # --- the rest
 
-    def assert_(self, condition: Any, message: str = "assertion failed", *,
+    def check(self, condition: Any, message: str = "assertion failed", *,
                 at: At | None = None) -> None:  # fmt: skip
         """Stop the program with an error at this place where a condition does not hold."""
         with self._reading(at) as place:

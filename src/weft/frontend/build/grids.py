@@ -36,6 +36,8 @@ from weft.ir.stmt import (
 )
 from weft.ir.traverse import Rewriter, map_exprs, walk
 from weft.schedule import loops
+from weft.schedule.dependence import Space
+from weft.strategies.nest import strides
 
 __all__ = ["Launch", "launches", "specialised", "without_marks", "without_reductions"]
 
@@ -76,7 +78,7 @@ def launches(kernel: Kernel, parallel: Sequence[tuple[Expr, ...]], always: bool)
     """
     nests = {axes[0]: axes for axes in parallel}
     chosen = {s for s in kernel.body if isinstance(s, For) and s.var in nests
-              and (always or _needs_threads(kernel, s))}
+              and (always or _needs_threads(kernel, s, nests[s.var][-1]))}
     if not chosen:
         return [Launch(kernel)]
     parts: list[list[Stmt]] = []
@@ -114,8 +116,11 @@ def _part(kernel: Kernel, body: Body) -> Kernel:
     return kernel.replace(body=body)
 
 
-def _needs_threads(kernel: Kernel, nest: For) -> bool:
-    """Whether the turns of a nest must be taken to be independent, or are no plain code."""
+def _needs_threads(kernel: Kernel, nest: For, inner: Expr) -> bool:
+    """Whether the turns of a nest must be taken to be independent, or are no plain code.
+
+    Strategies make no vectors of turns that read here and there; lanes of threads gather.
+    """
     if loops.vector_obstacle((nest,)) is not None or any(
         isinstance(s, If) for s in walk(nest.body)
     ):
@@ -124,7 +129,8 @@ def _needs_threads(kernel: Kernel, nest: For) -> bool:
         loops.parallel(kernel, str(nest.var.attr))
     except ScheduleError:
         return True
-    return False
+    found = strides(Space(kernel), nest.body, inner)
+    return any(step is None and not access.write for access, step in found)
 
 
 def _needed(kernel: Kernel, before: Sequence[Stmt], part: Sequence[Stmt]) -> list[Stmt] | None:
