@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Sequence
 
 __all__ = [
-    "always_jumps", "always_returns", "assigned", "breaks", "jumps", "loaded", "named",
-    "needs_flag", "returns",
+    "always_jumps", "always_returns", "assigned", "breaks", "falls", "jumps", "loaded",
+    "named", "needs_flag", "returns",
 ]  # fmt: skip
 
 _LOOPS = (ast.For, ast.While)
@@ -101,6 +101,22 @@ def always_returns(body: Sequence[ast.stmt]) -> bool:
             return False
         if isinstance(stmt, ast.If):
             stack.extend((*stmt.body, *stmt.orelse))
+    return True
+
+
+def falls(body: Sequence[ast.stmt]) -> bool:
+    """Whether a way through the statements of a function may reach its end without a return."""
+    for stmt in body:
+        if isinstance(stmt, ast.Return | ast.Raise):
+            return False
+        if isinstance(stmt, ast.If) and not falls(stmt.body) and not falls(stmt.orelse):
+            return False
+        if isinstance(stmt, ast.For | ast.While):
+            left = any(isinstance(s, ast.Break) for s in _own(stmt.body))
+            endless = isinstance(stmt, ast.While) and isinstance(
+                stmt.test, ast.Constant) and bool(stmt.test.value)
+            if not left and (endless or not falls(stmt.orelse)):
+                return False
     return True
 
 

@@ -406,6 +406,9 @@ class Functions(Loops):
             self.back_to(mark)
         if simple:
             return Known(None) if frame.result is None else frame.result
+        if frame.types is not None and not isinstance(frame.types, _Nothing) and flow.falls(body):
+            raise self.wrong(node, f"{source.name} returns a value on some ways only",
+                             "return one at its end, too")
         if frame.cells is None or isinstance(frame.cells, _Nothing):
             return Known(None)
         found: Value = self.opened(frame.cells, source.name, node)
