@@ -10,6 +10,7 @@ from weft.errors import (
     AxisError,
     BoundsError,
     CaptureError,
+    DependenceWarning,
     DeviceError,
     DTypeError,
     GradientError,
@@ -27,6 +28,7 @@ from weft.frontend.autograd import (
     no_grad,
     set_grad_enabled,
 )
+from weft.frontend.compute import compute, ndrange
 from weft.frontend.creation import *  # noqa: F403 - the modules list their public names
 from weft.frontend.critical import critical
 from weft.frontend.devices import (
@@ -79,6 +81,7 @@ __all__ = [
     "CaptureError",
     "DType",
     "DTypeError",
+    "DependenceWarning",
     "DeviceError",
     "GradientError",
     "Parameter",
@@ -94,6 +97,7 @@ __all__ = [
     "bool",
     "build",
     "cdiv",
+    "compute",
     "critical",
     "devices",
     "double",
@@ -125,6 +129,7 @@ __all__ = [
     "load",
     "long",
     "nan",
+    "ndrange",
     "newaxis",
     "nn",
     "no_grad",

@@ -20,6 +20,7 @@ __all__ = [
     "CopyError",
     "DTypeError",
     "DeallocationError",
+    "DependenceWarning",
     "DeviceError",
     "EnumerationError",
     "GradientError",
@@ -281,3 +282,7 @@ class SyncError(DeviceError):
 
 class HandleError(DeviceError):
     """A handle that is stale, was consumed, or belongs to another pool or device."""
+
+
+class DependenceWarning(UserWarning):
+    """A loop that was said to have independent iterations may not have them, and runs in order."""

@@ -10,7 +10,7 @@ from weft.ir.stmt import Kernel, Location
 from weft.ir.traverse import walk
 from weft.kernelize.emit import CHECK
 
-__all__ = ["Failed", "Loaded", "load_kernel"]
+__all__ = ["Failed", "Loaded", "load_kernel", "schedule"]
 
 
 class Failed(NamedTuple):
@@ -76,3 +76,10 @@ def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
     code = kernels.compiled(kernel.replace(locations=numbers))
     kernels.load([code])
     return Loaded(code, len(kernel.params), places, constants)
+
+
+def schedule(kernel: Kernel) -> Kernel:
+    """Return a kernel with the schedule that it gets on this machine."""
+    from weft.strategies import choose
+
+    return choose(kernel, device.target(), device.runtime().threads.threads)

@@ -34,7 +34,8 @@ ONE: Final[Monomial] = ()
 MAX_ACCESSES: Final = 256  # pairs grow with the square; beyond it a conflict is assumed
 
 
-def _add(a: Poly, b: Poly, factor: int = 1) -> Poly:
+def add(a: Poly, b: Poly, factor: int = 1) -> Poly:
+    """Return ``a + factor * b``."""
     out = dict(a)
     for key, value in b.items():
         total = out.get(key, 0) + factor * value
@@ -45,7 +46,8 @@ def _add(a: Poly, b: Poly, factor: int = 1) -> Poly:
     return out
 
 
-def _multiply(a: Poly, b: Poly) -> Poly:
+def multiply(a: Poly, b: Poly) -> Poly:
+    """Return ``a * b``."""
     out: Poly = {}
     for ka, va in a.items():
         for kb, vb in b.items():
@@ -201,16 +203,16 @@ class Space:
                 return self.poly(value, expand)
             return {(e,): 1}
         if op is Op.ADD:
-            return _add(self.poly(e.args[0], expand), self.poly(e.args[1], expand))
+            return add(self.poly(e.args[0], expand), self.poly(e.args[1], expand))
         if op is Op.SUB:
-            return _add(self.poly(e.args[0], expand), self.poly(e.args[1], expand), -1)
+            return add(self.poly(e.args[0], expand), self.poly(e.args[1], expand), -1)
         if op is Op.NEG:
-            return _add({}, self.poly(e.args[0], expand), -1)
+            return add({}, self.poly(e.args[0], expand), -1)
         if op is Op.MUL:
-            return _multiply(self.poly(e.args[0], expand), self.poly(e.args[1], expand))
+            return multiply(self.poly(e.args[0], expand), self.poly(e.args[1], expand))
         if expand and op is Op.MOD and e.args[1].op is Op.CONST and e.args[1].attr > 0:
             quotient = e.args[0] // e.args[1]
-            return _add(self.poly(e.args[0], expand), self.poly(quotient, expand), -e.args[1].attr)
+            return add(self.poly(e.args[0], expand), self.poly(quotient, expand), -e.args[1].attr)
         return {(e,): 1}
 
     def symbols(self, e: Expr) -> frozenset[Expr]:
@@ -246,7 +248,7 @@ class Space:
             return True
         limits = _limits(self, self.poly(e))
         return limits is not None and _nonnegative(
-            self, _add(_add(self.poly(size), limits[1], -1), {ONE: 1}, -1))
+            self, add(add(self.poly(size), limits[1], -1), {ONE: 1}, -1))
 
     def flat(self, memory: Memory, subscript: tuple[Expr, ...]) -> Expr:
         """Return the row-major element offset of a subscript."""
@@ -334,7 +336,7 @@ def _separated(space: Space, a: Poly, b: Poly, var: Expr, inner: set[Expr]) -> b
     if part_a is None or part_b is None:
         return False
     (ca, ra, ia), (cb, rb, ib) = part_a, part_b
-    delta = _add(ib, ia, -1)
+    delta = add(ib, ia, -1)
     if ca != cb or not ca or any(key for key in delta):
         return False
     shift = delta.get(ONE, 0)
@@ -344,10 +346,10 @@ def _separated(space: Space, a: Poly, b: Poly, var: Expr, inner: set[Expr]) -> b
     (low_a, high_a), (low_b, high_b) = limits_a, limits_b
     least = _lower(space, ca)
     if least is not None and least < 0:
-        ca = _add({}, ca, -1)
-    above = _add(_add(high_b, low_a, -1), {ONE: shift + 1} if shift != -1 else {})
-    below = _add(_add(high_a, low_b, -1), {ONE: 1 - shift} if shift != 1 else {})
-    return all(_nonnegative(space, _add(ca, over, -1)) for over in (above, below))
+        ca = add({}, ca, -1)
+    above = add(add(high_b, low_a, -1), {ONE: shift + 1} if shift != -1 else {})
+    below = add(add(high_a, low_b, -1), {ONE: 1 - shift} if shift != 1 else {})
+    return all(_nonnegative(space, add(ca, over, -1)) for over in (above, below))
 
 
 def _split(space: Space, p: Poly, var: Expr, inner: set[Expr]) -> tuple[Poly, Poly, Poly] | None:
@@ -384,7 +386,7 @@ def _limits(space: Space, p: Poly) -> tuple[Poly, Poly] | None:
         rest = tuple(atom for atom in monomial if atom is not loops[0])
         extent = space.extents.get(loops[0])
         if extent is not None and not space.symbols(extent):
-            top = _multiply({rest: 1}, _add(space.poly(extent), {ONE: 1}, -1))
+            top = multiply({rest: 1}, add(space.poly(extent), {ONE: 1}, -1))
             bottom: Poly = {}
         else:
             span = space.ranges.of(loops[0])
@@ -393,8 +395,8 @@ def _limits(space: Space, p: Poly) -> tuple[Poly, Poly] | None:
             top, bottom = {rest: span.hi}, {rest: span.lo}
         if coefficient < 0:
             top, bottom = bottom, top
-        low = _add(low, bottom, coefficient)
-        high = _add(high, top, coefficient)
+        low = add(low, bottom, coefficient)
+        high = add(high, top, coefficient)
     return low, high
 
 

@@ -11,6 +11,7 @@ from weft.strategies import (
     attention,
     contraction,
     elementwise,
+    loops,
     phases,
     rowwise,
     scan,
@@ -50,6 +51,8 @@ def choose(kernel: Kernel, target: Target, threads: int,
     """
     if kernel.meta.schedule:
         return kernel
+    if dict(kernel.meta.hints).get(loops.COMPUTE):
+        return loops.schedule_tree(kernel, target, threads, choices, _nest)
     plan = Plan(kernel, target, threads, choices)
     whole = [s for s in kernel.body if isinstance(s, Reduce)]
     if kernel.meta.kind == "sort" and _attempt(

@@ -255,6 +255,7 @@ class Calls(Expressions):
         if all(isinstance(v, Known) for v in items):
             known = [v.value for v in items if isinstance(v, Known)]
             return Known(max(known) if largest else min(known))
+        items = self.alike(items)
         found = self.scalar(items[0], node)
         for item in items[1:]:
             other = self.scalar(item, node)
@@ -331,6 +332,7 @@ class Calls(Expressions):
         return Known(None)
 
     def _math(self, name: str, args: list[Value], node: ast.Call) -> Value:
+        args = self.alike(args)
         found = mathlib.math_call(self, name, args, node)
         if found is None:
             count = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
@@ -340,7 +342,7 @@ class Calls(Expressions):
         return found
 
     def _numpy(self, name: str, args: list[Value], node: ast.Call) -> Value:
-        found = mathlib.ufunc_call(self, name, args, node)
+        found = mathlib.ufunc_call(self, name, self.alike(args), node)
         if found is None:
             raise self.wrong(node, f"numpy.{name} of {len(args)} arguments is not supported in "
                              "kernels")

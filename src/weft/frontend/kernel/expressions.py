@@ -137,6 +137,10 @@ class Expressions(Emitter):
             return ex.const(value.item(), d)
         return None
 
+    def alike(self, values: list[Any]) -> list[Any]:
+        """Return values that meet in one type, after giving a type to those that have none."""
+        return values
+
     def number(self, node: ast.expr, d: DType | None = None) -> Expr:
         """Return an expression as a scalar, converted to a type if one is given."""
         found = self.scalar(self.visit(node), node)
@@ -309,6 +313,7 @@ class Expressions(Emitter):
                 return made_
         if isinstance(left, Group) and isinstance(right, Group) and kind is ast.Add:
             return Group(left.items + right.items)
+        left, right = self.alike([left, right])
         a = self._operand(left, right, kind, node)
         b = self._operand(right, left, kind, node, first=False)
         try:
@@ -390,6 +395,7 @@ class Expressions(Emitter):
                 return found
         if isinstance(left, Group) and isinstance(right, Group) and kind in (ast.Eq, ast.NotEq):
             return self._compare_groups(kind, left, right, node)
+        left, right = self.alike([left, right])
         a = self._operand(left, right, kind, node)
         b = self._operand(right, left, kind, node, first=False)
         try:
@@ -486,6 +492,7 @@ class Expressions(Emitter):
             pairs = list(zip(a.items, b.items, strict=True))
         found: list[Any] = []
         for p, q in pairs:
+            p, q = self.alike([p, q])
             x, y = self.scalar(p, node), self.scalar(q, node)
             d = unify(x.dtype, y.dtype)
             found.append((scalars.convert(x, d), scalars.convert(y, d)))

@@ -155,7 +155,7 @@ class Configured:
         if host.copies:
             host.finish()
         if failed is not None:
-            raise _error(kernel.__name__, failed)
+            raise failure(kernel.__name__, failed)
 
     def carry_out(self, args: tuple[Any, ...], *, sanitise: bool = False, seed: int | None = None,
                   steps: int | None = None) -> Outcome:  # fmt: skip
@@ -228,7 +228,7 @@ def _sizes(given: Any, what: str, operation: str, most: tuple[int, ...]) -> tupl
     return sizes[0], sizes[1], sizes[2]
 
 
-def _error(name: str, failed: Failed) -> Exception:
+def failure(name: str, failed: Failed) -> Exception:
     place = failed.place
     where = None if place is None else (place.file, place.line)
     if failed.message == "index out of bounds":

@@ -339,7 +339,10 @@ class Statements(Calls):
             values = [v for v, _ in sides if v is not None]
         if all(isinstance(v, Group) for v in values):
             return self._meet_groups(name, sides, node)
-        found = [self._read_in(body, v, name, node) for v, body in sides if v is not None]
+        given = [(v, body) for v, body in sides if v is not None]
+        agreed = self.alike([v for v, _ in given])
+        found = [self._read_in(body, v, name, node)
+                 for v, (_, body) in zip(agreed, given, strict=True)]
         if any(v is None for v in found):
             self._are_unlike(name, values)
             return None  # an error where the name is read

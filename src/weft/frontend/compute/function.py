@@ -1,0 +1,212 @@
+"""``@weft.compute``: a function whose loops the compiler maps to threads and vectors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.errors import DependenceWarning, LaunchError
+from weft.frontend.compute.annotations import Annotations, check_made, check_types
+from weft.frontend.kernel.launch import failure
+
+if TYPE_CHECKING:
+    from weft.driver.launch import Failed, Loaded
+    from weft.frontend.compute.arguments import Arguments, Sharing
+    from weft.frontend.compute.report import Report
+    from weft.frontend.compute.translate import Written
+    from weft.frontend.kernel.types import KernelType
+
+__all__ = ["ComputeFunction"]
+
+_MOST_SHAPES: Final = 8  # that a function is compiled for, of arguments of the same types
+
+
+class ComputeFunction:
+    """A function of loop nests over arrays, which writes its results to them.
+
+    Made by `weft.compute`. It is compiled when it is first called with arguments of some types and
+    shapes, and kept: in memory, and on disk for other processes.
+    """
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any], annotations: Annotations) -> None:
+        self.annotations = annotations
+        functools.update_wrapper(self, function)
+        self.__weft_function__ = function
+        self._signature = inspect.signature(function)
+        self._families: dict[Any, dict[Any, _Compiled]] = {}
+
+    def __call__(self, *args: Any, **named: Any) -> None:
+        """Run the function; it is finished when this returns.
+
+        Raises
+        ------
+        KernelError
+            With all that is wrong in the function, at its first call with such arguments.
+        BoundsError
+            If it accessed an element that is not there.
+        LaunchError
+            If the arguments do not fit, or the function reported a failure.
+        """
+        if self.annotations.resolved().startswith("interpreter"):
+            self._interpret(*self._take(args, named))
+            return
+        call = _Call(self, *self._take(args, named))
+        failed = self._run(call)
+        call.host.finish()
+        if failed is not None:
+            raise failure(self.__name__, failed)
+
+    def _run(self, call: _Call) -> Failed | None:
+        if call.is_plain:
+            compiled = self._compiled(call)
+            failed = compiled.fast.run(call.addresses, call.values(compiled.fast))
+            if failed is None or not compiled.is_fallback(failed.message):
+                return failed
+        loaded = self._as_written(call)
+        return loaded.run(call.addresses, call.values(loaded))
+
+    def explain(self, *args: Any, **named: Any) -> Report:
+        """Return what becomes of each loop for such arguments, and why; nothing is run."""
+        return self._compiled(_Call(self, *self._take(args, named))).report
+
+    def __repr__(self) -> str:
+        return f"<weft.compute {self.__name__}>"
+
+    # --- arguments
+
+    def _take(self, args: tuple[Any, ...], named: Mapping[str, Any]
+              ) -> tuple[Arguments, dict[str, KernelType]]:  # fmt: skip
+        from weft.frontend.compute.arguments import Arguments
+
+        parameters = self._signature.parameters
+        if named or len(args) != len(parameters):
+            try:
+                bound = self._signature.bind(*args, **named)
+            except TypeError as error:
+                raise LaunchError(f"call of {self.__name__}", found=str(error),
+                                  expected=f"{self.__name__}{self._signature}") from None
+            bound.apply_defaults()
+            args = tuple(bound.arguments.values())
+        host = Arguments(self.__name__)
+        types = {name: host.take(name, value)
+                 for name, value in zip(parameters, args, strict=True)}
+        check_types(self.__name__, self._signature, types)
+        return host, types
+
+    # --- compilation
+
+    def _compiled(self, call: _Call) -> _Compiled:
+        family = self._families.setdefault(call.family, {})
+        found = family.get(call.static_key)
+        # What is annotated is checked against sizes, and most wishes need them.
+        many = len(family) >= _MOST_SHAPES and not self.annotations.hints()
+        if found is None and many:
+            found = family.get(())
+        if found is None:
+            static = {} if many else call.static
+            found = family[call.static_key if static else ()] = _Compiled(self, call, static)
+        return found
+
+    def _as_written(self, call: _Call) -> Loaded:
+        """Return the function as it stands in the source: in order, every index checked."""
+        from weft.driver.launch import load_kernel
+
+        family = self._families.setdefault((call.family, "as written"), {})
+        if () not in family:
+            written = call.translate({}, exact=True)
+            family[()] = load_kernel(written.kernel, written.constants)  # type: ignore[assignment]
+        return family[()]  # type: ignore[return-value]
+
+    def _interpret(self, host: Arguments, types: dict[str, KernelType]) -> None:
+        from weft.runtimes.lockstep.run import Grid, run
+
+        call = _Call(self, host, types)
+        written = call.translate({}, exact=True)
+        addresses = [*call.addresses,
+                     *(c.__array_interface__["data"][0] for c in written.constants)]
+        run(written.kernel, addresses, host.variables, Grid((1, 1, 1), (1, 1, 1)))
+        host.finish()
+
+
+class _Call:
+    """One call: what it passes, and what the function is to be compiled for.
+
+    Attributes
+    ----------
+    static : dict of str to int
+        Sizes and strides.
+    is_plain : bool
+        Whether its integers are small enough that indices cannot overflow.
+    """
+
+    __slots__ = ("addresses", "family", "function", "host", "is_plain", "negative", "sharing",
+                 "static", "static_key", "types")  # fmt: skip
+
+    def __init__(self, function: ComputeFunction, host: Arguments,
+                 types: dict[str, KernelType]) -> None:  # fmt: skip
+        from weft.frontend.compute.arguments import LARGEST
+
+        self.function, self.host, self.types = function, host, types
+        self.sharing: Sharing | None = host.sharing()
+        self.addresses = host.passes(self.sharing)
+        variables = host.variables
+        self.negative = frozenset(n for n in host.integers if variables[n] < 0)
+        self.static = {k: v for k, v in variables.items() if k not in host.numbers}
+        self.static_key = tuple(self.static.values())
+        self.is_plain = all(-LARGEST <= variables[n] <= LARGEST for n in host.integers)
+        self.family = (tuple(types.values()), self.sharing, self.negative)
+
+    def values(self, loaded: Loaded) -> list[int]:
+        """Return the variables that a compiled kernel takes."""
+        variables = self.host.variables
+        return [variables[name] for name in loaded.variables]
+
+    def translate(self, static: Mapping[str, int], exact: bool) -> Written:
+        """Return the function as loop nests as they were written."""
+        from weft.frontend.compute.arguments import Declared
+        from weft.frontend.compute.translate import translate
+        from weft.frontend.kernel.fields import FlatNeeded
+
+        function, checked = self.function.__weft_function__, not self.function.annotations.unchecked
+        try:
+            declared = Declared(self.sharing, static, self.negative, exact)
+            return translate(function, self.types, declared, checked)
+        except FlatNeeded:
+            declared = Declared(self.sharing, static, self.negative, exact, flat=True)
+            return translate(function, self.types, declared, checked)
+
+
+class _Compiled:
+    """A function for some types and shapes: the code for the usual case, and what it does."""
+
+    def __init__(self, function: ComputeFunction, call: _Call, static: Mapping[str, int]) -> None:
+        from weft.driver.launch import load_kernel, schedule
+        from weft.frontend.compute.report import report
+        from weft.passes.nests import FALLBACK, normalise
+
+        self._fallback = FALLBACK
+        written = call.translate(static, exact=False)
+        kernel = normalise(written.kernel)
+        wishes = function.annotations.hints()
+        hints = (("compute", True), ("noalias", True), *wishes)
+        kernel = kernel.replace(meta=kernel.meta.replace(hints=hints))
+        scheduled = schedule(kernel)
+        self.report = report(written, kernel, scheduled)
+        if wishes:
+            code = function.__weft_function__.__code__
+            check_made(function.annotations, function.__name__,
+                       (code.co_filename, code.co_firstlineno), kernel, scheduled, self.report)
+        for message in self.report.broken:
+            warnings.warn(message, DependenceWarning, stacklevel=5)
+        self.fast = load_kernel(kernel, written.constants)
+
+    def is_fallback(self, message: str) -> bool:
+        """Whether a failure says that the function has to run as it was written."""
+        return message == self._fallback
+
+

@@ -1,0 +1,20 @@
+"""Loop nests of users, brought to the form in which strategies know them.
+
+`normalise` carries checks out of the loops, turns registers into values and loops into reductions,
+and sums in memory into sums in registers. What it makes computes what the nest as written computes,
+but for the order of the terms of reductions.
+"""
+
+from __future__ import annotations
+
+from weft.ir.stmt import Kernel
+from weft.passes.nests.accumulate import accumulate
+from weft.passes.nests.checks import FALLBACK, hoist_checks
+from weft.passes.nests.values import follow_registers
+
+__all__ = ["FALLBACK", "normalise"]
+
+
+def normalise(kernel: Kernel) -> Kernel:
+    """Return a kernel of serial loops in the form in which strategies know it."""
+    return accumulate(follow_registers(hoist_checks(kernel)))

@@ -1,0 +1,166 @@
+"""Updates that are reductions: which operation, and what joins the running value.
+
+    s + x, s - x, s * x, s & x ...     if x < s: s = x     s = max(s, x)     if c: s += x
+
+The order in which terms meet is a property of REDUCE, and the schedule's to choose. That changes
+the rounding of float sums, as it does in tensor code. Nothing else may change, so a minimum or
+maximum of floats counts only in the form that skips NaN, ``x if x < s else s``, in which the order
+does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr
+from weft.ir.op import Op, Operation
+from weft.ir.stmt import Accumulator, lhs, rhs
+
+__all__ = ["Update", "accumulator", "join", "neutral", "recognise", "starts"]
+
+_PLAIN: Final = (Op.ADD, Op.MUL, Op.AND, Op.OR, Op.XOR)
+
+
+class Update(NamedTuple):
+    """An update of a running value: ``s = s op term``. For `min` and `max`, of Python's kind."""
+
+    kind: str  # add mul and or xor min max
+    term: Expr
+
+
+_OPS: Final[dict[str, Operation]] = {
+    "add": Op.ADD, "mul": Op.MUL, "and": Op.AND, "or": Op.OR, "xor": Op.XOR}
+_KINDS: Final = {op: kind for kind, op in _OPS.items()}
+
+
+def recognise(value: Expr, old: Expr) -> Update | None:
+    """Return how `value` updates `old`, None if it is no reduction."""
+    if value is old:
+        return None
+    if value.op in _PLAIN and value.dtype is old.dtype:
+        return _plain(value, old)
+    if value.op is Op.SUB and value.args[0] is old and _is_free(value.args[1], old):
+        return Update("add", _negative(value.args[1]))
+    if value.op in (Op.MIN, Op.MAX) and old.dtype.is_integer:
+        kind = "min" if value.op is Op.MIN else "max"
+        other = _other(value, old)
+        return None if other is None else Update(kind, other)
+    if value.op is Op.WHERE:
+        return _extreme(value, old) or _conditional(value, old)
+    return None
+
+
+def _negative(e: Expr) -> Expr:
+    """Return ``-e``, of a product as a product."""
+    if e.op is Op.MUL:
+        return ex.binary(Op.MUL, ex.unary(Op.NEG, e.args[0]), e.args[1])
+    return ex.unary(Op.NEG, e)
+
+
+def _is_free(e: Expr, var: Expr) -> bool:
+    return var not in ex.free_vars([e])
+
+
+def _other(value: Expr, old: Expr) -> Expr | None:
+    for this, other in (value.args, value.args[::-1]):
+        if this is old and _is_free(other, old):
+            return other
+    return None
+
+
+def _plain(value: Expr, old: Expr) -> Update | None:
+    """Return ``old op term`` out of a chain ``(old op a) op b``: it is ``old op (a op b)``."""
+    kind, op = _KINDS[value.op], value.op
+    terms: list[Expr] = []
+    at = value
+    while at is not old:
+        if at.op is not op:
+            return None
+        inside = [a for a in at.args if not _is_free(a, old)]
+        if len(inside) != 1:
+            return None
+        terms.append(at.args[1] if at.args[0] is inside[0] else at.args[0])
+        at = inside[0]
+    term = terms.pop()
+    while terms:
+        term = ex.binary(op, term, terms.pop())
+    return Update(kind, term)
+
+
+def _extreme(value: Expr, old: Expr) -> Update | None:
+    """Return ``where(x < old, x, old)`` and its relatives as a minimum or maximum."""
+    test, a, b = value.args
+    if test.op not in (Op.LT, Op.LE):
+        return None
+    x = b if a is old else a if b is old else None
+    if x is None or not _is_free(x, old) or x.dtype.is_bool:
+        return None
+    takes = x is a  # where the test holds
+    low, high = test.args
+    if low is x and high is old:
+        kind = "min" if takes else "max"
+    elif low is old and high is x:
+        kind = "max" if takes else "min"
+    else:
+        return None
+    if x.dtype.is_float and (not takes or test.op is Op.LE):
+        return None  # a NaN would replace the running value; of equal ones the last would count
+    return Update(kind, x)
+
+
+def _conditional(value: Expr, old: Expr) -> Update | None:
+    """Return ``where(c, old op x, old)`` as an update by x or what changes nothing."""
+    test, a, b = value.args
+    changed = b if a is old else a if b is old else None
+    if changed is None or not _is_free(test, old):
+        return None
+    inner = recognise(changed, old)
+    if inner is None:
+        return None
+    rest = neutral(inner.kind, old.dtype)
+    term = (ex.where(test, inner.term, rest) if changed is a
+            else ex.where(test, rest, inner.term))
+    return Update(inner.kind, term)
+
+
+def neutral(kind: str, d: DType) -> Expr:
+    """Return what changes nothing when it joins: -0.0 for sums, of which 0.0 would change -0.0."""
+    if kind == "add":
+        return ex.const(-0.0 if d.is_float else 0, d)
+    if kind == "mul":
+        return ex.const(1, d)
+    if kind == "and":
+        return ex.const(True if d.is_bool else -1 if d.kind == "i" else int(d.max), d)
+    if kind in ("or", "xor"):
+        return ex.const(0, d)
+    if d.is_float:
+        return ex.const(math.inf if kind == "min" else -math.inf, d)
+    return ex.const(int(d.max) if kind == "min" else int(d.min), d)
+
+
+def join(kind: str, a: Expr, b: Expr) -> Expr:
+    """Return ``a op b``, where `a` comes first."""
+    if kind == "min":
+        return ex.where(b.lt(a), b, a)
+    if kind == "max":
+        return ex.where(a.lt(b), b, a)
+    return ex.binary(_OPS[kind], a, b)
+
+
+def accumulator(var: Expr, update: Update, start: Expr | None = None) -> Accumulator:
+    """Return the accumulator of a reduction; it starts from what is neutral unless told."""
+    init = neutral(update.kind, var.dtype) if start is None else start
+    return Accumulator(var, init, join(update.kind, var, update.term),
+                       join(update.kind, lhs(var), rhs(var)))
+
+
+def starts(kind: str, start: Expr) -> bool:
+    """Whether a reduction may start from a value in each of its parts: if nothing is changed."""
+    if start.op is not Op.CONST:
+        return False
+    plain = neutral(kind, start.dtype)
+    return start is plain or (kind == "add" and start.dtype is not dt.bool_ and start.attr == 0)
