@@ -159,9 +159,9 @@ class Fusion:
             failed = step.loaded.run([where[k][m] for k, m in step.addresses],
                                      [noted[k].host.variables[name] for k, name in step.values])
             if failed is not None:  # nothing in it can fail by itself
-                from weft.frontend.kernel.launch import _error
+                from weft.frontend.kernel.launch import failure
 
-                raise _error("_".join(noted[k].launch.kernel.__name__ for k in step.parts), failed)
+                raise failure("_".join(noted[k].launch.kernel.__name__ for k in step.parts), failed)
 
 
 def fuse() -> Fusion:
