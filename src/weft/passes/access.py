@@ -84,6 +84,7 @@ class AccessLowering(Mapper):
                 source[s.var] = loop_range(s.extent)
             elif isinstance(s, Reduce):
                 source.update((a.var, loop_range(a.extent)) for a in s.axes)
+        self.flags: set[Expr] = set()  # read from an array of bools of the threads of a block
         self._names_read: set[Expr] | None = None
         self.counters = _counters(kernel.body)
         self._simplifier = index_rules.Simplifier(source)
@@ -203,6 +204,8 @@ class AccessLowering(Mapper):
 
     def load(self, s: Load, scope: Scope, out: list[Stmt]) -> None:
         """Emit a LOAD as a scalar, contiguous or gathering one."""
+        if s.memory.dtype.is_bool and s.memory.scope == "local":
+            self.flags.add(s.var)
         memory, offset = self.offset(s, s.memory, s.index, scope)
         fill = None if s.fill is None else self.map(s.fill, scope)
         name = str(s.var.attr)

@@ -30,7 +30,7 @@ from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.op import Op
+from weft.ir.op import Op, Operation
 from weft.ir.stmt import (
     PARALLEL,
     SERIAL,
@@ -64,6 +64,7 @@ from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Tally, walk
 from weft.passes.copies import copy_at_once
 from weft.passes.region import Copy, Region, copies_of
+from weft.passes.strides import count_turns, goes_through_a_grid
 
 __all__ = ["blocks_to_loops", "has_threads"]
 
@@ -153,6 +154,7 @@ class _Nest:
         self.bound: set[Expr] = set()
         self.allocated: set[str] = set()
         self.shared: dict[Memory, Memory] = {}
+        self.turns: set[Memory] = set()
 
     def run(self, body: Body) -> Body:
         """Return what a block does."""
@@ -175,12 +177,19 @@ class _Nest:
             raise VerifyError("barrier", found="a loop over threads beside other statements",
                               expected="one nest of them in each block")
         body = _without_unread(body, self.locations)
+        body = count_turns(body, lambda name: self.fresh(name, self.names),
+                           self._turn_cell, self.locations)
         for axis in self.axes:
             if axis.extent.op is not Op.CONST:
                 raise VerifyError("barrier", found=f"{axis.extent!r} threads",
                                   expected="a number that is known when the kernel is compiled")
             self.count *= int(axis.extent.attr)
         return (*before, *self._versions(body, _VERSIONS))
+
+    def _turn_cell(self) -> Memory:
+        made = Memory(self.fresh("turn", self.memory_names), dt.int64, (), "register")
+        self.turns.add(made)
+        return made
 
     def fresh(self, base: str, used: set[str]) -> str:
         """Return a name that nothing has."""
@@ -223,14 +232,7 @@ class _Nest:
         copy = (*copy, Store(here, (block.index(),), last.var))
         block.analyse(copy)
         out = [Alloc(here), *block.run(copy)]
-        every = ex.var(self.fresh("everyone", self.names), dt.bool_)
-        k, lane = (ex.var(self.fresh(name, self.names), dt.int64) for name in ("k", "lane"))
-        one = ex.var(self.fresh("one", self.names), dt.bool_)
-        lanes = math.gcd(self.count, max(self.lanes, 1))
-        axes = (Axis(k, ex.index(self.count // lanes)), Axis(lane, ex.index(lanes), VECTOR))
-        total = Accumulator(every, ex.const(True, dt.bool_), ex.binary(Op.AND, every, one),
-                            ex.binary(Op.AND, lhs(every), rhs(every)))
-        out.append(Reduce(axes, (total,), (Load(one, here, (k * lanes + lane,)),)))
+        every = block._joint(here, Op.AND, ex.const(True, dt.bool_), out)
         return tuple(out), every
 
 
@@ -249,11 +251,15 @@ class Threads:
         self.spilled: dict[Memory, Memory] = dict(nest.shared)
         self.kept: dict[Expr, Memory] = {}
         self.values: dict[Expr, Expr] = {}
+        self.in_step: set[Stmt] = set()
         self.thread = self.fresh("t", self.names)
 
     def analyse(self, body: Body) -> None:
         """Find what differs between threads, and what they keep over barriers."""
         self._find_varying(body)
+        if self._find_in_step(body):
+            self.varying = {axis.var for axis in self.axes}
+            self._find_varying(body)
         self._find_crossing(body)
 
     def run(self, body: Body) -> Body:
@@ -273,7 +279,7 @@ class Threads:
         if not body or not isinstance(body[-1], If) or not self.differs(body[-1].condition):
             return None
         last = body[-1]
-        inside = [any(map(_has_barrier, part)) for part in last.bodies()]
+        inside = [any(map(self.splits, part)) for part in last.bodies()]
         pure = all(isinstance(s, Let | Assert) or (isinstance(s, Load) and s.memory.scope in (
             "global", "constant")) for s in body[:-1])
         if sum(inside) != 1 or not pure:
@@ -300,6 +306,76 @@ class Threads:
             self.locations[stmt] = self.locations[source]
         return stmt
 
+    # --- loops that all threads go through turn by turn
+
+    def splits(self, s: Stmt) -> bool:
+        """Whether threads wait for each other in a statement."""
+        return any((isinstance(inner, Barrier | Collective) and inner.scope == "block")
+                   or inner in self.in_step for inner in walk((s,)))
+
+    def _find_in_step(self, body: Body) -> bool:
+        """Find the loops over a grid whose turns all threads are to make before the next."""
+        if self.lanes >= self.count or self.lanes < 2:
+            return False  # that is so anyway, or there is no vector to read
+        lets = {s.var: s.value for s in walk(body) if isinstance(s, Let)}
+        stack = [body]
+        while stack:
+            for s in stack.pop():
+                varies = (isinstance(s, For) and self.differs(s.extent)) or (
+                    isinstance(s, While) and self.differs(s.condition))
+                if varies and not _has_barrier(s) and goes_through_a_grid(
+                        s, lets, self.nest.turns):
+                    self.in_step.add(s)
+                    stack.extend(s.bodies())
+        return bool(self.in_step)
+
+    def _in_step(self, s: Stmt, guards: tuple[Memory, ...], out: list[Stmt]) -> None:
+        """Write a loop that ends at another turn for each thread: all make a turn, then the next.
+
+        Who is through takes no part in the turns that remain.
+        """
+        count = (ex.index(self.count),)
+        here = Memory(self.fresh("here", self.memory_names), dt.bool_, count, "local")
+        place = (self.index(),)
+        out.append(Alloc(here))
+        if guards:
+            self._threads([Store(here, place, ex.const(False, dt.bool_))], (), out)
+        if isinstance(s, For):
+            turns = Memory(self.fresh("turns", self.memory_names), dt.int64, count, "local")
+            out.append(Alloc(turns))
+            if guards:
+                self._threads([Store(turns, place, ex.index(0))], (), out)
+            self._flush([self.placed(Store(turns, place, s.extent), s)], guards, out)
+            most = self._joint(turns, Op.MAX, ex.const(dt.int64.min, dt.int64), out)
+            own = ex.var(self.fresh("turns", self.names), dt.int64)
+            inner: list[Stmt] = []
+            self._flush([Load(own, turns, place), Store(here, place, s.var.lt(own))], guards,
+                        inner)
+            self._split(s.body, (here,), inner, False)
+            out.append(self.placed(For(s.var, most, SERIAL, tuple(inner)), s))
+            return
+        assert isinstance(s, While)
+        self._flush([Store(here, place, ex.const(True, dt.bool_))], guards, out)
+        head: list[Stmt] = []
+        body: list[Stmt] = []
+        self._split(s.head, (here,), head, False)
+        self._flush([self.placed(Store(here, place, s.condition), s)], (here,), head)
+        some = self._joint(here, Op.OR, ex.const(False, dt.bool_), head)
+        self._split(s.body, (here,), body, False)
+        out.append(self.placed(While(tuple(head), some, tuple(body)), s))
+
+    def _joint(self, each: Memory, op: Operation, neutral: Expr, out: list[Stmt]) -> Expr:
+        """Return what comes out of the values of all threads."""
+        total = ex.var(self.fresh("joint", self.names), each.dtype)
+        k, lane = (ex.var(self.fresh(name, self.names), dt.int64) for name in ("k", "lane"))
+        one = ex.var(self.fresh("one", self.names), each.dtype)
+        lanes = math.gcd(self.count, max(self.lanes, 1))
+        axes = (Axis(k, ex.index(self.count // lanes)), Axis(lane, ex.index(lanes), VECTOR))
+        sums = Accumulator(total, neutral, ex.binary(op, total, one),
+                           ex.binary(op, lhs(total), rhs(total)))
+        out.append(Reduce(axes, (sums,), (Load(one, each, (k * lanes + lane,)),)))
+        return total
+
     # --- what differs between threads
 
     def _find_varying(self, body: Body) -> None:
@@ -323,21 +399,24 @@ class Threads:
         while stack:
             for s in stack.pop():
                 found.append(s)
-                if _has_barrier(s):
+                if self.splits(s):
                     stack.extend(s.bodies())
         return found
 
     def _spread(self, body: Body, diverges: bool, last: bool = False) -> None:
+        turns = self.nest.turns  # count up for all who are there
         for position, s in enumerate(body):
             final = last and position == len(body) - 1
             if isinstance(s, Let):
                 if diverges or self.differs(s.value):
                     self.varying.add(s.var)
             elif isinstance(s, Load):
-                if s.memory not in self.uniform_cells or diverges:
+                if s.memory not in self.uniform_cells or (diverges and s.memory not in turns):
                     self.varying.add(s.var)
             elif isinstance(s, Store):
-                if s.memory in self.uniform_cells and (diverges or self.differs(s.value)):
+                if s.memory in self.uniform_cells and s.memory not in turns and (
+                    diverges or self.differs(s.value)
+                ):
                     self.uniform_cells.discard(s.memory)
             elif isinstance(s, Address | Atomic | Call | Clock) or (
                 isinstance(s, Collective) and s.scope == "warp"
@@ -345,7 +424,7 @@ class Threads:
                 self.varying.update(s.binds())
             elif isinstance(s, For):
                 apart = diverges or self.differs(s.extent)
-                if apart or not _has_barrier(s):
+                if apart or not self.splits(s):
                     self.varying.add(s.var)
                 self._spread(s.body, apart)
             elif isinstance(s, While):
@@ -357,16 +436,15 @@ class Threads:
                 apart = diverges or self.differs(s.condition)
                 leaves = final and self._is_leaving(s)
                 for inner in s.bodies():
-                    stays = leaves and any(map(_has_barrier, inner))
+                    stays = leaves and any(map(self.splits, inner))
                     self._spread(inner, diverges if stays else apart, final)
             else:
                 for inner in s.bodies():
                     self._spread(inner, diverges)
 
-    @staticmethod
-    def _is_leaving(s: If) -> bool:
+    def _is_leaving(self, s: If) -> bool:
         """Whether at most one branch of a condition has barriers."""
-        return not (any(map(_has_barrier, s.then)) and any(map(_has_barrier, s.orelse)))
+        return not (any(map(self.splits, s.then)) and any(map(self.splits, s.orelse)))
 
     def differs(self, e: Expr) -> bool:
         """Whether a value may differ between the threads of a block."""
@@ -385,7 +463,7 @@ class Threads:
 
         def look(part: Body, inside: bool) -> None:
             for s in part:
-                if not inside and _has_barrier(s):
+                if not inside and self.splits(s):
                     self.region += 1
                 if not isinstance(s, While):
                     note(s.exprs())
@@ -400,11 +478,11 @@ class Threads:
                 if isinstance(s, MatrixAccess | MatrixMultiply):
                     fragments.update(m for m in (*s.reads(), *s.writes()) if m.scope in _PRIVATE)
                 for k, inner in enumerate(s.bodies()):
-                    look(inner, inside or not _has_barrier(s))
+                    look(inner, inside or not self.splits(s))
                     if isinstance(s, While) and k == 0:
-                        self.region += not inside and self.differs(s.condition)
+                        self.region += not inside and self.splits(s) and self.differs(s.condition)
                         note(s.exprs())
-                    if not inside and _has_barrier(s):
+                    if not inside and self.splits(s):
                         self.region += 1
 
         def note(exprs: tuple[Expr, ...]) -> None:
@@ -449,12 +527,12 @@ class Threads:
                 if isinstance(s, Store):  # what comes before it may read the old value
                     self._flush(pending, guards, out)
                 out.append(s)
-            elif isinstance(s, Barrier) and _has_barrier(s):
+            elif isinstance(s, Barrier) and s.scope == "block":
                 self._flush(pending, guards, out)
             elif isinstance(s, Collective) and s.scope == "block":
                 self._flush(pending, guards, out)
                 self._counted(s, guards, out)
-            elif _has_barrier(s):
+            elif self.splits(s):
                 self._flush(pending, guards, out)
                 self._around(s, guards, out, last and position == len(body) - 1)
             else:
@@ -483,6 +561,8 @@ class Threads:
             self._split(s.then, guards, then, last)
             self._split(s.orelse, guards, orelse, last)
             out.append(self.placed(If(s.condition, tuple(then), tuple(orelse)), s))
+        elif s in self.in_step:
+            self._in_step(s, guards, out)
         elif isinstance(s, For):
             extent = self._agreed(s.extent, s, guards, out) if self.differs(s.extent) else s.extent
             inner: list[Stmt] = []
@@ -528,7 +608,7 @@ class Threads:
         here = Memory(self.fresh("here", self.memory_names), dt.bool_, (ex.index(self.count),),
                       "local")
         out.append(Alloc(here))
-        inside = any(map(_has_barrier, s.then))
+        inside = any(map(self.splits, s.then))
         condition = s.condition if inside else ex.unary(Op.NOT, s.condition)
         body, other = (s.then, s.orelse) if inside else (s.orelse, s.then)
         first: list[Stmt] = [Store(here, (self.index(),), condition)]
@@ -579,9 +659,9 @@ class Threads:
 
     def _flush(self, pending: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt]) -> None:
         """Write what stands between two barriers as a loop over the threads."""
-        if pending:
+        if any(not isinstance(s, Let) or s.var in self.kept for s in pending):
             self._threads(list(pending), guards, out)
-            pending.clear()
+        pending.clear()  # names alone are written where they are used
 
     def _threads(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt]) -> None:
         lanes = self.lanes

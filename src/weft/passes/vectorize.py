@@ -142,6 +142,8 @@ class Vectorize(ReduceLowering):
             ends = None
             if scope.mask is None and self.twice and _is_short(s.then if holds else s.orelse):
                 ends = self.at_ends(s.condition, scope, holds)
+                if ends is None and holds and s.condition in self.flags:  # of who is there
+                    ends = ex.bits(condition).eq((1 << condition.lanes) - 1)
             some: list[Stmt] = [] if ends is not None else out
             if s.then:
                 self._masked_branch(s, s.then, self.masked(s.condition, scope), scope, some)

@@ -301,3 +301,82 @@ def test_shared_atomics(threads: int) -> None:
             assert olds[8, t] == held[8, 1]
             held[8, 1] = max(held[8, 1], t)
     np.testing.assert_array_equal(out, held)
+
+
+# --- loops over a whole grid
+
+
+@weft.kernel
+def while_over_the_grid(a: Any, out: Any, sums: Any) -> None:
+    """Write and sum; the counter is used behind the loop, too."""
+    i = gpu.grid(1)
+    first = i
+    total = 0
+    while i < a.size:
+        if a[i] % 3 != 0:
+            total += a[i]
+        out[i] = a[i] + i
+        i += gpu.gridsize(1)
+    sums[first] = total * 1000 + i
+
+
+@weft.kernel
+def for_over_the_grid(a: Any, out: Any, sums: Any) -> None:
+    """The same with range, a jump over some turns, and a loop inside."""
+    start = gpu.grid(1)
+    total = 0
+    for i in range(start, a.size, gpu.gridsize(1)):
+        out[i] = a[i] + i
+        if a[i] % 3 == 0:
+            continue
+        for k in range(2):
+            total += a[i] * k
+    last = start
+    while last < a.size:
+        last += gpu.gridsize(1)
+    sums[start] = total * 1000 + last
+
+
+@weft.kernel
+def planes_over_the_grid(a: Any, out: Any) -> None:
+    """Loops over a grid of two axes, behind an early return, and a barrier after them."""
+    held = gpu.shared.array(64, float32)
+    x, y = gpu.grid(2)
+    t = gpu.threadIdx.y * 16 + gpu.threadIdx.x
+    held[t] = float32(0)
+    if x >= a.shape[1]:
+        return
+    total = float32(0)
+    for j in range(y, a.shape[0], gpu.gridsize(2)[1]):
+        for i in range(x, a.shape[1], gpu.gridsize(2)[0]):
+            total += a[j, i]
+    held[t] = total
+    gpu.syncthreads()
+    if gpu.threadIdx.y == 0:
+        for k in range(1, 4):
+            total += held[t + 16 * k]
+        gpu.atomic.add(out, 0, total)
+
+
+@pytest.mark.parametrize("kernel", [while_over_the_grid, for_over_the_grid])
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 300, 997])
+@pytest.mark.parametrize("block", [5, 32, 64])
+def test_loops_over_a_grid(kernel: Any, n: int, block: int) -> None:
+    """Threads make equally many turns, or some one more, or none at all."""
+    a = np.random.default_rng(n).integers(0, 50, n)
+    grid = 3
+    threads = grid * block
+    _, out, sums = both(kernel, grid, block, [a, np.zeros_like(a), np.zeros(threads, np.int64)])
+    np.testing.assert_array_equal(out, a + np.arange(n))
+    for t in range(threads):
+        mine = a[t::threads]
+        total = int(mine[mine % 3 != 0].sum())
+        assert sums[t] == total * 1000 + t + len(mine) * threads
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 16), (20, 33), (9, 70)])
+def test_planes_over_a_grid(shape: tuple[int, int]) -> None:
+    """Whole numbers, so that every order of additions gives the same sum."""
+    a = np.random.default_rng(1).integers(0, 9, shape).astype(np.float32)
+    out = both(planes_over_the_grid, (2, 2), (16, 4), [a, np.zeros(1, np.float32)])[1]
+    assert out[0] == a.sum()
