@@ -17,11 +17,13 @@ loop over the blocks; in it, between any two barriers, a loop over the threads o
   take no part in later barriers.
 * What a thread keeps over a barrier lies in an array with one element for each thread; what all
   threads share is computed once for the block.
+* A block that begins with an early return has a version for the case that nobody leaves, without
+  masks and with all that is then the same for all threads.
+* Threads make the turns of a loop over the whole grid together, as if it had a barrier.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Final
@@ -30,21 +32,13 @@ from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.op import Op, Operation
+from weft.ir.op import Op
 from weft.ir.stmt import (
     PARALLEL,
-    SERIAL,
-    VECTOR,
-    Accumulator,
-    Address,
     Alloc,
-    Assert,
     Atomic,
-    Axis,
     Barrier,
     Body,
-    Call,
-    Clock,
     Collective,
     For,
     If,
@@ -53,27 +47,21 @@ from weft.ir.stmt import (
     Load,
     Location,
     Memory,
-    Reduce,
     Stmt,
     Store,
     While,
-    lhs,
-    rhs,
 )
 from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Tally, walk
 from weft.passes.copies import copy_at_once
-from weft.passes.region import Copy, Region, copies_of
-from weft.passes.strides import count_turns, goes_through_a_grid
+from weft.passes.strides import count_turns
+from weft.passes.threads import WARP, Threads, has_barrier
 
 __all__ = ["blocks_to_loops", "has_threads"]
 
-_PRIVATE: Final = ("local", "register")
-_WARP: Final = 32  # threads whose collective operations are those of lanes
 _GROUP: Final = 4  # rows of blocks that are walked side by side
 _SHORT: Final = 32  # statements of a loop whose values still fit in registers twice
 _VERSIONS: Final = 3  # of a block's code, if it has so many early returns
-_DIVERGED: Final = "a barrier that some threads of a block reach and others do not"
 
 
 def has_threads(kernel: Kernel) -> bool:
@@ -104,7 +92,7 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
     while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
         axes.append(body[0])
         body = body[0].body
-    nest = _Nest(kernel, body, lanes)
+    nest = Nest(kernel, body, lanes)
     inner = nest.run(body)
     if axes:
         inner = _joined(axes, inner, ex.var(nest.fresh("block", nest.names), dt.int64))
@@ -122,7 +110,7 @@ def _joined(axes: Sequence[For], body: Body, index: Expr) -> Body:
         return (For(axes[0].var, axes[0].extent, PARALLEL, body),)
     total, lets = ex.index(1), []
     rows, columns = axes[-2:]
-    grouped = any(isinstance(s, For | While) and _has_barrier(s) for s in walk(body))
+    grouped = any(isinstance(s, For | While) and has_barrier(s) for s in walk(body))
     if grouped:
         total = columns.extent * rows.extent
         place = index if len(axes) == 2 else index % total
@@ -137,12 +125,12 @@ def _joined(axes: Sequence[For], body: Body, index: Expr) -> Body:
     return (For(index, total, PARALLEL, (*lets, *body)),)
 
 
-class _Nest:
+class Nest:
     """What all code of a block shares: its axes of threads, its names and its memories."""
 
     def __init__(self, kernel: Kernel, body: Body, lanes: int) -> None:
         self.warps = _has_warps(body)
-        self.lanes = _WARP if self.warps else (
+        self.lanes = WARP if self.warps else (
             lanes * 2 if lanes > 1 and _has_short_loops(body) else lanes)
         self.locations: dict[Stmt, Location] = dict(kernel.locations)
         self.axes: list[For] = []
@@ -232,517 +220,8 @@ class _Nest:
         copy = (*copy, Store(here, (block.index(),), last.var))
         block.analyse(copy)
         out = [Alloc(here), *block.run(copy)]
-        every = block._joint(here, Op.AND, ex.const(True, dt.bool_), out)
+        every = block.joint(here, Op.AND, ex.const(True, dt.bool_), out)
         return tuple(out), every
-
-
-class Threads:
-    """One version of the code of a block."""
-
-    def __init__(self, nest: _Nest) -> None:
-        self.nest = nest
-        self.lanes, self.axes, self.count = nest.lanes, nest.axes, nest.count
-        self.locations, self.names, self.counts = nest.locations, nest.names, nest.counts
-        self.memory_names, self.bound, self.allocated = (
-            nest.memory_names, nest.bound, nest.allocated)
-        self.fresh = nest.fresh
-        self.varying: set[Expr] = {axis.var for axis in self.axes}
-        self.uniform_cells: set[Memory] = set()
-        self.spilled: dict[Memory, Memory] = dict(nest.shared)
-        self.kept: dict[Expr, Memory] = {}
-        self.values: dict[Expr, Expr] = {}
-        self.in_step: set[Stmt] = set()
-        self.thread = self.fresh("t", self.names)
-
-    def analyse(self, body: Body) -> None:
-        """Find what differs between threads, and what they keep over barriers."""
-        self._find_varying(body)
-        if self._find_in_step(body):
-            self.varying = {axis.var for axis in self.axes}
-            self._find_varying(body)
-        self._find_crossing(body)
-
-    def run(self, body: Body) -> Body:
-        """Return a body that has been analysed as loops over threads."""
-        out: list[Stmt] = []
-        self._split(body, (), out, True)
-        shared = set(self.nest.shared)
-        homes = [home for memory, home in self.spilled.items() if memory not in shared]
-        return (*(Alloc(m) for m in (*homes, *self.kept.values())), *out)
-
-    def early_return(self, body: Body) -> tuple[Body, Expr, Body] | None:
-        """Return what comes before a last condition, when its threads stay, and what they do then.
-
-        None if there is no such condition, or no barrier behind it, or if what comes before it
-        cannot be done twice.
-        """
-        if not body or not isinstance(body[-1], If) or not self.differs(body[-1].condition):
-            return None
-        last = body[-1]
-        inside = [any(map(self.splits, part)) for part in last.bodies()]
-        pure = all(isinstance(s, Let | Assert) or (isinstance(s, Load) and s.memory.scope in (
-            "global", "constant")) for s in body[:-1])
-        if sum(inside) != 1 or not pure:
-            return None
-        if inside[0]:
-            return body[:-1], last.condition, last.then
-        return body[:-1], ex.unary(Op.NOT, last.condition), last.orelse
-
-    def renamed(self, body: Body) -> Body:
-        """Return a copy of a body with names and memories of its own."""
-        for s in walk(body):
-            self.bound.update(s.binds())
-            if isinstance(s, Alloc):
-                self.allocated.add(s.memory.name)
-        plain = Threads(self.nest)
-        plain.spilled = {}
-        return Region(plain, [Copy(self.index(), {})]).body(body, [Copy(self.index(), {})])
-
-    # --- names
-
-    def placed(self, stmt: Stmt, source: Stmt) -> Stmt:
-        """Return a statement at the place of the one that it comes from."""
-        if source in self.locations:
-            self.locations[stmt] = self.locations[source]
-        return stmt
-
-    # --- loops that all threads go through turn by turn
-
-    def splits(self, s: Stmt) -> bool:
-        """Whether threads wait for each other in a statement."""
-        return any((isinstance(inner, Barrier | Collective) and inner.scope == "block")
-                   or inner in self.in_step for inner in walk((s,)))
-
-    def _find_in_step(self, body: Body) -> bool:
-        """Find the loops over a grid whose turns all threads are to make before the next."""
-        if self.lanes >= self.count or self.lanes < 2:
-            return False  # that is so anyway, or there is no vector to read
-        lets = {s.var: s.value for s in walk(body) if isinstance(s, Let)}
-        stack = [body]
-        while stack:
-            for s in stack.pop():
-                varies = (isinstance(s, For) and self.differs(s.extent)) or (
-                    isinstance(s, While) and self.differs(s.condition))
-                if varies and not _has_barrier(s) and goes_through_a_grid(
-                        s, lets, self.nest.turns):
-                    self.in_step.add(s)
-                    stack.extend(s.bodies())
-        return bool(self.in_step)
-
-    def _in_step(self, s: Stmt, guards: tuple[Memory, ...], out: list[Stmt]) -> None:
-        """Write a loop that ends at another turn for each thread: all make a turn, then the next.
-
-        Who is through takes no part in the turns that remain.
-        """
-        count = (ex.index(self.count),)
-        here = Memory(self.fresh("here", self.memory_names), dt.bool_, count, "local")
-        place = (self.index(),)
-        out.append(Alloc(here))
-        if guards:
-            self._threads([Store(here, place, ex.const(False, dt.bool_))], (), out)
-        if isinstance(s, For):
-            turns = Memory(self.fresh("turns", self.memory_names), dt.int64, count, "local")
-            out.append(Alloc(turns))
-            if guards:
-                self._threads([Store(turns, place, ex.index(0))], (), out)
-            self._flush([self.placed(Store(turns, place, s.extent), s)], guards, out)
-            most = self._joint(turns, Op.MAX, ex.const(dt.int64.min, dt.int64), out)
-            own = ex.var(self.fresh("turns", self.names), dt.int64)
-            inner: list[Stmt] = []
-            self._flush([Load(own, turns, place), Store(here, place, s.var.lt(own))], guards,
-                        inner)
-            self._split(s.body, (here,), inner, False)
-            out.append(self.placed(For(s.var, most, SERIAL, tuple(inner)), s))
-            return
-        assert isinstance(s, While)
-        self._flush([Store(here, place, ex.const(True, dt.bool_))], guards, out)
-        head: list[Stmt] = []
-        body: list[Stmt] = []
-        self._split(s.head, (here,), head, False)
-        self._flush([self.placed(Store(here, place, s.condition), s)], (here,), head)
-        some = self._joint(here, Op.OR, ex.const(False, dt.bool_), head)
-        self._split(s.body, (here,), body, False)
-        out.append(self.placed(While(tuple(head), some, tuple(body)), s))
-
-    def _joint(self, each: Memory, op: Operation, neutral: Expr, out: list[Stmt]) -> Expr:
-        """Return what comes out of the values of all threads."""
-        total = ex.var(self.fresh("joint", self.names), each.dtype)
-        k, lane = (ex.var(self.fresh(name, self.names), dt.int64) for name in ("k", "lane"))
-        one = ex.var(self.fresh("one", self.names), each.dtype)
-        lanes = math.gcd(self.count, max(self.lanes, 1))
-        axes = (Axis(k, ex.index(self.count // lanes)), Axis(lane, ex.index(lanes), VECTOR))
-        sums = Accumulator(total, neutral, ex.binary(op, total, one),
-                           ex.binary(op, lhs(total), rhs(total)))
-        out.append(Reduce(axes, (sums,), (Load(one, each, (k * lanes + lane,)),)))
-        return total
-
-    # --- what differs between threads
-
-    def _find_varying(self, body: Body) -> None:
-        """Find the names that may differ between threads, and the cells that do not."""
-        levels = set(self._levels(body))
-        private = {s.memory for s in walk(body) if isinstance(s, Alloc)
-                   and s.memory.scope in _PRIVATE}
-        inner = {s.memory for s in walk(body)
-                 if isinstance(s, Store | Atomic) and s not in levels}
-        self.uniform_cells = {m for m in private if m not in inner and not m.shape}
-        while True:
-            known = len(self.varying), len(self.uniform_cells)
-            self._spread(body, False, True)
-            if known == (len(self.varying), len(self.uniform_cells)):
-                return
-
-    def _levels(self, body: Body) -> list[Stmt]:
-        """Return the statements that no barrier-free loop or condition holds."""
-        found: list[Stmt] = []
-        stack = [body]
-        while stack:
-            for s in stack.pop():
-                found.append(s)
-                if self.splits(s):
-                    stack.extend(s.bodies())
-        return found
-
-    def _spread(self, body: Body, diverges: bool, last: bool = False) -> None:
-        turns = self.nest.turns  # count up for all who are there
-        for position, s in enumerate(body):
-            final = last and position == len(body) - 1
-            if isinstance(s, Let):
-                if diverges or self.differs(s.value):
-                    self.varying.add(s.var)
-            elif isinstance(s, Load):
-                if s.memory not in self.uniform_cells or (diverges and s.memory not in turns):
-                    self.varying.add(s.var)
-            elif isinstance(s, Store):
-                if s.memory in self.uniform_cells and s.memory not in turns and (
-                    diverges or self.differs(s.value)
-                ):
-                    self.uniform_cells.discard(s.memory)
-            elif isinstance(s, Address | Atomic | Call | Clock) or (
-                isinstance(s, Collective) and s.scope == "warp"
-            ):
-                self.varying.update(s.binds())
-            elif isinstance(s, For):
-                apart = diverges or self.differs(s.extent)
-                if apart or not self.splits(s):
-                    self.varying.add(s.var)
-                self._spread(s.body, apart)
-            elif isinstance(s, While):
-                apart = diverges or self.differs(s.condition)
-                self._spread(s.head, apart)
-                self._spread(s.body, apart)
-            elif isinstance(s, If):
-                # Behind a last condition nobody asks what those do who left there.
-                apart = diverges or self.differs(s.condition)
-                leaves = final and self._is_leaving(s)
-                for inner in s.bodies():
-                    stays = leaves and any(map(self.splits, inner))
-                    self._spread(inner, diverges if stays else apart, final)
-            else:
-                for inner in s.bodies():
-                    self._spread(inner, diverges)
-
-    def _is_leaving(self, s: If) -> bool:
-        """Whether at most one branch of a condition has barriers."""
-        return not (any(map(self.splits, s.then)) and any(map(self.splits, s.orelse)))
-
-    def differs(self, e: Expr) -> bool:
-        """Whether a value may differ between the threads of a block."""
-        return any(v in self.varying for v in ex.free_vars([e]))
-
-    # --- what threads keep over a barrier
-
-    def _find_crossing(self, body: Body) -> None:
-        """Find what is made between two barriers and used between others."""
-        made: dict[Expr, int] = {}
-        homes: dict[Memory, set[int]] = {}
-        fragments: set[Memory] = set()
-        used: dict[Expr, set[int]] = {}
-        pure: dict[Expr, Expr] = {}
-        self.region = 0
-
-        def look(part: Body, inside: bool) -> None:
-            for s in part:
-                if not inside and self.splits(s):
-                    self.region += 1
-                if not isinstance(s, While):
-                    note(s.exprs())
-                for var in s.binds():
-                    made[var] = self.region
-                if isinstance(s, Let):
-                    pure[s.var] = s.value
-                # Where it is made counts, too: a turn of a loop may use what the one before left.
-                for memory in (s.memory,) if isinstance(s, Alloc) else (*s.reads(), *s.writes()):
-                    if memory.scope in _PRIVATE:
-                        homes.setdefault(memory, set()).add(self.region)
-                if isinstance(s, MatrixAccess | MatrixMultiply):
-                    fragments.update(m for m in (*s.reads(), *s.writes()) if m.scope in _PRIVATE)
-                for k, inner in enumerate(s.bodies()):
-                    look(inner, inside or not self.splits(s))
-                    if isinstance(s, While) and k == 0:
-                        self.region += not inside and self.splits(s) and self.differs(s.condition)
-                        note(s.exprs())
-                    if not inside and self.splits(s):
-                        self.region += 1
-
-        def note(exprs: tuple[Expr, ...]) -> None:
-            for v in ex.free_vars(exprs):
-                used.setdefault(v, set()).add(self.region)
-
-        look(body, False)
-        for memory, regions in homes.items():
-            if len(regions) > 1 and memory not in self.uniform_cells:
-                name = self.fresh(memory.name, self.memory_names)
-                shape: tuple[Expr, ...] = (ex.index(self.count), *memory.shape)
-                if memory in fragments:  # the threads of a warp side by side
-                    warps = -(-self.count // _WARP)
-                    shape = (ex.index(warps), *memory.shape, ex.index(_WARP))
-                self.spilled[memory] = Memory(name, memory.dtype, shape, "local")
-        crossing = {v for v, regions in used.items() if v in self.varying and v in made
-                    and regions - {made[v]}}
-        axes = {axis.var for axis in self.axes}
-        for v in made:
-            if v not in crossing:
-                continue
-            value = pure.get(v)
-            if value is not None and all(
-                w in axes or w not in self.varying or w in self.values
-                for w in ex.free_vars([value])
-            ):
-                self.values[v] = ex.substitute([value], self.values)[0]
-            else:
-                name = self.fresh(f"{v.attr}.kept", self.memory_names)
-                self.kept[v] = Memory(name, v.dtype, (ex.index(self.count),), "local")
-
-    # --- splitting
-
-    def _split(self, body: Body, guards: tuple[Memory, ...], out: list[Stmt], last: bool) -> None:
-        """Write a body as loops over threads between its barriers.
-
-        `guards` hold for each thread whether it is still there; `last` tells that nothing follows.
-        """
-        pending: list[Stmt] = []
-        for position, s in enumerate(body):
-            if self._is_shared(s):
-                if isinstance(s, Store):  # what comes before it may read the old value
-                    self._flush(pending, guards, out)
-                out.append(s)
-            elif isinstance(s, Barrier) and s.scope == "block":
-                self._flush(pending, guards, out)
-            elif isinstance(s, Collective) and s.scope == "block":
-                self._flush(pending, guards, out)
-                self._counted(s, guards, out)
-            elif self.splits(s):
-                self._flush(pending, guards, out)
-                self._around(s, guards, out, last and position == len(body) - 1)
-            else:
-                pending.append(s)
-        self._flush(pending, guards, out)
-
-    def _is_shared(self, s: Stmt) -> bool:
-        """Whether a statement is computed once for the whole block."""
-        if isinstance(s, Let):
-            return s.var not in self.varying
-        if isinstance(s, Load | Store | Alloc):
-            return s.memory in self.uniform_cells
-        return False
-
-    def _around(self, s: Stmt, guards: tuple[Memory, ...], out: list[Stmt], last: bool) -> None:
-        """Write a loop or condition that has a barrier in it."""
-        if isinstance(s, If) and self.differs(s.condition):
-            if last and self._is_leaving(s):
-                self._leaving(s, guards, out)
-                return
-            condition = self._agreed(s.condition, s, guards, out)
-            s = self.placed(If(condition, s.then, s.orelse), s)
-        if isinstance(s, If):
-            then: list[Stmt] = []
-            orelse: list[Stmt] = []
-            self._split(s.then, guards, then, last)
-            self._split(s.orelse, guards, orelse, last)
-            out.append(self.placed(If(s.condition, tuple(then), tuple(orelse)), s))
-        elif s in self.in_step:
-            self._in_step(s, guards, out)
-        elif isinstance(s, For):
-            extent = self._agreed(s.extent, s, guards, out) if self.differs(s.extent) else s.extent
-            inner: list[Stmt] = []
-            self._split(s.body, guards, inner, False)
-            out.append(self.placed(For(s.var, extent, SERIAL, tuple(inner)), s))
-        elif isinstance(s, While):
-            head: list[Stmt] = []
-            inner = []
-            self._split(s.head, guards, head, False)
-            condition = s.condition
-            if self.differs(condition):
-                condition = self._agreed(condition, s, guards, head)
-            self._split(s.body, guards, inner, False)
-            out.append(self.placed(While(tuple(head), condition, tuple(inner)), s))
-        else:
-            raise VerifyError("barrier", found=f"a barrier in {type(s).__name__}",
-                              expected="in a loop or a condition")
-
-    def _counted(self, s: Collective, guards: tuple[Memory, ...], out: list[Stmt]) -> None:
-        """Write a barrier that counts the threads for which a predicate holds."""
-        holds = Memory(self.fresh("holds", self.memory_names), dt.bool_, (ex.index(self.count),),
-                       "local")
-        total = Memory(self.fresh("total", self.memory_names), dt.int64, (), "register")
-        out.append(Alloc(holds))
-        absent = ex.const(s.kind == "all", dt.bool_)  # who has left does not count
-        if guards:
-            self._threads([Store(holds, (self.index(),), absent)], (), out)
-        self._flush([self.placed(Store(holds, (self.index(),), s.args[0]), s)], guards, out)
-        out.extend((Alloc(total), Store(total, (), ex.index(0))))
-        k, one, old = (ex.var(self.fresh(name, self.names), d) for name, d in (
-            ("k", dt.int64), ("one", dt.bool_), ("old", dt.int64)))
-        body = (Load(one, holds, (k,)), Load(old, total, ()),
-                Store(total, (), old + ex.cast(one, dt.int64)))
-        found = ex.var(self.fresh("found", self.names), dt.int64)
-        out.append(For(k, ex.index(self.count), SERIAL, body))
-        out.append(Load(found, total, ()))
-        value = found if s.kind == "count" else (
-            found.eq(self.count) if s.kind == "all" else found.ne(0))
-        out.append(self.placed(Let(s.var, value), s))
-
-    def _leaving(self, s: If, guards: tuple[Memory, ...], out: list[Stmt]) -> None:
-        """Write a last condition: who does not meet it takes no part in what follows."""
-        here = Memory(self.fresh("here", self.memory_names), dt.bool_, (ex.index(self.count),),
-                      "local")
-        out.append(Alloc(here))
-        inside = any(map(self.splits, s.then))
-        condition = s.condition if inside else ex.unary(Op.NOT, s.condition)
-        body, other = (s.then, s.orelse) if inside else (s.orelse, s.then)
-        first: list[Stmt] = [Store(here, (self.index(),), condition)]
-        if other:
-            first.append(self.placed(If(ex.unary(Op.NOT, condition), other), s))
-        if guards:
-            out_of = Store(here, (self.index(),), ex.const(False, dt.bool_))
-            self._threads([out_of], (), out)
-        self._flush(first, guards, out)
-        self._split(body, (here,), out, True)
-
-    def _agreed(self, value: Expr, s: Stmt, guards: tuple[Memory, ...],
-                out: list[Stmt]) -> Expr:  # fmt: skip
-        """Return a value that all threads must have alike, after comparing them.
-
-        Those that have left are not asked; if nobody is there, it is 0, which ends a loop.
-        """
-        each = Memory(self.fresh("each", self.memory_names), value.dtype, (ex.index(self.count),),
-                      "local")
-        out.append(Alloc(each))
-        self._flush([self.placed(Store(each, (self.index(),), value), s)], guards, out)
-        first = ex.var(self.fresh("first", self.names), value.dtype)
-        k = ex.var(self.fresh("k", self.names), dt.int64)
-        other = ex.var(self.fresh("other", self.names), value.dtype)
-        if not guards:
-            out.append(Load(first, each, (ex.index(0),)))
-            check = self.placed(Assert(other.eq(first), _DIVERGED), s)
-            out.append(For(k, ex.index(self.count), SERIAL, (Load(other, each, (k,)), check)))
-            return first
-        agreed = Memory(self.fresh("agreed", self.memory_names), value.dtype, (), "register")
-        known = Memory(self.fresh("known", self.memory_names), dt.bool_, (), "register")
-        here, some = (ex.var(self.fresh(n, self.names), dt.bool_) for n in ("stays", "some"))
-        so_far = ex.var(self.fresh("first", self.names), value.dtype)
-        nobody = ex.unary(Op.NOT, some)
-        check = self.placed(
-            Assert(ex.binary(Op.OR, nobody, other.eq(so_far)), _DIVERGED), s)
-        turn = (Load(other, each, (k,)), Load(some, known, ()), Load(so_far, agreed, ()), check,
-                Store(agreed, (), other), Store(known, (), ex.const(True, dt.bool_)))
-        out.extend((
-            Alloc(agreed), Store(agreed, (), ex.const(0, value.dtype)),
-            Alloc(known), Store(known, (), ex.const(False, dt.bool_)),
-            For(k, ex.index(self.count), SERIAL, (Load(here, guards[0], (k,)), If(here, turn))),
-            Load(first, agreed, ())))
-        return first
-
-    def index(self) -> Expr:
-        return ex.var(self.thread, dt.int64)
-
-    def _flush(self, pending: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt]) -> None:
-        """Write what stands between two barriers as a loop over the threads."""
-        if any(not isinstance(s, Let) or s.var in self.kept for s in pending):
-            self._threads(list(pending), guards, out)
-        pending.clear()  # names alone are written where they are used
-
-    def _threads(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt]) -> None:
-        lanes = self.lanes
-        while lanes > 1 and lanes // 2 >= self.count:
-            lanes //= 2
-        inner = int(self.axes[-1].extent.attr) if self.axes else 1
-        if lanes > 1 and inner % lanes == 0:
-            self._rows(body, guards, out, inner, lanes)
-            return
-        if lanes < 2:
-            t = ex.var(self.fresh(self.thread, self.names), dt.int64)
-            turn = self._turn(body, [self._copy(t)], guards)
-            out.append(For(t, ex.index(self.count), SERIAL, turn))
-            return
-        chunk, lane = (ex.var(self.fresh(n, self.names), dt.int64) for n in ("chunk", "lane"))
-        t = chunk * lanes + lane
-        turn = self._turn(body, [self._copy(t)], guards)
-        if self.count % lanes:
-            turn = (If(t.lt(self.count), turn),)
-        chunks = ex.index(-(-self.count // lanes))
-        out.append(For(chunk, chunks, SERIAL, (For(lane, ex.index(lanes), VECTOR, turn),)))
-
-    def _copy(self, t: Expr) -> Copy:
-        """Return the thread with the number `t`."""
-        names: dict[Expr, Expr] = {self.index(): t}
-        rest = t
-        for axis in reversed(self.axes):
-            last = axis is self.axes[0]
-            names[axis.var] = rest if last else rest % axis.extent
-            rest = rest // axis.extent
-        return Copy(t, names)
-
-    def _rows(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt],
-              inner: int, lanes: int) -> None:  # fmt: skip
-        """Write the threads of the last axis as lanes, those of the others as rows of them."""
-        rows, chunks = self.count // inner, inner // lanes
-        copies = 1 if guards or self.nest.warps else copies_of(
-            tuple(body), rows if rows > 1 else chunks)
-        zero = ex.index(0)
-        row, chunk = zero, zero
-        loops: list[tuple[Expr, int]] = []
-        turns = rows // copies if rows > 1 else 1
-        if turns > 1:
-            row = ex.var(self.fresh("row", self.names), dt.int64)
-            loops.append((row, turns))
-        turns = chunks if rows > 1 else chunks // copies
-        if turns > 1:
-            chunk = ex.var(self.fresh("chunk", self.names), dt.int64)
-            loops.append((chunk, turns))
-        lane = ex.var(self.fresh("lane", self.names), dt.int64)
-        found = []
-        for k in range(copies):
-            y = row * copies + k if rows > 1 else zero
-            x = chunk * lanes if rows > 1 else (chunk * copies + k) * lanes
-            x = x + lane
-            names = {self.axes[-1].var: x}
-            rest = y
-            for axis in reversed(self.axes[:-1]):
-                last = axis is self.axes[0]
-                names[axis.var] = rest if last else rest % axis.extent
-                rest = rest // axis.extent
-            t = y * inner + x
-            names[self.index()] = t
-            found.append(Copy(t, names))
-        made: Body = (For(lane, ex.index(lanes), VECTOR, self._turn(body, found, guards)),)
-        for var, extent in reversed(loops):
-            made = (For(var, ex.index(extent), SERIAL, made),)
-        out.extend(made)
-
-    def _turn(self, body: list[Stmt], copies: list[Copy], guards: tuple[Memory, ...]) -> Body:
-        """Return what some threads do between two barriers."""
-        inner = Region(self, copies).run(tuple(body))
-        for guard in reversed(guards):
-            here = ex.var(self.fresh("stays", self.names), dt.bool_)
-            inner = (Load(here, guard, (copies[0].index,)), If(here, inner))
-        return inner
-
-
-def _has_barrier(s: Stmt) -> bool:
-    return any(isinstance(inner, Barrier | Collective) and inner.scope == "block"
-               for inner in walk((s,)))
 
 
 def _without_unread(body: Body, locations: dict[Stmt, Location]) -> Body:
@@ -775,7 +254,7 @@ def _has_short_loops(body: Body) -> bool:
     Such a loop ends where a value says so. With two registers for each value, the processor has
     something to do while it waits.
     """
-    loops = [s for s in walk(body) if isinstance(s, While) and not _has_barrier(s)]
+    loops = [s for s in walk(body) if isinstance(s, While) and not has_barrier(s)]
     return bool(loops) and all(
         sum(1 for _ in walk(s.body)) <= _SHORT
         and not any(isinstance(t, Atomic) for t in walk(s.body)) for s in loops)

@@ -37,7 +37,7 @@ from weft.ir.tile import LANES, MatrixAccess, MatrixMultiply, Place
 from weft.ir.traverse import walk
 
 if TYPE_CHECKING:
-    from weft.passes.barrier import Threads
+    from weft.passes.threads import Threads
 
 __all__ = ["Copy", "Region", "copies_of"]
 
