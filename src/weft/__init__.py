@@ -45,12 +45,14 @@ from weft.frontend.kernel import gpu
 from weft.frontend.kernel.fusion import fuse
 from weft.frontend.kernel.launch import cdiv, func, kernel
 from weft.frontend.kernel.sanitize import interpret, sanitize
+from weft.frontend.kernel.streams import event, stream
 from weft.frontend.random import *  # noqa: F403
 from weft.frontend.tensor import Parameter, Tensor
 from weft.frontend.tuning import tune
 from weft.ir.dtype import (
     DType,
     bfloat16,
+    constexpr,
     float8_e4m3fn,
     float8_e5m2,
     float16,
@@ -98,11 +100,13 @@ __all__ = [
     "build",
     "cdiv",
     "compute",
+    "constexpr",
     "critical",
     "devices",
     "double",
     "e",
     "enable_grad",
+    "event",
     "float",
     "float8_e4m3fn",
     "float8_e5m2",
@@ -141,6 +145,7 @@ __all__ = [
     "set_default_device",
     "set_grad_enabled",
     "short",
+    "stream",
     "synchronize",
     "tune",
     "uint8",

@@ -36,7 +36,7 @@ In ``NAME``, every character that is not a letter or digit is written ``_``: ``c
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
 from weft.errors import ParseError
@@ -293,6 +293,7 @@ class Config(_Record):
 
 
 _current: Config | None = None
+watchers: Final[list[Callable[[], None]]] = []  # what keeps something that settings decide
 
 
 def config() -> Config:
@@ -307,6 +308,13 @@ def reset(new: Config | None = None) -> None:
     """Replace the settings; with None, the next `config` reads environment and file again."""
     global _current
     _current = new
+    changed()
+
+
+def changed() -> None:
+    """Tell those in `watchers` that a setting, or the default device, may be another one now."""
+    for watcher in watchers:
+        watcher()
 
 
 def debug(bit: int) -> bool:

@@ -503,10 +503,10 @@ def test_members_are_found_where_they_are():
     class Two:
         __slots__ = ("a", "b")
 
-    found = dispatch._offsets(Two, ("a", "b"))
+    found = dispatch.slots_of(Two, ("a", "b"))
     assert len(set(found.values())) == 2
     with pytest.raises(AttributeError):
-        dispatch._offsets(Two, ("a", "c"))
+        dispatch.slots_of(Two, ("a", "c"))
     two = Two()
     two.a = two.b = object()
     with pytest.raises(dispatch.NotSupported):

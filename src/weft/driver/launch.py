@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.driver import device, kernels
-from weft.ir.stmt import Kernel, Location
-from weft.ir.traverse import walk
+from weft.ir.stmt import For, Kernel, Location, While
+from weft.ir.traverse import stores, walk
 from weft.kernelize.emit import CHECK
+from weft.schedule.space import constant
+from weft.strategies.nest import PARALLEL_WORK, work
 
-__all__ = ["Failed", "Loaded", "load_kernel", "schedule"]
+if TYPE_CHECKING:
+    from weft.runtimes.launches import Launcher, Types
+
+__all__ = ["Failed", "Loaded", "launcher", "load_kernel", "schedule"]
+
+_LONG_WORK: Final = 40_000  # weighted operations above which other threads of Python may run
 
 
 class Failed(NamedTuple):
@@ -29,12 +37,20 @@ class Loaded:
     ----------
     variables : tuple of str
         Names of its variables in the order in which a call gives them.
+    nbuffers : int
+        How many memories it takes.
+    written : frozenset of str
+        Names of the memories that it writes to.
+    constants : tuple of int
+        Addresses of the last memories, which belong to the kernel.
     """
 
-    __slots__ = ("_call", "_constants", "_messages", "_places", "variables")
+    __slots__ = ("_call", "_code", "_keep", "_messages", "_places", "_serial", "_work",
+                 "constants", "nbuffers", "variables", "written")  # fmt: skip
 
-    def __init__(self, code: kernels.Code, nbuffers: int, places: list[Location | None],
+    def __init__(self, code: kernels.Code, kernel: Kernel, places: list[Location | None],
                  constants: Sequence[Any]) -> None:  # fmt: skip
+        nbuffers = len(kernel.params)
         from weft.runtimes.native import BufferRef, KernelStep, NativePlan, VariableRef
 
         self.variables = tuple(code.variables)
@@ -44,20 +60,81 @@ class Loaded:
                           [VariableRef(k) for k in range(count)], code.name)
         plan = NativePlan(device.runtime().executor, [step], nbuffers, 0, nvariables=count,
                           release_gil=True, keep=(code.library, *constants))
-        self._constants = tuple(c.__array_interface__["data"][0] for c in constants)
+        self.constants = tuple(c.__array_interface__["data"][0] for c in constants)
+        self.nbuffers = nbuffers
+        self.written = frozenset(m.name for m in stores(kernel.body))
+        self._work = work_of_thread(kernel)
+        self._code, self._keep = code, constants
+        self._serial: Any = None
         self._call = plan.call
 
     def run(self, addresses: Sequence[int], values: Sequence[int]) -> Failed | None:
         """Run the kernel on memory at some addresses; return what stopped it, if anything did."""
-        failure = self._call(*addresses, *self._constants, 0, *values)
+        failure = self._call(*addresses, *self.constants, 0, *values)
         if failure is None:
             return None
         code, _, _, value, bound = failure
+        return self.failed(code, value, bound)
+
+    def failed(self, code: int, value: int, bound: int) -> Failed:
+        """Return what a failure code means."""
         if not 0 < code <= len(self._messages):
             return Failed(f"failure {code}", None, value, bound)
         message, number = self._messages[code - 1]
         place = self._places[number] if 0 <= number < len(self._places) else None
         return Failed(message, place, value, bound)
+
+    def native(self, launcher: Launcher, threads: int, blocks: int) -> tuple[int, bool]:
+        """Return the address of the code for a launch, and whether others should run meanwhile.
+
+        A launch of little work runs on the thread that makes it: waking others costs more.
+
+        Parameters
+        ----------
+        launcher
+            The native launches.
+        threads, blocks
+            Threads of all blocks, and how many blocks there are.
+        """
+        work = None if self._work is None else self._work * threads
+        long = work is None or work > _LONG_WORK
+        if work is None or work >= PARALLEL_WORK or blocks == 1:
+            return self._code.address, long
+        if self._serial is None:
+            self._serial = device.runtime().loader.load(
+                self._code.image, (self._code.name,), {"weft_parallel_for": launcher.serial})
+        found: int = self._serial[self._code.name]
+        return found, long
+
+
+def work_of_thread(kernel: Kernel) -> int | None:
+    """Return the weighted operations of one thread, None if its loops depend on arguments."""
+    body = kernel.body
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, While):
+            return None
+        if isinstance(stmt, For):
+            if stmt.kind.startswith(("block.", "thread.")):
+                body = stmt.body
+            elif constant(stmt.extent) is None:
+                return None
+    return work(body) + 1
+
+
+_launchers: Final[dict[Types, Launcher | None]] = {}
+
+
+def launcher(types: Types) -> Launcher | None:
+    """Return the native launches; None where the interpreter allows none."""
+    if types not in _launchers:
+        from weft.runtimes import launches
+
+        _launchers[types] = None
+        with contextlib.suppress(launches.NotSupported, AttributeError, TypeError):
+            text = launches.source(launches.layout(types))
+            library = device.runtime().support(text, launches.SYMBOLS, launches.imports())
+            _launchers[types] = launches.Launcher(library, types)
+    return _launchers[types]
 
 
 def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
@@ -75,7 +152,7 @@ def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
         numbers[stmt] = Location(CHECK, number)
     code = kernels.compiled(kernel.replace(locations=numbers))
     kernels.load([code])
-    return Loaded(code, len(kernel.params), places, constants)
+    return Loaded(code, kernel, places, constants)
 
 
 def schedule(kernel: Kernel) -> Kernel:

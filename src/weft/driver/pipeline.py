@@ -37,6 +37,9 @@ verifying = False  # every level is verified: the test suite turns it on
 FULL: Final = "full"  # the tiers: the code that is wanted in the end, and
 QUICK: Final = "quick"  # code to begin with, scalar and hardly optimised
 _PIPELINES: Final = {FULL: "short", QUICK: "quick"}
+# What a kernel may ask for by the hint "opt". Latency asks for no pass of its own here: what it
+# means for functions is in `driver/critical.py`.
+_LEVELS: Final = {"O0": "O0", "O1": "O1", "O2": "O2", "O3": "O3", "Os": "Os", "Olatency": "O3"}
 
 
 class Effort(NamedTuple):
@@ -129,9 +132,10 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
     start, before = time.perf_counter(), Tally.passes
     target = device.target()
     threads = device.runtime().threads.threads
-    nest = kernel
+    nest, hints = kernel, dict(kernel.meta.hints)
     if has_threads(kernel):
-        kernel = blocks_to_loops(kernel, target.vector_bytes // 4 if tier == FULL else 1)
+        lanes = target.vector_bytes // 4 if tier == FULL and hints.get("vectorizable", True) else 1
+        kernel = blocks_to_loops(kernel, lanes)
     if chosen is not None:
         scheduled = chosen[0]
     else:
@@ -147,6 +151,7 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
     source = cpu.renderer(target).render(linear, name)
     program = program.rendered(source.language, source.text)
     pipeline = _PIPELINES[tier] if chosen is None else chosen[1]
+    pipeline = _LEVELS.get(hints.get("opt", ""), pipeline)
     if debug(Debug.SCHEDULE):
         print("\n".join(scheduled.meta.schedule), file=sys.stderr)
     if debug(Debug.IR):

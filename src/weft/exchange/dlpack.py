@@ -13,7 +13,7 @@ from weft.errors import DeviceError, DTypeError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 
-__all__ = ["CPU", "consume", "produce"]
+__all__ = ["CPU", "code_of", "consume", "exchange_function", "produce"]
 
 CPU: Final = (1, 0)  # kDLCPU, ordinal
 _HOST_DEVICES: Final = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory the CPU may read
@@ -201,3 +201,29 @@ def _dtype(found: Any) -> DType:
             return dtype
     raise DTypeError("from_dlpack", found=f"DLPack type code {found.code} of {found.bits} bits",
                      expected="a type that Weft has")
+
+
+# The table of functions by which a class of arrays offers the memory of its objects (DLPack 1.3).
+_TABLE: Final = b"dlpack_exchange_api"
+_TABLE_MAJOR: Final = 1
+_BORROW: Final = 40  # where it has `dltensor_from_py_object_no_sync`
+
+
+def exchange_function(kind: type) -> int | None:
+    """Return the address of a class's function ``int (PyObject *, DLTensor *)``, if it has one.
+
+    The function fills in a description that is good as long as nothing else happens to the object.
+    """
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if capsule is None or not _capsule_is(capsule, _TABLE):
+        return None
+    address = _capsule_pointer(capsule, _TABLE)
+    if ctypes.c_uint32.from_address(address).value != _TABLE_MAJOR:
+        return None
+    return ctypes.c_void_p.from_address(address + _BORROW).value
+
+
+def code_of(dtype: DType) -> int:
+    """Return an element type as the 32 bits of DLPack's ``DLDataType``, one lane."""
+    code, bits = _code(dtype)
+    return code | bits << 8 | 1 << 16

@@ -7,7 +7,7 @@ what ``WEFT_DEVICE`` names, else the first family that can be used, in the order
 from __future__ import annotations
 
 from weft.backends import registry
-from weft.config import Config, config
+from weft.config import Config, changed, config
 from weft.errors import DeviceError
 
 __all__ = [
@@ -52,6 +52,7 @@ def set_default_device(device: object) -> None:
     """
     global _chosen
     _chosen = None if device is None else _checked(device)
+    changed()
 
 
 def is_available(device: object = None) -> bool:

@@ -132,6 +132,18 @@ class DType:
         return 2.0**-self.mantissa
 
 
+class ConstantAnnotation:
+    """The annotation of a parameter that a kernel is compiled for, whatever its value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "weft.constexpr"
+
+
+constexpr: Final = ConstantAnnotation()
+
+
 class ArrayAnnotation:
     """The type of an array parameter, as an annotation says it: ``float32[:, ::1]``.
 

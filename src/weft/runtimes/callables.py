@@ -2,20 +2,27 @@
 
 An instance holds the address of the code that runs when it is called (PEP 590). While that is 0,
 Python calls its method ``__call__``; so a class that cannot be made leaves everything working.
+Behind it lies a word for the code's own use, 0 at first.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from array import array
 from typing import Final
 
-__all__ = ["address_in", "native_class", "set_code"]
+__all__ = ["address_in", "context_at", "native_class", "set_code", "set_context",
+           "watched"]  # fmt: skip
 
 _MEMBERS: Final = 72  # number of the slot tp_members in Python's stable interface
 _SSIZE, _READONLY = 19, 1
 _HAS_VECTORCALL: Final = 1 << 11
 _WORD: Final = 8
+
+
+# One word: not 0 while some thread is to see each launch before it runs.
+watched: Final = array("q", [0])
 
 
 class _Member(ctypes.Structure):
@@ -53,7 +60,7 @@ def native_class(base: type) -> type:
     members = (_Member * 2)(_Member(b"__vectorcalloffset__", _SSIZE, size, _READONLY, None))
     slots = (_Slot * 2)(_Slot(_MEMBERS, ctypes.addressof(members)))
     name = f"{base.__module__}.{base.__name__}".encode()
-    spec = _Spec(name, size + _WORD, 0, _HAS_VECTORCALL, slots)
+    spec = _Spec(name, size + 2 * _WORD, 0, _HAS_VECTORCALL, slots)
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object)(
         ("PyType_FromSpecWithBases", ctypes.pythonapi))
     _specs.append((name, members, slots, spec))
@@ -75,3 +82,13 @@ def address_in(instance: object, base: type) -> int:
     if type(instance) is base:
         return 0
     return ctypes.c_void_p.from_address(id(instance) + base.__basicsize__).value or 0
+
+
+def context_at(base: type) -> int:
+    """Return where the code's own word lies in instances of ``native_class(base)``."""
+    return base.__basicsize__ + _WORD
+
+
+def set_context(instance: object, base: type, address: int) -> None:
+    """Set the code's own word of an instance of ``native_class(base)``."""
+    ctypes.c_void_p.from_address(id(instance) + context_at(base)).value = address

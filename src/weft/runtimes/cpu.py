@@ -260,6 +260,10 @@ class CpuRuntime:
                     pass
             return self._dispatchers[host]
 
+    def support(self, text: str, symbols: Sequence[str], imports: Mapping[str, int]) -> Library:
+        """Load code that serves the front end, compiled or from the cache."""
+        return self._load_support([(text, "short")], symbols, imports)
+
     def _start(self) -> tuple[ThreadPool, Executor]:
         """Load the thread pool and the executor, once and when they are first needed."""
         if self._native is None:

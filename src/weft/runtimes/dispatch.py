@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.runtimes.base import Library
 
 __all__ = ["SYMBOLS", "Dispatcher", "Host", "NotSupported", "Object", "Owned", "Program",
-           "Slot", "imports", "layout", "object_layout", "source"]  # fmt: skip
+           "Slot", "imports", "layout", "mixin", "object_layout", "slots_of", "source"]  # fmt: skip
 
 _TENSOR: Final = (
     "_base", "_buffer", "_grad", "_history", "_is_leaf", "_node", "_path", "_requires_grad",
@@ -77,9 +77,9 @@ def layout(host: Host) -> dict[str, int]:
         If the interpreter is none of CPython's with a global lock, or a member is not found.
     """
     found = object_layout()
-    found |= {f"Tensor.{n}": o for n, o in _offsets(host.tensor, _TENSOR).items()}
-    found |= {f"Buffer.{n}": o for n, o in _offsets(Buffer, _BUFFER).items()}
-    found |= {f"Jitted.{n}": o for n, o in _offsets(host.function, ("_dispatch",)).items()}
+    found |= {f"Tensor.{n}": o for n, o in slots_of(host.tensor, _TENSOR).items()}
+    found |= {f"Buffer.{n}": o for n, o in slots_of(Buffer, _BUFFER).items()}
+    found |= {f"Jitted.{n}": o for n, o in slots_of(host.function, ("_dispatch",)).items()}
     return found
 
 
@@ -123,7 +123,7 @@ def _find(instance: object, value: int) -> int:
     return places[0]
 
 
-def _offsets(kind: type, names: Iterable[str]) -> dict[str, int]:
+def slots_of(kind: type, names: Iterable[str]) -> dict[str, int]:
     """Return where the slots of a class lie, found twice with other values in them."""
     found: list[dict[str, int]] = []
     for _ in range(2):
@@ -342,7 +342,7 @@ class _Spec(ctypes.Structure):
 _specs: Final[list[object]] = []  # types may point at what they were made from
 
 
-def _mixin(name: str, slot: int, function: int) -> type:
+def mixin(name: str, slot: int, function: int) -> type:
     """Return a class that has nothing but one native slot."""
     slots = (_Slot * 2)(_Slot(slot, function), _Slot(0, None))
     spec = _Spec(f"weft.{name}".encode(), 0, 0, _BASETYPE, slots)
@@ -365,9 +365,9 @@ class Dispatcher:
 
     def __init__(self, library: "Library") -> None:
         library.pin()  # objects of these classes may outlive everything else
-        self._call = _mixin("Call", _TP_CALL, library["weft_dispatch"])
+        self._call = mixin("Call", _TP_CALL, library["weft_dispatch"])
         self._classes: dict[type, type] = {}
-        finalizer = _mixin("Finalizer", _TP_FINALIZE, library["weft_finalize"])
+        finalizer = mixin("Finalizer", _TP_FINALIZE, library["weft_finalize"])
         pooled = type("Buffer", (finalizer, Buffer), {"__slots__": (), "__module__": __name__})
         ctypes.c_void_p.from_address(library["weft_pooled_type"]).value = id(pooled)
         self.pooled = pooled

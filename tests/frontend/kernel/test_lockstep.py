@@ -11,7 +11,7 @@ from tests.frontend.kernel.test_language import CASES, VALUES
 import weft
 from weft import gpu
 from weft.compat import cuda
-from weft.errors import BoundsError, KernelError, LaunchError
+from weft.errors import BoundsError, DTypeError, KernelError, LaunchError
 from weft.frontend.kernel.translate import Launch, translate
 from weft.ir.stmt import Barrier
 from weft.ir.traverse import map_exprs
@@ -391,7 +391,8 @@ def test_barriers_of_the_grid(seed: int | None) -> None:
 
     def run(kernel: Any, scope: str, x: Any, out: Any) -> Any:
         launch = kernel[8, 16]
-        host, kinds = launch.take((x, out))
+        host = launch.take((x, out))
+        kinds = host.types
         nest = translate(kernel.__weft_function__, kinds, Launch(launch.block, launch.ndim),
                          sanitised=True)
         nest = map_exprs(nest, lambda e: e,
@@ -424,7 +425,7 @@ def test_kernels_of_numba() -> None:
     np.testing.assert_array_equal(x, wanted)
     (found,) = weft.sanitize(turn, 1, 6)(x, 4).findings
     assert found.kind == "out-of-bounds"
-    with pytest.raises(LaunchError):
+    with pytest.raises(DTypeError):
         weft.sanitize(turn, 1, 5)(np.zeros(5), 4)
 
 

@@ -7,7 +7,7 @@ count from the end, as in numba.
 
 from __future__ import annotations
 
-import time
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -86,9 +86,9 @@ from weft.frontend.kernel.gpu import (
     warpsize,
 )
 from weft.frontend.kernel.launch import Configured, DeviceFunction, KernelFunction, Options, cdiv
+from weft.frontend.kernel.streams import Event, Stream, event, stream
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.types import KernelType
 
 __all__ = [
@@ -120,17 +120,7 @@ class Kernel(KernelFunction):
 
     def __init__(self, function: Callable[..., Any], options: Options,
                  signature: Signature | None) -> None:  # fmt: skip
-        super().__init__(function, options)
-        self._types = None if signature is None else signature.args
-        if self._types is not None and len(self._types) != len(self._signature.parameters):
-            raise KernelError(f"kernel {self.__name__}",
-                              found=f"a signature of {len(self._types)} types",
-                              expected=f"{len(self._signature.parameters)}")
-
-    def __getitem__(self, configuration: Any) -> Configured:
-        """Return the kernel with the shape of a launch."""
-        configured = super().__getitem__(configuration)
-        return configured if self._types is None else _Typed(configured, self._types)
+        super().__init__(function, options, _wanted(function, signature))
 
     @property
     def py_func(self) -> Callable[..., Any]:
@@ -148,42 +138,29 @@ class Kernel(KernelFunction):
         return self[max(cdiv(ntasks, threads), 1), threads, stream, sharedmem]
 
 
-class _Typed(Configured):
-    """A launch whose arguments have the types of a signature."""
-
-    __slots__ = ("types",)
-
-    def __init__(self, configured: Configured, given: tuple[Any, ...]) -> None:
-        for name in Configured.__slots__:
-            setattr(self, name, getattr(configured, name))
-        self.types = given
-
-    def take(self, args: tuple[Any, ...]) -> tuple[Host, dict[str, KernelType]]:
-        """Return what a launch passes, with the arguments converted, or refused."""
-        if len(args) != len(self.types):
-            raise LaunchError(f"launch of {self.kernel.__name__}",
-                              found=f"{len(args)} arguments", expected=f"{len(self.types)}")
-        return super().take(tuple(_as_type(self.kernel.__name__, a, t)
-                                  for a, t in zip(args, self.types, strict=True)))
+def _wanted(function: Callable[..., Any], signature: Signature | None) -> dict[str, Any]:
+    """Return the types of the parameters that a signature gives; numba knows no annotations."""
+    if signature is None:
+        return {}
+    names = tuple(inspect.signature(function).parameters)
+    if len(signature.args) != len(names):
+        raise KernelError(f"kernel {function.__name__}",
+                          found=f"a signature of {len(signature.args)} types",
+                          expected=f"{len(names)}")
+    return {name: kind for name, given in zip(names, signature.args, strict=True)
+            if (kind := _kernel_type(given)) is not None}
 
 
-def _as_type(kernel: str, value: Any, kind: Any) -> Any:
-    """Return an argument in the type of a signature."""
-    if isinstance(kind, NumbaType) and kind.kind is not None and kind.kind.fields is None:
-        return kind(value)
-    if isinstance(kind, ArrayOf):
-        array = np.asarray(value)
-        if {array.dtype.kind, kind.dtype.kind} == {"i", "u"} and (
-            array.itemsize == kind.dtype.itemsize
-        ):
-            array = value = array.view(kind.dtype)  # numba passes the bits, too
-        fits = array.dtype == kind.dtype and array.ndim == kind.ndim
-        if not fits or (kind.order == "C" and not array.flags.c_contiguous):
-            raise LaunchError(f"launch of {kernel}",
-                              found=f"an array of {array.dtype} with {array.ndim} axes",
-                              expected=f"{kind.dtype} with {kind.ndim} axes"
-                              + (", contiguous" if kind.order == "C" else ""))
-    return value
+def _kernel_type(kind: Any) -> KernelType | None:
+    """Return a type of a signature as kernels know it, None for complex numbers and records."""
+    from weft.frontend.kernel.expressions import as_dtype
+    from weft.frontend.kernel.types import ArrayType, ScalarType
+
+    found = kind.dtype if isinstance(kind, ArrayOf) else getattr(kind, "kind", None)
+    d = None if found is None or found.fields is not None else as_dtype(found)
+    if d is None:
+        return None
+    return ArrayType(d, kind.ndim, kind.order) if isinstance(kind, ArrayOf) else ScalarType(d)
 
 
 def jit(signature: Any = None, device: bool = False, inline: Any = "never", link: Any = (),
@@ -241,52 +218,6 @@ def mapped(*arrays: Any, **options: Any) -> Iterator[Any]:
 # --- streams, events, devices
 
 
-class Stream:
-    """An order of work; work is finished when it has been asked for."""
-
-    def synchronize(self) -> None:
-        """Return at once."""
-
-    @contextmanager
-    def auto_synchronize(self) -> Iterator[Stream]:
-        """Return the stream itself."""
-        yield self
-
-
-class Event:
-    """A moment."""
-
-    def __init__(self, timing: bool = True) -> None:
-        self._timing = timing
-        self._nanoseconds: int | None = None
-
-    def record(self, stream: Any = 0) -> None:
-        """Take the time."""
-        del stream
-        self._nanoseconds = time.perf_counter_ns()
-
-    def synchronize(self) -> None:
-        """Return at once."""
-
-    def wait(self, stream: Any = 0) -> None:
-        """Return at once."""
-
-    def query(self) -> bool:
-        """Return True: what was asked for has happened."""
-        return True
-
-    def elapsed_time(self, other: Event) -> float:
-        """Return the milliseconds from this moment to another one."""
-        if self._nanoseconds is None or other._nanoseconds is None:
-            raise LaunchError("elapsed_time", found="an event that was not recorded")
-        return (other._nanoseconds - self._nanoseconds) / 1e6
-
-
-def stream() -> Stream:
-    """Return a new stream."""
-    return Stream()
-
-
 def default_stream() -> Stream:
     """Return the stream of launches that name none."""
     return Stream()
@@ -299,11 +230,6 @@ def external_stream(pointer: int) -> Stream:
     """Return a stream for one of another library; work is finished when it has been asked for."""
     del pointer
     return Stream()
-
-
-def event(timing: bool = True) -> Event:
-    """Return a new event."""
-    return Event(timing)
 
 
 def event_elapsed_time(start: Event, end: Event) -> float:

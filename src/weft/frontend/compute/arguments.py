@@ -44,6 +44,8 @@ class Arguments(Host):
 
     __slots__ = ("arrays", "integers", "numbers")
 
+    takes_tensors = False  # what is written to has to be memory that a program sees
+
     def __init__(self, kernel: str) -> None:
         super().__init__(kernel)
         self.arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
@@ -57,8 +59,9 @@ class Arguments(Host):
             self.integers.add(name)
         return kind
 
-    def _array(self, name: str, array: np.ndarray[Any, Any]) -> KernelType:
-        kind = super()._array(name, array)
+    def _array(self, name: str, array: np.ndarray[Any, Any],
+               shape: tuple[int | None, ...] = ()) -> KernelType:  # fmt: skip
+        kind = super()._array(name, array, shape)
         if isinstance(kind, ArrayType):
             self.arrays.append((name, array))
         return kind

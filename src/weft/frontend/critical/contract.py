@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import inspect
 import struct
-import types as pytypes
-import typing
 from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -18,7 +16,7 @@ import numpy as np
 
 from weft.errors import DTypeError, KernelError, LaunchError, RangeError, ShapeError
 from weft.exchange import host as exchange
-from weft.frontend.kernel.expressions import as_dtype
+from weft.frontend.kernel.signature import kind_of
 from weft.frontend.kernel.types import (
     ArrayType,
     ConstantType,
@@ -28,7 +26,7 @@ from weft.frontend.kernel.types import (
     bits_of,
 )
 from weft.ir import dtype as dt
-from weft.ir.dtype import ArrayAnnotation, DType
+from weft.ir.dtype import DType
 from weft.runtimes import critical_ir as ir
 
 __all__ = ["Arguments", "Signature", "parameter_of", "value_of"]
@@ -103,33 +101,6 @@ def _names(function: Callable[..., Any]) -> dict[str, Any]:
     """Return what the annotations of a function may name."""
     closed = inspect.getclosurevars(function).nonlocals
     return {**function.__globals__, **closed}
-
-
-def kind_of(annotation: Any) -> KernelType | None:
-    """Return the type that an annotation stands for, None for none."""
-    if annotation is None or annotation is type(None):
-        return ConstantType(None)
-    if isinstance(annotation, ArrayAnnotation):
-        shape = annotation.shape if any(n is not None for n in annotation.shape) else ()
-        return ArrayType(annotation.dtype, len(annotation.shape), annotation.order, False, shape)
-    origin = typing.get_origin(annotation)
-    if origin is tuple:
-        items = tuple(kind_of(a) for a in typing.get_args(annotation))
-        return None if None in items else GroupType(items)
-    if isinstance(annotation, pytypes.GenericAlias):
-        return None
-    if isinstance(annotation, type):
-        names = tuple(getattr(annotation, "_fields", ())
-                      or getattr(annotation, "__dataclass_fields__", ()))
-        if names:
-            try:
-                hints = typing.get_type_hints(annotation)
-            except NameError:
-                hints = dict(annotation.__annotations__)
-            items = tuple(kind_of(hints[n]) if n in hints else None for n in names)
-            return None if None in items else GroupType(items, names, annotation)
-    d = as_dtype(annotation)
-    return None if d is None else ScalarType(d)
 
 
 class Arguments:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any, Final, Protocol
 
-__all__ = ["active"]
+from weft.runtimes.callables import watched
+
+__all__ = ["active", "attend"]
 
 
 class Notes(Protocol):
@@ -23,3 +25,11 @@ class _Active(threading.local):
 
 
 active: Final = _Active()
+_lock: Final = threading.Lock()
+
+
+def attend(notes: Notes | None) -> None:
+    """Let a thread's launches be noted from now on, or run again; native launches know of it."""
+    with _lock:
+        watched[0] += (notes is not None) - (active.fusion is not None)
+    active.fusion = notes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from weft.errors import LaunchError
-from weft.frontend.kernel.fused import active
+from weft.frontend.kernel.fused import active, attend
 from weft.ir.dtype import DType, as_dtype
 from weft.ir.stmt import Kernel
 from weft.schedule import launches
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fusion", "fuse"]
 
-_COPIES: Final = "works on copies of fields that cannot be passed as they lie"
+_COPIES: Final = "works on copies of fields that cannot be passed as they lie, or on tensors"
 _MOST_DECISIONS: Final = 256  # that are kept; a program that needs more forgets the oldest
 
 
@@ -91,7 +91,7 @@ class Fusion:
         """Begin to note launches; inside of another block, for that one."""
         if isinstance(active.fusion, Fusion):
             return active.fusion
-        active.fusion = self
+        attend(self)
         self._outer = True
         self._said = []
         return self
@@ -102,7 +102,7 @@ class Fusion:
         if not self._outer:
             return
         self._outer = False
-        active.fusion = None
+        attend(None)
         noted, self._noted = self._noted, []
         temporaries, self._temporaries = self._temporaries, []
         if kind is None and noted:
@@ -124,8 +124,8 @@ class Fusion:
 
     def note(self, launch: Configured, args: tuple[Any, ...]) -> None:
         """Take a launch, whose arguments are looked at now."""
-        host, types = launch.take(args)
-        self._noted.append(_Noted(launch, host, types, args))
+        host = launch.take(args)
+        self._noted.append(_Noted(launch, host, host.types, args))
 
     def explain(self) -> str:
         """Return what became of the launches of the last block, a line each."""
@@ -214,7 +214,7 @@ def _key(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> Any
     for n, p in zip(noted, prepared, strict=True):
         values = n.host.variables
         parts.append((n.launch.kernel, tuple(n.types.values()), n.launch.block, n.launch.grid,
-                      n.launch.shared, bool(n.host.copies),
+                      n.launch.shared, n.host.apart,
                       tuple(sorted((v, values[v]) for v in p.shapes))))
         for position, array in enumerate(_arrays(n, p)):
             span = array.address, array.nbytes
@@ -256,7 +256,7 @@ def _decide(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> 
     for n, p in zip(noted, prepared, strict=True):
         arrays = tuple(a._replace(temporary=a.address in spare) for a in _arrays(n, p))
         most = dict(n.launch.kernel.options.hints).get("max_registers", 255)
-        launch, apart = n.launch, _COPIES if n.host.copies else ""
+        launch, apart = n.launch, _COPIES if n.host.apart else ""
         parts.append(launches.Part(launch.kernel.__name__, p.kernel, launch.grid, launch.block,
                                    n.host.variables, arrays, most, apart))
     groups, reasons = group(parts)

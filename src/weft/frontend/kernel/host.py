@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from weft.errors import DTypeError, LaunchError
+from weft.errors import DTypeError, LaunchError, RangeError, ShapeError
 from weft.exchange import host as exchange
+from weft.frontend.core import TensorCore
 from weft.frontend.kernel.elements import COMPLEX
+from weft.frontend.kernel.signature import Signature, constant_of
 from weft.frontend.kernel.types import (
     ArrayType,
     ConstantType,
@@ -19,8 +22,14 @@ from weft.frontend.kernel.types import (
     bits_of,
 )
 from weft.ir import dtype as dt
+from weft.ir.dtype import DType, constexpr
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.tensors import Written
 
 __all__ = ["Host"]
+
+_PLAIN: dict[type, DType] = {bool: dt.bool_, int: dt.int64, float: dt.float64}
 
 
 class Host:
@@ -29,32 +38,54 @@ class Host:
     Attributes
     ----------
     addresses : list of int
-        Where the arrays begin, in the order of the kernel's memories.
+        Where the arrays begin, in the order of the kernel's memories; those of tensors are known
+        after `settle`.
     variables : dict of str to int
         Values of the kernel's variables by name.
     kept : list
         What owns the arrays' memory.
     copies : list of (array, array)
         What stands for fields that cannot be passed as they lie; `finish` brings them back.
+    types : dict of str to KernelType
+        What each argument is.
     """
 
-    __slots__ = ("addresses", "copies", "kept", "kernel", "variables")
+    __slots__ = ("_tensors", "_written", "addresses", "copies", "kept", "kernel", "lenient",
+                 "types", "variables", "where")  # fmt: skip
 
-    def __init__(self, kernel: str) -> None:
+    takes_tensors = True  # as they are; otherwise as arrays over their memory, to read
+
+    def __init__(self, kernel: str, signature: Signature | None = None) -> None:
         self.kernel = kernel
+        self.where = None if signature is None else signature.where
+        self.lenient = signature is not None and signature.lenient
         self.addresses: list[int] = []
         self.variables: dict[str, int] = {}
         self.kept: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
+        self._tensors: list[tuple[str, int, TensorCore]] = []
+        self._written: list[Written] = []
+        self.types: dict[str, KernelType] = {}
 
-    def take(self, name: str, value: Any) -> KernelType:
+    def bind(self, signature: Signature, args: tuple[Any, ...]) -> None:
+        """Take all arguments of a launch."""
+        self.types = {name: self.take(name, value, wanted) for (name, wanted), value in
+                      zip(signature.wanted.items(), args, strict=True)}
+
+    def take(self, name: str, value: Any, wanted: Any = None) -> KernelType:
         """Return the type of an argument, after noting what the launch passes for it.
+
+        `wanted` is what its annotation says.
 
         Raises
         ------
         LaunchError
             If kernels do not take such a value.
+        DTypeError, ShapeError, RangeError
+            If it is not what the annotation says.
         """
+        if wanted is not None:
+            return self._wanted(name, value, wanted)
         if isinstance(value, np.ndarray) and value.ndim:
             return self._array(name, value)
         if isinstance(value, np.void) and value.dtype.fields is not None:
@@ -71,12 +102,157 @@ class Host:
         if fields is not None and not isinstance(value, type):
             return self._group(name, tuple(getattr(value, f) for f in fields), tuple(fields),
                                type(value))
+        if isinstance(value, TensorCore) and self.takes_tensors:
+            return self._tensor(name, value)
+        return self._array(name, self._foreign(name, value))
+
+    @property
+    def apart(self) -> bool:
+        """Whether arguments have no memory of their own before the launch."""
+        return bool(self.copies or self._tensors)
+
+    def settle(self, written: Container[str]) -> None:
+        """Look up the memory of tensors; `written` are the parameters that the kernel writes to."""
+        if not self._tensors:
+            return
+        from weft.frontend.kernel.tensors import Written, readable
+
+        for name, index, tensor in self._tensors:
+            if name in written:
+                target = Written(tensor, f"argument {name} of {self.kernel}")
+                self._written.append(target)
+                self.kept.append(target.buffer)
+                self.addresses[index] = target.buffer.address
+        for name, index, tensor in self._tensors:
+            if name not in written:
+                buffer = readable(tensor)
+                self.kept.append(buffer)
+                self.addresses[index] = buffer.address
+
+    def finish(self) -> None:
+        """Bring back what the launch changed in copies, and give tensors their new values."""
+        for there, held in self.copies:  # inner ones first
+            if isinstance(there, np.void):
+                for field in held.dtype.names or ():
+                    there[field] = held[0][field]
+            else:
+                there[...] = held
+        for target in self._written:
+            target.finish()
+
+    # what annotations say
+
+    def _wanted(self, name: str, value: Any, wanted: Any) -> KernelType:
+        if isinstance(wanted, ScalarType):
+            return self._number(name, value, wanted.dtype)
+        if isinstance(wanted, ArrayType):
+            return self._annotated(name, value, wanted)
+        if isinstance(wanted, GroupType):
+            return self._struct(name, value, wanted)
+        if wanted is constexpr:
+            found = constant_of(value)
+            if found is None:
+                raise self._wrong(name, value, "a constant: a number, text, a type, a function, or "
+                                  "a tuple of such")
+            return found
+        if value is not wanted.value:
+            raise self._wrong(name, value, repr(wanted.value))
+        return ConstantType(wanted.value)
+
+    def _wrong(self, name: str, value: Any, expected: str) -> DTypeError:
+        found = getattr(value, "dtype", None)
+        told = type(value).__name__ if found is None or not getattr(value, "ndim", 0) else (
+            f"an array of {getattr(found, 'name', found)}")
+        return DTypeError(f"launch of {self.kernel}", found=f"{told} for parameter {name}",
+                          expected=expected, where=self.where)
+
+    def _number(self, name: str, value: Any, d: DType) -> ScalarType:
+        if isinstance(value, TensorCore) and value.ndim == 0:
+            value = cast(Any, value).item()
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value[()]
+        if self.lenient and isinstance(value, bool | int | float | np.generic):
+            with np.errstate(all="ignore"):
+                plain = np.asarray(value).astype(d.numpy).item()
+            self.variables[name] = bits_of(plain, d)
+            return ScalarType(d)
+        is_bool = isinstance(value, bool | np.bool_)
+        is_int = isinstance(value, int | np.integer) or is_bool
+        is_float = isinstance(value, float | np.floating)
+        if not (is_bool if d.is_bool else is_int or (d.is_float and is_float)):
+            raise self._wrong(name, value, d.name)
+        plain = value.item() if isinstance(value, np.generic) else value
+        if d.is_integer and not d.min <= plain <= d.max:
+            raise RangeError(f"launch of {self.kernel}", found=f"{name} = {plain}",
+                             expected=f"{d.name}, from {d.min} to {d.max}",
+                             where=self.where)
+        if d.is_float:
+            try:
+                plain = float(plain)
+            except OverflowError:
+                raise RangeError(f"launch of {self.kernel}", found=f"{name}, an int of "
+                                 f"{plain.bit_length()} bits", expected=d.name,
+                                 where=self.where) from None
+        with np.errstate(over="ignore"):
+            self.variables[name] = bits_of(plain, d)
+        return ScalarType(d)
+
+    def _annotated(self, name: str, value: Any, wanted: ArrayType) -> KernelType:
+        if not isinstance(value, np.ndarray | TensorCore):
+            value = self._foreign(name, value)
+        if self.lenient and isinstance(value, np.ndarray) and (
+            {value.dtype.kind, wanted.dtype.kind} == {"i", "u"}
+            and value.itemsize == wanted.dtype.itemsize
+        ):
+            value = value.view(wanted.dtype.numpy)  # numba passes the bits, too
+        found = value.dtype if isinstance(value, TensorCore) else exchange.dtype_of(
+            value, f"argument {name}")
+        if found is not wanted.dtype:
+            raise self._wrong(name, value, f"an array of {wanted.dtype.name}")
+        sizes = wanted.shape or (None,) * wanted.ndim
+        if value.ndim != wanted.ndim or any(
+            n is not None and n != m for n, m in zip(sizes, value.shape, strict=True)
+        ):
+            told = ", ".join(":" if n is None else str(n) for n in sizes)
+            raise ShapeError(f"launch of {self.kernel}", where=self.where,
+                             found=f"shape {tuple(value.shape)} for parameter {name}",
+                             expected=f"[{told}]")
+        if isinstance(value, TensorCore):
+            return self._tensor(name, value, wanted.shape)
+        if wanted.order == "C" and not value.flags.c_contiguous:
+            raise ShapeError(f"launch of {self.kernel}", where=self.where,
+                             found=f"strides {value.strides} for parameter {name}",
+                             expected="row-major order without gaps: np.ascontiguousarray")
+        return self._array(name, value, wanted.shape)
+
+    def _struct(self, name: str, value: Any, wanted: GroupType) -> GroupType:
+        kind = wanted.kind or tuple
+        if type(value) is not kind:
+            raise self._wrong(name, value, kind.__name__)
+        items = value if isinstance(value, tuple) else [getattr(value, n) for n in wanted.names]
+        if len(items) != len(wanted.items):
+            raise ShapeError(f"launch of {self.kernel}", where=self.where,
+                             found=f"{len(items)} values for parameter {name}",
+                             expected=len(wanted.items))
+        names = wanted.names or tuple(map(str, range(len(wanted.items))))
+        types = tuple(self.take(f"{name}.{n}", v, w)
+                      for n, v, w in zip(names, items, wanted.items, strict=True))
+        return GroupType(types, wanted.names, wanted.kind)
+
+    # what values are
+
+    def _foreign(self, name: str, value: Any) -> np.ndarray[Any, Any]:
+        turned = getattr(value, "is_neg", None)
+        if callable(turned) and turned() is True:  # which PyTorch's DLPack does not tell
+            raise LaunchError(f"launch of {self.kernel}", found=f"{name}, a view that changes "
+                              "signs", expected="its own memory: resolve_neg()")
         try:
-            return self._array(name, exchange.as_array(value, f"argument {name}"))
+            return exchange.as_array(value, f"argument {name}")
         except DTypeError as error:
             raise LaunchError(f"launch of {self.kernel}",
                               found=f"{type(value).__name__} for {name}",
-                              expected="an array, a number, or a tuple of them") from error
+                              expected="an array, a number, or a tuple of them",
+                              hint=error.found) from error
 
     def _group(self, name: str, items: tuple[Any, ...], names: tuple[str, ...],
                kind: type | None = None) -> GroupType:  # fmt: skip
@@ -85,16 +261,17 @@ class Host:
         return GroupType(types, tuple(names), kind or (type(items) if names else None))
 
     def _scalar(self, name: str, value: Any) -> ScalarType:
-        if isinstance(value, bool):
-            d = dt.bool_
-        elif isinstance(value, int):
+        d = _PLAIN.get(type(value))
+        if d is None and isinstance(value, int) and not isinstance(value, np.generic):
+            d = dt.int64  # of an enumeration, say
+        if d is dt.int64:
             d = dt.int64 if value < 1 << 63 else dt.uint64
             if not -(1 << 63) <= value < 1 << 64:
                 raise LaunchError(f"launch of {self.kernel}", found=f"{name} = {value}",
                                   expected="an integer of 64 bits")
-        elif isinstance(value, float) and not isinstance(value, np.generic):
+        if d is None and isinstance(value, float) and not isinstance(value, np.generic):
             d = dt.float64
-        else:
+        if d is None:
             d = exchange.dtype_of(value, f"argument {name}")
             value = value.item()
         self.variables[name] = bits_of(value, d)
@@ -144,16 +321,19 @@ class Host:
         self.copies.append((value, held))
         return kind
 
-    def finish(self) -> None:
-        """Bring back what the launch changed in copies."""
-        for there, held in self.copies:  # inner ones first
-            if isinstance(there, np.void):
-                for field in held.dtype.names or ():
-                    there[field] = held[0][field]
-            else:
-                there[...] = held
+    def _tensor(self, name: str, tensor: TensorCore,
+                shape: tuple[int | None, ...] = ()) -> KernelType:  # fmt: skip
+        if tensor.ndim == 0:
+            self.variables[name] = bits_of(cast(Any, tensor).item(), tensor.dtype)
+            return ScalarType(tensor.dtype)
+        self._tensors.append((name, len(self.addresses), tensor))
+        self.addresses.append(0)
+        for k, n in enumerate(tensor.shape):
+            self.variables[f"{name}.{k}"] = n
+        return ArrayType(tensor.dtype, tensor.ndim, "C", False, shape)
 
-    def _array(self, name: str, array: np.ndarray[Any, Any]) -> KernelType:
+    def _array(self, name: str, array: np.ndarray[Any, Any],
+               shape: tuple[int | None, ...] = ()) -> KernelType:  # fmt: skip
         if array.ndim == 0:
             return self.take(name, array[()])
         if array.dtype.kind == "c":
@@ -171,9 +351,9 @@ class Host:
             self.variables[f"{name}.{k}"] = n
         if flags.c_contiguous:
             self.addresses.append(address)
-            return ArrayType(d, array.ndim, "C", not flags.writeable)
+            return ArrayType(d, array.ndim, "C", not flags.writeable, shape)
         self._strided(name, array, address, d.itemsize)
-        return ArrayType(d, array.ndim, "A", not flags.writeable)
+        return ArrayType(d, array.ndim, "A", not flags.writeable, shape)
 
     def _strided(self, name: str, array: np.ndarray[Any, Any], address: int, item: int) -> None:
         steps = []

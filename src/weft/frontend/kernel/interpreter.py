@@ -15,15 +15,17 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
         seed: int | None = None, steps: int | None = None) -> Outcome:  # fmt: skip
     """Run a launch on the interpreter device."""
     from weft.frontend.kernel.translate import Launch, translate
+    from weft.ir.traverse import stores
     from weft.runtimes.lockstep.run import STEPS, Grid
     from weft.runtimes.lockstep.run import run as carry_out
 
-    host, types = launch.take(args)
+    host = launch.take(args)
     function = launch.kernel.__weft_function__
     constants: list[Any] = []
-    nest = translate(function, types, Launch(launch.block, launch.ndim, launch.shared),
+    nest = translate(function, host.types, Launch(launch.block, launch.ndim, launch.shared),
                      wraps=launch.kernel.options.wraps, sanitised=sanitise,
                      fma=launch.kernel.options.fma, constants=constants)
+    host.settle({m.name for m in stores(nest.body)})
     addresses = [*host.addresses, *(c.__array_interface__["data"][0] for c in constants)]
     try:
         return carry_out(nest, addresses, host.variables, Grid(launch.grid, launch.block),

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, overload
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self, cast, overload
 
-from weft.errors import BoundsError, KernelError, LaunchError
-from weft.frontend.devices import get_default_device
+from weft.config import watchers
+from weft.errors import BoundsError, DeviceError, KernelError, LaunchError, VariableError
+from weft.frontend.devices import devices, get_default_device, is_available
 from weft.frontend.kernel.fused import active
+from weft.frontend.kernel.streams import check_stream
 from weft.ir.record import Record
+from weft.runtimes.callables import native_class
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
     from weft.frontend.kernel.host import Host
+    from weft.frontend.kernel.signature import Signature
     from weft.frontend.kernel.types import KernelType
     from weft.ir.stmt import Kernel
+    from weft.runtimes.launches import Context
     from weft.runtimes.lockstep.run import Outcome
 
 __all__ = ["Configured", "DeviceFunction", "KernelFunction", "Options", "cdiv", "func", "kernel"]
@@ -24,6 +31,13 @@ __all__ = ["Configured", "DeviceFunction", "KernelFunction", "Options", "cdiv", 
 _MOST_THREADS: Final = 1024  # of a block
 _MOST_SHARED: Final = 227 << 10  # bytes, as much as the largest devices give one block
 _MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)
+_MOST_CONFIGURED: Final = 256  # shapes of launches that a kernel keeps ready
+_MOST_SEEN: Final = 64  # kinds of arguments that one of them counts
+_QUICKEN_AT: Final = 2  # launches of one kind, after which they go to native code
+
+LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Olatency")
+KINDS: Final = ("custom", "elementwise", "reduce", "matmul", "conv2d", "attention",
+                "flash_attention", "scan", "sort")  # fmt: skip
 
 Size = int | tuple[int, ...]
 Maker = Callable[[Callable[..., Any]], "KernelFunction"]
@@ -51,6 +65,12 @@ class Options(Record):
         What is kept with the kernel for other devices.
     fma : bool or None
         Whether a product and the sum that it goes into are rounded once; None: in accumulations.
+    workgroup : tuple of int or None
+        The only block that it is launched with.
+    shared : int
+        Bytes of shared memory of a launch that does not say how many.
+    device : str
+        What it runs on; ``auto`` is the default device.
     """
 
     wraps: bool = False
@@ -59,6 +79,9 @@ class Options(Record):
     max_threads: int = 1024
     hints: tuple[tuple[str, Any], ...] = ()
     fma: bool | None = None
+    workgroup: tuple[int, int, int] | None = None
+    shared: int = 0
+    device: str = "auto"
 
 
 class KernelFunction:
@@ -68,27 +91,84 @@ class KernelFunction:
     block of some size, and kept: in memory, and on disk for other processes.
     """
 
-    __name__: str
+    __slots__ = ("__dict__", "__weakref__", "_configured")
 
-    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+    __name__: str
+    _configured: dict[Any, Configured]
+
+    def __init__(self, function: Callable[..., Any], options: Options,
+                 wanted: Mapping[str, Any] | None = None) -> None:  # fmt: skip
         self.options = options
         functools.update_wrapper(self, function)
         self.__weft_function__ = function
-        self._signature = inspect.signature(function)
+        self._given = wanted
+        self._known: Signature | None = None
         self._loaded: dict[Any, Loaded] = {}
+        self._configured = {}
+        _kernels.add(self)
+
+    @property
+    def _signature(self) -> Signature:
+        if self._known is None:
+            from weft.frontend.kernel.signature import Signature
+
+            self._known = Signature(self.__weft_function__, self._given)
+        return self._known
 
     def __getitem__(self, configuration: Any) -> Configured:
         """Return the kernel with the shape of a launch: ``grid, block[, stream[, shared]]``."""
+        try:
+            found = self._configured.get(configuration)
+        except TypeError:  # sizes in a list
+            found = None
+        return self._configure(configuration) if found is None else found
+
+    def _configure(self, configuration: Any) -> Configured:
         parts = configuration if isinstance(configuration, tuple) else (configuration,)
-        if not 2 <= len(parts) <= 4:
+        if not (1 if self.options.workgroup else 2) <= len(parts) <= 4:
             raise LaunchError(f"launch of {self.__name__}", found=f"{len(parts)} values in []",
                               expected="grid, block, and perhaps stream and shared bytes")
-        return Configured(self, *parts)
+        made = self._made(*parts)
+        if len(self._configured) >= _MOST_CONFIGURED:
+            self._configured.clear()
+        with contextlib.suppress(TypeError):
+            self._configured[configuration] = made
+        return made
 
-    def launch(self, *args: Any, grid: Size, block: Size, shared: int = 0,
+    def _made(self, grid: Size, block: Size | None = None, stream: Any = None,
+              shared: int | None = None) -> Configured:  # fmt: skip
+        made: Configured = Native(self, grid, block, stream, shared)
+        return made
+
+    def launch(self, *args: Any, grid: Size, block: Size | None = None, shared: int | None = None,
                stream: Any = None) -> None:  # fmt: skip
         """Run the kernel on `grid` blocks of `block` threads each."""
-        Configured(self, grid, block, stream, shared)(*args)
+        self._made(grid, block, stream, shared)(*args)
+
+    def compile(self, block: Size | None = None, *args: Any, ndim: int = 1,
+                shared: int | None = None) -> Self:  # fmt: skip
+        """Compile the kernel now, for a block of some size and a grid of `ndim` axes; return it.
+
+        Arguments, which are not used, tell the types of parameters without an annotation.
+
+        Raises
+        ------
+        VariableError
+            If there are neither annotations nor arguments.
+        """
+        signature = self._signature
+        configured = self._made((2,) * ndim, block, None, shared)
+        if args:
+            types = configured.take(args).types
+        elif signature.is_complete:
+            types = cast("dict[str, KernelType]", signature.wanted)
+        else:
+            missing = [name for name, kind in signature.wanted.items() if kind is None]
+            raise VariableError(f"compile {self.__name__}", where=signature.where,
+                                found=f"no annotation of {', '.join(missing) or 'constants'}",
+                                expected="annotations, or arguments like those of a launch")
+        configured._variant(types if args else {n: _dense(k) for n, k in types.items()})
+        return self
 
     def __call__(self, *args: Any) -> None:
         """Refuse: a launch needs its shape."""
@@ -99,32 +179,59 @@ class KernelFunction:
         return f"<weft.kernel {self.__name__}>"
 
 
+_kernels: Final[weakref.WeakSet[KernelFunction]] = weakref.WeakSet()
+
+
+def _reconsider() -> None:
+    """Forget configured kernels: the default device may be another one."""
+    for kernel in list(_kernels):
+        kernel._configured.clear()
+
+
+watchers.append(_reconsider)
+
+
 class Configured:
     """A kernel and the shape of its launch, which may be called any number of times.
 
     It runs on the device that is the default when it is made.
     """
 
-    __slots__ = ("block", "grid", "interpreted", "kernel", "ndim", "shared")
+    __slots__ = ("_launches", "_seen", "block", "grid", "interpreted", "kernel", "ndim",
+                 "shared")  # fmt: skip
 
-    def __init__(self, kernel: KernelFunction, grid: Size, block: Size, stream: Any = None,
-                 shared: int = 0) -> None:  # fmt: skip
+    def __init__(self, kernel: KernelFunction, grid: Size, block: Size | None, stream: Any = None,
+                 shared: int | None = None) -> None:  # fmt: skip
         name = f"launch of {kernel.__name__}"
+        options = kernel.options
         self.kernel = kernel
         self.grid = _sizes(grid, "grid", name, _MOST_BLOCKS)
+        if block is None:
+            block = options.workgroup
+        if not block:
+            raise LaunchError(name, found="no block", expected="threads of a block: "
+                              f"{kernel.__name__}[grid, block]")
         self.block = _sizes(block, "block", name, (_MOST_THREADS,) * 3)
+        if options.workgroup and self.block != options.workgroup:
+            raise LaunchError(name, found=f"a block of {self.block}",
+                              expected=f"{options.workgroup}, the workgroup of the kernel")
         threads = self.block[0] * self.block[1] * self.block[2]
-        most = kernel.options.max_threads
+        most = options.max_threads
         if threads > most:
             raise LaunchError(name, found=f"a block of {self.block}, {threads} threads",
                               expected=f"at most {most}")
+        if shared is None:
+            shared = options.shared
         if not isinstance(shared, int) or not 0 <= shared <= _MOST_SHARED:
             raise LaunchError(name, found=f"{shared!r} bytes of shared memory",
                               expected=f"0 to {_MOST_SHARED}")
-        del stream  # on the CPU a launch is finished when it returns
+        check_stream(stream, name)
         self.shared = shared
-        self.interpreted = get_default_device().startswith("interpreter")
+        device = get_default_device() if options.device == "auto" else options.device
+        self.interpreted = device.startswith("interpreter")
         self.ndim = max(k for k in range(3) if k == 0 or self.grid[k] > 1) + 1
+        self._launches: list[Context] = []
+        self._seen: dict[Any, int] = {}
 
     def __call__(self, *args: Any) -> None:
         """Run the kernel; it is finished when this returns.
@@ -135,27 +242,54 @@ class Configured:
             With all that is wrong in the kernel, at its first launch with such arguments.
         LaunchError
             If the arguments do not fit, or the kernel reported a failure.
+        DTypeError, ShapeError, RangeError
+            If an argument is not what the annotation of its parameter says.
         BoundsError
             If it accessed an element that is not there.
         """
+        self._miss(*args)
+
+    def _miss(self, *args: Any, **kwargs: Any) -> None:
+        """Launch with arguments that native code does not know."""
+        if kwargs or len(args) != len(self.kernel._signature.names):
+            args = _bound(self.kernel, args, kwargs)
         if active.fusion is not None:
             active.fusion.note(self, args)
             return
         if self.interpreted:
             self.carry_out(args)
             return
+        host = self.take(args)
+        loaded = self._variant(host.types)
+        host.settle(loaded.written)
+        values = host.variables
+        failed = loaded.run(host.addresses, [values[name] for name in loaded.variables])
+        host.finish()
+        if failed is not None:
+            raise failure(self.kernel.__name__, failed)
+        self._quicken(loaded, args, host.types)
+
+    def take(self, args: tuple[Any, ...]) -> Host:
+        """Return what a launch with some arguments passes."""
+        from weft.frontend.kernel.host import Host
+
         kernel = self.kernel
-        host, types = self.take(args)
+        if len(args) != len(kernel._signature.names):
+            args = _bound(kernel, args, {})
+        host = Host(kernel.__name__, kernel._signature)
+        host.bind(kernel._signature, args)
+        for axis, count in zip("xyz", self.grid, strict=True):
+            host.variables[f"grid.{axis}"] = count
+        return host
+
+    def _variant(self, types: dict[str, KernelType]) -> Loaded:
+        """Return the code for arguments of some types."""
+        kernel = self.kernel
         key = (tuple(types.values()), self.block, self.ndim, self.shared)
         loaded = kernel._loaded.get(key)
         if loaded is None:
             loaded = kernel._loaded[key] = _load(kernel, types, self)
-        values = host.variables
-        failed = loaded.run(host.addresses, [values[name] for name in loaded.variables])
-        if host.copies:
-            host.finish()
-        if failed is not None:
-            raise failure(kernel.__name__, failed)
+        return loaded
 
     def carry_out(self, args: tuple[Any, ...], *, sanitise: bool = False, seed: int | None = None,
                   steps: int | None = None) -> Outcome:  # fmt: skip
@@ -164,19 +298,44 @@ class Configured:
 
         return run(self, args, sanitise=sanitise, seed=seed, steps=steps)
 
-    def take(self, args: tuple[Any, ...]) -> tuple[Host, dict[str, KernelType]]:
-        """Return what a launch with some arguments passes, and the types of the arguments."""
-        from weft.frontend.kernel.host import Host
+    def _quicken(self, loaded: Loaded, args: tuple[Any, ...],
+                 types: dict[str, KernelType]) -> None:  # fmt: skip
+        """Let launches like this one run in native code, from the second of them on."""
+        key = tuple(map(type, args)), tuple(types.values())
+        count = self._seen[key] = self._seen.get(key, 0) + 1
+        if count != _QUICKEN_AT or len(self._seen) > _MOST_SEEN or type(self) is Configured:
+            return
+        from weft.driver.launch import launcher
+        from weft.frontend.kernel.native import native_launch
+        from weft.frontend.tensor import Tensor
+        from weft.runtimes.launches import Types
 
-        kernel = self.kernel
-        if len(args) != len(kernel._signature.parameters):
-            args = _bound(kernel, args)
-        host = Host(kernel.__name__)
-        types = {name: host.take(name, value) for name, value in
-                 zip(kernel._signature.parameters, args, strict=True)}
-        for axis, count in zip("xyz", self.grid, strict=True):
-            host.variables[f"grid.{axis}"] = count
-        return host, types
+        found = launcher(Types(Configured, KernelFunction, Tensor))
+        if found is None:
+            return
+        name = self.kernel.__name__
+
+        def fail(code: int, _: int, __: int, value: int, bound: int) -> None:
+            raise failure(name, loaded.failed(code, value, bound))
+
+        context = native_launch(self, found, loaded, args, types, fail)
+        if context is not None:
+            found.attach(self, self._launches, context)
+        found.quicken(self.kernel)
+
+
+Native: Final = native_class(Configured)
+
+
+def _dense(kind: Any) -> Any:
+    """Return a type as annotated, arrays without gaps."""
+    from weft.frontend.kernel.types import ArrayType, GroupType
+
+    if isinstance(kind, ArrayType):
+        return kind.replace(order="C")
+    if isinstance(kind, GroupType):
+        return kind.replace(items=tuple(map(_dense, kind.items)))
+    return kind
 
 
 def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured) -> Loaded:
@@ -201,12 +360,15 @@ def translated(kernel: KernelFunction, types: dict[str, KernelType],
     return nest.replace(meta=meta), constants
 
 
-def _bound(kernel: KernelFunction, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _bound(kernel: KernelFunction, args: tuple[Any, ...],
+           kwargs: dict[str, Any]) -> tuple[Any, ...]:  # fmt: skip
+    """Return the arguments of a launch in order, defaults included."""
+    signature = kernel._signature.signature
     try:
-        bound = kernel._signature.bind(*args)
+        bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise LaunchError(f"launch of {kernel.__name__}", found=str(error),
-                          expected=f"{kernel.__name__}{kernel._signature}") from None
+                          expected=f"{kernel.__name__}{signature}") from None
     bound.apply_defaults()
     return tuple(bound.arguments.values())
 
@@ -241,10 +403,14 @@ def failure(name: str, failed: Failed) -> Exception:
 def kernel(function: Callable[..., Any]) -> KernelFunction: ...
 @overload
 def kernel(*, fastmath: bool = ..., unchecked: bool = ..., max_threads: int = ...,
-           max_registers: int | None = ..., fma: bool | None = ...) -> Maker: ...  # fmt: skip
+           max_registers: int | None = ..., workgroup: Size | None = ..., shared: int = ...,
+           device: str = ..., opt: str = ..., kind: str = ...,
+           vectorizable: bool = ..., fma: bool | None = ...) -> Maker: ...  # fmt: skip
 def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False,
            unchecked: bool = False, max_threads: int = _MOST_THREADS,
-           max_registers: int | None = None, fma: bool | None = None) -> Any:  # fmt: skip
+           max_registers: int | None = None, workgroup: Size | None = None, shared: int = 0,
+           device: str = "auto", opt: str = "", kind: str = "custom",
+           vectorizable: bool = True, fma: bool | None = None) -> Any:  # fmt: skip
     """Make a kernel of a function: it runs once for each thread of a launch.
 
     ::
@@ -257,8 +423,11 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
 
         saxpy[weft.cdiv(n, 256), 256](2.0, x, y)
 
-    Inside, `weft.gpu` has the operations of the device. Arguments are NumPy arrays, or anything
-    with the buffer protocol or DLPack, and numbers. Arithmetic follows numba's types.
+    Inside, `weft.gpu` has the operations of the device. Arguments are NumPy arrays, tensors, or
+    anything with the buffer protocol or DLPack, and numbers. Arithmetic follows numba's types.
+
+    Annotations are a contract: ``x: weft.float32[:, ::1]`` (an array), ``n: weft.int32`` (a number
+    that is converted), ``t: weft.constexpr`` (a value that the kernel is compiled for).
 
     Parameters
     ----------
@@ -276,18 +445,47 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         as in every contraction, and all else follows IEEE 754 operation by operation; True does
         it wherever a product is written as an operand of a sum (`fastmath` does, too), False
         nowhere. All devices give the same bits.
+    workgroup
+        The only block that the kernel is launched with: ``k[grid](...)`` is enough then.
+    shared
+        Bytes of dynamic shared memory of launches that do not say how many.
+    device
+        Where it runs, whatever the default device is: ``cpu`` or ``interpreter``.
+    opt
+        How far it is optimised: ``O0`` to ``O3``, ``Os``, ``Olatency``. By default what compiles
+        fast and runs fast.
+    kind
+        What it computes, for those who read its metadata: ``elementwise``, ``reduce``, ``matmul``,
+        ``conv2d``, ``attention``, ``flash_attention``, ``scan``, ``sort`` or ``custom``.
+    vectorizable
+        Whether threads may run side by side as the lanes of a vector.
     """
-    if not 1 <= max_threads <= _MOST_THREADS:
-        raise KernelError("kernel", found=f"max_threads={max_threads}",
+    if not isinstance(max_threads, int) or not 1 <= max_threads <= _MOST_THREADS:
+        raise KernelError("kernel", found=f"max_threads={max_threads!r}",
                           expected=f"1 to {_MOST_THREADS}")
-    hints: tuple[tuple[str, Any], ...] = ()
-    if max_threads != _MOST_THREADS:
-        hints += (("max_threads", max_threads),)
-    if max_registers is not None:
-        hints += (("max_registers", max_registers),)
     if fma is None and fastmath:
         fma = True
-    options = Options(False, not unchecked, fastmath, max_threads, hints, fma)
+    for name, value, allowed in (("opt", opt, ("", *LEVELS)), ("kind", kind, KINDS)):
+        if value not in allowed:
+            raise KernelError("kernel", found=f"{name}={value!r}",
+                              expected="one of " + ", ".join(filter(None, allowed)))
+    if max_registers is not None and (not isinstance(max_registers, int) or max_registers < 1):
+        raise KernelError("kernel", found=f"max_registers={max_registers!r}",
+                          expected="a number above 0")
+    if not isinstance(shared, int) or not 0 <= shared <= _MOST_SHARED:
+        raise KernelError("kernel", found=f"shared={shared!r}", expected=f"0 to {_MOST_SHARED}")
+    block = None if workgroup is None else _sizes(workgroup, "workgroup", "kernel",
+                                                  (_MOST_THREADS,) * 3)  # fmt: skip
+    if block is not None and block[0] * block[1] * block[2] > max_threads:
+        raise KernelError("kernel", found=f"a workgroup of {block}",
+                          expected=f"at most {max_threads} threads")
+    given = {"max_threads": None if max_threads == _MOST_THREADS else max_threads,
+             "max_registers": max_registers, "workgroup": block, "opt": opt or None,
+             "kind": None if kind == "custom" else kind, "device": _device(device),
+             "vectorizable": None if vectorizable else False}  # fmt: skip
+    hints = tuple((name, value) for name, value in given.items() if value is not None)
+    options = Options(False, not unchecked, fastmath, max_threads, hints, fma, block,
+                      shared, device)
 
     def make(given: Callable[..., Any]) -> KernelFunction:
         if not inspect.isfunction(given):
@@ -295,6 +493,22 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         return KernelFunction(given, options)
 
     return make if function is None else make(function)
+
+
+def _device(name: Any) -> str | None:
+    """Return the device that a kernel is for, None for the default one.
+
+    Raises
+    ------
+    DeviceError
+        If it is unknown, absent, or does not run kernels.
+    """
+    if name == "auto":
+        return None
+    if not is_available(name):
+        raise DeviceError("kernel", found=f"device {name!r}", expected="one of "
+                          + ", ".join(("auto", *devices())))
+    return str(name)
 
 
 class DeviceFunction:

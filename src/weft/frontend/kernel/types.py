@@ -62,9 +62,10 @@ class GroupType(Record):
 
 
 class ConstantType(Record):
-    """A value that the kernel is compiled for."""
+    """A value that the kernel is compiled for; ``mark`` tells equal ones of other types apart."""
 
     value: Any
+    mark: str = ""
 
 
 KernelType = ScalarType | ArrayType | FieldsType | GroupType | ConstantType

@@ -1,0 +1,584 @@
+"""Launches of users' kernels as LLVM IR text: from Python's call to the kernel, without any Python.
+
+A *launch* is a table of rows behind a configured kernel (``k[grid, block]``), walked by one
+function of the vectorcall protocol. Each row takes one argument apart: checks its type and layout,
+and writes its address, sizes and value where the kernel looks for them. The first row that does
+not fit ends the launch, the next one of the chain is tried, and at last Python (method ``_miss``),
+which always is right. So a row may be strict, but must never be lax.
+
+A row has 8 words: the number of its operation, the word of the frame with the argument, and up to
+6 operands; what does not fit stands in a table of words at the last operand. The frame of a call is
+an array of words: the arguments, items of tuples, addresses of buffers, variables, and objects that
+the call owns. Word 0 takes what nobody reads.
+
+What may run other Python code stands before the rows that read addresses of arrays, see `Program`
+in `weft.runtimes.launches`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from weft.runtimes.launch_rows import BODIES, OPERATIONS
+
+__all__ = ["CONTEXT", "FUNCTIONS", "MOST_WORDS", "ROW_WORDS", "SYMBOLS", "source"]
+
+SYMBOLS: Final = ("weft_launch", "weft_subscript", "weft_serial_for")
+ROW_WORDS: Final = 8
+MOST_WORDS: Final = 384  # of a frame, which lies on the stack
+
+CONTEXT: Final = (
+    "next",  # address of the launch to try if this one does not fit, or 0
+    "rows",
+    "end",  # address behind the last row
+    "nargs",
+    "buffers",  # first word of the frame with the address of a buffer
+    "variables",  # and with a variable
+    "owned",  # first word with an object that the call owns
+    "nowned",
+    "function",
+    "release",  # whether other threads of Python run meanwhile
+    "fail",  # the function that raises what a failed kernel reported
+)
+
+FUNCTIONS: Final = (
+    "PyDict_GetItemWithError", "PyErr_Clear", "PyErr_Occurred", "PyEval_RestoreThread",
+    "PyEval_SaveThread", "PyFloat_AsDouble", "PyLong_AsLongLong", "PyLong_AsUnsignedLongLong",
+    "PyLong_FromLongLong", "PyObject_CallFunction", "PyObject_CallMethodObjArgs",
+    "PyObject_GetAttr", "PyObject_RichCompareBool", "PyObject_Vectorcall", "PyTuple_GetItem",
+    "PyTuple_Size", "Py_DecRef", "Py_IncRef",
+)  # fmt: skip
+
+def source(layout: Mapping[str, int]) -> str:
+    """Return the LLVM IR for objects laid out as `layout` says.
+
+    ``weft_launch`` is the vectorcall function of configured kernels, ``weft_subscript`` the slot
+    ``mp_subscript`` of kernels, and ``weft_serial_for`` runs parallel loops on the calling thread.
+    """
+    words = {f"ctx.{name}": 8 * i for i, name in enumerate(CONTEXT)}
+    words |= {"ROW_BYTES": 8 * ROW_WORDS, "MOST_WORDS": MOST_WORDS}
+    operations = "".join(_operation(name, body) for name, body in BODIES.items())
+    text = _HEAD + operations + _walk() + _TAIL
+    for name, value in {**words, **layout}.items():
+        text = text.replace(f"${name}$", str(value))
+    return text
+
+
+def _operation(name: str, body: str) -> str:
+    """Return the function of an operation, with the operands that it uses loaded."""
+    lines = [f"define internal i32 @do_{name}(ptr %frame, ptr %row, ptr %object) alwaysinline "
+             "nounwind {", "entry:"]
+    for i in range(2, ROW_WORDS):
+        if re.search(rf"%[wp]{i}\b", body):
+            lines.append(f"  %w{i} = call i64 @at(ptr %row, i64 {i})")
+        if f"%p{i}" in body:
+            lines.append(f"  %p{i} = inttoptr i64 %w{i} to ptr")
+    end = ["hit:", "  ret i32 0"]
+    if "label %miss" in body:
+        end += ["miss:", "  ret i32 1"]
+    if "label %clear" in body:
+        end += ["clear:", "  call void @PyErr_Clear()", "  ret i32 1"]
+    return "\n".join([*lines, body.strip("\n"), *end, "}\n"])
+
+
+def _walk() -> str:
+    """Return the function that runs all rows; nonzero: one did not fit."""
+    cases = "\n".join(f"    i64 {n}, label %{name}" for name, n in OPERATIONS.items())
+    arms = ", ".join(f"[ %r.{name}, %back.{name} ]" for name in OPERATIONS)
+    blocks = "\n".join(
+        f"{name}:\n  %r.{name} = call i32 @do_{name}(ptr %frame, ptr %row, ptr %object)\n"
+        f"  br label %back.{name}\nback.{name}:\n  br label %done" for name in OPERATIONS
+    )
+    return f"""
+define internal i32 @walk_rows(ptr %frame, ptr %first, ptr %last) alwaysinline nounwind {{
+entry:
+  br label %loop
+loop:
+  %row = phi ptr [ %first, %entry ], [ %next, %good ]
+  %more = icmp ne ptr %row, %last
+  br i1 %more, label %dispatch, label %finished
+dispatch:
+  %operation = load i64, ptr %row
+  %index = call i64 @at(ptr %row, i64 1)
+  %object_at = getelementptr i64, ptr %frame, i64 %index
+  %object = load ptr, ptr %object_at
+  switch i64 %operation, label %unknown [
+{cases}
+  ]
+{blocks}
+done:
+  %r = phi i32 {arms}
+  %fits = icmp eq i32 %r, 0
+  br i1 %fits, label %good, label %unknown
+good:
+  %next = getelementptr i8, ptr %row, i64 $ROW_BYTES$
+  br label %loop
+unknown:
+  ret i32 1
+finished:
+  ret i32 0
+}}
+"""
+
+
+_HEAD: Final = """
+%status = type { i32, i32, i32, i32, i64, i64 }
+
+@weft_none = external global i8
+@weft_true = external global i8
+@weft_false = external global i8
+@weft_int = external global i8
+@weft_float = external global i8
+@weft_tuple = external global i8
+@weft_watched = external global i64
+@weft_name_miss = external global i8
+@weft_name_configure = external global i8
+@format = private constant [6 x i8] c"iiiLL\\00"
+
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare double @PyFloat_AsDouble(ptr)
+declare i64 @PyLong_AsLongLong(ptr)
+declare i64 @PyLong_AsUnsignedLongLong(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyObject_CallFunction(ptr, ptr, ...)
+declare ptr @PyObject_CallMethodObjArgs(ptr, ptr, ...)
+declare ptr @PyObject_GetAttr(ptr, ptr)
+declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyTuple_GetItem(ptr, i64)
+declare i64 @PyTuple_Size(ptr)
+declare void @Py_DecRef(ptr)
+declare void @Py_IncRef(ptr)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+define internal i64 @at(ptr %table, i64 %i) alwaysinline nounwind {
+  %p = getelementptr i64, ptr %table, i64 %i
+  %v = load i64, ptr %p
+  ret i64 %v
+}
+
+define internal void @put(ptr %table, i64 %i, i64 %v) alwaysinline nounwind {
+  %p = getelementptr i64, ptr %table, i64 %i
+  store i64 %v, ptr %p
+  ret void
+}
+
+define internal i64 @word(ptr %object, i64 %offset) alwaysinline nounwind {
+  %p = getelementptr i8, ptr %object, i64 %offset
+  %v = load i64, ptr %p
+  ret i64 %v
+}
+
+define internal ptr @pointer(ptr %object, i64 %offset) alwaysinline nounwind {
+  %p = getelementptr i8, ptr %object, i64 %offset
+  %v = load ptr, ptr %p
+  ret ptr %v
+}
+
+define internal i1 @is_a(ptr %object, ptr %type) alwaysinline nounwind {
+  %found = call ptr @pointer(ptr %object, i64 $ob_type$)
+  %e = icmp eq ptr %found, %type
+  ret i1 %e
+}
+
+define internal i1 @array_is(ptr %array, ptr %dtype, i64 %axes, i64 %mask, i64 %flags)
+    alwaysinline nounwind {
+  %descr = call ptr @pointer(ptr %array, i64 $array.descr$)
+  %same_kind = icmp eq ptr %descr, %dtype
+  %nd_at = getelementptr i8, ptr %array, i64 $array.nd$
+  %nd32 = load i32, ptr %nd_at
+  %nd = sext i32 %nd32 to i64
+  %same_rank = icmp eq i64 %nd, %axes
+  %flags_at = getelementptr i8, ptr %array, i64 $array.flags$
+  %found32 = load i32, ptr %flags_at
+  %found = zext i32 %found32 to i64
+  %masked = and i64 %found, %mask
+  %same_flags = icmp eq i64 %masked, %flags
+  %a = and i1 %same_kind, %same_rank
+  %b = and i1 %a, %same_flags
+  ret i1 %b
+}
+
+; Whether the sizes are as a table of (size or -1, word) says; they go to the words.
+define internal i1 @sizes(ptr %frame, ptr %dims, i64 %n, ptr %table) alwaysinline nounwind {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %fine ]
+  %left = icmp slt i64 %i, %n
+  br i1 %left, label %look, label %good
+look:
+  %size = call i64 @at(ptr %dims, i64 %i)
+  %j = shl i64 %i, 1
+  %wanted = call i64 @at(ptr %table, i64 %j)
+  %any = icmp slt i64 %wanted, 0
+  %same = icmp eq i64 %wanted, %size
+  %fits = or i1 %any, %same
+  br i1 %fits, label %fine, label %bad
+fine:
+  %j1 = add i64 %j, 1
+  %place = call i64 @at(ptr %table, i64 %j1)
+  call void @put(ptr %frame, i64 %place, i64 %size)
+  %i1 = add i64 %i, 1
+  br label %loop
+good:
+  ret i1 true
+bad:
+  ret i1 false
+}
+
+; The steps of an array in elements, how far its first element lies behind its lowest one, and
+; its span, as `Host._strided` of the front end computes them.
+define internal i1 @steps(ptr %frame, ptr %dims, ptr %strides, i64 %n, i64 %shift, i64 %address,
+                          ptr %table) nounwind {
+entry:
+  %copy = alloca [64 x i64], align 8
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %fine ]
+  %left = icmp slt i64 %i, %n
+  br i1 %left, label %look, label %finish
+look:
+  %bytes = call i64 @at(ptr %strides, i64 %i)
+  %step = ashr i64 %bytes, %shift
+  %back = shl i64 %step, %shift
+  %whole = icmp eq i64 %back, %bytes
+  br i1 %whole, label %fine, label %bad
+fine:
+  call void @put(ptr %copy, i64 %i, i64 %step)
+  %i1 = add i64 %i, 1
+  br label %loop
+finish:
+  %r = call i1 @steps_of_elements(ptr %frame, ptr %dims, ptr %copy, i64 %n, i64 %shift,
+                                  i64 %address, ptr %table)
+  ret i1 %r
+bad:
+  ret i1 false
+}
+
+define internal i1 @steps_of_elements(ptr %frame, ptr %dims, ptr %strides, i64 %n, i64 %shift,
+                                      i64 %address, ptr %table) nounwind {
+entry:
+  %sizes = shl i64 %n, 1
+  %first_step = add i64 %sizes, 4
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %look ]
+  %first = phi i64 [ 0, %entry ], [ %first1, %look ]
+  %last = phi i64 [ 0, %entry ], [ %last1, %look ]
+  %left = icmp slt i64 %i, %n
+  br i1 %left, label %look, label %finish
+look:
+  %size = call i64 @at(ptr %dims, i64 %i)
+  %given = call i64 @at(ptr %strides, i64 %i)
+  %long = icmp sgt i64 %size, 1
+  %step = select i1 %long, i64 %given, i64 0
+  %k = add i64 %first_step, %i
+  %place = call i64 @at(ptr %table, i64 %k)
+  call void @put(ptr %frame, i64 %place, i64 %step)
+  %steps = sub i64 %size, 1
+  %end = mul i64 %steps, %step
+  %down = icmp slt i64 %end, 0
+  %below = select i1 %down, i64 %end, i64 0
+  %above = select i1 %down, i64 0, i64 %end
+  %first1 = sub i64 %first, %below
+  %last1 = add i64 %last, %above
+  %i1 = add i64 %i, 1
+  br label %loop
+finish:
+  %bytes = shl i64 %first, %shift
+  %lowest = sub i64 %address, %bytes
+  %at_address = load i64, ptr %table
+  call void @put(ptr %frame, i64 %at_address, i64 %lowest)
+  %at_first = call i64 @at(ptr %table, i64 2)
+  call void @put(ptr %frame, i64 %at_first, i64 %first)
+  %sum = add i64 %first, %last
+  %span = add i64 %sum, 1
+  %at_span = call i64 @at(ptr %table, i64 3)
+  call void @put(ptr %frame, i64 %at_span, i64 %span)
+  ret i1 true
+}
+
+; Whether elements lie in row-major order without gaps, as NumPy sees it.
+define internal i1 @in_one_piece(ptr %dims, ptr %strides, i64 %n) nounwind {
+entry:
+  %none = icmp eq ptr %strides, null
+  br i1 %none, label %good, label %empty
+empty:
+  %e = phi i64 [ 0, %entry ], [ %e1, %full ]
+  %more = icmp slt i64 %e, %n
+  br i1 %more, label %full_at, label %begin
+full_at:
+  %extent = call i64 @at(ptr %dims, i64 %e)
+  %zero = icmp eq i64 %extent, 0
+  br i1 %zero, label %good, label %full
+full:
+  %e1 = add i64 %e, 1
+  br label %empty
+begin:
+  br label %loop
+loop:
+  %i = phi i64 [ %n, %begin ], [ %i1, %next ]
+  %dense = phi i64 [ 1, %begin ], [ %dense1, %next ]
+  %left = icmp sgt i64 %i, 0
+  br i1 %left, label %look, label %good
+look:
+  %i1 = sub i64 %i, 1
+  %size = call i64 @at(ptr %dims, i64 %i1)
+  %step = call i64 @at(ptr %strides, i64 %i1)
+  %one = icmp eq i64 %size, 1
+  %same = icmp eq i64 %step, %dense
+  %fits = or i1 %one, %same
+  br i1 %fits, label %next, label %bad
+next:
+  %dense1 = mul i64 %dense, %size
+  br label %loop
+good:
+  ret i1 true
+bad:
+  ret i1 false
+}
+
+define internal i1 @is_one(ptr %dims, i64 %n) nounwind {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %look ]
+  %left = icmp slt i64 %i, %n
+  br i1 %left, label %look, label %yes
+look:
+  %size = call i64 @at(ptr %dims, i64 %i)
+  %one = icmp eq i64 %size, 1
+  %i1 = add i64 %i, 1
+  br i1 %one, label %loop, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; The items of a tuple of n ints as numbers.
+define internal i1 @numbers(ptr %tuple, i64 %n, ptr %out) nounwind {
+entry:
+  %unset = icmp eq ptr %tuple, null
+  br i1 %unset, label %bad, label %typed
+typed:
+  %alike = call i1 @is_a(ptr %tuple, ptr @weft_tuple)
+  br i1 %alike, label %measure, label %bad
+measure:
+  %length = call i64 @PyTuple_Size(ptr %tuple)
+  %same = icmp eq i64 %length, %n
+  br i1 %same, label %loop, label %bad
+loop:
+  %i = phi i64 [ 0, %measure ], [ %i1, %fine ]
+  %left = icmp slt i64 %i, %n
+  br i1 %left, label %look, label %good
+look:
+  %item = call ptr @PyTuple_GetItem(ptr %tuple, i64 %i)
+  %whole = call i1 @is_a(ptr %item, ptr @weft_int)
+  br i1 %whole, label %fine, label %bad
+fine:
+  %value = call i64 @PyLong_AsLongLong(ptr %item)
+  call void @put(ptr %out, i64 %i, i64 %value)
+  %i1 = add i64 %i, 1
+  br label %loop
+good:
+  ret i1 true
+bad:
+  ret i1 false
+}
+
+define internal i1 @raise_version(ptr %object, i64 %offset) nounwind {
+entry:
+  %old = call ptr @pointer(ptr %object, i64 %offset)
+  %value = call i64 @PyLong_AsLongLong(ptr %old)
+  %next = add i64 %value, 1
+  %made = call ptr @PyLong_FromLongLong(i64 %next)
+  %none = icmp eq ptr %made, null
+  br i1 %none, label %bad, label %good
+good:
+  %place = getelementptr i8, ptr %object, i64 %offset
+  store ptr %made, ptr %place
+  call void @Py_DecRef(ptr %old)
+  ret i1 true
+bad:
+  ret i1 false
+}
+
+"""
+
+_TAIL: Final = """
+; One launch: 0 and a result (null with an exception set), or 1 if the call does not fit it.
+define internal i32 @attempt(ptr %ctx, ptr %args, i64 %nargs, ptr %out) nounwind {
+entry:
+  %frame = alloca [$MOST_WORDS$ x i64], align 16
+  %status = alloca %status, align 8
+  %wanted = call i64 @word(ptr %ctx, i64 $ctx.nargs$)
+  %many = icmp eq i64 %wanted, %nargs
+  br i1 %many, label %copy, label %other
+copy:
+  %i = phi i64 [ 0, %entry ], [ %i1, %item ]
+  %left = icmp slt i64 %i, %nargs
+  br i1 %left, label %item, label %begin
+item:
+  %value = call i64 @at(ptr %args, i64 %i)
+  %i1 = add i64 %i, 1
+  call void @put(ptr %frame, i64 %i1, i64 %value)
+  br label %copy
+begin:
+  %nowned = call i64 @word(ptr %ctx, i64 $ctx.nowned$)
+  %owned = call i64 @word(ptr %ctx, i64 $ctx.owned$)
+  %keeps = getelementptr i64, ptr %frame, i64 %owned
+  br label %wipe
+wipe:
+  %k = phi i64 [ 0, %begin ], [ %k1, %wipe_one ]
+  %unwiped = icmp slt i64 %k, %nowned
+  br i1 %unwiped, label %wipe_one, label %walk
+wipe_one:
+  call void @put(ptr %keeps, i64 %k, i64 0)
+  %k1 = add i64 %k, 1
+  br label %wipe
+walk:
+  %rows = call ptr @pointer(ptr %ctx, i64 $ctx.rows$)
+  %end = call ptr @pointer(ptr %ctx, i64 $ctx.end$)
+  %misfit = call i32 @walk_rows(ptr %frame, ptr %rows, ptr %end)
+  %right = icmp eq i32 %misfit, 0
+  br i1 %right, label %run, label %clean
+run:
+  store i32 0, ptr %status
+  %first_buffer = call i64 @word(ptr %ctx, i64 $ctx.buffers$)
+  %buffers = getelementptr i64, ptr %frame, i64 %first_buffer
+  %first_variable = call i64 @word(ptr %ctx, i64 $ctx.variables$)
+  %variables = getelementptr i64, ptr %frame, i64 %first_variable
+  %function = call ptr @pointer(ptr %ctx, i64 $ctx.function$)
+  %release = call i64 @word(ptr %ctx, i64 $ctx.release$)
+  %long = icmp ne i64 %release, 0
+  br i1 %long, label %apart, label %held
+held:
+  %code0 = call i32 %function(ptr %buffers, ptr %variables, ptr %status)
+  br label %ran
+apart:
+  %thread = call ptr @PyEval_SaveThread()
+  %code1 = call i32 %function(ptr %buffers, ptr %variables, ptr %status)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %ran
+ran:
+  %code = phi i32 [ %code0, %held ], [ %code1, %apart ]
+  %good = icmp eq i32 %code, 0
+  br i1 %good, label %give, label %failed
+give:
+  call void @Py_IncRef(ptr @weft_none)
+  store ptr @weft_none, ptr %out
+  br label %clean
+failed:
+  %statement_at = getelementptr %status, ptr %status, i64 0, i32 2
+  %index_at = getelementptr %status, ptr %status, i64 0, i32 4
+  %bound_at = getelementptr %status, ptr %status, i64 0, i32 5
+  %statement = load i32, ptr %statement_at
+  %index = load i64, ptr %index_at
+  %bound = load i64, ptr %bound_at
+  %fail = call ptr @pointer(ptr %ctx, i64 $ctx.fail$)
+  %raised = call ptr (ptr, ptr, ...) @PyObject_CallFunction(
+    ptr %fail, ptr @format, i32 %code, i32 0, i32 %statement, i64 %index, i64 %bound)
+  store ptr %raised, ptr %out
+  br label %clean
+clean:
+  %answer = phi i32 [ 1, %walk ], [ 0, %give ], [ 0, %failed ]
+  br label %drop
+drop:
+  %d = phi i64 [ 0, %clean ], [ %d1, %dropped ]
+  %more = icmp slt i64 %d, %nowned
+  br i1 %more, label %drop_one, label %leave
+drop_one:
+  %kept = call i64 @at(ptr %keeps, i64 %d)
+  %kept_object = inttoptr i64 %kept to ptr
+  %empty = icmp eq i64 %kept, 0
+  br i1 %empty, label %dropped, label %release_one
+release_one:
+  call void @Py_DecRef(ptr %kept_object)
+  br label %dropped
+dropped:
+  %d1 = add i64 %d, 1
+  br label %drop
+leave:
+  ret i32 %answer
+other:
+  ret i32 1
+}
+
+define ptr @weft_launch(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) nounwind {
+entry:
+  %out = alloca ptr
+  %nargs = and i64 %nargsf, 9223372036854775807
+  %bare = icmp eq ptr %kwnames, null
+  %watched = load i64, ptr @weft_watched
+  %unwatched = icmp eq i64 %watched, 0
+  %native = and i1 %bare, %unwatched
+  br i1 %native, label %begin, label %python
+begin:
+  %first = call ptr @pointer(ptr %self, i64 $Configured.launch$)
+  br label %try
+try:
+  %ctx = phi ptr [ %first, %begin ], [ %following, %next ]
+  %none = icmp eq ptr %ctx, null
+  br i1 %none, label %python, label %attempt
+attempt:
+  %misfit = call i32 @attempt(ptr %ctx, ptr %args, i64 %nargs, ptr %out)
+  %fits = icmp eq i32 %misfit, 0
+  br i1 %fits, label %done, label %next
+next:
+  %following = call ptr @pointer(ptr %ctx, i64 $ctx.next$)
+  br label %try
+done:
+  %result = load ptr, ptr %out
+  ret ptr %result
+python:
+  %method = call ptr @PyObject_GetAttr(ptr %self, ptr @weft_name_miss)
+  %absent = icmp eq ptr %method, null
+  br i1 %absent, label %lost, label %call
+call:
+  %found = call ptr @PyObject_Vectorcall(ptr %method, ptr %args, i64 %nargs, ptr %kwnames)
+  call void @Py_DecRef(ptr %method)
+  ret ptr %found
+lost:
+  ret ptr null
+}
+
+; kernel[configuration]: from the dict of those made before, or by the method that makes it.
+define ptr @weft_subscript(ptr %self, ptr %key) nounwind {
+entry:
+  %dict = call ptr @pointer(ptr %self, i64 $Kernel._configured$)
+  %unset = icmp eq ptr %dict, null
+  br i1 %unset, label %python, label %look
+look:
+  %found = call ptr @PyDict_GetItemWithError(ptr %dict, ptr %key)
+  %none = icmp eq ptr %found, null
+  br i1 %none, label %missing, label %give
+give:
+  call void @Py_IncRef(ptr %found)
+  ret ptr %found
+missing:
+  call void @PyErr_Clear()
+  br label %python
+python:
+  %made = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(
+    ptr %self, ptr @weft_name_configure, ptr %key, ptr null)
+  ret ptr %made
+}
+
+define void @weft_serial_for(ptr %fn, ptr %env, i64 %n) nounwind {
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %run, label %done
+run:
+  call void %fn(ptr %env, i64 0, i64 %n)
+  br label %done
+done:
+  ret void
+}
+"""

@@ -1,0 +1,241 @@
+"""Native launches: the code of `weft.runtimes.launch_ir`, loaded, and tables of rows for it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from weft.runtimes.buffer import Buffer
+from weft.runtimes.callables import address_in, context_at, set_code, set_context, watched
+from weft.runtimes.dispatch import NotSupported, Object, mixin, object_layout, slots_of
+from weft.runtimes.launch_ir import CONTEXT, FUNCTIONS, MOST_WORDS, ROW_WORDS, SYMBOLS, source
+from weft.runtimes.launch_rows import OPERATIONS
+from weft.runtimes.native import address_of
+
+if TYPE_CHECKING:
+    from weft.runtimes.base import Library
+
+__all__ = ["SYMBOLS", "Address", "Context", "Launcher", "NotSupported", "Program", "Types",
+           "imports", "layout", "source"]  # fmt: skip
+
+_MP_SUBSCRIPT: Final = 5  # number of the slot in Python's stable interface
+_MOST_LAUNCHES: Final = 16  # of one configuration; what is beyond goes the Python way
+_TENSOR: Final = ("_base", "_buffer", "_history", "_node", "_requires_grad", "_shared", "_version",
+                  "dtype", "shape")  # fmt: skip
+
+
+class Types(NamedTuple):
+    """The front end's classes that the code works on.
+
+    Attributes
+    ----------
+    configured : type
+        The class whose instances are called; a native class is made of it.
+    kernel : type
+        The class whose instances are configured.
+    tensor : type
+        The class of tensors.
+    """
+
+    configured: type
+    kernel: type
+    tensor: type
+
+
+def layout(types: Types) -> dict[str, int]:
+    """Return where members lie in objects, as bytes from their start.
+
+    Raises
+    ------
+    NotSupported
+        If the interpreter is none of CPython's with a global lock, or a member is not found.
+    """
+    found = object_layout()
+    for kind in (np.float64, np.float32, np.int64, np.int32, np.uint8):
+        _check_scalar(kind, found["float.value"])
+    found["references"] = 0
+    _check_references()
+    found |= {f"Tensor.{n}": o for n, o in slots_of(types.tensor, _TENSOR).items()}
+    found |= {f"Buffer.{n}": o for n, o in slots_of(Buffer, ("address", "version")).items()}
+    found |= {f"Kernel.{n}": o for n, o in slots_of(types.kernel, ("_configured",)).items()}
+    found["Configured.launch"] = context_at(types.configured)
+    return found
+
+
+def _check_scalar(kind: Any, offset: int) -> None:
+    """Look whether NumPy's scalars keep their value where floats do."""
+    value = kind(77)
+    data = (ctypes.c_char * value.itemsize).from_address(id(value) + offset).raw
+    if data != value.tobytes():
+        raise NotSupported("values of NumPy's scalars")
+
+
+def _check_references() -> None:
+    """Look whether objects begin with the number of their references."""
+    held = [object()] * 7
+    if ctypes.c_int32.from_address(id(held[0])).value != len(held):
+        raise NotSupported("counts of references")
+
+
+def imports() -> dict[str, int]:
+    """Return the addresses that the code is linked with."""
+    found = {name: address_of(name) for name in FUNCTIONS}
+    constants = {"none": None, "true": True, "false": False, "int": int, "float": float,
+                 "tuple": tuple, "name_miss": sys.intern("_miss"),
+                 "name_configure": sys.intern("_configure")}  # fmt: skip
+    found["weft_watched"] = watched.buffer_info()[0]
+    return found | {f"weft_{name}": id(value) for name, value in constants.items()}
+
+
+Operand = int | object
+
+
+class Address(int):
+    """An operand that is the address of something that is kept alive elsewhere."""
+
+
+class Program:
+    """The rows of one launch, as they are assembled.
+
+    Words of the frame are numbered: word 0 takes what nobody reads, then come the arguments. Rows
+    that may run other code of Python stand before those that read addresses of memory.
+
+    Parameters
+    ----------
+    nargs
+        How many arguments there are.
+    """
+
+    def __init__(self, nargs: int) -> None:
+        self.nargs = nargs
+        self._words = 1 + nargs
+        self._first: list[tuple[Operand, ...]] = []
+        self._last: list[tuple[Operand, ...]] = []
+        self._tables: list[array[int]] = []
+        self._keep: list[object] = []
+
+    def words(self, count: int) -> int:
+        """Return the first of new words."""
+        self._words += count
+        return self._words - count
+
+    def check(self, operation: str, word: int, *operands: Operand) -> None:
+        """Add a row that may run other code, or reads only what cannot change."""
+        self._first.append((operation, word, *operands))
+
+    def read(self, operation: str, word: int, *operands: Operand) -> None:
+        """Add a row that reads the address of memory."""
+        self._last.append((operation, word, *operands))
+
+    def table(self, words: Sequence[int]) -> Address:
+        """Return the address of a table."""
+        self._tables.append(array("q", words))
+        return Address(self._tables[-1].buffer_info()[0])
+
+    def keep(self, value: object) -> None:
+        """Keep something alive as long as the launch."""
+        self._keep.append(value)
+
+    def assemble(self, *, buffers: int, variables: int, owned: int, nowned: int, function: int,
+                 release: bool, fail: Callable[..., object]) -> Context | None:  # fmt: skip
+        """Return the launch; None if its frame is too large.
+
+        Parameters
+        ----------
+        buffers, variables, owned, nowned
+            First words of addresses, of variables and of objects that a call owns, and their count.
+        function
+            Address of the kernel.
+        release
+            Whether other threads of Python run meanwhile.
+        fail
+            Raises what a kernel reported.
+        """
+        if self._words > MOST_WORDS:
+            return None
+        words = array("q")
+        for operation, *operands in (*self._first, *self._last):
+            row = [OPERATIONS[str(operation)], *map(self._word, operands)]
+            words.extend(row + [0] * (ROW_WORDS - len(row)))
+        rows = words.buffer_info()[0]
+        values = {
+            "next": 0, "rows": rows, "end": rows + 8 * len(words), "nargs": self.nargs,
+            "buffers": buffers, "variables": variables, "owned": owned, "nowned": nowned,
+            "function": function, "release": int(release), "fail": id(fail),
+        }  # fmt: skip
+        head = array("q", [values[name] for name in CONTEXT])
+        return Context(head, (words, self._tables, self._keep, fail))
+
+    def _word(self, operand: Operand) -> int:
+        if isinstance(operand, int) and type(operand) in (int, Address):
+            return int(operand)
+        value = operand.value if isinstance(operand, Object) else operand
+        self._keep.append(value)
+        return id(value)
+
+
+class Context:
+    """One launch, and all that it points at."""
+
+    def __init__(self, head: array[int], keep: tuple[object, ...]) -> None:
+        self.head, self.keep = head, keep
+        self.address = head.buffer_info()[0]
+
+    def follow(self, other: Context) -> None:
+        """Let calls that do not fit go to another launch."""
+        self.head[CONTEXT.index("next")] = other.address
+
+
+class Launcher:
+    """The loaded code.
+
+    Parameters
+    ----------
+    library
+        The loaded object of `source`, linked with `imports`.
+    types
+        What it was made for.
+    """
+
+    def __init__(self, library: Library, types: Types) -> None:
+        library.pin()  # objects of these classes may outlive everything else
+        self._types = types
+        self._launch = library["weft_launch"]
+        self.serial = library["weft_serial_for"]
+        self._subscript = mixin("Kernel", _MP_SUBSCRIPT, library["weft_subscript"])
+        self._classes: dict[type, type] = {}
+
+    def attach(self, configured: Any, launches: list[Context], context: Context) -> bool:
+        """Let an object try a launch first, before those that it has; False if it has too many.
+
+        `launches`, which the object holds, keeps them alive.
+        """
+        base = self._types.configured
+        if len(launches) >= _MOST_LAUNCHES or type(configured) is base:
+            return False
+        if launches:
+            context.follow(launches[-1])
+        launches.append(context)
+        set_context(configured, base, context.address)
+        if not address_in(configured, base):
+            set_code(configured, base, self._launch)
+        return True
+
+    def quicken(self, kernel: Any) -> None:
+        """Give a kernel's class the native way from ``kernel[...]`` to what was made before."""
+        kind = type(kernel)
+        if issubclass(kind, self._subscript):
+            return
+        native = self._classes.get(kind)
+        if native is None:
+            members = {"__slots__": (), "__module__": kind.__module__, "__doc__": kind.__doc__,
+                       "__qualname__": kind.__qualname__}
+            native = self._classes[kind] = type(kind.__name__, (self._subscript, kind), members)
+        with contextlib.suppress(TypeError):  # an interpreter that refuses goes on in Python
+            kernel.__class__ = native
