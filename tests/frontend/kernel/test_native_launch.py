@@ -75,7 +75,7 @@ FROZEN.flags.writeable = False
     (np.uint16(2), X, Y), (2.0, X.astype(np.float64), Y), (2.0, X, Y.astype(np.float64)),
     (2.0, X.astype(np.int32), Y), (2.0, X[::-1], Y), (2.0, X, WIDE[:, 1]), (2.0, FROZEN, Y),
     (2.0, X[3:9], Y[:6]), (1 << 40, X, Y), (2.0, X, memoryview(np.ones(12, np.float32))),
-], ids=str)  # fmt: skip
+], ids=range(15))  # fmt: skip
 def test_any_change_of_an_argument(args: Any) -> None:
     """What one launch is made for never sees arguments of another type or layout."""
     launch = saxpy[1, 12]
@@ -455,7 +455,8 @@ def test_streams_and_events() -> None:
     stream.synchronize()
     np.testing.assert_array_equal(y, 6 * X + 1)
     assert start.elapsed_time(end) >= 0
-    assert stream.query() and end.query()
+    assert stream.query()
+    assert end.query()
     stream.wait(end)
     with stream.auto_synchronize() as found:
         assert found is stream
