@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from weft.errors import BoundsError, LaunchError, UnsupportedError
 from weft.frontend.build.grids import (
@@ -16,7 +15,7 @@ from weft.frontend.build.grids import (
 )
 from weft.frontend.build.parameters import Passed, Signature, value_of
 from weft.frontend.devices import get_default_device
-from weft.frontend.kernel.launch import Configured, KernelFunction, Options
+from weft.frontend.kernel.launch import Configured, KernelFunction, Options, Size
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import For, Kernel, Stmt
@@ -148,23 +147,18 @@ class BuiltKernel(KernelFunction):
         self._kernel, self._shared, self.signature = kernel, shared, signature
         self._specials = dict(specials)
         self._loaded: dict[Any, Loaded] = {}
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        self._signature = inspect.Signature(
-            [inspect.Parameter(p.name, kind) for p in signature.parameters
-             if p.name.isidentifier()])
+        self._configured = {}
 
-    def __getitem__(self, configuration: Any) -> BuiltLaunch:
-        """Return the kernel with the shape of a launch: ``grid, block[, stream]``."""
-        parts = configuration if isinstance(configuration, tuple) else (configuration,)
-        if not 2 <= len(parts) <= 4:
-            raise LaunchError(f"launch of {self.name}", found=f"{len(parts)} values in []",
-                              expected="grid, block, and perhaps stream and shared bytes")
-        return BuiltLaunch(self, *parts)
+    def _made(self, grid: Size, block: Size | None = None, stream: Any = None,
+              shared: int | None = None) -> BuiltLaunch:  # fmt: skip
+        return BuiltLaunch(self, grid, block, stream, shared)
 
-    def launch(self, *args: Any, grid: Any, block: Any, shared: int = 0,
-               stream: Any = None) -> None:  # fmt: skip
-        """Run the kernel on `grid` blocks of `block` threads each."""
-        BuiltLaunch(self, grid, block, stream, shared)(*args)
+    def compile(self, block: Size | None = None, *args: Any, ndim: int = 1,
+                shared: int | None = None) -> Self:  # fmt: skip
+        """Compile the kernel now, for a block of some size and a grid of `ndim` axes."""
+        del args
+        self._made((2,) * ndim, block, None, shared).loaded()
+        return self
 
     def nest(self, block: tuple[int, int, int], ndim: int, sanitised: bool = False) -> Kernel:
         """Return the kernel at loop level, for blocks of a size and grids of some axes."""
@@ -231,15 +225,20 @@ class BuiltLaunch(Configured):
         if self.interpreted:
             self.carry_out(args, named)
             return
-        key = self.block, self.ndim
-        loaded = kernel._loaded.get(key)
-        if loaded is None:
-            from weft.driver.launch import load_kernel
-
-            loaded = kernel._loaded[key] = load_kernel(kernel.nest(*key))
+        loaded = self.loaded()
         failed = loaded.run(passed.addresses, [passed.variables[v] for v in loaded.variables])
         if failed is not None:
             raise _error(kernel.name, failed)
+
+    def loaded(self) -> Loaded:
+        """Return the code, compiling it if this is the first launch of such a shape."""
+        kernel, key = self.kernel, (self.block, self.ndim)
+        found = kernel._loaded.get(key)
+        if found is None:
+            from weft.driver.launch import load_kernel
+
+            found = kernel._loaded[key] = load_kernel(kernel.nest(*key))
+        return found
 
     def _passed(self, args: tuple[Any, ...], named: dict[str, Any]) -> Passed:
         passed = self.kernel.signature.take(f"launch of {self.kernel.name}", args, named, False)
