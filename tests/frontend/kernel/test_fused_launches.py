@@ -662,7 +662,8 @@ def decided(chain, shape):
     parts = []
     for kernel, numbers, x, y in chain:
         launch = kernel[shape]
-        noted = fusion._Noted(launch, *launch.take((*numbers, x, y)), ())
+        host = launch.take((*numbers, x, y))
+        noted = fusion._Noted(launch, host, host.types, ())
         prepared = fusion._prepare(noted)
         arrays = tuple(fusion._arrays(noted, prepared))
         parts.append(launches.Part(kernel.__name__, prepared.kernel, launch.grid, launch.block,

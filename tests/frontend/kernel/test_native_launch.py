@@ -470,3 +470,17 @@ def test_streams_and_events() -> None:
         start.record("stream")
     with pytest.raises(DTypeError):
         weft.float32["x"]
+
+
+def test_launches_that_are_noted_do_not_run() -> None:
+    """A block of `weft.fuse` sees launches that would be native, with tensors, too."""
+    y, t = Y.copy(), weft.ones(12)
+    warm(saxpy[1, 12], 1.0, X, y)
+    warm(saxpy[1, 12], 1.0, X, t)
+    with weft.fuse():
+        saxpy[1, 12](1.0, X, y)
+        saxpy[1, 12](1.0, y, t)
+        saxpy[1, 12](1.0, X, y)
+        np.testing.assert_array_equal(y, 3 * X + 1)
+    np.testing.assert_array_equal(y, 5 * X + 1)
+    np.testing.assert_array_equal(t.numpy(), 7 * X + 2)
