@@ -30,23 +30,22 @@ def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memor
     if node.op is Op.SCAN and node.attr.kind in ("sum", "prod") and node.dtype is dt.float32:
         wide = dt.float64  # a value that is rounded to float32 at each step drifts away
     em = Emitter(sources, hoist=False)
-    carry = Memory("carry", wide, (ex.index(1),), "register")
-    zero = (ex.index(0),)
+    carry = Memory("carry", wide, (), "register")
     loops, index = open_rows(em, node.shape, axis)
     em.alloc(carry)
     linear = node.op is Op.RECURRENCE
-    em.emit(Store(carry, zero, ex.const(0, wide) if linear else _first(node.attr.kind, wide)))
+    em.emit(Store(carry, (), ex.const(0, wide) if linear else _first(node.attr.kind, wide)))
     em.open()
     k = em.loop_var("k", upper_bound(node.shape[axis]))
     place = at(index, axis, em.simplify(_from_end(node, k)))
     before = em.fresh("carry", wide)
     value = _next(node, em, place, before, wide)
-    em.emit(Load(before, carry, zero))
+    em.emit(Load(before, carry, ()))
     after = em.fresh("next", wide)
     if linear:  # the first factor is not part of it, not even if it is infinite
         value = ex.where(k.eq(0), value.args[2], value)
     em.emit(Let(after, value))
-    em.emit(Store(carry, zero, after))
+    em.emit(Store(carry, (), after))
     em.emit(Store(stored[node], place, ex.cast(after, node.dtype)))
     body = em.close()
     em.emit(For(k, as_expr(node.shape[axis]), SERIAL, body))
