@@ -3,6 +3,7 @@
 #   make test    linters, types, layers, then the test suite
 #   make bench   the figures of docs/performance.md
 #   make trading replay a market with a compiled critical path, and tell its latencies
+#   make pictures run a small image language on a photograph, and time it beside Pillow
 #   make fuzz    exhaustive and long-running checks
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -18,7 +19,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 
-.PHONY: help demo trading test bench fuzz lint torch clean
+.PHONY: help demo trading pictures test bench fuzz lint torch clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,6 +31,10 @@ $(BIN)/python:
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
+	@touch $@
+
+$(VENV)/.examples: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
@@ -48,6 +53,9 @@ torch: | $(BIN)/python
 
 demo: $(VENV)/.demo
 	@$(BIN)/weft demo --output demo
+
+pictures: $(VENV)/.examples
+	@$(BIN)/python -m examples.imagepipe.measure
 
 trading: $(VENV)/.demo
 	@$(BIN)/python -m examples.trading

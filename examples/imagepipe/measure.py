@@ -1,5 +1,9 @@
-"""Time per megapixel beside Pillow: ``python -m examples.imagepipe.measure [photo.jpg]``."""
+"""The programs beside this file on a photograph, and times per megapixel beside Pillow.
 
+``python -m examples.imagepipe.measure [photo.jpg]``; pictures are written to build/imagepipe.
+"""
+
+import shutil
 import statistics
 import sys
 import tempfile
@@ -56,6 +60,7 @@ def main(photo=None):
         picture = PIL.Image.fromarray(load_sample_image("china.jpg"))
     else:
         picture = PIL.Image.open(photo).convert("RGB")
+    _programs(picture)
     width, height = picture.size[0] * 2, picture.size[1] * 2
     print(f"{'pipeline':36}{'kernels':>8}{'Weft':>9}{'Pillow':>9}  ms per megapixel")
     with tempfile.TemporaryDirectory() as folder:
@@ -71,6 +76,17 @@ def main(photo=None):
             apart = np.abs(out.astype(int) - np.asarray(pillow(picture)))
             print(f"{name:36}{len(unit.steps):8}{mine / pixels * 1e3:9.2f}"
                   f"{theirs / pixels * 1e3:9.2f}  (mean difference {apart.mean():.2f})")
+
+
+def _programs(picture):
+    """Run the programs of the example, and say what became of them."""
+    folder = Path("build/imagepipe")
+    folder.mkdir(parents=True, exist_ok=True)
+    picture.save(folder / "photo.png")
+    for program in sorted((Path(__file__).parent / "programs").glob("*.img")):
+        unit = translate(shutil.copy(program, folder))
+        unit.run()
+        print(unit.explain(), *(f"  {path}" for _, path in unit.saves), "", sep="\n")
 
 
 if __name__ == "__main__":
