@@ -42,6 +42,7 @@ from weft.frontend.dynamic import jit
 from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.kernel import gpu
+from weft.frontend.kernel import groups as cg
 from weft.frontend.kernel.fusion import fuse
 from weft.frontend.kernel.launch import cdiv, func, kernel
 from weft.frontend.kernel.sanitize import interpret, sanitize
@@ -99,6 +100,7 @@ __all__ = [
     "bool",
     "build",
     "cdiv",
+    "cg",
     "compute",
     "constexpr",
     "critical",

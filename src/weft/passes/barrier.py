@@ -54,6 +54,7 @@ from weft.ir.stmt import (
 from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Tally, walk
 from weft.passes.copies import copy_at_once
+from weft.passes.grid import grid_to_block, waits_for_grid
 from weft.passes.strides import count_turns
 from weft.passes.threads import WARP, Threads, has_barrier
 
@@ -62,6 +63,9 @@ __all__ = ["blocks_to_loops", "has_threads"]
 _GROUP: Final = 4  # rows of blocks that are walked side by side
 _SHORT: Final = 32  # statements of a loop whose values still fit in registers twice
 _VERSIONS: Final = 3  # of a block's code, if it has so many early returns
+_APART: Final = ("a barrier of a kernel that waits for its grid, which some threads of the grid "
+                 "reach and others do not")
+_DIVERGED: Final = "a barrier that some threads of a block reach and others do not"
 
 
 def has_threads(kernel: Kernel) -> bool:
@@ -86,13 +90,15 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
         If a loop over threads does not stand alone in its block.
     """
     Tally.passes += 1
-    kernel = copy_at_once(kernel)
+    whole = waits_for_grid(kernel.body)
+    kernel = grid_to_block(copy_at_once(kernel))
     axes: list[For] = []
     body = kernel.body
     while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
         axes.append(body[0])
         body = body[0].body
     nest = Nest(kernel, body, lanes)
+    nest.diverged = _APART if whole else _DIVERGED
     inner = nest.run(body)
     if axes:
         inner = _joined(axes, inner, ex.var(nest.fresh("block", nest.names), dt.int64))
@@ -143,6 +149,7 @@ class Nest:
         self.allocated: set[str] = set()
         self.shared: dict[Memory, Memory] = {}
         self.turns: set[Memory] = set()
+        self.diverged = _DIVERGED
 
     def run(self, body: Body) -> Body:
         """Return what a block does."""

@@ -52,7 +52,6 @@ __all__ = ["WARP", "Threads", "has_barrier"]
 
 _PRIVATE: Final = ("local", "register")
 WARP: Final = 32  # threads whose collective operations are those of lanes
-_DIVERGED: Final = "a barrier that some threads of a block reach and others do not"
 
 
 class Threads:
@@ -454,7 +453,7 @@ class Threads:
         other = ex.var(self.fresh("other", self.names), value.dtype)
         if not guards:
             out.append(Load(first, each, (ex.index(0),)))
-            check = self.placed(Assert(other.eq(first), _DIVERGED), s)
+            check = self.placed(Assert(other.eq(first), self.nest.diverged), s)
             out.append(For(k, ex.index(self.count), SERIAL, (Load(other, each, (k,)), check)))
             return first
         agreed = Memory(self.fresh("agreed", self.memory_names), value.dtype, (), "register")
@@ -463,7 +462,7 @@ class Threads:
         so_far = ex.var(self.fresh("first", self.names), value.dtype)
         nobody = ex.unary(Op.NOT, some)
         check = self.placed(
-            Assert(ex.binary(Op.OR, nobody, other.eq(so_far)), _DIVERGED), s)
+            Assert(ex.binary(Op.OR, nobody, other.eq(so_far)), self.nest.diverged), s)
         turn = (Load(other, each, (k,)), Load(some, known, ()), Load(so_far, agreed, ()), check,
                 Store(agreed, (), other), Store(known, (), ex.const(True, dt.bool_)))
         out.extend((

@@ -313,7 +313,8 @@ class Vectorize(ReduceLowering):
         if s.kind in SHUFFLES:
             value = warp.shuffle(self, s, args, lanes, out)
         else:
-            value = warp.vote(s.kind, self.vector(args[0], lanes), active)
+            mask = None if s.mask is None else self.scalar_vector(self.map(s.mask, scope), lanes)
+            value = warp.vote(s.kind, self.vector(args[0], lanes), active, mask)
         scope.mapped[s.var] = self.name(out, str(s.var.attr), value, s)
 
 

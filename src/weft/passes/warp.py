@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["shuffle", "vote"]
 
 
-def vote(kind: str, value: Expr, active: Expr) -> Expr:
-    """Return what the active lanes find out of a predicate or a value."""
+def vote(kind: str, value: Expr, active: Expr, mask: Expr | None = None) -> Expr:
+    """Return what the active lanes find out of a predicate or a value.
+
+    With a `mask` (uint32) each lane asks those that it names; groups of lanes may differ in it.
+    """
+    if mask is not None:
+        return _masked_vote(kind, value, active, mask)
     if kind == "vote_any":
         return any_of(ex.binary(Op.AND, active, value))
     if kind == "vote_all":
@@ -30,6 +35,29 @@ def vote(kind: str, value: Expr, active: Expr) -> Expr:
     if kind == "ballot":
         return _bits(ex.binary(Op.AND, active, value))
     return _match_all(value, active) if kind == "match_all" else _match_any(value, active)
+
+
+def _masked_vote(kind: str, value: Expr, active: Expr, mask: Expr) -> Expr:
+    def named(bits: Expr) -> Expr:
+        lanes = max(bits.lanes, mask.lanes)
+        return ex.binary(Op.AND, ex.broadcast(bits, lanes), ex.broadcast(mask, lanes))
+
+    here = named(_bits(active))
+    if kind.startswith("match"):
+        same = named(_match_any(value, active))
+        if kind == "match_any":
+            return same
+        every = ex.binary(Op.EQ, same, ex.broadcast(here, same.lanes))
+        return ex.where(every, same, ex.const(0, dt.uint32, same.lanes))
+    holds = named(_bits(ex.binary(Op.AND, active, value)))
+    none = ex.const(0, dt.uint32, holds.lanes)
+    if kind == "ballot":
+        return holds
+    if kind == "vote_any":
+        return ex.binary(Op.NE, holds, none)
+    every = ex.binary(Op.EQ, holds, here)
+    return every if kind == "vote_all" else ex.binary(
+        Op.OR, every, ex.binary(Op.EQ, holds, none))
 
 
 def _none(flags: Expr) -> Expr:

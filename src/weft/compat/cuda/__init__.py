@@ -44,6 +44,7 @@ from weft.compat.numba_types import (
 )
 from weft.compat.vectorize import guvectorize, vectorize
 from weft.errors import DTypeError, KernelError, LaunchError
+from weft.frontend.kernel import groups as cg
 from weft.frontend.kernel.gpu import (
     activemask,
     all_sync,
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CudaSupportError", "DeviceArray", "In", "InOut", "Out", "activemask", "all_sync", "any_sync",
-    "as_cuda_array", "atomic", "ballot_sync", "blockDim", "blockIdx", "brev", "cbrt", "close",
+    "as_cuda_array", "atomic", "ballot_sync", "blockDim", "blockIdx", "brev", "cbrt", "cg", "close",
     "clz", "const", "cuda_error", "current_context", "declare_device", "default_stream",
     "defer_cleanup", "detect", "device_array", "device_array_like", "eq_sync", "event",
     "event_elapsed_time", "external_stream", "ffs", "fma", "fp16", "from_dtype",

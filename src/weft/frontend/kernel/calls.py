@@ -99,6 +99,18 @@ class Calls(Expressions):
                 z = complexes.as_complex(self, z, node)
                 return Group((z.items[0], ex.unary(Op.NEG, z.items[1])), z.names, z.kind)
             return self.scalar(z, node)
+        if isinstance(func.value, ast.Call):  # of what a function returns
+            made = self.visit(func.value)
+            if not isinstance(made, Group):
+                callee = self.attribute(made, func)
+                if isinstance(callee, Known):
+                    return self.call_object(callee.value, node)
+                raise self.wrong(node, f"{describe(callee)} cannot be called")
+            method = getattr(made.kind, func.attr, None)
+            if not inspect.isfunction(method):
+                raise self.wrong(node, f"{describe(made)} has no {func.attr!r}")
+            args, named = self.arguments(node)
+            return self.inline(method, [made, *args], named, node)
         if not isinstance(func.value, ast.Name) or func.value.id not in self.env:
             return None
         owner = self.env[func.value.id]
@@ -208,7 +220,7 @@ class Calls(Expressions):
                    node: ast.Call) -> Value:  # fmt: skip
         """Return a named tuple or a dataclass."""
         names = tuple(getattr(kind, "_fields", ()) or getattr(kind, "__dataclass_fields__", ()))
-        if not names:
+        if not names and not hasattr(kind, "__dataclass_fields__"):
             what, hint = called(kind)
             raise self.wrong(node, f"{what} is not supported in kernels", hint)
         try:

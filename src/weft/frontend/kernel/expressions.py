@@ -242,7 +242,10 @@ class Expressions(Emitter):
         return scalars.coordinate(found)
 
     def _attribute(self, node: ast.Attribute) -> Value:
-        owner = self.visit(node.value)
+        return self.attribute(self.visit(node.value), node)
+
+    def attribute(self, owner: Value, node: ast.Attribute) -> Value:
+        """Return what the attribute of a value is."""
         if isinstance(owner, View):
             return self.view_attribute(owner, node)
         if isinstance(owner, Fields):

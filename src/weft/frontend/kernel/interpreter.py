@@ -22,7 +22,8 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
     host = launch.take(args)
     function = launch.kernel.__weft_function__
     constants: list[Any] = []
-    nest = translate(function, host.types, Launch(launch.block, launch.ndim, launch.shared),
+    shape = Launch(launch.block, launch.ndim, launch.shared, launch.grid)
+    nest = translate(function, host.types, shape,
                      wraps=launch.kernel.options.wraps, sanitised=sanitise,
                      fma=launch.kernel.options.fma, constants=constants)
     host.settle({m.name for m in stores(nest.body)})

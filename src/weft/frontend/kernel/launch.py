@@ -105,6 +105,7 @@ class KernelFunction:
         self._known: Signature | None = None
         self._loaded: dict[Any, Loaded] = {}
         self._configured = {}
+        self.waits = False  # for the whole grid, so that it is compiled for each size of it
         _kernels.add(self)
 
     @property
@@ -285,7 +286,8 @@ class Configured:
     def _variant(self, types: dict[str, KernelType]) -> Loaded:
         """Return the code for arguments of some types."""
         kernel = self.kernel
-        key = (tuple(types.values()), self.block, self.ndim, self.shared)
+        key = (tuple(types.values()), self.block, self.ndim, self.shared,
+               self.grid if kernel.waits else None)
         loaded = kernel._loaded.get(key)
         if loaded is None:
             loaded = kernel._loaded[key] = _load(kernel, types, self)
@@ -348,13 +350,22 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
 def translated(kernel: KernelFunction, types: dict[str, KernelType],
                launch: Configured) -> tuple[Kernel, list[Any]]:  # fmt: skip
     """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
-    from weft.frontend.kernel.translate import Launch, translate
+    from weft.frontend.kernel.translate import GridNeeded, Launch, translate
 
     options = kernel.options
-    shape = Launch(launch.block, launch.ndim, launch.shared)
     constants: list[Any] = []
-    nest = translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
-                     checked=options.checked, fma=options.fma, constants=constants)
+
+    def made(grid: tuple[int, int, int] | None) -> Kernel:
+        constants.clear()
+        shape = Launch(launch.block, launch.ndim, launch.shared, grid)
+        return translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
+                         checked=options.checked, fma=options.fma, constants=constants)
+
+    try:
+        nest = made(launch.grid if kernel.waits else None)
+    except GridNeeded:
+        kernel.waits = True
+        nest = made(launch.grid)
     meta = nest.meta.replace(fastmath=options.fastmath,
                              hints=(*nest.meta.hints, *options.hints))
     return nest.replace(meta=meta), constants

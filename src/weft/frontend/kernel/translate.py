@@ -17,9 +17,10 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.record import Record
-from weft.ir.stmt import Body, For, Kernel, Meta, Stmt
+from weft.ir.stmt import Barrier, Body, For, Kernel, Meta, Stmt
+from weft.ir.traverse import walk
 
-__all__ = ["Launch", "translate"]
+__all__ = ["GridNeeded", "Launch", "translate"]
 
 _MOST_BLOCKS: Final = (1 << 31) - 1
 INTRINSICS.update({**matrix.LOWERED, **vectors.LOWERED})
@@ -36,11 +37,19 @@ class Launch(Record):
         Axes of the grid that may have more than one block.
     shared : int
         Bytes of shared memory whose size the launch gives.
+    grid : tuple of int or None
+        Blocks along x, y, z, where they are compiled in: a kernel with a barrier of the grid needs
+        them.
     """
 
     block: tuple[int, int, int]
     ndim: int = 1
     shared: int = 0
+    grid: tuple[int, int, int] | None = None
+
+
+class GridNeeded(Exception):
+    """A kernel that must be compiled for the size of its grid."""
 
 
 def translate(function: Callable[..., Any], types: Mapping[str, KernelType], launch: Launch, *,
@@ -121,6 +130,9 @@ def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, 
     problems.check()
     memories = (*parameters.memories,
                 *(m for c in lowering.constants.values() for m in c.memories))
+    if launch.grid is None and any(isinstance(s, Barrier) and s.scope == "grid"
+                                   for s in walk(tuple(out))):
+        raise GridNeeded
     nest = _nest(tuple(out), (*lowering.dynamic_allocs(), *lowering.shared), axes)
     return Kernel(source.name, memories, nest, Meta("custom"),
                   lowering.locations)
@@ -136,6 +148,8 @@ def _axes(lowering: Functions, launch: Launch) -> list[tuple[str, Expr, Expr]]:
         index = zero
         if position < launch.ndim:
             blocks = ex.Variable(f"grid.{axis}", 1, _MOST_BLOCKS)
+            if launch.grid is not None:
+                blocks = ex.index(launch.grid[position])
             index = ex.var(f"block.{axis}", dt.int64)
             axes.append((f"block.{axis}", index, blocks))
         lowering.specials[f"block.{axis}"] = index
