@@ -277,12 +277,17 @@ class Threads:
         fragments: set[Memory] = set()
         used: dict[Expr, set[int]] = {}
         pure: dict[Expr, Expr] = {}
+        read: set[Memory] = set()
         self.region = 0
 
         def look(part: Body, inside: bool) -> None:
             for s in part:
                 if not inside and self.splits(s):
                     self.region += 1
+                if not inside and not self._is_shared(s):
+                    read.update(_read(s))
+                elif not inside and isinstance(s, Store) and s.memory in read:
+                    self.region += 1  # as `_split` does
                 if not isinstance(s, While):
                     note(s.exprs())
                 for var in s.binds():
@@ -342,7 +347,8 @@ class Threads:
         pending: list[Stmt] = []
         for position, s in enumerate(body):
             if self._is_shared(s):
-                if isinstance(s, Store):  # what comes before it may read the old value
+                # What comes before a store may read the old value.
+                if isinstance(s, Store) and any(s.memory in _read(p) for p in pending):
                     self._flush(pending, guards, out)
                 out.append(s)
             elif isinstance(s, Barrier) and s.scope == "block":
@@ -563,3 +569,8 @@ def has_barrier(s: Stmt) -> bool:
     """Whether a statement is, or holds, a barrier of the block."""
     return any(isinstance(inner, Barrier | Collective) and inner.scope == "block"
                for inner in walk((s,)))
+
+
+def _read(s: Stmt) -> set[Memory]:
+    """Return what a statement and those inside it read."""
+    return {memory for inner in walk((s,)) for memory in inner.reads()}
