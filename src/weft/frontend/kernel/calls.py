@@ -17,6 +17,7 @@ from weft.frontend.kernel.elements import (
     array_of,
     as_dtype,
     as_element,
+    itemsize_of,
     made,
 )
 from weft.frontend.kernel.expressions import VISIT, Expressions
@@ -24,7 +25,7 @@ from weft.frontend.kernel.hints import called
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
-from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe, whole
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View, axes_of, describe, whole
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -33,8 +34,10 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Alloc, Atomic, Barrier, Location, Memory, Print
 
-__all__ = ["INTRINSICS", "Calls", "Range", "Walk"]
+__all__ = ["INTRINSICS", "MOST_LOCAL", "MOST_SHARED", "Calls", "Range", "Walk"]
 
+MOST_SHARED: Final = 227 << 10  # bytes, as much as the largest devices give one block
+MOST_LOCAL: Final = 512 << 10  # bytes, as much as a thread of CUDA may have
 _MOST_ALIGNED: Final = 1024  # bytes
 _MATH: Final = frozenset(name for name in dir(math) if callable(getattr(math, name)))
 
@@ -58,12 +61,15 @@ class Calls(Expressions):
 
     Attributes
     ----------
+    warp : int
+        Threads of a warp of the device.
     dynamic_bytes : int
         Bytes of shared memory that the launch gives beside the kernel's own.
     dynamic : dict of DType to (Memory, Location)
         The arrays over them, which all begin at the first byte, and where they were asked for.
     """
 
+    warp = 32
     dynamic_bytes = 0
 
     def __init__(self, source: Source, problems: Problems) -> None:
@@ -416,6 +422,8 @@ class Calls(Expressions):
             return self._dynamic(node, dtype)
         if any(n < 1 for n in extents):
             raise self.wrong(node, f"an array of shape {extents}", "each size must be at least 1")
+        element = self._element(dtype, node)
+        self._fits(scope, math.prod(extents) * itemsize_of(element), node)
 
         def array(name: str, d: DType, shape: tuple[Expr, ...]) -> View:
             view = array_of(self.name(name), d, shape, scope, self.flat)
@@ -427,7 +435,23 @@ class Calls(Expressions):
                 self.emit(alloc, node)
             return view
 
-        return made(scope, self._element(dtype, node), tuple(map(ex.index, extents)), array)
+        return made(scope, element, tuple(map(ex.index, extents)), array)
+
+    def _fits(self, scope: str, size: int, node: ast.AST) -> None:
+        """Refuse an array that no device has room for."""
+        if scope != "shared":
+            if size > MOST_LOCAL:
+                raise self.wrong(node, f"{size} bytes of local memory for each thread",
+                                 f"at most {MOST_LOCAL}; an argument can be of any size")
+            return
+        for alloc in self.shared:
+            if all(alloc.memory is not m for m, _ in self.dynamic.values()):
+                count = math.prod(int(n.attr) for n in alloc.memory.shape)
+                size += count * alloc.memory.dtype.itemsize
+        size += self.dynamic_bytes
+        if size > MOST_SHARED:
+            raise self.wrong(node, f"{size} bytes of shared memory in all",
+                             f"a block has at most {MOST_SHARED}")
 
     def _dtype(self, value: Value, node: ast.AST) -> DType:
         d = as_dtype(value.value) if isinstance(value, Known) else None
@@ -439,7 +463,8 @@ class Calls(Expressions):
     def _element(self, value: Value, node: ast.AST) -> Element:
         d = as_element(value.value) if isinstance(value, Known) else None
         if d is None:
-            raise self.wrong(node, f"{describe(value)} is not a dtype")
+            raise self.wrong(node, f"{describe(value)} is not a dtype",
+                             "weft.float32, weft.int64, ..., and NumPy's types")
         return d
 
     def _dynamic(self, node: ast.Call, dtype: Value) -> Value:
@@ -497,7 +522,8 @@ class Calls(Expressions):
         element = self.part(array, [(node.args[1] if len(node.args) > 1 else node, k)
                                     for k in keys], node)
         if element.axes:
-            raise self.wrong(node, f"{len(keys)} indices into an array of {len(array.axes)} axes")
+            raise self.wrong(node, f"{len(keys)} indices into an array of "
+                             f"{axes_of(len(array.axes))}")
         given = [scalars.convert(self.scalar(v, node), d) for v in values]
         var = self.fresh("old", d)
         compare = given[0] if kind == "cas" else None

@@ -19,7 +19,7 @@ from weft.frontend.kernel.elements import (
 )
 from weft.frontend.kernel.emitter import Emitter, conjuncts, negation
 from weft.frontend.kernel.hints import closest, instead, title
-from weft.frontend.kernel.intrinsics import DEVICE, Special
+from weft.frontend.kernel.intrinsics import DEVICE, Everyone, Special
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
 from weft.frontend.kernel.values import (
@@ -32,6 +32,7 @@ from weft.frontend.kernel.values import (
     View,
     ViewAxis,
     Wrong,
+    axes_of,
     describe,
     described,
 )
@@ -130,7 +131,7 @@ class Expressions(Emitter):
         """Return a Python or NumPy number as a constant."""
         if isinstance(value, _NUMBERS) and type(value) in _NUMBERS:
             return scalars.literal(value)
-        if isinstance(value, enum.IntEnum):
+        if isinstance(value, enum.IntEnum | Everyone):
             return scalars.literal(int(value))
         d = as_dtype(getattr(value, "dtype", None)) if hasattr(value, "item") else None
         if d is not None and getattr(value, "ndim", 1) == 0:
@@ -610,7 +611,8 @@ class Expressions(Emitter):
             fill = ast.copy_location(ast.Slice(), parts[dots[0]][0])
             parts[dots[0]:dots[0] + 1] = [(fill, None)] * missing
         if len(parts) > len(view.axes):
-            raise self.wrong(node, f"{len(parts)} indices into an array of {len(view.axes)} axes")
+            raise self.wrong(node, f"{len(parts)} indices into an array of "
+                             f"{axes_of(len(view.axes))}")
         starts, axes = list(view.starts), []
         for (key, value), axis in zip(parts, view.axes, strict=False):
             if value is None:
@@ -709,7 +711,8 @@ class Expressions(Emitter):
         if isinstance(value, Expr) and value.op is Op.CONST and value.dtype.is_integer:
             return int(value.attr)
         raise self.wrong(node, f"{what} must be an integer that is known when the kernel is "
-                         f"compiled, found {describe(value)}")
+                         f"compiled, found {describe(value)}",
+                         "a number, or a name from outside of the kernel")
 
     assigned: frozenset[str] = frozenset()  # all names that the function assigns
 

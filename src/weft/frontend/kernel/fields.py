@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from weft.frontend.kernel import complexes, scalars
 from weft.frontend.kernel.elements import COMPLEX, rows
-from weft.frontend.kernel.values import Fields, Group, Known, Value, View, ViewAxis, describe
+from weft.frontend.kernel.values import (
+    Fields,
+    Group,
+    Known,
+    Value,
+    View,
+    ViewAxis,
+    axes_of,
+    describe,
+)
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -34,7 +43,7 @@ def part(c: Expressions, array: Fields, indices: Indices, node: ast.AST) -> Fiel
         fill = ast.copy_location(ast.Slice(), indices[dots[0]][0])
         indices[dots[0]:dots[0] + 1] = [(fill, None)] * missing
     if len(indices) > array.ndim:
-        raise c.wrong(node, f"{len(indices)} indices into an array of {array.ndim} axes")
+        raise c.wrong(node, f"{len(indices)} indices into an array of {axes_of(array.ndim)}")
     parts: list[View | Fields] = []
     for inner in array.parts:
         given = list(indices)

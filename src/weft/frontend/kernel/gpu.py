@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weft.frontend.kernel.intrinsics import Special, Triple, intrinsic
+from weft.frontend.kernel.intrinsics import Everyone, Special, Triple, intrinsic
 
 __all__ = [
     "ALL",
@@ -71,7 +71,7 @@ blockDim: Final = Triple("blockDim")  # threads of a block; int32
 gridDim: Final = Triple("gridDim")  # blocks of the grid; int32
 warpsize: Final = Special("warpsize", 32)  # threads of a warp; int32
 laneid: Final = Special("laneid")  # number of the thread in its warp; int32
-ALL: Final = 0xFFFFFFFF  # a mask of all threads of a warp
+ALL: Final = Everyone(0xFFFFFFFF)  # a mask of all threads of a warp
 
 
 @intrinsic

@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 
 from weft.errors import KernelError
 
-__all__ = ["Intrinsic", "Special", "intrinsic"]
+__all__ = ["DEVICE", "Everyone", "Intrinsic", "Special", "intrinsic"]
 
 
 DEVICE: Final = {"threadIdx", "blockIdx", "blockDim", "gridDim", "laneid", "warpsize"}  # names
@@ -38,6 +38,12 @@ def intrinsic(function: Callable[..., Any], prefix: str = "") -> Intrinsic:
     """Return the intrinsic that a Python signature and its docstring describe."""
     DEVICE.add(prefix + function.__name__)
     return Intrinsic(function, prefix + function.__name__)
+
+
+class Everyone(int):
+    """A mask of all threads of a warp, however many they are."""
+
+    __slots__ = ()
 
 
 class Special:

@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, cast, overload
 
 from weft.config import watchers
-from weft.errors import BoundsError, DeviceError, KernelError, LaunchError, VariableError
+from weft.errors import (
+    BoundsError,
+    DeviceError,
+    KernelError,
+    LaunchError,
+    UnsupportedError,
+    VariableError,
+    WeftError,
+)
 from weft.frontend.devices import devices, get_default_device, is_available
 from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.streams import check_stream
@@ -127,9 +135,13 @@ class KernelFunction:
     def _configure(self, configuration: Any) -> Configured:
         parts = configuration if isinstance(configuration, tuple) else (configuration,)
         if not (1 if self.options.workgroup else 2) <= len(parts) <= 4:
-            raise LaunchError(f"launch of {self.__name__}", found=f"{len(parts)} values in []",
+            count = f"{len(parts)} value{'' if len(parts) == 1 else 's'}"
+            raise LaunchError(f"launch of {self.__name__}", found=f"{count} in []",
                               expected="grid, block, and perhaps stream and shared bytes")
-        made = self._made(*parts)
+        try:
+            made = self._made(*parts)
+        except WeftError as error:
+            raise error.with_traceback(None) from None
         if len(self._configured) >= _MOST_CONFIGURED:
             self._configured.clear()
         with contextlib.suppress(TypeError):
@@ -170,6 +182,33 @@ class KernelFunction:
                                 expected="annotations, or arguments like those of a launch")
         configured._variant(types if args else {n: _dense(k) for n, k in types.items()})
         return self
+
+    def check(self, *args: Any, grid: Size, block: Size | None = None, shared: int | None = None,
+              warp: int = 32) -> None:  # fmt: skip
+        """Raise what is wrong in the kernel for such a launch, without running it.
+
+        Parameters
+        ----------
+        *args, grid, block, shared
+            As for a launch.
+        warp
+            Threads of a warp of the device that the kernel is meant for: 32, or 64 as on some of
+            AMD's, where masks of 32 bits leave out half of the threads.
+
+        Raises
+        ------
+        KernelError
+            With all that is wrong.
+        LaunchError
+            If the arguments do not fit.
+        """
+        if warp not in (32, 64):
+            raise LaunchError("check", found=f"warps of {warp!r} threads", expected="32 or 64")
+        try:
+            configured = self._made(grid, block, None, shared)
+            translated(self, configured.take(args).types, configured, warp)
+        except WeftError as error:
+            raise error.with_traceback(None) from None
 
     def __call__(self, *args: Any) -> None:
         """Refuse: a launch needs its shape."""
@@ -234,7 +273,7 @@ class Configured:
         self._launches: list[Context] = []
         self._seen: dict[Any, int] = {}
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Run the kernel; it is finished when this returns.
 
         Raises
@@ -248,10 +287,14 @@ class Configured:
         BoundsError
             If it accessed an element that is not there.
         """
-        self._miss(*args)
+        try:
+            self._launch(args, kwargs)
+        except WeftError as error:  # the way through the compiler is of no use to anybody
+            raise error.with_traceback(None) from None
 
-    def _miss(self, *args: Any, **kwargs: Any) -> None:
-        """Launch with arguments that native code does not know."""
+    _miss = __call__  # what native code calls with arguments that it does not know
+
+    def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if kwargs or len(args) != len(self.kernel._signature.names):
             args = _bound(self.kernel, args, kwargs)
         if active.fusion is not None:
@@ -344,11 +387,17 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
     from weft.driver.launch import load_kernel
 
     nest, constants = translated(kernel, types, launch)
-    return load_kernel(nest, constants)
+    try:
+        return load_kernel(nest, constants)
+    except UnsupportedError as error:  # of the device: it has no line of its own
+        code = kernel.__weft_function__.__code__
+        raise KernelError(f"kernel {kernel.__name__}", found=error.found or error.operation,
+                          expected=error.expected,
+                          where=(code.co_filename, code.co_firstlineno)) from None
 
 
-def translated(kernel: KernelFunction, types: dict[str, KernelType],
-               launch: Configured) -> tuple[Kernel, list[Any]]:  # fmt: skip
+def translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
+               warp: int = 32) -> tuple[Kernel, list[Any]]:  # fmt: skip
     """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
     from weft.frontend.kernel.translate import GridNeeded, Launch, translate
 
@@ -357,7 +406,7 @@ def translated(kernel: KernelFunction, types: dict[str, KernelType],
 
     def made(grid: tuple[int, int, int] | None) -> Kernel:
         constants.clear()
-        shape = Launch(launch.block, launch.ndim, launch.shared, grid)
+        shape = Launch(launch.block, launch.ndim, launch.shared, grid, warp)
         return translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
                          checked=options.checked, fma=options.fma, constants=constants)
 
@@ -471,7 +520,7 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
     vectorizable
         Whether threads may run side by side as the lanes of a vector.
     """
-    if not isinstance(max_threads, int) or not 1 <= max_threads <= _MOST_THREADS:
+    if type(max_threads) is not int or not 1 <= max_threads <= _MOST_THREADS:
         raise KernelError("kernel", found=f"max_threads={max_threads!r}",
                           expected=f"1 to {_MOST_THREADS}")
     if fma is None and fastmath:

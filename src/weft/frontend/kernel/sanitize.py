@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import KernelError
+from weft.errors import KernelError, WeftError
 from weft.frontend.kernel.launch import Configured, KernelFunction
 from weft.ir.record import Record
 
@@ -54,8 +54,11 @@ class Interpreted:
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel; return a `Report` if it is sanitised, else nothing."""
-        found = self._launch.carry_out(args, sanitise=self._sanitise, seed=self._seed,
-                                       steps=self._steps)
+        try:
+            found = self._launch.carry_out(args, sanitise=self._sanitise, seed=self._seed,
+                                           steps=self._steps)
+        except WeftError as error:  # the way through the interpreter is of no use to anybody
+            raise error.with_traceback(None) from None
         return Report(*found.values()) if self._sanitise else None
 
 

@@ -40,12 +40,15 @@ class Launch(Record):
     grid : tuple of int or None
         Blocks along x, y, z, where they are compiled in: a kernel with a barrier of the grid needs
         them.
+    warp : int
+        Threads of a warp of the device: 32, or 64 on some of AMD's.
     """
 
     block: tuple[int, int, int]
     ndim: int = 1
     shared: int = 0
     grid: tuple[int, int, int] | None = None
+    warp: int = WARP
 
 
 class GridNeeded(Exception):
@@ -110,7 +113,7 @@ def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, 
     lowering.wraps, lowering.checked, lowering.sanitised = wraps, checked, sanitised
     lowering.flat = flat
     lowering.fma = fma
-    lowering.dynamic_bytes = launch.shared
+    lowering.dynamic_bytes, lowering.warp = launch.shared, launch.warp
     parameters = Parameters(flat)
     for name, kind in types.items():
         lowering.env[name] = parameters.value(name, kind)

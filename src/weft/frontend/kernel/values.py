@@ -18,8 +18,10 @@ from weft.ir.tile import Tile
 
 FIXED = "lists and tuples of a kernel keep their length and items: gpu.local.array holds numbers"
 
-__all__ = ["FIXED", "Fields", "Fragment", "Group", "Known", "Value", "View", "Wrong", "describe",
-           "described"]
+__all__ = [
+    "FIXED", "Fields", "Fragment", "Group", "Known", "Value", "View", "Wrong", "axes_of",
+    "describe", "described",
+]  # fmt: skip
 
 
 class Known(Record):
@@ -136,6 +138,11 @@ def described(value: object) -> str:
     return f"{kind} {name}" if name else kind.lstrip("_")
 
 
+def axes_of(count: int) -> str:
+    """Return a number of axes in words."""
+    return f"{count} ax{'i' if count == 1 else 'e'}s"
+
+
 def describe(value: Any) -> str:
     """Return how an error message calls a value."""
     if isinstance(value, Expr):
@@ -145,11 +152,10 @@ def describe(value: Any) -> str:
     if isinstance(value, Fragment):
         return f"{value.memory.dtype.name} fragment {value.tile.use} of {value.tile.shape}"
     if isinstance(value, View):
-        axes = f"{len(value.axes)} ax{'i' if len(value.axes) == 1 else 'e'}s"
-        return f"{value.memory.dtype.name} array of {axes}"
+        return f"{value.memory.dtype.name} array of {axes_of(len(value.axes))}"
     if isinstance(value, Fields):
         what = "complex" if value.kind is complex else "record"
-        return f"{what} array of {value.ndim} axes" if value.ndim else what
+        return f"{what} array of {axes_of(value.ndim)}" if value.ndim else what
     if isinstance(value, Group) and value.kind is complex:
         return "complex"
     if isinstance(value, Group):

@@ -8,6 +8,7 @@ from typing import Final
 
 from weft.frontend.kernel import scalars
 from weft.frontend.kernel.calls import INTRINSICS, Calls
+from weft.frontend.kernel.intrinsics import Everyone
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.values import Group, Known, Value
 from weft.ir import dtype as dt
@@ -27,7 +28,13 @@ def _mask(c: Calls, value: Value, node: ast.AST) -> Expr | None:
     """Return the threads that take part; None for all."""
     if isinstance(value, Known) and isinstance(value.value, int):
         bits = value.value
-        if bits in (_FULL, -1):
+        if isinstance(bits, Everyone) or bits == -1:
+            return None
+        if c.warp != WARP and bits >= 0:
+            raise c.wrong(node, f"the mask {bits:#x} names {WARP} threads of a warp of {c.warp}",
+                          "gpu.ALL names all threads of a warp on every device; others come from "
+                          "gpu.ballot_sync and gpu.activemask")
+        if bits == _FULL:
             return None
         if not 0 < bits < _FULL:
             raise c.wrong(node, f"the mask {bits:#x}", "a mask has a bit for each of 32 threads")
