@@ -19,7 +19,7 @@ from weft.ir.traverse import Tally, walk
 from weft.ir.verify import verify
 from weft.ir.verify_linear import verify_linear
 from weft.kernelize.emit import CHECK
-from weft.passes.barrier import blocks_to_loops, has_threads
+from weft.passes.barrier import blocks_to_loops, has_threads, unroll_loops
 from weft.passes.extremes import splitter
 from weft.passes.legalize import Legalizer, legalize
 from weft.passes.linearize import linearize
@@ -135,7 +135,9 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
     nest, hints = kernel, dict(kernel.meta.hints)
     if has_threads(kernel):
         lanes = target.vector_bytes // 4 if tier == FULL and hints.get("vectorizable", True) else 1
-        kernel = blocks_to_loops(kernel, lanes)
+        if lanes > 1:
+            lanes = hints.get("vector_width", lanes)
+        kernel = blocks_to_loops(unroll_loops(kernel, hints.get("unroll", 1)), lanes)
     if chosen is not None:
         scheduled = chosen[0]
     else:

@@ -35,6 +35,8 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import (
     PARALLEL,
+    SERIAL,
+    UNROLLED,
     Alloc,
     Atomic,
     Barrier,
@@ -52,13 +54,13 @@ from weft.ir.stmt import (
     While,
 )
 from weft.ir.tile import MatrixAccess, MatrixMultiply
-from weft.ir.traverse import Tally, walk
+from weft.ir.traverse import Rewriter, Tally, walk
 from weft.passes.copies import copy_at_once
 from weft.passes.grid import grid_to_block, waits_for_grid
 from weft.passes.strides import count_turns
 from weft.passes.threads import WARP, Threads, has_barrier
 
-__all__ = ["blocks_to_loops", "has_threads"]
+__all__ = ["blocks_to_loops", "has_threads", "unroll_loops"]
 
 _GROUP: Final = 4  # rows of blocks that are walked side by side
 _SHORT: Final = 32  # statements of a loop whose values still fit in registers twice
@@ -72,6 +74,18 @@ def has_threads(kernel: Kernel) -> bool:
     """Whether a kernel is written for blocks of threads."""
     return any(isinstance(s, For) and s.kind.startswith(("block.", "thread."))
                for s in walk(kernel.body))
+
+
+def unroll_loops(kernel: Kernel, most: int) -> Kernel:
+    """Return a kernel whose loops of up to `most` turns, known in number, are written out."""
+
+    class Unroll(Rewriter):
+        def visit(self, stmt: Stmt) -> Stmt | Body:
+            short = isinstance(stmt, For) and stmt.kind == SERIAL and (
+                stmt.extent.op is Op.CONST and stmt.extent.attr <= most)
+            return stmt.replace(kind=UNROLLED) if short else stmt
+
+    return Unroll(kernel).run() if most > 1 else kernel
 
 
 def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:

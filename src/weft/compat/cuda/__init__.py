@@ -87,6 +87,7 @@ from weft.frontend.kernel.gpu import (
     warpsize,
 )
 from weft.frontend.kernel.launch import Configured, DeviceFunction, KernelFunction, Options, cdiv
+from weft.frontend.kernel.resources import resources
 from weft.frontend.kernel.streams import Event, Stream, event, stream
 
 if TYPE_CHECKING:
@@ -176,13 +177,12 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     del inline, link, debug, opt, lineinfo, cache, ignored
     if isinstance(signature, list):
         signature = signature[0] if len(signature) == 1 else None
-    hints: tuple[tuple[str, Any], ...] = ()
-    if max_registers is not None:
-        hints += (("max_registers", max_registers),)
-    most = 1024
-    if launch_bounds is not None:
-        most = launch_bounds if isinstance(launch_bounds, int) else launch_bounds[0]
-        hints += (("max_threads", most),)
+    bounds = launch_bounds if isinstance(launch_bounds, tuple | list) else (launch_bounds,)
+    most = 1024 if bounds[0] is None else bounds[0]
+    given = {"max_threads": bounds[0], **resources(
+        max_registers, bounds[1] if len(bounds) > 1 else None,
+        bounds[2] if len(bounds) > 2 else None)}
+    hints = tuple((name, value) for name, value in given.items() if value is not None)
     options = Options(True, True, fastmath, most, hints, fma)
 
     def make(function: Callable[..., Any]) -> Any:

@@ -21,6 +21,7 @@ from weft.errors import (
 )
 from weft.frontend.devices import devices, get_default_device, is_available
 from weft.frontend.kernel.fused import active
+from weft.frontend.kernel.resources import check_cluster, resources
 from weft.frontend.kernel.streams import check_stream
 from weft.ir.record import Record
 from weft.runtimes.callables import native_class
@@ -246,6 +247,8 @@ class Configured:
         options = kernel.options
         self.kernel = kernel
         self.grid = _sizes(grid, "grid", name, _MOST_BLOCKS)
+        if options.hints:
+            check_cluster(name, self.grid, dict(options.hints))
         if block is None:
             block = options.workgroup
         if not block:
@@ -463,12 +466,16 @@ def failure(name: str, failed: Failed) -> Exception:
 def kernel(function: Callable[..., Any]) -> KernelFunction: ...
 @overload
 def kernel(*, fastmath: bool = ..., unchecked: bool = ..., max_threads: int = ...,
-           max_registers: int | None = ..., workgroup: Size | None = ..., shared: int = ...,
+           max_registers: int | None = ..., min_blocks: int | None = ...,
+           cluster: Size | None = ..., arch: str | tuple[str, ...] = ...,
+           hints: Mapping[str, Any] | None = ..., workgroup: Size | None = ..., shared: int = ...,
            device: str = ..., opt: str = ..., kind: str = ...,
            vectorizable: bool = ..., fma: bool | None = ...) -> Maker: ...  # fmt: skip
 def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False,
            unchecked: bool = False, max_threads: int = _MOST_THREADS,
-           max_registers: int | None = None, workgroup: Size | None = None, shared: int = 0,
+           max_registers: int | None = None, min_blocks: int | None = None,
+           cluster: Size | None = None, arch: str | tuple[str, ...] = (),
+           hints: Mapping[str, Any] | None = None, workgroup: Size | None = None, shared: int = 0,
            device: str = "auto", opt: str = "", kind: str = "custom",
            vectorizable: bool = True, fma: bool | None = None) -> Any:  # fmt: skip
     """Make a kernel of a function: it runs once for each thread of a launch.
@@ -499,6 +506,16 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         Most threads of a block that the kernel is launched with, at most 1024.
     max_registers
         Most registers of a thread, for devices where that can be chosen.
+    min_blocks
+        How many blocks shall be resident on a multiprocessor at least.
+    cluster
+        Blocks of a cluster; those of a launch must make whole ones.
+    arch
+        The architecture, or several, that it is compiled for: ``sm_90``, ``gfx90a``, ``ptx80``.
+    hints
+        ``vector_width``: threads that run side by side as the lanes of a vector; ``unroll``: turns
+        of loops up to which they are written out; ``tensor_cores``, ``coalesced`` and
+        ``async_copy`` (True or False) for devices that can follow them.
     fma
         Whether a product and the sum it goes into become one operation, rounded once. By default
         that is so where a name or an element is added to (``total += a * b``, ``y = y - a * b``),
@@ -529,9 +546,6 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         if value not in allowed:
             raise KernelError("kernel", found=f"{name}={value!r}",
                               expected="one of " + ", ".join(filter(None, allowed)))
-    if max_registers is not None and (not isinstance(max_registers, int) or max_registers < 1):
-        raise KernelError("kernel", found=f"max_registers={max_registers!r}",
-                          expected="a number above 0")
     if not isinstance(shared, int) or not 0 <= shared <= _MOST_SHARED:
         raise KernelError("kernel", found=f"shared={shared!r}", expected=f"0 to {_MOST_SHARED}")
     block = None if workgroup is None else _sizes(workgroup, "workgroup", "kernel",
@@ -540,11 +554,12 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         raise KernelError("kernel", found=f"a workgroup of {block}",
                           expected=f"at most {max_threads} threads")
     given = {"max_threads": None if max_threads == _MOST_THREADS else max_threads,
-             "max_registers": max_registers, "workgroup": block, "opt": opt or None,
+             **resources(max_registers, min_blocks, cluster, arch, hints),
+             "workgroup": block, "opt": opt or None,
              "kind": None if kind == "custom" else kind, "device": _device(device),
              "vectorizable": None if vectorizable else False}  # fmt: skip
-    hints = tuple((name, value) for name, value in given.items() if value is not None)
-    options = Options(False, not unchecked, fastmath, max_threads, hints, fma, block,
+    kept = tuple((name, value) for name, value in given.items() if value is not None)
+    options = Options(False, not unchecked, fastmath, max_threads, kept, fma, block,
                       shared, device)
 
     def make(given: Callable[..., Any]) -> KernelFunction:
