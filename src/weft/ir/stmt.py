@@ -395,6 +395,7 @@ class Collective(Stmt):
         return (self.var,)
 
 
+ATOMIC_SCOPES: Final = ("block", "device", "system")
 ORDERS: Final = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 
 

@@ -228,7 +228,8 @@ class Vectorize(ReduceLowering):
         var = self.new_var(str(s.var.attr), s.var.dtype)
         compare = None if s.compare is None else self._scalar(s.compare, scope)
         value = self._scalar(s.value, scope)
-        self.emit(out, Atomic(var, s.kind, memory, (offset,), value, compare, s.scope), s)
+        self.emit(out, Atomic(var, s.kind, memory, (offset,), value, compare, s.scope,
+                                s.order), s)
         scope.mapped[s.var] = var
 
     def _one_by_one(self, s: Atomic | Print, scope: Scope, out: list[Stmt]) -> None:
@@ -264,7 +265,8 @@ class Vectorize(ReduceLowering):
             self.emit(out, Alloc(old), s)
             self.emit(out, Store(old, (zero,), ex.const(0, s.var.dtype, lanes)), s)
             var = self.new_var(str(s.var.attr), s.var.dtype)
-            self.emit(body, Atomic(var, s.kind, memory, (place,), value, compare, s.scope), s)
+            self.emit(body, Atomic(var, s.kind, memory, (place,), value, compare, s.scope,
+                                s.order), s)
             self.emit(body, Store(old, (k,), var), s)
         turn: tuple[Stmt, ...] = tuple(body)
         if scope.mask is not None:

@@ -289,3 +289,30 @@ def test_a_function_that_returns_on_some_ways_only() -> None:
         wrong[1, 1](out)
     right[1, 1](out)
     np.testing.assert_array_equal(out, [6, 3, 7])
+
+
+def handed_over(order: str) -> Any:
+    """Return a kernel in which one block tells another one, by an atomic operation of an order."""
+
+    @weft.kernel
+    def told(x: Any, flag: Any, out: Any) -> None:
+        if gpu.blockIdx.x == 0:
+            x[0] = 7
+            gpu.atomic.exch(flag, 0, 1, "device", order)
+        elif gpu.atomic.add(flag, 0, 0, order="acquire") == 1:
+            out[0] = x[0]
+
+    return told
+
+
+def test_the_order_of_an_atomic_operation_counts() -> None:
+    for order, kinds in (("release", []), ("seq_cst", []), ("relaxed", ["race"])):
+        x, flag, out = (np.zeros(1, np.int64) for _ in range(3))
+        report = weft.sanitize(handed_over(order), 2, 1)(x, flag, out)
+        assert [f.kind for f in report.findings] == kinds, str(report)
+        assert out[0] == 7
+        handed_over(order)[2, 1](x, flag, out)
+        assert flag[0] == 1
+    for order, words in (("weak", "order"), ("", "order")):
+        with pytest.raises(weft.errors.KernelError, match=words):
+            handed_over(order)[1, 1](x, flag, out)

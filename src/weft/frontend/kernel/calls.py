@@ -32,7 +32,16 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
-from weft.ir.stmt import Alloc, Atomic, Barrier, Location, Memory, Print
+from weft.ir.stmt import (
+    ATOMIC_SCOPES,
+    ORDERS,
+    Alloc,
+    Atomic,
+    Barrier,
+    Location,
+    Memory,
+    Print,
+)
 
 __all__ = ["INTRINSICS", "MOST_LOCAL", "MOST_SHARED", "Calls", "Range", "Walk"]
 
@@ -506,6 +515,9 @@ class Calls(Expressions):
 
     def _atomic(self, node: ast.Call, kind: str, array: Value, index: Value,
                 *values: Value) -> Value:  # fmt: skip
+        scope, order = (self._one_of(v, words, node, what) for v, words, what in (
+            (values[-2], ATOMIC_SCOPES, "the scope"), (values[-1], ORDERS, "the order")))
+        values = values[:-2]
         if not isinstance(array, View):
             raise self.wrong(node, f"gpu.atomic.{kind} of {describe(array)}", "give it an array")
         kind = kind.strip("_")
@@ -527,8 +539,16 @@ class Calls(Expressions):
         given = [scalars.convert(self.scalar(v, node), d) for v in values]
         var = self.fresh("old", d)
         compare = given[0] if kind == "cas" else None
-        self.emit(Atomic(var, kind, element.memory, element.starts, given[-1], compare), node)
+        self.emit(Atomic(var, kind, element.memory, element.starts, given[-1], compare, scope,
+                         order), node)
         return var
+
+    def _one_of(self, value: Value, words: tuple[str, ...], node: ast.AST, what: str) -> str:
+        """Return a word that must be known when the kernel is compiled."""
+        found = value.value if isinstance(value, Known) else None
+        if not isinstance(found, str) or found not in words:
+            raise self.wrong(node, f"{describe(value)} as {what}", "one of " + ", ".join(words))
+        return found
 
 
 def _is_of_tensors(function: Callable[..., Any]) -> bool:

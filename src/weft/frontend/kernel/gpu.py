@@ -366,50 +366,67 @@ class _Atomic:
     """Operations on one element that no other thread can come between.
 
     Each takes an array, an index (an int, or a tuple for several axes) and a value, and returns
-    what the element held before.
+    what the element held before. `scope` says for whom no other operation comes between: the
+    threads of a ``"block"``, of the ``"device"`` or of the whole ``"system"``; `order` what it says
+    about other accesses: ``"relaxed"`` (nothing), ``"acquire"``, ``"release"``, ``"acq_rel"`` or
+    ``"seq_cst"``. A CPU gives all of them the strongest order.
     """
 
     def __init__(self) -> None:
-        def add(array: Any, index: Any, value: Any) -> Any:
+        def add(array: Any, index: Any, value: Any, scope: str = "device",
+                order: str = "relaxed") -> Any:  # fmt: skip
             """Add `value`."""
 
-        def sub(array: Any, index: Any, value: Any) -> Any:
+        def sub(array: Any, index: Any, value: Any, scope: str = "device",
+                order: str = "relaxed") -> Any:  # fmt: skip
             """Subtract `value`."""
 
-        def min(array: Any, index: Any, value: Any) -> Any:
+        def min(array: Any, index: Any, value: Any, scope: str = "device",
+                order: str = "relaxed") -> Any:  # fmt: skip
             """Keep the smaller of the element and `value`; a NaN in either stays."""
 
-        def max(array: Any, index: Any, value: Any) -> Any:
+        def max(array: Any, index: Any, value: Any, scope: str = "device",
+                order: str = "relaxed") -> Any:  # fmt: skip
             """Keep the larger of the element and `value`; a NaN in either stays."""
 
-        def and_(array: Any, index: Any, value: Any) -> Any:
+        def and_(array: Any, index: Any, value: Any, scope: str = "device",
+                 order: str = "relaxed") -> Any:  # fmt: skip
             """Keep the bits that both have."""
 
-        def or_(array: Any, index: Any, value: Any) -> Any:
+        def or_(array: Any, index: Any, value: Any, scope: str = "device",
+                order: str = "relaxed") -> Any:  # fmt: skip
             """Keep the bits that either has."""
 
-        def xor(array: Any, index: Any, value: Any) -> Any:
+        def xor(array: Any, index: Any, value: Any, scope: str = "device",
+                order: str = "relaxed") -> Any:  # fmt: skip
             """Keep the bits that one of both has."""
 
-        def exch(array: Any, index: Any, value: Any) -> Any:
+        def exch(array: Any, index: Any, value: Any, scope: str = "device",
+                 order: str = "relaxed") -> Any:  # fmt: skip
             """Set the element to `value`."""
 
-        def inc(array: Any, index: Any, value: Any) -> Any:
+        def inc(array: Any, index: Any, value: Any, scope: str = "device",
+                order: str = "relaxed") -> Any:  # fmt: skip
             """Add one; from `value` on, begin again at 0."""
 
-        def dec(array: Any, index: Any, value: Any) -> Any:
+        def dec(array: Any, index: Any, value: Any, scope: str = "device",
+                order: str = "relaxed") -> Any:  # fmt: skip
             """Subtract one; from 0, or from more than `value`, begin again at `value`."""
 
-        def cas(array: Any, index: Any, old: Any, value: Any) -> Any:
+        def cas(array: Any, index: Any, old: Any, value: Any, scope: str = "device",
+                order: str = "relaxed") -> Any:  # fmt: skip
             """Set the element to `value` if it equals `old`."""
 
-        def nanmin(array: Any, index: Any, value: Any) -> Any:
+        def nanmin(array: Any, index: Any, value: Any, scope: str = "device",
+                   order: str = "relaxed") -> Any:  # fmt: skip
             """Keep the smaller of the element and `value`; a NaN gives way."""
 
-        def nanmax(array: Any, index: Any, value: Any) -> Any:
+        def nanmax(array: Any, index: Any, value: Any, scope: str = "device",
+                   order: str = "relaxed") -> Any:  # fmt: skip
             """Keep the larger of the element and `value`; a NaN gives way."""
 
-        def compare_and_swap(array: Any, old: Any, value: Any) -> Any:
+        def compare_and_swap(array: Any, old: Any, value: Any, scope: str = "device",
+                             order: str = "relaxed") -> Any:  # fmt: skip
             """Set the first element to `value` if it equals `old`."""
 
         for function in (add, sub, min, max, and_, or_, xor, exch, inc, dec, cas, nanmin, nanmax,

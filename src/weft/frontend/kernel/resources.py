@@ -92,8 +92,10 @@ def _hints(given: Any) -> dict[str, Any]:
         if name not in HINTS:
             raise KernelError("kernel", found=f"the hint {name!r}", expected=", ".join(HINTS))
         wanted = HINTS[name]
-        wide = name == "vector_width" and value not in (1, 2, 4, 8, 16, 32)
-        if type(value) is not wanted or wide or (wanted is int and not 1 <= value <= 64):
+        fits = type(value) is wanted
+        if fits and type(value) is int:
+            fits = value in (1, 2, 4, 8, 16, 32) if name == "vector_width" else 1 <= value <= 64
+        if not fits:
             raise KernelError("kernel", found=f"the hint {name}={value!r}",
                               expected="1, 2, 4, 8, 16 or 32" if name == "vector_width" else
                               "1 to 64" if wanted is int else "True or False")

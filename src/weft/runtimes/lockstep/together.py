@@ -56,6 +56,8 @@ def _atomic(m: Machine, s: Atomic) -> None:
     at, lanes = m.elements(s, storage, values[:count])
     value, compare = (m.spread(v)[lanes] for v in (values[count], values[-1]))
     if m.checks is not None:
+        if s.order in ("release", "acq_rel", "seq_cst"):
+            m.checks.clocks.fence(lanes)
         m.checks.update(s, storage, at, lanes)
     d = s.memory.dtype
     old = np.zeros(len(at), held(d))
