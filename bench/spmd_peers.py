@@ -258,6 +258,9 @@ def c_runs(rows):
 
 # --- Warp
 
+# There a literal is a constant and float(0.0) a variable.
+# ruff: noqa: RUF046, UP018
+
 
 def warp_runs():
     import numpy as np
@@ -274,7 +277,7 @@ def warp_runs():
     @wp.kernel
     def matmul(a: wp.array2d(dtype=float), b: wp.array2d(dtype=float), c: wp.array2d(dtype=float)):
         i, j = wp.tid()
-        total = 0.0
+        total = float(0.0)
         for k in range(a.shape[1]):
             total += a[i, k] * b[k, j]
         c[i, j] = total
@@ -284,9 +287,9 @@ def warp_runs():
         y, x = wp.tid()
         cr = left + float(x) * step
         ci = top + float(y) * step
-        zr = 0.0
-        zi = 0.0
-        count = 0
+        zr = float(0.0)
+        zi = float(0.0)
+        count = int(0)
         while count < limit and zr * zr + zi * zi <= 4.0:
             t = zr * zr - zi * zi + cr
             zi = 2.0 * zr * zi + ci
@@ -302,7 +305,7 @@ def warp_runs():
     @wp.kernel
     def block_sum(a: wp.array(dtype=float), out: wp.array(dtype=float)):
         b = wp.tid()
-        total = 0.0
+        total = float(0.0)
         for i in range(4096):
             total += a[b * 4096 + i]
         out[b] = total
@@ -315,7 +318,7 @@ def warp_runs():
     def convolution(a: wp.array2d(dtype=float), w: wp.array2d(dtype=float),
                     out: wp.array2d(dtype=float)):
         y, x = wp.tid()
-        total = 0.0
+        total = float(0.0)
         for j in range(5):
             for i in range(5):
                 yy = y + j - 2
@@ -327,9 +330,9 @@ def warp_runs():
     @wp.kernel
     def bodies(a: wp.array2d(dtype=float), out: wp.array2d(dtype=float)):
         i = wp.tid()
-        fx = 0.0
-        fy = 0.0
-        fz = 0.0
+        fx = float(0.0)
+        fy = float(0.0)
+        fz = float(0.0)
         for j in range(a.shape[0]):
             dx = a[j, 0] - a[i, 0]
             dy = a[j, 1] - a[i, 1]
@@ -349,7 +352,7 @@ def warp_runs():
         high = a[i, 0]
         for j in range(a.shape[1]):
             high = wp.max(high, a[i, j])
-        total = 0.0
+        total = float(0.0)
         for j in range(a.shape[1]):
             e = wp.exp(a[i, j] - high)
             out[i, j] = e
@@ -362,7 +365,7 @@ def warp_runs():
     def view(array):
         found = kept.get(id(array))
         if found is None:
-            found = kept[id(array)] = wp.from_numpy(array, device="cpu"), array
+            found = kept[id(array)] = wp.array(array, copy=False, device="cpu"), array
         return found[0]
 
     def launch(kernel, dim, extra=()):
