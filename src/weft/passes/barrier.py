@@ -57,6 +57,7 @@ from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Rewriter, Tally, walk
 from weft.passes.copies import copy_at_once
 from weft.passes.grid import grid_to_block, waits_for_grid
+from weft.passes.orient import lanes_last
 from weft.passes.strides import count_turns
 from weft.passes.threads import WARP, Threads, has_barrier
 
@@ -150,8 +151,8 @@ class Nest:
 
     def __init__(self, kernel: Kernel, body: Body, lanes: int) -> None:
         self.warps = _has_warps(body)
-        self.lanes = WARP if self.warps else (
-            lanes * 2 if lanes > 1 and _has_short_loops(body) else lanes)
+        self.short_loops = not self.warps and lanes > 1 and _has_short_loops(body)
+        self.lanes = WARP if self.warps else lanes * 2 if self.short_loops else lanes
         self.locations: dict[Stmt, Location] = dict(kernel.locations)
         self.axes: list[For] = []
         self.count = 1
@@ -193,6 +194,8 @@ class Nest:
                 raise VerifyError("barrier", found=f"{axis.extent!r} threads",
                                   expected="a number that is known when the kernel is compiled")
             self.count *= int(axis.extent.attr)
+        if not self.warps:
+            self.axes = lanes_last(self.axes, body, self.lanes)
         return (*before, *self._versions(body, _VERSIONS))
 
     def _turn_cell(self) -> Memory:

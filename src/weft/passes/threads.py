@@ -52,6 +52,7 @@ __all__ = ["WARP", "Threads", "has_barrier"]
 
 _PRIVATE: Final = ("local", "register")
 WARP: Final = 32  # threads whose collective operations are those of lanes
+_NARROW: Final = 4  # lanes for which vectors still pay
 
 
 class Threads:
@@ -493,6 +494,10 @@ class Threads:
         while lanes > 1 and lanes // 2 >= self.count:
             lanes //= 2
         inner = int(self.axes[-1].extent.attr) if self.axes else 1
+        if lanes > inner >= _NARROW and lanes % inner == 0 and not (
+            self.nest.warps or self.nest.short_loops
+        ):
+            lanes = inner  # a row is read at once; several rows in a vector would be gathered
         if lanes > 1 and inner % lanes == 0:
             self._rows(body, guards, out, inner, lanes)
             return

@@ -380,3 +380,34 @@ def test_planes_over_a_grid(shape: tuple[int, int]) -> None:
     a = np.random.default_rng(1).integers(0, 9, shape).astype(np.float32)
     out = both(planes_over_the_grid, (2, 2), (16, 4), [a, np.zeros(1, np.float32)])[1]
     assert out[0] == a.sum()
+
+
+# --- blocks whose first axis is the rows of a matrix
+
+
+@weft.kernel
+def rows_first(a: Any, b: Any, out: Any) -> None:
+    """Multiply, with x for the rows: neighbours on y work on neighbouring elements."""
+    left = gpu.shared.array((4, 4), float32)
+    i, j = gpu.grid(2)
+    ti, tj = gpu.threadIdx.x, gpu.threadIdx.y
+    total = float32(0)
+    for k in range(a.shape[1]):
+        if ti < 4 and tj < 4:
+            left[ti, tj] = a[(i * 5 + k) % a.shape[0], k]
+        gpu.syncthreads()
+        if i < out.shape[0] and j < out.shape[1]:
+            total += a[i, k] * b[k, j] + left[ti % 4, tj % 4]
+        gpu.syncthreads()
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] = total
+
+
+@pytest.mark.parametrize("block", [(4, 4), (8, 8), (4, 32), (32, 4), (16, 16), (4, 7), (64, 1)])
+def test_rows_on_the_first_axis(block: tuple[int, int]) -> None:
+    """Whichever axis becomes lanes, the result is that of the interpreter."""
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((19, 3), np.float32), rng.standard_normal((3, 37), np.float32)
+    grid = weft.cdiv(19, block[0]), weft.cdiv(37, block[1])
+    arrays = both(rows_first, grid, block, [a, b, np.zeros((19, 37), np.float32)])
+    assert np.isfinite(arrays[2]).all()
