@@ -12,7 +12,7 @@ from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
-from weft.ir.stmt import For, Kernel, Reduce
+from weft.ir.stmt import Body, For, Kernel, Reduce
 from weft.ir.traverse import walk
 from weft.schedule.choices import Choices
 from weft.schedule.dependence import Space, carried
@@ -21,7 +21,7 @@ from weft.strategies.contraction_pattern import match
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import Cost, Plan, find, size_of, strides
 from weft.strategies.plain import choose_plain
-from weft.strategies.rowwise import phases
+from weft.strategies.rowwise import phases, schedule_reduction
 from weft.strategies.wishes import UNMET, Wishes
 from weft.target import Target
 
@@ -59,7 +59,9 @@ def schedule_tree(kernel: Kernel, target: Target, threads: int, choices: Choices
             continue
         stack.extend(str(s.var.attr) for s in reversed(loop.body) if isinstance(s, For))
         if any(isinstance(s, Reduce) for s in loop.body):
-            _reductions(plan, loop)
+            _sums(plan, tuple(s for s in loop.body if isinstance(s, Reduce)), shared=False)
+    for reduce in [s for s in plan.kernel.body if isinstance(s, Reduce)]:
+        _sums(plan, (reduce,))
     _left_over(plan)
     wishes.finish(plan)
     made = plan.schedule.kernel
@@ -80,13 +82,16 @@ def _independent(plan: Plan, loop: For, nest: Strategy, wishes: Wishes) -> None:
         nest(plan, made)
 
 
-def _reductions(plan: Plan, loop: For) -> None:
-    """Schedule the reductions that stand in a loop which has to keep its order."""
-    if vector_obstacle(loop.body) is not None:
+def _sums(plan: Plan, body: Body, shared: bool = True) -> None:
+    """Schedule reductions in no loop, or (not `shared`) in one that has to keep its order."""
+    if vector_obstacle(body) is not None:
         return
     saved, reasons = plan.schedule.mark(), len(plan.why)
     try:
-        phases(plan, tuple(s for s in loop.body if isinstance(s, Reduce)), chunked=False)
+        if shared:
+            schedule_reduction(plan, body)
+        else:
+            phases(plan, body, chunked=False)
     except ScheduleError:
         plan.schedule.reset(saved)
         del plan.why[reasons:]

@@ -181,7 +181,7 @@ class Wishes:
                 if not isinstance(stmt, st.Load | st.Store) or stmt.memory.scope != "global":
                     continue
                 access = Access(stmt)
-                if flat_stride(space, access, loop.var) not in (0, 1, -1):
+                if flat_stride(space, access, space.canonical(loop.var)) not in (0, 1, -1):
                     self.unmet.append(f"coalesced: {access!r} does not run along "
                                       f"{str(loop.var.attr).split('.')[0]}")
                     return

@@ -227,14 +227,15 @@ class _Follow:
         read = {v for s in walk(body) for v in ex.free_vars(s.exprs())}
         lets = {s.var: s.value for s in body if isinstance(s, Let)}
         updates: dict[Memory, Update] = {}
-        for memory, end in ends.items():
-            if olds[memory] in read or not self._settle(memory, end, olds, lets, updates, cells):
-                raise _Keep(set(written))
+        carried = {memory for memory, end in ends.items() if olds[memory] in read
+                   or not self._settle(memory, end, olds, lets, updates, cells)}
+        if carried:
+            raise _Keep(carried)
         if not updates:
             self.put(out, For(loop.var, extent, loop.kind, body), loop)
             return
         if not all(isinstance(s, Let | Load | Reduce | Assert) for s in body):
-            raise _Keep(set(written))
+            raise _Keep(set(updates))
         accumulators = []
         for memory, update in updates.items():
             old, start = olds[memory], cells.get(memory, ex.const(0, memory.dtype))
