@@ -347,9 +347,9 @@ def test_failures() -> None:
         past(np.zeros(3), np.zeros(3))
     with pytest.raises(LaunchError, match="object"):
         past(np.zeros(3), object(), 3)
+    frozen = np.zeros(9)
+    frozen.flags.writeable = False
     with pytest.raises(KernelError, match="read-only"):
-        frozen = np.zeros(9)
-        frozen.flags.writeable = False
         past(np.zeros(9), frozen, 3)
     past(a=np.arange(5.0), out=out, n=1)
 

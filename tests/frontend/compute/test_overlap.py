@@ -124,3 +124,32 @@ def test_complex_numbers() -> None:
     np.testing.assert_allclose(out, a * a)
     squared(a, a)
     np.testing.assert_allclose(a, out)
+
+
+def test_calls_again() -> None:
+    """Calls that differ from an earlier one in memory only are checked like the first."""
+
+    @weft.compute
+    def plus(a: Any, out: Any, n: Any, f: Any) -> None:
+        for i in range(n):
+            out[i] = a[i] * f + out[i]
+
+    memory = np.arange(60.0)
+    expected = memory.copy()
+    for low, to, n, f in ((0, 20, 20, 2.0), (0, 20, 19, 0.5), (0, 19, 20, 1.5), (1, 0, 20, 2.0),
+                          (0, 0, 5, -1.0), (40, 3, 20, 3.0), (0, 20, -4, 3.0), (0, 20, 20, 2)):
+        plus(memory[low:low + 20], memory[to:to + 20], n, f)
+        plus.__weft_function__(expected[low:low + 20], expected[to:to + 20], n, f)
+        np.testing.assert_array_equal(memory, expected)
+    frozen = memory[20:40]
+    frozen.flags.writeable = False
+    with pytest.raises(weft.errors.KernelError, match="read-only"):
+        plus(memory[:20], frozen, 20, 2.0)
+    for _ in range(2):
+        before = memory.copy()
+        with pytest.raises(weft.BoundsError):
+            plus(memory[:20], memory[20:40], 21, 1.0)
+        np.testing.assert_array_equal(memory[20:40], before[:20] + before[20:40])
+    odd = np.frombuffer(bytearray(201), np.uint8)[1:161].view(np.float64)
+    with pytest.raises(weft.errors.LaunchError, match="misaligned"):
+        plus(odd, memory[:20], 20, 2.0)

@@ -23,7 +23,7 @@ from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
 
-__all__ = ["LARGEST", "Arguments", "Declared", "Sharing"]
+__all__ = ["LARGEST", "Arguments", "Declared", "Sharing", "span_of"]
 
 LARGEST: Final = 1 << 47  # integers below it cannot overflow an index that fits an array
 
@@ -70,7 +70,7 @@ class Arguments(Host):
         """Return which arrays overlap, None if none do."""
         if len(self.arrays) < 2:
             return None
-        spans = sorted((_span(a), k) for k, (_, a) in enumerate(self.arrays))
+        spans = sorted((span_of(a), k) for k, (_, a) in enumerate(self.arrays))
         end = -1
         groups: list[list[int]] = []
         for (low, high), k in spans:
@@ -113,7 +113,7 @@ class Arguments(Host):
             raise LaunchError(f"call of {self.kernel}", found=f"{' and '.join(names)}, which share "
                               "memory and have different types", expected="arrays of one type, "
                               "or arrays that do not overlap")
-        spans = [_span(a) for a in held.values()]
+        spans = [span_of(a) for a in held.values()]
         low, high = min(s[0] for s in spans), max(s[1] for s in spans)
         for name, array in held.items():
             at = int(array.__array_interface__["data"][0])
@@ -239,7 +239,7 @@ def _nested(sizes: list[int], steps: list[int]
     return shape, [axes[k] for k in range(len(sizes))], starts
 
 
-def _span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+def span_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     """Return the addresses between which the elements of an array lie."""
     low = high = int(array.__array_interface__["data"][0])
     if not array.size:

@@ -15,6 +15,7 @@ from weft.frontend.kernel.launch import failure
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
     from weft.frontend.compute.arguments import Arguments, Sharing
+    from weft.frontend.compute.quick import Recipe
     from weft.frontend.compute.report import Report
     from weft.frontend.compute.translate import Written
     from weft.frontend.kernel.types import KernelType
@@ -39,6 +40,7 @@ class ComputeFunction:
         self.__weft_function__ = function
         self._signature = inspect.signature(function)
         self._families: dict[Any, dict[Any, _Compiled]] = {}
+        self._recipes: dict[Any, Recipe] = {}
 
     def __call__(self, *args: Any, **named: Any) -> None:
         """Run the function; it is finished when this returns.
@@ -55,17 +57,36 @@ class ComputeFunction:
         if self.annotations.resolved().startswith("interpreter"):
             self._interpret(*self._take(args, named))
             return
+        from weft.frontend.compute.quick import shape_of
+
+        key = None if named else shape_of(args)
+        recipe = None if key is None else self._recipes.get(key)
+        passed = None if recipe is None else recipe.passes(args)
+        if recipe is not None and passed is not None:
+            failed = recipe.loaded.run(*passed)
+            if failed is None:
+                return
+            if failed.message != recipe.fallback:
+                raise failure(self.__name__, failed)
         call = _Call(self, *self._take(args, named))
-        failed = self._run(call)
+        failed = self._run(call, None if recipe is not None else key, args)
         call.host.finish()
         if failed is not None:
             raise failure(self.__name__, failed)
 
-    def _run(self, call: _Call) -> Failed | None:
+    def _run(self, call: _Call, key: Any, args: tuple[Any, ...]) -> Failed | None:
+        """Run the function; with a key, note how the next such call passes its arguments."""
+        from weft.frontend.compute.quick import Recipe
+
         if call.is_plain:
             compiled = self._compiled(call)
             failed = compiled.fast.run(call.addresses, call.values(compiled.fast))
-            if failed is None or not compiled.is_fallback(failed.message):
+            if key is not None and call.sharing is None:
+                recipe = Recipe.of(compiled.fast, compiled.fallback, list(call.types), args,
+                                   call.host)
+                if recipe is not None:
+                    self._recipes[key] = recipe
+            if failed is None or failed.message != compiled.fallback:
                 return failed
         loaded = self._as_written(call)
         return loaded.run(call.addresses, call.values(loaded))
@@ -119,7 +140,10 @@ class ComputeFunction:
         family = self._families.setdefault((call.family, "as written"), {})
         if () not in family:
             written = call.translate({}, exact=True)
-            family[()] = load_kernel(written.kernel, written.constants)  # type: ignore[assignment]
+            in_order = (("compute", True), ("wish vectors", False), ("wish threads", False))
+            meta = written.kernel.meta.replace(hints=in_order)
+            kernel = written.kernel.replace(meta=meta)
+            family[()] = load_kernel(kernel, written.constants)  # type: ignore[assignment]
         return family[()]  # type: ignore[return-value]
 
     def _interpret(self, host: Arguments, types: dict[str, KernelType]) -> None:
@@ -189,7 +213,7 @@ class _Compiled:
         from weft.frontend.compute.report import report
         from weft.passes.nests import FALLBACK, normalise
 
-        self._fallback = FALLBACK
+        self.fallback = FALLBACK  # what a failure says where the function has to run as written
         written = call.translate(static, exact=False)
         kernel = normalise(written.kernel)
         wishes = function.annotations.hints()
@@ -204,9 +228,3 @@ class _Compiled:
         for message in self.report.broken:
             warnings.warn(message, DependenceWarning, stacklevel=5)
         self.fast = load_kernel(kernel, written.constants)
-
-    def is_fallback(self, message: str) -> bool:
-        """Whether a failure says that the function has to run as it was written."""
-        return message == self._fallback
-
-
