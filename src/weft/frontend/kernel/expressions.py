@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from weft.frontend.kernel import complexes, fields, scalars
@@ -109,6 +109,18 @@ class Expressions(Emitter):
         if method is None:
             raise self.wrong(node, f"{title(node)} is not supported in kernels", instead(node))
         return method(self, node)
+
+    def visit_all(self, nodes: Iterable[ast.expr]) -> list[Value]:
+        """Return the values of expressions; what is wrong in any of them is noted."""
+        values: list[Value] = []
+        for node in nodes:
+            try:
+                values.append(self.visit(node))
+            except Stop:
+                values.append(Wrong())
+        if any(isinstance(v, Wrong) for v in values):
+            raise Stop
+        return values
 
     def scalar(self, value: Value, node: ast.AST, what: str = "a number") -> Expr:
         """Return a value as a scalar."""
@@ -296,7 +308,7 @@ class Expressions(Emitter):
     # --- operators
 
     def _binary(self, node: ast.BinOp) -> Value:
-        left, right = self.visit(node.left), self.visit(node.right)
+        left, right = self.visit_all((node.left, node.right))
         return self.operate(type(node.op), left, right, node)
 
     def operate(self, kind: type[ast.operator], left: Value, right: Value,

@@ -8,6 +8,7 @@ conditions: what follows them runs where they did not happen.
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -145,7 +146,14 @@ class Statements(Calls):
             self.visit(node.value)
 
     def _assign(self, node: ast.Assign) -> None:
-        value = self._sum_of(node.targets[0], node.value)
+        try:
+            value = self._sum_of(node.targets[0], node.value)
+        except Stop:
+            for target in node.targets:
+                if isinstance(target, ast.Subscript):  # its index may be wrong, too
+                    with contextlib.suppress(Stop):
+                        self.visit(target)
+            raise
         for target in node.targets:
             self.set(target, value, node)
 
