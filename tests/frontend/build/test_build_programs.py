@@ -426,3 +426,103 @@ def test_programs_print_and_hash_without_their_lines():
             x[k.grid(1)] = 1
     assert "thread.x" in k.program.text()
     assert len(k.program.key) == len(made(3).key)
+
+
+def _doubling():
+    with build.function("double") as f:
+        x = f.array("x", weft.float32, 1)
+        y = f.array("y", weft.float32, x.shape, writable=True)
+        with f.parallel(x.shape[0]) as (i,):
+            y[i] = x[i] * 2
+    return f.program
+
+
+def _adding(name):
+    with build.kernel(name) as k:
+        x = k.array("x", weft.float32, 1)
+        y = k.array("y", weft.float32, x.shape, writable=True)
+        i = k.grid(1)
+        with k.if_(i < x.shape[0]):
+            y[i] = x[i] + 1
+    return k.program
+
+
+def test_tensors_as_arguments():
+    x, y = weft.arange(37, dtype=weft.float32), weft.zeros(37)
+    kept = y + 0
+    _doubling()(x, y)
+    np.testing.assert_array_equal(y.numpy(), 2 * np.arange(37))
+    _adding("add")[3, 16](y, x)
+    np.testing.assert_array_equal(x.numpy(), 2 * np.arange(37) + 1)
+    assert not kept.numpy().any()
+    _doubling().interpret(x, y)
+    np.testing.assert_array_equal(y.numpy(), 4 * np.arange(37) + 2)
+
+
+@pytest.mark.requires("torch")
+def test_arrays_of_others_as_arguments():
+    import torch
+
+    x, y = torch.arange(37, dtype=torch.float32), torch.zeros(37)
+    _doubling()(x, y)
+    assert torch.equal(y, 2 * x)
+    x = torch.arange(37, dtype=torch.float32)
+    memory = bytearray(37 * 4)
+    _doubling()(x, memoryview(memory).cast("f"))
+    np.testing.assert_array_equal(np.frombuffer(memory, np.float32), 2 * np.arange(37))
+
+
+def test_launches_that_are_fused():
+    first, second = _adding("first"), _adding("second")
+    x, t, y = (np.full(37, float(k), np.float32) for k in range(3))
+    with weft.fuse() as fused:
+        first[3, 16](x, t)
+        second[3, 16](t, y)
+        assert t[0] == 1
+    assert (y == 2).all()
+    assert (t == 1).all()
+    assert "first" in fused.explain()
+    with pytest.raises(weft.WeftError, match="only kernels can wait"), weft.fuse():
+        _doubling()(x, y)
+
+
+def test_results_are_the_same_on_the_device_that_is_set():
+    x, y = np.arange(9, dtype=np.float32), np.zeros(9, np.float32)
+    weft.set_default_device("interpreter")
+    try:
+        _doubling()(x, y)
+        _adding("add")[1, 16](y, x)
+    finally:
+        weft.set_default_device("cpu")
+    np.testing.assert_array_equal(x, 2 * np.arange(9) + 1)
+
+
+@pytest.mark.parametrize("d", [weft.bfloat16, weft.float16, weft.bool, weft.int8, weft.uint64])
+def test_elements_of_other_types(d):
+    with build.function("copied") as f:
+        x = f.array("x", d, 1)
+        y = f.array("y", d, x.shape, writable=True)
+        with f.parallel(x.shape[0]) as (i,):
+            y[i] = x[i] if d is weft.bool else x[i] + x[i]
+    x = np.array([0, 1, 2, 3, 60]).astype(d.numpy)
+    (_, y) = both(f.program, [x, np.zeros_like(x)])
+    expected = x if d is weft.bool else (x.astype(float) * 2).astype(d.numpy)
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_deep_programs():
+    with build.function("deep") as f:
+        y = f.array("y", weft.float32, (1,), writable=True)
+        total = y[0]
+        for _ in range(3000):
+            total = total + 1
+        opened = []
+        for _ in range(60):
+            opened.append(f.if_(total > 1))
+            opened[-1].__enter__()
+        y[0] = total
+        for one in reversed(opened):
+            one.__exit__(None, None, None)
+    y = np.zeros(1, np.float32)
+    f.program(y)
+    assert y[0] == 3000

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import DTypeError, LaunchError, RangeError, ShapeError
+from weft.errors import LaunchError, ShapeError
 from weft.frontend.build.lowering import Lowering
 from weft.frontend.build.places import Place
-from weft.frontend.kernel.types import Parameters, ScalarType, bits_of
+from weft.frontend.kernel.types import ArrayType, Parameters, ScalarType
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
@@ -16,7 +17,10 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
 
-__all__ = ["ArrayParameter", "Passed", "ScalarParameter", "Signature"]
+if TYPE_CHECKING:
+    from weft.frontend.kernel.host import Host
+
+__all__ = ["ArrayParameter", "ScalarParameter", "Signature", "value_of"]
 
 _EXTENT: Final = 1 << 47  # elements along an axis of any array there can be
 
@@ -28,6 +32,12 @@ class ArrayParameter(Record):
     memory: Memory
     writable: bool
 
+    @property
+    def kind(self) -> ArrayType:
+        """What an argument for it must be."""
+        sizes = tuple(int(n.attr) if n.op is Op.CONST else None for n in self.memory.shape)
+        return ArrayType(self.memory.dtype, len(sizes), "C", False, sizes)
+
 
 class ScalarParameter(Record):
     """A number."""
@@ -35,16 +45,10 @@ class ScalarParameter(Record):
     name: str
     dtype: DType
 
-
-class Passed:
-    """What one call passes: addresses of arrays in order, values of variables by name."""
-
-    __slots__ = ("addresses", "kept", "variables")
-
-    def __init__(self) -> None:
-        self.addresses: list[int] = []
-        self.variables: dict[str, int] = {}
-        self.kept: list[Any] = []
+    @property
+    def kind(self) -> ScalarType:
+        """What an argument for it must be."""
+        return ScalarType(self.dtype)
 
 
 class Signature:
@@ -119,38 +123,53 @@ class Signature:
 
     # --- calls
 
-    def take(self, title: str, args: tuple[Any, ...], named: dict[str, Any],
-             disjoint: bool) -> Passed:  # fmt: skip
-        """Return what a call passes.
+    def take(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Host:
+        """Return what a call passes; memory of tensors is known once it is settled.
 
         Raises
         ------
         LaunchError
-            If arguments are missing, too many, or overlap where they must not.
+            If arguments are missing or too many, or one that is written to is read-only.
         DTypeError, ShapeError, RangeError
             If one is not what was declared.
         """
-        args = self._bound(title, args, named)
-        passed = Passed()
-        spans: list[tuple[int, int, ArrayParameter]] = []
-        shapes: list[tuple[ArrayParameter, tuple[int, ...]]] = []
-        for p, value in zip(self.parameters, args, strict=True):
-            if isinstance(p, ScalarParameter):
-                passed.variables[p.name] = bits_of(_number(title, p, value), p.dtype)
-                continue
-            array = _array(title, p, value)
-            passed.kept.append(array)
-            address = array.__array_interface__["data"][0]
-            passed.addresses.append(address)
-            shapes.append((p, array.shape))
-            if array.nbytes:
-                spans.append((address, address + array.nbytes, p))
-        self._sizes(title, shapes, passed.variables)
-        if disjoint:
-            _check_overlap(title, spans)
-        return passed
+        from weft.frontend.kernel.host import Host
 
-    def _bound(self, title: str, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        title = f"launch of {name}"
+        args = self.bound(title, args, named)
+        host = Host(name)
+        for p, value in zip(self.parameters, args, strict=True):
+            kind = host.take(p.name, value, p.kind)
+            host.types[p.name] = kind
+            if isinstance(p, ArrayParameter) and p.writable and getattr(kind, "readonly", False):
+                raise LaunchError(title, found=f"{p.name}, which is read-only",
+                                  expected="an array that can be written to")
+        self._sizes(title, host.variables)
+        return host
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Names of the arrays that the program writes to."""
+        return frozenset(p.name for p in self.parameters
+                         if isinstance(p, ArrayParameter) and p.writable)
+
+    def settle(self, name: str, host: Host, disjoint: bool) -> None:
+        """Look up the memory of tensors; arrays that are written must not overlap others."""
+        host.settle(self.written)
+        if not disjoint:
+            return
+        arrays = [p for p in self.parameters if isinstance(p, ArrayParameter)]
+        spans = []
+        for p, address in zip(arrays, host.addresses, strict=True):
+            count = math.prod(host.variables[f"{p.name}.{k}"] if n.op is not Op.CONST
+                              else int(n.attr) for k, n in enumerate(p.memory.shape))
+            if count:
+                spans.append((address, address + count * p.memory.dtype.itemsize, p))
+        _check_overlap(f"launch of {name}", spans)
+
+    def bound(self, title: str, args: tuple[Any, ...],
+              named: dict[str, Any]) -> tuple[Any, ...]:  # fmt: skip
+        """Return the arguments of a call in order."""
         names = [p.name for p in self.parameters]
         expected = f"({', '.join(names)})"
         if len(args) > len(names):
@@ -165,20 +184,19 @@ class Signature:
             raise LaunchError(title, found=f"no {', '.join(absent)}", expected=expected)
         return tuple(given[name] for name in names)
 
-    def _sizes(self, title: str, shapes: list[tuple[ArrayParameter, tuple[int, ...]]],
-               variables: dict[str, int]) -> None:  # fmt: skip
-        for p, shape in shapes:
-            for n, size in zip(p.memory.shape, shape, strict=True):
-                if n.op is Op.VARIABLE:
-                    known = variables.setdefault(n.attr.name, size)
-                    if known != size:
-                        raise ShapeError(title, found=f"{p.name} of shape {shape}",
-                                         expected=f"{n.attr.name} = {known}")
-        for p, shape in shapes:
-            for n, size in zip(p.memory.shape, shape, strict=True):
-                if n.op is not Op.VARIABLE and value_of(n, variables) != size:
-                    raise ShapeError(title, found=f"{p.name} of shape {shape}",
-                                     expected=f"a size of {value_of(n, variables)}")
+    def _sizes(self, title: str, variables: dict[str, int]) -> None:
+        axes = [(p, k, n) for p in self.parameters if isinstance(p, ArrayParameter)
+                for k, n in enumerate(p.memory.shape) if n.op is not Op.CONST]
+        for p, k, n in axes:
+            size = variables[f"{p.name}.{k}"]
+            if n.op is Op.VARIABLE and variables.setdefault(n.attr.name, size) != size:
+                raise ShapeError(title, found=f"{size} along axis {k} of {p.name}",
+                                 expected=f"{n.attr.name} = {variables[n.attr.name]}")
+        for p, k, n in axes:
+            size = variables[f"{p.name}.{k}"]
+            if n.op is not Op.VARIABLE and value_of(n, variables) != size:
+                raise ShapeError(title, found=f"{size} along axis {k} of {p.name}",
+                                 expected=value_of(n, variables))
 
 
 def value_of(e: Expr, variables: dict[str, int]) -> int:
@@ -188,54 +206,6 @@ def value_of(e: Expr, variables: dict[str, int]) -> int:
     from weft.ir.interpret import evaluate
 
     return int(evaluate(e, {v: variables[v.attr.name] for v in ex.variables([e])}))
-
-
-def _number(title: str, p: ScalarParameter, value: Any) -> bool | int | float:
-    """Return an argument that is a number, if it fits the parameter."""
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        value = value.item()
-    d = p.dtype
-    wanted = (bool,) if d.is_bool else (int, float) if d.is_float else (int,)
-    if not isinstance(value, wanted) or (isinstance(value, bool) and not d.is_bool):
-        raise DTypeError(title, found=f"{p.name} = {value!r}", expected=f"a {d.name}")
-    if not d.is_float and not d.is_bool and not d.min <= value <= d.max:
-        raise RangeError(title, found=f"{p.name} = {value}",
-                         expected=f"a {d.name}, {d.min} to {d.max}")
-    if d.is_float and isinstance(value, int):
-        try:
-            value = float(value)
-        except OverflowError:
-            raise RangeError(title, found=f"{p.name} = an int of {value.bit_length()} bits",
-                             expected=f"a {d.name}") from None
-    number: bool | int | float = value
-    return number
-
-
-def _array(title: str, p: ArrayParameter, value: Any) -> Any:
-    import numpy as np
-
-    from weft.exchange import host as exchange
-
-    if not isinstance(value, np.ndarray):
-        try:
-            value = exchange.as_array(value, f"argument {p.name}")
-        except DTypeError as error:
-            raise DTypeError(title, found=f"{type(value).__name__} for {p.name}",
-                             expected=f"an array of {p.memory.dtype.name}") from error
-    d = exchange.dtype_of(value, f"argument {p.name}")
-    if d is not p.memory.dtype:
-        raise DTypeError(title, found=f"{p.name} of {d.name}", expected=p.memory.dtype.name)
-    if value.ndim != len(p.memory.shape):
-        raise ShapeError(title, found=f"{p.name} of shape {value.shape}",
-                         expected=f"{len(p.memory.shape)} axes")
-    flags = value.flags
-    if not (flags.c_contiguous and flags.aligned and value.dtype.isnative):
-        raise LaunchError(title, found=f"{p.name} with strides {value.strides}",
-                          expected="an array without gaps, rows first: copy it")
-    if p.writable and not flags.writeable:
-        raise LaunchError(title, found=f"{p.name}, which is read-only",
-                          expected="an array that can be written to")
-    return value
 
 
 def _check_overlap(title: str, spans: list[tuple[int, int, ArrayParameter]]) -> None:

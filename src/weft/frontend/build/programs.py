@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from weft.errors import BoundsError, LaunchError, UnsupportedError
+from weft.errors import LaunchError, UnsupportedError
 from weft.frontend.build.grids import (
     Launch,
     launches,
@@ -13,15 +13,17 @@ from weft.frontend.build.grids import (
     without_marks,
     without_reductions,
 )
-from weft.frontend.build.parameters import Passed, Signature, value_of
+from weft.frontend.build.parameters import Signature, value_of
 from weft.frontend.devices import get_default_device
-from weft.frontend.kernel.launch import Configured, KernelFunction, Options, Size
+from weft.frontend.kernel.fused import active
+from weft.frontend.kernel.launch import Configured, KernelFunction, Options, Size, failure
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import For, Kernel, Stmt
 
 if TYPE_CHECKING:
-    from weft.driver.launch import Failed, Loaded
+    from weft.driver.launch import Loaded
+    from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.sanitize import Report
 
 __all__ = ["BuiltFunction", "BuiltKernel"]
@@ -60,17 +62,29 @@ class BuiltFunction:
         if get_default_device().startswith("interpreter"):
             self.interpret(*args, **named)
             return
-        passed = self.signature.take(f"call of {self.name}", args, named, True)
+        host = self._passed(args, named)
         if self._native is None:
             from weft.driver.launch import load_kernel
 
             self._native = [(part, load_kernel(part.kernel)) for part in self.launches]
-        for part, loaded in self._native:
-            if any(value_of(n, passed.variables) < 1 for n in part.blocks):
-                continue
-            failed = loaded.run(passed.addresses, [passed.variables[v] for v in loaded.variables])
-            if failed is not None:
-                raise _error(self.name, failed)
+        values = host.variables
+        try:
+            for part, loaded in self._native:
+                if any(value_of(n, values) < 1 for n in part.blocks):
+                    continue
+                failed = loaded.run(host.addresses, [values[v] for v in loaded.variables])
+                if failed is not None:
+                    raise failure(self.name, failed)
+        finally:
+            host.finish()
+
+    def _passed(self, args: tuple[Any, ...], named: dict[str, Any]) -> Host:
+        if active.fusion is not None:
+            raise LaunchError(f"call of {self.name}", found="a block of weft.fuse",
+                              expected="a call outside of it: only kernels can wait")
+        host = self.signature.take(self.name, args, named)
+        self.signature.settle(self.name, host, True)
+        return host
 
     @property
     def launches(self) -> list[Launch]:
@@ -102,16 +116,19 @@ class BuiltFunction:
                    seed: int | None, steps: int | None) -> list[Any]:  # fmt: skip
         from weft.runtimes.lockstep.run import STEPS, Grid, run
 
-        passed = self.signature.take(f"call of {self.name}", args, named, True)
+        host = self._passed(args, named)
         found = []
-        for part in launches(self._kernel, self._parallel, True):
-            blocks = [value_of(n, passed.variables) for n in part.blocks] or [1, 1, 1]
-            if min(blocks) < 1:
-                continue
-            grid = Grid((blocks[0], blocks[1], blocks[2]), (part.threads, 1, 1))
-            found.append(run(without_reductions(part.kernel), passed.addresses, passed.variables,
-                             grid, sanitise=sanitise, seed=seed,
-                             steps=STEPS if steps is None else steps))
+        try:
+            for part in launches(self._kernel, self._parallel, True):
+                blocks = [value_of(n, host.variables) for n in part.blocks] or [1, 1, 1]
+                if min(blocks) < 1:
+                    continue
+                grid = Grid((blocks[0], blocks[1], blocks[2]), (part.threads, 1, 1))
+                found.append(run(without_reductions(part.kernel), host.addresses, host.variables,
+                                 grid, sanitise=sanitise, seed=seed,
+                                 steps=STEPS if steps is None else steps))
+        finally:
+            host.finish()
         return found
 
     def text(self, level: str = "loop") -> str:
@@ -148,6 +165,10 @@ class BuiltKernel(KernelFunction):
         self._specials = dict(specials)
         self._loaded: dict[Any, Loaded] = {}
         self._configured = {}
+
+    def _nest_of(self, types: Any, launch: Configured,
+                 warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
+        return self.nest(launch.block, launch.ndim), []
 
     def _made(self, grid: Size, block: Size | None = None, stream: Any = None,
               shared: int | None = None) -> BuiltLaunch:  # fmt: skip
@@ -221,14 +242,21 @@ class BuiltLaunch(Configured):
             If it accessed an element that is not there.
         """
         kernel = self.kernel
-        passed = self._passed(args, named)
-        if self.interpreted:
-            self.carry_out(args, named)
+        args = kernel.signature.bound(f"launch of {kernel.name}", args, named)
+        if active.fusion is not None:
+            active.fusion.note(self, args)
             return
+        if self.interpreted:
+            self.carry_out(args)
+            return
+        host = self.take(args)
         loaded = self.loaded()
-        failed = loaded.run(passed.addresses, [passed.variables[v] for v in loaded.variables])
+        kernel.signature.settle(kernel.name, host, False)
+        values = host.variables
+        failed = loaded.run(host.addresses, [values[v] for v in loaded.variables])
+        host.finish()
         if failed is not None:
-            raise _error(kernel.name, failed)
+            raise failure(kernel.name, failed)
 
     def loaded(self) -> Loaded:
         """Return the code, compiling it if this is the first launch of such a shape."""
@@ -240,22 +268,26 @@ class BuiltLaunch(Configured):
             found = kernel._loaded[key] = load_kernel(kernel.nest(*key))
         return found
 
-    def _passed(self, args: tuple[Any, ...], named: dict[str, Any]) -> Passed:
-        passed = self.kernel.signature.take(f"launch of {self.kernel.name}", args, named, False)
+    def take(self, args: tuple[Any, ...]) -> Host:
+        """Return what a launch with some arguments passes."""
+        host = self.kernel.signature.take(self.kernel.name, args, {})
         for axis, count in zip("xyz", self.grid, strict=True):
-            passed.variables[f"grid.{axis}"] = count
-        return passed
+            host.variables[f"grid.{axis}"] = count
+        return host
 
-    def carry_out(self, args: tuple[Any, ...], named: dict[str, Any] | None = None, *,
-                  sanitise: bool = False, seed: int | None = None,
-                  steps: int | None = None) -> Any:  # fmt: skip
+    def carry_out(self, args: tuple[Any, ...], *, sanitise: bool = False,
+                  seed: int | None = None, steps: int | None = None) -> Any:  # fmt: skip
         """Run the launch on the interpreter device; return its outcome."""
         from weft.runtimes.lockstep.run import STEPS, Grid, run
 
-        passed = self._passed(args, named or {})
-        return run(self.kernel.nest(self.block, self.ndim, sanitise), passed.addresses,
-                   passed.variables, Grid(self.grid, self.block), sanitise=sanitise, seed=seed,
-                   steps=STEPS if steps is None else steps)
+        host = self.take(args)
+        self.kernel.signature.settle(self.kernel.name, host, False)
+        try:
+            return run(self.kernel.nest(self.block, self.ndim, sanitise), host.addresses,
+                       host.variables, Grid(self.grid, self.block), sanitise=sanitise, seed=seed,
+                       steps=STEPS if steps is None else steps)
+        finally:
+            host.finish()
 
 
 def _key(kernel: Kernel) -> str:
@@ -280,11 +312,3 @@ def _text(parts: Sequence[Kernel], whole: Kernel, level: str) -> str:
         return "\n".join(print_kernel(b.scheduled) for b in made)
     return "\n".join(print_linear(b.linear) if level == "kernel" else b.source for b in made)
 
-
-def _error(name: str, failed: Failed) -> Exception:
-    place = failed.place
-    where = None if place is None else (place.file, place.line)
-    if failed.message == "index out of bounds":
-        return BoundsError(name, found=f"index {failed.value}",
-                           expected=f"an index from 0 to {failed.bound - 1}", where=where)
-    return LaunchError(name, found=failed.message, where=where)

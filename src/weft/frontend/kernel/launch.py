@@ -211,6 +211,11 @@ class KernelFunction:
         except WeftError as error:
             raise error.with_traceback(None) from None
 
+    def _nest_of(self, types: dict[str, KernelType], launch: Configured,
+                 warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
+        """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
+        return _translated(self, types, launch, warp)
+
     def __call__(self, *args: Any) -> None:
         """Refuse: a launch needs its shape."""
         raise LaunchError(f"launch of {self.__name__}", found="a call without a grid",
@@ -402,6 +407,11 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
 def translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
                warp: int = 32) -> tuple[Kernel, list[Any]]:  # fmt: skip
     """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
+    return kernel._nest_of(types, launch, warp)
+
+
+def _translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
+                warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
     from weft.frontend.kernel.translate import GridNeeded, Launch, translate
 
     options = kernel.options
