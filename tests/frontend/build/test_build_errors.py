@@ -361,7 +361,7 @@ def test_launches_of_kernels(added):
         k.program(np.zeros(3, np.float32))
     with pytest.raises(LaunchError, match="block"):
         k.program[1, 2048]
-    with pytest.raises(LaunchError, match="1 values"):
+    with pytest.raises(LaunchError, match="1 value"):
         k.program[3]
     with pytest.raises(BoundsError) as caught:
         k.program[1, 4](np.zeros(3, np.float32))

@@ -447,6 +447,7 @@ def _adding(name):
     return k.program
 
 
+@pytest.mark.usefixtures("compiled")
 def test_tensors_as_arguments():
     x, y = weft.arange(37, dtype=weft.float32), weft.zeros(37)
     kept = y + 0
