@@ -14,6 +14,7 @@ value that cannot be understood is a `ParseError` that names the key; it is neve
 ``WEFT_BACKEND_NAME``                  1 or 0: enable or disable a backend
 ``WEFT_BACKEND_NAME_IDS``              the device ids that it may use: ``0,2``
 ``WEFT_AMX``                           0: leave the tile registers of the processor alone
+``WEFT_SANITIZE``                      ``native``: kernels check themselves, see `weft.sanitize`
 ``WEFT_TIERED``                        1: quick code first, hot kernels compiled again behind it
 ``WEFT_TUNE``                          1: tune each kernel when it is first compiled
 ``WEFT_TUNE_SECONDS``                  time that the search for one kernel may take
@@ -196,6 +197,8 @@ class Config(_Record):
         Names of capabilities whose absence is an error.
     amx
         Whether tile registers of the processor may be used where it has them.
+    sanitize
+        ``native``: the cheap checks of the sanitiser are compiled into every kernel.
     tiered
         Whether small kernels begin with code that is made quickly, and hot ones are compiled fully
         in the background. The last bits of a result may differ between the two, so it is off.
@@ -218,6 +221,7 @@ class Config(_Record):
         "device",
         "num_threads",
         "require",
+        "sanitize",
         "tiered",
         "tune",
         "tune_seconds",
@@ -233,6 +237,7 @@ class Config(_Record):
     tune: bool
     amx: bool
     tune_seconds: int
+    sanitize: str
 
     def __init__(
         self,
@@ -247,6 +252,7 @@ class Config(_Record):
         tune: bool = False,
         tune_seconds: int = 30,
         amx: bool = True,
+        sanitize: str = "",
     ) -> None:
         threads = None if num_threads is None else _integer("num_threads", num_threads, 1)
         self._init(
@@ -261,6 +267,7 @@ class Config(_Record):
             tune=_boolean("tune", tune),
             amx=_boolean("amx", amx),
             tune_seconds=_integer("tune_seconds", tune_seconds, 1),
+            sanitize=_sanitize("sanitize", sanitize),
         )
 
     def backend(self, name: str) -> BackendConfig:
@@ -286,6 +293,7 @@ class Config(_Record):
             autotune=_load_autotune(env, file),
             backends=_load_backends(env, file),
             tune=_env_boolean(env, "WEFT_TUNE") if env.get("WEFT_TUNE") else tune,
+            sanitize=_sanitize("WEFT_SANITIZE", env.get("WEFT_SANITIZE", "")),
             amx=not env.get("WEFT_AMX") or _env_boolean(env, "WEFT_AMX"),
             tune_seconds=_env_integer(env, "WEFT_TUNE_SECONDS", 1) or seconds,
             tiered=_env_boolean(env, "WEFT_TIERED") if env.get("WEFT_TIERED") else tiered,
@@ -448,6 +456,12 @@ def _ids(key: str, value: object) -> tuple[int, ...]:
     if len(set(ids)) != len(ids):
         raise ParseError(key, found=repr(list(ids)), expected="each device id once")
     return ids
+
+
+def _sanitize(key: str, value: str) -> str:
+    if value not in ("", "native"):
+        raise ParseError(key, found=repr(value), expected="native, or nothing")
+    return value
 
 
 def _device(key: str, value: str) -> str:

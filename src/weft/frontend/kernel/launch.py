@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, cast, overload
 
-from weft.config import watchers
+from weft.config import config, watchers
 from weft.errors import (
     BoundsError,
     DeviceError,
@@ -80,6 +80,8 @@ class Options(Record):
         Bytes of shared memory of a launch that does not say how many.
     device : str
         What it runs on; ``auto`` is the default device.
+    check : bool
+        Whether the cheap checks of the sanitiser are compiled in.
     """
 
     wraps: bool = False
@@ -91,6 +93,7 @@ class Options(Record):
     workgroup: tuple[int, int, int] | None = None
     shared: int = 0
     device: str = "auto"
+    check: bool = False
 
 
 class KernelFunction:
@@ -114,6 +117,7 @@ class KernelFunction:
         self._known: Signature | None = None
         self._loaded: dict[Any, Loaded] = {}
         self._configured = {}
+        self._watched: dict[Any, Any] = {}  # with checks written in
         self.waits = False  # for the whole grid, so that it is compiled for each size of it
         _kernels.add(self)
 
@@ -311,6 +315,11 @@ class Configured:
         if self.interpreted:
             self.carry_out(args)
             return
+        if self.kernel.options.check or config().sanitize == "native":
+            from weft.frontend.kernel.checked import checked_launch, raise_first
+
+            raise_first(self, checked_launch(self, args))
+            return
         host = self.take(args)
         loaded = self._variant(host.types)
         host.settle(loaded.written)
@@ -478,14 +487,16 @@ def kernel(function: Callable[..., Any]) -> KernelFunction: ...
 def kernel(*, fastmath: bool = ..., unchecked: bool = ..., max_threads: int = ...,
            max_registers: int | None = ..., min_blocks: int | None = ...,
            cluster: Size | None = ..., arch: str | tuple[str, ...] = ...,
-           hints: Mapping[str, Any] | None = ..., workgroup: Size | None = ..., shared: int = ...,
+           hints: Mapping[str, Any] | None = ..., check: bool = ...,
+           workgroup: Size | None = ..., shared: int = ...,
            device: str = ..., opt: str = ..., kind: str = ...,
            vectorizable: bool = ..., fma: bool | None = ...) -> Maker: ...  # fmt: skip
 def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False,
            unchecked: bool = False, max_threads: int = _MOST_THREADS,
            max_registers: int | None = None, min_blocks: int | None = None,
            cluster: Size | None = None, arch: str | tuple[str, ...] = (),
-           hints: Mapping[str, Any] | None = None, workgroup: Size | None = None, shared: int = 0,
+           hints: Mapping[str, Any] | None = None, check: bool = False,
+           workgroup: Size | None = None, shared: int = 0,
            device: str = "auto", opt: str = "", kind: str = "custom",
            vectorizable: bool = True, fma: bool | None = None) -> Any:  # fmt: skip
     """Make a kernel of a function: it runs once for each thread of a launch.
@@ -516,6 +527,9 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         Most threads of a block that the kernel is launched with, at most 1024.
     max_registers
         Most registers of a thread, for devices where that can be chosen.
+    check
+        Compile the cheap checks of the sanitiser in, see `weft.sanitize` with ``native=True``, and
+        raise what they find. ``WEFT_SANITIZE=native`` does so for all kernels.
     min_blocks
         How many blocks shall be resident on a multiprocessor at least.
     cluster
@@ -570,7 +584,7 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
              "vectorizable": None if vectorizable else False}  # fmt: skip
     kept = tuple((name, value) for name, value in given.items() if value is not None)
     options = Options(False, not unchecked, fastmath, max_threads, kept, fma, block,
-                      shared, device)
+                      shared, device, check)
 
     def make(given: Callable[..., Any]) -> KernelFunction:
         if not inspect.isfunction(given):

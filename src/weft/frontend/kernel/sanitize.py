@@ -46,14 +46,19 @@ class Report(Record):
 class Interpreted:
     """A kernel and the shape of its launch on the interpreter device."""
 
-    __slots__ = ("_launch", "_sanitise", "_seed", "_steps")
+    __slots__ = ("_launch", "_native", "_sanitise", "_seed", "_steps")
 
-    def __init__(self, launch: Configured, sanitise: bool, seed: int | None,
-                 steps: int | None) -> None:  # fmt: skip
+    def __init__(self, launch: Configured, sanitise: bool, seed: int | None, steps: int | None,
+                 native: bool = False) -> None:  # fmt: skip
         self._launch, self._sanitise, self._seed, self._steps = launch, sanitise, seed, steps
+        self._native = native
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel; return a `Report` if it is sanitised, else nothing."""
+        if self._native:
+            from weft.frontend.kernel.checked import checked_launch
+
+            return checked_launch(self._launch, args)
         try:
             found = self._launch.carry_out(args, sanitise=self._sanitise, seed=self._seed,
                                            steps=self._steps)
@@ -91,7 +96,7 @@ def interpret(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: in
 
 
 def sanitize(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: int | None = None,
-             steps: int | None = None) -> Interpreted:  # fmt: skip
+             steps: int | None = None, native: bool = False) -> Interpreted:  # fmt: skip
     """Return a kernel that reports what it does wrong: ``weft.sanitize(k, grid, block)(...)``.
 
     The call runs the kernel on the interpreter device, on the arguments themselves, and returns a
@@ -103,6 +108,11 @@ def sanitize(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: int
     ----------
     kernel, grid, block, shared, seed, steps
         As for `interpret`.
+    native
+        Run compiled code into which the cheap checks are written: indices out of bounds, barriers
+        that not all threads reach, reads of shared and local arrays that nothing has written,
+        misaligned accesses and assertions. It is fast, knows no races, and stops at the first
+        finding that is not about a value that was never written.
 
     Examples
     --------
@@ -110,4 +120,5 @@ def sanitize(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: int
     >>> report.findings  # doctest: +SKIP
     ()
     """
-    return Interpreted(_configured(kernel, grid, block, shared), True, seed, steps)
+    launch = _configured(kernel, grid, block, shared)
+    return Interpreted(launch, True, seed, steps, native)

@@ -1,0 +1,118 @@
+"""Launches of compiled code that the sanitiser's cheap checks are written into."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft.errors import BoundsError, LaunchError
+from weft.ir.tile import MISALIGNED
+
+if TYPE_CHECKING:
+    from weft.driver.launch import Loaded
+    from weft.frontend.kernel.launch import Configured
+    from weft.frontend.kernel.sanitize import Report
+    from weft.passes.watch import Check
+    from weft.runtimes.lockstep.findings import Finding
+
+__all__ = ["checked_launch", "raise_first"]
+
+_BOUNDS: Final = "index out of bounds"
+
+
+class Watched:
+    """The code of a kernel with its checks, and where they note what fails."""
+
+    __slots__ = ("checks", "loaded", "lock", "notes")
+
+    def __init__(self, loaded: Loaded, checks: list[Check], notes: Any) -> None:
+        self.loaded, self.checks, self.notes = loaded, checks, notes
+        self.lock = threading.Lock()  # one launch at a time: all note in one place
+
+
+def _watched(launch: Configured, types: dict[str, Any]) -> Watched:
+    from weft.driver.launch import load_kernel
+    from weft.frontend.kernel.launch import translated
+    from weft.passes.watch import ROW, watch
+
+    kernel = launch.kernel
+    key = ("watched", tuple(types.values()), launch.block, launch.ndim, launch.shared,
+           launch.grid if kernel.waits else None)
+    found: Any = kernel._watched.get(key)
+    if found is None:
+        nest, constants = translated(kernel, types, launch)
+        nest, checks = watch(nest)
+        notes = np.zeros((max(len(checks), 1), ROW), np.int64)
+        loaded = load_kernel(nest, [*constants, notes])
+        found = kernel._watched[key] = Watched(loaded, checks, notes)
+    assert isinstance(found, Watched)
+    return found
+
+
+def checked_launch(launch: Configured, args: tuple[Any, ...]) -> Report:
+    """Run a launch; return what its checks found."""
+    from weft.frontend.kernel.sanitize import Report
+
+    host = launch.take(args)
+    watched = _watched(launch, host.types)
+    host.settle(watched.loaded.written)
+    values = [host.variables[v] for v in watched.loaded.variables]
+    with watched.lock:
+        watched.notes[...] = 0
+        failed = watched.loaded.run(host.addresses, values)
+        notes = watched.notes.tolist()
+    host.finish()
+    findings = [_finding(launch, check, row)
+                for check, row in zip(watched.checks, notes, strict=False) if row[0]]
+    if failed is not None and not any(f.kind != "uninitialised" for f in findings):
+        findings.append(_made(_kind(failed.message), failed.place, (), failed.message, 1))
+    return Report(tuple(sorted(findings, key=lambda f: (f.file, f.line))))
+
+
+def _kind(message: str) -> str:
+    from weft.passes.watch import UNWRITTEN
+
+    if message == _BOUNDS:
+        return "out-of-bounds"
+    if message.startswith("a barrier that some threads") or message.startswith("a barrier of a k"):
+        return "barrier-divergence"
+    return {MISALIGNED: "misaligned", UNWRITTEN: "uninitialised"}.get(message, "assertion")
+
+
+def _finding(launch: Configured, check: Check, row: list[int]) -> Finding:
+    count, number, value, bound = row
+    block, inside = divmod(number, launch.block[0] * launch.block[1] * launch.block[2])
+    thread = _position(block, launch.grid), _position(inside, launch.block)
+    kind = _kind(check.message)
+    said = {"out-of-bounds": f"uses index {value}, which is not from 0 to {bound - 1}",
+            "uninitialised": f"reads element {value} of memory {check.memory}, which nothing has "
+                             "written",
+            "misaligned": f"makes {check.message}"}.get(kind, f"fails: {check.message}")
+    return _made(kind, check.place, (thread,),
+                 f"thread {thread[1]} of block {thread[0]} {said}", count)
+
+
+def _made(kind: str, place: Any, threads: tuple[Any, ...], message: str, count: int) -> Finding:
+    from weft.runtimes.lockstep.findings import Finding
+
+    file, line = ("", 0) if place is None else (place.file, place.line)
+    return Finding(kind, file, line, threads, message, (line,), count)
+
+
+def _position(number: int, sizes: tuple[int, int, int]) -> tuple[int, int, int]:
+    x, y = number % sizes[0], number // sizes[0] % sizes[1]
+    return x, y, number // (sizes[0] * sizes[1])
+
+
+def raise_first(launch: Configured, report: Report) -> None:
+    """Raise the first finding of a report, if there is one."""
+    if not report.findings:
+        return
+    first = report.findings[0]
+    kind = BoundsError if first.kind == "out-of-bounds" else LaunchError
+    more = len(report.findings) - 1
+    raise kind(launch.kernel.__name__, found=f"{first.kind}: {first.message}",
+               expected="a kernel without findings", where=(first.file, first.line),
+               hint=f"and {more} more" if more else None)
