@@ -157,6 +157,9 @@ def _division(result: str) -> Row:
         if d is dt.int64 and not is_shift:
             low, high = ranges.of(w.module, x)
             least, most = ranges.of(w.module, y)
+            exact = max(-low, high, -least, most) < _EXACT
+            if lanes > 1 and exact and known is None and _converts(w):
+                return _by_floats(w, x, y, result, least > 0)
             if low >= 0 and least > 0:
                 return _of_naturals(w, x, y, max(high, most) < 1 << 32, result)
         if known is not None:
@@ -178,6 +181,43 @@ def _division(result: str) -> Row:
         return w.new(f"select {i1} {is_zero}, {kind} {zero}, {kind} {value}")
 
     return row
+
+
+_EXACT: Final = 1 << 52  # integers below have quotients in float64 that do not round up to whole
+
+
+def _converts(w: FunctionWriter) -> bool:
+    """Whether vectors of int64 are converted to float64 and back by single instructions."""
+    target = w.module.target
+    return target.arch == "aarch64" or "+avx512dq" in target.features
+
+
+def _by_floats(w: FunctionWriter, x: Value, y: Value, result: str, positive: bool) -> str:
+    """Write the division of vectors in float64, which no processor does in int64.
+
+    The quotient of two integers below 2**52 that is not whole is further from the next whole
+    number than float64 rounds, so its floor is right; the remainder is exact.
+    """
+    kind, double, i1 = _kind(x), vector("double", x.lanes), vector("i1", x.lanes)
+    divisor, is_zero = w.ref(y), ""
+    if not positive:
+        is_zero = w.new(f"icmp eq {kind} {divisor}, zeroinitializer")
+        one = constant(1, x.dtype, x.lanes)
+        divisor = w.new(f"select {i1} {is_zero}, {kind} {one}, {kind} {divisor}")
+    a = w.new(f"sitofp {kind} {w.ref(x)} to {double}")
+    b = w.new(f"sitofp {kind} {divisor} to {double}")
+    name = f"llvm.{'trunc' if result == 'fmod' else 'floor'}.v{x.lanes}f64"
+    w.module.declare(f"declare {double} @{name}({double})")
+    found = w.new(f"call {double} @{name}({double} {w.new(f'fdiv {double} {a}, {b}')})")
+    if result != "floordiv":
+        fma = f"llvm.fma.v{x.lanes}f64"
+        w.module.declare(f"declare {double} @{fma}({double}, {double}, {double})")
+        less = w.new(f"fneg {double} {found}")
+        found = w.new(f"call {double} @{fma}({double} {less}, {double} {b}, {double} {a})")
+    whole = w.new(f"fptosi {double} {found} to {kind}")
+    if positive:
+        return whole
+    return w.new(f"select {i1} {is_zero}, {kind} zeroinitializer, {kind} {whole}")
 
 
 def _of_naturals(w: FunctionWriter, x: Value, y: Value, is_small: bool, result: str) -> str:

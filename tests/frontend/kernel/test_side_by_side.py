@@ -411,3 +411,36 @@ def test_rows_on_the_first_axis(block: tuple[int, int]) -> None:
     grid = weft.cdiv(19, block[0]), weft.cdiv(37, block[1])
     arrays = both(rows_first, grid, block, [a, b, np.zeros((19, 37), np.float32)])
     assert np.isfinite(arrays[2]).all()
+
+
+# --- division by what is known only when the kernel runs
+
+
+@weft.kernel
+def quotients(sizes: Any, out: Any) -> None:
+    """Divide indices of either sign by sizes less a few, also by 0."""
+    i = gpu.grid(1)
+    m = sizes.size
+    for j in range(m):
+        d = m - j - 3
+        out[0, j, i] = (i - 2000) % d
+        out[1, j, i] = (i - 2000) // d
+        out[2, j, i] = (i * i * i * 31 + 7) % (m + j)
+        out[3, j, i] = (i * 1000003 - 5000000) // (j - d)
+        out[4, j, i] = i % (m + 1)
+
+
+def test_division_of_indices() -> None:
+    """Python's signs, and 0 for a division by 0."""
+    m, i = 7, np.arange(4096)
+    found = both(quotients, 16, 256, [np.zeros(m), np.zeros((5, m, 4096), np.int64)])[1]
+
+    def checked(function: Any, a: Any, b: int) -> Any:
+        return function(a, b) if b else np.zeros_like(a)
+
+    for j in range(m):
+        d = m - j - 3
+        np.testing.assert_array_equal(found[:, j], [
+            checked(np.mod, i - 2000, d), checked(np.floor_divide, i - 2000, d),
+            checked(np.mod, i**3 * 31 + 7, m + j),
+            checked(np.floor_divide, i * 1000003 - 5000000, j - d), i % (m + 1)])
