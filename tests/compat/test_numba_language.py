@@ -1,8 +1,11 @@
 """What kernels written for numba.cuda use of Python and NumPy, one feature at a time."""
 
 import numpy as np
+import pytest
 
+import weft
 from weft.compat import cuda
+from weft.errors import KernelError
 
 
 @cuda.jit
@@ -57,3 +60,88 @@ def test_names_beside_counters_of_the_whole_block():
     out = np.zeros_like(x)
     running_sums[1, 32](x, out)
     np.testing.assert_array_equal(out, np.cumsum(x) - x)
+
+
+@cuda.jit
+def choices(a, b, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        x = a if i % 2 else b
+        if i % 3 == 0:
+            y, z = a, b
+        elif i % 3 == 1:
+            y, z = b, a
+        else:
+            y, z = out, a
+        out[i] = x[i] + y[i] * 10 + len(y) + z.shape[0] * 1000 + z.ndim
+        if i >= 5:
+            x[i] += 1
+        x[2:][i % 3] = 7
+
+
+def test_names_for_one_of_several_arrays():
+    rng = np.random.default_rng(2)
+    start = [rng.normal(size=20), rng.normal(size=20), np.arange(20.0)]
+    arrays, again = ([s.copy() for s in start] for _ in range(2))
+    choices[1, 32](*arrays)
+    weft.interpret(choices, 1, 32)(*again)
+    for one, two in zip(arrays, again, strict=True):
+        np.testing.assert_array_equal(one, two)
+    for i in range(5, 20):
+        x, y = start[0 if i % 2 else 1], start[i % 3]
+        assert arrays[2][i] == pytest.approx(x[i] + y[i] * 10 + 20 + 20001)
+        assert arrays[0 if i % 2 else 1][i] == x[i] + 1
+    assert arrays[0][2] == arrays[1][2] == 7
+
+
+@cuda.jit
+def smoothed(x, out, turns):
+    front = cuda.shared.array(66, np.float64)
+    back = cuda.shared.array(66, np.float64)
+    t = cuda.threadIdx.x
+    front[t + 1] = x[t]
+    if t < 1:
+        front[0] = front[65] = back[0] = back[65] = 0
+    cuda.syncthreads()
+    source, target = front, back
+    for _ in range(turns):
+        target[t + 1] = 0.25 * source[t] + 0.5 * source[t + 1] + 0.25 * source[t + 2]
+        cuda.syncthreads()
+        source, target = target, source
+    cuda.atomic.add(source, 1, 1.0)
+    cuda.syncthreads()
+    out[t] = source[t + 1]
+
+
+@pytest.mark.parametrize("turns", [0, 1, 6, 7])
+def test_buffers_that_take_turns(turns):
+    x, out = np.random.default_rng(3).normal(size=64), np.zeros(64)
+    smoothed[1, 64](x, out, turns)
+    row = np.pad(x, 1)
+    for _ in range(turns):
+        row[1:65] = 0.25 * row[:-2] + 0.5 * row[1:-1] + 0.25 * row[2:]
+    row[1] += 64
+    np.testing.assert_allclose(out, row[1:65], rtol=1e-14)
+    assert not weft.sanitize(smoothed, 1, 64)(x, out, turns).findings
+
+
+def test_arrays_of_unlike_types_do_not_meet():
+    @cuda.jit
+    def unlike(a, b, out):
+        x = a
+        if out[0] > 0:
+            x = b
+        out[0] = x[0]
+
+    with pytest.raises(KernelError, match="x is float32 array of 1 axis or float64 array"):
+        unlike[1, 1](np.zeros(3), np.zeros(3, np.float32), np.zeros(3))
+
+    @cuda.jit
+    def moving(a, out):
+        row = a[0]
+        for i in range(3):
+            out[i] = row[0]
+            row = a[i]
+
+    with pytest.raises(KernelError, match="row changes from one array to another"):
+        moving[1, 1](np.zeros((3, 3)), np.zeros(3))

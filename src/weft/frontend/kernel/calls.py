@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from weft.frontend.kernel import complexes, fields, mathlib, scalars
+from weft.frontend.kernel import chosen, complexes, fields, mathlib, scalars
 from weft.frontend.kernel.elements import (
     ComplexOf,
     Element,
@@ -267,8 +267,10 @@ class Calls(Expressions):
 
     def _len(self, node: ast.Call, value: Value) -> Value:
         """Return the number of items, or of rows."""
-        if isinstance(value, Group):
+        if isinstance(value, Group) and not chosen.is_chosen(value):
             return Known(len(value.items))
+        if chosen.is_chosen(value) and isinstance(value, Group):
+            return chosen.shape(self, value)[0]
         if isinstance(value, View | Fields) and value.shape:
             return value.shape[0]
         raise self.wrong(node, f"len of {describe(value)}")
@@ -515,6 +517,9 @@ class Calls(Expressions):
 
     def _atomic(self, node: ast.Call, kind: str, array: Value, index: Value,
                 *values: Value) -> Value:  # fmt: skip
+        if chosen.is_chosen(array) and isinstance(array, Group):
+            return chosen.apply(self, array, lambda option: self._atomic(
+                node, kind, option, index, *values), node)
         scope, order = (self._one_of(v, words, node, what) for v, words, what in (
             (values[-2], ATOMIC_SCOPES, "the scope"), (values[-1], ORDERS, "the order")))
         values = values[:-2]

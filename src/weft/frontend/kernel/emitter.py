@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from weft.frontend.kernel.divergence import Fork, diverges
 from weft.frontend.kernel.source import Problems, Source, Stop
-from weft.frontend.kernel.values import Group
+from weft.frontend.kernel.values import Fields, Group, View
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.bounds import Ranges
@@ -94,6 +94,11 @@ class Emitter:
         """Whether all variables of a value can be used here."""
         if isinstance(value, Group):
             return all(map(self.is_visible, value.items))
+        if isinstance(value, Fields):
+            return all(map(self.is_visible, value.parts))
+        if isinstance(value, View):
+            sizes = (e for axis in value.axes for e in (axis.extent, axis.step))
+            return all(map(self.is_visible, (*value.starts, *sizes)))
         if isinstance(value, Memory):
             return value.scope != "register" or any(value in scope for scope in self._scopes)
         if not isinstance(value, Expr):

@@ -5,17 +5,12 @@ from __future__ import annotations
 import ast
 import enum
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from weft.frontend.kernel import complexes, fields, scalars
+from weft.frontend.kernel import chosen, complexes, constants, fields, scalars
 from weft.frontend.kernel.elements import (
-    ComplexOf,
-    RecordOf,
-    array_of,
     as_dtype,
-    as_element,
     itemsize_of,
-    made,
 )
 from weft.frontend.kernel.emitter import Emitter, conjuncts, negation
 from weft.frontend.kernel.hints import closest, instead, title
@@ -55,15 +50,6 @@ _SYMBOLS: Final[dict[type[ast.AST], str]] = {
 }  # fmt: skip
 
 
-class Constant(NamedTuple):
-    """A NumPy array from outside, as it was when the kernel was compiled: copies of its parts."""
-
-    memories: tuple[Memory, ...]
-    arrays: tuple[Any, ...]
-    view: View | Fields
-    node: ast.AST
-
-
 class Expressions(Emitter):
     """Reads expressions in an environment of names.
 
@@ -93,7 +79,7 @@ class Expressions(Emitter):
         self.fma: bool | None = False
         self.kept: list[Any] = []
         self.unlike: dict[str, str] = {}  # names that hold one kind of thing here, another there
-        self.constants: dict[int, Constant] = {}  # by the identity of the array
+        self.constants: dict[int, constants.Constant] = {}  # by the identity of the array
 
     # --- values
 
@@ -216,34 +202,12 @@ class Expressions(Emitter):
         if isinstance(value, Special):
             return self.special(value, node)
         if not isinstance(value, type) and hasattr(value, "__array_interface__") and value.shape:
-            return self.constant(value, node)
+            return constants.view_of(self, value, node)
         if isinstance(value, tuple):
             names = getattr(type(value), "_fields", ())
             kind = type(value) if names else None
             return Group(tuple(self.outside(v, node) for v in value), tuple(names), kind)
         return Known(value)
-
-    def constant(self, array: Any, node: ast.AST) -> Value:
-        """Return a copy of a NumPy array that kernels can only read."""
-        found = self.constants.get(id(array))
-        if found is None:
-            element = as_element(array.dtype)
-            if element is None:
-                raise self.wrong(node, f"an array of {array.dtype}", "a type that kernels lack")
-            copies: list[Any] = []
-            memories: list[Memory] = []
-            shape = tuple(map(ex.index, array.shape))
-
-            def keep(name: str, d: DType, extents: tuple[Expr, ...]) -> View:
-                view = array_of(self.name(name), d, extents, "global", self.flat, readonly=True)
-                memories.append(view.memory)
-                return view
-
-            view = made("constant", element, shape, keep)
-            _copies(array, element, copies)
-            self.kept.append(array)  # so that no other array takes its identity
-            found = self.constants[id(array)] = Constant(tuple(memories), tuple(copies), view, node)
-        return found.view
 
     def special(self, value: Special, node: ast.AST) -> Value:
         """Return an index or a size of the launch."""
@@ -263,6 +227,8 @@ class Expressions(Emitter):
             return self.view_attribute(owner, node)
         if isinstance(owner, Fields):
             return fields.attribute(self, owner, node)
+        if chosen.is_chosen(owner) and isinstance(owner, Group):
+            return self._chosen_attribute(owner, node)
         if isinstance(owner, Expr) and node.attr in ("real", "imag"):
             return owner if node.attr == "real" else ex.const(0, owner.dtype)
         if isinstance(owner, Group):
@@ -279,6 +245,25 @@ class Expressions(Emitter):
                                  closest(node.attr, dir(owner.value))) from None
             return self.outside(value, node)
         raise self.wrong(node, f"{describe(owner)} has no {node.attr!r}")
+
+    def _chosen_attribute(self, owner: Group, node: ast.Attribute) -> Value:
+        """Return what the attribute of one of several arrays is."""
+        sizes = chosen.shape(self, owner)
+        if node.attr == "shape":
+            return Group(sizes)
+        if node.attr == "size":
+            total = ex.index(1)
+            for extent in sizes:
+                total = total * extent
+            return total
+        options = chosen.options_of(owner)
+        if node.attr in ("dtype", "ndim", "itemsize"):
+            return self.attribute(options[0], node)
+        if isinstance(options[0], Fields):
+            field = chosen.part(self, owner, lambda o: fields.named(self, o, node.attr, node), node)
+            return self.read(field, node)
+        turned = chosen.part(self, owner, lambda o: self.attribute(o, node), node)
+        return turned
 
     def view_attribute(self, view: View, node: ast.Attribute) -> Value:
         """Return shape, size and what else an array tells of itself."""
@@ -497,6 +482,10 @@ class Expressions(Emitter):
     def select(self, test: Expr, a: Value, then: list[Any], b: Value, orelse: list[Any],
                node: ast.AST) -> Value:  # fmt: skip
         """Return one of two values, each of which may need statements of its own."""
+        if chosen.is_array(a) and chosen.is_array(b):
+            kind = chosen.joined([a, b])
+            if kind is not None:
+                a, b = chosen.as_chosen(a, kind) or a, chosen.as_chosen(b, kind) or b
         if complexes.is_complex(a) or complexes.is_complex(b):
             with self.extending(then):
                 a = complexes.as_complex(self, a, node)
@@ -543,6 +532,8 @@ class Expressions(Emitter):
 
     def _subscript(self, node: ast.Subscript) -> Value:
         owner = self.visit(node.value)
+        if chosen.is_chosen(owner):
+            return self.read(self.element(owner, node), node)
         if isinstance(owner, Group):
             return self._item(owner, node)
         if isinstance(owner, Known):
@@ -592,7 +583,7 @@ class Expressions(Emitter):
             found = ex.where(key.eq(position), scalars.convert(items[position], d), found)
         return found
 
-    def element(self, view: View | Fields, node: ast.Subscript) -> View | Fields:
+    def element(self, view: Any, node: ast.Subscript) -> Any:
         """Return the part of a view that a subscript names: an element has no axes."""
         if isinstance(view, Fields) and not isinstance(node.slice, ast.Tuple | ast.Slice):
             only = self.visit(node.slice)
@@ -609,9 +600,15 @@ class Expressions(Emitter):
             value = self.visit(key)
             items = value.items if isinstance(value, Group) else (value,)
             parts.extend((key, item) for item in items)
+        if chosen.is_chosen(view):
+            return chosen.part(self, view, lambda option: self._part(option, parts, node), node)
+        return self._part(view, parts, node)
+
+    def _part(self, view: View | Fields, parts: list[tuple[ast.expr, Value | None]],
+              node: ast.AST) -> View | Fields:  # fmt: skip
         if isinstance(view, Fields):
-            return fields.part(self, view, parts, node)
-        return self.part(view, parts, node)
+            return fields.part(self, view, list(parts), node)
+        return self.part(view, list(parts), node)
 
     def part(self, view: View, parts: list[tuple[ast.expr, Value | None]],
              node: ast.AST) -> View:  # fmt: skip
@@ -684,18 +681,31 @@ class Expressions(Emitter):
         count = ex.maximum((gap + (size - 1)) // size, 0)
         return ends[0], ViewAxis(count, axis.axis, axis.step * step)
 
-    def read(self, view: View | Fields, node: ast.AST) -> Value:
+    def read(self, view: Any, node: ast.AST) -> Value:
         """Return a part of an array: a scalar once no axis is left."""
+        if chosen.is_chosen(view):
+            if chosen.shape(self, view):
+                held: Value = view
+                return held
+            return chosen.apply(self, view, lambda option: self.read(option, node), node)
         if isinstance(view, Fields):
             return fields.read(self, view, node)
-        if view.axes:
-            return view
+        array: View = view
+        if array.axes:
+            return array
         var = self.fresh(view.memory.name, view.memory.dtype)
         self.emit(Load(var, view.memory, view.starts), node)
         return var
 
-    def write(self, view: View | Fields, value: Value, node: ast.AST) -> None:
+    def write(self, view: Any, value: Value, node: ast.AST) -> None:
         """Store a scalar in an element, or in every element of a part of an array."""
+        if chosen.is_chosen(view):
+            def store(option: Any) -> Value:
+                self.write(option, value, node)
+                return Known(None)
+
+            chosen.apply(self, view, store, node)
+            return
         if view.readonly:
             raise self.wrong(node, f"{_name_of(view)} is read-only")
         if isinstance(view, Fields):
@@ -732,19 +742,6 @@ class Expressions(Emitter):
         value = self.visit(node.value)
         self.env[node.target.id] = value
         return value
-
-
-def _copies(array: Any, element: Any, found: list[Any]) -> None:
-    """Add copies of the parts of a NumPy array, in the order in which `made` asks for them."""
-    import numpy as np
-
-    if isinstance(element, RecordOf):
-        for name, inner, _ in element.fields:
-            _copies(array[name], inner, found)
-    elif isinstance(element, ComplexOf):
-        found.append(np.stack((array.real, array.imag), -1).astype(element.dtype.numpy, order="C"))
-    else:
-        found.append(np.array(array, dtype=element.numpy, order="C"))
 
 
 def _name_of(view: View | Fields) -> str:

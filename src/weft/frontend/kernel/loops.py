@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from weft.errors import KernelError
-from weft.frontend.kernel import complexes, flow
+from weft.frontend.kernel import chosen, complexes, flow
 from weft.frontend.kernel.calls import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
@@ -272,6 +272,8 @@ class Loops(Statements):
             isinstance(width, Group) and width.kind is complex and self.number_of(value) is not None
         ):
             value = complexes.as_complex(self, value, node)
+        if isinstance(width, Group) and chosen.is_chosen(width) and chosen.is_array(value):
+            value = chosen.as_chosen(value, width.kind) or value  # type: ignore[arg-type]
         if isinstance(value, Group):
             widths = width.items if width is not None else (None,) * len(value.items)
             items = tuple(self._cells(f"{name}.{k}", v, w, node)
@@ -459,6 +461,9 @@ def _join(a: Any, b: Any) -> Any:
     for one, other in ((a, b), (b, a)):
         if isinstance(one, Group) and one.kind is complex and isinstance(other, DType):
             return one.replace(items=tuple(unify(x, other) for x in one.items))
+    if chosen.is_chosen(a) and chosen.is_chosen(b):
+        kind = chosen.joined([*a.kind.options, *b.kind.options])
+        return a if kind is None else chosen.width(kind)
     if isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items):
         return a.replace(items=tuple(_join(x, y) for x, y in zip(a.items, b.items, strict=True)))
     return unify(a, b) if isinstance(a, DType) and isinstance(b, DType) else a

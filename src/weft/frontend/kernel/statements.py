@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from weft.frontend.kernel import complexes, fields, flow, scalars
+from weft.frontend.kernel import chosen, complexes, fields, flow, scalars
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.elements import as_dtype
@@ -180,7 +180,7 @@ class Statements(Calls):
         target = node.target
         if isinstance(target, ast.Subscript):
             owner = self.visit(target.value)
-            if not isinstance(owner, View | Fields):
+            if not chosen.is_array(owner):
                 raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
                                  FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
             element = self.element(owner, target)
@@ -204,7 +204,7 @@ class Statements(Calls):
             self._unpack(target, value, node)
         elif isinstance(target, ast.Subscript):
             owner = self.visit(target.value)
-            if not isinstance(owner, View | Fields):
+            if not chosen.is_array(owner):
                 raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
                                  FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
             self.write(self.element(owner, target), value, node)
@@ -340,6 +340,14 @@ class Statements(Calls):
             self.is_visible(first)
         ):
             return first
+        if all(map(chosen.is_array, values)):
+            kind = chosen.joined(values)
+            if kind is None or not all(map(self.is_visible, kind.options)):
+                self._are_unlike(name, values)
+                return None
+            sides = [(None if v is None else self._chosen_in(body, v, kind, name, node), body)
+                     for v, body in sides]
+            return self._meet_groups(name, sides, node)
         if any(complexes.is_complex(v) for v in values):
             sides = [(self._complex_in(body, v, name, node), body) for v, body in sides]
             if any(v is None for v, _ in sides) and len(values) == len(sides):
@@ -366,6 +374,13 @@ class Statements(Calls):
                 self.locations[stored] = self.source.place(node)
                 body.append(stored)
         return cell
+
+    def _chosen_in(self, body: list[Stmt], value: Any, kind: chosen.Chosen, name: str,
+                   node: ast.AST) -> Any:  # fmt: skip
+        """Return an array as one of several at the end of a closed branch."""
+        if chosen.is_chosen(value):
+            value = value.replace(items=(self._read_in(body, value.items[0], name, node),))
+        return chosen.as_chosen(value, kind)
 
     def _complex_in(self, body: list[Stmt], value: Any, name: str, node: ast.AST) -> Any:
         """Return a number as a complex one at the end of a closed branch, None if it is none."""
@@ -458,6 +473,8 @@ class Statements(Calls):
         """Store a value in cells; return the cells' types instead if they are too narrow."""
         if value is None or isinstance(value, Wrong) or isinstance(cell, Wrong):
             return None
+        if chosen.is_array(cell) and chosen.is_array(value):
+            return self._keep_array(cell, value, name, node)
         if isinstance(cell, Group):
             if (cell.kind is complex and self.number_of(value) is not None) or (
                 complexes.is_complex(value)
@@ -488,6 +505,23 @@ class Statements(Calls):
             return d
         self.put(cell, scalars.convert(x, d), node)
         return None
+
+    def _keep_array(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:
+        """Store which array a name means; return what must be told apart if that is more."""
+        if cell is value or cell == value:
+            return None
+        if chosen.is_chosen(cell):
+            held = chosen.as_chosen(value, cell.kind)
+            if held is not None:
+                return self._keep(cell.items[0], held.items[0], name, node)
+        kind = chosen.joined([cell, value])
+        inner, self._scopes = self._scopes, self._scopes[:1]
+        steady = kind is not None and all(map(self.is_visible, kind.options))
+        self._scopes = inner
+        if kind is None or not steady:
+            raise self.wrong(node, f"{name} changes from one array to another in a loop",
+                             "keep an index instead, or choose between whole arrays")
+        return chosen.width(kind)
 
     def _return(self, node: ast.Return) -> int:
         frame = self.frames[-1]
