@@ -134,6 +134,7 @@ _HEAD: Final = """
 @weft_tuple = external global i8
 @weft_watched = external global i64
 @weft_name_miss = external global i8
+@weft_name_is_neg = external global i8
 @weft_name_configure = external global i8
 @format = private constant [6 x i8] c"iiiLL\\00"
 

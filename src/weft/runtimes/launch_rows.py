@@ -242,8 +242,8 @@ steps:
 """,
     # An object of type p2 that offers its memory by the function p3 (DLPack's exchange): on the
     # host, of element type w5 (as one word of 32 bits) with w4 axes, in one piece (w6 is 1) or not.
-    # One element alone does not fit: it may be one whose sign PyTorch still has to turn, which
-    # only strides tell elsewhere. Table p7 as for the other arrays.
+    # One element alone may be one whose sign PyTorch still has to turn, which only strides tell
+    # elsewhere: it is asked. Table p7 as for the other arrays.
     "exchange": """
   %out = alloca [6 x i64], align 8
   %alike = call i1 @is_a(ptr %object, ptr %p2)
@@ -283,7 +283,16 @@ which:
   br i1 %dense, label %plain, label %gaps
 plain:
   %alone = call i1 @is_one(ptr %dims, i64 %nd)
-  br i1 %alone, label %miss, label %several
+  br i1 %alone, label %turned, label %several
+turned:
+  %answer = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(
+    ptr %object, ptr @weft_name_is_neg, ptr null)
+  %no_answer = icmp eq ptr %answer, null
+  br i1 %no_answer, label %clear, label %compare
+compare:
+  call void @Py_DecRef(ptr %answer)
+  %straight = icmp eq ptr %answer, @weft_false
+  br i1 %straight, label %several, label %miss
 several:
   %rest = getelementptr i64, ptr %p7, i64 1
   %fits = call i1 @sizes(ptr %frame, ptr %dims, i64 %nd, ptr %rest)

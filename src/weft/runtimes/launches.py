@@ -87,7 +87,7 @@ def imports() -> dict[str, int]:
     """Return the addresses that the code is linked with."""
     found = {name: address_of(name) for name in FUNCTIONS}
     constants = {"none": None, "true": True, "false": False, "int": int, "float": float,
-                 "tuple": tuple, "name_miss": sys.intern("_miss"),
+                 "tuple": tuple, "name_miss": sys.intern("_miss"), "name_is_neg": sys.intern("is_neg"),
                  "name_configure": sys.intern("_configure")}  # fmt: skip
     found["weft_watched"] = watched.buffer_info()[0]
     return found | {f"weft_{name}": id(value) for name, value in constants.items()}
