@@ -21,6 +21,7 @@ from weft.errors import (
 )
 from weft.frontend.devices import devices, get_default_device, is_available
 from weft.frontend.kernel.fused import active
+from weft.frontend.kernel.interactive import note
 from weft.frontend.kernel.resources import check_cluster, resources
 from weft.frontend.kernel.streams import check_stream
 from weft.ir.record import Record
@@ -113,6 +114,7 @@ class KernelFunction:
         self.options = options
         functools.update_wrapper(self, function)
         self.__weft_function__ = function
+        note(function)
         self._given = wanted
         self._known: Signature | None = None
         self._loaded: dict[Any, Loaded] = {}
@@ -617,6 +619,7 @@ class DeviceFunction:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
+        note(function)
         self.__weft_function__ = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from weft.errors import KernelError
 from weft.frontend.kernel.flow import named
+from weft.frontend.kernel.interactive import shown, typed
 from weft.ir.record import Record
 from weft.ir.stmt import Location
 
@@ -152,10 +153,15 @@ def read_source(function: Callable[..., Any]) -> Source:
     code = function.__code__
     try:
         lines, first = inspect.getsourcelines(function)
+        file = shown(code.co_filename, lines, first)
     except (OSError, TypeError):
-        raise KernelError(f"kernel {name}", found="a function without its source",
-                          expected="a function that stands in a file or a notebook",
-                          where=(code.co_filename, code.co_firstlineno, "")) from None
+        found = typed(function)
+        if found is None:
+            raise KernelError(f"kernel {name}", found="a function without its source",
+                              expected="a function that stands in a file, a notebook or a console",
+                              hint="write it to a file, or put its text into linecache.cache",
+                              where=(code.co_filename, code.co_firstlineno, "")) from None
+        lines, first, file = found
     text = textwrap.dedent("".join(lines))
     indent = len(lines[0]) - len(lines[0].lstrip())
     definition = _definition(text, function)
@@ -170,7 +176,7 @@ def read_source(function: Callable[..., Any]) -> Source:
         if getattr(node, "end_lineno", None) is not None:
             node.end_lineno += first - 1  # type: ignore[attr-defined]
             node.end_col_offset += indent  # type: ignore[attr-defined]
-    return Source(function, definition, code.co_filename)
+    return Source(function, definition, file)
 
 
 def _definition(text: str, function: Callable[..., Any]) -> ast.stmt:

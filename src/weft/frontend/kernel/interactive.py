@@ -1,0 +1,138 @@
+"""Source of functions that were typed in: where Python itself does not keep it.
+
+Notebooks, and Python from 3.13 on, put what is typed into `linecache`. For consoles made of the
+module `code`, and for Python's own prompt before 3.13 (through the history of readline), this
+finds the text. What is found is compiled and compared with the function, so it is never another
+function's, or an older one's.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import linecache
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+__all__ = ["note", "shown", "typed"]
+
+_MOST_LINES: Final = 2000  # of the history, that are looked through
+
+_FORM: Final = ("CACHE", "NOP", "PRECALL", "PUSH_NULL", "RESUME")
+
+_noted: Final[dict[types.CodeType, str]] = {}  # what consoles ran, for the functions in it
+_files: Final[dict[str, str]] = {}  # names of text that has no file
+
+
+def note(function: Any) -> None:
+    """Keep the text that a console is running, if a function is from there."""
+    code = getattr(function, "__code__", None)
+    if code is None or not code.co_filename.startswith("<"):
+        return
+    if linecache.getline(code.co_filename, code.co_firstlineno):
+        return
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "runsource" and frame.f_globals.get("__name__") == "code":
+            text = frame.f_locals.get("source")
+            if isinstance(text, str):
+                _noted[code] = text
+                return
+        frame = frame.f_back
+
+
+def typed(function: Callable[..., Any]) -> tuple[list[str], int, str] | None:
+    """Return the lines of a function that was typed in, the number of the first, and a file name.
+
+    None if they cannot be found.
+    """
+    code = function.__code__
+    if not code.co_filename.startswith("<"):
+        return None
+    texts: Iterator[str] = iter([_noted[code]] if code in _noted else ())
+    for text in (*texts, *_history(code.co_name)):
+        first = _definition(text, code)
+        if first is not None:
+            lines = text.splitlines(keepends=True)
+            return lines[first - 1:], first, _file(text)
+    return None
+
+
+def shown(name: str, lines: Sequence[str], first: int) -> str:
+    """Return a file name under which `linecache` has these lines."""
+    if linecache.getline(name, first):
+        return name
+    return _file("\n" * (first - 1) + "".join(lines))
+
+
+def _file(text: str) -> str:
+    """Return a name under which `linecache` has a text."""
+    name = _files.get(text)
+    if name is None:
+        name = _files[text] = f"<typed {len(_files) + 1}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    return name
+
+
+def _definition(text: str, wanted: types.CodeType) -> int | None:
+    """Return the line on which a text defines a function, decorators included."""
+    try:
+        tree = ast.parse(text)
+        module = compile(tree, wanted.co_filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+    codes = [module]
+    for code in codes:
+        codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    if not any(_same(code, wanted) for code in codes):
+        return None
+    for node in reversed(list(ast.walk(tree))):
+        if isinstance(node, ast.FunctionDef) and node.name == wanted.co_name:
+            return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    return None
+
+
+def _same(a: types.CodeType, b: types.CodeType) -> bool:
+    """Whether two functions do the same, wherever they stand."""
+    return a.co_name == b.co_name and a.co_varnames == b.co_varnames and _steps(a) == _steps(b)
+
+
+def _steps(code: types.CodeType) -> list[tuple[str, Any]]:
+    """Return what a function does, without what depends on the module that it is compiled in.
+
+    Python calls a method of a name another way if the module imports that name.
+    """
+    found: list[tuple[str, Any]] = []
+    for step in dis.get_instructions(code):
+        name = "LOAD_ATTR" if step.opname == "LOAD_METHOD" else step.opname
+        if name in _FORM:
+            continue
+        jumps = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
+        value = step.argval
+        found.append((name, None if jumps else "code" if isinstance(value, types.CodeType)
+                      else repr(value)))
+    return found
+
+
+def _history(name: str) -> Iterator[str]:
+    """Yield statements that the history of the prompt has and that may define a name, last first.
+
+    The history leaves out a line that is equal to the one before it: what it tells is checked.
+    """
+    readline = sys.modules.get("readline")
+    if readline is None:
+        return
+    count = readline.get_current_history_length()
+    first = max(count - _MOST_LINES, 0)
+    lines = [readline.get_history_item(k + 1) or "" for k in range(first, count)]
+    for start in range(len(lines) - 1, -1, -1):
+        if not lines[start].startswith(f"def {name}"):
+            continue
+        end = start + 1
+        while end < len(lines) and (not lines[end].strip() or lines[end][0] in " \t#)]}"):
+            end += 1
+        while start and lines[start - 1].startswith("@"):
+            start -= 1
+        yield "\n".join(lines[start:end]) + "\n"

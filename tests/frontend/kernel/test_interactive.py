@@ -1,0 +1,120 @@
+"""Kernels that were typed in: consoles, prompts, notebooks."""
+
+import code
+import linecache
+import subprocess
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import KernelError
+from weft.frontend.kernel import interactive
+
+pytestmark = pytest.mark.usefixtures("compiled")
+
+HEAD = "import weft, numpy as np\nfrom weft import gpu\n"
+KERNEL = """
+@weft.kernel
+def add(x):
+    x[gpu.grid(1)] += {value}
+
+"""
+
+
+class Console(code.InteractiveConsole):
+    """A console that fails where a statement fails."""
+
+    def showtraceback(self) -> None:
+        """Raise what was raised."""
+        raise sys.exc_info()[1] or AssertionError
+
+    def type(self, text: str) -> None:
+        """Type lines."""
+        for line in text.splitlines():
+            self.push(line)
+
+
+def test_console() -> None:
+    """A kernel works, its second definition too, and errors show the line."""
+    console = Console()
+    console.type(HEAD)
+    x = np.zeros(4)
+    console.locals["x"] = x  # type: ignore[index]
+    console.type(KERNEL.format(value=1))
+    console.type("add[1, 4](x)\n")
+    np.testing.assert_array_equal(x, np.ones(4))
+    console.type("old = add\n")
+    console.type(KERNEL.format(value=20))
+    for _ in range(3):
+        console.type("add[1, 4](x)\n")
+    np.testing.assert_array_equal(x, np.full(4, 61.0))
+    console.type("old[1, 4](np.ones(4, np.float32)); old[1, 4](x)\n")
+    np.testing.assert_array_equal(x, np.full(4, 62.0))
+    console.type("@weft.func\ndef twice(v):\n    return v * 2\n\n")
+    console.type("@weft.kernel\ndef use(x):\n    i = gpu.grid(1)\n    x[i] = twice(x[i])\n\n")
+    console.type("use[1, 4](x)\n")
+    np.testing.assert_array_equal(x, np.full(4, 124.0))
+    console.type("@weft.kernel\ndef wrong(x):\n    x[0] = 1\n    x[1] = nothing_of_this_name\n\n")
+    with pytest.raises(KernelError) as caught:
+        console.type("wrong[1, 1](x)\n")
+    assert "x[1] = nothing_of_this_name" in str(caught.value)
+    assert "^^^^" in str(caught.value)
+
+
+def test_notebook() -> None:
+    """A cell has a name of its own in linecache."""
+    space: dict[str, Any] = {}
+    x = np.zeros(4)
+    for number, value in enumerate((3, 4)):
+        text, name = HEAD + KERNEL.format(value=value), f"<ipython-input-{number}-abc>"
+        linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+        exec(compile(text, name, "exec"), space)
+        space["add"][1, 4](x)
+    np.testing.assert_array_equal(x, np.full(4, 7.0))
+
+
+def test_without_source() -> None:
+    """What exec runs has none: the error says so, and what to do."""
+    space: dict[str, Any] = {}
+    exec(HEAD + KERNEL.format(value=1), space)
+    with pytest.raises(KernelError, match="without its source") as caught:
+        space["add"][1, 4](np.zeros(4))
+    assert "linecache" in str(caught.value)
+
+
+def test_prompt_fed_by_a_pipe() -> None:
+    """`python -i` without a terminal: the source is there from Python 3.13 on, else it says so."""
+    lines = HEAD + KERNEL.format(value=5) + (
+        "x = np.zeros(4)\ntry:\n    add[1, 4](x)\nexcept weft.WeftError as e:\n    print(e)\n\n"
+        "print(x)\n")
+    done = subprocess.run([sys.executable, "-i", "-q"], input=lines, capture_output=True,
+                          text=True, timeout=120, check=True)
+    if sys.version_info >= (3, 13):
+        assert "[5. 5. 5. 5.]" in done.stdout
+    else:
+        assert "without its source" in done.stdout
+        assert "write it to a file" in done.stdout
+        assert "Traceback" not in done.stderr
+
+
+def test_history_of_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last definition that is the function's; one that lost a line is none."""
+    space: dict[str, Any] = {}
+    text = KERNEL.format(value=5).strip().splitlines()
+    twice = ["@weft.kernel", "def more(x):", "    x[0] += 1", "    x[0] += 1"]
+    exec(HEAD + "\n".join(text) + "\n\n" + "\n".join(twice) + "\n", space)
+    lines = [*text, "", *[t.replace("5", "6") for t in text], "", "add[1, 4](x)", *twice[:-1], ""]
+    fake = types.ModuleType("readline")
+    fake.get_current_history_length = lambda: len(lines)  # type: ignore[attr-defined]
+    fake.get_history_item = lambda k: lines[k - 1]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "readline", fake)
+    x = np.zeros(4)
+    space["add"][1, 4](x)
+    np.testing.assert_array_equal(x, np.full(4, 5.0))
+    with pytest.raises(KernelError, match="without its source"):
+        space["more"][1, 4](x)
+    assert interactive.typed(weft.cdiv) is None
