@@ -86,9 +86,10 @@ def _check_references() -> None:
 def imports() -> dict[str, int]:
     """Return the addresses that the code is linked with."""
     found = {name: address_of(name) for name in FUNCTIONS}
-    constants = {"none": None, "true": True, "false": False, "int": int, "float": float,
-                 "tuple": tuple, "name_miss": sys.intern("_miss"), "name_is_neg": sys.intern("is_neg"),
-                 "name_configure": sys.intern("_configure")}  # fmt: skip
+    constants: dict[str, object] = {"none": None, "true": True, "false": False, "int": int,
+                                    "float": float, "tuple": tuple}  # fmt: skip
+    names = {"miss": "_miss", "is_neg": "is_neg", "configure": "_configure"}
+    constants |= {f"name_{key}": sys.intern(name) for key, name in names.items()}
     found["weft_watched"] = watched.buffer_info()[0]
     return found | {f"weft_{name}": id(value) for name, value in constants.items()}
 
