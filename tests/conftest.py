@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 import zlib
 from pathlib import Path
@@ -16,6 +17,11 @@ if not IS_WORKER:
     os.environ.setdefault("MPLBACKEND", "Agg")
     # Tests run side by side: the libraries that they compare with take one core each.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell without job control starts what runs in the background with interrupts ignored, which
+# every child would inherit: the tests of interrupts would wait for nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
