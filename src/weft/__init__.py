@@ -3,6 +3,8 @@
 Tensors are lazy: operations build a graph, and looking at values compiles it to native code.
 """
 
+import sys
+
 from weft import nn, optim
 from weft.config import VERSION as __version__
 from weft.errors import (
@@ -158,3 +160,5 @@ __all__ = [
 __all__ += creation.__all__
 __all__ += functions.__all__
 __all__ += random.__all__
+
+sys.modules["weft.gpu"] = gpu  # so that `from weft.gpu import threadIdx` works

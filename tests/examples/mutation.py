@@ -42,7 +42,8 @@ def _changes(node: ast.AST) -> Iterator[str]:
         yield "plain-add"
     if isinstance(node, ast.Subscript) and not ast.unparse(node.value).endswith(".shape"):
         keys = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        yield from (f"shift-index-{k}" for k in range(len(keys)))
+        yield from (f"shift-index-{k}" for k, key in enumerate(keys)
+                    if not isinstance(key, ast.Slice) or key.lower is not None)
     if isinstance(node, ast.Attribute) and ast.unparse(node) == "gpu.ALL":
         yield "drop-lane"
     if isinstance(node, ast.Compare):
@@ -54,6 +55,9 @@ def _changes(node: ast.AST) -> Iterator[str]:
 
 
 def _plus_one(key: ast.expr) -> ast.expr:
+    if isinstance(key, ast.Slice):
+        assert key.lower is not None
+        return ast.Slice(_plus_one(key.lower), key.upper, key.step)
     return ast.BinOp(key, ast.Add(), ast.Constant(1))
 
 

@@ -16,7 +16,8 @@ SIZES = {
     "attention": (5, 11), "block_reduction": (37, 300), "convolution": (5, 7),
     "game_of_life": (5, 13), "histogram": (37, 130), "jacobi": (3, 11), "mandelbrot": (5, 37),
     "monte_carlo": (37, 130), "nbody": (5, 11), "radix_sort": (300,), "saxpy": (37, 300),
-    "scan": (7, 70), "softmax": (7, 37), "sparse_matvec": (5, 13), "tiled_matmul": (5,),
+    "scan": (7, 70), "softmax": (7, 37), "tensor_core_matmul": (17,),
+    "sparse_matvec": (5, 13), "tiled_matmul": (5,),
     "transpose": (5, 19), "warp_reduction": (5, 9),
 }  # fmt: skip
 SMALLER = {

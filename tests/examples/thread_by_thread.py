@@ -19,6 +19,7 @@ import numpy as np
 BLOCK = ("syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads_or")
 WARP = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync", "match_any_sync",
         "ballot_sync")  # fmt: skip
+MATRIX = ("wmma.fill_fragment", "wmma.load_matrix_sync", "wmma.mma_sync", "wmma.store_matrix_sync")
 FULL = 0xFFFFFFFF
 TURNS = 1_000  # of the loops of one thread
 
@@ -112,6 +113,8 @@ class Array:
                 self.machine.broken.add("race")
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, tuple) and any(isinstance(k, slice) for k in key):
+            return Part(self, tuple(k.start for k in key))
         place = self._place(key)
         if place is None:
             return Dtype(self.dtype.name)(0)
@@ -139,6 +142,30 @@ class Array:
         return old
 
 
+class Part:
+    """What of an array begins at some place."""
+
+    def __init__(self, array: Array, start: tuple[int, ...]) -> None:
+        self.array, self.start = array, start
+
+    def _at(self, key: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(a + b for a, b in zip(self.start, key, strict=True))
+
+    def __getitem__(self, key: tuple[int, ...]) -> Any:
+        return self.array[self._at(key)]
+
+    def __setitem__(self, key: tuple[int, ...], value: Any) -> None:
+        self.array[self._at(key)] = value
+
+
+class Fragment:
+    """A matrix of a warp; each of its threads has a copy of all of it."""
+
+    def __init__(self, use: str, m: int, n: int, k: int, dtype: Dtype, layout: str = "") -> None:
+        self.shape = {"a": (m, k), "b": (k, n), "c": (m, n)}[use]
+        self.data = np.zeros(self.shape, dtype.numpy)
+
+
 class Gpu:
     """`weft.gpu`, but for what waits."""
 
@@ -149,6 +176,8 @@ class Gpu:
         self.atomic = types.SimpleNamespace(add=lambda array, key, v: array.add(key, v))
         self.shared = types.SimpleNamespace(array=self._shared)
         self.local = types.SimpleNamespace(array=lambda *a: self._new(*a, "local"))
+        self.wmma = types.SimpleNamespace(matrix_a="a", matrix_b="b", accumulator="c",
+                                          row_major="row", fragment=Fragment)  # fmt: skip
         self.const = types.SimpleNamespace(array_like=lambda a: Array(machine, a, "const"))
 
     def _new(self, shape: Any, dtype: Any, scope: str) -> Array:
@@ -203,8 +232,10 @@ class _Waits(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         name = ast.unparse(node.func)
-        if name.removeprefix("gpu.") in (*BLOCK, *WARP):
+        if name.removeprefix("gpu.") in (*BLOCK, *WARP, *MATRIX):
             what = [ast.Constant(name.removeprefix("gpu.")), ast.Constant(node.lineno)]
+            if name in MATRIX:
+                what.append(ast.Constant(FULL))  # all of a warp
             return ast.Yield(ast.Tuple([*what, *node.args], ast.Load()))
         return ast.YieldFrom(node) if name in self.functions else node
 
@@ -251,7 +282,7 @@ def load(file: Path, machine: Machine) -> dict[str, Any]:
     tree.body = body
     weft = types.SimpleNamespace(
         cdiv=lambda a, b: -(-a // b), func=lambda f: f, kernel=lambda f: _Kernel(f, machine),
-        **{n: Dtype(n) for n in ("int32", "int64", "uint32", "uint64", "float32", "float64")})
+        **{n: Dtype(n) for n in _TYPES})
     names = {"weft": weft, "gpu": Gpu(machine), "tick": machine.tick, "__name__": file.stem,
              "int": _integer}  # fmt: skip
     exec(compile(ast.fix_missing_locations(tree), str(file), "exec"), names)
@@ -276,6 +307,9 @@ class _Kernel:
             m.epoch, m.made = 0, []
             with np.errstate(all="ignore"):
                 _Block(m, self.function, given).run()
+
+
+_TYPES = ("int32", "int64", "uint32", "uint64", "float16", "float32", "float64")
 
 
 def _all(sizes: tuple[int, ...]) -> list[tuple[int, int, int]]:
@@ -313,7 +347,7 @@ class _Block:
         for k in order:
             self._go(k)
         while self.waiting:
-            warps = sorted({k // 32 for k, w in self.waiting.items() if w[0] in WARP})
+            warps = sorted({k // 32 for k, w in self.waiting.items() if w[0] not in BLOCK})
             if warps:
                 self._warp(warps[0])
             else:
@@ -333,7 +367,7 @@ class _Block:
             self._go(k, answer)
 
     def _warp(self, warp: int) -> None:
-        here = {k % 32: w for k, w in self.waiting.items() if k // 32 == warp and w[0] in WARP}
+        here = {k % 32: w for k, w in self.waiting.items() if k // 32 == warp and w[0] not in BLOCK}
         line = next(iter(here.values()))[1]
         here = {lane: w for lane, w in here.items() if w[1] == line}
         for lane, (_, _, mask, *_) in here.items():
@@ -343,7 +377,13 @@ class _Block:
                 here[other][2] != mask for other in named & here.keys()
             ):
                 self.m.broken.add("warp-mask")
-        answers = {lane: _answer(lane, w, here) for lane, w in here.items()}
+        if next(iter(here.values()))[0] in MATRIX:
+            lanes = sorted(here)
+            self.m.thread = self.threads[warp * 32 + lanes[0]]  # in whose name memory is used
+            _matrix([here[lane] for lane in lanes])
+            answers = dict.fromkeys(lanes)
+        else:
+            answers = {lane: _answer(lane, w, here) for lane, w in here.items()}
         for lane, answer in answers.items():
             self._go(warp * 32 + lane, answer)
 
@@ -358,6 +398,27 @@ def _answer(lane: int, waits: tuple[Any, ...], here: dict[int, tuple[Any, ...]])
     source = {"shfl_sync": more[0], "shfl_up_sync": lane - more[0],
               "shfl_down_sync": lane + more[0], "shfl_xor_sync": lane ^ more[0]}[what]  # fmt: skip
     return values.get(source, value)
+
+
+def _matrix(threads: list[tuple[Any, ...]]) -> None:
+    """Carry out an operation on fragments for all threads of a warp."""
+    what, _, _, *args = threads[0]
+    if what == "wmma.store_matrix_sync":
+        place, source = args
+        for at in np.ndindex(source.shape):
+            place[at] = source.data[at]
+        return
+    made = np.zeros(args[0].shape, args[0].data.dtype)
+    if what == "wmma.fill_fragment":
+        made[...] = args[1]
+    elif what == "wmma.load_matrix_sync":
+        for at in np.ndindex(made.shape):
+            made[at] = args[1][at]
+    else:
+        _, a, b, total = args
+        made[...] = a.data.astype(np.float32) @ b.data.astype(np.float32) + total.data
+    for thread in threads:
+        thread[3].data = made
 
 
 def broken_rules(file: Path, sizes: tuple[int, ...], seed: int = 0) -> set[str]:

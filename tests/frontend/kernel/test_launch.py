@@ -189,3 +189,9 @@ def test_all_errors_at_once() -> None:
         saxpy[1, 32](1.0)
     with pytest.raises(LaunchError, match="without a grid"):
         saxpy(1.0, np.zeros(2), np.zeros(2))
+
+
+def test_operations_can_be_imported_by_name() -> None:
+    """``from weft.gpu import ...`` gives what ``from weft import gpu`` has."""
+    module = __import__("weft.gpu", fromlist=["grid"])
+    assert module is gpu
