@@ -15,6 +15,10 @@ from weft.errors import BoundsError
 from weft.ir import dtype as dt
 from weft.ir import node as nd
 from weft.ir.op import Op
+from weft.ir.stmt import For
+from weft.ir.text_parse import parse_kernel
+from weft.ir.traverse import walk
+from weft.runtimes.lockstep.run import Grid, run
 
 F64 = np.float64
 
@@ -34,7 +38,7 @@ def evaluate(nodes, env=None, variables=None):
         for node in nd.toposort(nodes):
             args = [values[a] for a in node.args]
             value = _one(node, args, env, variables)
-            if node.op is not Op.SORT:
+            if node.op not in (Op.SORT, Op.LAUNCH):
                 value = np.asarray(value)
                 assert value.dtype == node.dtype.numpy, (node, value.dtype)
                 assert value.shape == tuple(int(d) for d in node.shape), (node, value.shape)
@@ -393,6 +397,19 @@ def _scatter(node, args, env, variables):
     return out.astype(base.dtype)
 
 
+def _launch(node, args, env, variables):
+    """What a kernel leaves in the arrays that it writes to, as the interpreter device runs it."""
+    kernel = parse_kernel(node.attr.code)
+    arrays = [np.array(a, order="C") if k in node.attr.writes else np.ascontiguousarray(a)
+              for k, a in enumerate(args)]
+    sizes = {s.kind: int(s.extent.attr) for s in walk(kernel.body)
+             if isinstance(s, For) and s.kind.startswith(("block.", "thread."))}
+    shape = [tuple(sizes.get(f"{level}.{axis}", 1) for axis in "xyz")
+             for level in ("block", "thread")]
+    run(kernel, [a.__array_interface__["data"][0] for a in arrays], {}, Grid(*shape))
+    return [arrays[w] for w in node.attr.writes]
+
+
 _SPECIAL = {
     Op.CONST: lambda n, a, e, v: np.asarray(n.attr, n.dtype.numpy),
     Op.VARIABLE: lambda n, a, e, v: np.asarray(v[n.attr.name], np.int64),
@@ -413,6 +430,7 @@ _SPECIAL = {
     Op.SCAN: _backwards(_scan),
     Op.RECURRENCE: _backwards(_recurrence),
     Op.SORT: _sort,
+    Op.LAUNCH: _launch,
     Op.PROJECT: lambda n, a, e, v: a[0][n.attr],
     Op.GATHER: _gather,
     Op.SCATTER: _scatter,

@@ -13,6 +13,7 @@ from weft.driver.plan import Plan, Spec, largest
 from weft.driver.progress import Progress
 from weft.driver.structure import Structure
 from weft.errors import AllocationError
+from weft.graph.launches import join_launches
 from weft.graph.simplify import simplify
 from weft.ir import expr as ex
 from weft.ir import infer
@@ -41,7 +42,7 @@ _LEAST_GROWTH: Final = 256 << 10
 def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     """Return the plan of a graph, compiling the kernels that no cache has."""
     marks = _mark_checks(structure)
-    outputs = [_own(o, s) for o, s in zip(outputs, simplify(outputs), strict=True)]
+    outputs = [_own(o, s) for o, s in zip(outputs, join_launches(simplify(outputs)), strict=True)]
     steps, taken = write_in_place(kernelize(outputs), _updates(structure, outputs))
     if debug(Debug.GRAPH):
         print(f"weft: {len(structure.nodes)} nodes in {len(steps)} kernels", file=sys.stderr)
@@ -117,7 +118,7 @@ def _mark_checks(structure: Structure) -> dict[int, int]:
     """
     marks: dict[int, int] = {}
     for i, node in enumerate(structure.nodes):
-        if node.op.group == "gather":
+        if node.op.group in ("gather", "launch"):
             marks[id(nd.locations.setdefault(node, Location("", 0)))] = i
     return marks
 

@@ -13,6 +13,7 @@ from weft.errors import CaptureError
 from weft.exchange import host
 from weft.frontend import pending, views
 from weft.frontend.core import TensorCore
+from weft.frontend.kernel.fused import watch
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
 from weft.ir import dtype as dt
@@ -88,6 +89,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         pending.flush()
         state.capture = self
+        watch(1)  # launches of kernels
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -96,6 +98,7 @@ class Recorder:
             if kind is None:
                 self._conclude()
         finally:
+            watch(-1)
             state.capture = None
             state.grad = self._grad_mode
             for tensor, requires_grad, is_leaf in self._changed.values():

@@ -163,6 +163,8 @@ def _operands(node: Node) -> tuple[Node, ...]:
     if node.op is Op.BUFFER:
         origin = _origin(node)
         return () if origin is None else (origin,)
+    if node.op is Op.PROJECT and node.args[0].op is Op.LAUNCH:  # a kernel has no gradient
+        return ()
     return () if node.op is Op.DETACH else node.args
 
 

@@ -59,7 +59,7 @@ class _Pass:
                 self._share(new)
             results.add(new)
             done[node] = new
-            if new is not node and node.op.group == "gather" and node in nd.locations:
+            if new is not node and node.op.group in ("gather", "launch") and node in nd.locations:
                 nd.locations.setdefault(new, nd.locations[node])
         return [done[o] for o in self.outputs]
 

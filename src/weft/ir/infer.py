@@ -391,6 +391,24 @@ def sort(x: Node, axis: int, descending: bool = False, keep: int = -1) -> tuple[
             nd.make(Op.PROJECT, dt.int64, shape, (both,), 1))
 
 
+def launch(code: str, name: str, args: Sequence[Node], writes: Sequence[int],
+           fresh: Sequence[int] = (), why: Sequence[str] = ()) -> tuple[Node, ...]:  # fmt: skip
+    """Return what a kernel of blocks and threads leaves in the arrays that it writes to.
+
+    Raises
+    ------
+    ShapeError
+        If it writes to none, or to what is no operand.
+    """
+    if not writes or any(not 0 <= w < len(args) for w in writes) or not {*fresh} <= {*writes}:
+        raise ShapeError("launch", found=f"results {tuple(writes)}", expected="operands by number")
+    first = args[writes[0]]
+    whole = nd.make(Op.LAUNCH, first.dtype, first.shape, tuple(args),
+                    nd.LaunchAttr(code, name, tuple(writes), tuple(fresh), tuple(why)))
+    return tuple(nd.make(Op.PROJECT, args[w].dtype, args[w].shape, (whole,), k)
+                 for k, w in enumerate(writes))
+
+
 def _check_index(x: Node, index: Node, axis: int, operation: str) -> None:
     if not index.dtype.is_integer:
         raise DTypeError(operation, found=f"an index of {index.dtype.name}", expected="an integer")

@@ -148,6 +148,23 @@ class ScatterAttr(Record):
     what: str = "scatter"
 
 
+class LaunchAttr(Record):
+    """A kernel of blocks and threads on whole arrays.
+
+    ``code`` is the text of a loop-level kernel without variables, whose parameters are the
+    operands; ``name`` what reports call it. ``writes`` are the operands, by number, of which it
+    makes new values: the parts of the tuple. It finds their old values in their places, but for
+    those in ``fresh``, every element of which it sets and none of which it reads. ``why`` tells
+    how it came to be.
+    """
+
+    code: str
+    name: str
+    writes: tuple[int, ...]
+    fresh: tuple[int, ...] = ()
+    why: tuple[str, ...] = ()
+
+
 class Node:
     """One whole-array operation.
 

@@ -185,6 +185,8 @@ class Op:
     SCAN: Final = Operation("scan", 1, "scan")
     RECURRENCE: Final = Operation("recurrence", 2, "scan")  # h[k] = a[k] * h[k - 1] + b[k]
     SORT: Final = Operation("sort", 1, "sort", result="attr")  # a tuple: values, indices
+    # a tuple: what a kernel of the user leaves in the arrays that it writes to
+    LAUNCH: Final = Operation("launch", -1, "launch", result="attr")
     PROJECT: Final = Operation("project", 1, "tuple", result="attr")
     GATHER: Final = Operation("gather", 2, "gather")
     SCATTER: Final = Operation("scatter", 3, "gather")

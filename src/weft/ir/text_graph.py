@@ -27,6 +27,7 @@ ATTRIBUTES: Final[dict[Operation, type[Record]]] = {
     Op.UNWINDOW: nd.UnwindowAttr, Op.STRIDED: nd.StridedAttr, Op.REDUCE: nd.ReduceAttr,
     Op.ARGREDUCE: nd.ArgAttr, Op.SCAN: nd.ScanAttr, Op.SORT: nd.SortAttr,
     Op.RECURRENCE: nd.ScanAttr, Op.GATHER: nd.GatherAttr, Op.SCATTER: nd.ScatterAttr,
+    Op.LAUNCH: nd.LaunchAttr,
 }  # fmt: skip
 
 

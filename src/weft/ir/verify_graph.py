@@ -43,7 +43,7 @@ def _check(node: Node) -> None:
             _fail(node, f"the size {dim!r}", "an int64 expression")
         if not isinstance(dim, Expr) and (not isinstance(dim, int) or dim < 0):
             _fail(node, f"the size {dim!r}", "a size of at least 0")
-    if len(node.args) != op.arity:
+    if len(node.args) != op.arity and op.arity >= 0:
         _fail(node, f"{len(node.args)} operands", f"{op.arity}")
     record = ATTRIBUTES.get(op)
     if record is not None and not isinstance(node.attr, record):
@@ -141,9 +141,18 @@ def _sort(node: Node) -> Result:
 
 def _project(node: Node) -> Result:
     both = node.args[0]
+    if both.op is Op.LAUNCH:
+        if not isinstance(node.attr, int) or not 0 <= node.attr < len(both.attr.writes):
+            _fail(node, f"part {node.attr!r} of a launch", "one of the arrays that it writes to")
+        return _of(both.args[both.attr.writes[node.attr]])
     if both.op is not Op.SORT or node.attr not in (0, 1):
         _fail(node, f"part {node.attr!r} of {both.op.name}", "part 0 or 1 of a sort")
     return (both.dtype if node.attr == 0 else dt.int64), both.shape
+
+
+def _launch(node: Node) -> Result:
+    a = node.attr
+    return _of(infer.launch(a.code, a.name, node.args, a.writes, a.fresh, a.why)[0].args[0])
 
 
 def _gather(node: Node) -> Result:
@@ -202,7 +211,7 @@ _RULES: Final[dict[Operation, Callable[[Node], Result | None]]] = {
     Op.PAD: _pad, Op.WINDOW: _window, Op.UNWINDOW: _unwindow,
     Op.STRIDED: lambda n: _of(infer.strided(n.args[0], n.shape, n.attr.offset, n.attr.strides)),  # type: ignore[arg-type]
     Op.REDUCE: _reduce, Op.ARGREDUCE: _argreduce, Op.SCAN: _scan, Op.SORT: _sort,
-    Op.RECURRENCE: _recurrence,
+    Op.RECURRENCE: _recurrence, Op.LAUNCH: _launch,
     Op.PROJECT: _project, Op.GATHER: _gather, Op.SCATTER: _scatter, Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
 }  # fmt: skip

@@ -58,7 +58,8 @@ def kernelize(outputs: Sequence[Node]) -> list[Step]:
     done: dict[Any, tuple[Lowered, list[Node], Lowering]] = {}
     steps: list[Step] = []
     for group in groups:
-        stored = [m for m in group.members if (m in wanted or m in read) and m.op is not Op.SORT]
+        stored = [m for m in group.members
+                  if (m in wanted or m in read) and m.op not in (Op.SORT, Op.LAUNCH)]
         key, nodes, inputs = _key(group, fusion, stored)
         found = done.get(key)
         if found is None:

@@ -22,7 +22,7 @@ COSTLY: Final = 48  # inlined operations of a value that is kept if several valu
 WIDE: Final = 5  # arrays read by a value with several readers that is kept without a further look
 
 ANCHORS: Final = frozenset({Op.REDUCE, Op.ARGREDUCE, Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER,
-                            Op.CONTIGUOUS})  # fmt: skip
+                            Op.LAUNCH, Op.CONTIGUOUS})  # fmt: skip
 HEAVY: Final = frozenset({
     Op.EXP, Op.EXP2, Op.EXPM1, Op.LOG, Op.LOG2, Op.LOG10, Op.LOG1P, Op.SIN, Op.COS, Op.TAN,
     Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
@@ -101,8 +101,11 @@ class Costs:
             if node not in self.attention and is_contraction(node, self.varies):
                 for operand in contraction_operands(node):
                     self._keep_operand(operand)
+            if node.op is Op.LAUNCH:
+                for operand in node.args:
+                    self.keep(nd.base(operand), "operand of a launch")
         elif node.op is Op.PROJECT:
-            self.stored.setdefault(node, "sorted values")
+            self.stored.setdefault(node, "one of several results")
         elif node.op is Op.EXPAND:
             self._keep_repeated(node)
         elif node.op is Op.WINDOW and node.attr.size > node.attr.step:
@@ -187,7 +190,7 @@ class Costs:
 
     def keep(self, node: Node, why: str) -> None:
         """Have a node stored."""
-        if not is_leaf(node) and node.op.arity != 0 and node.op is not Op.SORT:
+        if not is_leaf(node) and node.op.arity != 0 and node.op not in (Op.SORT, Op.LAUNCH):
             self.stored.setdefault(node, why)
             self.weight[node] = 0
             self.heavy.discard(node)

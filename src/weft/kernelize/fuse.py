@@ -30,7 +30,8 @@ RECOMPUTE: Final = 4  # a kernel with this many times fewer points computes a va
 _ATTENTION: Final = "attention: an online softmax needs each score once, so that none is stored"
 _GRADIENT: Final = "gradient of an attention: scores are made again, so that none is stored"
 _NONE: Final[frozenset[Node]] = frozenset()
-_ALONE: Final = frozenset({Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER, Op.CONTIGUOUS})
+_ALONE: Final = frozenset({Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER, Op.LAUNCH,
+                                  Op.CONTIGUOUS})
 
 
 class Fusion:
@@ -70,7 +71,7 @@ class Fusion:
         for arg in node.args:
             reach = self._reach[arg]
             below = reach if not below else below if reach <= below else below | reach
-        if node.op is Op.PROJECT:  # stands for its sort
+        if node.op is Op.PROJECT:  # stands for its sort or launch
             self._reach[node] = frozenset((node,))
             self.home[node] = self.home[node.args[0]]
             self.home[node].members.append(node)
@@ -104,6 +105,8 @@ class Fusion:
                 self._merge_others(group, node, below)
                 return
         group = Group(len(self.groups), node, kind, self.costs._count(node))
+        if node.op is Op.LAUNCH:
+            group.why.extend(node.attr.why)
         if kind == "attention":
             group.why.append(_GRADIENT if node in self.attention.parts else _ATTENTION)
         elif node in self.attention.misfits:
@@ -117,7 +120,7 @@ class Fusion:
             self._add(group, row, self.reads[row])
 
     def _kind(self, node: Node) -> str:
-        if node.op in (Op.SCAN, Op.SORT, Op.SCATTER):
+        if node.op in (Op.SCAN, Op.SORT, Op.SCATTER, Op.LAUNCH):
             return node.op.name
         if node.op is Op.RECURRENCE:
             return "scan"
@@ -206,7 +209,7 @@ class Fusion:
 
     def _join(self, group: Group, node: Node, below: frozenset[Node], kind: str) -> str:
         """Return why `node` may join, or an empty text."""
-        if group.kind in ("scan", "sort", "scatter") or group.members[0].op in _ALONE:
+        if group.kind in ("scan", "sort", "scatter", "launch") or group.members[0].op in _ALONE:
             return ""
         if group.weight + self.costs._count(node) > GROUP_LIMIT or not self._acyclic(group, below):
             return ""

@@ -15,8 +15,8 @@ class Group:
     Attributes
     ----------
     kind : str
-        ``elementwise``, ``rowwise``, ``contraction``, ``attention``, ``scan``, ``sort`` or
-        ``scatter``.
+        ``elementwise``, ``rowwise``, ``contraction``, ``attention``, ``scan``, ``sort``,
+        ``scatter`` or ``launch``.
     members : list of Node
         Stored candidates in topological order: reductions and elementwise values.
     rows, inner : Shape

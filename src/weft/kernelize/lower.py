@@ -35,6 +35,7 @@ from weft.kernelize.emit import Emitter, Key
 from weft.kernelize.fuse import Fusion
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
+from weft.kernelize.launch import lower_launch
 from weft.kernelize.remainders import cut_by_remainders
 from weft.kernelize.scan import lower_scan
 from weft.kernelize.scatter import lower_scatter
@@ -79,6 +80,8 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
         em, scratch = lower_sort(group.members[0], sources, stored)
     elif group.kind == "scatter":
         em = lower_scatter(group.members[0], sources, stored)
+    elif group.kind == "launch":
+        em, scratch = lower_launch(group.members[0], sources, stored)
     elif group.kind == "attention":
         em, scratch = _attention(group, fusion, sources, stored)
     else:
@@ -86,6 +89,10 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
     memories = {nd.base(n): m for n, m in sources.items()}
     params = (*(memories[n] for n in inputs), *stored.values(), *scratch)
     meta = Meta(kind=group.kind, flops=_flops(group, fusion), traffic=_traffic(inputs, outputs))
+    if group.kind == "launch":  # as it was written, by the user
+        return Lowered(Kernel(name, params, tuple(em.scope.body), meta.replace(kind="custom"),
+                              em.locations), inputs, tuple(outputs), scratch, tuple(em.checks),
+                       tuple(group.why))
     kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)
     if group.kind in ("contraction", "rowwise"):
         kernel = cut_by_remainders(kernel, group.kind == "contraction")

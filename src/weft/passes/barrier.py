@@ -92,6 +92,8 @@ def unroll_loops(kernel: Kernel, most: int) -> Kernel:
 def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
     """Return a kernel without axes of blocks and threads.
 
+    Loops over blocks that stand behind each other run behind each other.
+
     Parameters
     ----------
     kernel : Kernel
@@ -107,8 +109,23 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
     Tally.passes += 1
     whole = waits_for_grid(kernel.body)
     kernel = grid_to_block(copy_at_once(kernel))
+    parts: list[Body] = [kernel.body]
+    if all(isinstance(s, For) and s.kind.startswith("block.") for s in kernel.body):
+        parts = [(s,) for s in kernel.body]  # one launch after another
+    done: Body = ()
+    while parts:
+        names = (*done, *(s for part in parts for s in part))
+        kernel = kernel.replace(body=names)  # with all names that are taken
+        inner, locations = _without_blocks(kernel, parts.pop(0), lanes, whole)
+        kernel = kernel.replace(locations=locations)
+        done = (*done, *inner)
+    return kernel.replace(body=done)
+
+
+def _without_blocks(kernel: Kernel, body: Body, lanes: int,
+                    whole: bool) -> tuple[Body, dict[Stmt, Location]]:  # fmt: skip
+    """Return a part of a kernel as loops, and the places of all statements."""
     axes: list[For] = []
-    body = kernel.body
     while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
         axes.append(body[0])
         body = body[0].body
@@ -117,7 +134,7 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
     inner = nest.run(body)
     if axes:
         inner = _joined(axes, inner, ex.var(nest.fresh("block", nest.names), dt.int64))
-    return kernel.replace(body=inner, locations=nest.locations)
+    return inner, nest.locations
 
 
 def _joined(axes: Sequence[For], body: Body, index: Expr) -> Body:

@@ -40,7 +40,7 @@ from weft.ir.stmt import (
 from weft.ir.traverse import walk
 from weft.schedule.affine import Constraint, Interval, Linear, solve
 
-__all__ = ["Footprint", "Touch", "footprint", "shape_variables"]
+__all__ = ["Footprint", "Touch", "footprint", "sets_all", "shape_variables"]
 
 _MOST_TURNS: Final = 1 << 40  # of a while loop, for intervals
 _FAR: Final = 1 << 61  # what a counter does not come to in that many turns
@@ -62,12 +62,15 @@ class Touch(Record):
         The subscripts.
     facts : tuple of Constraint
         What is true where it is reached.
+    always : bool
+        Whether every thread for which the facts are true reaches it.
     """
 
     stmt: Stmt
     memory: Memory
     index: tuple[Linear, ...]
     facts: tuple[Constraint, ...]
+    always: bool = False
 
     @property
     def writes(self) -> bool:
@@ -120,6 +123,45 @@ def footprint(kernel: Kernel, values: Mapping[str, int]) -> Footprint:
                      kinds[Print], kinds[Fence], grid)
 
 
+def sets_all(made: Footprint, memory: Memory) -> bool:
+    """Whether a launch stores every element of a memory and reads none, as far as is proved.
+
+    One store is looked for whose subscripts go through all indices, whatever other ones do.
+    """
+    touches = [t for t in made.touches if t.memory is memory]
+    return all(isinstance(t.stmt, Store) for t in touches) and any(
+        t.always and t.stmt.mask is None and _is_onto(made, t)
+        for t in touches if isinstance(t.stmt, Store)
+    )
+
+
+def _is_onto(made: Footprint, touch: Touch) -> bool:
+    """Whether the subscripts of a store take all values, under its conditions."""
+    limits: dict[frozenset[tuple[Hashable, int]], int] = {}
+    seen: set[Hashable] = set()
+    for form, size in zip(touch.index, touch.memory.shape, strict=True):
+        if size.op is not Op.CONST or not seen.isdisjoint(form.terms) or form.constant:
+            return False
+        seen.update(form.terms)
+        last = int(size.attr) - 1
+        reached = 0  # so far from 0 on without a gap
+        for key, weight in sorted(form.terms.items(), key=lambda item: item[1]):
+            low, high = made.boxes[key]
+            axis = isinstance(key, str) and low == 0
+            if not axis or not 0 < weight <= reached + 1:
+                return False
+            reached += weight * high
+        if reached < last:
+            return False
+        limits[frozenset(form.terms.items())] = last
+    for row in touch.facts:
+        low, high = Linear(row.terms, 0).interval(made.boxes)
+        bound = limits.get(frozenset(row.terms.items()), high)
+        if low < row.low or min(high, bound) > row.high:
+            return False
+    return True
+
+
 def shape_variables(kernel: Kernel) -> frozenset[str]:
     """Return the names of the variables that subscripts, conditions and loops depend on."""
     lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
@@ -161,6 +203,7 @@ class _Reader:
         self.flags: dict[Memory, _Told] = {}
         self.told: dict[Expr, _Told] = {}
         self.counted = 0
+        self.loose = 0  # how many conditions and loops around say more than the facts
         self.env: dict[Expr, tuple[int, int]] = {}
         self.known: dict[Expr, Linear] = {}
         for e in _variables(kernel):
@@ -188,7 +231,7 @@ class _Reader:
     def touch(self, s: Load | Store | Atomic) -> None:
         if s.memory in self.params:
             index = tuple(map(self.linear, s.index))
-            self.touches.append(Touch(s, s.memory, index, tuple(self.facts)))
+            self.touches.append(Touch(s, s.memory, index, tuple(self.facts), not self.loose))
         if s.memory.shape or s.memory.scope not in _PRIVATE:
             return
         if s.memory.dtype.is_bool:
@@ -225,7 +268,10 @@ class _Reader:
             self.cells, self.flags = dict(cells), dict(flags)
             self.assume(s.condition, truth)
             here = tuple(self.facts[depth:])
+            exact = self.is_told(s.condition, truth)
+            self.loose += not exact
             self.body(body)
+            self.loose -= not exact
             ends.append((here, self.flags))
             del self.facts[depth:]
         self.cells, self.flags = cells, flags
@@ -257,7 +303,9 @@ class _Reader:
                 extent = next(a for a in extent.args if not ex.is_const(a, 0))
             # the body runs at all, so the counter is below the extent
             self.below(self.names[s.var], self.linear(extent))
+        self.loose += not thread
         self.body(s.body)
+        self.loose -= not thread
         del self.facts[depth:]
         if not thread:
             self.forget(s.body)
@@ -278,7 +326,9 @@ class _Reader:
         for inner in s.head:
             _STATEMENTS.get(type(inner), _Reader.other)(self, inner)
         self.assume(s.condition, True)
+        self.loose += 1
         self.body(s.body)
+        self.loose -= 1
         del self.facts[depth:]
 
     def _counters(self, s: While, before: Mapping[Memory, Linear]) -> dict[Memory, Linear]:
@@ -348,6 +398,23 @@ class _Reader:
         if op is Op.EQ:
             return [*self._at_most(gap), *self._at_most(gap.times(-1))]
         return self._at_most(gap.plus(Linear({}, 1)) if op is Op.LT else gap)
+
+    def is_told(self, condition: Expr, truth: bool) -> bool:
+        """Whether a condition is no more than what `says` returns."""
+        stack = [(condition, truth)]
+        while stack:
+            e, holds = stack.pop()
+            if e.op is Op.VAR and e in self.lets:
+                stack.append((self.lets[e], holds))
+            elif e.op is Op.NOT and e.dtype.is_bool:
+                stack.append((e.args[0], not holds))
+            elif e.dtype.is_bool and ((e.op is Op.AND and holds) or (e.op is Op.OR and not holds)):
+                stack.extend((a, holds) for a in e.args)
+            elif (e.op if holds else _NEGATED.get(e.op)) not in (Op.LT, Op.LE, Op.EQ) or not (
+                e.args[0].dtype.is_integer
+            ):
+                return False
+        return True
 
     def below(self, a: Linear, b: Linear) -> None:
         """Note that one form is less than another one."""

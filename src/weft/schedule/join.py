@@ -192,7 +192,7 @@ class _View:
     def element(self, touch: Touch) -> str:
         """Return an access as it is written in the source."""
         location = self.kernel.locations.get(touch.stmt)
-        if location is not None:
+        if location is not None and location.column:  # else it is the place of the launch
             text = linecache.getline(location.file, location.line)[location.column:].rstrip()
             found = _subscript(text) if not isinstance(touch.stmt, Atomic) else None
             if found is not None:

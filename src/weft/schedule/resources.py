@@ -19,7 +19,7 @@ def shared_bytes(kernel: Kernel) -> int:
     """Return the bytes of shared memory of a block."""
     total = 0
     for s in walk(kernel.body):
-        if isinstance(s, Alloc) and s.memory.scope == "shared":
+        if isinstance(s, Alloc) and s.memory.scope == "shared" and s.base is None:
             count = 1
             for n in s.memory.shape:
                 count *= int(n.attr) if n.op is Op.CONST else 0

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from weft.runtimes.callables import watched
 
-__all__ = ["active", "attend"]
+__all__ = ["active", "attend", "watch"]
 
 
 class Notes(Protocol):
@@ -28,8 +28,13 @@ active: Final = _Active()
 _lock: Final = threading.Lock()
 
 
+def watch(count: int) -> None:
+    """Let native launches look who takes launches (1), or no longer (-1)."""
+    with _lock:
+        watched[0] += count
+
+
 def attend(notes: Notes | None) -> None:
     """Let a thread's launches be noted from now on, or run again; native launches know of it."""
-    with _lock:
-        watched[0] += (notes is not None) - (active.fusion is not None)
+    watch((notes is not None) - (active.fusion is not None))
     active.fusion = notes

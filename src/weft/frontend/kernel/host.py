@@ -46,12 +46,14 @@ class Host:
         What owns the arrays' memory.
     copies : list of (array, array)
         What stands for fields that cannot be passed as they lie; `finish` brings them back.
+    tensors : list of (str, int, TensorCore)
+        Tensors among the arguments, with the parameter and the position of the address.
     types : dict of str to KernelType
         What each argument is.
     """
 
-    __slots__ = ("_tensors", "_written", "addresses", "copies", "kept", "kernel", "lenient",
-                 "types", "variables", "where")  # fmt: skip
+    __slots__ = ("_written", "addresses", "copies", "kept", "kernel", "lenient",
+                 "tensors", "types", "variables", "where")  # fmt: skip
 
     takes_tensors = True  # as they are; otherwise as arrays over their memory, to read
 
@@ -63,7 +65,7 @@ class Host:
         self.variables: dict[str, int] = {}
         self.kept: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
-        self._tensors: list[tuple[str, int, TensorCore]] = []
+        self.tensors: list[tuple[str, int, TensorCore]] = []
         self._written: list[Written] = []
         self.types: dict[str, KernelType] = {}
 
@@ -109,21 +111,21 @@ class Host:
     @property
     def apart(self) -> bool:
         """Whether arguments have no memory of their own before the launch."""
-        return bool(self.copies or self._tensors)
+        return bool(self.copies or self.tensors)
 
     def settle(self, written: Container[str]) -> None:
         """Look up the memory of tensors; `written` are the parameters that the kernel writes to."""
-        if not self._tensors:
+        if not self.tensors:
             return
         from weft.frontend.kernel.tensors import Written, readable
 
-        for name, index, tensor in self._tensors:
+        for name, index, tensor in self.tensors:
             if name in written:
                 target = Written(tensor, f"argument {name} of {self.kernel}")
                 self._written.append(target)
                 self.kept.append(target.buffer)
                 self.addresses[index] = target.buffer.address
-        for name, index, tensor in self._tensors:
+        for name, index, tensor in self.tensors:
             if name not in written:
                 buffer = readable(tensor)
                 self.kept.append(buffer)
@@ -326,7 +328,7 @@ class Host:
         if tensor.ndim == 0:
             self.variables[name] = bits_of(cast(Any, tensor).item(), tensor.dtype)
             return ScalarType(tensor.dtype)
-        self._tensors.append((name, len(self.addresses), tensor))
+        self.tensors.append((name, len(self.addresses), tensor))
         self.addresses.append(0)
         for k, n in enumerate(tensor.shape):
             self.variables[f"{name}.{k}"] = n

@@ -24,6 +24,7 @@ from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.interactive import note
 from weft.frontend.kernel.resources import check_cluster, resources
 from weft.frontend.kernel.streams import check_stream
+from weft.frontend.state import state
 from weft.ir.record import Record
 from weft.runtimes.callables import native_class
 
@@ -311,6 +312,12 @@ class Configured:
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if kwargs or len(args) != len(self.kernel._signature.names):
             args = _bound(self.kernel, args, kwargs)
+        if state.capture is not None:
+            from weft.frontend.kernel.captured import has_tensors, launch_captured
+
+            if has_tensors(args):
+                launch_captured(self, args)
+                return
         if active.fusion is not None:
             active.fusion.note(self, args)
             return

@@ -1,0 +1,147 @@
+"""Launches inside of `weft.jit`: nodes of the captured graph, which the replay runs natively.
+
+A launch is a function of values there: of each tensor that the kernel writes to it makes a new
+value, which the tensor has from then on. Sizes and numbers are those of the capture.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import CaptureError, GradientError, LaunchError
+from weft.exchange import host as exchange
+from weft.frontend.core import TensorCore
+from weft.frontend.places import stamp
+from weft.frontend.state import state
+from weft.ir import expr as ex
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.expr import Expr
+from weft.ir.node import Node, Storage
+from weft.ir.stmt import Atomic, Kernel, Memory, Store
+from weft.ir.text import print_kernel
+from weft.ir.traverse import walk
+from weft.schedule.footprint import footprint, sets_all
+from weft.schedule.rename import renamed
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.launch import Configured
+
+__all__ = ["has_tensors", "launch_captured"]
+
+
+def has_tensors(args: tuple[Any, ...]) -> bool:
+    """Whether there is a tensor among the arguments of a launch."""
+    stack = list(args)
+    while stack:
+        value = stack.pop()
+        if isinstance(value, TensorCore):
+            return True
+        if isinstance(value, tuple):
+            stack.extend(value)
+        elif hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+            stack.extend(getattr(value, f) for f in value.__dataclass_fields__)
+    return False
+
+
+def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
+    """Note a launch on tensors in the capture that is on."""
+    from weft.frontend.kernel.launch import translated
+
+    taken = _Arguments(launch, args)
+    nest, constants = translated(launch.kernel, taken.types, launch)
+    nodes = [*(t._value() for t in taken.tensors), *map(_leaf, constants)]
+    kernel = _fixed(nest, taken, len(nodes))
+    written = {s.memory for s in walk(kernel.body) if isinstance(s, Store | Atomic)}
+    writes = [k for k, m in enumerate(kernel.params) if m in written]
+    name = launch.kernel.__name__
+    if not writes:
+        raise CaptureError(f"launch of {name}", found="a kernel that writes to no tensor",
+                           expected="one with a result")
+    taken.check_written(writes)
+    print_of = footprint(kernel, {})
+    fresh = [k for k in writes if sets_all(print_of, kernel.params[k])]
+    outs = infer.launch(print_kernel(kernel), name, nodes, writes, fresh)
+    stamp(outs[0].args[0])
+    for out, position in zip(outs, writes, strict=True):
+        taken.tensors[position]._write(out)
+
+
+class _Arguments:
+    """What a launch is given: distinct tensors, and numbers."""
+
+    def __init__(self, launch: Configured, args: tuple[Any, ...]) -> None:
+        self.name = f"launch of {launch.kernel.__name__}"
+        self.host = launch.take(args)
+        self.types = self.host.types
+        self.tensors: list[TensorCore] = []
+        self.numbers: dict[str, int] = {}  # of tensors, by the name of the parameter
+        for name, _, tensor in self.host.tensors:
+            self.tensor(name, tensor)
+        if self.host.kept or self.host.copies:
+            raise CaptureError(self.name, found="an array that is no tensor",
+                               expected="tensors, as arguments of the captured function are",
+                               hint="make one with weft.tensor")
+
+    def tensor(self, name: str, tensor: TensorCore) -> None:
+        if any(isinstance(n, Expr) for n in tensor.shape):
+            raise CaptureError(self.name, found=f"a symbolic size of {name}: {tensor.shape}",
+                               expected="sizes that are known when the function is captured")
+        for number, known in enumerate(self.tensors):
+            if _same(known, tensor):
+                self.numbers[name] = number
+                return
+        self.numbers[name] = len(self.tensors)
+        self.tensors.append(tensor)
+
+    def check_written(self, writes: list[int]) -> None:
+        """Refuse to write to what has a gradient, or is seen by another name."""
+        for k in writes:
+            if k >= len(self.tensors):
+                raise LaunchError(self.name, found="a write to an array from outside",
+                                  expected="a tensor that is an argument")
+            tensor = self.tensors[k]
+            if tensor._requires_grad and state.grad:
+                raise GradientError(self.name, found="a tensor that requires a gradient",
+                                    expected="one that does not: a kernel has no gradient",
+                                    hint="launch it inside weft.no_grad()")
+            if any(_base(t) is _base(tensor) for t in self.tensors if t is not tensor):
+                raise CaptureError(self.name, found="several views of one tensor, one of which "
+                                   "the kernel writes to", expected="one view, or copies")
+
+
+def _base(tensor: TensorCore) -> TensorCore:
+    return tensor if tensor._base is None else tensor._base
+
+
+def _same(a: TensorCore, b: TensorCore) -> bool:
+    """Whether two tensors are one, or the same view of one."""
+    return a is b or (_base(a) is _base(b) and a.shape == b.shape and a._path == b._path)
+
+
+def _leaf(array: Any) -> Node:
+    """Return a leaf with what an array from outside of the kernel holds."""
+    dtype = exchange.dtype_of(array, "launch")
+    storage = Storage(dtype, array.size, exchange.fill(dtype, array))
+    return infer.reshape(nd.buffer(storage), array.shape)
+
+
+def _fixed(nest: Kernel, taken: _Arguments, count: int) -> Kernel:
+    """Return the kernel for these sizes and numbers, with a parameter for each tensor."""
+    values: dict[Expr, Expr] = {}
+    exprs = [e for s in walk(nest.body) for e in s.exprs()]
+    for e in ex.variables([*exprs, *(n for m in nest.params for n in m.shape)]):
+        values[e] = ex.index(taken.host.variables[e.attr.name])
+    memories: dict[Memory, Memory] = {}
+    order: dict[int, Memory] = {}
+    constants = iter(range(len(taken.tensors), count))
+    for memory in nest.params:
+        number = taken.numbers.get(memory.name)
+        if number is None:
+            number = next(constants)
+        if number not in order:
+            shape = tuple(ex.substitute(memory.shape, values))
+            order[number] = memory.replace(shape=shape)
+        memories[memory] = order[number]
+    made = renamed(nest, 0, values, memories)
+    return made.replace(params=tuple(order[k] for k in range(count)))
