@@ -264,7 +264,7 @@ class TestRefused:
             scale[1, 32](2.0, x, y)
             return x + 1
 
-        with pytest.raises(CaptureError, match=r"ndarray for y.*a tensor"):
+        with pytest.raises(CaptureError, match="an array that is no tensor"):
             f(weft.ones(10))
 
     def test_gradients(self):

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import gpu
-from weft.errors import BoundsError, CaptureError, DTypeError, GradientError, LaunchError
+from weft.errors import BoundsError, DTypeError, GradientError, LaunchError
 from weft.frontend.kernel.launch import Configured
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -426,8 +426,8 @@ def test_weft_tensors_that_are_special() -> None:
         launch(1.0, t, t)
         return t
 
-    with pytest.raises(CaptureError):
-        captured(weft.ones(12))
+    for _ in range(3):
+        np.testing.assert_array_equal(captured(weft.ones(12)).numpy(), np.full(12, 2))
     frozen = weft.from_numpy(FROZEN)
     launch(1.0, same, frozen)  # a copy
     np.testing.assert_array_equal(FROZEN, X)
