@@ -48,14 +48,41 @@ def double_buffered(a: Any, b: Any, c: Any) -> None:
     c[row, col + tx] = total
 
 
+@weft.kernel
+def one_by_one(a: Any, b: Any, c: Any) -> None:
+    """Multiply like that, each thread with a copy of one element."""
+    sa = gpu.shared.array((2, TILE, TILE), weft.float32)
+    sb = gpu.shared.array((2, TILE, TILE), weft.float32)
+    ty, tx = gpu.threadIdx.y, gpu.threadIdx.x
+    row, col = gpu.blockIdx.y * TILE + ty, gpu.blockIdx.x * TILE
+    gpu.memcpy_async(sa[0, ty, tx:], a[row, tx:])
+    gpu.memcpy_async(sb[0, ty, tx:], b[ty, col + tx:])
+    gpu.commit_group()
+    total = weft.float32(0)
+    count = a.shape[1] // TILE
+    for k in range(count):
+        at = k % 2
+        if k + 1 < count:
+            gpu.memcpy_async(sa[1 - at, ty, tx:], a[row, (k + 1) * TILE + tx:])
+            gpu.memcpy_async(sb[1 - at, ty, tx:], b[(k + 1) * TILE + ty, col + tx:])
+        gpu.commit_group()
+        gpu.wait_group(1)
+        gpu.syncthreads()
+        for j in range(TILE):
+            total += sa[at, ty, j] * sb[at, j, tx]
+        gpu.syncthreads()
+    c[row, col + tx] = total
+
+
 def test_double_buffered_product() -> None:
     a, b = (RNG.standard_normal(s).astype(np.float32) for s in ((32, 80), (80, 48)))
-    c, other = np.zeros((32, 48), np.float32), np.zeros((32, 48), np.float32)
-    double_buffered[(3, 2), (TILE, TILE)](a, b, c)
     expected = a.astype(np.float64) @ b.astype(np.float64)
-    np.testing.assert_allclose(c, expected, atol=1e-4)
-    assert not weft.sanitize(double_buffered, (3, 2), (TILE, TILE))(a, b, other).findings
-    np.testing.assert_allclose(other, expected, atol=1e-4)
+    for kernel in (double_buffered, one_by_one):
+        c, other = np.zeros((32, 48), np.float32), np.zeros((32, 48), np.float32)
+        kernel[(3, 2), (TILE, TILE)](a, b, c)
+        np.testing.assert_allclose(c, expected, atol=1e-4)
+        assert not weft.sanitize(kernel, (3, 2), (TILE, TILE))(a, b, other).findings
+        np.testing.assert_allclose(other, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("d", [np.float32, np.int8, np.float64, np.uint16, np.float16])

@@ -667,6 +667,7 @@ class Expressions(Emitter):
         before = -1 if down else 0  # what lies in front of the axis ends a walk down
         defaults = (last, ex.index(-1)) if down else (ex.index(0), last)
         ends = []
+        cut = None
         for end, default in zip((key.lower, key.upper), defaults, strict=True):
             e = None if end is None else self.visit(end)
             if e is None or (isinstance(e, Known) and e.value is None):
@@ -676,10 +677,33 @@ class Expressions(Emitter):
             if self.ranges.of(place).lo < 0:
                 place = ex.where(place.lt(0), ex.maximum(place + axis.extent, before), place)
             ends.append(ex.minimum(place, last))
+            if key.upper is None and ex.is_const(step, 1):
+                cut = ends[0], place, axis.extent
         gap = ends[0] - ends[1] if down else ends[1] - ends[0]
         size = abs(int(step.attr))
         count = ex.maximum((gap + (size - 1)) // size, 0)
-        return ends[0], ViewAxis(count, axis.axis, axis.step * step)
+        return ends[0], ViewAxis(count, axis.axis, axis.step * step, cut)
+
+    def window(self, view: View, position: int, count: int, node: ast.AST) -> View:
+        """Return a view of which the first `count` elements along an axis are there.
+
+        A slice such as ``x[i:]`` begins at the end of the axis at the latest. Where so many
+        elements follow, it begins at `i`, which is what index rules see through.
+        """
+        axis = view.axes[position]
+        if axis.cut is None:
+            if self.checked:
+                self.require(ex.index(count).le(axis.extent), "index out of bounds", node,
+                             ex.index(count - 1), axis.extent)
+            return view
+        start, place, whole_ = axis.cut
+        if self.checked:
+            last = place + (count - 1)
+            self.require(last.lt(whole_), "index out of bounds", node, last, whole_)
+        starts = tuple(ex.substitute(view.starts, {start: place}))
+        axes = (*view.axes[:position], axis.replace(extent=whole_ - place, cut=None),
+                *view.axes[position + 1:])
+        return view.replace(starts=starts, axes=axes)
 
     def read(self, view: Any, node: ast.AST) -> Value:
         """Return a part of an array: a scalar once no axis is left."""

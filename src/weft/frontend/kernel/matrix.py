@@ -122,6 +122,8 @@ def _move(kind: type[MatrixLoad | MatrixStore]) -> Callable[..., Value]:
         rows, columns = extent(tile.use, tile.shape)
         if order == "col_major":
             rows, columns = columns, rows
+        if len(array.axes) == 2:
+            array = c.window(c.window(array, 0, rows, node), 1, columns, node)
         row, column = _steps(c, node, array, pitch, rows, columns)
         if order == "col_major":
             row, column = column, row
@@ -158,8 +160,6 @@ def _steps(c: Calls, node: ast.Call, array: View, pitch: Value, rows: int,
     if len(array.axes) != 2:
         raise c.wrong(node, f"a matrix in an array of {len(array.axes)} axes", "one or two axes")
     first, second = array.axes
-    for axis, count in ((first, rows), (second, columns)):
-        _fits(c, node, ex.index(count).le(axis.extent), ex.index(count - 1), axis.extent)
     steps = along(first.axis, first.step), along(second.axis, second.step)
     if given is not None:
         own = ex.index(0)

@@ -40,11 +40,16 @@ class Known(Record):
 
 
 class ViewAxis(Record):
-    """One axis of a view: its extent, and how far a step goes along one axis of the memory."""
+    """One axis of a view: its extent, and how far a step goes along one axis of the memory.
+
+    ``cut`` tells of a slice ``x[i:]`` where it begins, as part of the view's starts (no further
+    than the end), what `i` is, and the extent of the axis that was cut.
+    """
 
     extent: Expr
     axis: int
     step: Expr
+    cut: tuple[Expr, Expr, Expr] | None = None
 
 
 class View(Record):

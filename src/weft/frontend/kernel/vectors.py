@@ -130,8 +130,12 @@ def _copy(c: Calls, node: ast.Call, _: str, target: Value, source: Value, count:
     step = piece // d.itemsize
     starts = []
     for view in (target, source):
+        if not view.axes:
+            raise c.wrong(node, f"a copy of {describe(view)}", "arrays, each from its first "
+                          "element on: s[i:], x[j:]")
+        found = c.window(view, len(view.axes) - 1, n, node)
         zeros: list[Value] = [Known(0) for _ in view.axes]
-        first = _elements(c, node, view, Group(tuple(zeros)), n, "gpu.memcpy_async")
+        first = _elements(c, node, found, Group(tuple(zeros)), 1, "gpu.memcpy_async")
         _must_be_aligned(c, node, first, step)
         starts.append(first)
     for k in range(0, n, step):
