@@ -162,6 +162,30 @@ def test_explain(script):
     assert not err
 
 
+def test_explain_shows_kernels_that_users_launch(tmp_path):
+    file = written(tmp_path, """import numpy as np
+import weft
+from weft import gpu
+
+@weft.kernel
+def double(x):
+    i = gpu.grid(1)
+    if i < x.size:
+        x[i] *= 2
+
+x = np.ones(100, np.float32)
+for _ in range(5):
+    double[2, 64](x)
+print("got", x.max())
+""")
+    out, _ = weft("explain", "--level", "all", file)
+    assert "got 32.0" in out
+    assert out.count("kernel 0: kernel double (weft_") == 1
+    assert "block.x" in out  # as loops over blocks and threads
+    assert re.search(r"\bret(q)?\b", out)
+    assert re.search(r"^0 +kernel double +\d+ +[\d.]+ \+ [\d.]+ ms +5 +[\d.]+ ms *$", out, re.M)
+
+
 def test_explain_all_levels(script):
     out, _ = weft("explain", "--level", "all", "--kernel", "1", script)
     parts = re.split(r"^-- (\w+)$", out, flags=re.MULTILINE)

@@ -112,6 +112,9 @@ def _table(found: list[Explained], machine: Peaks, plans: int) -> None:
         if timing is None:
             table.add_row(*made, "refused", *[""] * 4)
             continue
+        if not timing.traffic and not timing.flops:  # nobody counted what a user's kernel does
+            table.add_row(*made, f"{timing.seconds * 1e3:.4f} ms", *[""] * 4)
+            continue
         nanoseconds = timing.seconds * 1e9
         bandwidth, rate = timing.traffic / nanoseconds, timing.flops / nanoseconds
         table.add_row(

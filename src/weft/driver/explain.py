@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from weft.driver import device, kernels
@@ -96,23 +97,45 @@ def overlaps(recording: Recording) -> list[Overlap]:
 
 
 def explain(recording: Recording) -> list[Explained]:
-    """Return the kernels of a recording in order of their first launch."""
+    """Return the kernels of a recording in order of their first launch.
+
+    Those that users launch themselves come last; their times are those of their launches.
+    """
     built = {kernels.key_of(b.nest): b for b in recording.built}
     steps: dict[str, list[Step]] = {}
     for plan in recording.plans:
         for step in plan.steps or ():
             steps.setdefault(kernels.key_of(step.kernel), []).append(step)
-    return [
+    explained = [
         _explain(key, built[key], found) for key, found in steps.items() if key in built
     ]
+    for key, one in built.items():
+        seconds = recording.launches.get(kernels.symbol(key))
+        if seconds is not None and key not in steps:
+            explained.append(_launched(key, one, seconds))
+    return explained
+
+
+def _launched(key: str, built: Built, seconds: Sequence[float]) -> Explained:
+    """Return what became of a kernel that users launch: it has no graph."""
+    meta = built.nest.meta
+    timing = Timing(statistics.median(seconds), min(seconds), meta.traffic, meta.flops)
+    return Explained(
+        kernels.symbol(key), f"kernel {built.nest.name}", len(seconds), _hints(built), "",
+        print_kernel(built.nest), "\n".join(built.scheduled.meta.schedule),
+        print_linear(built.linear), built.source, built, timing, built.tier, built.effort)
+
+
+def _hints(built: Built) -> tuple[str, ...]:
+    return tuple(
+        str(value) if name == "why" else f"{name}: {value}"
+        for name, value in built.scheduled.meta.hints
+    )
 
 
 def _explain(key: str, built: Built, steps: Sequence[Step]) -> Explained:
     first = steps[0]
-    hints = tuple(
-        str(value) if name == "why" else f"{name}: {value}"
-        for name, value in built.scheduled.meta.hints
-    )
+    hints = _hints(built)
     return Explained(
         kernels.symbol(key), built.nest.meta.kind, len(steps), (*first.why, *hints),
         _graph(first), print_kernel(built.nest), "\n".join(built.scheduled.meta.schedule),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from weft.driver import device, kernels
+from weft.driver import device, kernels, report
 from weft.ir.stmt import For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
 from weft.kernelize.emit import CHECK
@@ -70,7 +71,12 @@ class Loaded:
 
     def run(self, addresses: Sequence[int], values: Sequence[int]) -> Failed | None:
         """Run the kernel on memory at some addresses; return what stopped it, if anything did."""
+        recording = report.active()
+        start = time.perf_counter()
         failure = self._call(*addresses, *self.constants, 0, *values)
+        if recording is not None:
+            seconds = time.perf_counter() - start
+            recording.launches.setdefault(self._code.name, []).append(seconds)
         if failure is None:
             return None
         code, _, _, value, bound = failure

@@ -21,11 +21,14 @@ class Recording:
         Each kernel at every level.
     plans : list of Plan
         Each plan.
+    launches : dict of str to list of float
+        Seconds of each launch of a kernel that users launch themselves, by symbol.
     """
 
     def __init__(self) -> None:
         self.built: list[Built] = []
         self.plans: list[Plan] = []
+        self.launches: dict[str, list[float]] = {}
 
 
 _recording: ContextVar[Recording | None] = ContextVar("weft_recording", default=None)

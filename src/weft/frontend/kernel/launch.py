@@ -376,7 +376,11 @@ class Configured:
         count = self._seen[key] = self._seen.get(key, 0) + 1
         if count != _QUICKEN_AT or len(self._seen) > _MOST_SEEN or type(self) is Configured:
             return
+        from weft.driver import report
         from weft.driver.launch import launcher
+
+        if report.active() is not None:  # native launches are not recorded
+            return
         from weft.frontend.kernel.native import native_launch
         from weft.frontend.tensor import Tensor
         from weft.runtimes.launches import Types
