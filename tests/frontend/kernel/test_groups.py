@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import cg, gpu
 from weft.compat import cuda
-from weft.errors import LaunchError, UnsupportedError
+from weft.errors import KernelError, LaunchError
 
 RNG = np.random.default_rng(0)
 
@@ -126,9 +126,9 @@ def test_limits_are_errors() -> None:
         for _ in range(x[gpu.blockIdx.x]):
             gpu.syncthreads()
 
-    with pytest.raises(UnsupportedError, match="counts the threads"):
+    with pytest.raises(KernelError, match="counts the threads"):
         counted[2, 32](np.zeros(64))
-    with pytest.raises(UnsupportedError, match="65536 threads"):
+    with pytest.raises(KernelError, match="65536 threads"):
         many[65, 1024](np.zeros(65 << 10))
     with pytest.raises(LaunchError, match="waits for its grid"):
         apart[2, 32](np.arange(64))

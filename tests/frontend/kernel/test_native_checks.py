@@ -128,6 +128,16 @@ def test_the_environment_asks_for_checks() -> None:
         assert found.returncode
 
 
+def test_built_kernels_are_checked_too() -> None:
+    with weft.build.kernel("built") as k:
+        x = k.array("x", weft.float32, 1, writable=True)
+        k.store(x, k.grid(1), 1, at=("prog.img", 2, 3))
+    x = np.zeros(3, f32)
+    (finding,) = weft.sanitize(k.program, 1, 4, native=True)(x).findings
+    assert (finding.kind, finding.file, finding.line) == ("out-of-bounds", "prog.img", 2)
+    assert finding.threads == (((0, 0, 0), (3, 0, 0)),)
+
+
 def test_an_option_that_means_nothing() -> None:
     with pytest.raises(KernelError):
         weft.sanitize(len, 1, 1, native=True)

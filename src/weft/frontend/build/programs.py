@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from weft.config import config
 from weft.errors import LaunchError, UnsupportedError
 from weft.frontend.build.grids import (
     Launch,
@@ -248,6 +249,11 @@ class BuiltLaunch(Configured):
             return
         if self.interpreted:
             self.carry_out(args)
+            return
+        if config().sanitize == "native":
+            from weft.frontend.kernel.checked import checked_launch, raise_first
+
+            raise_first(self, checked_launch(self, args))
             return
         host = self.take(args)
         loaded = self.loaded()

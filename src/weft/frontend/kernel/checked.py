@@ -40,13 +40,14 @@ def _watched(launch: Configured, types: dict[str, Any]) -> Watched:
     kernel = launch.kernel
     key = ("watched", tuple(types.values()), launch.block, launch.ndim, launch.shared,
            launch.grid if kernel.waits else None)
-    found: Any = kernel._watched.get(key)
+    codes = kernel.__dict__.setdefault("_watched", {})
+    found = codes.get(key)
     if found is None:
         nest, constants = translated(kernel, types, launch)
         nest, checks = watch(nest)
         notes = np.zeros((max(len(checks), 1), ROW), np.int64)
         loaded = load_kernel(nest, [*constants, notes])
-        found = kernel._watched[key] = Watched(loaded, checks, notes)
+        found = codes[key] = Watched(loaded, checks, notes)
     assert isinstance(found, Watched)
     return found
 

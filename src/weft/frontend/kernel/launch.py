@@ -109,6 +109,7 @@ class KernelFunction:
 
     __name__: str
     _configured: dict[Any, Configured]
+    waits = False  # for the whole grid, so that it is compiled for each size of it
 
     def __init__(self, function: Callable[..., Any], options: Options,
                  wanted: Mapping[str, Any] | None = None) -> None:  # fmt: skip
@@ -120,8 +121,6 @@ class KernelFunction:
         self._known: Signature | None = None
         self._loaded: dict[Any, Loaded] = {}
         self._configured = {}
-        self._watched: dict[Any, Any] = {}  # with checks written in
-        self.waits = False  # for the whole grid, so that it is compiled for each size of it
         _kernels.add(self)
 
     @property
