@@ -160,6 +160,12 @@ class _View:
         self._footprint: Footprint | None = None
 
     @property
+    def orders(self) -> bool:
+        """Whether threads tell each other when memory may be read, in other ways than barriers."""
+        return bool(self.footprint.fences) or any(
+            isinstance(s, Atomic) and s.order != "relaxed" for s in walk(self.kernel.body))
+
+    @property
     def footprint(self) -> Footprint:
         if self._footprint is None:
             self._footprint = footprint(self.kernel, self.values)
@@ -323,7 +329,7 @@ class _Growing:
         used = {str(e.attr.name) for k in kernels for e in _variables(k)}
         used |= {str(e.attr.name) for m in memories for e in ex.variables(m.shape)}
         own: set[Memory] = set()
-        if len(views) > 1 and not any(v.footprint.fences for v in views):
+        if len(views) > 1 and not any(v.orders for v in views):
             atomic = {s.memory for k in kernels for s in walk(k.body) if isinstance(s, Atomic)}
             own = set(memories) - atomic - met
         return Group(tuple(v.number for v in views), kernels, frozenset(barriers),

@@ -318,6 +318,62 @@ class TestResults:
         np.testing.assert_array_equal(y, np.float32(2) * x + np.float32(1))
 
 
+@pytest.mark.usefixtures("compiled")
+class TestTensors:
+    def test_chain(self):
+        n = 300
+        x = floats(n)
+        for _ in range(3):
+            given, t, y = weft.tensor(x), weft.zeros(n), weft.zeros(n)
+            before = t + 1
+            with weft.fuse() as f:
+                scale[2, 256](2.0, given, t)
+                shift[2, 256](1.0, t, y)
+                neighbour[2, 256](y, given)
+            assert kernels_of(f)[0] == "fused: scale, shift"
+            np.testing.assert_array_equal(before.numpy(), np.ones(n))
+            np.testing.assert_array_equal(t.numpy(), np.float32(2) * x)
+            np.testing.assert_array_equal(y.numpy(), np.float32(2) * x + np.float32(1))
+            np.testing.assert_array_equal(given.numpy(), [*y.numpy()[1:], x[-1]])
+
+    def test_beside_arrays_and_in_place(self):
+        x = floats(100)
+        y = weft.tensor(x)
+        kept = y * 1
+        with weft.fuse() as f:
+            scale[1, 128](2.0, x, y)
+            scale[1, 128](3.0, y, y)
+        assert f.explain() == "fused: scale, scale"
+        np.testing.assert_array_equal(y.numpy(), np.float32(2) * x * np.float32(3))
+        np.testing.assert_array_equal(kept.numpy(), x)
+
+    def test_views(self):
+        base = weft.zeros(4, 50)
+        x = weft.tensor(floats(50))
+        with weft.fuse() as f:
+            scale[1, 64](2.0, x, base[1])
+            scale[1, 64](3.0, x, x)
+        assert f.explain() == "fused: scale, scale"
+        np.testing.assert_array_equal(base.numpy()[1], np.float32(2) * floats(50))
+        row = base[2]
+        with weft.fuse() as f:
+            scale[1, 64](2.0, base[1], row)
+            shift[1, 64](1.0, row, row)
+        assert f.explain() == "not fused: one of several views of a tensor is written to"
+        np.testing.assert_array_equal(row.numpy(), np.float32(4) * floats(50) + np.float32(1))
+
+    def test_shared_with_an_array(self):
+        held = floats(60)
+        expected = np.float32(2) * held + np.float32(1)
+        y = weft.from_numpy(held)
+        with weft.fuse() as f:
+            scale[1, 64](2.0, held, y)
+            shift[1, 64](1.0, y, held)
+        assert f.explain() == "fused: scale, shift"
+        np.testing.assert_array_equal(held, expected)
+        np.testing.assert_array_equal(y.numpy(), expected)
+
+
 def refused(*launches):
     """Return why the second of two launches is not joined to the first, after running them."""
     with weft.fuse() as f:

@@ -12,6 +12,7 @@ from weft.errors import LaunchError
 from weft.frontend.kernel.fused import active, attend
 from weft.ir.dtype import DType, as_dtype
 from weft.ir.stmt import Kernel
+from weft.ir.traverse import stores
 from weft.schedule import launches
 from weft.schedule.footprint import shape_variables
 from weft.schedule.join import group
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from weft.driver.launch import Loaded
     from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.launch import Configured
+    from weft.frontend.kernel.tensors import Written
     from weft.frontend.kernel.types import KernelType
 
 __all__ = ["Fusion", "fuse"]
 
-_COPIES: Final = "works on copies of fields that cannot be passed as they lie, or on tensors"
+_COPIES: Final = "works on copies of fields that cannot be passed as they lie"
+_VIEWS: Final = "not fused: one of several views of a tensor is written to"
 _MOST_DECISIONS: Final = 256  # that are kept; a program that needs more forgets the oldest
 
 
@@ -44,6 +47,7 @@ class _Prepared(NamedTuple):
     kernel: Kernel
     constants: tuple[Any, ...]
     shapes: frozenset[str]  # variables that a decision depends on
+    written: frozenset[str]  # parameters that it writes to
 
 
 class _Step(NamedTuple):
@@ -139,8 +143,22 @@ class Fusion:
             for one in noted:
                 one.launch(*one.args)
             return
-        spare = {a.__array_interface__["data"][0] for a in temporaries if a.size}
         prepared = [_prepare(n) for n in noted]
+        targets = _settled(noted, prepared)
+        if targets is None:
+            self._said = [_VIEWS]
+            for one in noted:
+                one.launch(*one.args)
+            return
+        try:
+            self._carry_out(noted, prepared, temporaries)
+        finally:
+            for target in targets:
+                target.finish()
+
+    def _carry_out(self, noted: list[_Noted], prepared: list[_Prepared],
+                   temporaries: list[np.ndarray[Any, Any]]) -> None:  # fmt: skip
+        spare = {a.__array_interface__["data"][0] for a in temporaries if a.size}
         key = _key(noted, prepared, spare)
         decision = _decisions.get(key)
         if decision is None:
@@ -150,15 +168,21 @@ class Fusion:
             _decisions[key] = decision
         self._said = _told(decision, noted)
         for step in decision.steps:
-            if step.loaded is None:
-                for part in step.parts:
-                    noted[part].launch(*noted[part].args)
+            first = noted[step.parts[0]]
+            if step.loaded is not None:
+                where = [[*n.host.addresses, *map(_address, p.constants)]
+                         for n, p in zip(noted, prepared, strict=True)]
+                failed = step.loaded.run(
+                    [where[k][m] for k, m in step.addresses],
+                    [noted[k].host.variables[name] for k, name in step.values])
+            elif first.host.copies:
+                first.launch(*first.args)
                 continue
-            where = [[*n.host.addresses, *map(_address, p.constants)]
-                     for n, p in zip(noted, prepared, strict=True)]
-            failed = step.loaded.run([where[k][m] for k, m in step.addresses],
-                                     [noted[k].host.variables[name] for k, name in step.values])
-            if failed is not None:  # nothing in it can fail by itself
+            else:
+                loaded = first.launch._variant(first.types)
+                failed = loaded.run(first.host.addresses,
+                                    [first.host.variables[name] for name in loaded.variables])
+            if failed is not None:
                 from weft.frontend.kernel.launch import failure
 
                 raise failure("_".join(noted[k].launch.kernel.__name__ for k in step.parts), failed)
@@ -196,14 +220,48 @@ def _prepare(noted: _Noted) -> _Prepared:
     """Return the kernel of a launch, from the last time if there was one."""
     launch = noted.launch
     kernel = launch.kernel
-    key = (kernel, tuple(noted.types.values()), launch.block, launch.ndim, launch.shared)
+    key = (kernel, tuple(noted.types.values()), launch.block, launch.ndim, launch.shared,
+           launch.grid if kernel.waits else None)
     found = _prepared.get(key)
     if found is None:
         from weft.frontend.kernel.launch import translated
 
         nest, constants = translated(kernel, noted.types, launch)
-        found = _prepared[key] = _Prepared(nest, tuple(constants), shape_variables(nest))
+        written = frozenset(m.name for m in stores(nest.body))
+        found = _prepared[key] = _Prepared(nest, tuple(constants), shape_variables(nest), written)
     return found
+
+
+def _settled(noted: list[_Noted], prepared: list[_Prepared]) -> list[Written] | None:
+    """Look up the memory of tensors, one for all launches; return those that are written to.
+
+    None if another view of what one launch writes to is passed as well: the launches must see
+    each other's changes through it.
+    """
+    if not any(n.host.tensors for n in noted):
+        return []
+    if any(n.host.copies for n in noted):
+        return None
+    from weft.frontend.kernel.tensors import Written, readable
+
+    known = {id(t): t for n in noted for _, _, t in n.host.tensors}
+    found: dict[int, Written] = {}
+    changed = {id(t): (t, f"argument {name} of {n.launch.kernel.__name__}")
+               for n, p in zip(noted, prepared, strict=True)
+               for name, _, t in n.host.tensors if name in p.written}
+    bases = [id(t if t._base is None else t._base) for t in known.values()]
+    for tensor, _ in changed.values():
+        if bases.count(id(tensor if tensor._base is None else tensor._base)) > 1:
+            return None
+    for key, (tensor, what) in changed.items():
+        found[key] = Written(tensor, what)
+    for n in noted:
+        for _, position, tensor in n.host.tensors:
+            target = found.get(id(tensor))
+            buffer = readable(tensor) if target is None else target.buffer
+            n.host.kept.append(buffer)
+            n.host.addresses[position] = buffer.address
+    return list(found.values())
 
 
 def _key(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> Any:
@@ -214,21 +272,20 @@ def _key(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> Any
     for n, p in zip(noted, prepared, strict=True):
         values = n.host.variables
         parts.append((n.launch.kernel, tuple(n.types.values()), n.launch.block, n.launch.grid,
-                      n.launch.shared, n.host.apart,
+                      n.launch.shared, bool(n.host.copies),
                       tuple(sorted((v, values[v]) for v in p.shapes))))
         for position, array in enumerate(_arrays(n, p)):
             span = array.address, array.nbytes
-            spans.append((*span,))
+            spans.append(span)
             parts.append((position, first.setdefault(span, len(first)), array.address in spare))
     # which arrays overlap without being the same
     spaces = sorted({s for s in spans if s[1]})
-    crossing = []
-    end, owner = 0, -1
-    for address, nbytes in spaces:
-        if address < end:
-            crossing.append((owner, first[address, nbytes]))
-        if address + nbytes > end:
-            end, owner = address + nbytes, first[address, nbytes]
+    crossing: list[tuple[int, int]] = []
+    open_spans: list[tuple[int, int]] = []
+    for span in spaces:
+        open_spans = [s for s in open_spans if s[0] + s[1] > span[0]]
+        crossing.extend((first[s], first[span]) for s in open_spans)
+        open_spans.append(span)
     return tuple(parts), tuple(crossing)
 
 
@@ -256,7 +313,7 @@ def _decide(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> 
     for n, p in zip(noted, prepared, strict=True):
         arrays = tuple(a._replace(temporary=a.address in spare) for a in _arrays(n, p))
         most = dict(n.launch.kernel.options.hints).get("max_registers", 255)
-        launch, apart = n.launch, _COPIES if n.host.apart else ""
+        launch, apart = n.launch, _COPIES if n.host.copies else ""
         parts.append(launches.Part(launch.kernel.__name__, p.kernel, launch.grid, launch.block,
                                    n.host.variables, arrays, most, apart))
     groups, reasons = group(parts)

@@ -108,11 +108,6 @@ class Host:
             return self._tensor(name, value)
         return self._array(name, self._foreign(name, value))
 
-    @property
-    def apart(self) -> bool:
-        """Whether arguments have no memory of their own before the launch."""
-        return bool(self.copies or self.tensors)
-
     def settle(self, written: Container[str]) -> None:
         """Look up the memory of tensors; `written` are the parameters that the kernel writes to."""
         if not self.tensors:
