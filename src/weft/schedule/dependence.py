@@ -9,15 +9,16 @@ subscripts can be equal. The proof that they cannot is a strided interval test: 
 and every value of ``s(q) - r(p) + (e - d)`` lies strictly between ``-|c|`` and ``|c|``, x equals y.
 One dimension that proves it suffices; else the flattened subscript is tried, in which
 ``x % c`` is ``x - c*(x // c)``, so that quotient and remainder of one variable meet again. Whatever
-is not understood counts as a conflict. Distinct memories do not overlap. The test is the
-strong-SIV case of Allen & Kennedy, "Optimizing Compilers for Modern Architectures", section 3.3,
-widened from equal remainders to bounded ones (Banerjee).
+is not understood counts as a conflict, unless the two can never be equal: see `apart`. Distinct
+memories do not overlap. The test is the strong-SIV case of Allen & Kennedy, "Optimizing Compilers
+for Modern Architectures", section 3.3, widened from equal remainders to bounded ones (Banerjee).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import combinations_with_replacement
+from math import gcd
 from typing import Final
 
 from weft.ir import stmt as st
@@ -433,6 +434,36 @@ def same_iteration(space: Space, a: Access, b: Access, var: Expr, inner: set[Exp
     return _separated(space, flat[0], flat[1], var, inner)
 
 
+def apart(space: Space, a: Access, b: Access, varying: set[Expr]) -> bool:
+    """Whether `a` and `b` never touch one element, whatever the values of `varying` in either.
+
+    Two tests for each dimension (Allen & Kennedy, sections 3.3.2 and 3.3.3): the greatest common
+    divisor of all factors does not divide the distance (``a[2*i]`` and ``a[2*j + 1]``), or one
+    subscript is always the larger one (Banerjee; ``a[k, j]`` and ``a[k + 1 + i, j]``).
+    """
+    return any(_never_equal(space, space.poly(i), space.poly(j), varying)
+               for i, j in zip(a.index, b.index, strict=True))
+
+
+def _never_equal(space: Space, a: Poly, b: Poly, varying: set[Expr]) -> bool:
+    moving_a, moving_b = ({k: v for k, v in p.items() if _varies(space, k, varying)}
+                          for p in (a, b))
+    distance = add({k: v for k, v in b.items() if k not in moving_b},
+                   {k: v for k, v in a.items() if k not in moving_a}, -1)
+    if all(key == ONE for key in distance):
+        divisor = gcd(*moving_a.values(), *moving_b.values())
+        shift = distance.get(ONE, 0)
+        if shift % divisor if divisor else shift:
+            return True
+    limits_a, limits_b = _limits(space, moving_a), _limits(space, moving_b)
+    if limits_a is None or limits_b is None:
+        return False
+    (low_a, high_a), (low_b, high_b) = limits_a, limits_b
+    over = add(add(low_b, high_a, -1), distance)
+    under = add(add(low_a, high_b, -1), distance, -1)
+    return any(_nonnegative(space, add(p, {ONE: -1})) for p in (over, under))
+
+
 def conflicts(space: Space, var: Expr, body: Body, also: Iterable[Expr] = ()) -> list[Conflict]:
     """Return the dependences that iterations of `var` over `body` may carry (empty: none).
 
@@ -450,7 +481,8 @@ def conflicts(space: Space, var: Expr, body: Body, also: Iterable[Expr] = ()) ->
         return [Conflict(touched[0], touched[0], f"more than {MAX_ACCESSES} accesses")]
     return [Conflict(a, b) for a, b in combinations_with_replacement(touched, 2)
             if (a.write or b.write) and a.memory is b.memory
-            and not same_iteration(space, a, b, var, inner)]
+            and not same_iteration(space, a, b, var, inner)
+            and not apart(space, a, b, inner | {space.canonical(var), var})]
 
 
 def _canonical(space: Space, variables: set[Expr]) -> set[Expr]:

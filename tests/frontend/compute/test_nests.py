@@ -462,3 +462,87 @@ def test_dynamic_shapes() -> None:
     assert len(next(iter(outer._families.values()))) == 9
     with pytest.raises(weft.BoundsError):
         product(numbers(F64, 20, 5), numbers(F64, 4, 21), numbers(F64, 20, 21))
+
+
+@weft.compute
+def softmax(a: Any, out: Any) -> None:
+    for i in ndrange(a.shape[0]):
+        m = -np.inf
+        for j in range(a.shape[1]):
+            m = max(m, a[i, j])
+        s = 0.0
+        for j in range(a.shape[1]):
+            e = np.exp(a[i, j] - m)
+            out[i, j] = e
+            s += e
+        for j in range(a.shape[1]):
+            out[i, j] /= s
+
+
+@weft.compute
+def triangular(a: Any) -> None:
+    n = a.shape[0]
+    for k in range(n):
+        for i in range(k + 1, n):
+            a[i, k] /= a[k, k]
+        for i in range(k + 1, n):
+            for j in range(k + 1, n):
+                a[i, j] -= a[i, k] * a[k, j]
+
+
+@weft.compute
+def neighbours(a: Any) -> None:
+    for i in ndrange(a.size // 2):
+        a[2 * i] = a[2 * i + 1] * 2
+
+
+@weft.compute
+def halves_of(a: Any) -> None:
+    for i in ndrange(a.size // 2):
+        a[i] = a[i + a.size // 2] + 1
+
+
+@weft.compute
+def zeroed_product(a: Any, b: Any, out: Any) -> None:
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = 0
+        for k in range(a.shape[1]):
+            for j in range(out.shape[1]):
+                out[i, j] += a[i, k] * b[k, j]
+
+
+@weft.compute
+def column_sums(a: Any, out: Any) -> None:
+    for j in range(a.shape[1]):
+        out[j] = 0
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            out[j] += a[i, j]
+
+
+def test_dependences_that_are_none() -> None:
+    """Elements that never meet: odd and even ones, two halves, a row and those below it."""
+    for n in (0, 1, 2, 7, 40):
+        assert not check(neighbours, numbers(F64, n))["i2"].carried
+        assert not check(halves_of, numbers(F64, n))["i2"].carried
+    for n in (1, 2, 20, 33):
+        loops = check(triangular, numbers(F64, n, n) + np.eye(n) * 9)
+    assert no_parallel(loops, "k3")
+    assert not loops["i4"].carried
+    assert not loops["i6"].carried
+    assert "vector" in loops["j7"].kinds
+
+
+def test_loops_that_do_several_things() -> None:
+    """A sum beside stores, a product beside what clears its result, sums of columns."""
+    for shape in ((1, 1), (7, 33), (3, 0)):
+        loops = check(softmax, numbers(F64, *shape), numbers(F64, *shape))
+        check(column_sums, numbers(F64, *shape), numbers(F64, shape[1]))
+    loops = check(softmax, numbers(F64, 7, 33), numbers(F64, 7, 33))
+    assert "vector" in loops["j7"].kinds
+    for m, k, n in ((30, 40, 50), (1, 1, 1), (3, 0, 2)):
+        args = numbers(F64, m, k), numbers(F64, k, n), numbers(F64, m, n)
+        check(zeroed_product, *args)
+    args = numbers(F64, 30, 40), numbers(F64, 40, 50), numbers(F64, 30, 50)
+    assert "contraction" in zeroed_product.explain(*args).why

@@ -235,7 +235,12 @@ class _Follow:
             self.put(out, For(loop.var, extent, loop.kind, body), loop)
             return
         if not all(isinstance(s, Let | Load | Reduce | Assert) for s in body):
-            raise _Keep(set(updates))
+            if not _can_part(body):
+                raise _Keep(set(updates))
+            # Reductions beside stores: first a loop that stores, then one that reduces.
+            self.put(out, For(loop.var, extent, loop.kind, body), loop)
+            var, body, updates = self._copied(loop.var, body, updates)
+            loop = For(var, extent, loop.kind, body)
         accumulators = []
         for memory, update in updates.items():
             old, start = olds[memory], cells.get(memory, ex.const(0, memory.dtype))
@@ -244,6 +249,26 @@ class _Follow:
             cells[memory] = old if direct is not None else join(update.kind, start, old)
         reduce = Reduce((Axis(loop.var, extent),), tuple(accumulators), body)
         self.put(out, merged(reduce), loop)
+
+    def _copied(self, var: Expr, body: Body, updates: dict[Memory, Update]
+                ) -> tuple[Expr, Body, dict[Memory, Update]]:  # fmt: skip
+        """Return what a loop reads and computes under new names, for another loop."""
+        renamed = {v: self.fresh(str(v.attr), v)
+                   for v in (var, *(v for s in body for v in s.binds()))}
+
+        def now(e: Expr) -> Expr:
+            return ex.substitute([e], renamed)[0]
+
+        made: list[Stmt] = []
+        for stmt in body:
+            new = stmt.map_exprs(now)
+            if isinstance(new, Store | Assert):
+                continue  # done in the first loop
+            if isinstance(new, Let | Load):
+                new = new.replace(var=renamed[new.var])
+            self.put(made, new, stmt)
+        return renamed[var], tuple(made), {m: u._replace(term=now(u.term))
+                                           for m, u in updates.items()}
 
     def _settle(self, memory: Memory, end: Expr, olds: Mapping[Memory, Expr],
                 lets: Mapping[Expr, Expr], updates: dict[Memory, Update],
@@ -262,6 +287,13 @@ class _Follow:
             return False
         updates[memory] = update
         return True
+
+
+def _can_part(body: Body) -> bool:
+    """Whether a body may run once more without its stores: it reads nothing that it writes."""
+    written = {s.memory for s in body if isinstance(s, Store)}
+    return all(isinstance(s, Let | Store | Assert) or (
+        isinstance(s, Load) and s.memory not in written) for s in body)
 
 
 def _opened(value: Expr, lets: Mapping[Expr, Expr], old: Expr) -> Expr:
