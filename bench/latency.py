@@ -169,7 +169,7 @@ import weft
 from weft import gpu
 @weft.kernel
 def other(x):
-    x[gpu.grid(1)] += 1
+    x[gpu.grid(1)] += 1 + SALT
 @weft.kernel
 def saxpy(a, x, y):
     i = gpu.grid(1)
@@ -184,7 +184,7 @@ from numba import njit
 @njit
 def other(x):
     for i in range(x.size):
-        x[i] += 1
+        x[i] += 1 + SALT
 @njit
 def saxpy(a, x, y):
     for i in range(x.size):

@@ -16,8 +16,6 @@ from weft.ir.record import Record
 from weft.ir.stmt import PARALLEL, For, Kernel
 from weft.ir.text import print_kernel, print_linear
 from weft.ir.traverse import Tally, walk
-from weft.ir.verify import verify
-from weft.ir.verify_linear import verify_linear
 from weft.kernelize.emit import CHECK
 from weft.passes.barrier import blocks_to_loops, has_threads, unroll_loops
 from weft.passes.extremes import splitter
@@ -146,6 +144,9 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
     flat = vectorize(legalize(scheduled, target, splitter(target)), Legalizer(target).one)
     linear = linearize(flat)
     if verifying:
+        from weft.ir.verify import verify
+        from weft.ir.verify_linear import verify_linear
+
         for stage in (kernel, scheduled, flat):
             verify(stage)
         verify_linear(linear)
