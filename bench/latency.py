@@ -232,7 +232,8 @@ def first(system, python, environment, loaded):
             file.write(COMPILE.format(head=FIRST[system]))
         for run in range(args.runs):
             words = [python, program, f"{run}.{time.time_ns()}", "loaded" if loaded else "cold"]
-            done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+            done = subprocess.run(words, env=environment, check=True, capture_output=True,
+                                  text=True)
             found.append(float(done.stdout.split()[-1]))
     return statistics.median(found)
 

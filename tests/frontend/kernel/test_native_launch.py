@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import gpu
+from weft import config, gpu
 from weft.errors import BoundsError, DTypeError, GradientError, LaunchError
 from weft.frontend.kernel.launch import Configured
 
@@ -34,13 +34,13 @@ def copy(x: Any, y: Any) -> None:
 def misses(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What went the Python way."""
     seen: list[Any] = []
-    kept = Configured._miss
+    kept = Configured._launch
 
-    def miss(self: Any, *args: Any, **kwargs: Any) -> None:
+    def launch(self: Any, args: Any, kwargs: Any) -> None:
         seen.append(args)
-        kept(self, *args, **kwargs)
+        kept(self, args, kwargs)
 
-    monkeypatch.setattr(Configured, "_miss", miss)
+    monkeypatch.setattr(Configured, "_launch", launch)
     return seen
 
 
@@ -247,6 +247,27 @@ def test_default_device_is_looked_at_again() -> None:
         weft.set_default_device(None)
     assert not saxpy[1, 12].interpreted
     np.testing.assert_array_equal(y, 8 * X + 1)
+
+
+def test_settings_are_looked_at_again(misses: list[Any]) -> None:
+    """Launches that ran natively go to Python once more when settings change."""
+    given = pytest.MonkeyPatch()
+    launch, y = saxpy[1, 12], Y.copy()
+    warm(launch, 2.0, X, y)
+    misses.clear()
+    launch(2.0, X, y)
+    assert misses == []
+    given.setenv("WEFT_SANITIZE", "native")
+    config.reset()
+    try:
+        launch(2.0, X, y)
+        assert len(misses) == 1
+    finally:
+        given.undo()
+        config.reset()
+    for _ in range(4):
+        launch(2.0, X, y)
+    np.testing.assert_array_equal(y, 18 * X + 1)
 
 
 def test_launches_from_many_threads() -> None:

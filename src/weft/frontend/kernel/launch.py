@@ -26,7 +26,7 @@ from weft.frontend.kernel.resources import check_cluster, resources
 from weft.frontend.kernel.streams import check_stream
 from weft.frontend.state import state
 from weft.ir.record import Record
-from weft.runtimes.callables import native_class
+from weft.runtimes.callables import native_class, set_code
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
@@ -235,8 +235,12 @@ _kernels: Final[weakref.WeakSet[KernelFunction]] = weakref.WeakSet()
 
 
 def _reconsider() -> None:
-    """Forget configured kernels: the default device may be another one."""
+    """Forget configured kernels: the default device, or a setting, may be another one."""
     for kernel in list(_kernels):
+        for configured in kernel._configured.values():
+            if isinstance(configured, Native):
+                set_code(configured, Configured, 0)
+            configured._seen.clear()
         kernel._configured.clear()
 
 
