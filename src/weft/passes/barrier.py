@@ -64,6 +64,8 @@ from weft.passes.threads import WARP, Threads, has_barrier
 __all__ = ["blocks_to_loops", "has_threads", "unroll_loops"]
 
 _GROUP: Final = 4  # rows of blocks that are walked side by side
+_WIDE: Final = 256  # elements that one row of threads of blocks side by side goes through
+_LIGHT: Final = 64  # turns of the loops of a thread that does little
 _SHORT: Final = 32  # statements of a loop whose values still fit in registers twice
 _VERSIONS: Final = 3  # of a block's code, if it has so many early returns
 _APART: Final = ("a barrier of a kernel that waits for its grid, which some threads of the grid "
@@ -133,34 +135,79 @@ def _without_blocks(kernel: Kernel, body: Body, lanes: int,
     nest.diverged = _APART if whole else _DIVERGED
     inner = nest.run(body)
     if axes:
-        inner = _joined(axes, inner, ex.var(nest.fresh("block", nest.names), dt.int64))
+        inner = _joined(nest, axes, body, inner)
     return inner, nest.locations
 
 
-def _joined(axes: Sequence[For], body: Body, index: Expr) -> Body:
+def _joined(nest: Nest, axes: Sequence[For], source: Body, body: Body) -> Body:
     """Return one parallel loop over the blocks of all axes, the last of them fastest.
 
     Blocks that go through tiles in a loop usually read the same tiles as their neighbours on both
     of the last axes. So those are walked in groups of few rows, column by column: what a row of
     blocks reads stays in the cache for the group, and what a column reads is used by all its rows.
     """
-    if len(axes) == 1:
-        return (For(axes[0].var, axes[0].extent, PARALLEL, body),)
+    index = ex.var(nest.fresh("block", nest.names), dt.int64)
     total, lets = ex.index(1), []
-    rows, columns = axes[-2:]
-    grouped = any(isinstance(s, For | While) and has_barrier(s) for s in walk(body))
-    if grouped:
+    if len(axes) > 1 and any(isinstance(s, For | While) and has_barrier(s) for s in walk(source)):
+        rows, columns = axes[-2:]
+        axes = axes[:-2]
         total = columns.extent * rows.extent
-        place = index if len(axes) == 2 else index % total
+        place = index % total if axes else index
         size = columns.extent * _GROUP
         first = place // size * _GROUP
         high = ex.minimum(rows.extent - first, _GROUP)
         lets = [Let(rows.var, first + place % size % high), Let(columns.var, place % size // high)]
-    for axis in reversed(axes[:-2] if grouped else axes):
+    elif len(axes) > 1 and len(body) == 1 and body[0] in nest.rows and (
+        _is_light(nest.body)
+    ):
+        row = body[0]
+        assert isinstance(row, For)
+        return _side_by_side(nest, axes, row, index)
+    elif len(axes) == 1:
+        return (For(axes[0].var, axes[0].extent, PARALLEL, body),)
+    for axis in reversed(axes):
         place = index if ex.is_const(total, 1) else index // total
         lets.append(Let(axis.var, place if axis is axes[0] else place % axis.extent))
         total = total * axis.extent
     return (For(index, total, PARALLEL, (*lets, *body)),)
+
+
+def _side_by_side(nest: Nest, axes: Sequence[For], row: For, index: Expr) -> Body:
+    """Return the loops over blocks whose threads never wait: row by row of several blocks.
+
+    A block of few threads a row would read a piece of as many rows of a matrix, the next block the
+    piece beside it. Blocks that lie side by side are run as one wide block.
+    """
+    letter = nest.axes[-1].kind[-1]
+    wide = _WIDE // int(nest.axes[-1].extent.attr)
+    along = next((a for a in axes if a.kind[-1] == letter and wide > 1), None)
+    body: Body = (row,)
+    lets: list[Stmt] = []
+    total = ex.index(1)
+    for axis in reversed(axes):
+        extent, var = axis.extent, axis.var
+        if axis is along:
+            part = ex.var(nest.fresh("part", nest.names), dt.int64)
+            beside = ex.var(nest.fresh("beside", nest.names), dt.int64)
+            count = ex.minimum(extent - part * wide, wide)
+            inner = (Let(var, part * wide + beside), *row.body)
+            body = (row.replace(body=(For(beside, count, SERIAL, inner),)),)
+            extent, var = (extent + (wide - 1)) // wide, part
+        place = index if ex.is_const(total, 1) else index // total
+        lets.append(Let(var, place if axis is axes[0] else place % extent))
+        total = total * extent
+    return (For(index, total, PARALLEL, (*lets, *body)),)
+
+
+def _is_light(body: Body) -> bool:
+    """Whether threads do little, so that a grid need not be divided into all of its blocks."""
+    turns = 1
+    for s in walk(body):
+        if isinstance(s, While) or (isinstance(s, For) and s.extent.op is not Op.CONST):
+            return False
+        if isinstance(s, For):
+            turns *= int(s.extent.attr)
+    return turns <= _LIGHT
 
 
 class Nest:
@@ -181,6 +228,8 @@ class Nest:
         self.allocated: set[str] = set()
         self.shared: dict[Memory, Memory] = {}
         self.turns: set[Memory] = set()
+        self.body: Body = ()  # of a thread
+        self.rows: set[Stmt] = set()  # loops over rows of threads
         self.diverged = _DIVERGED
 
     def run(self, body: Body) -> Body:
@@ -211,6 +260,7 @@ class Nest:
                 raise VerifyError("barrier", found=f"{axis.extent!r} threads",
                                   expected="a number that is known when the kernel is compiled")
             self.count *= int(axis.extent.attr)
+        self.body = body
         if not self.warps:
             self.axes = lanes_last(self.axes, body, self.lanes)
         return (*before, *self._versions(body, _VERSIONS))

@@ -559,6 +559,8 @@ class Threads:
         made: Body = (For(lane, ex.index(lanes), VECTOR, self._turn(body, found, guards)),)
         for var, extent in reversed(loops):
             made = (For(var, ex.index(extent), SERIAL, made),)
+        if row is not zero:
+            self.nest.rows.add(made[0])
         out.extend(made)
 
     def _turn(self, body: list[Stmt], copies: list[Copy], guards: tuple[Memory, ...]) -> Body:
