@@ -16,6 +16,7 @@ from weft import build
 from weft.errors import WeftError
 
 MOST = 1 << 15  # pixels along a side
+PIXELS = 1 << 26  # in all: 768 MiB as planes
 DEVICES = ("cpu", "interpreter")
 
 
@@ -63,7 +64,11 @@ class Unit:
         if arguments:
             raise WeftError("image program", found=f"arguments {list(arguments)}", expected="none")
         for path, picture in self.compute(self.read()).items():
-            PIL.Image.fromarray(picture).save(path)
+            try:
+                PIL.Image.fromarray(picture).save(path)
+            except (OSError, ValueError) as error:
+                raise WeftError(f"save {path}", found=str(error),
+                                expected="a file that can be written") from None
 
     def sanitize(self):
         """Run the kernels on the interpreter device; return what they do wrong."""
@@ -94,8 +99,11 @@ class Unit:
 
 
 def _pixels(path):
-    with PIL.Image.open(path) as picture:
-        return np.ascontiguousarray(np.asarray(picture.convert("RGB")))
+    try:
+        with PIL.Image.open(path) as picture:
+            return np.ascontiguousarray(np.asarray(picture.convert("RGB")))
+    except (OSError, ValueError) as error:
+        raise WeftError(f"load {path}", found=str(error), expected="a whole picture") from None
 
 
 def translate(path):
@@ -152,8 +160,9 @@ class _Translation:
 
     def size(self, word):
         width, height = map(int, word.split("x"))
-        if not (1 <= width <= MOST and 1 <= height <= MOST):
-            raise self.wrong(f"a size of {word}", word, f"1x1 to {MOST}x{MOST}")
+        if not (1 <= width <= MOST and 1 <= height <= MOST and width * height <= PIXELS):
+            raise self.wrong(f"a size of {word}", word,
+                             f"1 to {MOST} along a side, up to {PIXELS >> 20} million in all")
         return height, width
 
     # --- statements
@@ -167,7 +176,7 @@ class _Translation:
         try:
             with PIL.Image.open(path) as picture:
                 width, height = picture.size
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, PIL.Image.DecompressionBombError) as error:
             reason = "no such file" if isinstance(error, FileNotFoundError) else "not a picture"
             raise self.wrong(f"{word[1:-1]}: {reason}", word, f"looked for {path}") from None
         memory = self.planner.memory("bytes", height, width)

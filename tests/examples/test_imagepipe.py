@@ -273,6 +273,16 @@ def test_errors_have_lines_and_carets(tmp_path, text, expected):
     assert "imagepipe" not in str(caught.value)
 
 
+def test_pictures_that_cannot_be_read_or_written(tmp_path):
+    unit = translated(tmp_path, 'load "in.png" as p\nsave p as "no/o.png"')
+    with pytest.raises(WeftError, match="save"):
+        unit.run()
+    whole = (tmp_path / "in.png").read_bytes()
+    (tmp_path / "in.png").write_bytes(whole[:len(whole) // 2])
+    with pytest.raises(WeftError, match="load"):
+        unit.run()
+
+
 def test_a_file_that_cannot_be_read(tmp_path):
     from examples.imagepipe.program import translate
 

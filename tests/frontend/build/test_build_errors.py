@@ -99,6 +99,43 @@ def _parallel_in_loop(f, x, y):
         pass
 
 
+def _second_else(f, x, y):
+    with f.if_(x[0, 0] > 0):
+        pass
+    with f.else_():
+        pass
+    with f.else_(at=AT):
+        pass
+
+
+def _continue_in_a_reduction(f, x, y):
+    with f.reduce("sum", weft.float32, 3), f.if_(x[0, 0] > 0):
+        f.continue_(at=AT)
+
+
+def _jump_in_a_condition(f, x, y):
+    def condition():
+        with f.if_(x[0, 0] > 0):
+            f.return_()
+        return x[0, 0] < 3
+
+    f.while_(condition, at=AT).__enter__()
+
+
+def _shared_variable(loop):
+    def make(f, x, y):
+        v = f.variable("v", weft.int32, 0)
+        with loop(f):
+            v.set(1, at=AT)
+    return make
+
+
+def _shared_array(f, x, y):
+    table = f.local("table", weft.int32, 4)
+    with f.parallel(4) as (i,):
+        f.store(table, i, 1, at=AT)
+
+
 def _else(f, x, y):
     with f.if_(x[0, 0] > 0):
         pass
@@ -136,8 +173,8 @@ WRONG = {
     "break outside of a loop": lambda f, x, y: f.break_(at=AT),
     "continue outside of a loop": lambda f, x, y: f.continue_(at=AT),
     "f returns a value": lambda f, x, y: f.return_(3, at=AT),
-    "break in a vector loop": _break_in("vector"),
-    "break in a unrolled loop": _break_in("unrolled"),
+    "break in a loop that is vector": _break_in("vector"),
+    "break in a loop that is unrolled": _break_in("unrolled"),
     "a loop of kind 'sideways'": lambda f, x, y: f.loop(3, kind="sideways", at=AT).__enter__(),
     "a number of turns that is not known": lambda f, x, y: f.loop(
         y[0], kind="unrolled", at=AT).__enter__(),
@@ -145,10 +182,19 @@ WRONG = {
     "2000 unrolled turns": lambda f, x, y: f.loop(2000, kind="unrolled", at=AT).__enter__(),
     "a range with step 0": lambda f, x, y: f.loop(0, 3, 0, at=AT).__enter__(),
     "a condition that is computed once": lambda f, x, y: f.while_(x[0, 0] > 0, at=AT).__enter__(),
-    "return in a loop whose turns": _return_in_parallel,
-    "a parallel loop in a serial loop": _parallel_in_loop,
+    "return in a loop that cannot": _return_in_parallel,
+    "a parallel loop in a loop that is serial": _parallel_in_loop,
     "a parallel loop over no axes": lambda f, x, y: f.parallel(at=AT).__enter__(),
     "else without an if": _else,
+    "else without an if ": _second_else,
+    "continue in a reduction": _continue_in_a_reduction,
+    "a jump in the condition": _jump_in_a_condition,
+    "v belongs to all turns of a parallel loop": _shared_variable(lambda f: f.parallel(3)),
+    "v belongs to all turns of a loop that is vector": _shared_variable(
+        lambda f: f.loop(4, kind="vector")),
+    "table belongs to all turns": _shared_array,
+    "sqrt takes arguments by position": lambda f, x, y: f.call("sqrt", 3.0, q=1, at=AT),
+    "bytes of local memory": lambda f, x, y: f.local("t", weft.int32, 10**9, at=AT),
     "no reduction 'mean'": lambda f, x, y: f.reduce("mean", weft.float32, 3, at=AT).__enter__(),
     "all of float32": lambda f, x, y: f.reduce("all", weft.float32, 3, at=AT).__enter__(),
     "a reduction over no axes": lambda f, x, y: f.reduce("sum", weft.float32, at=AT).__enter__(),

@@ -91,21 +91,27 @@ def test_several_nests_run_in_order():
 def test_loops_of_every_kind():
     with build.function("kinds") as f:
         y = f.array("y", weft.int64, (4, 16), writable=True)
+        total = f.variable("total", weft.int64, 0)
         with f.loop(0, 16, kind="vector") as i:
             y[0, i] = i * i
         with f.loop(15, -1, -1) as i:
             y[1, i] = y[0, i] + 1
         with f.loop(3, 16, 5, kind="unrolled") as i:
             y[2, i] = i
+            total.set(total + i)
         with f.loop(0) as i:
             y[3, i] = 1
+        with f.loop(16, kind="vector") as i:
+            with f.if_(i % 4 == 1):
+                f.continue_()
+            y[3, i] = total
     assert "unrolled" in f.program.text()
     (y,) = both(f.program, [np.zeros((4, 16), np.int64)])
     k = np.arange(16)
     np.testing.assert_array_equal(y[0], k * k)
     np.testing.assert_array_equal(y[1], k * k + 1)
     np.testing.assert_array_equal(y[2], np.where(k % 5 == 3, k, 0))
-    assert not y[3].any()
+    np.testing.assert_array_equal(y[3], np.where(k % 4 == 1, 0, 3 + 8 + 13))
 
 
 def test_a_loop_with_a_step_that_is_known_only_when_it_runs():
@@ -527,3 +533,59 @@ def test_deep_programs():
     y = np.zeros(1, np.float32)
     f.program(y)
     assert y[0] == 3000
+
+
+def test_numbers_of_python_compute_as_all_others_do():
+    with build.function("folded") as f:
+        y = f.array("y", weft.int64, (4,), writable=True)
+        z = f.array("z", weft.float64, (1,), writable=True)
+        y[0] = f.op("**", 2, 10**6)
+        y[1] = f.op("<<", 1, 3)
+        y[2] = f.op("//", 7, 0)
+        y[3] = f.op("*", 2**62, 4)
+        z[0] = f.cast(f.constant(0.1, weft.float32), weft.float64)
+    (y, z) = both(f.program, [np.zeros(4, np.int64), np.zeros(1)])
+    assert y.tolist() == [0, 8, 0, 0]
+    assert z[0] == np.float32(0.1)
+
+
+def test_names_of_other_languages():
+    with build.function("names") as f:
+        y = f.array("thread.x", weft.float32, 1, writable=True)
+        with f.parallel(y.shape[0], names=("thread.x",)) as (i,):
+            v = f.let("block.x", f.cast(i, weft.float32) * 2)
+            with f.if_(v > 3):
+                y[i] = v
+    (y,) = both(f.program, [np.zeros(300, np.float32)])
+    assert y.tolist() == [2.0 * i if i > 1 else 0.0 for i in range(300)]
+
+
+def test_a_number_of_turns_that_the_program_computes():
+    with build.function("computed") as f:
+        y = f.array("y", weft.int64, 1, writable=True)
+        y[0] = y[0] + 2
+        with f.parallel(y[0]) as (i,), f.if_(i > 0):
+            y[i] = i
+    (y,) = both(f.program, [np.full(9, 3)])
+    assert y.tolist() == [5, 1, 2, 3, 4, 3, 3, 3, 3]
+
+
+def test_programs_without_arguments(capfd):
+    with build.function("said") as f:
+        f.print_("{it}", 3, 2.5)
+    f.program()
+    assert capfd.readouterr().out == "{it} 3 2.5\n"
+
+
+def test_a_barrier_of_the_whole_grid():
+    with build.kernel("neighbours") as k:
+        x = k.array("x", weft.int64, 1, writable=True)
+        i = k.grid(1)
+        v = k.let("v", x[(i + 8) % x.shape[0]])
+        k.call("grid_sync")
+        x[i] = v + k.grid_size()
+    for run in (k.program[4, 8], weft.interpret(k.program, 4, 8), k.program[2, 16]):
+        x = np.arange(32)
+        run(x)
+        blocks = 2 if run is not None and getattr(run, "grid", (4,))[0] == 2 else 4
+        assert x.tolist() == [(i + 8) % 32 + blocks for i in range(32)]

@@ -68,6 +68,7 @@ class Base:
         self._blocks = Blocks(self._low)
         self._signature = Signature(self._low)
         self._calls: list[Device] = []
+        self._homes: dict[Memory, int] = {}  # depth at which variables and arrays are declared
         self._parallel: list[tuple[Expr, ...]] = []
         self._ended = False
         self._program: Any = None
@@ -223,7 +224,7 @@ class Base:
     def _name(self, name: Any, place: Place) -> str:
         if not isinstance(name, str) or not name:
             raise self._low.wrong(place, f"the name {name!r}", "a name is a text")
-        return name
+        return name.replace(".", "_")  # names with dots are those of sizes and of launches
 
     def _give(self, value: Value, place: Place) -> Any:
         """Return a value of kernels as one that the builder hands out."""
@@ -288,6 +289,13 @@ class Base:
         if not self._low.is_visible(variable.memory):
             raise self._low.wrong(place, f"{variable.name} was declared in a body that is closed")
         return variable.memory
+
+    def _own(self, memory: Memory, name: str, place: Place) -> None:
+        """Refuse to change what turns without an order would share."""
+        loop = self._blocks.around(self._homes.get(memory, len(self._blocks.stack)))
+        if loop is not None:
+            raise self._low.wrong(place, f"{name} belongs to all turns of {loop.title}",
+                                  "declare it in the loop, or use reduce()")
 
     def _read(self, variable: Variable, place: Place) -> Expr:
         return self._low.get(self._usable(variable, place), variable.name, place)

@@ -38,17 +38,19 @@ class Loop:
     title : str
         How an error calls it.
     leaves : bool
-        Whether it can be left: not if its turns have no order.
+        Whether it can be left early.
+    ordered : bool
+        Whether its turns follow each other.
     leave, skip : Memory or None
         Flags that its jumps set: that the loop is left, that the rest of the turn is skipped.
     returned : bool
         Whether the function is left from inside of it.
     """
 
-    __slots__ = ("leave", "leaves", "returned", "skip", "title")
+    __slots__ = ("leave", "leaves", "ordered", "returned", "skip", "title")
 
-    def __init__(self, title: str, leaves: bool) -> None:
-        self.title, self.leaves = title, leaves
+    def __init__(self, title: str, leaves: bool, ordered: bool = False) -> None:
+        self.title, self.leaves, self.ordered = title, leaves, ordered or leaves
         self.leave: Memory | None = None
         self.skip: Memory | None = None
         self.returned = False
@@ -111,12 +113,13 @@ class Body:
 class _Branches:
     """An ``if`` that is closed and may still get an ``else``."""
 
-    __slots__ = ("orelse", "other", "place", "state", "test", "then")
+    __slots__ = ("complete", "orelse", "other", "place", "state", "test", "then")
 
     def __init__(self, test: Expr, then: list[Stmt], state: int, place: Place) -> None:
         self.test, self.then, self.state, self.place = test, then, state, place
         self.orelse: list[Stmt] = []
         self.other = FALLS
+        self.complete = False
 
 
 class Blocks:
@@ -136,6 +139,11 @@ class Blocks:
     def frame(self) -> Return:
         """The innermost function."""
         return next(b.frame for b in reversed(self.stack) if b.frame is not None)
+
+    def around(self, home: int) -> Loop | None:
+        """Return a loop whose turns have no order between an outer body and this one."""
+        return next((b.loop for b in self.stack[home:]
+                     if b.loop is not None and not b.loop.ordered), None)
 
     def loops(self) -> list[Loop]:
         """Return the open loops of the innermost function, outermost first."""
@@ -192,11 +200,15 @@ class Blocks:
         """Close the second branch of an ``if``."""
         pending.orelse = self.close(body)
         pending.other = body.state
+        pending.complete = True
         self.pending = pending
 
-    def take_pending(self) -> _Branches | None:
-        """Return the ``if`` that an ``else`` belongs to."""
-        found, self.pending = self.pending, None
+    def take_pending(self, complete: bool = True) -> _Branches | None:
+        """Return the ``if`` that was closed last; on demand only one without an ``else``."""
+        found = self.pending
+        if found is None or (found.complete and not complete):
+            return None
+        self.pending = None
         return found
 
     def settle(self) -> None:
@@ -304,7 +316,10 @@ class Blocks:
         low = self.low
         body = self.turn(loop, body, place)
         self.declare(loop.leave, place)
-        self.declare(loop.skip, place)
+        if loop.leaves:
+            self.declare(loop.skip, place)
+        elif loop.skip is not None:  # turns have no order, so each has a flag of its own
+            body = [low.placed(Alloc(loop.skip), place), *body]
         if loop.leave is None:
             low.emit(For(var, extent, kind, tuple(body)), place)
         else:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from weft.frontend.build.base import Device
-from weft.frontend.build.blocks import Body, Loop, Return
+from weft.frontend.build.blocks import FALLS, Body, Loop, Return
 from weft.frontend.build.operations import Operations
 from weft.frontend.build.places import At, Place
 from weft.frontend.build.values import Array, Reduction, Scalar
@@ -77,7 +77,7 @@ class Builder(Operations):
     def else_(self, *, at: At | None = None) -> Iterator[None]:
         """Open what runs where the condition of the ``if_`` just before does not hold."""
         with self._reading(at, settle=False) as place:
-            pending = self._blocks.take_pending()
+            pending = self._blocks.take_pending(complete=False)
             if pending is None:
                 raise self._low.wrong(place, "else without an if before it")
         with self._within(Body(place), conjuncts(negation(pending.test))) as body:
@@ -109,7 +109,7 @@ class Builder(Operations):
             if extent.op is not Op.CONST:
                 extent = low.bind(extent, "extent", place)
             var = low.fresh(self._name(name, place), dt.int64)
-        loop = Loop(f"a {kind} loop", kind == SERIAL)
+        loop = Loop(f"a loop that is {kind}", kind == SERIAL, kind == UNROLLED)
         with self._within(Body(place, loop), (var.lt(extent), ex.index(0).le(var))) as body:
             low.visible_in(var)
             low.limits[var] = (0, extent - 1)
@@ -157,6 +157,8 @@ class Builder(Operations):
         with self._within(Body(place)) as head:
             with self._reading(place):
                 test = self._condition(condition(), place)
+                if head.state != FALLS:
+                    raise self._low.wrong(place, "a jump in the condition of a loop")
             with self._within(Body(place, loop), conjuncts(test)) as body:
                 yield
                 with self._reading(place):
@@ -179,6 +181,9 @@ class Builder(Operations):
             loops = self._blocks.loops()
             if not loops:
                 raise self._low.wrong(place, f"{what} outside of a loop")
+            if not leaves and loops[-1].title == "a reduction":
+                raise self._low.wrong(place, "continue in a reduction",
+                                      "select(condition, value, neutral)")
             if leaves and not loops[-1].leaves:
                 raise self._low.wrong(place, f"break in {loops[-1].title}",
                                       "only serial loops can be left early")
@@ -190,7 +195,7 @@ class Builder(Operations):
         with self._reading(at) as place:
             frame = self._blocks.frame
             if any(not loop.leaves for loop in self._blocks.loops()):
-                raise self._low.wrong(place, "return in a loop whose turns have no order",
+                raise self._low.wrong(place, "return in a loop that cannot be left early",
                                       "use continue")
             if frame.dtype is None and value is not None:
                 raise self._low.wrong(place, f"{frame.name} returns a value",
@@ -235,8 +240,8 @@ class Builder(Operations):
                 raise low.wrong(place, "a reduction over no axes")
             sizes = [low.bind(self._extent(n, place), "extent", place) for n in extents]
             sizes = [n if low.ranges.of(n).lo >= 0 else ex.maximum(n, 0) for n in sizes]
-            axes = [Axis(low.fresh(names[k] if k < len(names) else "k", dt.int64), n)
-                    for k, n in enumerate(sizes)]
+            axes = [Axis(low.fresh(self._name(names[k], place) if k < len(names) else "k",
+                                   dt.int64), n) for k, n in enumerate(sizes)]
             reduction = Reduction(self, kind, d)
         facts = [f for a in axes for f in (a.var.lt(a.extent), ex.index(0).le(a.var))]
         with self._within(Body(place, Loop("a reduction", False)), facts) as body:
@@ -274,7 +279,7 @@ class Builder(Operations):
         """Stop the program with an error at this place where a condition does not hold."""
         with self._reading(at) as place:
             test = self._condition(condition, place)
-            self._low.require(test, self._name(message, place), place)
+            self._low.require(test, str(message), place)
 
     def print_(self, *values: Any, at: At | None = None) -> None:
         """Print texts and numbers on a line."""

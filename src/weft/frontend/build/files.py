@@ -79,7 +79,7 @@ def _functions(program: BuiltFunction | BuiltLaunch, name: str) -> list[Code]:
 
     if isinstance(program, BuiltLaunch):
         kernel = program.kernel
-        nest = kernel.nest(program.block, program.ndim)
+        nest = kernel.nest(program.block, program.ndim, grid=program.grid)
         sizes = {v: ex.index(n) for axis, n in zip("xyz", program.grid, strict=True)
                  for v in _variables(nest) if v.attr.name == f"grid.{axis}"}
         nest = specialised(nest, sizes)

@@ -64,23 +64,12 @@ class FunctionBuilder(Builder):
             with self._reading(place):
                 pass
             out = self._blocks.close(body)
-            self._count(loop, axes[-1], sizes[-1], out, outer, place)
+            self._blocks.count(loop, axes[-1], sizes[-1], SERIAL, out, place)
             for axis, size, around in reversed(list(zip(axes[:-1], sizes[:-1], outer,
                                                         strict=True))):
                 out = self._blocks.close(around)
                 self._blocks.count(Loop("a parallel loop", False), axis, size, SERIAL, out, place)
         self._parallel.append(tuple(axes))
-
-    def _count(self, loop: Loop, axis: Any, size: Any, out: list[Any], outer: list[Body],
-               place: Any) -> None:  # fmt: skip
-        """Write the innermost loop; its flag belongs to a turn, so that the loops nest."""
-        if loop.skip is not None:
-            from weft.ir.stmt import Alloc
-
-            out = [self._low.placed(Alloc(loop.skip), place),
-                   *self._blocks.turn(loop, out, place)]
-            loop.skip = None
-        self._blocks.count(loop, axis, size, SERIAL, out, place)
 
     def _made(self, body: Stmts, signature: Signature) -> BuiltFunction:
         return BuiltFunction(self._kernel(body, (("noalias", True),)), signature,

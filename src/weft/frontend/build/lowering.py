@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 from weft.frontend.build.places import BuiltSource, Place
-from weft.frontend.kernel import warp
+from weft.frontend.kernel import translate
 from weft.frontend.kernel.loops import Functions
-from weft.frontend.kernel.source import Problems
+from weft.frontend.kernel.source import Problems, Stop
 from weft.frontend.kernel.values import Value
 from weft.ir.stmt import Location, Stmt
 
 __all__ = ["Lowering"]
 
-_ = warp  # which enters its intrinsics in the table of all
+_ = translate  # which enters all intrinsics in their table
 
 
 class Lowering(Functions):
@@ -22,6 +23,12 @@ class Lowering(Functions):
     def __init__(self, source: BuiltSource, problems: Problems) -> None:
         super().__init__(source, problems)
 
+
+    def wrong(self, node: ast.AST, message: str, hint: str = "") -> Stop:
+        """Note a problem; each place has a file of its own."""
+        if isinstance(node, Place):
+            self.source.file = node.file
+        return super().wrong(node, message, hint)
 
     def arguments(self, node: Any) -> tuple[list[Value], dict[str, Value]]:
         """Return the values that a call was given."""

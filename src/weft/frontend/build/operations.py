@@ -71,6 +71,8 @@ class Operations(Base):
         with self._reading(at) as place:
             left, right = self._value(a, place), self._value(b, place)
             left, right = _adapted(left, right), _adapted(right, left)
+            if isinstance(left, Known) and isinstance(right, Known):
+                left = self._low.scalar(left, place)  # so that it is computed as everywhere
             compares = issubclass(kind, ast.cmpop)
             if isinstance(left, Group) or isinstance(right, Group):
                 raise self._low.wrong(place, "an operator on a tuple")
@@ -128,6 +130,8 @@ class Operations(Base):
             given = [self._value(a, place) for a in args]
             if not isinstance(found, Intrinsic):
                 given = _alike(given)
+                if named:
+                    raise self._low.wrong(place, f"{callee} takes arguments by position")
             place.given = given
             place.named = {k: self._value(v, place) for k, v in named.items()}
             return self._give(self._low.call_object(found, place), place)  # type: ignore[arg-type]
@@ -178,6 +182,7 @@ class Operations(Base):
         with self._reading(at) as place:
             parts = index if isinstance(index, tuple | list) else (index,)
             element = self._element(array, parts, place)
+            self._own(element.memory, array.name, place)
             self._low.write(element, self._value(value, place), place)
 
     def _element(self, array: Any, index: Sequence[Any], place: Place) -> View:
@@ -197,6 +202,7 @@ class Operations(Base):
             d = self._dtype(dtype, place)
             x = None if value is None else self._typed(value, d, place, "a value")
             memory = self._low.cell(self._name(name, place), d, place)
+            self._homes[memory] = len(self._blocks.stack)
             made = Variable(self, name, memory)
             if x is not None:
                 self._low.put(memory, x, place)
@@ -209,6 +215,7 @@ class Operations(Base):
     def _set(self, variable: Variable, value: Any, at: Any) -> None:
         with self._reading(at) as place:
             memory = self._usable(variable, place)
+            self._own(memory, variable.name, place)
             self._low.put(memory, self._typed(value, variable.dtype, place, "a value"), place)
 
     def local(self, name: str, dtype: Any, shape: Any, *, at: At | None = None) -> Array:
@@ -221,6 +228,8 @@ class Operations(Base):
             sizes = Known(shape) if type(shape) is int else self._value(tuple(shape), place)
             made = self._low._array(scope, place, sizes, Known(d))  # type: ignore[arg-type]
             assert isinstance(made, View)
+            if scope == "local":
+                self._homes[made.memory] = len(self._blocks.stack)
             return Array(self, self._name(name, place), made)
 
     def atomic(self, kind: str, array: Array, index: Any, *values: Any,

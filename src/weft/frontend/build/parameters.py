@@ -76,6 +76,7 @@ class Signature:
         return self._made.memories
 
     def _claim(self, name: str, place: Place) -> None:
+        """Take a name, of which nothing else is made."""
         if self._low.name(name) != name:
             raise self._low.wrong(place, f"the name {name!r} is used already")
 

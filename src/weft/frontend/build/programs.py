@@ -20,7 +20,8 @@ from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.launch import Configured, KernelFunction, Options, Size, failure
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.stmt import For, Kernel, Stmt
+from weft.ir.stmt import Barrier, For, Kernel, Stmt
+from weft.ir.traverse import walk
 
 if TYPE_CHECKING:
     from weft.driver.launch import Loaded
@@ -166,10 +167,11 @@ class BuiltKernel(KernelFunction):
         self._specials = dict(specials)
         self._loaded: dict[Any, Loaded] = {}
         self._configured = {}
+        self.waits = any(isinstance(s, Barrier) and s.scope == "grid" for s in walk(kernel.body))
 
     def _nest_of(self, types: Any, launch: Configured,
                  warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
-        return self.nest(launch.block, launch.ndim), []
+        return self.nest(launch.block, launch.ndim, grid=launch.grid), []
 
     def _made(self, grid: Size, block: Size | None = None, stream: Any = None,
               shared: int | None = None) -> BuiltLaunch:  # fmt: skip
@@ -182,8 +184,12 @@ class BuiltKernel(KernelFunction):
         self._made((2,) * ndim, block, None, shared).loaded()
         return self
 
-    def nest(self, block: tuple[int, int, int], ndim: int, sanitised: bool = False) -> Kernel:
-        """Return the kernel at loop level, for blocks of a size and grids of some axes."""
+    def nest(self, block: tuple[int, int, int], ndim: int, sanitised: bool = False,
+             grid: tuple[int, int, int] | None = None) -> Kernel:  # fmt: skip
+        """Return the kernel at loop level, for blocks of a size and grids of some axes.
+
+        One whose blocks wait for each other is made for one size of the `grid`.
+        """
         values: dict[Expr, Expr] = {}
         inner, outer = [], []
         for k in (2, 1, 0):
@@ -195,7 +201,10 @@ class BuiltKernel(KernelFunction):
             else:
                 values[thread] = ex.index(0)
             if k < ndim:
-                outer.append((blocks, self._specials[f"gridDim.{axis}"]))
+                count = self._specials[f"gridDim.{axis}"]
+                if self.waits and grid is not None:
+                    values[count] = ex.index(grid[k])
+                outer.append((blocks, values.get(count, count)))
             else:
                 values[blocks] = ex.index(0)
                 values[self._specials[f"gridDim.{axis}"]] = ex.index(1)
@@ -266,12 +275,14 @@ class BuiltLaunch(Configured):
 
     def loaded(self) -> Loaded:
         """Return the code, compiling it if this is the first launch of such a shape."""
-        kernel, key = self.kernel, (self.block, self.ndim)
+        kernel = self.kernel
+        key = self.block, self.ndim, self.grid if kernel.waits else None
         found = kernel._loaded.get(key)
         if found is None:
             from weft.driver.launch import load_kernel
 
-            found = kernel._loaded[key] = load_kernel(kernel.nest(*key))
+            found = kernel._loaded[key] = load_kernel(
+                kernel.nest(self.block, self.ndim, grid=self.grid))
         return found
 
     def take(self, args: tuple[Any, ...]) -> Host:
@@ -289,7 +300,8 @@ class BuiltLaunch(Configured):
         host = self.take(args)
         self.kernel.signature.settle(self.kernel.name, host, False)
         try:
-            return run(self.kernel.nest(self.block, self.ndim, sanitise), host.addresses,
+            nest = self.kernel.nest(self.block, self.ndim, sanitise, self.grid)
+            return run(nest, host.addresses,
                        host.variables, Grid(self.grid, self.block), sanitise=sanitise, seed=seed,
                        steps=STEPS if steps is None else steps)
         finally:

@@ -63,7 +63,13 @@ def convert(x: Expr, d: DType) -> Expr:
         ):
             return inner
     if x.op is Op.CONST and d.is_float:
-        return ex.const(float(x.attr), d)
+        value = float(x.attr)
+        if x.dtype.is_float and x.dtype.bits < d.bits:  # what it holds, not what was written
+            import numpy as np
+
+            with np.errstate(over="ignore"):
+                value = float(np.asarray(value).astype(x.dtype.numpy))
+        return ex.const(value, d)
     return ex.cast(x, d)
 
 
