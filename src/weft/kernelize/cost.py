@@ -102,8 +102,9 @@ class Costs:
                 for operand in contraction_operands(node):
                     self._keep_operand(operand)
             if node.op is Op.LAUNCH:
-                for operand in node.args:
-                    self.keep(nd.base(operand), "operand of a launch")
+                for k, operand in enumerate(node.args):
+                    if k not in node.attr.fresh:
+                        self.keep(nd.base(operand), "operand of a launch")
         elif node.op is Op.PROJECT:
             self.stored.setdefault(node, "one of several results")
         elif node.op is Op.EXPAND:

@@ -61,6 +61,9 @@ def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
     taken.check_written(writes)
     print_of = footprint(kernel, {})
     fresh = [k for k in writes if sets_all(print_of, kernel.params[k])]
+    for k in fresh:  # only their sizes count
+        zero = False if nodes[k].dtype.is_bool else 0.0 if nodes[k].dtype.is_float else 0
+        nodes[k] = infer.full(nodes[k].shape, zero, nodes[k].dtype)
     outs = infer.launch(print_kernel(kernel), name, nodes, writes, fresh)
     stamp(outs[0].args[0])
     for out, position in zip(outs, writes, strict=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from weft.errors import LaunchError
+from weft.errors import LaunchError, ShapeError
 from weft.frontend.kernel.fused import active, attend
 from weft.ir.dtype import DType, as_dtype
 from weft.ir.stmt import Kernel
@@ -119,7 +119,11 @@ class Fusion:
         itself, the values stay in registers and the array is never written.
         """
         kind: DType = as_dtype(dtype)
-        made = np.empty(shape, kind.numpy)
+        try:
+            made = np.empty(shape, kind.numpy)
+        except (ValueError, TypeError) as error:
+            raise ShapeError("fuse", found=f"the shape {shape!r}",
+                             expected="sizes of at least 0 that memory can hold") from error
         if self is not active.fusion:
             raise LaunchError("fuse", found="an array for a block that is over",
                               expected="a call inside of the with block")
