@@ -1,9 +1,12 @@
 """What kernels written for numba.cuda use of Python and NumPy, one feature at a time."""
 
+import enum
+
 import numpy as np
 import pytest
 
 import weft
+import weft.compat as numba
 from weft.compat import cuda
 from weft.errors import KernelError
 
@@ -21,6 +24,43 @@ def test_types_of_numpy_convert():
     casts[1, 32](x, out)
     third = (x.astype(np.float32) / np.float32(3)).astype(np.float64)
     np.testing.assert_allclose(out, x + third + 2 * x, rtol=1e-6)
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@cuda.jit
+def of_arguments(kind, z, big, out):
+    held = cuda.local.array(2, np.dtype("int64"))
+    held[0] = big >> 60
+    held[1] = 1 if kind is Colour.RED or kind == Colour.BLUE else 2
+    out[0] = z.real * 2
+    out[1] = z.imag
+    out[2] = held[0]
+    out[3] = held[1] if kind is not Colour.BLUE else 5
+
+
+def test_arguments_that_are_members_complex_or_large():
+    out = np.zeros(4)
+    of_arguments[1, 1](Colour.RED, np.complex64(1 + 2j), (1 << 64) - 1, out)
+    assert out.tolist() == [2, 2, 15, 1]
+    of_arguments[1, 1](Colour.BLUE, 3 + 4j, 1 << 60, out)
+    assert out.tolist() == [6, 4, 1, 5]
+
+
+@pytest.mark.parametrize("kind", [numba.float64, numba.int64, numba.uint8])
+def test_signatures_of_one_function_with_several_types(kind):
+    def moved(a, b):
+        i = cuda.grid(1)
+        if i < a.size:
+            b[i] = a[i] + 1
+
+    kernel = cuda.jit((kind[::1], numba.float64[::1]))(moved)
+    a, b = np.arange(5).astype(kind.kind), np.zeros(5)
+    kernel[1, 32](a, b)
+    np.testing.assert_array_equal(b, np.arange(1, 6))
 
 
 @cuda.jit

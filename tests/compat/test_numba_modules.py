@@ -256,6 +256,17 @@ def count_below(x, limit, out):
             out[0] += 1
 
 
+@guvectorize([(numba.float64[:], numba.float64[:], numba.float64[:])], "(n),()->(n)")
+def shifted(x, by, out):
+    for i in range(x.size):
+        out[i] = x[i] + by[0]
+
+
+def test_guvectorize_gives_numbers_as_arrays_of_one():
+    x = np.random.default_rng(6).normal(size=(4, 3))
+    np.testing.assert_array_equal(shifted(x, np.arange(4.0)), x + np.arange(4.0)[:, None])
+
+
 def test_guvectorize():
     rng = np.random.default_rng(5)
     a, x = rng.normal(size=(6, 1, 4, 3)), rng.normal(size=(2, 3))

@@ -248,8 +248,12 @@ class GUFunc:
             raise ShapeError(self.__name__, found=" and ".join(map(str, loops)),
                              expected="shapes that can be broadcast") from error
         rows = []
-        for array, names, kind in zip(arrays, self._inputs, kinds, strict=False):
-            inner = tuple(sizes[n] for n in names)
+        types = self._signatures[0].args if self._signatures else ()
+        shaped = [isinstance(t, ArrayOf) for t in types]
+        for position, (array, names) in enumerate(zip(arrays, self._inputs, strict=True)):
+            inner, kind = tuple(sizes[n] for n in names), kinds[position]
+            if not inner and shaped and shaped[position]:  # a number as an array of one
+                array, inner = array[..., None], (1,)
             whole = np.broadcast_to(array.astype(kind, copy=False), shape + inner)
             rows.append(np.ascontiguousarray(whole).reshape(-1, *inner))
         results = []

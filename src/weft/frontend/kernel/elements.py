@@ -49,7 +49,7 @@ def as_dtype(value: Any) -> DType | None:
     value = getattr(value, "__weft_dtype__", value)
     if isinstance(value, DType):
         return value
-    if value in (bool, int, float):
+    if value is bool or value is int or value is float:
         return dt.bool_ if value is bool else dt.int64 if value is int else dt.float64
     module = type(value).__module__ if not isinstance(value, type) else value.__module__
     if module in ("numpy", "numpy.dtypes", "ml_dtypes"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any, cast
 
@@ -92,11 +93,11 @@ class Host:
             return self._array(name, value)
         if isinstance(value, np.void) and value.dtype.fields is not None:
             return self._record(name, value)
-        if isinstance(value, complex):
+        if isinstance(value, complex | np.complexfloating):
             return self._complex_number(name, value)
         if isinstance(value, bool | int | float | np.generic | np.ndarray):
             return self._scalar(name, value)
-        if value is None or isinstance(value, str):
+        if value is None or isinstance(value, str | enum.Enum):
             return ConstantType(value)
         if isinstance(value, tuple):
             return self._group(name, value, getattr(value, "_fields", ()))
