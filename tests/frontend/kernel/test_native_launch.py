@@ -1,6 +1,8 @@
 """Launches in native code: what they take, and what goes the Python way."""
 
+import copy as copying
 import gc
+import pickle
 import sys
 import threading
 import weakref
@@ -226,13 +228,30 @@ def test_configurations_are_kept_and_checked() -> None:
     assert saxpy[1, 12] is saxpy[1, 12]
     assert saxpy[[1, 1], [12]].grid == (1, 1, 1)
     for wrong in ((0, 1), (1, 0), (1, 1025), (1, (1, 2, 3, 4)), 5, (1,), (1, 2, 3, 4, 5),
-                  (1.5, 2), (1, 12, "stream"), (1, 12, 0, -1), ("a", "b")):  # fmt: skip
+                  (1.5, 2), ((), 1), (1, 12, "stream"), (1, 12, 0, -1), ("a", "b")):  # fmt: skip
         for _ in range(2):
             with pytest.raises(LaunchError):
                 saxpy[wrong]
     for n in range(1, 600):
         saxpy[n, 1]
     assert isinstance(saxpy[3, 4, None, 64], Configured)
+
+
+@weft.func
+def helper(v: Any) -> Any:
+    return v + 1
+
+
+def test_copies_and_pickles_are_the_kernel_itself() -> None:
+    """By name, as functions; launches by their kernel, before and after they are native."""
+    for _ in range(2):
+        for thing in (saxpy, helper):
+            assert copying.copy(thing) is copying.deepcopy(thing) is thing
+            assert pickle.loads(pickle.dumps(thing)) is thing
+        launch = saxpy[2, (4, 3)]
+        assert pickle.loads(pickle.dumps(launch)).block == (4, 3, 1)
+        assert copying.deepcopy(launch).grid == (2, 1, 1)
+        warm(launch, 2.0, X.copy(), Y.copy())
 
 
 def test_default_device_is_looked_at_again() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import operator
 import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, cast, overload
@@ -108,6 +109,7 @@ class KernelFunction:
     __slots__ = ("__dict__", "__weakref__", "_configured")
 
     __name__: str
+    __qualname__: str
     _configured: dict[Any, Configured]
     waits = False  # for the whole grid, so that it is compiled for each size of it
 
@@ -221,6 +223,10 @@ class KernelFunction:
                  warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
         """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
         return _translated(self, types, launch, warp)
+
+    def __reduce__(self) -> str:
+        """Return the name under which copies and pickles find the kernel again."""
+        return self.__qualname__
 
     def __call__(self, *args: Any) -> None:
         """Refuse: a launch needs its shape."""
@@ -341,6 +347,10 @@ class Configured:
         if failed is not None:
             raise failure(self.kernel.__name__, failed)
         self._quicken(loaded, args, host.types)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how copies and pickles are made: by the kernel."""
+        return operator.getitem, (self.kernel, (self.grid, self.block, None, self.shared))
 
     def take(self, args: tuple[Any, ...]) -> Host:
         """Return what a launch with some arguments passes."""
@@ -482,7 +492,7 @@ def _sizes(given: Any, what: str, operation: str, most: tuple[int, ...]) -> tupl
             raise LaunchError(operation, found=f"a {what} of {given!r}",
                               expected="an int or a tuple of up to 3") from None
     sizes += [1] * (3 - len(sizes))
-    if len(sizes) > 3 or any(not 1 <= n <= m for n, m in zip(sizes, most, strict=False)):
+    if not parts or len(sizes) > 3 or any(not 1 <= n <= m for n, m in zip(sizes, most, strict=False)):
         raise LaunchError(operation, found=f"a {what} of {given!r}",
                           expected=f"up to 3 sizes from 1 to {most}")
     return sizes[0], sizes[1], sizes[2]
@@ -630,11 +640,16 @@ class DeviceFunction:
     """A function for kernels to call; called from Python it is the function itself."""
 
     __name__: str
+    __qualname__: str
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         note(function)
         self.__weft_function__ = function
+
+    def __reduce__(self) -> str:
+        """Return the name under which copies and pickles find the function again."""
+        return self.__qualname__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the Python function."""
