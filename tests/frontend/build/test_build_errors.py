@@ -426,3 +426,14 @@ def test_languages():
         build.language_of("a.nothing")
     build.register(".words", len)
     assert build.language_of("b/a.words") is len
+
+
+def test_a_language_of_an_installed_package(monkeypatch):
+    import importlib.metadata
+
+    entry = importlib.metadata.EntryPoint(".installed", "os.path:basename", "weft.languages")
+    monkeypatch.setattr(importlib.metadata, "entry_points",
+                        lambda group: (entry,) if group == "weft.languages" else ())
+    assert build.language_of("x/y.installed")("x/y.installed") == "y.installed"
+    with pytest.raises(UnsupportedError, match="installed"):
+        build.language_of("a.other")

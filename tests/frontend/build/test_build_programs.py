@@ -589,3 +589,42 @@ def test_a_barrier_of_the_whole_grid():
         run(x)
         blocks = 2 if run is not None and getattr(run, "grid", (4,))[0] == 2 else 4
         assert x.tolist() == [(i + 8) % 32 + blocks for i in range(32)]
+
+
+def test_programs_that_do_the_same_share_their_code():
+    from weft.driver import report
+
+    def made(line):
+        with build.function("shared", at=("a.img", line)) as f:
+            x = f.array("x", weft.float32, 1, writable=True, at=("a.img", line))
+            with f.parallel(x.shape[0], at=("a.img", line + 1)) as (i,):
+                f.store(x, i, f.load(x, i) * 3.25, at=("a.img", line + 1))
+        return f.program
+
+    made(1)(np.ones(5, np.float32))
+    before = report.counters().get("kernels compiled", 0)
+    x = np.ones(5, np.float32)
+    made(77)(x)
+    assert x.tolist() == [3.25] * 5
+    assert report.counters().get("kernels compiled", 0) == before
+
+
+def test_device_functions_that_call_each_other_and_loop():
+    @build.device("square", {"x": weft.float64}, weft.float64)
+    def square(x):
+        return x * x
+
+    @build.device("first_above", {"limit": weft.float64}, weft.int64)
+    def first_above(limit):
+        f = limit.builder
+        with f.loop(100) as i, f.if_(f.call(square, i) > limit):
+            f.return_(i)
+        return 100
+
+    with build.function("found") as f:
+        y = f.array("y", weft.int64, 1, writable=True)
+        with f.parallel(y.shape[0]) as (i,):
+            y[i] = f.call(first_above, i * 3) + 1000 * f.call(first_above, 10**6)
+    (y,) = both(f.program, [np.zeros(40, np.int64)])
+    assert y.tolist() == [next(k for k in range(100) if k * k > 3 * i) + 100_000
+                          for i in range(40)]

@@ -1,11 +1,11 @@
-"""The code of docs/front-ends.md runs as it stands, and prints what the page says."""
+"""The code of docs/guide/front-ends.md runs as it stands, and prints what the page says."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs" / "front-ends.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guide" / "front-ends.md"
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
