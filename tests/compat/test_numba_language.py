@@ -8,7 +8,7 @@ import pytest
 import weft
 import weft.compat as numba
 from weft.compat import cuda
-from weft.errors import KernelError
+from weft.errors import KernelError, LaunchError
 
 
 @cuda.jit
@@ -26,6 +26,9 @@ def test_types_of_numpy_convert():
     np.testing.assert_allclose(out, x + third + 2 * x, rtol=1e-6)
 
 
+WORD = np.dtype("int64")
+
+
 class Colour(enum.Enum):
     RED = 1
     BLUE = 2
@@ -33,7 +36,7 @@ class Colour(enum.Enum):
 
 @cuda.jit
 def of_arguments(kind, z, big, out):
-    held = cuda.local.array(2, np.dtype("int64"))
+    held = cuda.local.array(2, WORD)
     held[0] = big >> 60
     held[1] = 1 if kind is Colour.RED or kind == Colour.BLUE else 2
     out[0] = z.real * 2
@@ -61,6 +64,25 @@ def test_signatures_of_one_function_with_several_types(kind):
     a, b = np.arange(5).astype(kind.kind), np.zeros(5)
     kernel[1, 32](a, b)
     np.testing.assert_array_equal(b, np.arange(1, 6))
+
+
+@cuda.jit
+def grey(pixels, weights, out):
+    i, j = cuda.grid(2)
+    if i < pixels.shape[0] and j < pixels.shape[1]:
+        red, green, blue = pixels[i, j]
+        a, b, c = weights
+        out[i, j] = red * a + green * b + blue * c
+
+
+def test_arrays_are_unpacked():
+    rng = np.random.default_rng(9)
+    pixels, weights = rng.integers(0, 256, (5, 7, 3)).astype(np.uint8), np.array([0.3, 0.6, 0.1])
+    out = np.zeros((5, 7))
+    grey[(1, 1), (8, 8)](pixels, weights, out)
+    np.testing.assert_allclose(out, pixels @ weights)
+    with pytest.raises(LaunchError, match="an array of another length than 3"):
+        grey[(1, 1), (8, 8)](pixels, np.ones(4), out)
 
 
 @cuda.jit

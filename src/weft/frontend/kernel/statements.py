@@ -230,10 +230,8 @@ class Statements(Calls):
         self.set(target.value, Group(tuple(items), owner.names, owner.kind), node)
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, node: ast.AST) -> None:
-        if isinstance(value, View) and value.axes and value.shape[0].op is Op.CONST:
-            place = ast.copy_location(ast.Constant(0), target)
-            value = Group(tuple(self.read(self.part(value, [(place, Known(k))], node), node)
-                                for k in range(int(value.shape[0].attr))))
+        if isinstance(value, View | Fields) and value.shape:
+            value = self._rows(target, value, node)
         if not isinstance(value, Group):
             raise self.wrong(target, f"cannot unpack {describe(value)}")
         stars = [k for k, e in enumerate(target.elts) if isinstance(e, ast.Starred)]
@@ -248,6 +246,25 @@ class Statements(Calls):
         bound = [self.bind(v, "item", node) if isinstance(v, Expr) else v for v in value.items]
         for part, item in zip(target.elts, bound, strict=True):
             self.set(part.value if isinstance(part, ast.Starred) else part, item, node)
+
+    def _rows(self, target: ast.Tuple | ast.List, array: View | Fields,
+              node: ast.AST) -> Value:  # fmt: skip
+        """Return the rows of an array, as many as there are names for them."""
+        extent = array.shape[0]
+        count = len(target.elts)
+        if extent.op is Op.CONST:
+            count = int(extent.attr)
+        elif any(isinstance(e, ast.Starred) for e in target.elts):
+            return array
+        else:
+            self.require(extent.eq(count), f"an array of another length than {count}", node,
+                         extent, ex.index(count))
+        place = ast.copy_location(ast.Constant(0), target)
+        indices: list[list[tuple[ast.expr, Value | None]]] = [[(place, Known(k))]
+                                                              for k in range(count)]
+        return Group(tuple(self.read(
+            fields.part(self, array, i, node) if isinstance(array, Fields) else
+            self.part(array, i, node), node) for i in indices))
 
     # --- conditions
 
