@@ -9,7 +9,7 @@ their products once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weft.ir import expr as ex
@@ -46,22 +46,25 @@ _MOST_STATEMENTS: Final = 80  # of all copies: more take too long to compile for
 _MOST_CELLS: Final = 16  # registers that all copies keep in a loop
 
 
-def copies_of(body: Body, count: int) -> int:
+def copies_of(body: Body, count: int, differs: Callable[[Expr], bool]) -> int:
     """Return how many of `count` threads are best written side by side.
 
-    That pays in loops. Those that end at different turns, and what happens lane after lane, are
-    left alone: there is nothing to share, and threads that are through would wait for the others.
+    That pays in loops that keep something in registers. Those that end at different turns, and
+    what happens lane after lane, are left alone: there is nothing to share, and threads that are
+    through would wait for the others.
     """
     statements = cells = 0
-    if not any(isinstance(s, For) for s in walk(body)):
-        return 1
     for s in walk(body):
+        if isinstance(s, For) and differs(s.extent):
+            return 1
         if isinstance(s, While | Atomic | Print | Collective | Call):
             return 1
         statements += not isinstance(s, Alloc)
         cells += isinstance(s, For) and sum(
             isinstance(t, Store) and not t.memory.shape for t in walk(s.body))
-    most = min(_MOST_COPIES, _MOST_STATEMENTS // max(statements, 1), _MOST_CELLS // max(cells, 1))
+    if not cells:
+        return 1
+    most = min(_MOST_COPIES, _MOST_STATEMENTS // max(statements, 1), _MOST_CELLS // cells)
     return next((k for k in range(most, 1, -1) if count % k == 0), 1)
 
 

@@ -529,7 +529,7 @@ class Threads:
         """Write the threads of the last axis as lanes, those of the others as rows of them."""
         rows, chunks = self.count // inner, inner // lanes
         copies = 1 if guards or self.nest.warps else copies_of(
-            tuple(body), rows if rows > 1 else chunks)
+            tuple(body), rows if rows > 1 else chunks, self.differs)
         zero = ex.index(0)
         row, chunk = zero, zero
         loops: list[tuple[Expr, int]] = []
