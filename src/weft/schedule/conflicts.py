@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from weft.schedule.affine import UNBOUNDED, Constraint, Interval, Linear, solve
 from weft.schedule.footprint import Footprint, Touch, explained
 
-__all__ = ["BLOCK", "GRID", "THREAD", "meet"]
+__all__ = ["BLOCK", "GRID", "THREAD", "meet", "same_turn"]
 
 # How far apart the threads are that touch an element of one memory.
 THREAD: Final = 0  # it is the same thread, or there is none
@@ -52,17 +52,32 @@ def meet(first: Footprint, a: Touch, second: Footprint, b: Touch) -> int:
     return THREAD
 
 
+def same_turn(first: Footprint, a: Touch, x: Hashable, second: Footprint, b: Touch,
+              y: Hashable) -> bool:  # fmt: skip
+    """Whether a thread that touches an element by `a` and by `b` does so in one turn of a loop.
+
+    `x` and `y` are the counters of the loops, which have the same number of turns.
+    """
+    system = _System(first, a, second, b, {y: x})
+    for axis in _AXES:
+        if ("d", axis) in system.boxes:
+            system.boxes["d", axis] = 0, 0
+    return not system.differ(y)
+
+
 class _System:
     """The equations of two accesses."""
 
-    def __init__(self, first: Footprint, a: Touch, second: Footprint, b: Touch) -> None:
+    def __init__(self, first: Footprint, a: Touch, second: Footprint, b: Touch,
+                 same: Mapping[Hashable, Hashable] | None = None) -> None:  # fmt: skip
         self.boxes: dict[Hashable, Interval] = {}
         rows_a = [*a.facts, *explained(first.meanings, [*a.facts, *_rows(a.index)])]
         rows_b = [*b.facts, *explained(second.meanings, [*b.facts, *_rows(b.index)])]
         axes = [k for k in _AXES if k in first.boxes and k in second.boxes]
-        used_a = _used(axes, a.index, rows_a)
-        used_b = _used(axes, b.index, rows_b)
-        partners = _pairs(a.index, used_a, b.index, used_b)
+        same = same or {}
+        used_a = _used([*axes, *same.values()], a.index, rows_a)
+        used_b = _used([*axes, *same], b.index, rows_b)
+        partners = _pairs(a.index, used_a, b.index, used_b, same)
         left: dict[Hashable, dict[Hashable, int]] = {}
         right: dict[Hashable, dict[Hashable, int]] = {}
         for key in used_a:
@@ -110,8 +125,8 @@ class _System:
             rest = {k: w for k, w in terms.items() if (k, w) not in shared}
             self.rows.append(Constraint(rest, row.low - other.high, row.high - other.low))
 
-    def differ(self, axis: str) -> bool:
-        """Whether the two threads may have different numbers on an axis."""
+    def differ(self, axis: Hashable) -> bool:
+        """Whether the two threads may have different numbers on an axis, or in a loop."""
         name = ("d", axis)
         if name not in self.boxes:
             return False
@@ -138,23 +153,24 @@ def _used(axes: Iterable[Hashable], index: Iterable[Linear],
 
 
 def _pairs(index_a: tuple[Linear, ...], used_a: list[Hashable], index_b: tuple[Linear, ...],
-           used_b: list[Hashable]) -> dict[Hashable, Hashable]:  # fmt: skip
+           used_b: list[Hashable],
+           same: Mapping[Hashable, Hashable]) -> dict[Hashable, Hashable]:  # fmt: skip
     """Return which variable of the first thread each one of the second is compared with.
 
-    Axes of the launch with themselves; others with one that has the same weights, so that it
-    cancels.
+    Axes of the launch with themselves, counters as `same` says; others with one that has the same
+    weights, so that it cancels.
     """
     free: dict[tuple[int, ...], list[Hashable]] = {}
     for key in used_a:
-        if key not in _AXES:
+        if key not in _AXES and key not in same.values():
             weights = tuple(form.terms.get(key, 0) for form in index_a)
             free.setdefault(weights, []).append(key)
     pairs: dict[Hashable, Hashable] = {}
     for key in used_b:
-        if key in _AXES:
-            pairs[key] = key
+        if key in _AXES or key in same:
+            pairs[key] = same.get(key, key)
             continue
-        same = free.get(tuple(form.terms.get(key, 0) for form in index_b))
-        if same:
-            pairs[key] = same.pop(0)
+        alike = free.get(tuple(form.terms.get(key, 0) for form in index_b))
+        if alike:
+            pairs[key] = alike.pop(0)
     return pairs

@@ -64,6 +64,8 @@ class Touch(Record):
         What is true where it is reached.
     always : bool
         Whether every thread for which the facts are true reaches it.
+    loops : tuple of Expr
+        The counters of the loops around it.
     """
 
     stmt: Stmt
@@ -71,6 +73,7 @@ class Touch(Record):
     index: tuple[Linear, ...]
     facts: tuple[Constraint, ...]
     always: bool = False
+    loops: tuple[Expr, ...] = ()
 
     @property
     def writes(self) -> bool:
@@ -203,6 +206,7 @@ class _Reader:
         self.flags: dict[Memory, _Told] = {}
         self.told: dict[Expr, _Told] = {}
         self.counted = 0
+        self.loops: list[Expr] = []
         self.loose = 0  # how many conditions and loops around say more than the facts
         self.env: dict[Expr, tuple[int, int]] = {}
         self.known: dict[Expr, Linear] = {}
@@ -231,7 +235,8 @@ class _Reader:
     def touch(self, s: Load | Store | Atomic) -> None:
         if s.memory in self.params:
             index = tuple(map(self.linear, s.index))
-            self.touches.append(Touch(s, s.memory, index, tuple(self.facts), not self.loose))
+            self.touches.append(Touch(s, s.memory, index, tuple(self.facts), not self.loose,
+                                      tuple(self.loops)))
         if s.memory.shape or s.memory.scope not in _PRIVATE:
             return
         if s.memory.dtype.is_bool:
@@ -303,9 +308,14 @@ class _Reader:
                 extent = next(a for a in extent.args if not ex.is_const(a, 0))
             # the body runs at all, so the counter is below the extent
             self.below(self.names[s.var], self.linear(extent))
-        self.loose += not thread
-        self.body(s.body)
-        self.loose -= not thread
+        if thread:
+            self.body(s.body)
+        else:
+            self.loose += 1
+            self.loops.append(s.var)
+            self.body(s.body)
+            self.loops.pop()
+            self.loose -= 1
         del self.facts[depth:]
         if not thread:
             self.forget(s.body)

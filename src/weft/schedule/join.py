@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from weft.ir import expr as ex
@@ -57,6 +57,7 @@ _KNOWN: Final = (Alloc, Assert, Atomic, Barrier, Block, Collective, Fence, For, 
                  Prefetch, Print, Store, While)  # fmt: skip
 _COMMUTE: Final = ("add", "sub", "min", "max", "and", "or", "xor")
 _MOST_PAIRS: Final = 4096
+_MOST_LOOPS: Final = 16  # pairs of loops of two launches
 
 
 def group(parts: Sequence[Part], limits: Limits | None = None) -> tuple[list[Group], list[str]]:
@@ -332,9 +333,28 @@ class _Growing:
         if len(views) > 1 and not any(v.orders for v in views):
             atomic = {s.memory for k in kernels for s in walk(k.body) if isinstance(s, Atomic)}
             own = set(memories) - atomic - met
+        loops = frozenset(pair for k, late in enumerate(views) for early in views[:k]
+                          for pair in _free_loops(early, late)) if own else frozenset()
         return Group(tuple(v.number for v in views), kernels, frozenset(barriers),
                      frozenset(own), {m: self.same.arrays[m] for m in memories},
-                     {n: at for n, at in self.same.variables.items() if n in used})
+                     {n: at for n, at in self.same.variables.items() if n in used}, loops)
+
+
+def _free_loops(early: _View, late: _View) -> Iterator[tuple[Expr, Expr]]:
+    """Yield counters of loops, one of each launch, whose turns do not need each other."""
+    counters = [[s.var for s in walk(v.kernel.body) if isinstance(s, For)
+                 and not s.kind.startswith(("block.", "thread."))] for v in (early, late)]
+    if not all(counters) or len(counters[0]) * len(counters[1]) > _MOST_LOOPS:
+        return
+    common = (early.written & late.originals.keys()) | (late.written & early.originals.keys())
+    for x in counters[0]:
+        before = [t for t in early.footprint.touches if x in t.loops and t.memory in common]
+        for y in counters[1]:
+            after = [t for t in late.footprint.touches if y in t.loops and t.memory in common]
+            if all(conflicts.same_turn(early.footprint, a, x, late.footprint, b, y)
+                   for a in before for b in after
+                   if a.memory is b.memory and (a.writes or b.writes)):
+                yield x, y
 
 
 def _commute(earlier: _View, a: Touch, view: _View, b: Touch) -> bool:

@@ -13,7 +13,8 @@ is stored once; and the stores to an array that nobody reads afterwards go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from typing import Final
 
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -41,6 +42,8 @@ from weft.ir.traverse import walk
 from weft.schedule.launches import Group
 
 __all__ = ["joined"]
+
+_PRIVATE: Final = ("local", "register")
 
 Key = tuple[Memory, tuple[Expr, ...]]
 
@@ -70,7 +73,7 @@ def joined(group: Group, temporaries: Iterable[Memory] = ()) -> Kernel:
             body.append(Barrier())
         body.extend(inner)
         lets.update((s.var, s.value) for s in walk(kernel.body) if isinstance(s, Let))
-    work = _Work(lets, locations, set(group.own))
+    work = _Work(lets, locations, set(group.own), group.loops)
     done = work.forwarded(work.merged(work.plain(tuple(body))), {})
     unread = {m for m in temporaries if not any(
         isinstance(s, Load | Atomic | Prefetch) and s.memory is m for s in walk(done))}
@@ -118,7 +121,10 @@ class _Work:
     """Rewrites of the body of a thread."""
 
     def __init__(self, lets: dict[Expr, Expr], locations: dict[Stmt, Location],
-                 own: set[Memory]) -> None:  # fmt: skip
+                 own: set[Memory],
+                 loops: Set[tuple[Expr, Expr]] = frozenset()) -> None:  # fmt: skip
+        self.loops = loops
+        self.turns: dict[Expr, list[Expr]] = {}  # counters of loops that were joined to one
         self.lets, self.locations, self.own = lets, locations, own
         self.plain_of: dict[Expr, Expr] = {}
 
@@ -169,6 +175,9 @@ class _Work:
             if at is None:
                 out.append(s)
                 continue
+            if isinstance(s, For):
+                out.append(self._one_loop(out.pop(at), s))
+                continue
             earlier = out.pop(at)
             assert isinstance(earlier, If)
             assert isinstance(s, If)
@@ -180,6 +189,8 @@ class _Work:
 
     def _partner(self, out: list[Stmt], s: Stmt) -> int | None:
         """Return the position of a condition that `s` can join, behind what stands between."""
+        if isinstance(s, For):
+            return self._loop_before(out, s)
         if not isinstance(s, If) or s.orelse:
             return None
         for at in range(len(out) - 1, -1, -1):
@@ -190,6 +201,33 @@ class _Work:
             if not isinstance(known, Let | Alloc):
                 return None
         return None
+
+    def _loop_before(self, out: list[Stmt], s: For) -> int | None:
+        """Return the position of a loop that `s` can join: what stands between goes before it."""
+        between: set[Memory] = set()
+        for at in range(len(out) - 1, -1, -1):
+            known = out[at]
+            if isinstance(known, For):
+                same = (known.kind == s.kind and self.resolved(known.extent) is self.resolved(
+                    s.extent) and not any(map(_meets, (known, s))))
+                counters = self.turns.get(known.var, [known.var])
+                touched = {getattr(i, "memory", None) for i in walk((known,))}
+                free = same and touched.isdisjoint(between) and all(
+                    (x, s.var) in self.loops for x in counters)
+                return at if free else None
+            if isinstance(known, Load | Store) and known.memory.scope in _PRIVATE:
+                between.add(known.memory)
+            elif not isinstance(known, Let | Alloc):
+                return None
+        return None
+
+    def _one_loop(self, known: Stmt, s: For) -> Stmt:
+        """Return two loops as one: each turn does what the turns of both did."""
+        assert isinstance(known, For)
+        self.turns[known.var] = [*self.turns.get(known.var, [known.var]), s.var]
+        self.lets[s.var] = known.var
+        body = (*known.body, Let(s.var, known.var), *s.body)
+        return self.placed(For(known.var, known.extent, known.kind, body), known)
 
     # --- loads and stores
 
@@ -278,6 +316,11 @@ def _positive(condition: Expr) -> Expr:
         a, b = condition.args
         return b.le(a) if condition.op is Op.LT else b.lt(a)
     return ex.unary(Op.NOT, condition)
+
+
+def _meets(s: Stmt) -> bool:
+    """Whether threads wait for each other in a statement."""
+    return any(isinstance(i, Barrier | Collective) for i in walk((s,)))
 
 
 def _rewritten(s: If, condition: Expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Kernel, Memory
 
@@ -84,6 +85,9 @@ class Group(Record):
         For each parameter the number of a part and of its parameter.
     variables : dict of str to (int, str)
         For each variable the number of a part and its name there.
+    loops : frozenset of (Expr, Expr)
+        Counters of loops of an earlier and a later part: if the loops have as many turns, no turn
+        of one needs what another turn of the other one does.
     """
 
     parts: tuple[int, ...]
@@ -92,3 +96,4 @@ class Group(Record):
     own: frozenset[Memory]
     arrays: Mapping[Memory, tuple[int, int]]
     variables: Mapping[str, tuple[int, str]]
+    loops: frozenset[tuple[Expr, Expr]] = frozenset()

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import weft
-from weft import gpu
+from weft import cg, gpu
 from weft.errors import BoundsError, LaunchError
 from weft.frontend.kernel import fusion
+from weft.ir.stmt import For
+from weft.ir.traverse import walk
 from weft.schedule import launches
 from weft.schedule.join import group as group_of
 from weft.schedule.joined import joined
@@ -209,6 +211,51 @@ class TestResults:
             k[2, 64](t, y)
         assert f.explain() == f"fused: {k.__name__}, {k.__name__}"
         np.testing.assert_array_equal(y, x + np.float32(1) + np.float32(1))
+
+    def test_loops_are_joined_where_turns_do_not_need_each_other(self):
+        @weft.kernel
+        def rows(x, y):
+            i = gpu.grid(1)
+            if i < y.shape[0]:
+                for j in range(y.shape[1]):
+                    y[i, j] = x[i, j] * weft.float32(2)
+
+        @weft.kernel
+        def back(x, y):
+            i = gpu.grid(1)
+            if i < y.shape[0]:
+                total = weft.float32(0)
+                for j in range(y.shape[1]):
+                    total += x[i, y.shape[1] - 1 - j]
+                    y[i, j] = total
+
+        @weft.kernel
+        def running(x, y):
+            i = gpu.grid(1)
+            if i < y.shape[0]:
+                total = weft.float32(0)
+                for j in range(y.shape[1]):
+                    total += x[i, j]
+                    y[i, j] = total
+
+        x = floats(37 * 11).reshape(37, 11)
+        t, y, z, w = (np.zeros_like(x) for _ in range(4))
+        with weft.fuse() as f:
+            rows[1, 64](x, t)
+            running[1, 64](t, y)
+            back[1, 64](t, z)
+            running[1, 64](z, w)
+        assert f.explain() == "fused: rows, running, back, running"
+        np.testing.assert_array_equal(t, x * np.float32(2))
+        np.testing.assert_array_equal(y, np.cumsum(t, 1, dtype=np.float32))
+        np.testing.assert_array_equal(z, np.cumsum(t[:, ::-1], 1, dtype=np.float32))
+        np.testing.assert_array_equal(w, np.cumsum(z, 1, dtype=np.float32))
+        # one loop for the first two, one for the last two, which go the other way
+        noted = [fusion._Noted(k[1, 64], h, h.types, ()) for k, h in (
+            (k, k[1, 64].take(a)) for k, a in ((rows, (x, t)), (running, (t, y)), (back, (t, z)),
+                                               (running, (z, w))))]
+        made = group_of(parts_of(noted))[0][0]
+        assert sum(isinstance(s, For) and s.kind == "serial" for s in walk(joined(made).body)) == 2
 
     def test_strided_views(self):
         base, y = floats(200), np.zeros(100, np.float32)
@@ -600,6 +647,25 @@ class TestRefused:
         assert "double works on copies of fields" in found
         assert (packed["v"] == 6).all()
 
+    def test_barrier_of_the_grid(self):
+        @weft.kernel
+        def waits(x, y):
+            i = gpu.grid(1)
+            x[i] += weft.float32(1)
+            cg.this_grid().sync()
+            y[i] = x[127 - i]
+
+        x, t, y = arrays(128, 128, 128)
+        found = refused(lambda: waits[2, 64](x, t), lambda: scale[2, 64](2.0, t, y))
+        assert found.startswith("not fused: waits waits for the whole grid, ")
+        assert (y == 2).all()
+
+    def test_bad_shape(self):
+        with weft.fuse() as f:
+            for shape in (-3, (1 << 60, 8), "x"):
+                with pytest.raises(weft.ShapeError, match="the shape"):
+                    f.empty(shape, weft.float32)
+
     def test_relaxed_arithmetic(self):
         @weft.kernel(fastmath=True)
         def loose(x, y):
@@ -714,17 +780,20 @@ def random_chain(r):
     return shape, held, chain
 
 
+def parts_of(noted):
+    prepared = [fusion._prepare(n) for n in noted]
+    return [launches.Part(n.launch.kernel.__name__, p.kernel, n.launch.grid, n.launch.block,
+                          n.host.variables, tuple(fusion._arrays(n, p)))
+            for n, p in zip(noted, prepared, strict=True)]
+
+
 def decided(chain, shape):
-    parts = []
+    noted = []
     for kernel, numbers, x, y in chain:
         launch = kernel[shape]
         host = launch.take((*numbers, x, y))
-        noted = fusion._Noted(launch, host, host.types, ())
-        prepared = fusion._prepare(noted)
-        arrays = tuple(fusion._arrays(noted, prepared))
-        parts.append(launches.Part(kernel.__name__, prepared.kernel, launch.grid, launch.block,
-                               noted.host.variables, arrays))
-    return group_of(parts)[0]
+        noted.append(fusion._Noted(launch, host, host.types, ()))
+    return group_of(parts_of(noted))[0]
 
 
 def test_decisions_about_random_chains():
