@@ -240,6 +240,25 @@ def test_more_than_48_kilobytes_on_request() -> None:
         big[1, 64, 0, (227 << 10) + 1](out)
 
 
+def test_loads_and_stores_with_cache_hints() -> None:
+    from weft.compat import cuda
+
+    @cuda.jit
+    def copy(x: Any, y: Any) -> None:
+        i, j = cuda.grid(2)
+        if i < x.shape[0] and j < x.shape[1]:
+            total = cuda.ldca(x, (i, j)) + cuda.ldcg(x, (i, j)) + cuda.ldcs(x, (i, j))
+            cuda.stcs(y, (i, j), total + cuda.ldlu(x, (i, j)) + cuda.ldcv(x, (i, j)))
+            cuda.stwb(y[i], j, cuda.ldca(y[i], j))
+            cuda.stcg(y[i], j, cuda.ldca(y[i], j))
+            cuda.stwt(y[i], j, cuda.ldca(y[i], j) * 2)
+
+    for x in (np.arange(63.0).reshape(9, 7), np.arange(126.0).reshape(9, 14)[:, ::2]):
+        y = np.zeros_like(x)
+        copy[(3, 3), (4, 4)](x, y)
+        np.testing.assert_array_equal(y, 10 * x)
+
+
 def test_clocks_go_on() -> None:
     @weft.kernel
     def clocks(out: Any) -> None:
@@ -311,3 +330,40 @@ def test_errors(statement: str, words: str) -> None:
     with pytest.raises(KernelError) as error:
         weft.kernel(scope["kernel"])[1, 32](np.zeros(64, np.float32), np.zeros(64))
     assert words in str(error.value)
+
+
+def test_huge_indices_are_out_of_bounds() -> None:
+    @weft.kernel
+    def copy(x: Any, at: Any) -> None:
+        s = gpu.shared.array(64, weft.float32)
+        gpu.memcpy_async(s, x[at:], 4)
+        gpu.commit_group()
+        gpu.wait_group()
+
+    @weft.kernel
+    def load(x: Any, at: Any) -> None:
+        a, b = gpu.load(x, at, 2)
+        x[0] = a + b
+
+    @weft.kernel
+    def store(x: Any, at: Any) -> None:
+        gpu.store(x, at, (1.0, 2.0))
+
+    @weft.kernel
+    def matrix(x: Any, at: Any) -> None:
+        f = gpu.wmma.fragment(gpu.wmma.matrix_a, 16, 16, 8, "tf32", gpu.wmma.row_major)
+        gpu.wmma.load_matrix_sync(f, x, at)
+
+    x = np.zeros(64, np.float32)
+    for kernel in (copy, load, store, matrix):
+        for at in (62, 63, 64, 1 << 47, (1 << 60) + 4, (1 << 62) + 2, (1 << 63) - 2, (1 << 63) - 1):
+            if at == 62 and kernel in (load, store):
+                continue  # the last two elements
+            with pytest.raises(BoundsError):
+                kernel[1, 32](x, at)
+            with pytest.raises(BoundsError):
+                weft.interpret(kernel, 1, 32)(x, at)
+    empty = np.zeros(0, np.float32)
+    for kernel in (copy, load, store, matrix):
+        with pytest.raises(BoundsError):
+            kernel[1, 32](empty, 0)

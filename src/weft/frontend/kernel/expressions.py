@@ -698,8 +698,9 @@ class Expressions(Emitter):
             return view
         start, place, whole_ = axis.cut
         if self.checked:
-            last = place + (count - 1)
-            self.require(last.lt(whole_), "index out of bounds", node, last, whole_)
+            # not place + count <= whole, which may wrap around
+            self.require(place.le(whole_ - count), "index out of bounds", node,
+                         place + (count - 1), whole_)
         starts = tuple(ex.substitute(view.starts, {start: place}))
         axes = (*view.axes[:position], axis.replace(extent=whole_ - place, cut=None),
                 *view.axes[position + 1:])

@@ -11,58 +11,14 @@ from typing import Any, Final
 from weft.frontend.kernel.intrinsics import Everyone, Special, Triple, intrinsic
 
 __all__ = [
-    "ALL",
-    "activemask",
-    "all_sync",
-    "any_sync",
-    "atomic",
-    "ballot_sync",
-    "blockDim",
-    "blockIdx",
-    "brev",
-    "cbrt",
-    "clock",
-    "clock64",
-    "clz",
-    "commit_group",
-    "const",
-    "eq_sync",
-    "ffs",
-    "fma",
-    "globaltimer",
-    "grid",
-    "gridDim",
-    "grid_sync",
-    "gridsize",
-    "laneid",
-    "lanemask_lt",
-    "load",
-    "local",
-    "match_all_sync",
-    "match_any_sync",
-    "memcpy_async",
-    "nanosleep",
-    "popc",
-    "rsqrt",
-    "selp",
-    "shared",
-    "shfl_down_sync",
-    "shfl_sync",
-    "shfl_up_sync",
-    "shfl_xor_sync",
-    "store",
-    "syncthreads",
-    "syncthreads_and",
-    "syncthreads_count",
-    "syncthreads_or",
-    "syncwarp",
-    "threadIdx",
-    "threadfence",
-    "threadfence_block",
-    "threadfence_system",
-    "wait_group",
-    "warpsize",
-    "wmma",
+    "ALL", "activemask", "all_sync", "any_sync", "atomic", "ballot_sync", "blockDim", "blockIdx",
+    "brev", "cbrt", "clock", "clock64", "clz", "commit_group", "const", "eq_sync", "ffs", "fma",
+    "globaltimer", "grid", "gridDim", "grid_sync", "gridsize", "laneid", "lanemask_lt", "ldca",
+    "ldcg", "ldcs", "ldcv", "ldlu", "load", "local", "match_all_sync", "match_any_sync",
+    "memcpy_async", "nanosleep", "popc", "rsqrt", "selp", "shared", "shfl_down_sync", "shfl_sync",
+    "shfl_up_sync", "shfl_xor_sync", "stcg", "stcs", "store", "stwb", "stwt", "syncthreads",
+    "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp", "threadIdx",
+    "threadfence", "threadfence_block", "threadfence_system", "wait_group", "warpsize", "wmma",
 ]  # fmt: skip
 
 threadIdx: Final = Triple("thread")  # index of the thread in its block; int32
@@ -235,6 +191,51 @@ def load(array: Any, index: Any, count: int) -> Any:
 @intrinsic
 def store(array: Any, index: Any, values: Any) -> None:
     """Set elements that lie side by side to the values of a tuple, by one access; see `load`."""
+
+
+@intrinsic
+def ldca(array: Any, index: Any) -> Any:
+    """Return an element, kept in all caches."""
+
+
+@intrinsic
+def ldcg(array: Any, index: Any) -> Any:
+    """Return an element, kept in the cache of the device only."""
+
+
+@intrinsic
+def ldcs(array: Any, index: Any) -> Any:
+    """Return an element that is read once."""
+
+
+@intrinsic
+def ldlu(array: Any, index: Any) -> Any:
+    """Return an element that is read for the last time."""
+
+
+@intrinsic
+def ldcv(array: Any, index: Any) -> Any:
+    """Return an element, read from memory again."""
+
+
+@intrinsic
+def stwb(array: Any, index: Any, value: Any) -> None:
+    """Set an element, kept in all caches."""
+
+
+@intrinsic
+def stcg(array: Any, index: Any, value: Any) -> None:
+    """Set an element, kept in the cache of the device only."""
+
+
+@intrinsic
+def stcs(array: Any, index: Any, value: Any) -> None:
+    """Set an element that nobody reads soon."""
+
+
+@intrinsic
+def stwt(array: Any, index: Any, value: Any) -> None:
+    """Set an element, through all caches."""
 
 
 @intrinsic

@@ -154,8 +154,9 @@ def _steps(c: Calls, node: ast.Call, array: View, pitch: Value, rows: int,
             raise c.wrong(node, "a matrix in an array of one axis without its pitch",
                           "give the elements from one row to the next")
         last = given * (rows - 1) + (columns - 1)
-        _fits(c, node, ex.binary(Op.AND, ex.index(0).le(given), last.lt(axis.extent)), last,
-              axis.extent)
+        # a pitch above the extent could make the last place wrap around
+        near = ex.binary(Op.AND, ex.index(0).le(given), given.le(axis.extent))
+        _fits(c, node, ex.binary(Op.AND, near, last.lt(axis.extent)), last, axis.extent)
         return along(axis.axis, given * axis.step), along(axis.axis, axis.step)
     if len(array.axes) != 2:
         raise c.wrong(node, f"a matrix in an array of {len(array.axes)} axes", "one or two axes")

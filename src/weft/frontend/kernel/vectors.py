@@ -24,13 +24,13 @@ _MOST_BYTES: Final = 16  # of one access
 # --- several elements at once
 
 
-def _elements(c: Calls, node: ast.Call, array: Value, index: Value, count: int,
-              what: str) -> View:  # fmt: skip
-    """Return the first of some elements that lie side by side, checked against the array."""
+def _elements(c: Calls, node: ast.Call, array: Value, index: Value, count: int, what: str,
+              beside: bool = True) -> View:  # fmt: skip
+    """Return the first of some elements, checked against the array; they lie side by side."""
     if not isinstance(array, View) or not array.axes:
         raise c.wrong(node, f"{what} of {describe(array)}", "give it an array")
     last = array.axes[-1]
-    if last.axis != len(array.starts) - 1 or not ex.is_const(last.step, 1):
+    if beside and (last.axis != len(array.starts) - 1 or not ex.is_const(last.step, 1)):
         raise c.wrong(node, f"{what} of elements that do not lie side by side",
                       "the last axis of the array must be contiguous")
     keys = list(index.items if isinstance(index, Group) else (index,))
@@ -39,7 +39,7 @@ def _elements(c: Calls, node: ast.Call, array: Value, index: Value, count: int,
     at = node.args[1] if len(node.args) > 1 else node
     if count > 1:
         key = scalars.convert(c.scalar(keys[-1], node, "an integer index"), dt.int64)
-        inside = ex.binary(Op.AND, ex.index(0).le(key), (key + (count - 1)).lt(last.extent))
+        inside = ex.binary(Op.AND, ex.index(0).le(key), key.le(last.extent - count))
         if c.checked:
             c.require(inside, "index out of bounds", node, key + (count - 1), last.extent)
         keys[-1] = key
@@ -101,6 +101,29 @@ def _store(c: Calls, node: ast.Call, _: str, array: Value, index: Value, values:
     for k, value in enumerate(given):
         c.emit(Store(first.memory, _side_by_side(first, k), value), node)
     return Known(None)
+
+
+# --- one element, with a word about caches, which changes speed and never a result
+
+
+def _cached_load(c: Calls, node: ast.Call, _: str, array: Value, index: Value) -> Value:
+    first = _elements(c, node, array, index, 1, "a load", False)
+    var = c.fresh(first.memory.name, first.memory.dtype)
+    c.emit(Load(var, first.memory, first.starts), node)
+    return var
+
+
+def _cached_store(streaming: bool) -> Callable[..., Value]:
+    def lower(c: Calls, node: ast.Call, _: str, array: Value, index: Value,
+              value: Value) -> Value:  # fmt: skip
+        first = _elements(c, node, array, index, 1, "a store", False)
+        if first.readonly:
+            raise c.wrong(node, f"{first.memory.name} is read-only")
+        x = scalars.convert(c.scalar(value, node), first.memory.dtype)
+        c.emit(Store(first.memory, first.starts, x, None, streaming), node)
+        return Known(None)
+
+    return lower
 
 
 # --- copies on the side
@@ -186,4 +209,7 @@ LOWERED: Final[dict[str, Callable[..., Value]]] = {
     "load": _load, "store": _store, "memcpy_async": _copy, "commit_group": _commit,
     "wait_group": _wait, "clock": _clock("cycles", 32), "clock64": _clock("cycles", 64),
     "globaltimer": _clock("nanoseconds", 64), "nanosleep": _nanosleep, "grid_sync": _grid_sync,
+    **dict.fromkeys(("ldca", "ldcg", "ldcs", "ldlu", "ldcv"), _cached_load),
+    "stcg": _cached_store(False), "stcs": _cached_store(True), "stwb": _cached_store(False),
+    "stwt": _cached_store(False),
 }  # fmt: skip
