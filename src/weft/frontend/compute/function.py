@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import DependenceWarning, LaunchError
 from weft.frontend.compute.annotations import Annotations, check_made, check_types
+from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.launch import failure
 
 if TYPE_CHECKING:
@@ -54,14 +55,12 @@ class ComputeFunction:
         LaunchError
             If the arguments do not fit, or the function reported a failure.
         """
-        if self.annotations.resolved().startswith("interpreter"):
+        if self._is_interpreted():
             self._interpret(*self._take(args, named))
             return
-        from weft.frontend.compute.quick import shape_of
-
-        key = None if named else shape_of(args)
+        key, given = (None if named else self._shape_of(args)) or (None, [])
         recipe = None if key is None else self._recipes.get(key)
-        passed = None if recipe is None else recipe.passes(args)
+        passed = None if recipe is None else recipe.passes(given)
         if recipe is not None and passed is not None:
             failed = recipe.loaded.run(*passed)
             if failed is None:
@@ -73,6 +72,18 @@ class ComputeFunction:
         call.host.finish()
         if failed is not None:
             raise failure(self.__name__, failed)
+
+    def _is_interpreted(self) -> bool:
+        device = get_default_device() if self.annotations.device == "auto" else ""
+        if device != "cpu":
+            device = self.annotations.resolved()
+        return device.startswith("interpreter")
+
+    @functools.cached_property
+    def _shape_of(self) -> Callable[[tuple[Any, ...]], Any]:
+        from weft.frontend.compute.quick import shape_of  # needs NumPy, which comes late
+
+        return shape_of
 
     def _run(self, call: _Call, key: Any, args: tuple[Any, ...]) -> Failed | None:
         """Run the function; with a key, note how the next such call passes its arguments."""

@@ -24,29 +24,34 @@ _float = struct.Struct("=d")
 _bits = struct.Struct("=q")
 
 
-def shape_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return what calls have in common that pass the same but addresses and numbers.
+def shape_of(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]] | None:
+    """Return what calls have in common that pass the same but addresses and numbers, and those.
 
     None if an argument is neither a NumPy array of plain numbers nor an int or a float of Python.
     """
     key: list[Any] = []
+    given: list[Any] = []
     for value in args:
         kind = type(value)
         if kind is np.ndarray:
             face = value.__array_interface__
-            code = face["typestr"]
-            if code[1] not in _PLAIN or not face["shape"]:
+            code, shape = face["typestr"], face["shape"]
+            if code[1] not in _PLAIN or not shape:
                 return None
-            key.append((code, face["shape"], face["strides"], face["data"][1]))
+            address, readonly = face["data"]
+            given.append(address)
+            key.append((code, shape, face["strides"], readonly))
         elif kind is int:
             if not -LARGEST <= value <= LARGEST:
                 return None
+            given.append(value)
             key.append(value < 0)
         elif kind is float:
+            given.append(_bits.unpack(_float.pack(value))[0])
             key.append(kind)
         else:
             return None
-    return tuple(key)
+    return tuple(key), given
 
 
 class Recipe:
@@ -85,11 +90,11 @@ class Recipe:
             arrays.append((k, passed[name] - at, low - at, high - at, array.dtype.alignment))
         return cls(loaded, fallback, arrays, [places[n] for n in loaded.variables])
 
-    def passes(self, args: tuple[Any, ...]) -> tuple[list[int], list[int]] | None:
+    def passes(self, given: list[Any]) -> tuple[list[int], list[int]] | None:
         """Return addresses and variables of a call, None if its arrays overlap."""
         addresses, spans = [], []
         for k, first, low, high, alignment in self._arrays:
-            at = args[k].__array_interface__["data"][0]
+            at = given[k]
             if at % alignment:
                 return None
             addresses.append(at + first)
@@ -97,12 +102,8 @@ class Recipe:
                 spans.append((at + low, at + high))
         spans.sort()
         end = 0
-        for low, high in spans:
-            if low < end:
+        for start, stop in spans:
+            if start < end:
                 return None
-            end = high
-        values = []
-        for k in self._numbers:
-            value = args[k]
-            values.append(value if type(value) is int else _bits.unpack(_float.pack(value))[0])
-        return addresses, values
+            end = stop
+        return addresses, [given[k] for k in self._numbers]
