@@ -212,6 +212,7 @@ def reducing(update: str, start: str) -> Callable[..., Any]:
     return made
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize(("update", "start", "dtypes"), [
     ("s += a[i, j]", "0", (F32, F64, I32, np.int8, np.uint16, bool)),
     ("s = a[i, j] + s + 1", "2", (F64, I32)),
@@ -546,3 +547,44 @@ def test_loops_that_do_several_things() -> None:
         check(zeroed_product, *args)
     args = numbers(F64, 30, 40), numbers(F64, 40, 50), numbers(F64, 30, 50)
     assert "contraction" in zeroed_product.explain(*args).why
+
+
+def test_indices_that_are_never_used() -> None:
+    """A function is compiled for sizes, for which some of its code may make no sense."""
+
+    @weft.compute
+    def first(a: Any, out: Any) -> None:
+        if a.size > 0:
+            out[0] = a[0]
+        for i in range(3, a.size):
+            out[2] = a[2] + i
+
+    for n in (0, 1, 2, 3, 5):
+        check(first, numbers(F64, n), numbers(F64, n))
+
+    @weft.compute
+    def third(a: Any) -> None:
+        a[2] = 1
+
+    third(np.zeros(3))
+    for n in (0, 2):
+        with pytest.raises(weft.BoundsError, match=f"index 2.*0 to {n - 1}"):
+            third(np.zeros(n))
+
+
+def test_sums_of_both_ways() -> None:
+    """What is added on one way of a condition may be taken away on the other."""
+
+    @weft.compute
+    def alternating(a: Any, out: Any) -> None:
+        s = 1.0
+        for i in range(a.size):
+            if i % 2 == 0:
+                s += a[i]
+            else:
+                s -= a[i] * 2
+        out[0] = s
+
+    for n in SIZES:
+        loops = check(alternating, numbers(F64, n), numbers(F64, 1))
+    assert loops["i3"].reduction

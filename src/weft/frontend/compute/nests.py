@@ -111,6 +111,19 @@ class Nests(Functions):
 
         return super()._loop(node, settled, test)
 
+    def index(self, value: Value, extent: Expr, node: ast.AST) -> Expr:
+        """Return an index, checked against its axis when the function runs.
+
+        Sizes are those of one call: an index that is out of bounds may never be used.
+        """
+        if _is_number(value) and isinstance(value, Known) and value.value < 0:
+            return super().index(value, extent, node)
+        held, self.sanitised = self.sanitised, True
+        try:
+            return super().index(value, extent, node)
+        finally:
+            self.sanitised = held
+
     # --- loops
 
     def _statement(self, node: ast.stmt) -> int:

@@ -115,9 +115,14 @@ def _extreme(value: Expr, old: Expr) -> Update | None:
 def _conditional(value: Expr, old: Expr) -> Update | None:
     """Return ``where(c, old op x, old)`` as an update by x or what changes nothing."""
     test, a, b = value.args
-    changed = b if a is old else a if b is old else None
-    if changed is None or not _is_free(test, old):
+    if not _is_free(test, old):
         return None
+    changed = b if a is old else a if b is old else None
+    if changed is None:  # s += x on one way, s -= y on the other
+        both = recognise(a, old), recognise(b, old)
+        if both[0] is None or both[1] is None or both[0].kind != both[1].kind:
+            return None
+        return Update(both[0].kind, ex.where(test, both[0].term, both[1].term))
     inner = recognise(changed, old)
     if inner is None:
         return None
