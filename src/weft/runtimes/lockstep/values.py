@@ -152,6 +152,62 @@ def _fused(x: Array, y: Array, z: Array) -> Array:
     return np.where(inexact, bits + away, bits).view(np.float64).astype(np.float32)
 
 
+def _sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return a sum and what rounding took from it."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _product(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return a product and what rounding took from it, by halves of 26 bits."""
+
+    def halves(v: Array) -> tuple[Array, Array]:
+        scaled = v * 134217729.0  # 2**27 + 1
+        high = scaled - (scaled - v)
+        return high, v - high
+
+    product = x * y
+    (a, b), (c, d) = halves(x), halves(y)
+    return product, b * d - (((product - a * c) - b * c) - a * d)
+
+
+def _fused_double(x: Array, y: Array, z: Array) -> Array:
+    """Return x * y + z of float64 values, rounded once.
+
+    Product and sum are computed with what rounding takes from them, and the rests added with
+    rounding to odd (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+    What comes near the ends of the range is computed one by one.
+    """
+    product, low = _product(x, y)
+    first, second = _sum(z, low)
+    high, third = _sum(product, first)
+    rest, error = _sum(second, third)
+    bits = rest.view(np.int64)
+    away = np.where((error > 0) == (rest > 0), 1, -1)
+    odd = np.where((error != 0) & (rest != 0) & (bits & 1 == 0), bits + away, bits)
+    found = high + odd.view(np.float64)
+    size = np.abs(product)
+    safe = (size > _LEAST) & (size < _MOST) & (np.abs(x) < _HALF) & (np.abs(y) < _HALF) & (
+        (z == 0) | ((np.abs(z) > _LEAST) & (np.abs(z) < _MOST)))
+    if np.all(safe):
+        return np.asarray(found)
+    zero = (x == 0) | (y == 0)  # the product is exact
+    found = np.where(zero, x * y + z, found)
+    rest = ~(safe | zero)
+    if np.any(rest):
+        x, y, z, rest = np.broadcast_arrays(x, y, z, rest)
+        slow = _one_by_one(scalar.function(Op.MAD, dt.float64, dt.float64), dt.float64)
+        found = np.array(np.broadcast_to(found, rest.shape))
+        found[rest] = slow(x[rest], y[rest], z[rest])
+    return found
+
+
+# Numbers between these can be split and multiplied with all their bits in float64.
+_LEAST: Final = 2.0**-800
+_MOST: Final = 2.0**900
+_HALF: Final = 2.0**500
+
 _EXACT: Final[dict[Operation, Vector]] = {  # their results need no rounding
     Op.NEG: np.negative, Op.ABS: np.abs, Op.FLOOR: np.floor, Op.CEIL: np.ceil,
     Op.TRUNC: np.trunc, Op.ROUND: np.rint, Op.COPYSIGN: np.copysign, Op.MIN: _minimum,
@@ -167,8 +223,8 @@ def _float(op: Operation, d: DType) -> Vector | None:
     if op in _EXACT:
         return _EXACT[op]
     found = _ROUNDED.get(op)
-    if op is Op.MAD and d.bits < 64:
-        found = _fused
+    if op is Op.MAD:
+        found = _fused if d.bits < 64 else _fused_double
     if found is None or d.bits >= 32:
         return found
     wide = found
