@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
+from weft.errors import WeftError
 from weft.frontend.kernel import chosen, complexes, fields, mathlib, scalars
 from weft.frontend.kernel.elements import (
     ComplexOf,
@@ -196,7 +197,12 @@ class Calls(Expressions):
             inspect.signature(builtin).bind(self, node, *args, **named)
         except TypeError as error:
             raise self.wrong(node, f"{callee.__name__}: {error}") from None
-        return builtin(self, node, *args, **named)
+        try:
+            return builtin(self, node, *args, **named)
+        except WeftError:
+            raise
+        except (TypeError, ValueError, ArithmeticError) as error:  # of values that are known
+            raise self.wrong(node, f"{callee.__name__}: {error}") from None
 
     def vector(self, kind: Any, names: tuple[str, ...], d: DType, args: list[Value],
                node: ast.AST) -> Value:  # fmt: skip

@@ -39,6 +39,7 @@ class Emitter:
     def __init__(self, source: Source, problems: Problems) -> None:
         self.source, self.problems = source, problems
         self.way: list[Fork] = []  # the open branches and loops
+        self._diverging: dict[tuple[Fork, ...], bool] = {}
         self.calls: list[str] = []  # where the open device functions are called
         self.out: list[Stmt] = []
         self.locations: dict[Stmt, Location] = {}
@@ -61,7 +62,10 @@ class Emitter:
 
     def check_uniform(self, node: ast.AST) -> None:
         """Note a barrier that only some threads of a block reach."""
-        if not self.sanitised and diverges(self.way, self.specials):
+        way = tuple(self.way)
+        if way not in self._diverging:
+            self._diverging[way] = not self.sanitised and diverges(way, self.specials)
+        if self._diverging[way]:
             raise self.wrong(node, "a barrier that some threads of a block reach and others do not",
                              "all threads that have not returned must come: put it outside of what "
                              "depends on gpu.threadIdx")

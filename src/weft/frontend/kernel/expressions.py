@@ -13,7 +13,7 @@ from weft.frontend.kernel.elements import (
     itemsize_of,
 )
 from weft.frontend.kernel.emitter import Emitter, conjuncts, negation
-from weft.frontend.kernel.hints import closest, instead, title
+from weft.frontend.kernel.hints import closest, instead, operands, title, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Everyone, Special
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
@@ -300,6 +300,9 @@ class Expressions(Emitter):
                 node: ast.AST, adds: bool = False) -> Value:  # fmt: skip
         """Return ``left op right``; `adds` tells that it replaces the left or the right side."""
         if isinstance(left, Known) and isinstance(right, Known):
+            if scalars.is_huge(kind, left.value, right.value):
+                raise self.wrong(node, f"{_SYMBOLS[kind]}: a result of more than "
+                                 f"{scalars.MOST_BITS} bits")
             try:
                 return Known(scalars.KNOWN_BINARY[kind](left.value, right.value))
             except (KeyError, ZeroDivisionError):
@@ -405,15 +408,9 @@ class Expressions(Emitter):
             raise self._unsupported(kind, left, right, node) from None
 
     def _unsupported(self, kind: type[ast.AST], left: Value, right: Value, node: ast.AST) -> Stop:
-        hint = ""
-        if isinstance(left, View) or isinstance(right, View):
-            hint = "index it to get a number: kernels compute on scalars"
-        elif any(isinstance(v, Known) and isinstance(v.value, str) for v in (left, right)):
-            hint = "kernels have no text, but for what print and assert say"
-        elif kind in (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift):
-            hint = "bits are those of integers: convert with int()"
         return self.wrong(node, f"unsupported operands for {_SYMBOLS[kind]}: "
-                          f"{describe(left)} and {describe(right)}", hint)
+                          f"{describe(left)} and {describe(right)}",
+                          operands(kind, left, right))
 
     def _contains(self, item: Value, group: Group, negated: bool, node: ast.AST) -> Value:
         """Return ``item in group``: it equals one of the items."""
@@ -545,9 +542,9 @@ class Expressions(Emitter):
                     raise self.wrong(node, f"{describe(owner)} has no key {key.value!r}") from None
                 except Exception as error:
                     raise self.wrong(node, f"{describe(owner)}: {error}",
-                                     _unindexed(owner)) from None
+                                     unindexed(owner)) from None
         if not isinstance(owner, View | Fields):
-            raise self.wrong(node, f"{describe(owner)} cannot be indexed", _unindexed(owner))
+            raise self.wrong(node, f"{describe(owner)} cannot be indexed", unindexed(owner))
         return self.read(self.element(owner, node), node)
 
     def _item(self, owner: Group, node: ast.Subscript) -> Value:
@@ -778,15 +775,6 @@ def _name_of(view: View | Fields) -> str:
 
 def _is_none(value: Value) -> bool:
     return isinstance(value, Known) and value.value is None
-
-
-def _unindexed(owner: Value) -> str:
-    """Return a hint for what cannot be indexed."""
-    if isinstance(owner, Known) and hasattr(owner.value, "__weft_function__"):
-        return "kernels do not launch kernels: launch it after this one"
-    if isinstance(owner, Known) and isinstance(owner.value, list):
-        return "by numbers that are known when the kernel is compiled; pass it as an array"
-    return ""
 
 
 VISIT: Final[dict[type[ast.AST], Callable[[Expressions, Any], Value]]] = {

@@ -8,7 +8,9 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, Final
 
-__all__ = ["called", "closest", "instead", "title"]
+from weft.frontend.kernel.values import Known, Value, View
+
+__all__ = ["called", "closest", "instead", "operands", "title", "unindexed"]
 
 _OUTSIDE: Final = "define it outside of the kernel"
 _LOOP: Final = "write a loop; gpu.local.array holds several numbers"
@@ -84,3 +86,23 @@ def called(callee: Any) -> tuple[str, str]:
     owned = module not in ("", "builtins", "__main__") and "." not in name
     return f"{module}.{name}" if owned else name, (
         "kernels call math, weft.gpu, dtypes and plain Python functions")
+
+
+def operands(kind: type[ast.AST], left: Value, right: Value) -> str:
+    """Return a hint about two values that an operator does not take."""
+    if isinstance(left, View) or isinstance(right, View):
+        return "index it to get a number: kernels compute on scalars"
+    if any(isinstance(v, Known) and isinstance(v.value, str) for v in (left, right)):
+        return "kernels have no text, but for what print and assert say"
+    if kind in (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift):
+        return "bits are those of integers: convert with int()"
+    return ""
+
+
+def unindexed(owner: Value) -> str:
+    """Return a hint for what cannot be indexed."""
+    if isinstance(owner, Known) and hasattr(owner.value, "__weft_function__"):
+        return "kernels do not launch kernels: launch it after this one"
+    if isinstance(owner, Known) and isinstance(owner.value, list):
+        return "by numbers that are known when the kernel is compiled; pass it as an array"
+    return ""

@@ -89,6 +89,8 @@ class Loops(Statements):
         if isinstance(known, Range):
             return self._range_of(known, node)
         if isinstance(known, Walk):
+            if not known.parts:
+                raise self.wrong(node, "a loop over zip of nothing")
             parts = [self._walk(part, node) for part in known.parts]
             extent = parts[0][0]
             for other, _ in parts[1:]:

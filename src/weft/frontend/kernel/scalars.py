@@ -15,6 +15,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
 
 __all__ = [
+    "MOST_BITS",
     "NoOperator",
     "apply_binary",
     "apply_compare",
@@ -22,6 +23,7 @@ __all__ = [
     "common",
     "convert",
     "coordinate",
+    "is_huge",
     "maximum",
     "minimum",
     "round_",
@@ -33,6 +35,7 @@ class NoOperator(Exception):
     """The operator does not take these types."""
 
 
+MOST_BITS: Final = 1 << 12  # of integers that are known, which Python does not limit
 _ARITHMETIC: Final[dict[type[ast.operator], Operation]] = {
     ast.Add: Op.ADD, ast.Sub: Op.SUB, ast.Mult: Op.MUL, ast.FloorDiv: Op.FLOORDIV,
     ast.Mod: Op.MOD, ast.Pow: Op.POW,
@@ -327,6 +330,17 @@ def cube_root(x: Expr) -> Expr:
         root = root - ex.binary(Op.DIV, square * root - size, square * 3.0)
     special = ex.binary(Op.OR, size.eq(0.0), ex.unary(Op.NOT, size.lt(math.inf)))
     return ex.binary(Op.COPYSIGN, ex.where(special, size, root), x)
+
+
+def is_huge(kind: type[ast.operator], left: Any, right: Any) -> bool:
+    """Whether an operation on two objects that are known makes more than anybody can use."""
+    if isinstance(left, str | bytes) or isinstance(right, str | bytes):
+        return kind is ast.Mult and any(isinstance(v, int) and v > MOST_BITS
+                                        for v in (left, right))
+    if kind not in (ast.Pow, ast.LShift) or not (isinstance(left, int) and isinstance(right, int)):
+        return False
+    size = right if kind is ast.LShift else right * (left.bit_length() if abs(left) > 1 else 0)
+    return size > MOST_BITS
 
 
 def rounded(x: Expr, digits: int) -> Expr:

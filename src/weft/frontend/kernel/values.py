@@ -169,6 +169,8 @@ def describe(value: Any) -> str:
     if isinstance(value, Known):
         if value.value is None:
             return "None"
+        if isinstance(value.value, int) and value.value.bit_length() > 256:
+            return f"int of {value.value.bit_length()} bits"
         if isinstance(value.value, bool | int | float | str):
             return f"{type(value.value).__name__} {value.value!r}"
         return described(value.value)
