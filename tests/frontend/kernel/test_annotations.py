@@ -359,7 +359,36 @@ def test_metadata_goes_through_text() -> None:
     assert print_kernel(again) == print_kernel(nest)
 
 
+def test_promises() -> None:
+    """What a kernel promises is checked, with the line."""
+
+    @weft.kernel(no_allocation=True, inline_always=True)
+    def loud(x: Any) -> None:
+        x[0] = 1
+        if x[0] > 5:
+            print("value", x[0])
+
+    @weft.kernel(critical_path=True)
+    def quiet(x: Any) -> None:
+        x[0] = 2
+
+    x = np.zeros(1)
+    line = loud.__weft_function__.__code__.co_firstlineno + 4
+    for _ in range(2):
+        with pytest.raises(KernelError, match="may allocate") as caught:
+            loud[1, 1](x)
+        assert f"test_annotations.py:{line}" in str(caught.value)
+    quiet[1, 1](x)
+    assert x[0] == 2
+    hints = dict(quiet.options.hints)
+    assert (hints["opt"], hints["critical_path"], hints["no_allocation"]) == (
+        "Olatency", True, True)
+    with pytest.raises(DeviceError, match="GPU"):
+        weft.kernel(gpu_compute=True)
+
+
 @pytest.mark.parametrize("options", [
+    {"inline_always": False}, {"critical_path": 1}, {"no_allocation": None},
     {"opt": "O9"}, {"opt": 2}, {"kind": "magic"}, {"workgroup": 0}, {"workgroup": (32, 64)},
     {"workgroup": "big"}, {"shared": -1}, {"shared": 1 << 20}, {"shared": "all"},
     {"max_threads": 0}, {"max_threads": 2048}, {"max_threads": "x"}, {"max_registers": 0},

@@ -23,6 +23,7 @@ from weft.errors import (
 from weft.frontend.devices import devices, get_default_device, is_available
 from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.interactive import note
+from weft.frontend.kernel.promises import check_nest, promises
 from weft.frontend.kernel.resources import check_cluster, resources
 from weft.frontend.kernel.streams import check_stream
 from weft.frontend.state import state
@@ -465,7 +466,9 @@ def _translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Co
         nest = made(launch.grid)
     meta = nest.meta.replace(fastmath=options.fastmath,
                              hints=(*nest.meta.hints, *options.hints))
-    return nest.replace(meta=meta), constants
+    nest = nest.replace(meta=meta)
+    check_nest(nest)
+    return nest, constants
 
 
 def _bound(kernel: KernelFunction, args: tuple[Any, ...],
@@ -492,7 +495,8 @@ def _sizes(given: Any, what: str, operation: str, most: tuple[int, ...]) -> tupl
             raise LaunchError(operation, found=f"a {what} of {given!r}",
                               expected="an int or a tuple of up to 3") from None
     sizes += [1] * (3 - len(sizes))
-    if not parts or len(sizes) > 3 or any(not 1 <= n <= m for n, m in zip(sizes, most, strict=False)):
+    small = all(1 <= n <= m for n, m in zip(sizes, most, strict=False))
+    if not parts or len(sizes) > 3 or not small:
         raise LaunchError(operation, found=f"a {what} of {given!r}",
                           expected=f"up to 3 sizes from 1 to {most}")
     return sizes[0], sizes[1], sizes[2]
@@ -516,7 +520,9 @@ def kernel(*, fastmath: bool = ..., unchecked: bool = ..., max_threads: int = ..
            hints: Mapping[str, Any] | None = ..., check: bool = ...,
            workgroup: Size | None = ..., shared: int = ...,
            device: str = ..., opt: str = ..., kind: str = ...,
-           vectorizable: bool = ..., fma: bool | None = ...) -> Maker: ...  # fmt: skip
+           vectorizable: bool = ..., critical_path: bool = ..., no_allocation: bool = ...,
+           inline_always: bool = ..., gpu_compute: bool = ...,
+           fma: bool | None = ...) -> Maker: ...  # fmt: skip
 def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False,
            unchecked: bool = False, max_threads: int = _MOST_THREADS,
            max_registers: int | None = None, min_blocks: int | None = None,
@@ -524,7 +530,9 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
            hints: Mapping[str, Any] | None = None, check: bool = False,
            workgroup: Size | None = None, shared: int = 0,
            device: str = "auto", opt: str = "", kind: str = "custom",
-           vectorizable: bool = True, fma: bool | None = None) -> Any:  # fmt: skip
+           vectorizable: bool = True, critical_path: bool = False,
+           no_allocation: bool = False, inline_always: bool = True, gpu_compute: bool = False,
+           fma: bool | None = None) -> Any:  # fmt: skip
     """Make a kernel of a function: it runs once for each thread of a launch.
 
     ::
@@ -586,6 +594,15 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         ``conv2d``, ``attention``, ``flash_attention``, ``scan``, ``sort`` or ``custom``.
     vectorizable
         Whether threads may run side by side as the lanes of a vector.
+    no_allocation
+        Promise that the kernel allocates no memory: a print in it is an error then.
+    critical_path
+        Promise that, and optimise for latency (``Olatency``) if `opt` says nothing else. For a
+        contract on machine code, see `weft.critical`.
+    inline_always
+        That device functions are inlined, as they are always.
+    gpu_compute
+        Refuse the kernel where there is no GPU to run it.
     """
     if type(max_threads) is not int or not 1 <= max_threads <= _MOST_THREADS:
         raise KernelError("kernel", found=f"max_threads={max_threads!r}",
@@ -607,7 +624,10 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
              **resources(max_registers, min_blocks, cluster, arch, hints),
              "workgroup": block, "opt": opt or None,
              "kind": None if kind == "custom" else kind, "device": _device(device),
-             "vectorizable": None if vectorizable else False}  # fmt: skip
+             "vectorizable": None if vectorizable else False,
+             **promises(critical_path, no_allocation, inline_always, gpu_compute)}  # fmt: skip
+    if critical_path and not opt:
+        given["opt"] = "Olatency"
     kept = tuple((name, value) for name, value in given.items() if value is not None)
     options = Options(False, not unchecked, fastmath, max_threads, kept, fma, block,
                       shared, device, check)
