@@ -318,7 +318,7 @@ def test_levels_and_lanes(level: str) -> None:
 def test_levels_and_lanes_change_the_code() -> None:
     """What is asked for has an effect."""
     from weft.driver import device, launch, pipeline
-    from weft.frontend.kernel.launch import translated
+    from weft.frontend.kernel.nests import translated
 
     images, sources = set(), set()
     x = np.ones(64)
@@ -342,7 +342,7 @@ def test_levels_and_lanes_change_the_code() -> None:
 
 def test_metadata_goes_through_text() -> None:
     """What a kernel says about itself is part of its text."""
-    from weft.frontend.kernel.launch import translated
+    from weft.frontend.kernel.nests import translated
 
     @weft.kernel(kind="elementwise", workgroup=32, opt="O2", device="cpu", max_threads=64,
                  max_registers=40, vectorizable=False, fastmath=True)

@@ -10,7 +10,7 @@ from weft import gpu
 from weft.compat import cuda
 from weft.driver.pipeline import build
 from weft.errors import KernelError, LaunchError
-from weft.frontend.kernel.launch import translated
+from weft.frontend.kernel.nests import translated
 from weft.frontend.kernel.types import ArrayType
 from weft.ir import dtype as dt
 from weft.ir.text import canonical_text, parse_kernel, print_kernel

@@ -17,7 +17,8 @@ from weft.frontend.build.grids import (
 from weft.frontend.build.parameters import Signature, value_of
 from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.fused import active
-from weft.frontend.kernel.launch import Configured, KernelFunction, Options, Size, failure
+from weft.frontend.kernel.launch import Configured, KernelFunction, Options, Size
+from weft.frontend.kernel.nests import failure
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import Barrier, For, Kernel, Stmt

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weft.errors import DependenceWarning, LaunchError
 from weft.frontend.compute.annotations import Annotations, check_made, check_types
 from weft.frontend.devices import get_default_device
-from weft.frontend.kernel.launch import failure
+from weft.frontend.kernel.nests import failure
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded

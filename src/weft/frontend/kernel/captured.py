@@ -46,7 +46,7 @@ def has_tensors(args: tuple[Any, ...]) -> bool:
 
 def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
     """Note a launch on tensors in the capture that is on."""
-    from weft.frontend.kernel.launch import translated
+    from weft.frontend.kernel.nests import translated
 
     taken = _Arguments(launch, args)
     nest, constants = translated(launch.kernel, taken.types, launch)

@@ -34,7 +34,7 @@ class Watched:
 
 def _watched(launch: Configured, types: dict[str, Any]) -> Watched:
     from weft.driver.launch import load_kernel
-    from weft.frontend.kernel.launch import translated
+    from weft.frontend.kernel.nests import translated
     from weft.passes.watch import ROW, watch
 
     kernel = launch.kernel

@@ -187,7 +187,7 @@ class Fusion:
                 failed = loaded.run(first.host.addresses,
                                     [first.host.variables[name] for name in loaded.variables])
             if failed is not None:
-                from weft.frontend.kernel.launch import failure
+                from weft.frontend.kernel.nests import failure
 
                 raise failure("_".join(noted[k].launch.kernel.__name__ for k in step.parts), failed)
 
@@ -228,7 +228,7 @@ def _prepare(noted: _Noted) -> _Prepared:
            launch.grid if kernel.waits else None)
     found = _prepared.get(key)
     if found is None:
-        from weft.frontend.kernel.launch import translated
+        from weft.frontend.kernel.nests import translated
 
         nest, constants = translated(kernel, noted.types, launch)
         written = frozenset(m.name for m in stores(nest.body))

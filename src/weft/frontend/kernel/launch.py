@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast, overload
 
 from weft.config import config, watchers
 from weft.errors import (
-    BoundsError,
     DeviceError,
     KernelError,
     LaunchError,
@@ -23,7 +22,8 @@ from weft.errors import (
 from weft.frontend.devices import devices, get_default_device, is_available
 from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.interactive import note
-from weft.frontend.kernel.promises import check_nest, promises
+from weft.frontend.kernel.nests import failure, translated, translated_function
+from weft.frontend.kernel.promises import promises
 from weft.frontend.kernel.resources import check_cluster, resources
 from weft.frontend.kernel.streams import check_stream
 from weft.frontend.state import state
@@ -31,7 +31,7 @@ from weft.ir.record import Record
 from weft.runtimes.callables import native_class, set_code
 
 if TYPE_CHECKING:
-    from weft.driver.launch import Failed, Loaded
+    from weft.driver.launch import Loaded
     from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.signature import Signature
     from weft.frontend.kernel.types import KernelType
@@ -223,7 +223,7 @@ class KernelFunction:
     def _nest_of(self, types: dict[str, KernelType], launch: Configured,
                  warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
         """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
-        return _translated(self, types, launch, warp)
+        return translated_function(self, types, launch, warp)
 
     def __reduce__(self) -> str:
         """Return the name under which copies and pickles find the kernel again."""
@@ -440,37 +440,6 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
                           where=(code.co_filename, code.co_firstlineno)) from None
 
 
-def translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
-               warp: int = 32) -> tuple[Kernel, list[Any]]:  # fmt: skip
-    """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
-    return kernel._nest_of(types, launch, warp)
-
-
-def _translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
-                warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
-    from weft.frontend.kernel.translate import GridNeeded, Launch, translate
-
-    options = kernel.options
-    constants: list[Any] = []
-
-    def made(grid: tuple[int, int, int] | None) -> Kernel:
-        constants.clear()
-        shape = Launch(launch.block, launch.ndim, launch.shared, grid, warp)
-        return translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
-                         checked=options.checked, fma=options.fma, constants=constants)
-
-    try:
-        nest = made(launch.grid if kernel.waits else None)
-    except GridNeeded:
-        kernel.waits = True
-        nest = made(launch.grid)
-    meta = nest.meta.replace(fastmath=options.fastmath,
-                             hints=(*nest.meta.hints, *options.hints))
-    nest = nest.replace(meta=meta)
-    check_nest(nest)
-    return nest, constants
-
-
 def _bound(kernel: KernelFunction, args: tuple[Any, ...],
            kwargs: dict[str, Any]) -> tuple[Any, ...]:  # fmt: skip
     """Return the arguments of a launch in order, defaults included."""
@@ -500,15 +469,6 @@ def _sizes(given: Any, what: str, operation: str, most: tuple[int, ...]) -> tupl
         raise LaunchError(operation, found=f"a {what} of {given!r}",
                           expected=f"up to 3 sizes from 1 to {most}")
     return sizes[0], sizes[1], sizes[2]
-
-
-def failure(name: str, failed: Failed) -> Exception:
-    place = failed.place
-    where = None if place is None else (place.file, place.line)
-    if failed.message == "index out of bounds":
-        return BoundsError(name, found=f"index {failed.value}",
-                           expected=f"an index from 0 to {failed.bound - 1}", where=where)
-    return LaunchError(name, found=failed.message, where=where)
 
 
 @overload

@@ -1,0 +1,58 @@
+"""What a launch is made of: its loop-level kernel, and the errors that its failures are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import BoundsError, LaunchError
+from weft.frontend.kernel.promises import check_nest
+
+if TYPE_CHECKING:
+    from weft.driver.launch import Failed
+    from weft.frontend.kernel.launch import Configured, KernelFunction
+    from weft.frontend.kernel.types import KernelType
+    from weft.ir.stmt import Kernel
+
+__all__ = ["failure", "translated", "translated_function"]
+
+
+def translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
+               warp: int = 32) -> tuple[Kernel, list[Any]]:  # fmt: skip
+    """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
+    return kernel._nest_of(types, launch, warp)
+
+
+def translated_function(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
+                        warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
+    """Return that of a function under `weft.kernel`, with what its decorator says."""
+    from weft.frontend.kernel.translate import GridNeeded, Launch, translate
+
+    options = kernel.options
+    constants: list[Any] = []
+
+    def made(grid: tuple[int, int, int] | None) -> Kernel:
+        constants.clear()
+        shape = Launch(launch.block, launch.ndim, launch.shared, grid, warp)
+        return translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
+                         checked=options.checked, fma=options.fma, constants=constants)
+
+    try:
+        nest = made(launch.grid if kernel.waits else None)
+    except GridNeeded:
+        kernel.waits = True
+        nest = made(launch.grid)
+    meta = nest.meta.replace(fastmath=options.fastmath,
+                             hints=(*nest.meta.hints, *options.hints))
+    nest = nest.replace(meta=meta)
+    check_nest(nest)
+    return nest, constants
+
+
+def failure(name: str, failed: Failed) -> Exception:
+    """Return the error of a launch that a kernel stopped."""
+    place = failed.place
+    where = None if place is None else (place.file, place.line)
+    if failed.message == "index out of bounds":
+        return BoundsError(name, found=f"index {failed.value}",
+                           expected=f"an index from 0 to {failed.bound - 1}", where=where)
+    return LaunchError(name, found=failed.message, where=where)
