@@ -437,6 +437,8 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
         code = kernel.__weft_function__.__code__
         raise KernelError(f"kernel {kernel.__name__}", found=error.found or error.operation,
                           expected=error.expected,
+                          hint="local arrays in use over a barrier are kept for all threads of a "
+                          "block: smaller arrays, or smaller blocks, need less",
                           where=(code.co_filename, code.co_firstlineno)) from None
 
 
