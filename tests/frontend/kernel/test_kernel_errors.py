@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import gpu
-from weft.errors import KernelError, LaunchError, WeftError
+from weft.errors import KernelError, WeftError
 
 HEAD = '''import math
 import random
