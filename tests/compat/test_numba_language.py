@@ -86,6 +86,30 @@ def test_arrays_are_unpacked():
 
 
 @cuda.jit
+def tiled_sums(sizes, x, out):
+    held = cuda.shared.array(8, np.float64)
+    t = cuda.threadIdx.x
+    total = 0.0
+    for start in range(0, sizes[0], 8):  # an end that is read from memory
+        k = start + t
+        if k < sizes[0]:
+            held[t] = x[k]
+        cuda.syncthreads()
+        for k in range(8):
+            if start + k < sizes[0]:
+                total += held[k] * (start + 1)
+        cuda.syncthreads()
+    out[t] = total
+
+
+@pytest.mark.parametrize("n", [0, 1, 8, 13, 40])
+def test_loops_of_tiles_whose_number_is_read_from_memory(n):
+    x, out = np.random.default_rng(n).normal(size=n), np.zeros(8)
+    tiled_sums[1, 8](np.array([n]), x, out)
+    np.testing.assert_allclose(out, (x * (np.arange(n) // 8 * 8 + 1)).sum(), atol=1e-12)
+
+
+@cuda.jit
 def running_sums(x, out):
     held = cuda.shared.array(64, x.dtype)
     t = cuda.threadIdx.x

@@ -242,10 +242,9 @@ class Threads:
             ):
                 self.varying.update(s.binds())
             elif isinstance(s, For):
-                apart = diverges or self.differs(s.extent)
-                if apart or not self.splits(s):
+                if not self.splits(s):  # others turn for the whole block, as far as threads agree
                     self.varying.add(s.var)
-                self._spread(s.body, apart)
+                self._spread(s.body, diverges or self.differs(s.extent))
             elif isinstance(s, While):
                 apart = diverges or self.differs(s.condition)
                 self._spread(s.head, apart)
