@@ -27,7 +27,7 @@ from weft.ir.traverse import walk
 if TYPE_CHECKING:
     from weft.driver.launch import Loaded
     from weft.frontend.kernel.host import Host
-    from weft.frontend.kernel.sanitize import Report
+    from weft.frontend.kernel.reports import Report
 
 __all__ = ["BuiltFunction", "BuiltKernel"]
 
@@ -109,7 +109,7 @@ class BuiltFunction:
 
         The turns of its parallel loops are threads; findings have the places of ``at=``.
         """
-        from weft.frontend.kernel.sanitize import Report
+        from weft.frontend.kernel.reports import Report
 
         outcomes = self._carry_out(args, named, True, seed, steps)
         return Report(tuple(f for o in outcomes for f in o.findings),

@@ -13,7 +13,7 @@ from weft.ir.tile import MISALIGNED
 if TYPE_CHECKING:
     from weft.driver.launch import Loaded
     from weft.frontend.kernel.launch import Configured
-    from weft.frontend.kernel.sanitize import Report
+    from weft.frontend.kernel.reports import Report
     from weft.passes.watch import Check
     from weft.runtimes.lockstep.findings import Finding
 
@@ -54,7 +54,7 @@ def _watched(launch: Configured, types: dict[str, Any]) -> Watched:
 
 def checked_launch(launch: Configured, args: tuple[Any, ...]) -> Report:
     """Run a launch; return what its checks found."""
-    from weft.frontend.kernel.sanitize import Report
+    from weft.frontend.kernel.reports import Report
 
     host = launch.take(args)
     watched = _watched(launch, host.types)
