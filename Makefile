@@ -4,6 +4,7 @@
 #   make bench   the figures of docs/performance.md
 #   make trading replay a market with a compiled critical path, and tell its latencies
 #   make pictures run a small image language on a photograph, and time it beside Pillow
+#   make kernels run the examples of kernels, each against NumPy
 #   make fuzz    exhaustive and long-running checks
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -19,7 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 
-.PHONY: help demo trading pictures test bench fuzz lint torch clean
+.PHONY: help demo trading kernels pictures test bench fuzz lint torch clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -59,6 +60,11 @@ pictures: $(VENV)/.examples
 
 trading: $(VENV)/.demo
 	@$(BIN)/python -m examples.trading
+
+kernels: $(VENV)/.demo
+	@set -e; for script in examples/kernels/[a-z]*.py; do \
+	  printf '%s: ' "$$script"; $(BIN)/python $$script; \
+	done
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
