@@ -333,6 +333,9 @@ class Reduce(Stmt):
         return tuple(a.var for a in self.accumulators)
 
 
+MOST_WAITING: Final = 1 << 16  # threads of a grid that waits for all of them, on a CPU
+
+
 class Barrier(Stmt):
     """Wait for every iteration of the enclosing parallel (or thread) loops of this scope.
 

@@ -16,6 +16,7 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import (
+    MOST_WAITING,
     Alloc,
     Atomic,
     Barrier,
@@ -31,9 +32,8 @@ from weft.ir.stmt import (
 from weft.ir.tile import AsyncCopy, MatrixAccess
 from weft.ir.traverse import Rewriter, walk
 
-__all__ = ["MOST_THREADS", "grid_to_block", "waits_for_grid"]
+__all__ = ["grid_to_block", "waits_for_grid"]
 
-MOST_THREADS: Final = 1 << 16  # of a grid that waits for all its threads
 _WARP: Final = 32
 
 
@@ -83,9 +83,9 @@ def grid_to_block(kernel: Kernel) -> Kernel:
 
 
 def _check(body: Body, blocks: int, threads: int) -> None:
-    if blocks * threads > MOST_THREADS:
+    if blocks * threads > MOST_WAITING:
         raise _unsupported(f"{blocks} blocks of {threads} threads that wait for each other",
-                           f"at most {MOST_THREADS} threads in all")
+                           f"at most {MOST_WAITING} threads in all")
     together = [s for s in walk(body) if isinstance(s, Collective)]
     if any(s.scope == "block" for s in together):
         raise _unsupported("a barrier that counts the threads of a block beside a barrier of the "

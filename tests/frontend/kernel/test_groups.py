@@ -191,3 +191,24 @@ def test_groups_of_a_warp_vote_for_themselves() -> None:
         votes_by_group[1, 32](x, out)
         assert not weft.sanitize(votes_by_group, 1, 32)(x, other).findings
         np.testing.assert_array_equal(out, other)
+
+
+def test_a_cooperative_program_of_numba() -> None:
+    """numba's example of a cooperative launch: each row needs all of the row before."""
+    signature = cuda.void(cuda.int32[:, ::1])
+
+    @cuda.jit(signature)
+    def sequential_rows(m: Any) -> None:
+        col = cuda.grid(1)
+        group = cuda.cg.this_grid()
+        cols = m.shape[1]
+        for row in range(1, m.shape[0]):
+            m[row, col] = m[row - 1, cols - col - 1] + 1
+            group.sync()
+
+    overload = sequential_rows.overloads[signature]
+    assert overload.max_cooperative_grid_blocks(32) == 2048
+    assert overload.max_cooperative_grid_blocks((32, 32)) == 64
+    m = np.zeros((100, 256), np.int32)
+    sequential_rows[8, 32](m)
+    np.testing.assert_array_equal(m, np.tile(np.arange(100), (256, 1)).T)

@@ -98,6 +98,7 @@ from weft.frontend.kernel.gpu import (
 from weft.frontend.kernel.launch import Configured, DeviceFunction, KernelFunction, Options, cdiv
 from weft.frontend.kernel.resources import resources
 from weft.frontend.kernel.streams import Event, Stream, event, stream
+from weft.ir.stmt import MOST_WAITING
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.types import KernelType
@@ -139,6 +140,11 @@ class Kernel(KernelFunction):
         """The Python function."""
         return self.__weft_function__
 
+    @property
+    def overloads(self) -> Overloads:
+        """The compiled forms of the kernel by the types of its arguments."""
+        return Overloads(self)
+
     def specialize(self, *args: Any) -> Kernel:
         """Return the kernel itself: it is compiled for the types of its arguments anyway."""
         del args
@@ -148,6 +154,25 @@ class Kernel(KernelFunction):
         """Return the kernel for so many tasks, one a thread."""
         threads = tpb or 256
         return self[max(cdiv(ntasks, threads), 1), threads, stream, sharedmem]
+
+
+class Overloads:
+    """What programs ask of a compiled form of a kernel; all its forms say the same."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def __getitem__(self, signature: Any) -> Overloads:
+        """Return the form for arguments of some types."""
+        return self
+
+    def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
+        """Return how many blocks may wait for each other at a barrier of the grid."""
+        del dynsmemsize
+        threads = 1
+        for n in blockdim if isinstance(blockdim, tuple | list) else (blockdim,):
+            threads *= n
+        return max(MOST_WAITING // max(threads, 1), 0)
 
 
 def _wanted(function: Callable[..., Any], signature: Signature | None) -> dict[str, Any]:
