@@ -18,7 +18,7 @@ from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
-from weft.ir.stmt import Atomic, Kernel, Memory, Store
+from weft.ir.stmt import Kernel, Memory
 from weft.ir.text import print_kernel
 from weft.ir.traverse import walk
 from weft.schedule.footprint import footprint, sets_all
@@ -46,13 +46,11 @@ def has_tensors(args: tuple[Any, ...]) -> bool:
 
 def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
     """Note a launch on tensors in the capture that is on."""
-    from weft.frontend.kernel.nests import translated
-
     taken = _Arguments(launch, args)
-    nest, constants = translated(launch.kernel, taken.types, launch)
+    nest, constants = launch.kernel._nest_of(taken.types, launch, 32)
     nodes = [*(t._value() for t in taken.tensors), *map(_leaf, constants)]
     kernel = _fixed(nest, taken, len(nodes))
-    written = {s.memory for s in walk(kernel.body) if isinstance(s, Store | Atomic)}
+    written = {memory for s in walk(kernel.body) for memory in s.writes()}
     writes = [k for k, m in enumerate(kernel.params) if m in written]
     name = launch.kernel.__name__
     if not writes:
