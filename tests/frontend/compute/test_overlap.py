@@ -126,6 +126,63 @@ def test_complex_numbers() -> None:
     np.testing.assert_allclose(a, out)
 
 
+@pytest.mark.usefixtures("compiled")
+def test_tensors() -> None:
+    """Weft's tensors, also as results, and twice the same one."""
+
+    @weft.compute
+    def plus(a: Any, b: Any, out: Any) -> None:
+        for i in ndrange(a.size):
+            out[i] = a[i] + b[i]
+
+    a, b, out = weft.arange(5).float(), weft.ones(5), weft.zeros(5)
+    plus(a, b, out)
+    assert out.tolist() == [1, 2, 3, 4, 5]
+    assert a.tolist() == [0, 1, 2, 3, 4]
+    alias = out
+    plus(out, out, out)
+    assert alias.tolist() == [2, 4, 6, 8, 10]
+    whole = weft.zeros(10)
+    plus(b, b, whole[5:])
+    assert whole.tolist() == [0] * 5 + [2] * 5
+    array = np.zeros(5, np.float32)
+    plus(a, b, array)
+    assert array.tolist() == [1, 2, 3, 4, 5]
+    with pytest.raises(weft.GradientError):
+        plus(b, b, weft.ones(5, requires_grad=True))
+
+
+def test_annotated_parameters() -> None:
+    """Annotations are checked at each call, and numbers converted to them."""
+
+    @weft.compute
+    def fill(a: weft.float32[:, ::1], n: weft.int32, k: weft.constexpr, s: weft.float32) -> None:
+        for i, j in ndrange(n, a.shape[1]):
+            a[i, j] = k * s
+
+    a = np.zeros((4, 3), np.float32)
+    for n, k, s in ((2, 3, 0.5), (4, 3, 1.5), (4, 7, 1.5), (4, 7, 2), (3, 0.5, 2.5)):
+        a[:] = 0
+        fill(a, n, k, s)
+        assert (a[:n] == k * s).all()
+        assert not a[n:].any()
+    for wrong in ((a.astype(float), 2, 3, 0.5), (a, 2.5, 3, 0.5), (a[:, :2], 1, 1, 1.0),
+                  (a[0], 1, 1, 1.0), (a, 1 << 40, 1, 1.0)):
+        with pytest.raises((weft.DTypeError, weft.ShapeError, weft.RangeError)):
+            fill(*wrong)
+
+    @weft.compute
+    def half(x: weft.float64, out: weft.float64[2]) -> None:
+        out[0] = x / 2
+
+    out = np.zeros(2)
+    for x in (3.0, 3, 4, 5.0):
+        half(x, out)
+        assert out[0] == x / 2
+    with pytest.raises(weft.ShapeError):
+        half(1.0, np.zeros(3))
+
+
 def test_calls_again() -> None:
     """Calls that differ from an earlier one in memory only are checked like the first."""
 

@@ -10,17 +10,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import DeviceError, KernelError, LaunchError
+from weft.errors import DeviceError, KernelError
 from weft.frontend.devices import get_default_device, is_available
-from weft.frontend.kernel.expressions import as_dtype
 from weft.ir.record import Record
 
 if TYPE_CHECKING:
     from weft.frontend.compute.report import Report
-    from weft.frontend.kernel.types import KernelType
     from weft.ir.stmt import Kernel
 
-__all__ = ["HINTS", "KINDS", "Annotations", "check_made", "check_signature", "check_types",
+__all__ = ["HINTS", "KINDS", "Annotations", "check_made", "check_signature",
            "checked_annotations"]
 
 KINDS: Final = ("custom", "elementwise", "reduce", "matmul", "conv2d", "attention",
@@ -162,27 +160,3 @@ def check_made(made: Annotations, name: str, where: tuple[str, int], kernel: Ker
         raise KernelError(name, found="; ".join(wrong), expected="annotations that the loops can "
                           "follow", hint="leave it out, or see what explain() says",
                           where=(*where, ""))
-
-
-def check_types(name: str, signature: inspect.Signature, types: Mapping[str, KernelType]) -> None:
-    """Check arguments against the annotations of parameters, where those name types.
-
-    Raises
-    ------
-    LaunchError
-        If an argument has another type.
-    """
-    from weft.frontend.kernel.types import ArrayType, ScalarType
-
-    for key, parameter in signature.parameters.items():
-        wanted = None if parameter.annotation is inspect.Parameter.empty else as_dtype(
-            parameter.annotation)
-        kind = types.get(key)
-        if wanted is None or kind is None:
-            continue
-        if isinstance(kind, ArrayType):
-            raise LaunchError(f"call of {name}", found=f"an array for {key}",
-                              expected=f"a number of {wanted.name}")
-        if isinstance(kind, ScalarType) and (kind.dtype.is_float and not wanted.is_float):
-            raise LaunchError(f"call of {name}", found=f"{kind.dtype.name} for {key}",
-                              expected=wanted.name)

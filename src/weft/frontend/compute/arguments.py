@@ -7,14 +7,21 @@ one flat memory, of which dependence analysis knows what it may assume: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft.errors import LaunchError
+from weft.exchange import host as exchange
 from weft.frontend.kernel.host import Host
-from weft.frontend.kernel.types import ArrayType, KernelType, Parameters, ScalarType
+from weft.frontend.kernel.types import (
+    ArrayType,
+    GroupType,
+    KernelType,
+    Parameters,
+    ScalarType,
+)
 from weft.frontend.kernel.values import View, ViewAxis
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -23,9 +30,16 @@ from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
 
+if TYPE_CHECKING:
+    from weft.frontend.core import TensorCore
+    from weft.frontend.kernel.signature import Signature
+
 __all__ = ["LARGEST", "Arguments", "Declared", "Sharing", "span_of"]
 
 LARGEST: Final = 1 << 47  # integers below it cannot overflow an index that fits an array
+
+
+_UNKNOWN: Final = np.zeros(0)  # the memory of a tensor before `settle`
 
 
 class Sharing(Record):
@@ -44,19 +58,40 @@ class Arguments(Host):
 
     __slots__ = ("arrays", "integers", "numbers")
 
-    takes_tensors = False  # what is written to has to be memory that a program sees
-
-    def __init__(self, kernel: str) -> None:
-        super().__init__(kernel)
+    def __init__(self, kernel: str, signature: Signature) -> None:
+        super().__init__(kernel, signature)
         self.arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
         self.numbers: set[str] = set()  # names of all numbers, and of the integers among them
         self.integers: set[str] = set()
 
-    def _scalar(self, name: str, value: Any) -> ScalarType:
-        kind = super()._scalar(name, value)
-        self.numbers.add(name)
-        if kind.dtype.is_integer and not kind.dtype.is_bool:
-            self.integers.add(name)
+    def bind(self, signature: Signature, args: tuple[Any, ...]) -> None:
+        """Take all arguments of a call."""
+        super().bind(signature, args)
+        stack: list[tuple[str, Any]] = list(self.types.items())
+        while stack:
+            name, kind = stack.pop()
+            if isinstance(kind, GroupType):
+                names = kind.names or tuple(map(str, range(len(kind.items))))
+                stack += [(f"{name}.{n}", k) for n, k in zip(names, kind.items, strict=True)]
+            elif isinstance(kind, ScalarType):
+                self.numbers.add(name)
+                if kind.dtype.is_integer and not kind.dtype.is_bool:
+                    self.integers.add(name)
+
+    def settle(self, written: Container[str]) -> None:
+        """Look up the memory of tensors, as arrays; `written` names those that are written to."""
+        super().settle(written)
+        for name, index, tensor in self.tensors:
+            buffer = next(b for b in self.kept if getattr(b, "address", None)
+                          == self.addresses[index])
+            place = next(k for k, (n, _) in enumerate(self.arrays) if n == name)
+            self.arrays[place] = name, exchange.view(buffer, tensor.dtype, tensor.shape, True)
+
+    def _tensor(self, name: str, tensor: TensorCore,
+                shape: tuple[int | None, ...] = ()) -> KernelType:  # fmt: skip
+        kind = super()._tensor(name, tensor, shape)
+        if isinstance(kind, ArrayType):
+            self.arrays.append((name, _UNKNOWN))
         return kind
 
     def _array(self, name: str, array: np.ndarray[Any, Any],

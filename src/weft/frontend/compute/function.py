@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import DependenceWarning, LaunchError
-from weft.frontend.compute.annotations import Annotations, check_made, check_types
+from weft.frontend.compute.annotations import Annotations, check_made
 from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.nests import failure
+from weft.frontend.kernel.signature import Signature
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
@@ -39,7 +39,8 @@ class ComputeFunction:
         self.annotations = annotations
         functools.update_wrapper(self, function)
         self.__weft_function__ = function
-        self._signature = inspect.signature(function)
+        self._signature = Signature(function)
+        self._written: dict[Any, frozenset[str]] = {}
         self._families: dict[Any, dict[Any, _Compiled]] = {}
         self._recipes: dict[Any, Recipe] = {}
 
@@ -115,20 +116,30 @@ class ComputeFunction:
               ) -> tuple[Arguments, dict[str, KernelType]]:  # fmt: skip
         from weft.frontend.compute.arguments import Arguments
 
-        parameters = self._signature.parameters
-        if named or len(args) != len(parameters):
+        if named or len(args) != len(self._signature.names):
             try:
-                bound = self._signature.bind(*args, **named)
+                bound = self._signature.signature.bind(*args, **named)
             except TypeError as error:
                 raise LaunchError(f"call of {self.__name__}", found=str(error),
-                                  expected=f"{self.__name__}{self._signature}") from None
+                                  expected=f"{self.__name__}{self._signature.signature}") from None
             bound.apply_defaults()
             args = tuple(bound.arguments.values())
-        host = Arguments(self.__name__)
-        types = {name: host.take(name, value)
-                 for name, value in zip(parameters, args, strict=True)}
-        check_types(self.__name__, self._signature, types)
-        return host, types
+        host = Arguments(self.__name__, self._signature)
+        host.bind(self._signature, args)
+        if host.tensors:
+            host.settle(self._written_by(host))
+        return host, host.types
+
+    def _written_by(self, host: Arguments) -> frozenset[str]:
+        """Return the arguments that the function writes to."""
+        from weft.frontend.compute.arguments import Declared
+        from weft.frontend.compute.translate import written_memories
+
+        key = tuple(host.types.values())
+        if key not in self._written:
+            declared = Declared(None, {}, frozenset(), exact=True, flat=True)
+            self._written[key] = written_memories(self.__weft_function__, host.types, declared)
+        return self._written[key]
 
     # --- compilation
 

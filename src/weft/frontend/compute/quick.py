@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft.frontend.compute.arguments import LARGEST, span_of
+from weft.frontend.kernel.types import ArrayType, ScalarType
+from weft.ir import dtype as dt
 
 if TYPE_CHECKING:
     from weft.driver.launch import Loaded
     from weft.frontend.compute.arguments import Arguments
+    from weft.frontend.kernel.types import KernelType
 
 __all__ = ["Recipe", "shape_of"]
 
@@ -77,6 +80,8 @@ class Recipe:
            host: Arguments) -> Recipe | None:  # fmt: skip
         """Return the recipe of a call, None if it needs more than addresses and numbers."""
         places = {name: k for k, name in enumerate(names)}
+        if not all(_goes_as_it_is(host.types[n], v) for n, v in zip(names, args, strict=True)):
+            return None
         if any(places.get(n) is None or n not in host.numbers for n in loaded.variables):
             return None
         arrays = []
@@ -107,3 +112,10 @@ class Recipe:
                 return None
             end = stop
         return addresses, [given[k] for k in self._numbers]
+
+
+def _goes_as_it_is(kind: KernelType, value: Any) -> bool:
+    """Whether an argument passes its bits: no constant, and no number that is converted."""
+    if isinstance(kind, ScalarType):
+        return kind.dtype is (dt.int64 if type(value) is int else dt.float64)
+    return isinstance(kind, ArrayType)

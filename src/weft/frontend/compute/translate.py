@@ -16,9 +16,9 @@ from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import For, Kernel, Meta, Stmt
-from weft.ir.traverse import Rewriter, walk
+from weft.ir.traverse import Rewriter, stores, walk
 
-__all__ = ["Written", "translate"]
+__all__ = ["Written", "translate", "written_memories"]
 
 _THREADS = (st.Barrier, st.Fence, st.Collective)
 
@@ -68,6 +68,13 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType],
     kernel = Kernel(source.name, memories, tuple(out), Meta("custom"), lowering.locations)
     kernel, places = _named(kernel, lowering.places)
     return Written(kernel, places, tuple(a for c in constants for a in c.arrays))
+
+
+def written_memories(function: Callable[..., Any], types: Mapping[str, KernelType],
+                     declared: Declared) -> frozenset[str]:
+    """Return the names of the arrays that a function writes to."""
+    written = translate(function, types, declared, False)
+    return frozenset(m.name for m in stores(written.kernel.body))
 
 
 def _named(kernel: Kernel, places: Mapping[Expr, LoopPlace]
