@@ -45,10 +45,10 @@ from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.kernel import gpu
 from weft.frontend.kernel import groups as cg
-from weft.frontend.kernel.fusion import fuse
 from weft.frontend.kernel.launch import cdiv, func, kernel
 from weft.frontend.kernel.sanitize import interpret, sanitize
 from weft.frontend.kernel.streams import event, stream
+from weft.frontend.kernel.together import fuse
 from weft.frontend.random import *  # noqa: F403
 from weft.frontend.tensor import Parameter, Tensor
 from weft.frontend.tuning import tune

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.tensors import Written
     from weft.frontend.kernel.types import KernelType
 
-__all__ = ["Fusion", "fuse"]
+__all__ = ["Fusion"]
 
 _COPIES: Final = "works on copies of fields that cannot be passed as they lie"
 _VIEWS: Final = "not fused: one of several views of a tensor is written to"
@@ -83,7 +83,7 @@ _decisions: Final[dict[Any, _Decision]] = {}
 
 
 class Fusion:
-    """A ``with`` block whose launches run at its end, as few kernels; see `fuse`."""
+    """A ``with`` block whose launches run at its end, as few kernels; see `weft.fuse`."""
 
     def __init__(self) -> None:
         self._noted: list[_Noted] = []
@@ -190,29 +190,6 @@ class Fusion:
                 from weft.frontend.kernel.nests import failure
 
                 raise failure("_".join(noted[k].launch.kernel.__name__ for k in step.parts), failed)
-
-
-def fuse() -> Fusion:
-    """Return a block whose launches run together.
-
-    ::
-
-        with weft.fuse() as f:
-            t = f.empty(n, weft.float32)
-            scale[blocks, 256](2.0, x, t)
-            shift[blocks, 256](1.0, t, y)
-        print(f.explain())
-
-    Launches are noted where they stand and run when the block ends, in order. Consecutive ones
-    become one kernel where every element that one of them writes is touched in the other one by
-    the same thread only (or by threads of the same block, between which a barrier is put), the
-    grid and the block are the same, and shared memory and registers suffice; `Fusion.explain` says
-    what became of each, and why. Results are those of the launches one by one, to the last bit.
-
-    Inside the block nothing has run yet: its arrays are not to be read or changed there. If the
-    block raises an error, nothing runs.
-    """
-    return Fusion()
 
 
 def _address(array: Any) -> int:
