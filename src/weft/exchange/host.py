@@ -20,6 +20,7 @@ __all__ = [
     "put_back", "share", "share_span", "store", "view",
 ]  # fmt: skip
 
+_types: Final[dict[Any, DType]] = {}
 _WORK: Final = 1000  # steps after which two arrays are taken to overlap
 
 
@@ -31,8 +32,12 @@ def dtype_of(array: np.ndarray[Any, Any], operation: str) -> DType:
     DTypeError
         If Weft has no such type (complex, object, text, dates).
     """
+    found = _types.get(array.dtype)  # NumPy takes its time to tell a name
+    if found is not None:
+        return found
     try:
-        return dt.as_dtype(array.dtype)
+        found = _types[array.dtype] = dt.as_dtype(array.dtype)
+        return found
     except DTypeError:
         raise DTypeError(
             operation, found=f"an array of {array.dtype}",

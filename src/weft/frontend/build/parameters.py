@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weft.errors import LaunchError, ShapeError
 from weft.frontend.build.lowering import Lowering
 from weft.frontend.build.places import Place
-from weft.frontend.kernel.types import ArrayType, Parameters, ScalarType
+from weft.frontend.kernel.types import ArrayType, KernelType, Parameters, ScalarType
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
@@ -139,29 +140,39 @@ class Signature:
         title = f"launch of {name}"
         args = self.bound(title, args, named)
         host = Host(name)
-        for p, value in zip(self.parameters, args, strict=True):
-            kind = host.take(p.name, value, p.kind)
-            host.types[p.name] = kind
-            if isinstance(p, ArrayParameter) and p.writable and getattr(kind, "readonly", False):
-                raise LaunchError(title, found=f"{p.name}, which is read-only",
+        for (param, wanted), value in zip(self._wanted, args, strict=True):
+            kind = host.types[param] = host.take(param, value, wanted)
+            if param in self.written and getattr(kind, "readonly", False):
+                raise LaunchError(title, found=f"{param}, which is read-only",
                                   expected="an array that can be written to")
         self._sizes(title, host.variables)
         return host
 
-    @property
+    @functools.cached_property
+    def _wanted(self) -> list[tuple[str, KernelType]]:
+        return [(p.name, p.kind) for p in self.parameters]
+
+    @functools.cached_property
+    def _arrays(self) -> list[ArrayParameter]:
+        return [p for p in self.parameters if isinstance(p, ArrayParameter)]
+
+    @functools.cached_property
+    def _axes(self) -> list[tuple[ArrayParameter, int, Expr, str]]:
+        return [(p, k, n, f"{p.name}.{k}") for p in self._arrays
+                for k, n in enumerate(p.memory.shape) if n.op is not Op.CONST]
+
+    @functools.cached_property
     def written(self) -> frozenset[str]:
         """Names of the arrays that the program writes to."""
-        return frozenset(p.name for p in self.parameters
-                         if isinstance(p, ArrayParameter) and p.writable)
+        return frozenset(p.name for p in self._arrays if p.writable)
 
     def settle(self, name: str, host: Host, disjoint: bool) -> None:
         """Look up the memory of tensors; arrays that are written must not overlap others."""
         host.settle(self.written)
         if not disjoint:
             return
-        arrays = [p for p in self.parameters if isinstance(p, ArrayParameter)]
         spans = []
-        for p, address in zip(arrays, host.addresses, strict=True):
+        for p, address in zip(self._arrays, host.addresses, strict=True):
             count = math.prod(host.variables[f"{p.name}.{k}"] if n.op is not Op.CONST
                               else int(n.attr) for k, n in enumerate(p.memory.shape))
             if count:
@@ -171,7 +182,9 @@ class Signature:
     def bound(self, title: str, args: tuple[Any, ...],
               named: dict[str, Any]) -> tuple[Any, ...]:  # fmt: skip
         """Return the arguments of a call in order."""
-        names = [p.name for p in self.parameters]
+        names = [name for name, _ in self._wanted]
+        if len(args) == len(names) and not named:
+            return args
         expected = f"({', '.join(names)})"
         if len(args) > len(names):
             raise LaunchError(title, found=f"{len(args)} arguments", expected=expected)
@@ -186,15 +199,13 @@ class Signature:
         return tuple(given[name] for name in names)
 
     def _sizes(self, title: str, variables: dict[str, int]) -> None:
-        axes = [(p, k, n) for p in self.parameters if isinstance(p, ArrayParameter)
-                for k, n in enumerate(p.memory.shape) if n.op is not Op.CONST]
-        for p, k, n in axes:
-            size = variables[f"{p.name}.{k}"]
+        for p, k, n, own in self._axes:
+            size = variables[own]
             if n.op is Op.VARIABLE and variables.setdefault(n.attr.name, size) != size:
                 raise ShapeError(title, found=f"{size} along axis {k} of {p.name}",
                                  expected=f"{n.attr.name} = {variables[n.attr.name]}")
-        for p, k, n in axes:
-            size = variables[f"{p.name}.{k}"]
+        for p, k, n, own in self._axes:
+            size = variables[own]
             if n.op is not Op.VARIABLE and value_of(n, variables) != size:
                 raise ShapeError(title, found=f"{size} along axis {k} of {p.name}",
                                  expected=value_of(n, variables))
