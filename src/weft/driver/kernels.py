@@ -135,14 +135,17 @@ def alone(kernel: Kernel) -> int:
     return _CALL_NANOSECONDS + max(meta.traffic // _CACHED_PER_NANOSECOND, busy)
 
 
-def compiled(kernel: Kernel) -> Code:
-    """Return the code of a loop-level kernel, compiling it if no cache has it."""
+def compiled(kernel: Kernel, tiers: bool = True) -> Code:
+    """Return the code of a loop-level kernel, compiling it if no cache has it.
+
+    With `tiers` it may be that of the first tier, if the settings ask for tiers.
+    """
     if config().tune and report.active() is None:
         from weft.driver.tuning import tune_first
 
         tune_first(kernel)
     key = key_of(kernel)
-    tiered = config().tiered
+    tiered = config().tiered and tiers
     found = _loaded.get(key)
     if found is not None and report.active() is None and (tiered or found.nest is None):
         report.count("kernel memory hits")

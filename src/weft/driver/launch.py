@@ -132,15 +132,16 @@ _launchers: Final[dict[Types, Launcher | None]] = {}
 
 def launcher(types: Types) -> Launcher | None:
     """Return the native launches; None where the interpreter allows none."""
-    if types not in _launchers:
-        from weft.runtimes import launches
+    with device.lock:
+        if types not in _launchers:
+            from weft.runtimes import launches
 
-        _launchers[types] = None
-        with contextlib.suppress(launches.NotSupported, AttributeError, TypeError):
-            text = launches.source(launches.layout(types))
-            library = device.runtime().support(text, launches.SYMBOLS, launches.imports())
-            _launchers[types] = launches.Launcher(library, types)
-    return _launchers[types]
+            _launchers[types] = None
+            with contextlib.suppress(launches.NotSupported, AttributeError, TypeError):
+                text = launches.source(launches.layout(types))
+                library = device.runtime().support(text, launches.SYMBOLS, launches.imports())
+                _launchers[types] = launches.Launcher(library, types)
+        return _launchers[types]
 
 
 def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
@@ -156,9 +157,10 @@ def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
     for number, stmt in enumerate(walk(kernel.body)):
         places.append(kernel.locations.get(stmt))
         numbers[stmt] = Location(CHECK, number)
-    code = kernels.compiled(kernel.replace(locations=numbers))
-    kernels.load([code])
-    return Loaded(code, kernel, places, constants)
+    with device.lock:
+        code = kernels.compiled(kernel.replace(locations=numbers), tiers=False)
+        kernels.load([code])
+        return Loaded(code, kernel, places, constants)
 
 
 def schedule(kernel: Kernel) -> Kernel:

@@ -46,7 +46,8 @@ def run(tmp_path: Path):
     """Run the program in a process of its own; return how many kernels it compiled, and x."""
     environment = dict(os.environ, WEFT_CACHE_DIR=str(tmp_path / "cache"), WEFT_DEBUG="128")
 
-    def once(limit=10, table=2.0, factor=3, beyond=0, before=""):
+    def once(limit=10, table=2.0, factor=3, beyond=0, before="", tiered="0"):
+        environment["WEFT_TIERED"] = tiered
         (tmp_path / "helper.py").write_text(HELPER.format(limit=limit, table=table, factor=factor))
         program = tmp_path / "program.py"
         program.write_text(before + PROGRAM.format(folder=str(tmp_path), beyond=beyond))
@@ -78,6 +79,12 @@ def test_lines_are_those_of_this_program(run) -> None:
     assert (compiled, out[0]) == (1, "line 14")
     compiled, out = run(beyond=1, before="\n\n\n")
     assert (compiled, out[0]) == (0, "line 17")
+
+
+def test_tiers_do_not_concern_kernels(run) -> None:
+    """A kernel is compiled fully at once, as its native launches go to that code."""
+    assert run(tiered="1") == (1, [expected(), ""])
+    assert run(tiered="0") == (0, [expected(), ""])
 
 
 def test_files_that_are_broken(run, tmp_path: Path) -> None:
