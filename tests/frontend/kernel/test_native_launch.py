@@ -524,3 +524,43 @@ def test_launches_that_are_noted_do_not_run() -> None:
         np.testing.assert_array_equal(y, 3 * X + 1)
     np.testing.assert_array_equal(y, 5 * X + 1)
     np.testing.assert_array_equal(t.numpy(), 7 * X + 2)
+
+
+def test_random_arguments_on_one_launch(rng: Any) -> None:
+    """Arguments of all kinds, in any order, on one object: never code for other ones."""
+
+    @weft.kernel
+    def mix(a: Any, x: Any, p: Any, y: Any) -> None:
+        i = gpu.grid(1)
+        if i < y.size and i < x.size:
+            y[i] = a * x[i] + p[0] + p[1]
+
+    kinds = [np.float32, np.int32]
+
+    def array(n: int, written: bool) -> Any:
+        kind = rng.choice(kinds)
+        step = int(rng.choice([1, 1, 2, -1, -3]))
+        made = rng.integers(0, 9, (n * abs(step),)).astype(kind)[::step][:n]
+        choice = rng.integers(0, 4)
+        if choice == 0 and not written:
+            made.flags.writeable = False
+        if choice == 1:
+            return weft.tensor(np.ascontiguousarray(made))
+        if choice == 2:
+            return memoryview(np.ascontiguousarray(made))
+        return made
+
+    launch = mix[3, 8]
+    for _ in range(150):
+        a = rng.choice([0, 1, 2, 3])
+        a = [float(a), np.int16(a)][rng.integers(2)]
+        p = [(1, 2), (np.float32(1), 2)][rng.integers(2)]
+        x, y = array(int(rng.integers(0, 25)), False), array(int(rng.integers(1, 25)), True)
+        given, before = np.array(x), np.array(y)
+        n = min(len(given), len(before))
+        expected = before.copy()
+        expected[:n] = (float(a) * given[:n] + float(p[0]) + float(p[1])).astype(before.dtype)
+        for _ in range(int(rng.integers(1, 4))):
+            launch(a, x, p, y)
+        np.testing.assert_array_equal(np.array(y), expected)
+        np.testing.assert_array_equal(np.array(x), given)
