@@ -59,7 +59,7 @@ from weft.passes.copies import copy_at_once
 from weft.passes.grid import grid_to_block, waits_for_grid
 from weft.passes.orient import lanes_last
 from weft.passes.strides import count_turns
-from weft.passes.threads import WARP, Threads, has_barrier
+from weft.passes.threads import MUCH, WARP, Threads, has_barrier
 
 __all__ = ["blocks_to_loops", "has_threads", "unroll_loops"]
 
@@ -288,7 +288,8 @@ class Nest:
         """
         block = Threads(self)
         block.analyse(body)
-        split = block.early_return(body) if more > 1 else None
+        often = more > 1 and block.kept_bytes <= MUCH  # each version has memory of its own
+        split = block.early_return(body) if often else None
         if split is None:
             return block.run(body)
         before, condition, going = split

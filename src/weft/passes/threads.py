@@ -48,10 +48,11 @@ from weft.passes.strides import goes_through_a_grid
 if TYPE_CHECKING:
     from weft.passes.barrier import Nest
 
-__all__ = ["WARP", "Threads", "has_barrier"]
+__all__ = ["MUCH", "WARP", "Threads", "has_barrier"]
 
 _PRIVATE: Final = ("local", "register")
 WARP: Final = 32  # threads whose collective operations are those of lanes
+MUCH: Final = 128 << 10  # bytes that the threads of a block keep over barriers
 _NARROW: Final = 4  # lanes for which vectors still pay
 
 
@@ -76,18 +77,43 @@ class Threads:
     def analyse(self, body: Body) -> None:
         """Find what differs between threads, and what they keep over barriers."""
         self._find_varying(body)
-        if self._find_in_step(body):
-            self.varying = {axis.var for axis in self.axes}
+        together = self._find_in_step(body)
+        if together:
+            self._forget()
             self._find_varying(body)
         self._find_crossing(body)
+        if together and self.kept_bytes > MUCH:  # rather each thread alone
+            self.in_step.clear()
+            self._forget()
+            self._find_varying(body)
+            self._find_crossing(body)
+
+    def _forget(self) -> None:
+        self.varying = {axis.var for axis in self.axes}
+        self.spilled = dict(self.nest.shared)
+        self.kept, self.values = {}, {}
+
+    @property
+    def homes(self) -> list[Memory]:
+        """What threads keep over barriers, for all threads."""
+        shared = self.nest.shared
+        return [*(home for memory, home in self.spilled.items() if memory not in shared),
+                *self.kept.values()]
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much memory that takes; it lies on the stack."""
+        total = 0
+        for memory in self.homes:
+            sizes = [int(e.attr) if e.op is Op.CONST else 0 for e in memory.shape]
+            total += math.prod(sizes) * memory.dtype.itemsize
+        return total
 
     def run(self, body: Body) -> Body:
         """Return a body that has been analysed as loops over threads."""
         out: list[Stmt] = []
         self._split(body, (), out, True)
-        shared = set(self.nest.shared)
-        homes = [home for memory, home in self.spilled.items() if memory not in shared]
-        return (*(Alloc(m) for m in (*homes, *self.kept.values())), *out)
+        return (*(Alloc(m) for m in self.homes), *out)
 
     def early_return(self, body: Body) -> tuple[Body, Expr, Body] | None:
         """Return what comes before a last condition, when its threads stay, and what they do then.

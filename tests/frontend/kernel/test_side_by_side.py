@@ -444,3 +444,44 @@ def test_division_of_indices() -> None:
             checked(np.mod, i - 2000, d), checked(np.floor_divide, i - 2000, d),
             checked(np.mod, i**3 * 31 + 7, m + j),
             checked(np.floor_divide, i * 1000003 - 5000000, j - d), i % (m + 1)])
+
+
+# --- what does not fit in many versions
+
+
+@weft.kernel
+def much_of_its_own(a: Any, out: Any, n: int) -> None:
+    """Keep a long array of each thread over barriers, behind an early return."""
+    own = gpu.local.array(96, float32)
+    i = gpu.grid(1)
+    if i >= n:
+        return
+    for k in range(96):
+        own[k] = a[i] + float32(k)
+    gpu.syncthreads()
+    total = float32(0)
+    for k in range(96):
+        total += own[95 - k]
+    gpu.syncthreads()
+    out[i] = total + own[3]
+
+
+@weft.kernel
+def much_in_a_loop(a: Any, out: Any) -> None:
+    """Use a long array of each thread in a loop over the grid."""
+    own = gpu.local.array(512, float32)
+    own[7] = float32(1)
+    for i in range(gpu.grid(1), a.size, gpu.gridsize(1)):
+        for k in range(8):
+            own[k] = a[i] * float32(k)
+        out[i] = own[7] + own[1]
+
+
+def test_long_arrays_of_threads() -> None:
+    """As many bytes as one version may take."""
+    a = np.arange(600, dtype=np.float32)
+    found = both(much_of_its_own, 2, 512, [a, np.zeros(600, np.float32), 590])[1]
+    expected = a * 96 + 95 * 48 + a + 3
+    np.testing.assert_array_equal(found, np.where(np.arange(600) < 590, expected, 0))
+    found = both(much_in_a_loop, 2, 128, [a, np.zeros(600, np.float32)])[1]
+    np.testing.assert_array_equal(found, a * 8)
