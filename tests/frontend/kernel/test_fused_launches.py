@@ -320,6 +320,21 @@ class TestResults:
         assert outer.explain() == "fused: scale, shift"
         np.testing.assert_array_equal(y, np.float32(2) * x + np.float32(1))
 
+    def test_loop_nests_come_in_order(self):
+        @weft.compute
+        def doubled(x):
+            for i in weft.ndrange(x.shape[0]):
+                x[i] = x[i] * 2
+
+        x, y = floats(40), np.zeros(40, np.float32)
+        with weft.fuse() as f:
+            scale[1, 64](2.0, x, y)
+            shift[1, 64](1.0, y, y)
+            doubled(y)
+            shift[1, 64](1.0, y, y)
+        assert kernels_of(f) == ["fused: scale, shift", "alone: shift"]
+        np.testing.assert_array_equal(y, (np.float32(2) * x + np.float32(1)) * 2 + np.float32(1))
+
     def test_a_block_that_raises_runs_nothing(self):
         x, y = floats(9), np.zeros(9, np.float32)
         f = weft.fuse()

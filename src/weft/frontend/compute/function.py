@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weft.errors import DependenceWarning, LaunchError
 from weft.frontend.compute.annotations import Annotations, check_made
 from weft.frontend.devices import get_default_device
+from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.nests import failure
 from weft.frontend.kernel.signature import Signature
 
@@ -56,6 +57,8 @@ class ComputeFunction:
         LaunchError
             If the arguments do not fit, or the function reported a failure.
         """
+        if active.fusion is not None:
+            active.fusion.flush()  # of kernels; loops do not wait
         if self._is_interpreted():
             self._interpret(*self._take(args, named))
             return

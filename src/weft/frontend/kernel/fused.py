@@ -17,6 +17,10 @@ class Notes(Protocol):
         """Take a launch that is to run later."""
         ...
 
+    def flush(self) -> None:
+        """Run the launches that were taken."""
+        ...
+
 
 class _Active(threading.local):
     """The block that a thread is in."""

@@ -112,6 +112,16 @@ class Fusion:
         if kind is None and noted:
             self._run(noted, temporaries)
 
+    def flush(self) -> None:
+        """Run what was noted so far: what comes next cannot wait."""
+        noted, self._noted = self._noted, []
+        if noted:
+            attend(None)
+            try:
+                self._run(noted, [])  # what comes next may read all arrays
+            finally:
+                attend(self)
+
     def empty(self, shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
         """Return an array for values that only launches of this block need.
 
@@ -143,14 +153,14 @@ class Fusion:
 
     def _run(self, noted: list[_Noted], temporaries: list[np.ndarray[Any, Any]]) -> None:
         if any(n.launch.interpreted for n in noted):
-            self._said = ["not fused: the interpreter device runs launches one by one"]
+            self._said.append("not fused: the interpreter device runs launches one by one")
             for one in noted:
                 one.launch(*one.args)
             return
         prepared = [_prepare(n) for n in noted]
         targets = _settled(noted, prepared)
         if targets is None:
-            self._said = [_VIEWS]
+            self._said.append(_VIEWS)
             for one in noted:
                 one.launch(*one.args)
             return
@@ -170,7 +180,7 @@ class Fusion:
             while len(_decisions) >= _MOST_DECISIONS:
                 _decisions.pop(next(iter(_decisions)), None)
             _decisions[key] = decision
-        self._said = _told(decision, noted)
+        self._said.extend(_told(decision, noted))
         for step in decision.steps:
             first = noted[step.parts[0]]
             if step.loaded is not None:
