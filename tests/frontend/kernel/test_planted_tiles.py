@@ -316,3 +316,21 @@ def test_the_order_of_an_atomic_operation_counts() -> None:
     for order, words in (("weak", "order"), ("", "order")):
         with pytest.raises(weft.errors.KernelError, match=words):
             handed_over(order)[1, 1](x, flag, out)
+
+
+def test_the_scope_of_an_atomic_operation_counts() -> None:
+    @weft.kernel
+    def blocks(x: Any) -> None:
+        gpu.atomic.add(x, 0, 1, "block")
+
+    @weft.kernel
+    def mixed(x: Any) -> None:
+        gpu.atomic.add(x, 0, 1, "system")
+        gpu.atomic.add(x, gpu.blockIdx.x + 1, 1, scope="block")
+
+    x = np.zeros(4, np.int64)
+    assert [f.kind for f in weft.sanitize(blocks, 2, 32)(x).findings] == ["race"]
+    assert not weft.sanitize(blocks, 1, 32)(x).findings
+    assert not weft.sanitize(mixed, 3, 32)(x).findings
+    assert x[0] == 64 + 32 + 96
+    np.testing.assert_array_equal(x[1:], 32)

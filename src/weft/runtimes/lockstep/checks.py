@@ -12,7 +12,16 @@ from weft.ir.stmt import Atomic, If, Load, Location, Memory, Stmt, Store
 from weft.ir.tile import MISALIGNED, AsyncCopy, MatrixLoad
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep import findings as fi
-from weft.runtimes.lockstep.shadow import READ, UPDATE, WRITE, Clocks, Shadow, bits, same_time
+from weft.runtimes.lockstep.shadow import (
+    READ,
+    UPDATE,
+    WRITE,
+    Clocks,
+    Shadow,
+    bits,
+    blocks_at_once,
+    same_time,
+)
 
 if TYPE_CHECKING:
     from weft.ir.stmt import Body, Kernel
@@ -198,6 +207,11 @@ class Checks:
         storage.note_written(at)
         if storage.shadow is not None and len(at):
             self._access(UPDATE, s, storage, at, lanes, None)
+            if s.scope == "block" and s.memory.scope == "global":
+                m = self.machine
+                pair = blocks_at_once(at, m.tids[lanes], m.per_block)
+                if pair is not None:
+                    self._race(s, s, storage, pair, together=True)
             self.clocks.synchronise(storage.shadow.number, at + storage.offset, lanes)
 
     def _access(self, kind: int, s: Stmt, storage: Storage, at: Array, lanes: Array,
@@ -209,7 +223,8 @@ class Checks:
             changed = None if changed is None else np.repeat(changed, storage.unit)
         if storage.offset:
             at = at + storage.offset
-        found = shadow.access(kind, at, lanes, clocks, changed)
+        narrow = isinstance(s, Atomic) and s.scope == "block"
+        found = shadow.access(kind, at, lanes, clocks, changed, narrow)
         self._events.extend([None] * (clocks.now - len(self._events)))
         self._events.append(s)
         self._last[s] = clocks.now

@@ -4,7 +4,8 @@ Time counts accesses: one statement that all threads carry out in step takes one
 of one element by two threads, one of them a write, are a race unless something orders them: a
 barrier of the block between them, a warp barrier that both threads take part in, or a fence and an
 atomic operation by which one thread tells the other. Atomic operations do not race with each
-other, nor do two plain writes of the same bits.
+other, nor do two plain writes of the same bits; but an operation that is atomic for a block only
+races with those of other blocks.
 
 For each element the last write is kept and two reads by different threads, so that any writer
 finds at least one reader that is not itself. Memory for it is taken as elements are touched.
@@ -128,14 +129,15 @@ class Shadow:
         self._first_time, self._first_code = np.zeros(size, np.int64), np.zeros(size, np.int64)
 
     def access(self, kind: int, elements: Array, lanes: Array, clocks: Clocks,
-               changed: Array | None = None) -> Conflict | None:  # fmt: skip
+               changed: Array | None = None, narrow: bool = False) -> Conflict | None:
         """Note an access by some threads; return the first conflict with an earlier one.
 
-        `changed` tells of plain writes which of them change what the element holds.
+        `changed` tells of plain writes which of them change what the element holds, `narrow` that
+        an atomic operation is one for the threads of the block only.
         """
         clocks.now += 1
         tids = clocks.tids[lanes]
-        found = self._against_writes(kind, elements, lanes, tids, clocks, changed)
+        found = self._against_writes(kind, elements, lanes, tids, clocks, changed, narrow)
         if kind == READ:
             self._note_reads(elements, tids, clocks.now)
             return found
@@ -144,20 +146,23 @@ class Shadow:
                                  (self._first_time, self._first_code)):  # fmt: skip
                 found = found or _conflict(times[elements], codes[elements], lanes, tids, clocks)
         self._write_time[elements] = clocks.now
-        self._write_code[elements] = tids << 1 | (kind == UPDATE)
+        self._write_code[elements] = tids << 2 | narrow << 1 | (kind == UPDATE)
         return found
 
     def _against_writes(self, kind: int, elements: Array, lanes: Array, tids: Array,
-                        clocks: Clocks, changed: Array | None) -> Conflict | None:  # fmt: skip
+                        clocks: Clocks, changed: Array | None,
+                        narrow: bool) -> Conflict | None:  # fmt: skip
         times = self._write_time[elements]
         if not times.any():
             return None
         codes = self._write_code[elements]
         if kind == UPDATE:
-            times = np.where(codes & 1, 0, times)
+            apart = (codes >> 2) // clocks.per_block != tids // clocks.per_block
+            apart &= narrow | (codes & 2 != 0)
+            times = np.where((codes & 1 != 0) & ~apart, 0, times)
         elif changed is not None:
             times = np.where((codes & 1 == 0) & ~changed, 0, times)
-        return _conflict(times, codes >> 1, lanes, tids, clocks)
+        return _conflict(times, codes >> 2, lanes, tids, clocks)
 
     def _note_reads(self, elements: Array, tids: Array, now: int) -> None:
         before, then = self._last_code[elements], self._last_time[elements]
@@ -197,6 +202,18 @@ def same_time(elements: Array, values: Array, tids: Array) -> tuple[int, int] | 
         return None
     first = int(np.argmax(clash))
     return int(tids[order[first]]), int(tids[order[first + 1]])
+
+
+def blocks_at_once(elements: Array, tids: Array, per_block: int) -> tuple[int, int] | None:
+    """Return two threads of different blocks that access one element at once, if there are any."""
+    order = np.argsort(elements, kind="stable")
+    element, thread = elements[order], tids[order]
+    block = thread // per_block
+    clash = (element[1:] == element[:-1]) & (block[1:] != block[:-1])
+    if not clash.any():
+        return None
+    first = int(np.argmax(clash))
+    return int(thread[first]), int(thread[first + 1])
 
 
 def bits(values: Array) -> Array:
