@@ -133,6 +133,13 @@ class Code:
         """Return the value of an expression: of the builder, or a number of Python."""
         return getattr(self, f"_{tree.data}")(tree)
 
+    def numeric(self, tree):
+        """Return the value of an expression that is a number."""
+        value = self.number(tree)
+        if _is_bool(value):
+            raise self.wrong("true or false where a number is needed", tree)
+        return value
+
     def real(self, value, tree):
         """Return a value as a float32."""
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -172,7 +179,7 @@ class Code:
 
     def _binary(self, tree):
         a, symbol, b = tree.children
-        left, right = self.number(a), self.number(b)
+        left, right = self.numeric(a), self.numeric(b)
         if symbol == "/":
             left, right = self.real(left, a), self.real(right, b)
         if isinstance(left, int | float) and isinstance(right, int | float):
@@ -181,7 +188,7 @@ class Code:
 
     def _unary(self, tree):
         symbol, x = tree.children
-        value = self.number(x)
+        value = self.numeric(x)
         if isinstance(value, int | float):
             return -value if symbol == "-" else value
         return self.f.op(str(symbol), value, at=self.at(tree))

@@ -119,6 +119,7 @@ def translate(path):
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise WeftError(f"read {path}", found=str(error), expected="a text file") from None
+    build.source_text(str(path), text)  # what errors show, whatever becomes of the file
     errors = build.Errors(path.name)
     made = _Translation(path, errors)
     for statement in parse(text, str(path), errors):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import lark
 
-_NESTED = 100  # parentheses, blocks and operators inside each other
+_NESTED = 200  # parentheses, blocks and operators inside each other
 
 _WORDS = {
     "NAME": "a name", "STRING": 'a file name such as "photo.jpg"', "SIZE": "a size such as 800x600",

@@ -242,6 +242,9 @@ WRONG = [  # program, and line, column and message of each error
       (4, 2, "shared memory in a block"), (5, 2, "a barrier in a block"),
       (6, 6, "true or false where"), (7, 5, "a number where true"), (8, 10, "t is not declared"),
       (8, 19, "zz is not declared")]),
+    ('load "in.png" as p\ncompute p { r = true + 1 g = -true\n if true == false { } }\n'
+     'save p as "o.png"', [(2, 17, "true or false where"), (2, 31, "true or false where"),
+                           (3, 5, "true or false where")]),
     ('load "in.png" as p\n@kernel @kernel compute p { }', [(2, 9, "a second @kernel")]),
     ('load "in.png" as p\n@speed(3) compute p { }', [(2, 1, "no annotation @speed")]),
     ('load "in.png" as p\n@workgroup(3) compute p { }', [(2, 1, "@workgroup without @kernel")]),
@@ -252,7 +255,7 @@ WRONG = [  # program, and line, column and message of each error
     ('define f() = 3', [(1, 8, "no parameters")]),
     ('define f(a) = a + f(a)\nload "in.png" as p\ncompute p { r = f(g) }\nsave p as "o.png"',
      [(1, 19, "f calls itself")]),
-    ("define f(a) = " + "(" * 150 + "a + 1" + ") * 2" * 150, [(1, 1, "levels of nesting")]),
+    ("define f(a) = " + "(" * 250 + "a + 1" + ") * 2" * 250, [(1, 1, "levels of nesting")]),
 ]  # fmt: skip
 
 
@@ -271,6 +274,16 @@ def test_errors_have_lines_and_carets(tmp_path, text, expected):
         assert message in problem.message
     assert "^" in str(caught.value) or not text.splitlines()[expected[0][0] - 1].strip()
     assert "imagepipe" not in str(caught.value)
+
+
+def test_errors_show_the_text_that_was_read(tmp_path):
+    file = tmp_path / "p.img"
+    from examples.imagepipe.program import translate
+
+    for word in ("one", "two"):
+        file.write_text(f"blur {word} 3\n")
+        with pytest.raises(KernelError, match=f"    blur {word} 3\n         \\^\\^\\^"):
+            translate(file)
 
 
 def test_pictures_that_cannot_be_read_or_written(tmp_path):
