@@ -76,7 +76,12 @@ def device_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
     del stream
     if strides is not None:
         raise LaunchError("device_array", found="strides", expected="an array in C or F order")
-    return np.empty(shape, _dtype(dtype), order="F" if order == "F" else "C").view(DeviceArray)
+    try:
+        made = np.empty(shape, _dtype(dtype), order="F" if order == "F" else "C")
+    except (TypeError, ValueError) as error:
+        raise LaunchError("device_array", found=f"{shape!r} of {dtype!r}: {error}",
+                          expected="sizes that are not negative, and a dtype") from error
+    return made.view(DeviceArray)
 
 
 def device_array_like(ary: Any, stream: Any = 0) -> Any:

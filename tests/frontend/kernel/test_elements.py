@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import gpu
-from weft.errors import KernelError, LaunchError
+from weft.errors import DTypeError, KernelError, LaunchError
 
 
 def numbers(n, scale=1.0, seed=0):
@@ -194,6 +194,17 @@ def test_unknown_fields_and_wrong_values_are_errors():
     assert "has no field 'y'" in str(caught.value)
 
 
+def test_records_that_kernels_cannot_take_are_errors():
+    for kind in (np.dtype([]), np.dtype([("x", "S3")]), np.dtype([("x", ">f4")])):
+        with pytest.raises((LaunchError, DTypeError)):
+            copied[1, 32](np.zeros(3, kind), np.zeros(3, kind))
+    still = np.zeros(3, ALIGNED)
+    still.flags.writeable = False
+    with pytest.raises(KernelError, match="read-only"):
+        copied[1, 32](still, np.zeros(3, ALIGNED))
+    copied[1, 32](np.zeros(0, ALIGNED), np.zeros(0, ALIGNED))
+
+
 @weft.kernel
 def slices(a, b, z):
     i = gpu.grid(1)
@@ -242,5 +253,14 @@ def test_other_shapes():
     expected = a.ravel() + b[::-1][np.arange(24) % 7] + 3 + 2
     expected += np.arange(24) - a.ravel()[12]
     np.testing.assert_array_equal(out, expected)
+
+    @weft.kernel
+    def wrong(a):
+        a.reshape(2.5)[0] = 1
+        a.reshape(-1, -1)[0, 0] = 1
+        a.reshape()[0] = 1
+
+    with pytest.raises(KernelError, match="3 errors"):
+        wrong[1, 1](a)
     with pytest.raises(LaunchError, match="not contiguous"):
         shapes[1, 32](a.reshape(6, 4).T, b, out)

@@ -108,7 +108,8 @@ class Calls(Expressions):
             if isinstance(array, View | Fields) and array.shape:
                 args, _ = self.arguments(node)
                 shape = args[0].items if len(args) == 1 and isinstance(args[0], Group) else args
-                return fields.reshaped(self, array, list(shape) or [Known(-1)], node)
+                sizes = list(shape) if func.attr == "reshape" else [Known(-1)]
+                return fields.reshaped(self, array, sizes, node)
         if func.attr == "conjugate" and not node.args:
             z = self.visit(func.value)
             if complexes.is_complex(z):

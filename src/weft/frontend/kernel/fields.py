@@ -164,7 +164,11 @@ def reshaped(c: Expressions, array: View | Fields, sizes: list[Value],
     total = ex.index(1)
     for n in array.shape:
         total = total * n
-    shape = [scalars.convert(c.scalar(v, node, "an integer"), dt.int64) for v in sizes]
+    given = [c.scalar(v, node, "an integer") for v in sizes]
+    if not given or any(x.dtype.is_float for x in given):
+        raise c.wrong(node, f"a shape of {', '.join(map(describe, sizes)) or 'nothing'}",
+                      "sizes are integers, one of them perhaps -1")
+    shape = [scalars.convert(x, dt.int64) for x in given]
     open_ = [k for k, n in enumerate(shape) if ex.is_const(n, -1)]
     if len(open_) > 1:
         raise c.wrong(node, "a shape with more than one -1")

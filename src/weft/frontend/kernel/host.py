@@ -296,7 +296,9 @@ class Host:
         A field that lies across the places where its type may lie goes through a copy.
         """
         names = array.dtype.names
-        assert names is not None
+        if not names:
+            raise LaunchError(f"launch of {self.kernel}", found=f"{name}, records without fields",
+                              expected="records with fields")
         parts = []
         for field in names:
             column = array[field]
