@@ -354,6 +354,53 @@ def test_failures() -> None:
     past(a=np.arange(5.0), out=out, n=1)
 
 
+def test_defaults() -> None:
+    """Parameters may have defaults and be given by name; each has to have a name."""
+
+    @weft.compute
+    def fill(a: Any, k: Any = 3, *, scale: Any = 2.0) -> None:
+        for i in ndrange(a.size):
+            a[i] = k * scale
+
+    a = np.zeros(2)
+    for args, named, expected in (((), {}, 6), ((4,), {}, 8), ((), {"scale": 0.5}, 1.5),
+                                  ((), {}, 6), ((1,), {"scale": 7}, 7)):
+        fill(a, *args, **named)
+        assert a.tolist() == [expected] * 2
+    fill(k=1, a=a)
+    assert a.tolist() == [2, 2]
+    with pytest.raises(LaunchError, match="unexpected"):
+        fill(a, size=3)
+    with pytest.raises(KernelError, match="each have a name"):
+
+        @weft.compute
+        def several(*arrays: Any) -> None:
+            arrays[0][0] = 1
+
+
+def test_what_is_nothing() -> None:
+    """Functions without loops or statements, results without elements, printing."""
+
+    @weft.compute
+    def nothing(a: Any) -> None:
+        """Do nothing."""
+
+    @weft.compute
+    def one(a: Any, out: Any) -> None:
+        out[0] = a[0] + a[1]
+
+    nothing(np.zeros(3))
+    out = np.zeros(1)
+    one(np.arange(1.0, 3.0), out)
+    assert out[0] == 3
+    with pytest.raises(BoundsError):
+        one(np.zeros(1), out)
+    with pytest.raises(KernelError, match="cannot be indexed"):
+        one(3.0, out)
+    with pytest.raises(KernelError, match="expected an integer index|indices|number"):
+        one(np.zeros((3, 3)), out)
+
+
 def test_huge_integers() -> None:
     """Integers so large that an index would overflow are handled as the Python would."""
 

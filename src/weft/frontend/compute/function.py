@@ -62,7 +62,8 @@ class ComputeFunction:
         if self._is_interpreted():
             self._interpret(*self._take(args, named))
             return
-        key, given = (None if named else self._shape_of(args)) or (None, [])
+        whole = not named and len(args) == len(self._signature.names)
+        key, given = (self._shape_of(args) if whole else None) or (None, [])
         recipe = None if key is None else self._recipes.get(key)
         passed = None if recipe is None else recipe.passes(given)
         if recipe is not None and passed is not None:
