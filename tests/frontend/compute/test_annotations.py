@@ -397,7 +397,7 @@ def test_what_is_nothing() -> None:
         one(np.zeros(1), out)
     with pytest.raises(KernelError, match="cannot be indexed"):
         one(3.0, out)
-    with pytest.raises(KernelError, match="expected an integer index|indices|number"):
+    with pytest.raises(KernelError, match="unsupported operands"):
         one(np.zeros((3, 3)), out)
 
 

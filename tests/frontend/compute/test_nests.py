@@ -588,3 +588,38 @@ def test_sums_of_both_ways() -> None:
     for n in SIZES:
         loops = check(alternating, numbers(F64, n), numbers(F64, 1))
     assert loops["i3"].reduction
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.uint32,
+                                   np.int32, np.uint64, np.int64, np.float16, np.float32,
+                                   np.float64])
+def test_every_dtype(dtype: Any) -> None:
+    """Elementwise work, sums and conversions of each type, as NumPy computes them."""
+
+    @weft.compute
+    def work(a: Any, out: Any, total: Any) -> None:
+        s = 0
+        for i in ndrange(a.size):
+            out[i] = a[a.size - 1 - i]
+            s += a[i]
+        total[0] = s
+
+    for n in SIZES:
+        a = numbers(dtype, n, seed=n)
+        out, total = np.zeros(n, dtype), np.zeros(1)
+        work(a, out, total)
+        np.testing.assert_array_equal(out, a[::-1])
+        np.testing.assert_allclose(total[0], a.astype(F64).sum(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.requires("torch")
+def test_bfloat16() -> None:
+    """A product of bfloat16 matrices sums in float32."""
+    import torch
+
+    a = torch.randn(33, 40, generator=torch.Generator().manual_seed(0)).bfloat16()
+    b = torch.randn(40, 20, generator=torch.Generator().manual_seed(1)).bfloat16()
+    out = torch.zeros(33, 20)
+    matmul(a, b, out)
+    torch.testing.assert_close(out, a.float() @ b.float(), rtol=1e-4, atol=1e-4)
+    assert "contraction" in matmul.explain(a, b, out).why

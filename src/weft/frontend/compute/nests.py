@@ -18,7 +18,7 @@ from weft.frontend.kernel.loops import Functions
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
 from weft.frontend.kernel.statements import Loop
-from weft.frontend.kernel.values import Group, Known, Value, describe
+from weft.frontend.kernel.values import Group, Known, Value, View, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -80,6 +80,17 @@ class Nests(Functions):
         if d is None:
             return values
         return [ex.const(float(v.value), d) if _is_number(v) else v for v in values]
+
+    def read(self, view: View, node: ast.AST) -> Value:
+        """Return an element; a narrow float is a float32 once it is read.
+
+        So a sum of products of 16-bit floats is what matrix instructions compute: products that
+        are not rounded, added in float32.
+        """
+        found = super().read(view, node)
+        if isinstance(found, Expr) and found.dtype.is_float and found.dtype.bits < 32:
+            return ex.cast(found, dt.float32)
+        return found
 
     def _cells(self, name: str, value: Any, width: Any, node: ast.AST) -> Any:
         """Hold a known number in the narrowest cell there is at first, to see what joins it."""
