@@ -445,7 +445,7 @@ def test_unknown_annotations():
 
 
 @pytest.mark.parametrize(("body", "message"), [
-    (lambda: returns_sometimes, "returns nothing behind this statement"),
+    (lambda: returns_sometimes, "returns a value on some ways only"),
     (lambda: returns_text, "returns str"),
     (lambda: uses_threads, "has no value in this kind of kernel|critical function"),
     (lambda: synchronises, "in a critical function"),
