@@ -26,8 +26,8 @@ from typing import Final, NamedTuple
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
-from weft.ir.traverse import Rewriter
+from weft.ir.stmt import Alloc, Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
+from weft.ir.traverse import Rewriter, walk
 from weft.passes.lanes import Affine, linear
 
 LEAST: Final = 4  # neighbouring places that are worth a transposition
@@ -54,8 +54,8 @@ class _Group:
         self.members: list[_Access] = []
 
 
-def regroup(body: Body, strided: dict[Stmt, Affine],
-            locations: dict[Stmt, Location]) -> Body:  # fmt: skip
+def regroup(body: Body, strided: dict[Stmt, Affine], locations: dict[Stmt, Location],
+            apart: bool = True) -> Body:  # fmt: skip
     """Return a body of kernel level with strided accesses replaced.
 
     Parameters
@@ -67,16 +67,30 @@ def regroup(body: Body, strided: dict[Stmt, Affine],
         offset and stride.
     locations : dict of Stmt to Location
         Source places; those of new statements are added.
+    apart : bool
+        Whether no two parameters overlap. Else nothing is moved past a write to any of them.
     """
-    return _Regroup(strided, locations).body(body) if strided else body
+    if not strided:
+        return body
+    over = {s.memory.name: s.base.name for s in walk(body)
+            if isinstance(s, Alloc) and s.base is not None}
+    return _Regroup(strided, locations, apart, over).body(body)
 
 
 class _Regroup(Rewriter):
     """Treats the straight lines of each body."""
 
-    def __init__(self, strided: dict[Stmt, Affine], locations: dict[Stmt, Location]) -> None:
+    def __init__(self, strided: dict[Stmt, Affine], locations: dict[Stmt, Location], apart: bool,
+                 over: dict[str, str]) -> None:  # fmt: skip
         self.strided, self.locations = strided, locations
+        self.apart, self.over = apart, over
         self.made = 0
+
+    def overlap(self, a: Memory, b: Memory) -> bool:
+        """Whether two memories may have bytes in common."""
+        if not self.apart and a.scope == b.scope == "global":
+            return True
+        return self.over.get(a.name, a.name) == self.over.get(b.name, b.name)
 
     def body(self, body: Body) -> Body:
         """Return a body with each of its straight lines treated."""
@@ -116,7 +130,7 @@ class _Line:
                 self._flush_of(self.loads, stmt.memory, None)
             place = self.owner.strided.get(stmt)
             if place is not None and isinstance(stmt, Load) and stmt.mask is not None:
-                if place.stride <= NEAR:
+                if place.stride <= NEAR and self.owner.apart:
                     self._masked(position, stmt, place)
             elif place is not None and isinstance(stmt, Load | Store):
                 self._add(position, stmt, place)
@@ -151,9 +165,9 @@ class _Line:
 
     def _flush_of(self, table: dict[tuple[Memory, int, int], list[_Group]], memory: Memory,
                   spare: tuple[Memory, int, int] | None) -> None:  # fmt: skip
-        """Finish the groups of a memory, but not those under the key `spare`."""
+        """Finish the groups that may overlap a memory, but not those under the key `spare`."""
         write = self._loads if table is self.loads else self._stores
-        for key in [k for k in table if k[0].name == memory.name and k != spare]:
+        for key in [k for k in table if k != spare and self.owner.overlap(k[0], memory)]:
             for group in table.pop(key):
                 write(group)
 
@@ -188,7 +202,8 @@ class _Line:
         for member in group.members:
             by_offset.setdefault(member.offset, []).append(member)
         values: dict[int, Expr] = {}
-        near = 1 < group.stride <= NEAR
+        # Alone a load is worth it only where others of its kind are not kept from it by writes.
+        near = 1 < group.stride <= NEAR and (self.owner.apart or len(by_offset) > 1)
         for start, count in _runs(sorted(by_offset), group.lanes):
             if LEAST <= count <= group.lanes and group.stride >= count:
                 values.update(self._transposed(group, start, count, out))

@@ -86,8 +86,8 @@ def vectorize(kernel: Kernel, legal: Callable[[Expr], Expr] = lambda e: e) -> Ke
     out: list[Stmt] = []
     pass_.lower(kernel.body, scope, out)
     body = tuple(out)
-    if dict(kernel.meta.hints).get("noalias", kernel.meta.kind != "custom"):
-        body = regroup(body, pass_.strided, pass_.locations)
+    apart = bool(dict(kernel.meta.hints).get("noalias", kernel.meta.kind != "custom"))
+    body = regroup(body, pass_.strided, pass_.locations, apart)
     return kernel.replace(params=tuple(params), body=body, locations=pass_.locations)
 
 

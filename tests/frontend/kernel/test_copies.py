@@ -140,6 +140,27 @@ def test_vector_accesses() -> None:
         assert not weft.sanitize(vectors, 2, 64)(x, y).findings
 
 
+def test_wide_accesses_keep_their_order_where_arguments_overlap() -> None:
+    @weft.kernel
+    def through(x: Any, y: Any, out: Any) -> None:
+        i = gpu.threadIdx.x * 4
+        a, b, c, d = gpu.load(x, i, 4)
+        gpu.store(y, i, (d, c, b, a))
+        e, f, g, h = gpu.load(x, i, 4)
+        gpu.store(x, i, (a + e, b + f, c + g, d + h))
+        gpu.store(out, i, gpu.load(y, i, 4))
+
+    start = np.arange(256, dtype=np.float32) ** 2
+    rows = start.reshape(-1, 4)
+    for same in (False, True):
+        x, out = start.copy(), np.zeros(256, np.float32)
+        y = x if same else np.zeros(256, np.float32)
+        through[1, 64](x, y, out)
+        summed = rows + rows[:, ::-1] if same else 2 * rows
+        np.testing.assert_array_equal(x, summed.ravel())
+        np.testing.assert_array_equal(out, x if same else rows[:, ::-1].ravel())
+
+
 def test_a_vector_access_must_be_aligned() -> None:
     x, y = np.arange(65, dtype=np.float32), np.zeros(64, np.float32)
     with pytest.raises(LaunchError, match="multiple of its bytes"):
