@@ -40,7 +40,8 @@ from weft.ir.stmt import (
 from weft.ir.traverse import walk
 from weft.schedule.affine import Constraint, Interval, Linear, solve
 
-__all__ = ["Footprint", "Touch", "footprint", "sets_all", "shape_variables"]
+__all__ = ["Footprint", "Touch", "footprint", "sets_after_reading", "sets_all",
+           "shape_variables"]
 
 _MOST_TURNS: Final = 1 << 40  # of a while loop, for intervals
 _FAR: Final = 1 << 61  # what a counter does not come to in that many turns
@@ -136,6 +137,19 @@ def sets_all(made: Footprint, memory: Memory) -> bool:
         t.always and t.stmt.mask is None and _is_onto(made, t)
         for t in touches if isinstance(t.stmt, Store)
     )
+
+
+def sets_after_reading(made: Footprint, memory: Memory) -> bool:
+    """Whether a launch stores every element of a memory, after all that it reads there.
+
+    That no other thread reads what one stores is not asked.
+    """
+    touches = [t for t in made.touches if t.memory is memory]
+    stores = [t for t in touches if isinstance(t.stmt, Store)]
+    loads = touches[: len(touches) - len(stores)]
+    return (all(isinstance(t.stmt, Load) for t in loads) and all(t.always for t in stores)
+            and any(isinstance(t.stmt, Store) and t.stmt.mask is None and _is_onto(made, t)
+                    for t in stores))
 
 
 def _is_onto(made: Footprint, touch: Touch) -> bool:

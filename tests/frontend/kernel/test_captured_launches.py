@@ -91,6 +91,60 @@ def test_elements_that_no_thread_writes_stay():
     np.testing.assert_array_equal(given.numpy(), [*x[1:], y[-1]])
 
 
+@weft.kernel
+def mixed(x, y):
+    i = gpu.grid(1)
+    if i < y.size:
+        y[i] = y[i] + x[i] + y[(i + 1) % y.size] * weft.float32(0)
+
+
+@weft.kernel
+def twice(x, y):
+    i = gpu.grid(1)
+    if i < y.size:
+        y[i] += x[i]
+        y[i] *= weft.float32(2)
+
+
+@weft.kernel
+def some(x, y):
+    i = gpu.grid(1)
+    if i < y.size and x[i] > 0:
+        y[i] += x[i]
+
+
+@weft.kernel
+def counted(x, y):
+    i = gpu.grid(1)
+    if i < y.size:
+        for _ in range(3):
+            y[i] += x[i]
+
+
+@pytest.mark.parametrize(("kernel", "nests", "expected"), [
+    (add, 1, lambda x, y: y + x),
+    (twice, 2, lambda x, y: (y + x) * np.float32(2)),
+    (some, 2, lambda x, y: np.where(x > 0, y + x, y)),
+    (counted, 2, lambda x, y: y + x + x + x),
+    (mixed, 2, None),  # a race, whose result nobody knows
+], ids=["add", "twice", "some", "counted", "mixed"])  # fmt: skip
+def test_old_values(kernel, nests, expected):
+    """Where a thread reads only what it then sets, nothing is copied; elsewhere it is."""
+
+    @weft.jit
+    def f(x, y):
+        kernel[1, 128](x, y)
+
+    x, y = numbers(100), numbers(100, 1)
+    given = weft.tensor(y)
+    with report.record() as recording:
+        f(weft.tensor(x), given)
+    if expected is not None:
+        np.testing.assert_array_equal(given.numpy(), expected(x, y))
+    steps = [s for plan in recording.plans for s in plan.steps or ()]
+    assert [len(s.kernel.body) for s in steps] == [nests]
+
+
 def test_two_axes_and_views():
     @weft.jit
     def f(x):

@@ -18,10 +18,11 @@ from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
-from weft.ir.stmt import Kernel, Memory
+from weft.ir.stmt import Atomic, Kernel, Load, Memory, Stmt, Store
 from weft.ir.text import print_kernel
-from weft.ir.traverse import walk
-from weft.schedule.footprint import footprint, sets_all
+from weft.ir.traverse import map_exprs, walk
+from weft.schedule.conflicts import THREAD, meet
+from weft.schedule.footprint import Footprint, footprint, sets_after_reading, sets_all
 from weft.schedule.rename import renamed
 
 if TYPE_CHECKING:
@@ -58,7 +59,15 @@ def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
                            expected="one with a result")
     taken.check_written(writes)
     print_of = footprint(kernel, {})
-    fresh = [k for k in writes if sets_all(print_of, kernel.params[k])]
+    others = {m for s in walk(kernel.body) if not isinstance(s, Load | Store | Atomic)
+              for m in (*s.reads(), *s.writes())}  # which the footprint does not tell of
+    plain = [k for k in writes if kernel.params[k] not in others]
+    fresh = [k for k in plain if sets_all(print_of, kernel.params[k])]
+    for k in plain:
+        if k not in fresh and _reads_own(print_of, kernel.params[k]):
+            kernel = _reading_apart(kernel, kernel.params[k])
+            nodes.append(nodes[k])
+            fresh.append(k)
     for k in fresh:  # only their sizes count
         zero = False if nodes[k].dtype.is_bool else 0.0 if nodes[k].dtype.is_float else 0
         nodes[k] = infer.full(nodes[k].shape, zero, nodes[k].dtype)
@@ -66,6 +75,26 @@ def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
     stamp(outs[0].args[0])
     for out, position in zip(outs, writes, strict=True):
         taken.tensors[position]._write(out)
+
+
+def _reads_own(made: Footprint, memory: Memory) -> bool:
+    """Whether every element is set by the one thread that reads it, and has read it by then."""
+    if not sets_after_reading(made, memory):
+        return False
+    touches = [t for t in made.touches if t.memory is memory]
+    return all(meet(made, a, made, b) == THREAD for a in touches for b in touches
+               if b.writes and not a.writes)
+
+
+def _reading_apart(kernel: Kernel, memory: Memory) -> Kernel:
+    """Return a kernel that finds old values of a parameter in one of its own, the last one."""
+    old = memory.replace(name=f"{memory.name}.old")
+
+    def turned(s: Stmt) -> Stmt:
+        return s.replace(memory=old) if isinstance(s, Load) and s.memory is memory else s
+
+    made = map_exprs(kernel, lambda e: e, turned)
+    return made.replace(params=(*kernel.params, old))
 
 
 class _Arguments:
