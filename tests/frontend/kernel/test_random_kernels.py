@@ -71,6 +71,12 @@ class Writer:
         self.write(depth, f"{name} = {value}")
         self.write(depth, f"if abs({name}) > 1e6: {name} = 1.0")
 
+    def exchange(self, depth, value, far):
+        self.write(depth, f"s[t] = {value}")
+        self.write(depth, "cuda.syncthreads()")
+        self.set(depth, f"s[(t + {far}) % N]")
+        self.write(depth, "cuda.syncthreads()")
+
     def block(self, depth, nested):
         for _ in range(self.random.randint(1, 3)):
             self.statement(depth, nested)
@@ -83,10 +89,7 @@ class Writer:
             self.write(depth, f"k0 = {self.whole(False)} & 63")
             self.write(depth, f"c{self.random.randint(0, 1)} = (c0 + {self.whole(True)}) & 15")
         elif choice < 0.55 or nested > 2:
-            self.write(depth, f"s[t] = {self.number()}")
-            self.write(depth, "cuda.syncthreads()")
-            self.set(depth, f"s[(t + {self.whole(self.random.random() < 0.5)}) % N]")
-            self.write(depth, "cuda.syncthreads()")
+            self.exchange(depth, self.number(), self.whole(self.random.random() < 0.5))
         elif choice < 0.68:
             self.write(depth, f"if {self.test(False)}:")
             self.set(depth + 1, self.number())
@@ -97,6 +100,7 @@ class Writer:
             turn = self.fresh("j")
             self.write(depth, f"for {turn} in range(({self.whole(True)}) & 3):")
             self.turns.append(turn)
+            self.exchange(depth + 1, f"v0 + {turn}", turn)
             self.block(depth + 1, nested + 1)
             if self.random.random() < 0.3:
                 self.write(depth + 1, f"if {self.test(True)}: break")
