@@ -39,4 +39,4 @@ def test_page_runs(page, tmp_path):
                 shown += 1
             else:
                 assert not out, "what is printed is shown"
-    assert shown >= 3
+    assert shown
