@@ -110,6 +110,29 @@ def test_loops_of_tiles_whose_number_is_read_from_memory(n):
 
 
 @cuda.jit
+def counters(sizes, out):
+    held = cuda.shared.array(8, np.float64)
+    t = cuda.threadIdx.x
+    turns, v = 3, -1.0
+    held[t] = t
+    cuda.syncthreads()
+    for _ in range(turns):
+        if sizes[0] == 1000:
+            turns = sizes[1]
+    for _ in range(sizes[1] * turns & 3):
+        for _ in range(turns & 3):
+            v = held[(t + 1) % 8]
+            cuda.syncthreads()
+    out[t] = v
+
+
+def test_counters_of_the_block_in_loops_that_threads_agree_on():
+    out = np.zeros(8)
+    counters[1, 8](np.array([5, 1]), out)
+    np.testing.assert_array_equal(out, (np.arange(8) + 1) % 8)
+
+
+@cuda.jit
 def running_sums(x, out):
     held = cuda.shared.array(64, x.dtype)
     t = cuda.threadIdx.x

@@ -393,7 +393,9 @@ class Threads:
         """Whether a statement is computed once for the whole block."""
         if isinstance(s, Let):
             return s.var not in self.varying
-        if isinstance(s, Load | Store | Alloc):
+        if isinstance(s, Load):  # in a loop that threads leave apart its name may be kept
+            return s.memory in self.uniform_cells and s.var not in self.varying
+        if isinstance(s, Store | Alloc):
             return s.memory in self.uniform_cells
         return False
 
