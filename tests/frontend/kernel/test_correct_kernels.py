@@ -482,6 +482,51 @@ def atomics_of_many_kinds(out: Any, x: Any) -> None:
     gpu.atomic.xor(out, 3, x[i])
 
 
+@correct(3, 20, numbers(50), np.full(3, -1.0))
+@weft.kernel
+def maximum_by_comparing_and_swapping(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    if i < x.size:
+        old = out[i % 3]  # may be out of date: the comparison looks again
+        while x[i] > old:
+            found = gpu.atomic.cas(out, i % 3, old, x[i])
+            if found == old:
+                break
+            old = found
+
+
+@correct(2, 64, numbers(77), zeros(1))
+@weft.kernel
+def sum_of_those_that_are_there(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    mask = gpu.ballot_sync(gpu.ALL, i < x.size)
+    if i < x.size:
+        v = x[i]
+        for d in (16, 8, 4, 2, 1):
+            other = gpu.shfl_down_sync(mask, v, d)
+            if gpu.laneid + d < 32 and mask >> (gpu.laneid + d) & 1:
+                v += other
+        if gpu.laneid == 0:
+            gpu.atomic.add(out, 0, v)
+
+
+@correct(1, 32, numbers(32), zeros(2))
+@weft.kernel
+def sums_of_half_warps(x: Any, out: Any) -> None:
+    t = gpu.threadIdx.x
+    v = x[t]
+    if t < 16:
+        for d in (8, 4, 2, 1):
+            v += gpu.shfl_down_sync(0xFFFF, v, d)  # of whom the first half of a warp has no need
+        if t == 0:
+            out[0] = v
+    else:
+        for d in (8, 4, 2, 1):
+            v += gpu.shfl_down_sync(0xFFFF0000, v, d)
+        if t == 16:
+            out[1] = v
+
+
 @correct(4, 32, zeros(1, dtype=i32), zeros(1))
 @weft.kernel
 def lock(mutex: Any, total: Any) -> None:

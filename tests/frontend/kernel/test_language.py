@@ -166,6 +166,16 @@ def logic(x):
     return c + a + 2 * b + 4 * d
 
 
+def operands(x):
+    n = int(x) % 3
+    a = (x - 1.5) or 7.5
+    b = n and x * 2
+    c = n or x or 0.25
+    d = (x > 1) and n
+    e = not (n and x - 2) or 3
+    return a + 2 * b + 4 * c + 8 * d + 16 * e
+
+
 def helper(x, scale=2, *, shift=0):
     if x > 1:
         return x * scale
@@ -208,7 +218,7 @@ def chained(x):
 
 
 CASES = [branches, early, jumps, nested, nested_return, whiles, endless, widened, swapped, groups,
-         steps, logic, calls, maths, integers, walrus, shadowed, chained]  # fmt: skip
+         steps, logic, operands, calls, maths, integers, walrus, shadowed, chained]  # fmt: skip
 VALUES = [-3.7, -1.0, 0.0, 0.4, 1.0, 1.5, 2.0, 2.9, 3.0, 4.5, 7.0, 12.0]
 
 

@@ -266,6 +266,24 @@ def atomic_against_plain(total: Any, out: Any) -> None:
         out[gpu.blockIdx.x] = total[0]  # BUG
 
 
+@bug("race", 3, 20, zeros(1, dtype=np.int64))
+@weft.kernel
+def guess_against_plain_write(out: Any) -> None:
+    i = gpu.grid(1)
+    old = out[0]  # BUG
+    gpu.atomic.cas(out, 0, old, i + 1)  # BUG
+    if i == 59:
+        out[0] = -1  # BUG
+
+
+@bug("race", 3, 20, zeros(1, dtype=np.int64), zeros(60, dtype=np.int64))
+@weft.kernel
+def plain_read_behind_a_swap(total: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    gpu.atomic.cas(total, 0, 0, i)  # BUG
+    out[i] = total[0]  # BUG
+
+
 # --- uninitialised memory
 
 

@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from weft.frontend.kernel import chosen, complexes, constants, fields, scalars
-from weft.frontend.kernel.elements import (
-    as_dtype,
-    itemsize_of,
-)
+from weft.frontend.kernel.elements import as_dtype, itemsize_of
 from weft.frontend.kernel.emitter import Emitter, conjuncts, negation
 from weft.frontend.kernel.hints import closest, instead, operands, title, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Everyone, Special
@@ -147,15 +144,14 @@ class Expressions(Emitter):
 
     def condition(self, node: ast.expr) -> Expr | bool:
         """Return whether an expression is true: a bool scalar, or a bool that is known."""
-        value = self.visit(node)
-        if isinstance(value, Known) and self.known_scalar(value.value) is None:
-            return bool(value.value)
-        if isinstance(value, Known):
-            return bool(value.value)
+        asked = isinstance(node, ast.BoolOp)
+        return self._truth(self._bool(node, True) if asked else self.visit(node), node)
+
+    def _truth(self, value: Value, node: ast.AST) -> Expr | bool:
         if complexes.is_complex(value):
             value = self.compare(ast.NotEq, value, Known(0), node)
-        if isinstance(value, Group):
-            return bool(value.items)
+        if isinstance(value, Known | Group):
+            return bool(value.value if isinstance(value, Known) else value.items)
         return scalars.truth(self.scalar(value, node, "a condition"))
 
     # --- leaves
@@ -341,7 +337,8 @@ class Expressions(Emitter):
         return found
 
     def _unary(self, node: ast.UnaryOp) -> Value:
-        return self.negated(type(node.op), self.visit(node.operand), node)
+        asked = isinstance(node.op, ast.Not) and isinstance(node.operand, ast.BoolOp)
+        return self.negated(type(node.op), self._side(node.operand, asked), node)
 
     def negated(self, kind: type[ast.unaryop], value: Value, node: ast.AST) -> Value:
         """Return ``op value``."""
@@ -437,25 +434,35 @@ class Expressions(Emitter):
             equal = ex.binary(Op.AND, equal, self.scalar(one, node))
         return equal if kind is ast.Eq else negation(equal)
 
-    def _bool(self, node: ast.BoolOp) -> Value:
-        """Evaluate ``and`` and ``or``: what follows is evaluated only where it counts."""
+    def _bool(self, node: ast.BoolOp, asked: bool = False) -> Value:
+        """Evaluate ``and`` and ``or``: what follows is evaluated only where it counts.
+
+        The value is that of an operand, or a bool where no more is asked for.
+        """
         is_and = isinstance(node.op, ast.And)
-        left = self.visit(node.values[0])
+        left = self._side(node.values[0], asked)
         for following in node.values[1:]:
-            if isinstance(left, Known):
-                if bool(left.value) != is_and:
-                    return left
-                left = self.visit(following)
-                continue
-            test = scalars.truth(self.scalar(left, node, "a condition"))
-            left = self._second(test, following, is_and, node)
+            test = self._truth(left, node)
+            if not isinstance(test, bool):
+                left = self._second(left, test, following, is_and, node, asked)
+            elif test == is_and:
+                left = self._side(following, asked)
+            else:
+                break
         return left
 
-    def _second(self, test: Expr, following: ast.expr, is_and: bool, node: ast.AST) -> Value:
+    def _side(self, node: ast.expr, asked: bool) -> Value:
+        found = self.condition(node) if asked else self.visit(node)
+        return Known(found) if isinstance(found, bool) else found
+
+    def _second(self, left: Value, test: Expr, following: ast.expr, is_and: bool,
+                node: ast.AST, asked: bool) -> Value:  # fmt: skip
         holds = test if is_and else negation(test)
         with self.into(conjuncts(holds)) as body:
-            right = self.visit(following)
-            more = scalars.truth(self.scalar(right, following, "a condition"))
+            right = self._side(following, asked)
+        if not (_is_bool(left) and _is_bool(right)):
+            return self.select(holds, right, body, left, [], node)
+        more = self.scalar(right, following)
         op = Op.AND if is_and else Op.OR
         if not body:
             return ex.binary(op, test, more)
@@ -775,6 +782,11 @@ def _name_of(view: View | Fields) -> str:
 
 def _is_none(value: Value) -> bool:
     return isinstance(value, Known) and value.value is None
+
+
+def _is_bool(value: Value) -> bool:
+    known = isinstance(value, Known) and isinstance(value.value, bool)
+    return known or (isinstance(value, Expr) and value.dtype.is_bool)
 
 
 VISIT: Final[dict[type[ast.AST], Callable[[Expressions, Any], Value]]] = {

@@ -8,11 +8,12 @@ import numpy as np
 
 from weft.ir.expr import Expr, free_vars
 from weft.ir.op import Op
-from weft.ir.stmt import Atomic, If, Load, Location, Memory, Stmt, Store
+from weft.ir.stmt import Atomic, If, Let, Load, Location, Memory, Stmt, Store
 from weft.ir.tile import MISALIGNED, AsyncCopy, MatrixLoad
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep import findings as fi
 from weft.runtimes.lockstep.shadow import (
+    GUESS,
     READ,
     UPDATE,
     WRITE,
@@ -59,6 +60,7 @@ class Checks:
         self._arms = _arms(machine.kernel.body)
         self._order = {s: k for k, s in enumerate(walk(machine.kernel.body))}
         self._copies = _copies(machine.kernel)
+        self._guesses = _guesses(machine.kernel)
         self._empty: dict[Expr, Array] = {}  # copies of registers that hold nothing
         self.undefined: dict[Expr, Mark] = {}
         self._watch_arguments()
@@ -145,7 +147,7 @@ class Checks:
                 here = self.place(s)
                 line = 0 if here is None else here.line
                 self.report(fi.WARP_MASK, mark[1], np.flatnonzero(wrong), "takes the value of a "
-                            f"thread that is not there or has left, and uses it in line {line}")
+                            f"thread that does not take part, and uses it in line {line}")
 
     def read(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
         """Note a load of some elements by some threads."""
@@ -153,7 +155,7 @@ class Checks:
             self._must_have_landed(s, storage, at, lanes)
         self._must_be_written(s, storage, at, lanes)
         if storage.shadow is not None and len(at):
-            self._access(READ, s, storage, at, lanes, None)
+            self._access(GUESS if s in self._guesses else READ, s, storage, at, lanes, None)
 
     def write(self, s: Stmt, storage: Storage, at: Array, lanes: Array, values: Array) -> None:
         """Note a store of some values, before it is carried out."""
@@ -423,6 +425,38 @@ def _copies(kernel: Kernel) -> set[Load]:
         used.update(free_vars(s.exprs()))
     return {s for s in walk(kernel.body)
             if isinstance(s, Load) and _is_register(s.memory) and s.var not in used}
+
+
+def _guesses(kernel: Kernel) -> set[Load]:
+    """Return the reads of what an atomic comparison with the same memory looks at again.
+
+    ``old = x[0]`` in front of a loop of ``cas(x, 0, old, f(old))`` may be out of date, which the
+    comparison finds.
+    """
+    copied: dict[Expr | Memory, list[Expr]] = {}
+    loads: dict[Expr, Load] = {}
+    work: list[tuple[Expr, Memory]] = []
+    for s in walk(kernel.body):
+        if isinstance(s, Store) and _is_register(s.memory):
+            copied.setdefault(s.memory, []).append(_copied(s.value))
+        elif isinstance(s, Let):
+            copied[s.var] = [_copied(s.value)]
+        elif isinstance(s, Load):
+            loads[s.var] = s
+        elif isinstance(s, Atomic) and s.compare is not None:
+            work.append((_copied(s.compare), s.memory))
+    found: set[Load] = set()
+    seen = set(work)
+    while work:
+        value, memory = work.pop()
+        load = loads.get(value)
+        if load is not None and load.memory is memory:
+            found.add(load)
+        sources = copied.get(value if load is None else load.memory, [])
+        fresh = {(source, memory) for source in sources} - seen
+        seen |= fresh
+        work.extend(fresh)
+    return found
 
 
 def _is_register(memory: Memory) -> bool:

@@ -5,7 +5,8 @@ of one element by two threads, one of them a write, are a race unless something 
 barrier of the block between them, a warp barrier that both threads take part in, or a fence and an
 atomic operation by which one thread tells the other. Atomic operations do not race with each
 other, nor do two plain writes of the same bits; but an operation that is atomic for a block only
-races with those of other blocks.
+races with those of other blocks. Nor does a read race with them whose value an atomic comparison
+then looks at again.
 
 For each element the last write is kept and two reads by different threads, so that any writer
 finds at least one reader that is not itself. Memory for it is taken as elements are touched.
@@ -20,11 +21,12 @@ import numpy as np
 if TYPE_CHECKING:
     from weft.runtimes.lockstep.values import Array
 
-__all__ = ["READ", "UPDATE", "WRITE", "Clocks", "Conflict", "Shadow"]
+__all__ = ["GUESS", "READ", "UPDATE", "WRITE", "Clocks", "Conflict", "Shadow"]
 
 READ: Final = 0
 WRITE: Final = 1
 UPDATE: Final = 2  # atomic
+GUESS: Final = 3  # a read whose value an atomic comparison looks at again
 WARP: Final = 32
 
 Conflict = tuple[int, int, int]  # the earlier thread, the later one, time of the earlier access
@@ -138,13 +140,15 @@ class Shadow:
         clocks.now += 1
         tids = clocks.tids[lanes]
         found = self._against_writes(kind, elements, lanes, tids, clocks, changed, narrow)
-        if kind == READ:
-            self._note_reads(elements, tids, clocks.now)
+        if kind in (READ, GUESS):
+            self._note_reads(elements, tids << 1 | (kind == GUESS), clocks.now)
             return found
         if found is None:
             for times, codes in ((self._last_time, self._last_code),
                                  (self._first_time, self._first_code)):  # fmt: skip
-                found = found or _conflict(times[elements], codes[elements], lanes, tids, clocks)
+                code, time = codes[elements], times[elements]
+                time = np.where(code & 1 != 0, 0, time) if kind == UPDATE else time
+                found = found or _conflict(time, code >> 1, lanes, tids, clocks)
         self._write_time[elements] = clocks.now
         self._write_code[elements] = tids << 2 | narrow << 1 | (kind == UPDATE)
         return found
@@ -160,21 +164,23 @@ class Shadow:
             apart = (codes >> 2) // clocks.per_block != tids // clocks.per_block
             apart &= narrow | (codes & 2 != 0)
             times = np.where((codes & 1 != 0) & ~apart, 0, times)
+        elif kind == GUESS:
+            times = np.where(codes & 1 != 0, 0, times)
         elif changed is not None:
             times = np.where((codes & 1 == 0) & ~changed, 0, times)
         return _conflict(times, codes >> 2, lanes, tids, clocks)
 
-    def _note_reads(self, elements: Array, tids: Array, now: int) -> None:
+    def _note_reads(self, elements: Array, codes: Array, now: int) -> None:
         before, then = self._last_code[elements], self._last_time[elements]
-        other = before != tids
+        other = before != codes
         if other.any():
             moved = elements[other]
             self._first_code[moved], self._first_time[moved] = before[other], then[other]
-        self._last_code[elements], self._last_time[elements] = tids, now
-        shared = self._last_code[elements] != tids  # several threads read one element
+        self._last_code[elements], self._last_time[elements] = codes, now
+        shared = self._last_code[elements] != codes  # several threads read one element
         if shared.any():
             moved = elements[shared][::-1]
-            self._first_code[moved], self._first_time[moved] = tids[shared][::-1], now
+            self._first_code[moved], self._first_time[moved] = codes[shared][::-1], now
 
 
 def _conflict(times: Array, others: Array, lanes: Array, tids: Array,

@@ -212,10 +212,6 @@ def _shuffle(m: Machine, s: Collective, warps: Warps, value: Array, distance: Ar
     taking = m.mask & (lane >= 0)
     there = warps.together[m.lanes, place]
     if m.checks is not None:
-        alive = ~(m.gone | m.left)[np.maximum(lane, 0)]
-        wrong = taking & ~there & alive
-        if wrong.any():
-            m.checks.warp(s, "reads the value of a thread that does not take part", wrong)
         _mark_undefined(m, s, inside & ~there, np.where(taking & there, lane, m.lanes))
     return np.where(taking & there, value[np.maximum(lane, 0)], value)
 
