@@ -7,6 +7,7 @@ conditions are joined to the masks of the accesses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from weft.errors import VerifyError
@@ -38,6 +39,7 @@ from weft.ir.traverse import walk
 from weft.passes.lanes import Affine, Mapped, Mapper, Mask, Scope, any_of, conjunction, is_small
 from weft.rules import index as index_rules
 
+_NOTHING: Final[Mapping[Expr, tuple[Limit, Limit]]] = {}
 LINE_BYTES: Final = 64  # of a cache line, on nearly every machine; a wrong guess costs speed only
 
 
@@ -75,19 +77,15 @@ class AccessLowering(Mapper):
         self._copies: dict[str, int] = {}
         self._used.update(m.name for m in kernel.params)
         self._reserved: set[str] = set()
-        source: dict[Expr, tuple[Limit, Limit]] = {}
         for s in walk(kernel.body):
             self._reserved.update(v.attr for v in s.binds())
             if isinstance(s, Alloc):
                 self._reserved.add(s.memory.name)
-            elif isinstance(s, For):
-                source[s.var] = loop_range(s.extent)
-            elif isinstance(s, Reduce):
-                source.update((a.var, loop_range(a.extent)) for a in s.axes)
         self.flags: set[Expr] = set()  # read from an array of bools of the threads of a block
         self._names_read: set[Expr] | None = None
         self.counters = _counters(kernel.body)
-        self._simplifier = index_rules.Simplifier(source)
+        self._ranges_at = _ranges_at(kernel.body)
+        self._simplifiers: dict[int, index_rules.Simplifier] = {}
 
     # output
 
@@ -161,6 +159,13 @@ class AccessLowering(Mapper):
 
     # accesses
 
+    def _simplifier(self, s: Stmt) -> index_rules.Simplifier:
+        known = self._ranges_at.get(s, _NOTHING)
+        found = self._simplifiers.get(id(known))
+        if found is None:
+            found = self._simplifiers[id(known)] = index_rules.Simplifier(known)
+        return found
+
     def offset(self, s: Stmt, memory: Memory, index: tuple[Expr, ...],
                scope: Scope) -> tuple[Memory, Mapped]:  # fmt: skip
         """Return the flat memory of the output and the offset of an access in it."""
@@ -168,7 +173,7 @@ class AccessLowering(Mapper):
         if flat is None:
             flat = flat_index(memory, index)
             if flat.args and flat.lanes == 1:
-                flat = self._simplifier.simplify(flat)
+                flat = self._simplifier(s).simplify(flat)
             self._flat[s] = flat
         target, copies = scope.memory(memory)
         m = self.map(flat, scope)
@@ -393,6 +398,45 @@ class AccessLowering(Mapper):
                         for m in report)  # fmt: skip
         self.emit(inner, Assert(ex.const(False, dt.bool_), s.message, value, bound), s)
         self.emit(out, If(any_of(bad), tuple(inner)), s)
+
+
+def _ranges_at(body: Body) -> dict[Stmt, Mapping[Expr, tuple[Limit, Limit]]]:
+    """Return for each statement the ranges of loop variables that hold where it stands.
+
+    That a loop runs at all says something of its extent, ``0 < n - i``, which is true inside of the
+    loop only. Extents that are numbers say nothing, so all statements share their ranges.
+    """
+    numbers: dict[Expr, tuple[Limit, Limit]] = {}
+    for s in walk(body):
+        for var, extent in _loops_of(s):
+            if extent.op is Op.CONST:
+                low, high = loop_range(extent)
+                known = numbers.get(var, (low, high))[1]
+                assert isinstance(known, int) and isinstance(high, int)
+                numbers[var] = low, max(known, high)  # of two loops of one name
+    found: dict[Stmt, Mapping[Expr, tuple[Limit, Limit]]] = {}
+    stack = [(body, numbers)]
+    while stack:
+        part, here = stack.pop()
+        for s in part:
+            known_at = found.setdefault(s, here)
+            if known_at is not here:  # it stands in two places
+                found[s] = {v: r for v, r in known_at.items() if here.get(v) == r}
+            around = here
+            symbolic = {v: loop_range(n) for v, n in _loops_of(s) if n.op is not Op.CONST}
+            if symbolic:
+                around = {**here, **symbolic}
+            stack.extend((inner, around) for inner in s.bodies())
+    return found
+
+
+def _loops_of(s: Stmt) -> tuple[tuple[Expr, Expr], ...]:
+    """Return the loop variables that a statement binds in its bodies, with their extents."""
+    if isinstance(s, For):
+        return ((s.var, s.extent),)
+    if isinstance(s, Reduce):
+        return tuple((a.var, a.extent) for a in s.axes)
+    return ()
 
 
 def _counters(body: Body) -> set[Memory]:

@@ -623,3 +623,17 @@ def test_bfloat16() -> None:
     matmul(a, b, out)
     torch.testing.assert_close(out, a.float() @ b.float(), rtol=1e-4, atol=1e-4)
     assert "contraction" in matmul.explain(a, b, out).why
+
+
+@weft.compute
+def ring(a: Any, b: Any, n: Any) -> None:
+    for i in range(n):
+        a[(i + 1) % n] -= i
+        for j in range(i + 1, n):
+            b[j, (i + 1) % n] += 1
+
+
+def test_facts_of_inner_loops() -> None:
+    """That a triangular loop runs is no fact in front of it, where its index may wrap around."""
+    for n in (0, 1, 2, 7, 16):
+        check(ring, numbers(I64, 20), numbers(I64, 20, 20), n)
