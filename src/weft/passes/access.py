@@ -412,7 +412,8 @@ def _ranges_at(body: Body) -> dict[Stmt, Mapping[Expr, tuple[Limit, Limit]]]:
             if extent.op is Op.CONST:
                 low, high = loop_range(extent)
                 known = numbers.get(var, (low, high))[1]
-                assert isinstance(known, int) and isinstance(high, int)
+                assert isinstance(known, int)
+                assert isinstance(high, int)
                 numbers[var] = low, max(known, high)  # of two loops of one name
     found: dict[Stmt, Mapping[Expr, tuple[Limit, Limit]]] = {}
     stack = [(body, numbers)]

@@ -637,3 +637,39 @@ def test_facts_of_inner_loops() -> None:
     """That a triangular loop runs is no fact in front of it, where its index may wrap around."""
     for n in (0, 1, 2, 7, 16):
         check(ring, numbers(I64, 20), numbers(I64, 20, 20), n)
+
+
+@weft.compute
+def of_large(a: Any, out: Any) -> None:
+    for i in ndrange(a.size):
+        out[0, i] = a[i] // 3
+        out[1, i] = a[i] % 10
+        out[2, i] = max(a[i], 1)
+        out[3, i] = a[i] if a[i] > 3 else 3
+        v = 7
+        if a[i] > 5:
+            v = a[i]
+        out[4, i] = v
+
+
+def test_numbers_beside_uint64() -> None:
+    """A number in the source is a uint64 beside one where the result has their sign."""
+    a = np.array([2**63 + 5, 2**64 - 1, 2**53 + 1, 0, 4], np.uint64)
+    out = np.zeros((5, 5), np.uint64)
+    of_large(a, out)
+    for i, v in enumerate(map(int, a)):
+        assert [int(x) for x in out[:, i]] == [v // 3, v % 10, max(v, 1), max(v, 3),
+                                               v if v > 5 else 7]
+
+
+@weft.compute
+def brighter(a: Any, out: Any) -> None:
+    for i in ndrange(a.size - 1):
+        out[i] = max(a[i] + a[i + 1] - 10, 0)
+
+
+def test_differences_of_unsigned_stay_signed() -> None:
+    """What is subtracted from unsigned integers may leave them."""
+    out = np.zeros(3, np.int32)
+    brighter(np.array([3, 4, 200, 50], np.uint8), out)
+    assert out.tolist() == [0, 194, 240]

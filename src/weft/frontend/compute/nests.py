@@ -70,16 +70,22 @@ class Nests(Functions):
 
     # --- numbers without a type
 
-    def alike(self, values: list[Any]) -> list[Any]:
-        """Give known numbers the type of the floats that they meet."""
+    def alike(self, values: list[Any], kept: bool = False) -> list[Any]:
+        """Give known numbers the type of the floats that they meet, and of uint64 where it is kept.
+
+        A sum or difference with a number stays signed: it may be meant to be negative.
+        """
         d: DType | None = None
-        for value in values:
-            found = getattr(value, "dtype", None) if isinstance(value, Expr | Memory) else None
-            if found is not None and found.is_float:
+        types = [v.dtype for v in values if isinstance(v, Expr | Memory)]
+        for found in types:
+            if found.is_float:
                 d = found if d is None else unify(d, found)
-        if d is None:
-            return values
-        return [ex.const(float(v.value), d) if _is_number(v) else v for v in values]
+        if d is not None:
+            return [ex.const(float(v.value), d) if _is_number(v) else v for v in values]
+        if kept and dt.uint64 in types:
+            return [ex.const(v.value, dt.uint64) if _is_number(v) and type(v.value) is int
+                    and 0 <= v.value < 1 << 64 else v for v in values]
+        return values
 
     def read(self, view: View, node: ast.AST) -> Value:
         """Return an element; a narrow float is a float32 once it is read.

@@ -291,7 +291,7 @@ class Calls(Expressions):
         if all(isinstance(v, Known) for v in items):
             known = [v.value for v in items if isinstance(v, Known)]
             return Known(max(known) if largest else min(known))
-        items = self.alike(items)
+        items = self.alike(items, True)
         found = self.scalar(items[0], node)
         for item in items[1:]:
             other = self.scalar(item, node)

@@ -133,8 +133,11 @@ class Expressions(Emitter):
             return ex.const(value.item(), d)
         return None
 
-    def alike(self, values: list[Any]) -> list[Any]:
-        """Return values that meet in one type, after giving a type to those that have none."""
+    def alike(self, values: list[Any], kept: bool = False) -> list[Any]:
+        """Return values that meet in one type, after giving a type to those that have none.
+
+        ``kept`` says that the result has the sign of the values: one of them, or a quotient.
+        """
         return values
 
     def number(self, node: ast.expr, d: DType | None = None) -> Expr:
@@ -313,7 +316,7 @@ class Expressions(Emitter):
                 return made_
         if isinstance(left, Group) and isinstance(right, Group) and kind is ast.Add:
             return Group(left.items + right.items)
-        left, right = self.alike([left, right])
+        left, right = self.alike([left, right], kind in (ast.FloorDiv, ast.Mod))
         a = self._operand(left, right, kind, node)
         b = self._operand(right, left, kind, node, first=False)
         try:
@@ -501,7 +504,7 @@ class Expressions(Emitter):
             pairs = list(zip(a.items, b.items, strict=True))
         found: list[Any] = []
         for p, q in pairs:
-            p, q = self.alike([p, q])
+            p, q = self.alike([p, q], True)
             x, y = self.scalar(p, node), self.scalar(q, node)
             d = unify(x.dtype, y.dtype)
             found.append((scalars.convert(x, d), scalars.convert(y, d)))

@@ -373,7 +373,7 @@ class Statements(Calls):
         if all(isinstance(v, Group) for v in values):
             return self._meet_groups(name, sides, node)
         given = [(v, body) for v, body in sides if v is not None]
-        agreed = self.alike([v for v, _ in given])
+        agreed = self.alike([v for v, _ in given], True)
         found = [self._read_in(body, v, name, node)
                  for v, (_, body) in zip(agreed, given, strict=True)]
         if any(v is None for v in found):
