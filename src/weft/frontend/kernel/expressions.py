@@ -147,8 +147,8 @@ class Expressions(Emitter):
 
     def condition(self, node: ast.expr) -> Expr | bool:
         """Return whether an expression is true: a bool scalar, or a bool that is known."""
-        asked = isinstance(node, ast.BoolOp)
-        return self._truth(self._bool(node, True) if asked else self.visit(node), node)
+        value = self._bool(node, True) if isinstance(node, ast.BoolOp) else self.visit(node)
+        return self._truth(value, node)
 
     def _truth(self, value: Value, node: ast.AST) -> Expr | bool:
         if complexes.is_complex(value):
