@@ -7,6 +7,7 @@ import weft
 from weft import build
 from weft.errors import (
     BoundsError,
+    CompileError,
     DTypeError,
     KernelError,
     LaunchError,
@@ -41,6 +42,16 @@ def _closed_variable(f, x, y):
     with f.loop(3):
         v = f.variable("v", weft.int32, 1)
     v.set(3, at=AT)
+
+
+def _index_of(open_loop):
+    def make(f, x, y):
+        with open_loop(f) as opened:
+            if hasattr(opened, "indices"):
+                opened.update(1.0)
+                opened = opened.indices
+        f.op("+", opened[0] if isinstance(opened, tuple) else opened, 1, at=AT)
+    return make
 
 
 def _foreign(f, x, y):
@@ -201,6 +212,12 @@ WRONG = {
     "a second update": _twice,
     "update under a condition": _under_a_condition,
     "made in a body which is closed": _closed_body,
+    "in a body which is closed": _index_of(lambda f: f.loop(3)),
+    "in a body which is closed ": _index_of(lambda f: f.parallel(3)),
+    " in a body which is closed": _index_of(lambda f: f.parallel(3, 4)),
+    " in a body which is closed ": _index_of(lambda f: f.reduce("sum", weft.float32, 3)),
+    "an integer of 16610 bits": lambda f, x, y: f.op("+", x[0, 0], 10**5000, at=AT),
+    "t has a size that is known only": lambda f, x, y: f.local("t", weft.int32, y[0], at=AT),
     "v was declared in a body": _closed_variable,
     "it is used in f": _foreign,
     "f has ended": _after_the_end,
@@ -437,3 +454,40 @@ def test_a_language_of_an_installed_package(monkeypatch):
     assert build.language_of("x/y.installed")("x/y.installed") == "y.installed"
     with pytest.raises(UnsupportedError, match="installed"):
         build.language_of("a.other")
+
+
+def test_device_functions_that_are_none():
+    with pytest.raises(KernelError, match=r"a name and a dict of types"):
+        build.device("twice", ["x"])
+    with pytest.raises(KernelError, match=r"found None, expected a Python function"):
+        build.device("twice", {"x": weft.int64})(None)
+
+
+def test_files_that_cannot_be_written(tmp_path):
+    f, _, y = begin()
+    with f:
+        y[0] = 1
+    with build.kernel("k") as k:
+        k.array("y", weft.int32, 1, writable=True)[0] = 1
+    with pytest.raises(UnsupportedError, match=r"with its launch: k\[grid, block\]"):
+        build.save([k.program], tmp_path / "k.so")
+    with pytest.raises(UnsupportedError, match="what a builder has as its program"):
+        build.save([f], tmp_path / "f.so")
+    (tmp_path / "taken.h").mkdir()
+    (tmp_path / "taken.so").mkdir()
+    for name in ("taken.h", "taken.so", "none/f.so", "none/f.h", "none/f.o"):
+        with pytest.raises(CompileError, match="in a folder that exists and can be written"):
+            build.save([f.program], tmp_path / name)
+
+
+def test_headers_name_parameters_by_no_word_of_c(tmp_path):
+    with build.function("e") as f:
+        n = f.size("int")
+        out = [f.array(name, weft.float32, (n,), writable=True)
+               for name in ("for", "class", "a-b", "a_2db", "3d", "failure")]
+        for a in out:
+            a[0] = 1
+    (header,) = build.save(f.program, tmp_path / "e.h")
+    for name in ("int64_t int_", "*for_", "*class_", "*a_2db", "*a_2db_", "*_3d", "*failure_",
+                 "weft_failure *failure"):
+        assert f"    {'float ' if name[0] == '*' else ''}{name}" in header.read_text()

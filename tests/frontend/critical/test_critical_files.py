@@ -215,6 +215,14 @@ def test_names_that_c_does_not_have(tmp_path):
     assert größe(1.0) == 2.0
     assert größe.header().isascii()
 
+    @weft.critical
+    def side(short: weft.bool, long: weft.bool, result: weft.int64) -> weft.int64:
+        return result if long else -result if short else 0
+
+    assert side(True, False, 3) == -3
+    assert ("bool short_,\n    bool long_,\n    int64_t result_,\n    int64_t *result,"
+            in side.header())
+
 
 def test_the_c_function_itself():
     total, size = ctypes.c_double(), ctypes.c_uint8()

@@ -129,12 +129,18 @@ def device(name: str, params: Mapping[str, Any], returns: Any = None, *,
     at
         Its place, for errors in this declaration.
     """
+    from collections.abc import Mapping
+
     from weft.errors import KernelError
     from weft.frontend.build.base import Device
     from weft.frontend.build.places import place_of
     from weft.frontend.kernel.expressions import as_dtype
 
     place = place_of(at)
+    if not isinstance(name, str) or not isinstance(params, Mapping):
+        raise KernelError("build", found=f"device({name!r}, {params!r})",
+                          expected='a name and a dict of types, such as {"x": weft.float32}',
+                          where=(place.file, place.lineno))
     types = {key: None if kind is None else as_dtype(kind) for key, kind in params.items()}
     result = None if returns is None else as_dtype(returns)
     for key, kind in {**params, "its result": returns}.items():
@@ -143,6 +149,10 @@ def device(name: str, params: Mapping[str, Any], returns: Any = None, *,
                               expected="a dtype", where=(place.file, place.lineno))
 
     def make(emit: Callable[..., Any]) -> Device:
+        if not callable(emit):
+            raise KernelError(f"device function {name}", found=repr(emit),
+                              expected="a Python function that writes its body",
+                              where=(place.file, place.lineno))
         return Device(name, types, result, emit)
 
     return make

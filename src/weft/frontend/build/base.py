@@ -193,7 +193,7 @@ class Base:
         if isinstance(value, bool | int | float) or low.known_scalar(value) is not None:
             found = low.known_scalar(value)
             if found is None:
-                raise low.wrong(place, f"the integer {value} does not fit 64 bits")
+                raise low.wrong(place, f"{scalars.shown(value)} does not fit 64 bits")
             return Known(value)
         if isinstance(value, str) or value is None or isinstance(value, DType):
             return Known(value)

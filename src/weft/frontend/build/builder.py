@@ -108,7 +108,7 @@ class Builder(Operations):
             self._known_turns(kind, extent, place)
             if extent.op is not Op.CONST:
                 extent = low.bind(extent, "extent", place)
-            var = low.fresh(self._name(name, place), dt.int64)
+            var = ex.var(low.name(self._name(name, place)), dt.int64)
         loop = Loop(f"a loop that is {kind}", kind == SERIAL, kind == UNROLLED)
         with self._within(Body(place, loop), (var.lt(extent), ex.index(0).le(var))) as body:
             low.visible_in(var)
@@ -240,8 +240,8 @@ class Builder(Operations):
                 raise low.wrong(place, "a reduction over no axes")
             sizes = [low.bind(self._extent(n, place), "extent", place) for n in extents]
             sizes = [n if low.ranges.of(n).lo >= 0 else ex.maximum(n, 0) for n in sizes]
-            axes = [Axis(low.fresh(self._name(names[k], place) if k < len(names) else "k",
-                                   dt.int64), n) for k, n in enumerate(sizes)]
+            axes = [Axis(ex.var(low.name(self._name(names[k], place) if k < len(names) else "k"),
+                                dt.int64), n) for k, n in enumerate(sizes)]
             reduction = Reduction(self, kind, d)
         facts = [f for a in axes for f in (a.var.lt(a.extent), ex.index(0).le(a.var))]
         with self._within(Body(place, Loop("a reduction", False)), facts) as body:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import UnsupportedError
 from weft.frontend.build.grids import specialised
 from weft.frontend.build.parameters import ArrayParameter, Signature
-from weft.frontend.build.programs import BuiltFunction, BuiltLaunch
+from weft.frontend.build.programs import BuiltFunction, BuiltKernel, BuiltLaunch
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.op import Op
@@ -40,9 +40,19 @@ def save(programs: Sequence[BuiltFunction | BuiltLaunch], path: str | Path) -> l
     UnsupportedError
         For another suffix, and for several functions in one object.
     """
-    from weft.frontend.critical.export import header, link
+    from weft.frontend.critical.export import header, link, writing
 
     target = Path(path)
+    if isinstance(programs, BuiltFunction | BuiltLaunch):
+        programs = [programs]
+    for program in programs:
+        given: object = program
+        if not isinstance(given, BuiltFunction | BuiltLaunch):
+            kernel = isinstance(given, BuiltKernel)
+            raise UnsupportedError(
+                f"save {target.name}", found=repr(given),
+                expected="a kernel with its launch: k[grid, block]" if kernel
+                else "what a builder has as its program")
     codes = [c for k, p in enumerate(programs) for c in _functions(p, _name(programs, k))]
     title = f"save {target.name}"
     if not codes:
@@ -51,12 +61,15 @@ def save(programs: Sequence[BuiltFunction | BuiltLaunch], path: str | Path) -> l
     if target.suffix in (".so", ".dylib"):
         link(codes, target)
         written = target.with_suffix(".h")
-        written.write_text(text, encoding="utf-8")
+        with writing(written):
+            written.write_text(text, encoding="utf-8")
         return [target, written]
     if target.suffix == ".h":
-        target.write_text(text, encoding="utf-8")
+        with writing(target):
+            target.write_text(text, encoding="utf-8")
     elif target.suffix == ".o" and len(codes) == 1:
-        target.write_bytes(codes[0].core)
+        with writing(target):
+            target.write_bytes(codes[0].core)
     else:
         raise UnsupportedError(title, found=f"{len(codes)} functions" if target.suffix == ".o"
                                else f"the suffix {target.suffix!r}",
@@ -75,7 +88,7 @@ def _name(programs: Sequence[Any], number: int) -> str:
 
 def _functions(program: BuiltFunction | BuiltLaunch, name: str) -> list[Code]:
     from weft.driver.export import c_function
-    from weft.frontend.critical.function import symbol
+    from weft.frontend.critical.names import symbol
 
     if isinstance(program, BuiltLaunch):
         kernel = program.kernel

@@ -49,8 +49,9 @@ class FunctionBuilder(Builder):
                                 "one nest: parallel(n, m); in other loops use loop()")
             sizes = [low.bind(self._extent(n, place), "extent", place) for n in extents]
             sizes = [n if low.ranges.of(n).lo >= 0 else ex.maximum(n, 0) for n in sizes]
-            axes = [low.fresh(self._name(names[k], place) if k < len(names) else "ijklmnop"[k % 8],
-                              dt.int64) for k in range(len(sizes))]
+            called = [self._name(names[k], place) if k < len(names) else "ijklmnop"[k % 8]
+                      for k in range(len(sizes))]
+            axes = [ex.var(low.name(name), dt.int64) for name in called]
         loop = Loop("a parallel loop", False)
         facts = [f for a, n in zip(axes, sizes, strict=True)
                  for f in (a.lt(n), ex.index(0).le(a))]

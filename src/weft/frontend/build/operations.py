@@ -225,7 +225,10 @@ class Operations(Base):
     def _memory(self, scope: str, name: str, dtype: Any, shape: Any, at: Any) -> Array:
         with self._reading(at) as place:
             d = self._dtype(dtype, place)
-            sizes = Known(shape) if type(shape) is int else self._value(tuple(shape), place)
+            sizes = self._value(tuple(shape) if isinstance(shape, tuple | list) else shape, place)
+            if isinstance(sizes, Expr):
+                raise self._low.wrong(place, f"{name} has a size that is known only when it runs",
+                                      f"{scope} memory has a fixed size: a number of Python")
             made = self._low._array(scope, place, sizes, Known(d))  # type: ignore[arg-type]
             assert isinstance(made, View)
             if scope == "local":

@@ -7,17 +7,20 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from weft.driver.critical import Code
 from weft.errors import CompileError, LibraryNotFoundError, UnsupportedError
+from weft.frontend.critical.names import identifiers
 from weft.ir.dtype import DType
 
-__all__ = ["header", "link", "prototype", "save"]
+__all__ = ["header", "link", "prototype", "save", "writing"]
 
 _LINKERS: Final = ("cc", "gcc", "clang", "ld.lld", "ld")  # all of them know -shared and -o
+_WRITABLE: Final = "a file in a folder that exists and can be written"
 
 _PREAMBLE: Final = """\
 #include <stdbool.h>
@@ -51,16 +54,15 @@ def header(code: Code, doc: str) -> str:
     arrays = {w.name: w.memory for w in code.words if w.dtype is None}
     kinds = list(_element_types(code))
     parts = []
-    for word in code.words:
-        name = _identifier(word.name)
+    results = [f"result{k if len(code.results) > 1 else ''}" for k in range(len(code.results))]
+    names = identifiers([w.name for w in code.words], ("failure", *results))
+    for word, name in zip(code.words, names, strict=True):
         if word.dtype is None:
             d, written = kinds[arrays[word.name]]
             parts.append(f"{'' if written else 'const '}{_c_type(d)} *{name}")
         else:
             parts.append(f"{_c_type(word.dtype)} {name}")
-    results = len(code.results)
-    parts += [f"{_c_type(d)} *result{k if results > 1 else ''}"
-              for k, d in enumerate(code.results)]
+    parts += [f"{_c_type(d)} *{name}" for d, name in zip(code.results, results, strict=True)]
     parts.append("weft_failure *failure")
     guard = f"WEFT_{code.name.upper()}_H"
     notes = [line.strip() for line in doc.strip().splitlines() if line.strip()]
@@ -92,12 +94,6 @@ def _ctypes_type(d: DType) -> Any:
     return getattr(ctypes, f"c_{'u' * (d.kind == 'u')}int{d.bits}")
 
 
-def _identifier(name: str) -> str:
-    plain = name.replace(".", "_")
-    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"_{ord(c):x}"
-                   for c in plain)
-
-
 def _element_types(code: Code) -> list[tuple[DType, bool]]:
     """Return the type of each array's elements, and whether the function writes to it."""
     from weft.runtimes.critical_ir import Array, Struct
@@ -116,21 +112,34 @@ def _element_types(code: Code) -> list[tuple[DType, bool]]:
 def save(code: Code, doc: str, path: str) -> None:
     """Write a function to a file of the kind that its suffix names."""
     target = Path(path)
-    if target.suffix == ".h":
-        target.write_text(header(code, doc), encoding="utf-8")
-    elif target.suffix == ".o":
-        target.write_bytes(code.core)
-    elif target.suffix in (".so", ".dylib"):
-        link([code], target)
-        target.with_suffix(".h").write_text(header(code, doc), encoding="utf-8")
-    else:
+    if target.suffix not in (".so", ".dylib", ".o", ".h"):
         raise UnsupportedError(f"save {code.name}", found=f"the suffix {target.suffix!r}",
                                expected=".so, .dylib, .o or .h")
+    if target.suffix in (".so", ".dylib"):
+        link([code], target)
+        target = target.with_suffix(".h")
+    with writing(target):
+        if target.suffix == ".h":
+            target.write_text(header(code, doc), encoding="utf-8")
+        else:
+            target.write_bytes(code.core)
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Turn what the system says of a file that cannot be written into an error of Weft."""
+    try:
+        yield
+    except OSError as error:
+        raise CompileError(f"save {target.name}", found=f"{target}: {error.strerror}",
+                           expected=_WRITABLE) from error
 
 
 def link(codes: Sequence[Code], target: Path) -> None:
     """Make a shared library of some functions."""
     title = f"save {target.name}"
+    if target.is_dir() or not os.access(target.parent, os.W_OK):
+        raise CompileError(title, found=str(target), expected=_WRITABLE)
     linker = next((found for name in _LINKERS if (found := shutil.which(name))), None)
     if linker is None:
         raise LibraryNotFoundError(title, found="no linker",

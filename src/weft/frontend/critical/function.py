@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import os
 from array import array
 from collections.abc import Callable, Iterator
@@ -161,6 +160,7 @@ class CriticalFunction:
     def _compiled(self, types: dict[str, KernelType]) -> Code:
         from weft.driver import critical as driver
         from weft.frontend.critical.contract import parameter_of
+        from weft.frontend.critical.names import symbol
         from weft.frontend.critical.translate import proof_error, translate, written
 
         signature, contract = self._signature(), self._contract()
@@ -311,24 +311,6 @@ def _dense(kind: KernelType | None) -> Any:
     if isinstance(kind, GroupType):
         return kind.replace(items=tuple(map(_dense, kind.items)))
     return kind
-
-
-# Words of C, and functions of its library that compilers know by name.
-_RESERVED: Final = frozenset(
-    {"auto", "bool", "case", "char", "const", "default", "do", "double", "enum", "extern", "false",
-     "float", "goto", "inline", "int", "long", "main", "register", "restrict", "short", "signed",
-     "sizeof", "static", "struct", "switch", "true", "typedef", "union", "unsigned", "void",
-     "volatile", "abs", "labs", "malloc", "free", "calloc", "realloc", "printf", "puts", "memcpy",
-     "memset", "memmove", "memcmp", "strlen", "exit", "hypot", "round", "roundeven", "rint",
-     "log1p", "exp2", "fma", "fmax", "fmin", *dir(math)}
-)  # fmt: skip
-
-
-def symbol(name: str) -> str:
-    """Return the function's name in C."""
-    plain = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"_{ord(c):x}"
-                    for c in name)
-    return plain + "_" if plain in _RESERVED else plain
 
 
 def _error(name: str, failed: Failed) -> Exception:

@@ -163,7 +163,7 @@ class Expressions(Emitter):
         if isinstance(node.value, bytes):
             raise self.wrong(node, f"{type(node.value).__name__} values are not supported")
         if isinstance(node.value, int) and scalars.literal(node.value) is None:
-            raise self.wrong(node, f"the integer {node.value} does not fit 64 bits")
+            raise self.wrong(node, f"{scalars.shown(node.value)} does not fit 64 bits")
         return Known(node.value)
 
     def _name(self, node: ast.Name) -> Value:

@@ -462,7 +462,7 @@ def _sizes(given: Any, what: str, operation: str, most: tuple[int, ...]) -> tupl
     for part in parts:
         try:
             sizes.append(part.__index__())
-        except AttributeError:
+        except (AttributeError, TypeError):
             raise LaunchError(operation, found=f"a {what} of {given!r}",
                               expected="an int or a tuple of up to 3") from None
     sizes += [1] * (3 - len(sizes))

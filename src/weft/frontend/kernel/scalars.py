@@ -27,6 +27,7 @@ __all__ = [
     "maximum",
     "minimum",
     "round_",
+    "shown",
     "truth",
 ]
 
@@ -220,6 +221,12 @@ def literal(value: bool | int | float) -> Expr | None:
             return ex.const(value, dt.int64)
         return ex.const(value, dt.uint64) if 0 <= value < 1 << 64 else None
     return ex.const(value, dt.float64)
+
+
+def shown(value: int) -> str:
+    """Return how an error calls an integer; its digits only if a line can hold them."""
+    bits = value.bit_length()
+    return f"the integer {value}" if bits <= 128 else f"an integer of {bits} bits"
 
 
 # what Python computes of numbers that are known when a kernel is compiled
