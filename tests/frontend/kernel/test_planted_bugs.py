@@ -284,6 +284,24 @@ def plain_read_behind_a_swap(total: Any, out: Any) -> None:
     out[i] = total[0]  # BUG
 
 
+@bug("missing-barrier", 2, 32, zeros(4, dtype=np.int64))
+@weft.kernel
+def plain_write_by_the_last_that_updated(total: Any) -> None:
+    i = gpu.grid(1)
+    gpu.atomic.add(total, i // 32, 1)  # BUG
+    if gpu.threadIdx.x == 31:
+        total[i // 32] = -1  # BUG
+
+
+@bug("race", 5, 1, zeros(1, dtype=np.int64), zeros(5, dtype=np.int64))
+@weft.kernel
+def plain_read_by_the_last_that_updated(total: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    gpu.atomic.max(total, 0, i)  # BUG
+    if i == 4:
+        out[i] = total[0]  # BUG
+
+
 # --- uninitialised memory
 
 

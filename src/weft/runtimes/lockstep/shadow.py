@@ -9,7 +9,9 @@ races with those of other blocks. Nor does a read race with them whose value an 
 then looks at again.
 
 For each element the last write is kept and two reads by different threads, so that any writer
-finds at least one reader that is not itself. Memory for it is taken as elements are touched.
+finds at least one reader that is not itself; and of atomic operations, which may follow each other
+unordered, the last by another thread than the last one. Memory for it is taken as elements are
+touched.
 """
 
 from __future__ import annotations
@@ -118,8 +120,8 @@ class Clocks:
 class Shadow:
     """The last accesses of each element of a memory."""
 
-    __slots__ = ("_first_code", "_first_time", "_last_code", "_last_time", "_write_code",
-                 "_write_time", "number")
+    __slots__ = ("_first_code", "_first_time", "_last_code", "_last_time", "_other_code",
+                 "_other_time", "_write_code", "_write_time", "number")
 
     _count = 0
 
@@ -127,6 +129,7 @@ class Shadow:
         Shadow._count += 1
         self.number = Shadow._count
         self._write_time, self._write_code = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self._other_time, self._other_code = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self._last_time, self._last_code = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self._first_time, self._first_code = np.zeros(size, np.int64), np.zeros(size, np.int64)
 
@@ -141,6 +144,8 @@ class Shadow:
         tids = clocks.tids[lanes]
         found = self._against_writes(kind, elements, lanes, tids, clocks, changed, narrow)
         if kind in (READ, GUESS):
+            if kind == READ and found is None:
+                found = self._against_updates(elements, lanes, tids, clocks)
             self._note_reads(elements, tids << 1 | (kind == GUESS), clocks.now)
             return found
         if found is None:
@@ -149,9 +154,28 @@ class Shadow:
                 code, time = codes[elements], times[elements]
                 time = np.where(code & 1 != 0, 0, time) if kind == UPDATE else time
                 found = found or _conflict(time, code >> 1, lanes, tids, clocks)
-        self._write_time[elements] = clocks.now
-        self._write_code[elements] = tids << 2 | narrow << 1 | (kind == UPDATE)
+        if found is None and kind == WRITE:
+            found = self._against_updates(elements, lanes, tids, clocks)
+        before, then = self._write_code[elements], self._write_time[elements]
+        codes = tids << 2 | narrow << 1 | (kind == UPDATE)
+        self._write_time[elements], self._write_code[elements] = clocks.now, codes
+        if kind == UPDATE:
+            self._note_updates(elements, codes, before, then, clocks.now)
+        else:
+            self._other_time[elements] = 0
         return found
+
+    def _note_updates(self, elements: Array, codes: Array, before: Array, then: Array,
+                      now: int) -> None:  # fmt: skip
+        """Keep of the atomic operations before the last one the last of another thread."""
+        other = (before & 1 != 0) & (before >> 2 != codes >> 2)
+        if other.any():
+            moved = elements[other]
+            self._other_code[moved], self._other_time[moved] = before[other], then[other]
+        several = self._write_code[elements] != codes  # threads at once
+        if several.any():
+            moved = elements[several]
+            self._other_code[moved], self._other_time[moved] = codes[several], now
 
     def _against_writes(self, kind: int, elements: Array, lanes: Array, tids: Array,
                         clocks: Clocks, changed: Array | None,
@@ -169,6 +193,14 @@ class Shadow:
         elif changed is not None:
             times = np.where((codes & 1 == 0) & ~changed, 0, times)
         return _conflict(times, codes >> 2, lanes, tids, clocks)
+
+    def _against_updates(self, elements: Array, lanes: Array, tids: Array,
+                         clocks: Clocks) -> Conflict | None:  # fmt: skip
+        """Compare with the last atomic operation by another thread than the last one."""
+        times = self._other_time[elements]
+        if not times.any():
+            return None
+        return _conflict(times, self._other_code[elements] >> 2, lanes, tids, clocks)
 
     def _note_reads(self, elements: Array, codes: Array, now: int) -> None:
         before, then = self._last_code[elements], self._last_time[elements]
