@@ -33,6 +33,7 @@ from weft.ir.stmt import Memory
 if TYPE_CHECKING:
     from weft.frontend.core import TensorCore
     from weft.frontend.kernel.signature import Signature
+    from weft.frontend.views import Layout
 
 __all__ = ["LARGEST", "Arguments", "Declared", "Sharing", "span_of"]
 
@@ -56,11 +57,14 @@ class Sharing(Record):
 class Arguments(Host):
     """Takes the arguments of a call apart, and sees which of them overlap."""
 
-    __slots__ = ("arrays", "integers", "numbers")
+    takes_views = True
+
+    __slots__ = ("_views", "arrays", "integers", "numbers")
 
     def __init__(self, kernel: str, signature: Signature) -> None:
         super().__init__(kernel, signature)
         self.arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
+        self._views: dict[int, np.ndarray[Any, Any]] = {}  # of tensors, by place
         self.numbers: set[str] = set()  # names of all numbers, and of the integers among them
         self.integers: set[str] = set()
 
@@ -82,10 +86,18 @@ class Arguments(Host):
         """Look up the memory of tensors, as arrays; `written` names those that are written to."""
         super().settle(written)
         for name, index, tensor in self.tensors:
-            buffer = next(b for b in self.kept if getattr(b, "address", None)
-                          == self.addresses[index])
+            array = self._views.get(index)
+            if array is None:
+                buffer = next(b for b in self.kept if getattr(b, "address", None)
+                              == self.addresses[index])
+                array = exchange.view(buffer, tensor.dtype, tensor.shape, True)
             place = next(k for k, (n, _) in enumerate(self.arrays) if n == name)
-            self.arrays[place] = name, exchange.view(buffer, tensor.dtype, tensor.shape, True)
+            self.arrays[place] = name, array
+
+    def _placed(self, index: int, buffer: Any, layout: Layout, tensor: TensorCore) -> None:
+        super()._placed(index, buffer, layout, tensor)
+        self._views[index] = exchange.view(buffer, tensor.dtype, layout.shape, True,
+                                           layout.offset, layout.strides)
 
     def _tensor(self, name: str, tensor: TensorCore,
                 shape: tuple[int | None, ...] = ()) -> KernelType:  # fmt: skip
@@ -124,6 +136,8 @@ class Arguments(Host):
             names = tuple(self.arrays[k][0] for k in sorted(group))
             first = self.arrays[min(group)][1]
             one = all(_is_same(first, self.arrays[k][1]) for k in group)
+            # A view of a tensor counts as whole, but not its strides: those are of mixed arrays.
+            one = one and (not self._views or first.flags.c_contiguous)
             (same if one else mixed).append(names)
         return Sharing(tuple(same), tuple(mixed)) if same or mixed else None
 

@@ -134,10 +134,7 @@ class Expressions(Emitter):
         return None
 
     def alike(self, values: list[Any], kept: bool = False) -> list[Any]:
-        """Return values that meet in one type, after giving a type to those that have none.
-
-        ``kept`` says that the result has the sign of the values: one of them, or a quotient.
-        """
+        """Give a type to values that meet; if ``kept``, the result has the sign of one of them."""
         return values
 
     def number(self, node: ast.expr, d: DType | None = None) -> Expr:

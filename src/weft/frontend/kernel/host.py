@@ -27,6 +27,7 @@ from weft.ir.dtype import DType, constexpr
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.tensors import Written
+    from weft.frontend.views import Layout
 
 __all__ = ["Host"]
 
@@ -57,6 +58,7 @@ class Host:
                  "tensors", "types", "variables", "where")  # fmt: skip
 
     takes_tensors = True  # as they are; otherwise as arrays over their memory, to read
+    takes_views = False  # of one memory, with strides of their own
 
     def __init__(self, kernel: str, signature: Signature | None = None) -> None:
         self.kernel = kernel
@@ -113,19 +115,31 @@ class Host:
         """Look up the memory of tensors; `written` are the parameters that the kernel writes to."""
         if not self.tensors:
             return
-        from weft.frontend.kernel.tensors import Written, readable
+        from weft.frontend.kernel.tensors import Written, readable, together
 
-        for name, index, tensor in self.tensors:
+        joined: set[int] = set()
+        for members, target in together(self.tensors, written, self.takes_views, self.kernel):
+            self._written.append(target)
+            self.kept.append(target.buffer)
+            for index, layout, tensor in members:
+                joined.add(index)
+                self._placed(index, target.buffer, layout, tensor)
+        rest = [entry for entry in self.tensors if entry[1] not in joined]
+        for name, index, tensor in rest:
             if name in written:
                 target = Written(tensor, f"argument {name} of {self.kernel}")
                 self._written.append(target)
                 self.kept.append(target.buffer)
                 self.addresses[index] = target.buffer.address
-        for name, index, tensor in self.tensors:
+        for name, index, tensor in rest:
             if name not in written:
                 buffer = readable(tensor)
                 self.kept.append(buffer)
                 self.addresses[index] = buffer.address
+
+    def _placed(self, index: int, buffer: Any, layout: Layout, tensor: TensorCore) -> None:
+        """Note where in a buffer the elements of an argument lie."""
+        self.addresses[index] = buffer.address + layout.offset * tensor.dtype.itemsize
 
     def finish(self) -> None:
         """Bring back what the launch changed in copies, and give tensors their new values."""

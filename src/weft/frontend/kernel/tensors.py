@@ -8,16 +8,20 @@ same elements. Either way the tensor, and all its views, have the new value afte
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from collections.abc import Container, Sequence
+from typing import Any, Final, cast
 
 from weft.errors import CaptureError, GradientError, LaunchError
 from weft.exchange import host
 from weft.frontend.core import TensorCore, flush_readers
 from weft.frontend.state import state
+from weft.frontend.views import Layout, row_major
 from weft.ir import node as nd
 from weft.ir.node import Storage
 
-__all__ = ["Written", "readable"]
+__all__ = ["Written", "readable", "together"]
+
+Member = tuple[int, Layout, TensorCore]  # place of an argument, where it lies, what it is
 
 _OWN_REFERENCES: Final = 3  # to a buffer: its tensor's, and two of the look
 
@@ -28,6 +32,68 @@ def readable(tensor: TensorCore) -> Any:
         raise CaptureError("launch of a kernel", found="a tensor of a captured function",
                            expected="a launch outside of weft.jit")
     return tensor._storage().buffer
+
+
+def together(tensors: Sequence[tuple[str, int, TensorCore]], written: Container[str],
+             strided: bool, kernel: str) -> list[tuple[list[Member], Written]]:  # fmt: skip
+    """Return which arguments have to lie in one memory, because a write to one changes others.
+
+    Each with its place and its layout in the memory, of which the launch writes to the base.
+    Without `strided` only those are joined that lie in it without gaps.
+    """
+    groups: dict[int, list[tuple[str, int, TensorCore]]] = {}
+    for entry in tensors:
+        groups.setdefault(id(_base(entry[2])), []).append(entry)
+    found = []
+    for group in groups.values():
+        if len(group) < 2 or not any(name in written for name, _, _ in group):
+            continue
+        members: list[tuple[bool, Member]] = []
+        left: dict[Layout, list[tuple[str, Member]]] = {}
+        for name, index, tensor in group:
+            layout: Layout | None = cast(Any, tensor)._layout()
+            if layout is not None and _fits(layout, strided, name in written):
+                members.append((name in written, (index, layout, tensor)))
+            elif layout is not None:
+                copied = index, layout.replace(offset=0), tensor
+                left.setdefault(layout, []).append((name, copied))
+        for same in left.values():  # one view, given several times, is one copy
+            changed = [(name, m) for name, m in same if name in written]
+            if len(same) > 1 and changed:
+                name, (_, _, tensor) = changed[0]
+                found.append(([m for _, m in same],
+                              Written(tensor, f"argument {name} of {kernel}")))
+        ends = [_ends(layout) for _, (_, layout, _) in members]
+        meet = [k for k, (a, b) in enumerate(ends) if any(
+            a < d and c < b and (members[k][0] or members[m][0])
+            for m, (c, d) in enumerate(ends) if m != k)]
+        if meet:
+            name = next(n for n, _, _ in group if n in written)
+            found.append(([members[k][1] for k in meet],
+                          Written(_base(group[0][2]), f"argument {name} of {kernel}")))
+    return found
+
+
+def _base(tensor: TensorCore) -> TensorCore:
+    return tensor if tensor._base is None else tensor._base
+
+
+def _fits(layout: Layout, strided: bool, written: bool) -> bool:
+    if written and any(s == 0 and n > 1 for n, s in zip(layout.shape, layout.strides, strict=True)):
+        return False  # which is an error of its own
+    whole = row_major(layout.shape)
+    return strided or whole is None or all(
+        n < 2 or a == b for n, a, b in zip(layout.shape, layout.strides, whole.strides,
+                                           strict=True))
+
+
+def _ends(layout: Layout) -> tuple[int, int]:
+    """Return between which elements of the memory those of a layout lie."""
+    if 0 in layout.shape:
+        return 0, 0
+    steps = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
+    return (layout.offset + sum(s for s in steps if s < 0),
+            layout.offset + sum(s for s in steps if s > 0) + 1)
 
 
 class Written:
