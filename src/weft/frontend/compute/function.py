@@ -13,6 +13,7 @@ from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.nests import failure
 from weft.frontend.kernel.signature import Signature
+from weft.frontend.kernel.texts import keep
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
@@ -40,6 +41,7 @@ class ComputeFunction:
         self.annotations = annotations
         functools.update_wrapper(self, function)
         self.__weft_function__ = function
+        keep(function)
         self._signature = Signature(function)
         self._written: dict[Any, frozenset[str]] = {}
         self._families: dict[Any, dict[Any, _Compiled]] = {}

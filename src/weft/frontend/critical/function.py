@@ -18,6 +18,7 @@ from weft.errors import (
     UnsupportedError,
     VariableError,
 )
+from weft.frontend.kernel.texts import keep
 from weft.runtimes.callables import native_class, set_code
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class CriticalFunction:
                  target_latency_ns: float | None, cpu_affinity: Any, level: str) -> None:
         functools.update_wrapper(self, function)
         self.__weft_function__ = function
+        keep(function)
         self.unchecked = unchecked
         self.target_latency_ns = target_latency_ns
         self.cpu_affinity = cpu_affinity

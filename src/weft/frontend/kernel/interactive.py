@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ast
 import dis
+import inspect
 import linecache
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-__all__ = ["note", "shown", "typed"]
+__all__ = ["note", "same", "shown", "typed"]
 
 _MOST_LINES: Final = 2000  # of the history, that are looked through
 
@@ -86,7 +87,7 @@ def _definition(text: str, wanted: types.CodeType) -> int | None:
     codes = [module]
     for code in codes:
         codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    if not any(_same(code, wanted) for code in codes):
+    if not any(same(code, wanted) for code in codes):
         return None
     for node in reversed(list(ast.walk(tree))):
         if isinstance(node, ast.FunctionDef) and node.name == wanted.co_name:
@@ -94,9 +95,28 @@ def _definition(text: str, wanted: types.CodeType) -> int | None:
     return None
 
 
-def _same(a: types.CodeType, b: types.CodeType) -> bool:
+def same(a: types.CodeType, b: types.CodeType) -> bool:
     """Whether two functions do the same, wherever they stand."""
-    return a.co_name == b.co_name and a.co_varnames == b.co_varnames and _steps(a) == _steps(b)
+    pairs = [(a, b)]
+    for one, other in pairs:
+        if one.co_name != other.co_name or one.co_varnames != other.co_varnames:
+            return False
+        if _parts(one) != _parts(other) and _steps(one) != _steps(other):
+            return False
+        pairs += zip(_inner(one), _inner(other), strict=True)  # as many: steps load them
+    return True
+
+
+def _inner(code: types.CodeType) -> list[types.CodeType]:
+    """Return the functions in a function; classes would know what they are called in full."""
+    return [c for c in code.co_consts
+            if isinstance(c, types.CodeType) and c.co_flags & inspect.CO_OPTIMIZED]
+
+
+def _parts(code: types.CodeType) -> tuple[Any, ...]:
+    """Return what a function is made of; functions may do the same of other parts."""
+    values = [repr(c) for c in code.co_consts if not isinstance(c, types.CodeType)]
+    return code.co_code, code.co_names, code.co_freevars, code.co_cellvars, values
 
 
 def _steps(code: types.CodeType) -> list[tuple[str, Any]]:

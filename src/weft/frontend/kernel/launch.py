@@ -21,11 +21,11 @@ from weft.errors import (
 )
 from weft.frontend.devices import devices, get_default_device, is_available
 from weft.frontend.kernel.fused import active
-from weft.frontend.kernel.interactive import note
 from weft.frontend.kernel.nests import failure, translated, translated_function
 from weft.frontend.kernel.promises import promises
 from weft.frontend.kernel.resources import check_cluster, resources
 from weft.frontend.kernel.streams import check_stream
+from weft.frontend.kernel.texts import keep
 from weft.frontend.state import state
 from weft.ir.record import Record
 from weft.runtimes.callables import native_class, set_code
@@ -119,7 +119,7 @@ class KernelFunction:
         self.options = options
         functools.update_wrapper(self, function)
         self.__weft_function__ = function
-        note(function)
+        keep(function)
         self._given = wanted
         self._known: Signature | None = None
         self._loaded: dict[Any, Loaded] = {}
@@ -626,7 +626,7 @@ class DeviceFunction:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
-        note(function)
+        keep(function)
         self.__weft_function__ = function
 
     def __reduce__(self) -> str:

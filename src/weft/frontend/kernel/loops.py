@@ -367,7 +367,8 @@ class Functions(Loops):
             source = read_source(function)
         except TypeError as error:
             found = error.found if isinstance(error, KernelError) else str(error)
-            raise self.wrong(node, f"{name}: {found}", _usage(function)) from None
+            hint = getattr(error, "hint", "") or _usage(function)
+            raise self.wrong(node, f"{name}: {found}", hint) from None
         bound.apply_defaults()
         values = {}
         for key, value in bound.arguments.items():

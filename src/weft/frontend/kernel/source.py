@@ -6,13 +6,12 @@ import ast
 import builtins
 import inspect
 import linecache
-import textwrap
 from collections.abc import Callable
 from typing import Any, Final
 
 from weft.errors import KernelError
 from weft.frontend.kernel.flow import named
-from weft.frontend.kernel.interactive import shown, typed
+from weft.frontend.kernel.texts import definition_of
 from weft.ir.record import Record
 from weft.ir.stmt import Location
 
@@ -150,48 +149,11 @@ def read_source(function: Callable[..., Any]) -> Source:
     if not inspect.isfunction(function):
         raise KernelError(f"kernel {name}", found=type(function).__name__ + " " + name,
                           expected="a function that is made by def")
-    code = function.__code__
-    try:
-        lines, first = inspect.getsourcelines(function)
-        file = shown(code.co_filename, lines, first)
-    except (OSError, TypeError):
-        found = typed(function)
-        if found is None:
-            raise KernelError(f"kernel {name}", found="a function without its source",
-                              expected="a function that stands in a file, a notebook or a console",
-                              hint="write it to a file, or put its text into linecache.cache",
-                              where=(code.co_filename, code.co_firstlineno, "")) from None
-        lines, first, file = found
-    text = textwrap.dedent("".join(lines))
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    definition = _definition(text, function)
+    definition, file = definition_of(function)
     if not isinstance(definition, ast.FunctionDef):
+        code = function.__code__
         raise KernelError(f"kernel {name}", found=type(definition).__name__,
                           expected="a plain def",
                           where=(code.co_filename, code.co_firstlineno, ""))
-    for node in ast.walk(definition):
-        if hasattr(node, "lineno"):
-            node.lineno += first - 1
-            node.col_offset += indent  # type: ignore[attr-defined]
-        if getattr(node, "end_lineno", None) is not None:
-            node.end_lineno += first - 1  # type: ignore[attr-defined]
-            node.end_col_offset += indent  # type: ignore[attr-defined]
     return Source(function, definition, file)
 
-
-def _definition(text: str, function: Callable[..., Any]) -> ast.stmt:
-    """Return the definition of a function, for a lambda one that returns its value."""
-    if function.__name__ != "<lambda>":
-        return ast.parse(text).body[0]
-    start = text.find("lambda")
-    wanted = function.__code__.co_varnames[:function.__code__.co_argcount]
-    for end in range(len(text), start, -1):  # it may stand in the middle of a statement
-        try:
-            found = ast.parse(text[start:end].strip(), mode="eval").body
-        except SyntaxError:
-            continue
-        if isinstance(found, ast.Lambda) and tuple(a.arg for a in found.args.args) == wanted:
-            body = ast.copy_location(ast.Return(found.body), found)
-            made = ast.FunctionDef("lambda_", found.args, [body], [])
-            return ast.fix_missing_locations(ast.copy_location(made, found))
-    return ast.Pass()
