@@ -2,12 +2,14 @@
 
 import importlib
 import sys
+import types
 
 import numpy as np
 import pytest
 
 import weft
 from weft.errors import KernelError
+from weft.frontend.kernel import texts
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -27,14 +29,14 @@ def modules(tmp_path, monkeypatch):
     """Import a helper and a kernel that calls it; return them and the path of each."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    texts = {"texts_helper": HELPER, "texts_kernel": KERNEL.format(helper="texts_helper")}
+    written = {"texts_helper": HELPER, "texts_kernel": KERNEL.format(helper="texts_helper")}
     files = []
-    for name, text in texts.items():
+    for name, text in written.items():
         files.append(tmp_path / f"{name}.py")
         files[-1].write_text(text)
     importlib.invalidate_caches()
-    yield [importlib.import_module(name) for name in texts], files
-    for name in texts:
+    yield [importlib.import_module(name) for name in written], files
+    for name in written:
         del sys.modules[name]
 
 
@@ -127,3 +129,15 @@ that goes on to the left.
             x[0] = __by
 
     assert first(Scale.apply) == 4
+
+
+def test_long_functions_of_modules_that_import():
+    """Python writes calls of what a module imports, and long jumps, in a way of their own."""
+    lines = "\n".join(f"            s = np.sqrt(np.abs(s)) + {k}" for k in range(60))
+    text = f"import numpy as np\n\ndef long(x):\n    s = 0.0\n    for i in range(2):\n        " \
+           f"if x[0] < i:\n{lines}\n    x[0] = s\n"  # fmt: skip
+    (code,) = (c for c in compile(text, "long.py", "exec", dont_inherit=True).co_consts
+               if isinstance(c, types.CodeType))
+    rows = text.splitlines(keepends=True)
+    assert texts._in_lines(rows, code) is not None
+    assert texts._in_lines([row.replace("+ 30", "+ 31") for row in rows], code) is None

@@ -21,7 +21,7 @@ __all__ = ["note", "same", "shown", "typed"]
 
 _MOST_LINES: Final = 2000  # of the history, that are looked through
 
-_FORM: Final = ("CACHE", "NOP", "PRECALL", "PUSH_NULL", "RESUME")
+_FORM: Final = ("CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "RESUME")
 
 _noted: Final[dict[types.CodeType, str]] = {}  # what consoles ran, for the functions in it
 _files: Final[dict[str, str]] = {}  # names of text that has no file
