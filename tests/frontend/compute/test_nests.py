@@ -8,6 +8,7 @@ import pytest
 
 import weft
 from weft import ndrange
+from weft.errors import KernelError
 
 F32, F64, I32, I64 = np.float32, np.float64, np.int32, np.int64
 SIZES = (0, 1, 2, 7, 33)
@@ -673,3 +674,25 @@ def test_differences_of_unsigned_stay_signed() -> None:
     out = np.zeros(3, np.int32)
     brighter(np.array([3, 4, 200, 50], np.uint8), out)
     assert out.tolist() == [0, 194, 240]
+
+
+@weft.compute
+def of_wrong_loops(x: Any) -> None:
+    for i, j in ndrange(8):
+        x[i] = j
+    for i in range(0, 8, 0):
+        x[i] = 1
+    for i in reversed(range(8)):
+        x[i] = 1
+    x[0] = ndrange(8)
+    x[weft.gpu.threadIdx.x] = 1
+
+
+def test_hints_about_loops() -> None:
+    """What is wrong with loops comes with what to write, all at once."""
+    with pytest.raises(KernelError) as caught:
+        of_wrong_loops(np.zeros(8))
+    told = str(caught.value)
+    for hint in ("one name for each axis", "never end", "range(n - 1, -1, -1)",
+                 "in weft.ndrange(m, n)", "a weft.kernel"):
+        assert hint in told

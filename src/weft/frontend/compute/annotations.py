@@ -97,14 +97,14 @@ def checked_annotations(**given: Any) -> Annotations:
             raise KernelError("compute", found=f"the hint {name}={value!r}",
                               expected="2 to 64" if wanted is int else "True or False")
     shared = given.get("shared") or ()
-    shared = (shared,) if isinstance(shared, str) else tuple(shared)
-    if not all(isinstance(name, str) for name in shared):
+    shared = (shared,) if isinstance(shared, str) else shared
+    if not isinstance(shared, tuple | list) or not all(isinstance(name, str) for name in shared):
         raise KernelError("compute", found=f"shared={shared!r}", expected="names of arguments")
     for name in ("vectorizable", "parallel"):
         if given.get(name) not in (None, True, False):
             raise KernelError("compute", found=f"{name}={given[name]!r}",
                               expected="True or False")
-    return Annotations(kind, device, _sizes(given.get("workgroup"), "workgroup"), shared,
+    return Annotations(kind, device, _sizes(given.get("workgroup"), "workgroup"), tuple(shared),
                        _sizes(given.get("tile"), "tile"), tuple(hint.items()),
                        given.get("vectorizable"), given.get("parallel"),
                        bool(given.get("unchecked", False)))

@@ -208,7 +208,7 @@ class Nests(Functions):
         if isinstance(target, ast.Tuple | ast.List):
             if len(target.elts) != count:
                 raise self.wrong(target, f"cannot unpack {count} axes into "
-                                 f"{len(target.elts)} names")
+                                 f"{len(target.elts)} names", "one name for each axis")
             return list(target.elts)
         if count == 1:
             return [target]

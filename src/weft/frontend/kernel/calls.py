@@ -22,7 +22,7 @@ from weft.frontend.kernel.elements import (
     made,
 )
 from weft.frontend.kernel.expressions import VISIT, Expressions
-from weft.frontend.kernel.hints import called
+from weft.frontend.kernel.hints import NO_THREADS, called
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
@@ -269,7 +269,7 @@ class Calls(Expressions):
             ends.insert(0, ex.index(0))
         step = ends[2] if len(ends) == 3 else ex.index(1)
         if ex.is_const(step, 0):
-            raise self.wrong(node, "a range with step 0")
+            raise self.wrong(node, "a range with step 0", "it would never end: 1, or -1")
         return Known(Range(ends[0], ends[1], step))
 
     def _len(self, node: ast.Call, value: Value) -> Value:
@@ -418,7 +418,7 @@ class Calls(Expressions):
         """Return an index or a size of the launch as an int64."""
         found = self.specials.get(name)
         if found is None:
-            raise self.wrong(node, f"{name} has no value in this kind of kernel")
+            raise self.wrong(node, f"{name} has no value in this kind of kernel", NO_THREADS)
         return found
 
     def _barrier(self, node: ast.Call, kind: str) -> Value:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from weft.frontend.kernel import chosen, complexes, constants, fields, scalars
 from weft.frontend.kernel.elements import as_dtype, itemsize_of
 from weft.frontend.kernel.emitter import Emitter, conjuncts, negation
-from weft.frontend.kernel.hints import closest, instead, operands, title, unindexed
+from weft.frontend.kernel.hints import NO_THREADS, closest, instead, operands, title, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Everyone, Special
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
@@ -211,7 +211,7 @@ class Expressions(Emitter):
             return ex.const(value.constant, dt.int32)
         found = self.specials.get(value.name)
         if found is None:
-            raise self.wrong(node, f"{value.name} has no value in this kind of kernel")
+            raise self.wrong(node, f"{value.name} has no value in this kind of kernel", NO_THREADS)
         return scalars.coordinate(found)
 
     def _attribute(self, node: ast.Attribute) -> Value:

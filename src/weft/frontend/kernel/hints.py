@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from weft.frontend.kernel.values import Known, Value, View
 
-__all__ = ["called", "closest", "instead", "operands", "title", "unindexed"]
+__all__ = ["NO_THREADS", "called", "closest", "instead", "operands", "title", "unindexed"]
 
 _OUTSIDE: Final = "define it outside of the kernel"
 _LOOP: Final = "write a loop; gpu.local.array holds several numbers"
+NO_THREADS: Final = "threads and blocks are those of a weft.kernel"
 _KINDS: Final = "kernels have numbers, tuples, named tuples, dataclasses and arrays"
 _NO_WAIT: Final = "a kernel runs to its end: write results to an array"
 _NO_TRY: Final = "check with if; assert and raise stop the kernel"
@@ -70,6 +71,10 @@ def called(callee: Any) -> tuple[str, str]:
     if name is None:
         return f"a call of a {type(callee).__name__}", _KINDS
     module = str(getattr(callee, "__module__", None) or "")
+    if callee is reversed:
+        return name, "count down: range(n - 1, -1, -1)"
+    if module == "weft.frontend.compute.ranges":
+        return name, "it stands in a for of a weft.compute function: for i, j in weft.ndrange(m, n)"
     if isinstance(callee, type):
         return name, _KINDS if callee in _CONTAINERS else "named tuples and dataclasses are"
     if getattr(builtins, name, None) is callee:
