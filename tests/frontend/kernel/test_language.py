@@ -248,3 +248,34 @@ def test_functions(function: Any) -> None:
     interpret.run(kernel, [out, x], {"out.0": 12, "x.0": 12, "grid.x": 2})
     expected = [float(function(v)) for v in VALUES]
     np.testing.assert_allclose(out, expected, rtol=1e-14)
+
+
+@weft.kernel
+def asserting(x, most):
+    i, j = weft.gpu.grid(2)
+    assert x[i, j] != 13, "thirteen"
+    weft.gpu.syncthreads()
+    if x[i, j] > most:
+        raise ValueError("too many")
+    assert most < 40 or x[i, j] > 99
+    x[i, j] = 0
+
+
+@pytest.mark.parametrize(("first", "most", "said"), [
+    (0, 30, "thirteen in thread (0, 1, 0) of block (1, 0, 0)"),
+    (100, 122, "ValueError: too many in thread (1, 2, 0) of block (1, 1, 0)"),
+    (20, 50, "assertion failed in thread "),
+])  # fmt: skip
+def test_failures_name_the_thread(first: int, most: int, said: str) -> None:
+    """Wherever it runs, and also where the launch is native."""
+    x = np.arange(first, first + 24).reshape(4, 6)
+    for run in (asserting[(2, 2), (2, 3)], weft.interpret(asserting, (2, 2), (2, 3))):
+        for _ in range(2):
+            with pytest.raises(weft.errors.LaunchError) as raised:
+                run(x.copy(), most)
+            assert said in str(raised.value)
+    said = said.partition(" in thread ")[0]
+    for native in (False, True):
+        report = weft.sanitize(asserting, (2, 2), (2, 3), native=native)(x.copy(), most)
+        assert any(f.kind == "assertion" and f.message.startswith("thread (") and f.threads
+                   and said in f.message for f in report.findings)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft.errors import BoundsError, LaunchError
+from weft.ir.position import thread_at
 from weft.ir.tile import MISALIGNED
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ def _kind(message: str) -> str:
 
 def _finding(launch: Configured, check: Check, row: list[int]) -> Finding:
     count, number, value, bound = row
-    block, inside = divmod(number, launch.block[0] * launch.block[1] * launch.block[2])
-    thread = _position(block, launch.grid), _position(inside, launch.block)
+    thread = thread_at(number, launch.grid, launch.block)
     kind = _kind(check.message)
     said = {"out-of-bounds": f"uses index {value}, which is not from 0 to {bound - 1}",
             "uninitialised": f"reads element {value} of memory {check.memory}, which nothing has "
@@ -100,11 +100,6 @@ def _made(kind: str, place: Any, threads: tuple[Any, ...], message: str, count: 
 
     file, line = ("", 0) if place is None else (place.file, place.line)
     return Finding(kind, file, line, threads, message, (line,), count)
-
-
-def _position(number: int, sizes: tuple[int, int, int]) -> tuple[int, int, int]:
-    x, y = number % sizes[0], number // sizes[0] % sizes[1]
-    return x, y, number // (sizes[0] * sizes[1])
 
 
 def raise_first(launch: Configured, report: Report) -> None:

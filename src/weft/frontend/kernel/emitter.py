@@ -177,6 +177,17 @@ class Emitter:
         self.emit(Assert(test, message, value, bound), node)
         self.facts[-1].update(open_)
 
+    def this_thread(self) -> Expr | None:
+        """Return one more than the number of the thread in the grid; None if there are none."""
+        if not self.specials:
+            return None
+        number: Expr = ex.index(0)
+        for level, sizes in (("block", "gridDim"), ("thread", "blockDim")):
+            for axis in "zyx":
+                size, place = (self.specials[f"{name}.{axis}"] for name in (sizes, level))
+                number = number * size + place
+        return number + 1
+
     # --- cells: what changes under a condition or in a loop
 
     def cell(self, base: str, d: DType, node: ast.AST) -> Memory:

@@ -346,7 +346,7 @@ class Configured:
         failed = loaded.run(host.addresses, [values[name] for name in loaded.variables])
         host.finish()
         if failed is not None:
-            raise failure(self.kernel.__name__, failed)
+            raise failure(self.kernel.__name__, failed, self)
         self._quicken(loaded, args, host.types)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -405,7 +405,7 @@ class Configured:
         name = self.kernel.__name__
 
         def fail(code: int, _: int, __: int, value: int, bound: int) -> None:
-            raise failure(name, loaded.failed(code, value, bound))
+            raise failure(name, loaded.failed(code, value, bound), self)
 
         context = native_launch(self, found, loaded, args, types, fail)
         if context is not None:

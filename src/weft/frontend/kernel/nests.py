@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import BoundsError, LaunchError
 from weft.frontend.kernel.promises import check_nest
+from weft.ir.position import in_thread
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed
@@ -48,11 +49,14 @@ def translated_function(kernel: KernelFunction, types: dict[str, KernelType], la
     return nest, constants
 
 
-def failure(name: str, failed: Failed) -> Exception:
-    """Return the error of a launch that a kernel stopped."""
+def failure(name: str, failed: Failed, launch: Configured | None = None) -> Exception:
+    """Return the error of a launch that a kernel stopped; `launch` tells the thread that did."""
     place = failed.place
     where = None if place is None else (place.file, place.line)
     if failed.message == "index out of bounds":
         return BoundsError(name, found=f"index {failed.value}",
                            expected=f"an index from 0 to {failed.bound - 1}", where=where)
-    return LaunchError(name, found=failed.message, where=where)
+    message = failed.message
+    if launch is not None and failed.value > 0:
+        message += in_thread(failed.value - 1, launch.grid, launch.block)
+    return LaunchError(name, found=message, where=where)

@@ -571,7 +571,7 @@ class Statements(Calls):
             message = str(text.value)
         if isinstance(test, bool):
             test = ex.const(test, dt.bool_)
-        self.emit(Assert(test, message), node)
+        self.emit(Assert(test, message, self.this_thread()), node)
         self.facts[-1].update(conjuncts(test))
 
     def _raise(self, node: ast.Raise) -> int:
@@ -583,7 +583,7 @@ class Statements(Calls):
             raised = raised.func
         kind = raised.id if isinstance(raised, ast.Name) else "exception"
         message = f"{kind}: {' '.join(words)}" if words else kind
-        self.emit(Assert(ex.const(False, dt.bool_), message), node)
+        self.emit(Assert(ex.const(False, dt.bool_), message, self.this_thread()), node)
         self._raise_flags(self.frames[-1].loops, True, node)
         if self.frames[-1].flag is not None:
             self.put(self.frames[-1].flag, ex.const(True, dt.bool_), node)

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.ir.expr import Expr, free_vars
 from weft.ir.op import Op
+from weft.ir.position import thread_at
 from weft.ir.stmt import Atomic, If, Let, Load, Location, Memory, Stmt, Store
 from weft.ir.tile import MISALIGNED, AsyncCopy, MatrixLoad
 from weft.ir.traverse import walk
@@ -110,9 +111,8 @@ class Checks:
 
     def thread(self, tid: int) -> fi.Thread:
         """Return block and thread of a number in the whole grid."""
-        block, inside = divmod(tid, self.machine.per_block)
         grid = self.machine.grid
-        return _position(block, grid.blocks), _position(inside, grid.threads)
+        return thread_at(tid, grid.blocks, grid.threads)
 
     def _threads(self, lanes: Array) -> tuple[fi.Thread, ...]:
         return tuple(self.thread(int(t)) for t in self.machine.tids[lanes[:_SHOWN]])
@@ -375,11 +375,6 @@ class Checks:
     def warp(self, s: Stmt, what: str, wrong: Array) -> None:
         """Report threads that name wrong partners in an operation of their warp."""
         self.report(fi.WARP_MASK, s, np.flatnonzero(wrong), what)
-
-
-def _position(number: int, sizes: tuple[int, int, int]) -> tuple[int, int, int]:
-    x, y = number % sizes[0], number // sizes[0] % sizes[1]
-    return x, y, number // (sizes[0] * sizes[1])
 
 
 def _name(thread: fi.Thread) -> str:

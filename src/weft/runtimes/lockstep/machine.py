@@ -16,6 +16,7 @@ import numpy as np
 from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError
 from weft.ir.expr import Expr
 from weft.ir.interpret_code import where_of
+from weft.ir.position import in_thread
 from weft.ir.record import Record
 from weft.ir.stmt import (
     LEFT,
@@ -452,7 +453,10 @@ class Machine:
             self.out_of_bounds(s, bad, value, bound, "")
             return
         if self.checks is None:
-            raise LaunchError(self.kernel.name, found=s.message,
+            message = s.message
+            if value > 0:
+                message += in_thread(value - 1, self.grid.blocks, self.grid.threads)
+            raise LaunchError(self.kernel.name, found=message,
                               where=where_of(self.kernel.locations.get(s)))
         self.checks.failed(s, bad)
         self.lose(bad)
