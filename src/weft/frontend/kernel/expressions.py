@@ -7,9 +7,9 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from weft.frontend.kernel import chosen, complexes, constants, fields, scalars
+from weft.frontend.kernel import choices, chosen, complexes, constants, fields, scalars
 from weft.frontend.kernel.elements import as_dtype, itemsize_of
-from weft.frontend.kernel.emitter import Emitter, conjuncts, negation
+from weft.frontend.kernel.emitter import Emitter, negation
 from weft.frontend.kernel.hints import NO_THREADS, closest, instead, operands, title, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Everyone, Special
 from weft.frontend.kernel.promotion import unify
@@ -144,10 +144,11 @@ class Expressions(Emitter):
 
     def condition(self, node: ast.expr) -> Expr | bool:
         """Return whether an expression is true: a bool scalar, or a bool that is known."""
-        value = self._bool(node, True) if isinstance(node, ast.BoolOp) else self.visit(node)
-        return self._truth(value, node)
+        value = choices.both(self, node, True) if isinstance(node, ast.BoolOp) else self.visit(node)
+        return self.truth(value, node)
 
-    def _truth(self, value: Value, node: ast.AST) -> Expr | bool:
+    def truth(self, value: Value, node: ast.AST) -> Expr | bool:
+        """Return whether a value is true."""
         if complexes.is_complex(value):
             value = self.compare(ast.NotEq, value, Known(0), node)
         if isinstance(value, Known | Group):
@@ -338,7 +339,7 @@ class Expressions(Emitter):
 
     def _unary(self, node: ast.UnaryOp) -> Value:
         asked = isinstance(node.op, ast.Not) and isinstance(node.operand, ast.BoolOp)
-        return self.negated(type(node.op), self._side(node.operand, asked), node)
+        return self.negated(type(node.op), choices.side(self, node.operand, asked), node)
 
     def negated(self, kind: type[ast.unaryop], value: Value, node: ast.AST) -> Value:
         """Return ``op value``."""
@@ -433,55 +434,6 @@ class Expressions(Emitter):
             one = self.compare(ast.Eq, a, b, node)
             equal = ex.binary(Op.AND, equal, self.scalar(one, node))
         return equal if kind is ast.Eq else negation(equal)
-
-    def _bool(self, node: ast.BoolOp, asked: bool = False) -> Value:
-        """Evaluate ``and`` and ``or``: what follows is evaluated only where it counts.
-
-        The value is that of an operand, or a bool where no more is asked for.
-        """
-        is_and = isinstance(node.op, ast.And)
-        left = self._side(node.values[0], asked)
-        for following in node.values[1:]:
-            test = self._truth(left, node)
-            if not isinstance(test, bool):
-                left = self._second(left, test, following, is_and, node, asked)
-            elif test == is_and:
-                left = self._side(following, asked)
-            else:
-                break
-        return left
-
-    def _side(self, node: ast.expr, asked: bool) -> Value:
-        found = self.condition(node) if asked else self.visit(node)
-        return Known(found) if isinstance(found, bool) else found
-
-    def _second(self, left: Value, test: Expr, following: ast.expr, is_and: bool,
-                node: ast.AST, asked: bool) -> Value:  # fmt: skip
-        holds = test if is_and else negation(test)
-        with self.into(conjuncts(holds)) as body:
-            right = self._side(following, asked)
-        if not (_is_bool(left) and _is_bool(right)):
-            return self.select(holds, right, body, left, [], node)
-        more = self.scalar(right, following)
-        op = Op.AND if is_and else Op.OR
-        if not body:
-            return ex.binary(op, test, more)
-        cell = self.cell("both", dt.bool_, node)
-        self.put(cell, ex.const(not is_and, dt.bool_), node)
-        stored = Store(cell, (), more)
-        self.locations[stored] = self.source.place(node)
-        self.emit(If(holds, (*body, stored)), node)
-        return self.get(cell, "both", node)
-
-    def _choice(self, node: ast.IfExp) -> Value:
-        test = self.condition(node.test)
-        if isinstance(test, bool):
-            return self.visit(node.body if test else node.orelse)
-        with self.into(conjuncts(test)) as then:
-            a = self.visit(node.body)
-        with self.into(conjuncts(negation(test))) as orelse:
-            b = self.visit(node.orelse)
-        return self.select(test, a, then, b, orelse, node)
 
     def select(self, test: Expr, a: Value, then: list[Any], b: Value, orelse: list[Any],
                node: ast.AST) -> Value:  # fmt: skip
@@ -784,16 +736,11 @@ def _is_none(value: Value) -> bool:
     return isinstance(value, Known) and value.value is None
 
 
-def _is_bool(value: Value) -> bool:
-    known = isinstance(value, Known) and isinstance(value.value, bool)
-    return known or (isinstance(value, Expr) and value.dtype.is_bool)
-
-
 VISIT: Final[dict[type[ast.AST], Callable[[Expressions, Any], Value]]] = {
     ast.Constant: Expressions._constant, ast.Name: Expressions._name,
     ast.Attribute: Expressions._attribute, ast.BinOp: Expressions._binary,
     ast.UnaryOp: Expressions._unary, ast.Compare: Expressions._compare,
-    ast.BoolOp: Expressions._bool, ast.IfExp: Expressions._choice,
+    ast.BoolOp: choices.both, ast.IfExp: choices.either,
     ast.Tuple: Expressions._tuple, ast.List: Expressions._tuple,
     ast.Subscript: Expressions._subscript, ast.NamedExpr: Expressions._walrus,
 }  # fmt: skip
