@@ -6,6 +6,7 @@ microsecond. A vector is a tuple of lanes. Memory that was never written holds N
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -160,7 +161,7 @@ def exchange(data: list[Any], offset: int, kind: str, value: Any, compare: Any,
     old = data[offset]
     if fn is not None:
         data[offset] = fn(old, value)
-    elif kind == "exch" or (kind == "cas" and old == compare):
+    elif kind == "exch" or (kind == "cas" and _same_bits(old, compare)):
         data[offset] = value
     elif kind in ("nanmin", "nanmax"):
         kept = old if value != value else value  # a NaN gives way
@@ -172,6 +173,13 @@ def exchange(data: list[Any], offset: int, kind: str, value: Any, compare: Any,
     elif kind == "dec":
         data[offset] = value if old == 0 or old > value else old - 1
     return old
+
+
+def _same_bits(a: Any, b: Any) -> bool:
+    """Whether an atomic comparison finds two values alike: bits decide, as in hardware."""
+    if not isinstance(a, float):
+        return bool(a == b)
+    return (a != a and b != b) or (a == b and math.copysign(1.0, a) == math.copysign(1.0, b))
 
 
 ATOMIC_OPS: Final = {"add": Op.ADD, "sub": Op.SUB, "min": Op.MIN, "max": Op.MAX, "and": Op.AND,

@@ -527,6 +527,18 @@ def sums_of_half_warps(x: Any, out: Any) -> None:
             out[1] = v
 
 
+@correct(2, 64, zeros(2), zeros(2, dtype=i32), zeros(2))
+@weft.kernel
+def message_to_another_warp(data: Any, flag: Any, out: Any) -> None:
+    t, b = gpu.threadIdx.x, gpu.blockIdx.x
+    if t == 0:
+        data[b] = b + 1.0
+        gpu.threadfence_block()
+        gpu.atomic.exch(flag, b, 1)
+    if t == 32 and gpu.atomic.add(flag, b, 0) == 1:
+        out[b] = data[b]
+
+
 @correct(4, 32, zeros(1, dtype=i32), zeros(1))
 @weft.kernel
 def lock(mutex: Any, total: Any) -> None:

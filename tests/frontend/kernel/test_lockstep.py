@@ -447,3 +447,21 @@ def test_speed() -> None:
     assert report.findings == ()
     assert report.instructions > 8192 * 50 * 3
     assert report.instructions / seconds > 1e6
+
+
+@weft.kernel
+def swapped_if_alike(x, old, value, found):
+    i = weft.gpu.grid(1)
+    weft.gpu.atomic.cas(x, i % x.size, old[i % x.size], value)
+    found[i] = x[i % x.size]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("threads", [4, 96])
+def test_bits_decide_what_is_alike(dtype, threads):
+    """A zero of the other sign is another value, and a NaN is itself, on every device."""
+    x, old = (np.array(v, dtype) for v in ([0.0, -0.0, np.nan, 1.5], [-0.0, -0.0, np.nan, 1.25]))
+    for run in (swapped_if_alike[1, threads], weft.interpret(swapped_if_alike, 1, threads)):
+        given = x.copy()
+        run(given, old, dtype(7), np.zeros(threads, dtype))
+        assert given.tolist() == [0.0, 7.0, 7.0, 1.5]

@@ -302,6 +302,16 @@ def plain_read_by_the_last_that_updated(total: Any, out: Any) -> None:
         out[i] = total[0]  # BUG
 
 
+@bug("race", 2, 32, zeros(2), zeros(1, dtype=np.int32), zeros(1))
+@weft.kernel
+def message_behind_a_fence_of_the_block(data: Any, flag: Any, out: Any) -> None:
+    if gpu.threadIdx.x == 0:
+        data[gpu.blockIdx.x] = 1.0
+        gpu.threadfence_block()  # the other block needs one of the device
+        if gpu.atomic.add(flag, 0, 1) == 1:
+            out[0] = data[0] + data[1]  # BUG
+
+
 # --- uninitialised memory
 
 

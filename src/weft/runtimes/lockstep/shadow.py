@@ -49,7 +49,8 @@ class Clocks:
 
     def __init__(self, per_block: int) -> None:
         self.now, self.per_block = 0, per_block
-        self._released: dict[tuple[int, int], int] = {}  # what atomic operations passed on
+        # what atomic operations passed on: to all, and to the threads of one block (else -1)
+        self._released: dict[tuple[int, int, int], int] = {}
         self.begin(np.zeros(0, np.int64))
 
     def begin(self, tids: Array) -> None:
@@ -58,7 +59,9 @@ class Clocks:
         self.tids = tids
         self._barrier = np.full(count, self.now, np.int64)  # last barrier of the thread's block
         self._fence = np.zeros(count, np.int64)  # last fence of the thread
+        self._near = np.zeros(count, np.int64)  # last fence of the thread for its block
         self._seen = np.zeros(count, np.int64)  # other blocks' accesses up to here are visible
+        self._heard = np.zeros(count, np.int64)  # accesses of the own block up to here are
         self._warp: Array | None = None  # (thread, lane): the lane's accesses that are visible
         self._slot = np.arange(count) % self.per_block % WARP
 
@@ -88,27 +91,32 @@ class Clocks:
         np.maximum.at(known, inverse, self._warp[lanes])
         self._warp[lanes] = known[inverse]
 
-    def fence(self, lanes: Array) -> None:
-        """Make what threads did visible to whom they tell of it."""
+    def fence(self, lanes: Array, near: bool = False) -> None:
+        """Make what threads did visible to whom they tell of it; `near`: in their block."""
         self.now += 1
-        self._fence[lanes] = self.now
+        self._near[lanes] = self.now
+        if not near:
+            self._fence[lanes] = self.now
 
     def synchronise(self, memory: int, elements: Array, lanes: Array) -> None:
         """Let atomic operations pass on what fences made visible."""
-        if not (self._released or self._fence.any()):
+        if not (self._released or self._near.any()):
             return
         for element, lane in zip(elements.tolist(), lanes.tolist(), strict=True):
-            before = self._released.get((memory, element), 0)
-            mine = int(self._fence[lane])
-            self._seen[lane] = max(int(self._seen[lane]), before)
-            if max(mine, before):
-                self._released[memory, element] = max(mine, before)
+            block = int(self.tids[lane]) // self.per_block
+            for whom, fences, known in ((-1, self._fence, self._seen),
+                                        (block, self._near, self._heard)):  # fmt: skip
+                before = self._released.get((memory, element, whom), 0)
+                known[lane] = max(int(known[lane]), before)
+                if latest := max(int(fences[lane]), before):
+                    self._released[memory, element, whom] = latest
 
     def ordered(self, times: Array, tids: Array, lanes: Array) -> Array:
         """Whether earlier accesses of other threads happened before what some threads do now."""
         mine = self.tids[lanes]
         same_block = tids // self.per_block == mine // self.per_block
-        found = times <= np.where(same_block, self._barrier[lanes], 0)
+        known = np.maximum(self._barrier[lanes], self._heard[lanes])
+        found = times <= np.where(same_block, known, 0)
         found |= times <= self._seen[lanes]
         if self._warp is not None:
             local, own = tids % self.per_block, mine % self.per_block

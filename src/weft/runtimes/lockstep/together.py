@@ -39,7 +39,8 @@ def _applied(kind: str, d: DType, old: Array, value: Array, compare: Array | Non
         return value
     if kind == "cas":
         assert compare is not None
-        return np.where(old == compare, value, old)
+        stored_, expected = (bits(to_stored(x, d)) for x in (old, compare))
+        return np.where(stored_ == expected, value, old)  # bits decide, as in hardware
     if kind in ("nanmin", "nanmax"):
         kept = np.where(np.isnan(value), old, value)  # a NaN gives way
         return np.where(old < kept if kind == "nanmin" else old > kept, old, kept)
@@ -57,7 +58,7 @@ def _atomic(m: Machine, s: Atomic) -> None:
     value, compare = (m.spread(v)[lanes] for v in (values[count], values[-1]))
     if m.checks is not None:
         if s.order in ("release", "acq_rel", "seq_cst"):
-            m.checks.clocks.fence(lanes)
+            m.checks.clocks.fence(lanes, near=s.scope == "block")
         m.checks.update(s, storage, at, lanes)
     d = s.memory.dtype
     old = np.zeros(len(at), held(d))
@@ -123,7 +124,7 @@ def _barrier(m: Machine, s: Barrier) -> None:
 def _fence(m: Machine, s: Fence) -> None:
     m.instructions += m.active
     if m.checks is not None:
-        m.checks.clocks.fence(m.chosen)
+        m.checks.clocks.fence(m.chosen, near=s.scope == "block")
 
 
 # warps
