@@ -323,6 +323,8 @@ def atomic(w: FunctionWriter, inst: li.AtomicInst, base: str) -> None:
     text = _to_memory(w, value)
     if inst.kind == "cas" and inst.compare is not None and (d.kind != "f" or d.bits >= 32):
         got = _compare_exchange(w, inst, at, kind, text, _to_memory(w, inst.compare))
+    elif inst.kind in ("inc", "dec") and d.kind == "i":
+        got = _signed_turn(w, inst.kind, at, kind, text, d.itemsize)
     else:
         names = _ATOMIC.get(inst.kind, ("", "", ""))
         name = names["iuf".index(d.kind)] if d.kind != "b" else names[1]
@@ -332,6 +334,25 @@ def atomic(w: FunctionWriter, inst: li.AtomicInst, base: str) -> None:
                                    expected="an atomic operation of the target")
         got = w.new(f"atomicrmw {name} ptr {at}, {kind} {text} seq_cst, align {d.itemsize}")
     w.names[inst.result.id] = _from_memory(w, got, inst.result)
+
+
+def _signed_turn(w: FunctionWriter, kind: str, at: str, type_: str, value: str,
+                 size: int) -> str:  # fmt: skip
+    """Write a counter with a sign that begins again, which processors and LLVM have without one."""
+    again, on = w.label("again"), w.label("on")
+    w.put(f"br label %{again}")
+    w.begin(again)
+    old = w.new(f"load atomic {type_}, ptr {at} monotonic, align {size}")
+    ends = w.new(f"icmp {'sge' if kind == 'inc' else 'sgt'} {type_} {old}, {value}")
+    if kind == "dec":
+        ends = w.new(f"or i1 {ends}, {w.new(f'icmp eq {type_} {old}, 0')}")
+    step = w.new(f"add {type_} {old}, {1 if kind == 'inc' else -1}")
+    new = w.new(f"select i1 {ends}, {type_} {'0' if kind == 'inc' else value}, {type_} {step}")
+    pair = w.new(f"cmpxchg ptr {at}, {type_} {old}, {type_} {new} seq_cst seq_cst, align {size}")
+    done = w.new(f"extractvalue {{ {type_}, i1 }} {pair}, 1")
+    w.put(f"br i1 {done}, label %{on}, label %{again}")
+    w.begin(on)
+    return old
 
 
 def _compare_exchange(w: FunctionWriter, inst: li.AtomicInst, at: str, kind: str, text: str,

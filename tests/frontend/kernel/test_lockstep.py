@@ -465,3 +465,32 @@ def test_bits_decide_what_is_alike(dtype, threads):
         given = x.copy()
         run(given, old, dtype(7), np.zeros(threads, dtype))
         assert given.tolist() == [0.0, 7.0, 7.0, 1.5]
+
+
+@weft.kernel
+def turns(x, most):
+    i = weft.gpu.grid(1)
+    weft.gpu.atomic.inc(x, 0, most)
+    weft.gpu.atomic.dec(x, 1, most)
+    if i % 3 == 0:
+        weft.gpu.atomic.inc(x, 2, most)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint32])
+@pytest.mark.parametrize("first", [0, 3, 9, -5])
+def test_counters_of_all_blocks(dtype, first):
+    """Those with a sign, too: one below 0 counts up to it, or begins again at the end."""
+    def counted(value, turns, up):
+        for _ in range(turns):
+            if up:
+                value = 0 if value >= 7 else value + 1
+            else:
+                value = 7 if value == 0 or value > 7 else value - 1
+        return value
+
+    begin = int(np.array(first).astype(dtype))
+    expected = [counted(begin, 120, True), counted(begin, 120, False), counted(begin, 40, True)]
+    for run in (turns[3, 40], weft.interpret(turns, 3, 40)):
+        x = np.full(3, begin, dtype)
+        run(x, 7)
+        assert x.tolist() == np.array(expected).astype(dtype).tolist()
