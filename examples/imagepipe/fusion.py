@@ -9,6 +9,7 @@ Values are float32 from 0 to 255 between load and save; nothing is rounded on th
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import NamedTuple
 
@@ -314,7 +315,10 @@ class Planner:
             names |= {"x": x, "y": y, "width": width, "height": height,
                       "lx": k.cast(k.thread("x"), weft.int64),
                       "ly": k.cast(k.thread("y"), weft.int64), "inside": inside}
-            Code(k, self.file, self.errors, functions, names, planes).body(tree)
+            code = Code(k, self.file, self.errors, functions, names, planes)
+            together = any(t.data in ("barrier", "shared") for t in tree.iter_subtrees())
+            with contextlib.nullcontext() if together else k.if_(inside):
+                code.body(tree)
             with k.if_(inside):
                 for c, part in enumerate(parts):
                     out[c, y, x] = part

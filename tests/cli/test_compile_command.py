@@ -173,4 +173,9 @@ def test_an_image_program(folder):
     (folder / "photo.img").write_text('load "in.png" as photo\nblurr photo 2\n')
     _, err = weft("compile", "photo.img", *language, code=1, **path)
     assert "photo.img:2:1: found 'blurr'" in err
+    (folder / "photo.img").write_text(
+        'load "in.png" as p\n@kernel\ncompute p {\n r = red(x - 1, y) }\nsave p as "o.png"\n')
+    _, err = weft("compile", "photo.img", *language, "--run", code=1, **path)
+    assert "found index -1, expected an index from 0 to 29" in err
+    assert "photo.img:4: r = red(x - 1, y) }" in err
     assert sys.executable not in err

@@ -197,6 +197,23 @@ def test_kernel_blocks_see_other_pixels_and_share_memory(tmp_path):
     assert unit.sanitize() == []
 
 
+def test_kernel_blocks_of_any_size_read_neighbours(tmp_path):
+    """As in the page: threads past the edge take no part where nothing is shared."""
+    for size in ((1, 1), (17, 15), (40, 30)):
+        source = picture(*size)
+        out, unit = result(tmp_path, """
+            @kernel @workgroup(16, 16)
+            compute p {
+                r = (red(max(x - 1, 0), y) + red(min(x + 1, width - 1), y)) / 2
+            }
+        """, source=source)
+        red = np.pad(source[:, :, 0].astype(np.float32), ((0, 0), (1, 1)), "edge")
+        expected = source.copy()
+        expected[:, :, 0] = np.floor((red[:, :-2] + red[:, 2:] + 1) / 2)
+        same(out, expected)
+        assert unit.sanitize() == []
+
+
 @pytest.mark.parametrize(("code", "kind", "line"), [
     ("if inside { r = red(x + 1, y) }", "out-of-bounds", 4),
     ("shared t[16, 16]\n t[ly, lx] = r\n\n g = t[ly, 15 - lx]", "missing-barrier", 7),

@@ -38,7 +38,9 @@ def command(file: Path, arguments: tuple[str, ...], target: str, arch: str, outp
         else:
             _other(file, arguments, output, runs, explain)
     except WeftError as error:
-        told = error if getattr(error, "problems", ()) or file.suffix == ".py" else error.message
+        place = error.where  # a line of Python is of no use to who wrote another language
+        known = place is not None and (file.suffix == ".py" or not place.file.endswith(".py"))
+        told = error if known or getattr(error, "problems", ()) else error.message
         click.echo(f"weft: {told}", err=True)
         sys.exit(1)
 
