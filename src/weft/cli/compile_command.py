@@ -40,7 +40,7 @@ def command(file: Path, arguments: tuple[str, ...], target: str, arch: str, outp
     except WeftError as error:
         place = error.where  # a line of Python is of no use to who wrote another language
         known = place is not None and (file.suffix == ".py" or not place.file.endswith(".py"))
-        told = error if known or getattr(error, "problems", ()) else error.message
+        told = error if getattr(error, "problems", ()) or known else error.message
         click.echo(f"weft: {told}", err=True)
         sys.exit(1)
 
