@@ -18,12 +18,12 @@ Offsets of members (``$Tensor.shape$``) were found by looking at living objects,
 `weft.runtimes.dispatch`.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from weft.runtimes.dispatch_rows import BODIES, OPERATIONS
 from weft.runtimes.native_ir import INTERRUPTED
+from weft.runtimes.row_ir import operation
 
 __all__ = ["CONTEXT", "ROW_WORDS", "SYMBOLS", "source"]
 
@@ -56,26 +56,14 @@ def source(layout: Mapping[str, int]) -> str:
     """
     words = {f"ctx.{name}": 8 * i for i, name in enumerate(CONTEXT)}
     words |= {"FRAME_WORDS": _FRAME_WORDS, "ROW_BYTES": 8 * ROW_WORDS, "INTERRUPTED": INTERRUPTED}
-    operations = "".join(_operation(name, body) for name, body in BODIES.items())
+    operations = "".join(
+        operation(name, body, range(1, ROW_WORDS), "word")
+        for name, body in BODIES.items()
+    )
     text = _HEAD + operations + _walk() + _TAIL
     for name, value in {**words, **layout}.items():
         text = text.replace(f"${name}$", str(value))
     return text
-
-
-def _operation(name: str, body: str) -> str:
-    """Return the function of an operation, with the operands that it uses loaded."""
-    lines = [f"define internal i32 @do_{name}(ptr %frame, ptr %row) alwaysinline nounwind {{",
-             "entry:"]  # fmt: skip
-    for i in range(1, ROW_WORDS):
-        if re.search(rf"%[wp]{i}\b", body) and f"%w{i} =" not in body:
-            lines.append(f"  %w{i} = call i64 @word(ptr %row, i64 {i})")
-        if f"%p{i}" in body:
-            lines.append(f"  %p{i} = inttoptr i64 %w{i} to ptr")
-    end = ["hit:", "  ret i32 0"]
-    if "%miss" in body:
-        end += ["miss:", "  ret i32 1"]
-    return "\n".join([*lines, body.strip("\n"), *end, "}\n"])
 
 
 def _walk() -> str:

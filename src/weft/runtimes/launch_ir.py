@@ -17,11 +17,11 @@ in `weft.runtimes.launches`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from weft.runtimes.launch_rows import BODIES, OPERATIONS
+from weft.runtimes.row_ir import operation
 
 __all__ = ["CONTEXT", "FUNCTIONS", "MOST_WORDS", "ROW_WORDS", "SYMBOLS", "source"]
 
@@ -59,28 +59,14 @@ def source(layout: Mapping[str, int]) -> str:
     """
     words = {f"ctx.{name}": 8 * i for i, name in enumerate(CONTEXT)}
     words |= {"ROW_BYTES": 8 * ROW_WORDS, "MOST_WORDS": MOST_WORDS}
-    operations = "".join(_operation(name, body) for name, body in BODIES.items())
+    operations = "".join(
+        operation(name, body, range(2, ROW_WORDS), "at", ", ptr %object")
+        for name, body in BODIES.items()
+    )
     text = _HEAD + operations + _walk() + _TAIL
     for name, value in {**words, **layout}.items():
         text = text.replace(f"${name}$", str(value))
     return text
-
-
-def _operation(name: str, body: str) -> str:
-    """Return the function of an operation, with the operands that it uses loaded."""
-    lines = [f"define internal i32 @do_{name}(ptr %frame, ptr %row, ptr %object) alwaysinline "
-             "nounwind {", "entry:"]
-    for i in range(2, ROW_WORDS):
-        if re.search(rf"%[wp]{i}\b", body):
-            lines.append(f"  %w{i} = call i64 @at(ptr %row, i64 {i})")
-        if f"%p{i}" in body:
-            lines.append(f"  %p{i} = inttoptr i64 %w{i} to ptr")
-    end = ["hit:", "  ret i32 0"]
-    if "label %miss" in body:
-        end += ["miss:", "  ret i32 1"]
-    if "label %clear" in body:
-        end += ["clear:", "  call void @PyErr_Clear()", "  ret i32 1"]
-    return "\n".join([*lines, body.strip("\n"), *end, "}\n"])
 
 
 def _walk() -> str:
