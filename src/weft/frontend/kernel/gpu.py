@@ -6,6 +6,7 @@ call them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from weft.frontend.kernel.intrinsics import Everyone, Special, Triple, intrinsic
@@ -363,6 +364,34 @@ class _Const:
 const: Final = _Const()
 
 
+_UPDATES: Final = {
+    "add": "Add `value`.",
+    "sub": "Subtract `value`.",
+    "min": "Keep the smaller of the element and `value`; a NaN in either stays.",
+    "max": "Keep the larger of the element and `value`; a NaN in either stays.",
+    "and_": "Keep the bits that both have.",
+    "or_": "Keep the bits that either has.",
+    "xor": "Keep the bits that one of both has.",
+    "exch": "Set the element to `value`.",
+    "inc": "Add one; from `value` on, begin again at 0.",
+    "dec": "Subtract one; from 0, or from more than `value`, begin again at `value`.",
+    "nanmin": "Keep the smaller of the element and `value`; a NaN gives way.",
+    "nanmax": "Keep the larger of the element and `value`; a NaN gives way.",
+}
+
+
+def _update(name: str) -> Callable[..., Any]:
+    """Return the signature of an atomic operation on an element and a value."""
+
+    def update(array: Any, index: Any, value: Any, scope: str = "device",
+               order: str = "relaxed") -> Any:  # fmt: skip
+        ...
+
+    update.__name__ = update.__qualname__ = name
+    update.__doc__ = _UPDATES[name]
+    return update
+
+
 class _Atomic:
     """Operations on one element that no other thread can come between.
 
@@ -374,64 +403,16 @@ class _Atomic:
     """
 
     def __init__(self) -> None:
-        def add(array: Any, index: Any, value: Any, scope: str = "device",
-                order: str = "relaxed") -> Any:  # fmt: skip
-            """Add `value`."""
-
-        def sub(array: Any, index: Any, value: Any, scope: str = "device",
-                order: str = "relaxed") -> Any:  # fmt: skip
-            """Subtract `value`."""
-
-        def min(array: Any, index: Any, value: Any, scope: str = "device",
-                order: str = "relaxed") -> Any:  # fmt: skip
-            """Keep the smaller of the element and `value`; a NaN in either stays."""
-
-        def max(array: Any, index: Any, value: Any, scope: str = "device",
-                order: str = "relaxed") -> Any:  # fmt: skip
-            """Keep the larger of the element and `value`; a NaN in either stays."""
-
-        def and_(array: Any, index: Any, value: Any, scope: str = "device",
-                 order: str = "relaxed") -> Any:  # fmt: skip
-            """Keep the bits that both have."""
-
-        def or_(array: Any, index: Any, value: Any, scope: str = "device",
-                order: str = "relaxed") -> Any:  # fmt: skip
-            """Keep the bits that either has."""
-
-        def xor(array: Any, index: Any, value: Any, scope: str = "device",
-                order: str = "relaxed") -> Any:  # fmt: skip
-            """Keep the bits that one of both has."""
-
-        def exch(array: Any, index: Any, value: Any, scope: str = "device",
-                 order: str = "relaxed") -> Any:  # fmt: skip
-            """Set the element to `value`."""
-
-        def inc(array: Any, index: Any, value: Any, scope: str = "device",
-                order: str = "relaxed") -> Any:  # fmt: skip
-            """Add one; from `value` on, begin again at 0."""
-
-        def dec(array: Any, index: Any, value: Any, scope: str = "device",
-                order: str = "relaxed") -> Any:  # fmt: skip
-            """Subtract one; from 0, or from more than `value`, begin again at `value`."""
-
         def cas(array: Any, index: Any, old: Any, value: Any, scope: str = "device",
                 order: str = "relaxed") -> Any:  # fmt: skip
             """Set the element to `value` if it equals `old`."""
-
-        def nanmin(array: Any, index: Any, value: Any, scope: str = "device",
-                   order: str = "relaxed") -> Any:  # fmt: skip
-            """Keep the smaller of the element and `value`; a NaN gives way."""
-
-        def nanmax(array: Any, index: Any, value: Any, scope: str = "device",
-                   order: str = "relaxed") -> Any:  # fmt: skip
-            """Keep the larger of the element and `value`; a NaN gives way."""
 
         def compare_and_swap(array: Any, old: Any, value: Any, scope: str = "device",
                              order: str = "relaxed") -> Any:  # fmt: skip
             """Set the first element to `value` if it equals `old`."""
 
-        for function in (add, sub, min, max, and_, or_, xor, exch, inc, dec, cas, nanmin, nanmax,
-                         compare_and_swap):
+        functions: list[Callable[..., Any]] = [*map(_update, _UPDATES), cas, compare_and_swap]
+        for function in functions:
             setattr(self, function.__name__, intrinsic(function, "atomic."))
 
 
