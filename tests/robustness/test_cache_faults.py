@@ -458,8 +458,8 @@ def test_temporary_files_that_a_killed_process_left_go_in_time(filled):
     os.utime(old, (1, 1))
     for stamp in Path(filled).rglob(".scanned"):
         os.utime(stamp, (1, 1))
-    x = PROGRAM.replace("arange(1000", "arange(1001").replace(
-        "assert total ==", "assert True or total ==").replace("assert last ==", "True or ").replace(
+    computed = [line for line in PROGRAM.splitlines() if not line.startswith("assert ")]
+    x = "\n".join(computed).replace("arange(1000", "arange(1001").replace(
         "reshape(10, 100)", "reshape(7, 143)").replace("ones(100, 4)", "ones(143, 4)")  # fmt: skip
     run(filled, x)
     assert not old.exists()
