@@ -428,3 +428,9 @@ def test_variance_whose_squares_overflow_is_infinite(dtype, others):
     assert x.var(0).item() == math.inf
     assert x.std(0).item() == math.inf
     assert math.isnan(weft.tensor([math.inf, 1.0, 2.0], dtype=dtype).var(0).item())
+
+
+@pytest.mark.parametrize("values", [(), ([1.0, 2.0],), (np.ones(3),)])
+def test_calling_the_class_says_which_function_makes_tensors(values):
+    with pytest.raises(weft.errors.UnsupportedError, match=r"expected weft\.tensor"):
+        weft.Tensor(*values)

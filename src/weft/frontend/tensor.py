@@ -7,7 +7,7 @@ from typing import Any, Final, Self, SupportsIndex, cast
 
 import numpy as np
 
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, UnsupportedError
 from weft.exchange import dlpack, host
 from weft.frontend import autograd
 from weft.frontend.core import TensorCore
@@ -29,6 +29,10 @@ class Tensor(Losses):
     """
 
     __slots__ = ()
+
+    def __init__(self, *values: object, **options: object) -> None:
+        raise UnsupportedError("weft.Tensor", found="a call of the class",
+                               expected="weft.tensor(values)")  # fmt: skip
 
     # values
 
