@@ -5,10 +5,13 @@ which line of the user's program asked for it. Each class also inherits the buil
 a Python programmer would catch there, so ``except IndexError`` works without importing Weft.
 """
 
+import contextlib
+import functools
 import linecache
 import os
 import sys
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 __all__ = [
     "AllocationError",
@@ -29,6 +32,7 @@ __all__ = [
     "KernelError",
     "LaunchError",
     "LibraryNotFoundError",
+    "Opened",
     "ParseError",
     "QueryError",
     "RangeError",
@@ -41,6 +45,10 @@ __all__ = [
     "VerifyError",
     "WeftError",
     "Where",
+    "opened",
+    "outermost",
+    "outermost_methods",
+    "trim",
     "user_line",
     "user_location",
 ]
@@ -286,3 +294,121 @@ class HandleError(DeviceError):
 
 class DependenceWarning(UserWarning):
     """A loop that was said to have independent iterations may not have them, and runs in order."""
+
+
+# --- what users see of an error
+
+
+_P = ParamSpec("_P")
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made", bound=Callable[..., Any])
+_Class = TypeVar("_Class", bound=type)
+
+
+def trim(error: BaseException) -> None:
+    """Drop our frames from the traceback of an error that goes to the user's code now.
+
+    To be called in an ``except`` clause that ends in a bare ``raise``, which is what adds no frame
+    of its own. Errors of users' functions keep theirs; one that arose in our code and is none of
+    `WeftError` is a mistake of ours and keeps all.
+    """
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    if isinstance(error, WeftError):
+        kept = [t for t in frames if not _is_foreign(t.tb_frame.f_code.co_filename)]
+        error.__cause__, error.__suppress_context__ = None, False
+        context = error.__context__
+        while context is not None and _is_internal(context):
+            context = context.__context__
+        error.__context__ = context
+    elif frames and not _is_ours(frames[-1].tb_frame.f_code.co_filename):
+        kept = [t for t in frames if not _is_ours(t.tb_frame.f_code.co_filename)]
+    else:
+        return
+    trace = None
+    for entry in reversed(kept):
+        entry.tb_next = trace
+        trace = entry
+    error.__traceback__ = trace
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_PACKAGE)
+
+
+def _is_internal(error: BaseException) -> bool:
+    """Whether an error was caught by our code, and so is of no use to users."""
+    trace = error.__traceback__
+    return trace is None or _is_foreign(trace.tb_frame.f_code.co_filename)
+
+
+def outermost(function: _Made) -> _Made:
+    """Make a function that users call one whose errors show none of our frames."""
+
+    @functools.wraps(function)
+    def _call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
+
+    return _call  # type: ignore[return-value]
+
+
+def outermost_methods(kind: _Class) -> _Class:
+    """Make all methods of a class that users call such functions: public ones and operators."""
+    for name, value in list(vars(kind).items()):
+        if callable(value) and hasattr(value, "__code__") and (
+            not name.startswith("_") or (name.endswith("__") and name not in _OWN)
+        ):
+            setattr(kind, name, outermost(value))
+    return kind
+
+
+class Opened(Generic[_Given]):
+    """What a ``with`` statement holds open, as `contextlib` makes it of a generator.
+
+    Attributes
+    ----------
+    entered : bool
+        Whether a ``with`` statement got it.
+    """
+
+    __slots__ = ("_manager", "entered")
+
+    def __init__(self, manager: contextlib.AbstractContextManager[_Given]) -> None:
+        self._manager = manager
+        self.entered = False
+
+    def __enter__(self) -> _Given:
+        self.entered = True
+        try:
+            return self._manager.__enter__()
+        except Exception as error:
+            trim(error)
+            raise
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
+        try:
+            return self._manager.__exit__(kind, error, trace)
+        except Exception as found:
+            trim(found)
+            raise
+
+
+def opened(function: Callable[_P, Iterator[_Given]]) -> Callable[_P, Opened[_Given]]:
+    """Make a generator function one for ``with``, whose errors show none of our frames."""
+    manager = contextlib.contextmanager(function)
+
+    @functools.wraps(function)
+    def make(*args: _P.args, **kwargs: _P.kwargs) -> Opened[_Given]:
+        return Opened(manager(*args, **kwargs))
+
+    return make
+
+
+_OWN = ("__init_subclass__", "__class_getitem__", "__repr__", "__reduce__")

@@ -9,7 +9,14 @@ import numpy as np
 
 from weft.compat.arrays import DeviceArray
 from weft.compat.numba_types import ArrayOf, NumbaType, Signature, parse_signature
-from weft.errors import DTypeError, KernelError, LaunchError, ShapeError
+from weft.errors import (
+    DTypeError,
+    KernelError,
+    LaunchError,
+    ShapeError,
+    outermost,
+    outermost_methods,
+)
 from weft.frontend.kernel import gpu as _operations
 from weft.frontend.kernel.launch import DeviceFunction, KernelFunction, Options, cdiv
 
@@ -102,6 +109,7 @@ def _by_rows(f: Any) -> dict[int, Callable[..., None]]:
     return dict(enumerate((one, two, three, four, five, six), 1))
 
 
+@outermost_methods
 class UFunc:
     """A function of numbers that takes arrays, as NumPy's ufuncs do."""
 
@@ -188,6 +196,7 @@ class UFunc:
         return rest[0]
 
 
+@outermost_methods
 class GUFunc:
     """A function of arrays that takes arrays with more axes, as NumPy's generalised ufuncs do."""
 
@@ -307,23 +316,27 @@ def _signatures(given: Any) -> list[Signature]:
     return [parse_signature(g) for g in (given if isinstance(given, list) else [given])]
 
 
+@outermost
 def vectorize(signatures: Any = None, **options: Any) -> Any:
     """Make a function of numbers take arrays; `signatures` are types such as float32(float32)."""
     del options  # of compilation
     if callable(signatures) and not isinstance(signatures, NumbaType | Signature):
         return UFunc(getattr(signatures, "__weft_function__", signatures), [])
 
+    @outermost
     def make(function: Callable[..., Any]) -> UFunc:
         return UFunc(getattr(function, "__weft_function__", function), _signatures(signatures))
 
     return make
 
 
+@outermost
 def guvectorize(signatures: Any, layout: str | None = None, **options: Any) -> Any:
     """Make a function of arrays take arrays with more axes; `layout` is ``(n),()->(n)``."""
     del options
     types, text = (None, signatures) if layout is None else (signatures, layout)
 
+    @outermost
     def make(function: Callable[..., Any]) -> GUFunc:
         return GUFunc(getattr(function, "__weft_function__", function), _signatures(types), text)
 

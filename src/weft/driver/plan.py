@@ -12,8 +12,10 @@ from weft.errors import BoundsError, LaunchError, VariableError, WeftError
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
+from weft.ir.op import Op
 from weft.ir.plan import Alloc, Free, Launch, Parallel, parse_plan, print_plan, steps_of
 from weft.ir.plan import Plan as HostPlan
+from weft.ir.position import in_thread
 from weft.ir.size import evaluate
 from weft.ir.stmt import Location
 
@@ -110,8 +112,12 @@ class Plan:
         self._natives: dict[tuple[int, ...], tuple[Any, int]] = {}
 
     def places(self, nodes: Sequence[Node]) -> dict[int, Location]:
-        """Return where in the user's source the checked nodes are, for `raise_failure`."""
+        """Return where in the user's source the checked nodes are, for `raise_failure`.
+
+        Of launches all: those that were joined have one number.
+        """
         checked = {i for checks in self.spec.checks for i in checks}
+        checked.update(i for i, n in enumerate(nodes) if n.op is Op.LAUNCH)
         return {i: nd.locations[nodes[i]] for i in checked if nodes[i] in nd.locations}
 
     def at(self, values: Sequence[int]) -> tuple[NativePlan, tuple[int, ...], int]:
@@ -238,7 +244,16 @@ class Plan:
             place = places.get(checks[check])
             where = (place.file, place.line) if place is not None and place.file else None
         operation, _, reason = text.partition(": ")
-        if reason.startswith("index out of range"):
+        reason, _, mark = reason.rpartition(" #") if " #" in reason else (reason, "", "")
+        told = next((p.checks[mark] for p in places.values()
+                     if isinstance(p, nd.LaunchPlace) and mark in p.checks), None)
+        if told is None:
+            reason = text.partition(": ")[2]
+        else:
+            where, reason = (told.place.file, told.place.line), told.message
+            if value > 0 and not told.bounds:
+                reason += in_thread(value - 1, told.blocks, told.threads)
+        if reason.startswith("index out of range") or (told is not None and told.bounds):
             wraps = operation in nd.FROM_THE_END
             found = value - bound if wraps and value < 0 else value
             raise BoundsError(operation, found=f"index {found}",

@@ -75,6 +75,7 @@ class Recorder:
         self.generators: dict[int, tuple[Any, Storage, int]] = {}
         self.draws: list[tuple[Any, Storage, Any]] = []
         self.outside: set[int] = set()
+        self.effects: Node | None = None  # what the last launch leaves that does more than write
         self._arguments = arguments
         self._numbers: dict[int, int] = {}
         self._aliases: dict[int, TensorCore] = {}

@@ -26,6 +26,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 from weft import driver
+from weft.errors import outermost, trim
 from weft.exchange import host
 from weft.frontend import capture, views
 from weft.frontend.autograd import no_grad
@@ -202,6 +203,8 @@ class Entry:
                                                             False))
             for owner, g, n in recorder.new_grads
         ]  # fmt: skip
+        if recorder.effects is not None:  # nobody reads it, but prints are made for it
+            self._slot(recorder.effects)
         self.guards = list(recorder.guards.values())
         self.modes = list(recorder.modes.values())
         self.learned = list(recorder.learned.values())
@@ -519,9 +522,17 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Replay the captured function, capturing it first for a new signature."""
-        return self._miss(args, kwargs)
+        try:
+            return self._missed(args, kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
+    @outermost  # native code calls it
     def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> R:
+        return self._missed(args, kwargs)
+
+    def _missed(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> R:
         """Call the function where no native dispatch fits."""
         fast = self._fast
         if fast is not None and not kwargs:

@@ -9,7 +9,7 @@ movement op is a pure index map (`weft.kernelize.indexing`). A matmul is
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -21,6 +21,8 @@ from weft.ir.op import Op, Operation
 from weft.ir.record import Record
 from weft.ir.size import canonical
 from weft.ir.stmt import Location
+
+Triple = tuple[int, int, int]
 
 Dim = int | Expr  # a symbolic size is an int64 expression of VARIABLEs
 Shape = tuple[Dim, ...]
@@ -163,6 +165,25 @@ class LaunchAttr(Record):
     writes: tuple[int, ...]
     fresh: tuple[int, ...] = ()
     why: tuple[str, ...] = ()
+
+
+class Check(Record):
+    """What a failed check of a launch says: its place, its message, and of how many threads.
+
+    ``bounds`` tells that it is about an index.
+    """
+
+    place: Location
+    message: str
+    blocks: Triple
+    threads: Triple
+    bounds: bool = False
+
+
+class LaunchPlace(Location):
+    """Where a launch stands, and what its checks say by the marks at the ends of their messages."""
+
+    checks: Mapping[str, Check] = {}
 
 
 class Node:

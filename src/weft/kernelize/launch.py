@@ -49,10 +49,12 @@ def lower_launch(node: Node, sources: dict[Node, Memory],
             _copy(em, position, arg, target)
 
     def told(s: Stmt) -> Stmt:
-        """Return a check as the reports of plans word it."""
+        """Return a check as the reports of plans word it; it keeps its mark."""
         if not isinstance(s, Assert):
             return s
-        what = "index out of range" if s.message == BOUNDS else s.message
+        what = s.message
+        if what.startswith(BOUNDS):
+            what = f"index out of range{what.removeprefix(BOUNDS)}"
         return s.replace(message=f"launch of {attr.name}: {what}")
 
     made = renamed(_shaped(kernel, memories), 0, {}, memories)

@@ -349,20 +349,6 @@ class TestRefused:
         with pytest.raises(CaptureError, match="several views"):
             f(weft.ones(10))
 
-    def test_no_result(self):
-        @weft.kernel
-        def look(x):
-            i = gpu.grid(1)
-            assert i < 100 or x[i] > 0
-
-        @weft.jit
-        def f(x):
-            look[1, 32](x)
-            return x + 1
-
-        with pytest.raises(CaptureError, match="writes to no tensor"):
-            f(weft.ones(10))
-
     def test_wrong_arguments(self):
         @weft.jit
         def f(x):
@@ -372,7 +358,7 @@ class TestRefused:
         with pytest.raises(LaunchError, match="missing a required argument"):
             f(weft.ones(10))
 
-    def test_failures_have_the_line_of_the_launch(self):
+    def test_failures_have_the_line_of_the_kernel(self):
         @weft.jit
         def f(x, index):
             y = weft.zeros(index.shape)
@@ -383,4 +369,95 @@ class TestRefused:
         np.testing.assert_array_equal(f(x, weft.tensor([3, 0, 9])).numpy(), [3, 0, 9])
         with pytest.raises(BoundsError, match="launch of gather: found index 10") as found:
             f(x, weft.tensor([3, 10, 9])).numpy()
-        assert "gather[1, 32](x, index, y)" in str(found.value)
+        assert "y[i] = x[index[i]]" in str(found.value)
+
+    @pytest.mark.parametrize("joined", [False, True])
+    def test_assertions_tell_the_thread(self, joined):
+        @weft.jit
+        def f(x, limit):
+            below[2, 4](x, limit)
+            if not joined:
+                x = x + 0  # a kernel in between
+            below[2, 4](x, limit - 3)
+            return x
+
+        np.testing.assert_array_equal(f(weft.zeros(8), weft.tensor([11])).numpy(), [2] * 8)
+        for _ in range(3):  # in Python, then natively
+            with pytest.raises(LaunchError, match=r"found not #1 in thread \(2, 0, 0\) of block "
+                               r"\(1, 0, 0\)\n.*assert i < limit\[0\]"):
+                f(weft.zeros(8), weft.tensor([9])).numpy()
+
+
+@weft.kernel
+def below(x, limit):
+    i = gpu.grid(1)
+    assert i < limit[0], "not #1"
+    x[i] += 1
+
+
+@weft.kernel
+def shout(x, n):
+    i = gpu.grid(1)
+    if i < n:
+        print("at", i, x[i])
+
+
+@weft.kernel
+def count_off(n):
+    print("of", n)
+
+
+class TestEffects:
+    """Launches that do more than write run in every replay, whoever reads their results."""
+
+    def test_assertions_of_what_writes_nothing(self):
+        @weft.kernel
+        def look(x):
+            i = gpu.grid(1)
+            assert i >= x.size or x[i] > 0, "not positive"
+
+        @weft.jit
+        def f(x):
+            look[1, 32](x)
+            return x + 1
+
+        for _ in range(3):
+            np.testing.assert_array_equal(f(weft.ones(10)).numpy(), [2] * 10)
+        with pytest.raises(LaunchError, match=r"not positive in thread \(7, 0, 0\)"):
+            f(weft.tensor([1.0] * 7 + [0.0]))
+        with pytest.raises(LaunchError, match="not positive"):
+            f(weft.tensor([1.0] * 9 + [-1.0]))
+
+    def test_assertions_of_what_nobody_reads(self):
+        @weft.jit
+        def f(x):
+            y = x * 1
+            below[1, 8](y, weft.tensor([8]) - (x[:1] > 4).long())
+            return x + 1
+
+        for _ in range(3):
+            np.testing.assert_array_equal(f(weft.ones(8)).numpy(), [2] * 8)
+        with pytest.raises(LaunchError, match=r"in thread \(7, 0, 0\)"):
+            f(weft.full((8,), 5.0))
+
+    def test_prints_in_their_order(self, capfd):
+        @weft.jit
+        def f(x):
+            shout[1, 8](x, 2)
+            y = x * 3
+            shout[1, 8](y, 1)
+            count_off[1, 1](7)
+            return x.sum()
+
+        for _ in range(4):
+            assert f(weft.ones(8)).item() == 8
+            assert capfd.readouterr().out == "at 0 1\nat 1 1\nat 0 3\nof 7\n"
+
+    def test_a_function_without_results(self, capfd):
+        @weft.jit
+        def f(x):
+            shout[1, 8](x, 1)
+
+        for _ in range(4):
+            assert f(weft.ones(8)) is None
+        assert capfd.readouterr().out == "at 0 1\n" * 4

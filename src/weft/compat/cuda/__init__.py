@@ -43,7 +43,7 @@ from weft.compat.numba_types import (
     parse_signature,
 )
 from weft.compat.vectorize import guvectorize, vectorize
-from weft.errors import DTypeError, KernelError, LaunchError
+from weft.errors import DTypeError, KernelError, LaunchError, outermost, outermost_methods
 from weft.frontend.kernel import groups as cg
 from weft.frontend.kernel.gpu import (
     activemask,
@@ -128,6 +128,7 @@ types = SimpleNamespace(
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
 
 
+@outermost_methods
 class Kernel(KernelFunction):
     """A kernel under ``@cuda.jit``."""
 
@@ -200,6 +201,7 @@ def _kernel_type(kind: Any) -> KernelType | None:
     return ArrayType(d, kind.ndim, kind.order) if isinstance(kind, ArrayOf) else ScalarType(d)
 
 
+@outermost
 def jit(signature: Any = None, device: bool = False, inline: Any = "never", link: Any = (),
         debug: bool | None = None, opt: bool | None = None, lineinfo: bool = False,
         cache: bool = False, fastmath: bool = False, max_registers: int | None = None,
@@ -220,6 +222,7 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     hints = tuple((name, value) for name, value in given.items() if value is not None)
     options = Options(True, True, fastmath, most, hints, fma)
 
+    @outermost
     def make(function: Callable[..., Any]) -> Any:
         function = getattr(function, "__weft_function__", function)
         if device:
@@ -381,6 +384,7 @@ def require_context(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+@outermost
 def declare_device(name: str, signature: Any) -> Any:
     """Refuse: code of other languages cannot be linked."""
     raise KernelError("declare_device", found=f"{name}, {signature}",
@@ -413,6 +417,7 @@ def get_current_device() -> _Device:
     return _device
 
 
+@outermost
 def select_device(device_id: int) -> _Device:
     """Return the device with a number, which is 0."""
     if device_id != 0:
@@ -431,6 +436,7 @@ def current_context(devnum: int | None = None) -> SimpleNamespace:
                            get_memory_info=lambda: info)
 
 
+@outermost_methods
 class Reduce:
     """A reduction of arrays by a function of two values, made by ``@cuda.reduce``."""
 

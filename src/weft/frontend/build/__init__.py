@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.errors import KernelError, outermost
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -80,6 +82,7 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+@outermost
 def function(name: str, *, at: At | None = None, fastmath: bool = False,
              unchecked: bool = False) -> FunctionBuilder:  # fmt: skip
     """Begin a function of loops; a ``with`` statement finishes it.
@@ -100,6 +103,7 @@ def function(name: str, *, at: At | None = None, fastmath: bool = False,
     return FunctionBuilder(name, at, fastmath=fastmath, unchecked=unchecked)
 
 
+@outermost
 def kernel(name: str, *, at: At | None = None, fastmath: bool = False,
            unchecked: bool = False) -> KernelBuilder:  # fmt: skip
     """Begin a kernel: what one thread of a grid of blocks does; see `function`."""
@@ -108,6 +112,7 @@ def kernel(name: str, *, at: At | None = None, fastmath: bool = False,
     return KernelBuilder(name, at, fastmath=fastmath, unchecked=unchecked)
 
 
+@outermost
 def device(name: str, params: Mapping[str, Any], returns: Any = None, *,
            at: At | None = None) -> Callable[[Callable[..., Any]], Device]:  # fmt: skip
     """Make a device function of a Python function that writes its body.
@@ -131,7 +136,6 @@ def device(name: str, params: Mapping[str, Any], returns: Any = None, *,
     """
     from collections.abc import Mapping
 
-    from weft.errors import KernelError
     from weft.frontend.build.base import Device
     from weft.frontend.build.places import place_of
     from weft.frontend.kernel.expressions import as_dtype
@@ -148,6 +152,7 @@ def device(name: str, params: Mapping[str, Any], returns: Any = None, *,
             raise KernelError(f"device function {name}", found=f"{kind!r} for {key}",
                               expected="a dtype", where=(place.file, place.lineno))
 
+    @outermost
     def make(emit: Callable[..., Any]) -> Device:
         if not callable(emit):
             raise KernelError(f"device function {name}", found=repr(emit),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
-from weft.errors import KernelError
+from weft.errors import KernelError, Opened, outermost_methods
 from weft.frontend.build.blocks import Blocks, Body, Return
 from weft.frontend.build.lowering import Lowering
 from weft.frontend.build.parameters import Signature
@@ -43,6 +43,7 @@ class Device:
         return f"<weft.build device function {self.name}>"
 
 
+@outermost_methods
 class Base:
     """One program that is being written.
 
@@ -71,6 +72,7 @@ class Base:
         self._homes: dict[Memory, int] = {}  # depth at which variables and arrays are declared
         self._parallel: list[tuple[Expr, ...]] = []
         self._ended = False
+        self._waiting: list[tuple[Opened[Any], str, Place]] = []  # for their with statements
         self._program: Any = None
         self._frame = Return(name)
         self._body = self._blocks.open(Body(self._place, frame=self._frame))
@@ -99,6 +101,10 @@ class Base:
     def _finish(self) -> tuple[Stmts, Signature]:
         """Close the function; return its body."""
         with self._reading(None) as place:
+            for body, name, where in self._waiting:
+                if not body.entered:
+                    raise self._low.wrong(where, f"{name}() without a with statement: nothing is "
+                                          "in it", f"with {name}(...): and its statements")
             if self._blocks.top is not self._body:
                 raise self._low.wrong(self._blocks.top.place, "a body that is still open here",
                                       "leave its with statement first")

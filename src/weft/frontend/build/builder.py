@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from weft.errors import outermost_methods
 from weft.frontend.build.base import Device
 from weft.frontend.build.blocks import FALLS, Body, Loop, Return
 from weft.frontend.build.operations import Operations
-from weft.frontend.build.places import At, Place
+from weft.frontend.build.places import At, Place, opens
 from weft.frontend.build.values import Array, Reduction, Scalar
 from weft.frontend.kernel.calls import Range
 from weft.frontend.kernel.emitter import conjuncts, negation
@@ -42,6 +43,7 @@ _MOST_UNROLLED: Final = 1024
 _DEPTH: Final = 64
 
 
+@outermost_methods
 class Builder(Operations):
     """Writes one function, statement after statement; see `weft.build.function`.
 
@@ -62,7 +64,7 @@ class Builder(Operations):
             self._blocks.drop(body)
             raise
 
-    @contextmanager
+    @opens
     def if_(self, condition: Any, *, at: At | None = None) -> Iterator[None]:
         """Open what runs where a condition holds; ``else_`` may follow."""
         with self._reading(at) as place:
@@ -73,7 +75,7 @@ class Builder(Operations):
                 pass
         self._blocks.branch(test, body)
 
-    @contextmanager
+    @opens
     def else_(self, *, at: At | None = None) -> Iterator[None]:
         """Open what runs where the condition of the ``if_`` just before does not hold."""
         with self._reading(at, settle=False) as place:
@@ -86,7 +88,7 @@ class Builder(Operations):
                 pass
         self._blocks.other(pending, body)
 
-    @contextmanager
+    @opens
     def loop(self, start: Any, stop: Any = None, step: Any = 1, *, kind: str = SERIAL,
              name: str = "i", at: At | None = None) -> Iterator[Scalar]:  # fmt: skip
         """Open a loop over ``range(start, stop, step)``, or ``range(start)``; give its index.
@@ -146,7 +148,7 @@ class Builder(Operations):
             raise self._low.wrong(place, f"a vector of {count} lanes",
                                   "a power of two from 2 to 64")
 
-    @contextmanager
+    @opens
     def while_(self, condition: Callable[[], Any], *, at: At | None = None) -> Iterator[None]:
         """Open a loop that turns while a condition holds: a function that writes it."""
         with self._reading(at) as place:
@@ -214,7 +216,7 @@ class Builder(Operations):
 
     # --- reductions
 
-    @contextmanager
+    @opens
     def reduce(self, kind: str, dtype: Any, *extents: Any, names: Sequence[str] = (),
                at: At | None = None) -> Iterator[Reduction]:  # fmt: skip
         """Open a reduction over one or more axes, in no order that the program can rely on.

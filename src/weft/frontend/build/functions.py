@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
+from weft.errors import outermost_methods
 from weft.frontend.build.blocks import Body, Loop
 from weft.frontend.build.builder import Builder
 from weft.frontend.build.parameters import Signature
-from weft.frontend.build.places import At
+from weft.frontend.build.places import At, opens
 from weft.frontend.build.programs import BuiltFunction
 from weft.frontend.build.values import Scalar
 from weft.ir import dtype as dt
@@ -20,10 +21,11 @@ from weft.ir.stmt import Body as Stmts
 __all__ = ["FunctionBuilder"]
 
 
+@outermost_methods
 class FunctionBuilder(Builder):
     """Writes a function of loops; see `weft.build.function`."""
 
-    @contextmanager
+    @opens
     def parallel(self, *extents: Any, names: Sequence[str] = (),
                  at: At | None = None) -> Iterator[tuple[Scalar, ...]]:  # fmt: skip
         """Open loops whose turns do not depend on each other; give their indices.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.errors import outermost_methods
 from weft.frontend.build.builder import Builder
 from weft.frontend.build.parameters import Signature
 from weft.frontend.build.places import At
@@ -22,6 +23,7 @@ _MOST_BLOCKS = (1 << 31) - 1
 _MOST_THREADS = 1024
 
 
+@outermost_methods
 class KernelBuilder(Builder):
     """Writes what one thread of a kernel does; see `weft.build.kernel`."""
 

@@ -96,9 +96,11 @@ def language_of(path: str | Path) -> Language:
         return found
     entry = known().get(suffix)
     if entry is None:
-        listed = ", ".join(sorted(known())) or "none is registered"
-        raise UnsupportedError(f"compile {path}", found=f"the suffix {suffix!r}", expected=listed,
-                               hint="name the module that registers it: --language MODULE")
+        listed = ", ".join(sorted({".py", *known()}))
+        told = f"the suffix {suffix!r}, which no language is registered for" if suffix else (
+            "a file without a suffix, which tells its language")
+        raise UnsupportedError(f"compile {path}", found=told, expected=listed,
+                               hint="if a module registers it, name that: --language MODULE")
     language: Language = entry.load()
     _languages[suffix] = language
     return language

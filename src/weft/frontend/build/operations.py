@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from weft.errors import outermost_methods
 from weft.frontend.build.base import Base, Device
 from weft.frontend.build.places import At, Place
 from weft.frontend.build.values import Array, Scalar, Variable
@@ -33,6 +34,7 @@ _MATH: Final = frozenset(n for n in dir(math) if callable(getattr(math, n)))
 _ALONE: Final = frozenset({"brev", "clz", "ffs", "fma", "popc", "rsqrt", "cbrt", "selp"})
 
 
+@outermost_methods
 class Operations(Base):
     """Writes expressions, accesses and variables."""
 

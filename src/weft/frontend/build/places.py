@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
-from weft.errors import KernelError, WeftError, user_location
+from weft.errors import (
+    KernelError,
+    Opened,
+    WeftError,
+    opened,
+    outermost_methods,
+    user_location,
+)
 from weft.frontend.kernel.source import Problem, Problems, Source
 from weft.ir.stmt import Location
 
-__all__ = ["At", "BuiltSource", "Errors", "Place", "place_of", "source_text"]
+__all__ = ["At", "BuiltSource", "Errors", "Place", "opens", "place_of", "source_text"]
 
 
 _DEFINITION: Final[Any] = ast.parse("def built(): ...").body[0]
@@ -84,6 +91,7 @@ class BuiltSource(Source):
         return super().place(node)
 
 
+@outermost_methods
 class Errors:
     """Collects what is wrong with a program in another language, to tell it all at once.
 
@@ -144,8 +152,7 @@ def source_text(name: str, text: str) -> None:
 
 
 
-
-@contextmanager
+@opened
 def positioned(holder: Any, at: At) -> Iterator[None]:
     """Set the place of a builder for a while."""
     before = holder.position
@@ -154,3 +161,24 @@ def positioned(holder: Any, at: At) -> Iterator[None]:
         yield
     finally:
         holder.position = before
+
+
+_P = ParamSpec("_P")
+_Given = TypeVar("_Given")
+
+
+def opens(method: Callable[Concatenate[Any, _P], Iterator[_Given]]
+          ) -> Callable[Concatenate[Any, _P], Opened[_Given]]:  # fmt: skip
+    """Make a generator method one that opens a body: for ``with``, which it cannot go without.
+
+    The builder keeps what no ``with`` statement has got, to tell at its end.
+    """
+    made = opened(method)
+
+    @functools.wraps(method)
+    def call(self: Any, *args: _P.args, **kwargs: _P.kwargs) -> Opened[_Given]:
+        found = made(self, *args, **kwargs)
+        self._waiting.append((found, method.__name__, place_of(kwargs.get("at"), self.position)))
+        return found
+
+    return cast("Callable[Concatenate[Any, _P], Opened[_Given]]", call)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from weft.config import config
-from weft.errors import LaunchError, UnsupportedError
+from weft.errors import LaunchError, UnsupportedError, outermost_methods
 from weft.frontend.build.grids import (
     Launch,
     launches,
@@ -34,6 +34,7 @@ __all__ = ["BuiltFunction", "BuiltKernel"]
 _LEVELS: Final = ("loop", "schedule", "kernel", "source")
 
 
+@outermost_methods
 class BuiltFunction:
     """A finished function: calling it runs it.
 
@@ -147,6 +148,7 @@ class BuiltFunction:
         return f"<weft.build function {self.name}>"
 
 
+@outermost_methods
 class BuiltKernel(KernelFunction):
     """A finished kernel of threads: ``k[grid, block](*args)`` launches it.
 
@@ -235,6 +237,7 @@ class BuiltKernel(KernelFunction):
         return f"<weft.build kernel {self.name}>"
 
 
+@outermost_methods
 class BuiltLaunch(Configured):
     """A built kernel and the shape of its launch."""
 
@@ -272,7 +275,7 @@ class BuiltLaunch(Configured):
         failed = loaded.run(host.addresses, [values[v] for v in loaded.variables])
         host.finish()
         if failed is not None:
-            raise failure(kernel.name, failed)
+            raise failure(kernel.name, failed, self)
 
     def loaded(self) -> Loaded:
         """Return the code, compiling it if this is the first launch of such a shape."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import KernelError
+from weft.errors import KernelError, outermost, outermost_methods
 from weft.frontend.kernel.values import View
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
@@ -33,6 +33,7 @@ def _unary(kind: type[ast.AST]) -> Callable[[Any], Any]:
     return apply
 
 
+@outermost_methods
 class _Operand:
     """What Python's operators work on: they write the operation at the builder's own place."""
 
@@ -65,6 +66,7 @@ class _Operand:
                           expected="if_(condition), select(condition, a, b), & or |")
 
 
+@outermost_methods
 class Scalar(_Operand):
     """A number of the program: an expression with a type.
 
@@ -88,6 +90,7 @@ class Scalar(_Operand):
         return f"<{self.expr.dtype.name} scalar>"
 
 
+@outermost_methods
 class Variable(_Operand):
     """A number that can change; used as an operand it is read there and then.
 
@@ -122,6 +125,7 @@ class Variable(_Operand):
         return f"<{self.dtype.name} variable {self.name}>"
 
 
+@outermost_methods
 class Array:
     """An array of the program: a parameter, or local or shared memory.
 
@@ -170,6 +174,7 @@ class Array:
         return f"<{self.dtype.name} array {self.name} of {self.ndim} axes>"
 
 
+@outermost_methods
 class Reduction:
     """An open reduction: `update` takes a value for each point; then `result` is there.
 
@@ -190,6 +195,7 @@ class Reduction:
         self._builder._update(self, value, at)
 
     @property
+    @outermost
     def result(self) -> Scalar:
         """The reduced value, behind the reduction."""
         if self._result is None:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from weft.errors import KernelError
+from weft.errors import KernelError, outermost
 from weft.frontend.compute.ranges import ndrange
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def compute(*, kind: str = ..., device: str = ..., workgroup: int | tuple[int, .
             hints: Mapping[str, Any] | None = ..., vectorizable: bool | None = ...,
             parallel: bool | None = ..., unchecked: bool = ...,
             ) -> Callable[[Callable[..., Any]], ComputeFunction]: ...  # fmt: skip
+@outermost
 def compute(function: Callable[..., Any] | None = None, *, kind: str = "custom",
             device: str = "auto", workgroup: int | tuple[int, ...] | None = None,
             shared: str | tuple[str, ...] = (), tile: int | tuple[int, ...] | None = None,
@@ -81,6 +82,7 @@ def compute(function: Callable[..., Any] | None = None, *, kind: str = "custom",
                                tile=tile, hints=hints, vectorizable=vectorizable,
                                parallel=parallel, unchecked=unchecked)
 
+    @outermost
     def make(given: Callable[..., Any]) -> ComputeFunction:
         if not inspect.isfunction(given):
             raise KernelError("compute", found=repr(given), expected="a function")

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import DependenceWarning, LaunchError
+from weft.errors import DependenceWarning, LaunchError, outermost, trim
 from weft.frontend.compute.annotations import Annotations, check_made
 from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.fused import active
@@ -59,6 +59,13 @@ class ComputeFunction:
         LaunchError
             If the arguments do not fit, or the function reported a failure.
         """
+        try:
+            self._called(args, named)
+        except Exception as error:
+            trim(error)
+            raise
+
+    def _called(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         if active.fusion is not None:
             active.fusion.flush()  # of kernels; loops do not wait
         if self._is_interpreted():
@@ -109,6 +116,7 @@ class ComputeFunction:
         loaded = self._as_written(call)
         return loaded.run(call.addresses, call.values(loaded))
 
+    @outermost
     def explain(self, *args: Any, **named: Any) -> Report:
         """Return what becomes of each loop for such arguments, and why; nothing is run."""
         return self._compiled(_Call(self, *self._take(args, named))).report

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
+from weft.errors import outermost
+
 if TYPE_CHECKING:
     from weft.frontend.critical.function import CriticalFunction
 
@@ -18,6 +20,7 @@ def critical(*, no_allocation: bool = True, no_syscalls: bool = True, inline_alw
              unchecked: bool = False, no_null_check: bool = False,
              target_latency_ns: float | None = None, cpu_affinity: Any = None,
              level: str = "Olatency") -> Callable[[Callable[..., Any]], CriticalFunction]: ...
+@outermost
 def critical(function: Callable[..., Any] | None = None, *, no_allocation: bool = True,
              no_syscalls: bool = True, inline_always: bool = True, unchecked: bool = False,
              no_null_check: bool = False, target_latency_ns: float | None = None,

@@ -7,7 +7,6 @@ import inspect
 import os
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import (
@@ -17,6 +16,9 @@ from weft.errors import (
     LaunchError,
     UnsupportedError,
     VariableError,
+    opened,
+    outermost,
+    outermost_methods,
 )
 from weft.frontend.kernel.texts import keep
 from weft.runtimes.callables import native_class, set_code
@@ -32,6 +34,7 @@ __all__ = ["CriticalFunction", "make"]
 LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Olatency")
 
 
+@outermost_methods
 class CriticalFunction:
     """A function for the critical path: call it like any other.
 
@@ -78,6 +81,7 @@ class CriticalFunction:
         """
         return self._miss(*args, **kwargs)
 
+    @outermost
     def _miss(self, *args: Any, **kwargs: Any) -> Any:
         """Take arguments apart that native code does not know."""
         from weft.frontend.critical.contract import value_of
@@ -148,6 +152,7 @@ class CriticalFunction:
                 return self._loaded[key]
             code = self._compiled(types)
 
+            @outermost
             def failed(status: int, value: int, bound: int) -> None:
                 raise _error(self.__name__, code.failure(status, value, bound))
 
@@ -190,7 +195,7 @@ class CriticalFunction:
 
     # --- running
 
-    @contextmanager
+    @opened
     def pinned(self, cpu: int | None = None) -> Iterator[CriticalFunction]:
         """Keep the calling thread on one CPU (by default `cpu_affinity`) for a while.
 
@@ -335,6 +340,7 @@ def make(function: Any, options: dict[str, Any]) -> Any:
         raise UnsupportedError("critical", found=f"target_latency_ns {target!r}",
                                expected="nanoseconds above 0")
 
+    @outermost
     def wrap(function: Any) -> Any:
         if not inspect.isfunction(function):
             raise KernelError("critical", found=repr(function), expected="a function")

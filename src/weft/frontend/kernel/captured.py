@@ -6,21 +6,26 @@ value, which the tensor has from then on. Sizes and numbers are those of the cap
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
-from weft.errors import CaptureError, GradientError, LaunchError
+import numpy as np
+
+from weft.errors import CaptureError, GradientError, LaunchError, user_location
 from weft.exchange import host as exchange
 from weft.frontend.core import TensorCore
-from weft.frontend.places import stamp
 from weft.frontend.state import state
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
-from weft.ir.stmt import Atomic, Kernel, Load, Memory, Stmt, Store
+from weft.ir.stmt import Assert, Atomic, Kernel, Load, Location, Memory, Print, Stmt, Store
 from weft.ir.text import print_kernel
 from weft.ir.traverse import map_exprs, walk
+from weft.kernelize.launch import BOUNDS
 from weft.schedule.conflicts import THREAD, meet
 from weft.schedule.footprint import Footprint, footprint, sets_after_reading, sets_all
 from weft.schedule.rename import renamed
@@ -28,12 +33,15 @@ from weft.schedule.rename import renamed
 if TYPE_CHECKING:
     from weft.frontend.kernel.launch import Configured
 
-__all__ = ["has_tensors", "launch_captured"]
+_NUMBERS: Final = (bool, int, float, complex, str, NoneType, np.generic)
+
+__all__ = ["belongs", "launch_captured"]
 
 
-def has_tensors(args: tuple[Any, ...]) -> bool:
-    """Whether there is a tensor among the arguments of a launch."""
+def belongs(args: tuple[Any, ...]) -> bool:
+    """Whether a launch is one of the captured function: on tensors, or on numbers alone."""
     stack = list(args)
+    arrays = False
     while stack:
         value = stack.pop()
         if isinstance(value, TensorCore):
@@ -42,7 +50,9 @@ def has_tensors(args: tuple[Any, ...]) -> bool:
             stack.extend(value)
         elif hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
             stack.extend(getattr(value, f) for f in value.__dataclass_fields__)
-    return False
+        else:
+            arrays |= not isinstance(value, _NUMBERS)
+    return not arrays
 
 
 def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
@@ -54,10 +64,8 @@ def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
     written = {memory for s in walk(kernel.body) for memory in s.writes()}
     writes = [k for k, m in enumerate(kernel.params) if m in written]
     name = launch.kernel.__name__
-    if not writes:
-        raise CaptureError(f"launch of {name}", found="a kernel that writes to no tensor",
-                           expected="one with a result")
     taken.check_written(writes)
+    kernel, checks = _marked(kernel, launch)
     print_of = footprint(kernel, {})
     others = {m for s in walk(kernel.body) if not isinstance(s, Load | Store | Atomic)
               for m in (*s.reads(), *s.writes())}  # which the footprint does not tell of
@@ -68,13 +76,56 @@ def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
             kernel = _reading_apart(kernel, kernel.params[k])
             nodes.append(nodes[k])
             fresh.append(k)
+    recorder: Any = state.capture
+    acts = not writes or _acts(kernel, checks)
+    if acts:  # each after the one before it, as if there were a tensor that all of them change
+        before = recorder.effects
+        if before is None:
+            fresh.append(len(nodes))
+            before = infer.full((1,), 0, dt.int64)
+        writes.append(len(nodes))
+        nodes.append(before)
+        memory = Memory("effects", dt.int64, (ex.index(1),))
+        kernel = kernel.replace(params=(*kernel.params, memory))
     for k in fresh:  # only their sizes count
         zero = False if nodes[k].dtype.is_bool else 0.0 if nodes[k].dtype.is_float else 0
         nodes[k] = infer.full(nodes[k].shape, zero, nodes[k].dtype)
     outs = infer.launch(print_kernel(kernel), name, nodes, writes, fresh)
-    stamp(outs[0].args[0])
+    place = user_location()
+    if place is not None:
+        nd.locations.setdefault(outs[0].args[0], nd.LaunchPlace(*place, 0, checks))
+    if acts:
+        recorder.effects = outs[-1]
     for out, position in zip(outs, writes, strict=True):
-        taken.tensors[position]._write(out)
+        if position < len(taken.tensors):
+            taken.tensors[position]._write(out)
+
+
+def _marked(kernel: Kernel, launch: Configured) -> tuple[Kernel, dict[str, nd.Check]]:
+    """Return the kernel with a mark at the end of each check's message, and what marks stand for.
+
+    What is compiled must not depend on the lines of the source; marks are numbers in the kernel.
+    """
+    digest = crc32(print_kernel(kernel).encode())
+    checks: dict[str, nd.Check] = {}
+    marks: dict[Stmt, str] = {}
+    for s in walk(kernel.body):
+        if isinstance(s, Assert) and s not in marks:
+            mark = marks[s] = f"{digest:08x}.{len(marks)}"
+            place = kernel.locations.get(s) or Location("", 0)
+            checks[mark] = nd.Check(place, s.message, launch.grid, launch.block,
+                                    s.message == BOUNDS)
+
+    def turned(s: Stmt) -> Stmt:
+        return s.replace(message=f"{s.message} #{marks[s]}") if isinstance(s, Assert) else s
+
+    return map_exprs(kernel, lambda e: e, turned), checks
+
+
+def _acts(kernel: Kernel, checks: dict[str, nd.Check]) -> bool:
+    """Whether a kernel does more than write: it prints, or asserts something of its own."""
+    return any(not c.bounds for c in checks.values()) or any(
+        isinstance(s, Print) for s in walk(kernel.body))
 
 
 def _reads_own(made: Footprint, memory: Memory) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from weft.errors import LaunchError, ShapeError
+from weft.errors import LaunchError, ShapeError, outermost_methods
 from weft.frontend.kernel.fused import active, attend
 from weft.ir.dtype import DType, as_dtype
 from weft.ir.stmt import Kernel
@@ -82,6 +82,7 @@ _prepared: Final[dict[Any, _Prepared]] = {}
 _decisions: Final[dict[Any, _Decision]] = {}
 
 
+@outermost_methods
 class Fusion:
     """A ``with`` block whose launches run at its end, as few kernels; see `weft.fuse`."""
 
@@ -199,7 +200,8 @@ class Fusion:
             if failed is not None:
                 from weft.frontend.kernel.nests import failure
 
-                raise failure("_".join(noted[k].launch.kernel.__name__ for k in step.parts), failed)
+                raise failure("_".join(noted[k].launch.kernel.__name__ for k in step.parts),
+                              failed, first.launch)
 
 
 def _address(array: Any) -> int:

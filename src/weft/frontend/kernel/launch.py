@@ -17,7 +17,8 @@ from weft.errors import (
     LaunchError,
     UnsupportedError,
     VariableError,
-    WeftError,
+    outermost,
+    trim,
 )
 from weft.frontend.devices import devices, get_default_device, is_available
 from weft.frontend.kernel.fused import active
@@ -140,18 +141,20 @@ class KernelFunction:
             found = self._configured.get(configuration)
         except TypeError:  # sizes in a list
             found = None
-        return self._configure(configuration) if found is None else found
+        try:
+            return self._configure(configuration) if found is None else found
+        except Exception as error:
+            trim(error)
+            raise
 
+    @outermost  # native code calls it, too
     def _configure(self, configuration: Any) -> Configured:
         parts = configuration if isinstance(configuration, tuple) else (configuration,)
         if not (1 if self.options.workgroup else 2) <= len(parts) <= 4:
             count = f"{len(parts)} value{'' if len(parts) == 1 else 's'}"
             raise LaunchError(f"launch of {self.__name__}", found=f"{count} in []",
                               expected="grid, block, and perhaps stream and shared bytes")
-        try:
-            made = self._made(*parts)
-        except WeftError as error:
-            raise error.with_traceback(None) from None
+        made = self._made(*parts)
         if len(self._configured) >= _MOST_CONFIGURED:
             self._configured.clear()
         with contextlib.suppress(TypeError):
@@ -163,11 +166,13 @@ class KernelFunction:
         made: Configured = Native(self, grid, block, stream, shared)
         return made
 
+    @outermost
     def launch(self, *args: Any, grid: Size, block: Size | None = None, shared: int | None = None,
                stream: Any = None) -> None:  # fmt: skip
         """Run the kernel on `grid` blocks of `block` threads each."""
         self._made(grid, block, stream, shared)(*args)
 
+    @outermost
     def compile(self, block: Size | None = None, *args: Any, ndim: int = 1,
                 shared: int | None = None) -> Self:  # fmt: skip
         """Compile the kernel now, for a block of some size and a grid of `ndim` axes; return it.
@@ -193,6 +198,7 @@ class KernelFunction:
         configured._variant(types if args else {n: _dense(k) for n, k in types.items()})
         return self
 
+    @outermost
     def check(self, *args: Any, grid: Size, block: Size | None = None, shared: int | None = None,
               warp: int = 32) -> None:  # fmt: skip
         """Raise what is wrong in the kernel for such a launch, without running it.
@@ -214,11 +220,8 @@ class KernelFunction:
         """
         if warp not in (32, 64):
             raise LaunchError("check", found=f"warps of {warp!r} threads", expected="32 or 64")
-        try:
-            configured = self._made(grid, block, None, shared)
-            translated(self, configured.take(args).types, configured, warp)
-        except WeftError as error:
-            raise error.with_traceback(None) from None
+        configured = self._made(grid, block, None, shared)
+        translated(self, configured.take(args).types, configured, warp)
 
     def _nest_of(self, types: dict[str, KernelType], launch: Configured,
                  warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
@@ -229,7 +232,8 @@ class KernelFunction:
         """Return the name under which copies and pickles find the kernel again."""
         return self.__qualname__
 
-    def __call__(self, *args: Any) -> None:
+    @outermost
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Refuse: a launch needs its shape."""
         raise LaunchError(f"launch of {self.__name__}", found="a call without a grid",
                           expected=f"{self.__name__}[grid, block](...)")
@@ -314,8 +318,9 @@ class Configured:
         """
         try:
             self._launch(args, kwargs)
-        except WeftError as error:  # the way through the compiler is of no use to anybody
-            raise error.with_traceback(None) from None
+        except Exception as error:  # the way through the compiler is of no use to anybody
+            trim(error)
+            raise
 
     _miss = __call__  # what native code calls with arguments that it does not know
 
@@ -323,9 +328,9 @@ class Configured:
         if kwargs or len(args) != len(self.kernel._signature.names):
             args = _bound(self.kernel, args, kwargs)
         if state.capture is not None:
-            from weft.frontend.kernel.captured import has_tensors, launch_captured
+            from weft.frontend.kernel.captured import belongs, launch_captured
 
-            if has_tensors(args):
+            if belongs(args):
                 launch_captured(self, args)
                 return
         if active.fusion is not None:
@@ -404,6 +409,7 @@ class Configured:
             return
         name = self.kernel.__name__
 
+        @outermost
         def fail(code: int, _: int, __: int, value: int, bound: int) -> None:
             raise failure(name, loaded.failed(code, value, bound), self)
 
@@ -485,6 +491,7 @@ def kernel(*, fastmath: bool = ..., unchecked: bool = ..., max_threads: int = ..
            vectorizable: bool = ..., critical_path: bool = ..., no_allocation: bool = ...,
            inline_always: bool = ..., gpu_compute: bool = ...,
            fma: bool | None = ...) -> Maker: ...  # fmt: skip
+@outermost
 def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False,
            unchecked: bool = False, max_threads: int = _MOST_THREADS,
            max_registers: int | None = None, min_blocks: int | None = None,
@@ -594,6 +601,7 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
     options = Options(False, not unchecked, fastmath, max_threads, kept, fma, block,
                       shared, device, check)
 
+    @outermost
     def make(given: Callable[..., Any]) -> KernelFunction:
         if not inspect.isfunction(given):
             raise KernelError("kernel", found=repr(given), expected="a function")
@@ -633,6 +641,7 @@ class DeviceFunction:
         """Return the name under which copies and pickles find the function again."""
         return self.__qualname__
 
+    @outermost
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the Python function."""
         return self.__weft_function__(*args, **kwargs)
@@ -641,6 +650,7 @@ class DeviceFunction:
         return f"<weft.func {self.__name__}>"
 
 
+@outermost
 def func(function: Callable[..., Any]) -> DeviceFunction:
     """Make a device function: its body takes the place of each call in a kernel.
 

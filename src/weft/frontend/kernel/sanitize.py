@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.errors import KernelError, WeftError
+from weft.errors import KernelError, outermost
 from weft.frontend.kernel.launch import Configured, KernelFunction
 from weft.frontend.kernel.reports import Report
 
@@ -23,17 +23,15 @@ class Interpreted:
         self._launch, self._sanitise, self._seed, self._steps = launch, sanitise, seed, steps
         self._native = native
 
+    @outermost  # the way through the interpreter is of no use to anybody
     def __call__(self, *args: Any) -> Any:
         """Run the kernel; return a `Report` if it is sanitised, else nothing."""
         if self._native:
             from weft.frontend.kernel.checked import checked_launch
 
             return checked_launch(self._launch, args)
-        try:
-            found = self._launch.carry_out(args, sanitise=self._sanitise, seed=self._seed,
-                                           steps=self._steps)
-        except WeftError as error:  # the way through the interpreter is of no use to anybody
-            raise error.with_traceback(None) from None
+        found = self._launch.carry_out(args, sanitise=self._sanitise, seed=self._seed,
+                                       steps=self._steps)
         return Report(*found.values()) if self._sanitise else None
 
 
@@ -43,6 +41,7 @@ def _configured(kernel: Any, grid: Size, block: Size, shared: int) -> Configured
     return kernel[grid, block, None, shared]
 
 
+@outermost
 def interpret(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: int | None = None,
               steps: int | None = None) -> Interpreted:  # fmt: skip
     """Return a kernel as the interpreter device runs it: ``weft.interpret(k, grid, block)(...)``.
@@ -65,6 +64,7 @@ def interpret(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: in
     return Interpreted(_configured(kernel, grid, block, shared), False, seed, steps)
 
 
+@outermost
 def sanitize(kernel: Any, grid: Size, block: Size, *, shared: int = 0, seed: int | None = None,
              steps: int | None = None, native: bool = False) -> Interpreted:  # fmt: skip
     """Return a kernel that reports what it does wrong: ``weft.sanitize(k, grid, block)(...)``.
