@@ -6,79 +6,136 @@ from typing import Final
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.infer import as_expr
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For, Let, Load, Memory, Store
-from weft.kernelize.cost import upper_bound
+from weft.kernelize.cost import elements, upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
 from weft.kernelize.rows import at, close_rows, open_rows
+from weft.kernelize.scan_blocks import JOINS, Blocks
 
-_SCAN: Final = {"sum": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN}
+LONG: Final = 1 << 13  # elements of a row that is cut into blocks where there are few rows
+LONG_SUM: Final = 1 << 15  # the same where one row alone can be scanned in lanes
+FEW: Final = 32  # rows, of which each is cut
+FEW_SUMS: Final = 4
 
 
 def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory]) -> Emitter:
     """Return the nest of a running sum, product, maximum or minimum, or of a recurrence.
 
     A register carries the running value: the rows beside each other in memory are lanes of it.
+    Few long rows are cut into blocks (`weft.kernelize.scan_blocks`).
     """
     axis = node.attr.axis
-    wide = dt.accumulator_dtype(node.dtype)
-    if node.op is Op.SCAN and node.attr.kind in ("sum", "prod") and node.dtype is dt.float32:
-        wide = dt.float64  # a value that is rounded to float32 at each step drifts away
     em = Emitter(sources, hoist=False)
-    carry = Memory("carry", wide, (), "register")
+    scan = Scan(node, em, stored[node])
     loops, index = open_rows(em, node.shape, axis)
-    em.alloc(carry)
-    linear = node.op is Op.RECURRENCE
-    em.emit(Store(carry, (), ex.const(0, wide) if linear else _first(node.attr.kind, wide)))
-    em.open()
-    k = em.loop_var("k", upper_bound(node.shape[axis]))
-    place = at(index, axis, em.simplify(_from_end(node, k)))
-    before = em.fresh("carry", wide)
-    value = _next(node, em, place, before, wide)
-    em.emit(Load(before, carry, ()))
-    after = em.fresh("next", wide)
-    if linear:  # the first factor is not part of it, not even if it is infinite
-        value = ex.where(k.eq(0), value.args[2], value)
-    em.emit(Let(after, value))
-    em.emit(Store(carry, (), after))
-    em.emit(Store(stored[node], place, ex.cast(after, node.dtype)))
-    body = em.close()
-    em.emit(For(k, as_expr(node.shape[axis]), SERIAL, body))
+    carry = scan.start(index, "carry")
+    left = Blocks(scan, index, carry).emit() if _is_long(node, scan) else ex.index(0)
+    scan.walk(index, "k", left, scan.extent - left, carry)
     close_rows(em, loops, node.shape, axis)
     return em
 
 
-def _first(kind: str, dtype: DType) -> Expr:
-    if kind in ("sum", "prod"):
-        return ex.const(int(kind == "prod"), dtype)
-    if dtype.is_float:
-        return ex.const(float("inf") if kind == "min" else float("-inf"), dtype)
-    return ex.const(dtype.min if kind == "max" else dtype.max, dtype)
+def _is_long(node: Node, scan: Scan) -> bool:
+    """Whether the rows are so few and long that each is cut into blocks."""
+    axis = node.attr.axis
+    n = node.shape[axis]
+    if not all(isinstance(d, int) for d in node.shape) or elements(node.shape[axis + 1:]) != 1:
+        return False
+    rows = elements(node.shape) // max(upper_bound(n), 1)
+    if scan.is_joined_in_any_order:
+        return rows < FEW_SUMS and upper_bound(n) >= LONG_SUM
+    return rows < FEW and upper_bound(n) >= LONG
 
 
-def _next(node: Node, em: Emitter, place: Index, before: Expr, wide: DType) -> Expr:
-    """Return the running value at a place from the one before."""
-    value = ex.cast(em.value(node.args[-1], place), wide)
-    if node.op is Op.RECURRENCE:
-        return ex.mad(ex.cast(em.value(node.args[0], place), wide), before, value)
-    return _join(node.attr.kind, before, value)
+class Scan:
+    """What one scan computes: its running value, the steps of it, where the results go.
 
+    Attributes
+    ----------
+    wide : DType
+        Type of the running value.
+    is_linear : bool
+        Whether it is a linear recurrence.
+    is_joined_in_any_order : bool
+        Whether neighbours may be joined before the carry is: not where a factor can take a product
+        out of its range and back, nor where a join is long.
+    """
 
-def _join(kind: str, before: Expr, value: Expr) -> Expr:
-    """Return the running value with one more element."""
-    if kind != "logsumexp":
-        return ex.binary(_SCAN[kind], before, value)
-    top = ex.maximum(before, value)
-    below = ex.unary(Op.NEG, ex.unary(Op.ABS, before - value))
-    more = ex.unary(Op.LOG1P, ex.unary(Op.EXP, below))
-    return ex.where(ex.unary(Op.ABS, top).eq(float("inf")), top, top + more)
+    def __init__(self, node: Node, em: Emitter, stored: Memory) -> None:
+        self.node, self.em, self.stored = node, em, stored
+        self.axis, self.kind = node.attr.axis, node.attr.kind
+        self.is_linear = node.op is Op.RECURRENCE
+        self.extent = as_expr(node.shape[self.axis])
+        self.wide = dt.accumulator_dtype(node.dtype)
+        if not self.is_linear and self.kind in ("sum", "prod") and node.dtype is dt.float32:
+            self.wide = dt.float64  # a value that is rounded to float32 at each step drifts away
+        self.is_product = self.kind == "prod" and node.dtype.is_float
+        self.is_joined_in_any_order = not (
+            self.is_linear or self.is_product or self.kind == "logsumexp")
 
+    def start(self, index: Index, name: str) -> Memory:
+        """Emit a register with the value before the first element."""
+        carry = Memory(name, self.wide, (), "register")
+        self.em.alloc(carry)
+        self.em.emit(Store(carry, (), self.neutral()))
+        return carry
 
-def _from_end(node: Node, k: Expr) -> Expr:
-    """Return the place of step k along the axis."""
-    return as_expr(node.shape[node.attr.axis]) - 1 - k if node.attr.reverse else k
+    def neutral(self) -> Expr:
+        """Return what changes no value that it is joined to."""
+        wide = self.wide
+        if self.is_linear or self.kind in ("sum", "prod"):
+            return ex.const(int(self.kind == "prod"), wide)
+        if wide.is_float:
+            return ex.const(float("inf") if self.kind == "min" else float("-inf"), wide)
+        return ex.const(wide.min if self.kind == "max" else wide.max, wide)
+
+    def walk(self, index: Index, name: str, start: Expr, count: Expr, carry: Memory,
+             out: bool = True) -> None:  # fmt: skip
+        """Emit the loop over elements of a row, which leaves its last value in the carry."""
+        em = self.em
+        em.open()
+        k = em.loop_var(name, upper_bound(count))
+        position = start + k
+        before = em.fresh("carry", self.wide)
+        value = self.step(index, position, before)
+        em.emit(Load(before, carry, ()))
+        after = em.fresh("next", self.wide)
+        em.emit(Let(after, value))
+        em.emit(Store(carry, (), after))
+        if out:
+            em.emit(Store(self.stored, self.place(index, position),
+                          ex.cast(after, self.node.dtype)))  # fmt: skip
+        em.emit(For(k, count, SERIAL, em.close()))
+
+    def place(self, index: Index, position: Expr) -> Index:
+        """Return where the step at a position of a row reads and writes."""
+        if self.node.attr.reverse:
+            position = self.extent - 1 - position
+        return at(index, self.axis, self.em.simplify(position))
+
+    def element(self, index: Index, position: Expr, which: int = -1) -> Expr:
+        """Return an operand at a position."""
+        return ex.cast(self.em.value(self.node.args[which], self.place(index, position)), self.wide)
+
+    def step(self, index: Index, position: Expr, before: Expr) -> Expr:
+        """Return the running value at a position from the one before."""
+        value = self.element(index, position)
+        if not self.is_linear:
+            return self.join(before, value)
+        # The first factor is not part of it, not even if it is infinite.
+        first = self.em.simplify(position.eq(0))
+        return ex.where(first, value, ex.mad(self.element(index, position, 0), before, value))
+
+    def join(self, before: Expr, value: Expr) -> Expr:
+        """Return the running value with one more element, or of two neighbouring blocks."""
+        if self.kind != "logsumexp":
+            return ex.binary(JOINS[self.kind], before, value)
+        top = ex.maximum(before, value)
+        below = ex.unary(Op.NEG, ex.unary(Op.ABS, before - value))
+        more = ex.unary(Op.LOG1P, ex.unary(Op.EXP, below))
+        return ex.where(ex.unary(Op.ABS, top).eq(float("inf")), top, top + more)

@@ -55,8 +55,8 @@ def choose(kernel: Kernel, target: Target, threads: int,
         return loops.schedule_tree(kernel, target, threads, choices, _nest)
     plan = Plan(kernel, target, threads, choices)
     whole = [s for s in kernel.body if isinstance(s, Reduce)]
-    if kernel.meta.kind == "sort" and _attempt(
-            plan, lambda: sort.schedule_sort(plan, kernel.body)):
+    whole_kernel = {"sort": sort.schedule_sort, "scan": scan.schedule_rows}.get(kernel.meta.kind)
+    if whole_kernel is not None and _attempt(plan, lambda: whole_kernel(plan, kernel.body)):
         pass
     elif whole:
         _attempt(plan, lambda: rowwise.schedule_reduction(plan, kernel.body))

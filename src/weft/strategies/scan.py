@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from weft.errors import ScheduleError
 from weft.ir import dtype as dt
 from weft.ir import stmt as st
+from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Alloc, For
+from weft.ir.stmt import Alloc, Body, For, Reduce
+from weft.ir.traverse import walk
 from weft.schedule.dependence import Space, accesses
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import (
@@ -25,9 +28,43 @@ from weft.strategies.nest import (
     strides,
     work,
 )
+from weft.strategies.rowwise import split_reduction
+from weft.strategies.sums import reduce_cost
 
+REST: Final = "k"  # the loop over the elements of a row, or over what its blocks leave
+LEAST_ROWS: Final = 4  # that are worth a vector
+TOGETHER: Final = 16  # steps of a tile that is transposed
 SCAN_REGISTERS: Final = 4  # that are scanned together
 NEIGHBOURS: Final = 4  # in one lane of a converted block, added up before the lanes are
+
+
+def schedule_rows(plan: Plan, body: Body) -> bool:
+    """Schedule a kernel whose rows are cut into blocks, or of one row; whether it is one.
+
+    Loops over blocks are shared out already. Blocks are lanes where each keeps its order.
+    """
+    shared = [s for s in walk(body) if isinstance(s, For) and s.kind == st.PARALLEL]
+    if not shared and not any(isinstance(s, Alloc) for s in body):
+        return False
+    plan.stream_outputs()
+    for loop in shared:
+        first = loop.body[0]
+        lane = first if isinstance(first, For) and len(loop.body) == 1 else None
+        for step in lane.body if lane is not None else loop.body:
+            if isinstance(step, Reduce):
+                axis = step.axes[0]
+                split_reduction(plan, axis.var.attr, axis.extent, reduce_cost(step))
+            elif isinstance(step, For) and lane is not None:
+                rows_in_lanes(plan, [lane.var.attr], lane.extent, step)
+            elif isinstance(step, For):
+                scan_loop(plan, step)
+    if shared:
+        plan.why.append("blocks of a row are shared out to threads")
+    inside = {s for loop in shared for s in walk(loop.body)}
+    for step in walk(body):
+        if isinstance(step, For) and step.var.attr == REST and step not in inside:
+            scan_loop(plan, step)
+    return True
 
 
 def schedule_scan(plan: Plan, root: str) -> bool:
@@ -45,7 +82,8 @@ def schedule_scan(plan: Plan, root: str) -> bool:
     for step in (s for s in body if isinstance(s, For)):
         found = [s for a, s in strides(space, step.body, step.var) if a.memory not in own]
         if found and all(s in (0, 1, -1) for s in found):
-            scan_loop(plan, step)
+            if not scan_loop(plan, step):
+                names = rows_in_lanes(plan, names, rows[-1].extent, step) or names
         elif find(plan.kernel, names[-1]) is not None:
             across = strides(space, body, rows[-1].var)
             if all(s in (0, 1) for a, s in across if a.write and a.memory not in own):
@@ -55,8 +93,34 @@ def schedule_scan(plan: Plan, root: str) -> bool:
     return True
 
 
-def scan_loop(plan: Plan, step: For) -> None:
-    """Run one recurrence in lanes of several registers.
+def rows_in_lanes(plan: Plan, names: list[str], extent: Expr, step: For) -> list[str] | None:
+    """Give each lane a row, which it walks down in its order.
+
+    A tile of rows is transposed on its way into registers and out of them: the steps that are
+    written out side by side read neighbouring places of each row (`weft.passes.strided`).
+    """
+    last, k, schedule = names[-1], step.var.attr, plan.schedule
+    wide = max(a.memory.dtype.itemsize for a in accesses(step.body) if a.memory.scope == "global")
+    native = max(plan.target.vector_bytes // wide, 4)
+    lanes = plan.pick("rows in lanes", native, (0, native // 2, native, 2 * native), last)
+    while lanes > size_of(extent):
+        lanes //= 2
+    together = min(lanes, TOGETHER)
+    if lanes < LEAST_ROWS or size_of(step.extent) < 2 * together:
+        return None
+    saved = schedule.mark()
+    try:
+        schedule.split(last, lanes, "overlap")
+        schedule.split(k, together, "peel").unroll(f"{k}.i").vectorize(f"{last}.i")
+    except ScheduleError:
+        schedule.reset(saved)
+        return None
+    plan.why.append(f"{lanes} rows of {last} in lanes, {together} steps of {k} transposed at once")
+    return [*names[:-1], f"{last}.o"]
+
+
+def scan_loop(plan: Plan, step: For) -> bool:
+    """Run one recurrence in lanes of several registers; whether it could.
 
     The carry then waits for fewer joins, and the log steps of the registers overlap.
 
@@ -65,7 +129,7 @@ def scan_loop(plan: Plan, step: For) -> None:
     if any(isinstance(s, st.Let) and s.value.op is Op.MUL and s.value.dtype.is_float
            and any(t.value is s.var for t in step.body if isinstance(t, st.Store))
            for s in step.body):
-        return
+        return False
     native = max(plan.target.vector_bytes // Cost(step.body).itemsize, 1)
     # Floats that pass through a wider type: the narrow ones change their lanes in fewer registers.
     neighbours = NEIGHBOURS if Cost(step.body).itemsize == 8 and all(
@@ -79,5 +143,6 @@ def scan_loop(plan: Plan, step: For) -> None:
         each = min(max(lanes // native, 1), neighbours)
         if size_of(step.extent) >= 2 * lanes and plan.attempt("scan", step.var.attr, lanes, each):
             plan.why.append(f"{step.var.attr} scanned in {lanes} lanes")
-            return
+            return True
         lanes //= 2
+    return False
