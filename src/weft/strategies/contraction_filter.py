@@ -8,6 +8,7 @@ channels live in registers, and each step multiplies a piece of a row with the p
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from weft.ir.stmt import For
@@ -27,6 +28,7 @@ from weft.strategies.contraction_window import Windowed, copy_box, find_windows
 from weft.strategies.nest import Plan, flat_stride, power_above, product, size_of, work
 
 BOX_BYTES: Final = 96 << 10  # of the images that are copied at once
+SHORTEST: Final = 24  # steps of partial sums that start anew
 FEW: Final = 4  # results for which a tile is too small to keep the unit for products busy
 
 
@@ -56,10 +58,11 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     idle = 8 * width < 5 * -(-width // lanes) * lanes
     if not taps or idle or product(c.extent for c in found.channels) >= native:
         return False  # rows too short for lanes, or channels enough
-    return _apply(plan, pattern, found, taps, lanes)
+    return _apply(plan, pattern, found, taps, lanes, p)
 
 
-def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes: int) -> bool:
+def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes: int,
+           p: Parameters) -> bool:
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
     k = pattern.reduce.axes[-1].var.attr
@@ -97,6 +100,10 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
     for moved in [*inner, *[f"{n}.o" for n in names]]:
         schedule.sink(moved)
     schedule.reorder(*[f"{n}.o" for n in names], *inner)
+    steps = _chain(pattern, p, cut if name.endswith(".b") else None, lanes)
+    if steps:
+        schedule.block_reduction(name, inner[0], *steps)
+        name = f"{name}.b"
     schedule.split(k, lanes, "mask")
     schedule.decompose_reduction(name, inner[0], partial=(f"{k}.i",))
     for suffix in (".z", "", ".f"):
@@ -106,6 +113,25 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
     plan.why.append(f"contraction: {held} results as {lanes} partial sums along {k}, windows of "
                     f"{found.image.memory.name} copied without masks")
     return True
+
+
+def _chain(pattern: Pattern, p: Parameters, block: tuple[str, int] | None,
+           lanes: int) -> tuple[str, int] | None:
+    """Return the axis and the steps of it after which partial sums start anew, None if never."""
+    sizes = {a.var.attr: size_of(a.extent) for a in pattern.reduce.axes}
+    pieces = -(-sizes.popitem()[1] // lanes)  # of a row
+    if block is not None:
+        del sizes[block[0]]
+        sizes[f"{block[0]}.i"] = block[1]
+    steps = pieces * math.prod(sizes.values())
+    chain = min(max(steps // 2, SHORTEST), p.nested_chain)
+    if not sizes or 4 * steps <= 5 * chain:
+        return None
+    longest = max(sizes, key=lambda name: sizes[name])
+    length = sizes[longest]
+    each = pieces * math.prod(sizes.values()) // length
+    blocks = -(-length // max(chain // each, 1))
+    return (longest, -(-length // blocks)) if blocks > 1 else None
 
 
 def _cut(plan: Plan, pattern: Pattern, found: Windowed) -> tuple[str, int] | None:

@@ -44,10 +44,11 @@ class Parameters(Record):
     with it, ``stream_bytes`` the results of a tile of rows that are kept meanwhile, ``stream_rows``
     the rows that are no longer few, and ``stream_sums`` how many blocks one sum may have;
     ``far_block`` the rows, columns and steps of a block where both operands are copied, ``chain``
-    the terms that are added to one another before their sum joins the result, and ``far_depth`` the
-    least steps for it, in blocks; ``window_rows`` the positions of a tile of a convolution
-    and ``window_bytes`` the weights of a block of its channels; ``whole_bytes`` the weights that
-    are copied at once, more are gone through block by block, while ``sum_bytes`` of results wait;
+    the terms that are added to one another before their sum joins the result (``nested_chain``
+    where a sum goes over several axes), and ``far_depth`` the least steps for it, in blocks;
+    ``window_rows`` the positions of a tile of a convolution and ``window_bytes`` the weights of a
+    block of its channels; ``whole_bytes`` the weights that are copied at once, more are gone
+    through block by block, while ``sum_bytes`` of results wait;
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
     ``dot_turned`` those from which on it pays to turn an operand for them,
     ``dot_bytes`` the panels that share one copy of the rows, and ``dot_depth`` the steps of a block
@@ -69,6 +70,7 @@ class Parameters(Record):
     far_block: int = 256
     far_depth: int = 8
     chain: int = 192
+    nested_chain: int = 72
     window_rows: int = 14
     window_bytes: int = 40 << 10
     whole_bytes: int = 200 << 10
@@ -208,7 +210,9 @@ def chain_steps(pattern: Pattern, p: Parameters, block: tuple[str, int] | None =
                 lanes: int = 1) -> tuple[str, int] | None:  # fmt: skip
     """Return the axis of a long sum and the steps after which it starts anew, None if it is short.
 
-    The rounding error of a sum grows with the terms that are added one to the other. Where the
+    The rounding error of a sum grows with the terms that are added one to the other. A sum over
+    several axes starts anew more often: elsewhere those are summed axis by axis (the products of
+    each image, or of each row of a window, joined afterwards), which errs less. Where the
     reduction was cut, `block` names the axis and the points of a block; `lanes` partial sums share
     the terms.
     """
@@ -220,7 +224,8 @@ def chain_steps(pattern: Pattern, p: Parameters, block: tuple[str, int] | None =
     if block is not None:
         del sizes[block[0]]
         sizes[f"{block[0]}.i"] = block[1]
-    terms, chain = math.prod(sizes.values()), p.chain * lanes
+    terms = math.prod(sizes.values())
+    chain = (p.chain if len(sizes) == 1 else p.nested_chain) * lanes
     if 4 * terms <= 5 * chain:  # hardly longer
         return None
     longest = max(sizes, key=lambda name: sizes[name])

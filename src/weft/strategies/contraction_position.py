@@ -17,6 +17,7 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
+    chain_steps,
     native_lanes,
     order_loops,
     tile_rows,
@@ -27,6 +28,9 @@ from weft.strategies.nest import Plan, find, flat_stride, power_above, product, 
 
 BOX_BYTES: Final = 160 << 10  # of an image beside the rest that a core keeps near
 UNROLLED_POINTS: Final = 12  # points of a window that are written out, so that loads are shared
+
+CHAINS: Final = 3  # parts of a sum
+SHORTEST: Final = 12  # terms of a part
 
 
 def schedule_position(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
@@ -97,13 +101,23 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     x, inner = inner[-1], inner[:-1]
     if not inner:
         inner = [x]
+    terms = product(a.extent for a in pattern.reduce.axes)
+    if terms >= CHAINS * SHORTEST:
+        # A gradient summed tap by tap, as elsewhere, errs little: short sums start anew, too.
+        p = p.replace(nested_chain=min(p.nested_chain, terms // CHAINS))
+    steps = chain_steps(pattern, p)
+    if steps:  # the error of a sum grows with the terms of one chain
+        schedule.block_reduction(name, inner[0], *steps)
+        schedule.vectorize(f"{x}.begin").vectorize(f"{x}.end")
+        name = f"{name}.b"
     schedule.decompose_reduction(name, inner[0])
     points = 1
     for axis in reversed(pattern.reduce.axes):  # a loop of a few steps costs more than they do
-        points *= size_of(axis.extent)
+        cut = steps is not None and axis.var.attr == steps[0]
+        points *= steps[1] if steps and cut else size_of(axis.extent)
         if points > UNROLLED_POINTS:
             break
-        schedule.unroll(axis.var.attr)
+        schedule.unroll(f"{axis.var.attr}.i" if cut else axis.var.attr)
     for suffix in (".z", "", ".f"):
         for loop in inner:
             if loop != x:

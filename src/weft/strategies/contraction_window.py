@@ -170,6 +170,7 @@ class Convolution:
         self.itemsize = Cost(pattern.rows[-1].body).itemsize
         self.axes = [a.var.attr for a in pattern.reduce.axes]
         self.cut = self.axes[0]  # the axis that is cut if the reduction is
+        self.length = 0  # of its blocks
         self.blocked = self.packed = False
 
     def apply(self) -> bool:
@@ -335,8 +336,8 @@ class Convolution:
         for at in range(first, len(loops)):
             held = product(f.extent for f in nests[at:] if f is not None)
             if held * self.itemsize <= min(p.panel_bytes, p.whole_bytes):
-                self.plan.schedule.block_reduction(self.name, loops[at], self.cut,
-                                                   even_block(depth, most))
+                self.length = even_block(depth, most)
+                self.plan.schedule.block_reduction(self.name, loops[at], self.cut, self.length)
                 self.blocked = True
                 return loops[at]
         return "" if panel <= p.panel_bytes else None
@@ -411,14 +412,22 @@ class Convolution:
         schedule.unroll(inner[0]).vectorize(inner[1])
 
     def _tile(self, rows: list[str], column: str) -> None:
-        schedule = self.plan.schedule
-        steps = chain_steps(self.pattern, self.p)
-        if steps and not self.blocked:  # the error of a sum grows with the terms of one chain
-            schedule.block_reduction(self.name, rows[0], *steps)
-            self.blocked = True
-            self._finish_block(rows[-1], column)
+        schedule, name = self.plan.schedule, self.name
+        # The error of a sum grows with the terms of one chain.
+        if not self.blocked:
+            steps = chain_steps(self.pattern, self.p)
+            if steps:
+                schedule.block_reduction(name, rows[0], *steps)
+                self.blocked = True
+                self._finish_block(rows[-1], column)
+        elif self.length:
+            steps = chain_steps(self.pattern, self.p, (self.cut, self.length))
+            if steps:
+                name = f"{name}.b"
+                schedule.block_reduction(name, rows[0], *steps)
+                schedule.vectorize(f"{column}.begin1").vectorize(f"{column}.end1")
         if self.blocked:
-            schedule.decompose_reduction(f"{self.name}.b", rows[0])
+            schedule.decompose_reduction(f"{name}.b", rows[0])
             copies = [*[f"{r}.f" for r in rows], f"{column}.f"]
         else:
             schedule.decompose_reduction(self.name, rows[0], spill=True)
