@@ -261,6 +261,9 @@ class Convolution:
             x = f"{x}.i"
         return [above, x] if above else [x]
 
+    def _names(self) -> set[str]:
+        return {s.var.attr for s in traverse.walk(self.plan.kernel.body) if isinstance(s, For)}
+
     def _loop(self, name: str) -> For:
         loop = find(self.plan.kernel, name)
         assert loop is not None
@@ -423,9 +426,11 @@ class Convolution:
         elif self.length:
             steps = chain_steps(self.pattern, self.p, (self.cut, self.length))
             if steps:
-                name = f"{name}.b"
+                known, name = self._names(), f"{name}.b"
                 schedule.block_reduction(name, rows[0], *steps)
-                schedule.vectorize(f"{column}.begin1").vectorize(f"{column}.end1")
+                for made in sorted(self._names() - known):  # the blocks around them have names like these
+                    if made.startswith((f"{column}.begin", f"{column}.end")):
+                        schedule.vectorize(made)
         if self.blocked:
             schedule.decompose_reduction(f"{name}.b", rows[0])
             copies = [*[f"{r}.f" for r in rows], f"{column}.f"]
