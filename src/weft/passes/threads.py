@@ -474,7 +474,7 @@ class Threads:
 
     def _agreed(self, value: Expr, s: Stmt, guards: tuple[Memory, ...],
                 out: list[Stmt]) -> Expr:  # fmt: skip
-        """Return a value that all threads must have alike, after comparing them.
+        """Return a value that all threads must have alike at a barrier, after comparing them.
 
         Those that have left are not asked; if nobody is there, it is 0, which ends a loop.
         """
@@ -482,6 +482,8 @@ class Threads:
                       "local")
         out.append(Alloc(each))
         self._flush([self.placed(Store(each, (self.index(),), value), s)], guards, out)
+        s = next((b for b in walk((s,)) if isinstance(b, Barrier | Collective)
+                  and b.scope == "block"), s)  # where threads wait for those that do not come
         first = ex.var(self.fresh("first", self.names), value.dtype)
         k = ex.var(self.fresh("k", self.names), dt.int64)
         other = ex.var(self.fresh("other", self.names), value.dtype)

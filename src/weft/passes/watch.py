@@ -3,8 +3,8 @@
 Every check has a row of `ROW` numbers in an array that the kernel gets as its last parameter: how
 often it failed, and of the first failure the thread (counted through the whole grid) and the two
 values of the assertion. An assertion notes its failure and then stops the kernel as it does without
-this pass. A read of shared or local memory that nothing has written is noted, and the kernel goes
-on.
+this pass. A read of shared or local memory that nothing has written, or of a name that has no value
+yet, is noted, and the kernel goes on.
 
 Whether an element was written is kept in an array of flags beside each array. Arrays whose elements
 are also accessed as matrices, by copies on the side or as other types have none.
@@ -19,13 +19,17 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
+from weft.ir.registers import copied, copies, is_register
 from weft.ir.stmt import (
+    LEFT,
     SERIAL,
     Alloc,
     Assert,
     Atomic,
     Barrier,
+    Block,
     Body,
+    Collective,
     For,
     If,
     Kernel,
@@ -37,10 +41,11 @@ from weft.ir.stmt import (
 )
 from weft.ir.traverse import Rewriter, walk
 
-__all__ = ["ROW", "UNWRITTEN", "Check", "watch"]
+__all__ = ["ROW", "UNSET", "UNWRITTEN", "Check", "watch"]
 
 ROW: Final = 4  # numbers of a check: failures, thread, value, bound
 UNWRITTEN: Final = "a read of what nothing has written"
+UNSET: Final = "a read of a name that has no value"
 _AXES: Final = ("block.", "thread.")
 
 
@@ -65,7 +70,7 @@ def watch(kernel: Kernel) -> tuple[Kernel, list[Check]]:
         axes.append(rest[0])
         body = rest[0].body
     pass_ = _Watch(kernel, axes)
-    inner = pass_.body(body)
+    inner = pass_.body(_closed(body, pass_.locations))
     flags = [s for s in allocs if s.memory in pass_.flags]
     inner = (*pass_.clear(flags), *inner)
     threads = [axis for axis in axes if axis.kind.startswith("thread.")]
@@ -79,6 +84,57 @@ def watch(kernel: Kernel) -> tuple[Kernel, list[Check]]:
     return kernel.replace(body=_renotes(inner, pass_.notes, memory, pass_.locations),
                           params=(*kernel.params, memory),
                           locations=pass_.locations), pass_.checks  # fmt: skip
+
+
+def _closed(body: Body, places: dict[Stmt, Location]) -> Body:
+    """Return a body in which only threads that return miss the barriers of a last condition.
+
+    Those that just have nothing left to do wait at no barrier, and would be no mistake.
+    """
+    if not body or not isinstance(body[-1], If):
+        return body
+    last = body[-1]
+    meets = [any(map(_is_meeting, walk(part))) for part in last.bodies()]
+    if meets[0] == meets[1] or not _leaves(last.orelse if meets[0] else last.then):
+        return (*body, Barrier("block")) if any(meets) else body
+    then, orelse = (_closed(part, places) if meet else part
+                    for part, meet in zip(last.bodies(), meets, strict=True))
+    made = If(last.condition, then, orelse)
+    if last in places:
+        places[made] = places[last]
+    return (*body[:-1], made)
+
+
+def _maybe_unset(body: Body) -> list[Memory]:
+    """Return the registers that may be read before they are written."""
+    found: list[Memory] = []
+    work = [body]
+    while work:
+        part = work.pop()
+        for position, s in enumerate(part):
+            work += s.bodies()
+            if isinstance(s, Alloc) and is_register(s.memory):
+                first = next((t for t in part[position + 1:] if any(
+                    s.memory in (*u.reads(), *u.writes()) for u in walk((t,)))), None)
+                if first is not None and not isinstance(first, Store):
+                    found.append(s.memory)
+    return found
+
+
+def _is_meeting(s: Stmt) -> bool:
+    return isinstance(s, Barrier | Collective) and s.scope == "block"
+
+
+def _leaves(body: Body) -> bool:
+    """Whether all threads leave the kernel at the end of a body."""
+    while body:
+        last = body[-1]
+        if isinstance(last, Block):
+            return last.name == LEFT
+        if not isinstance(last, If) or not _leaves(last.then):
+            return False
+        body = last.orelse
+    return False
 
 
 def _renotes(body: Body, old: Memory, new: Memory, places: dict[Stmt, Location]) -> Body:
@@ -105,6 +161,10 @@ class _Watch(Rewriter):
         self.checks: list[Check] = []
         self.notes = Memory(self._fresh("notes"), dt.int64, (ex.index(1),))
         self.flags = self._flagged(kernel)
+        self.cells = {m: Memory(self._fresh(f"{m.name}.set"), dt.uint8, (), "register")
+                      for m in _maybe_unset(kernel.body)}
+        self._copies = copies(kernel)
+        self._sources: dict[Expr, Expr] = {}  # whether what was copied has a value, by name
         self._thread = ex.index(0)
         self._count = 1
         for axis in axes:
@@ -175,8 +235,25 @@ class _Watch(Rewriter):
         return If(condition, (Atomic(old, "add", self.notes, (ex.index(row),), one),
                               If(old.eq(0), first)))
 
+    def _cell(self, stmt: Load | Store, place: Location | None) -> Stmt | Body:
+        """Return an access of a register with what keeps, or asks, whether it holds a value."""
+        cell = self.cells.get(stmt.memory)
+        if cell is None:
+            return stmt
+        if isinstance(stmt, Store):
+            known = self._sources.get(copied(stmt.value), ex.const(1, dt.uint8))
+            return stmt, Store(cell, (), known)
+        flag = ex.var(self._fresh("set"), dt.uint8)
+        if stmt in self._copies:
+            self._sources[stmt.var] = flag
+            return Load(flag, cell, ()), stmt
+        check = Check(UNSET, place, stmt.memory.name.partition(".cell")[0])
+        return Load(flag, cell, ()), self._noted(stmt, flag.eq(0), check, None, None), stmt
+
     def visit(self, stmt: Stmt) -> Stmt | Body:
         place = self.kernel.locations.get(stmt)
+        if isinstance(stmt, Block) and stmt.name == LEFT:
+            return ()
         if isinstance(stmt, Assert):
             check = Check(stmt.message, place)
             bad = ex.unary(Op.NOT, stmt.condition)
@@ -184,6 +261,11 @@ class _Watch(Rewriter):
         if isinstance(stmt, Alloc) and stmt.memory in self.flags and stmt.memory.scope == "local":
             flags = self.flags[stmt.memory]
             return stmt, Alloc(flags), *self._cleared(flags, ex.index(0), 1)
+        if isinstance(stmt, Alloc) and stmt.memory in self.cells:
+            cell = self.cells[stmt.memory]
+            return stmt, Alloc(cell), Store(cell, (), ex.const(0, dt.uint8))
+        if isinstance(stmt, Load | Store) and is_register(stmt.memory):
+            return self._cell(stmt, place)
         if not isinstance(stmt, Load | Store | Atomic) or stmt.memory not in self.flags:
             return stmt
         flags = self.flags[stmt.memory]

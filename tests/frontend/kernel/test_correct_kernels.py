@@ -1,39 +1,19 @@
 """The sanitiser is silent about correct kernels, which compute what the compiled ones do."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
+from planted import Cases, check_correct, zeros
+from planted import shuffled as numbers
 from weft import gpu
 
 f64, f32, i32, i64 = np.float64, np.float32, np.int32, np.int64
-RNG = np.random.default_rng(0)
-Case = tuple[Any, Any, Any, tuple[Any, ...]]
-CORRECT: dict[str, Case] = {}
-
-
-def correct(grid: Any, block: Any, *args: Any) -> Callable[[Any], Any]:
-    """Register a correct kernel and a launch of it."""
-
-    def register(kernel: Any) -> Any:
-        CORRECT[kernel.__name__] = kernel, grid, block, args
-        return kernel
-
-    return register
-
-
-def numbers(n: int, dtype: Any = f64) -> Any:
-    """Return whole numbers in some order, whose sums are exact."""
-    return np.random.default_rng(n).permutation(n).astype(dtype)
-
-
-def zeros(*shape: int, dtype: Any = f64) -> Any:
-    """Return zeros."""
-    return np.zeros(shape, dtype)
+CORRECT = Cases()
+correct = CORRECT.correct
 
 
 @correct(4, 32, 2.0, numbers(101), numbers(101))
@@ -627,30 +607,4 @@ def nothing_to_read(x: Any, out: Any) -> None:
 
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_kernel(name: str) -> None:
-    """No findings in any order of the blocks, and the results of compiled code."""
-    kernel, grid, block, args = CORRECT[name]
-    wanted = [_copy(a) for a in args]
-    kernel[grid, block](*wanted)
-    for seed in (None, 1, 2):
-        found = [_copy(a) for a in args]
-        report = weft.sanitize(kernel, grid, block, seed=seed)(*found)
-        assert report.findings == (), str(report)
-        assert report.instructions > 0
-        _same(found, wanted)
-    found = [_copy(a) for a in args]
-    weft.interpret(kernel, grid, block)(*found)
-    _same(found, wanted)
-
-
-def _copy(value: Any) -> Any:
-    """Return a copy of an array that lies in memory as it does."""
-    if not isinstance(value, np.ndarray) or value.base is None or value.flags.c_contiguous:
-        return value.copy() if isinstance(value, np.ndarray) else value
-    made = np.zeros((*value.shape, 2), value.dtype)[..., 0]
-    made[...] = value
-    return made
-
-
-def _same(found: list[Any], wanted: list[Any]) -> None:
-    for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(a, b)
+    check_correct(CORRECT[name])

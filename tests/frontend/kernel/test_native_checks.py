@@ -1,6 +1,5 @@
 """The sanitiser's cheap checks as compiled code: the same findings, none in correct kernels."""
 
-import importlib
 import inspect
 import os
 import subprocess
@@ -82,10 +81,7 @@ def test_a_bug_is_found_by_compiled_code(name: str) -> None:
     (finding,) = native.findings
     (other,) = full.findings
     assert (finding.kind, finding.file) == (KINDS[name], __file__)
-    lines = {_line(kernel)}
-    if name == "some_wait":
-        lines.add(_line(kernel) - 1)  # the loop that differs
-    assert finding.line in lines
+    assert finding.line == _line(kernel)
     assert finding.kind == other.kind
     if name in ("past_the_end", "shared_never_written", "never_negative"):
         assert finding.threads[0] == other.threads[0]
@@ -141,17 +137,3 @@ def test_built_kernels_are_checked_too() -> None:
 def test_an_option_that_means_nothing() -> None:
     with pytest.raises(KernelError):
         weft.sanitize(len, 1, 1, native=True)
-
-
-CORRECT = importlib.import_module("test_correct_kernels").CORRECT
-
-
-@pytest.mark.parametrize("name", sorted(CORRECT)[::3])
-def test_correct_kernels_have_no_findings(name: str) -> None:
-    kernel, grid, block, args = CORRECT[name]
-    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-    wanted = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-    kernel[grid, block](*wanted)
-    assert weft.sanitize(kernel, grid, block, native=True)(*copies).findings == ()
-    for a, b in zip(copies, wanted, strict=True):
-        np.testing.assert_array_equal(a, b)

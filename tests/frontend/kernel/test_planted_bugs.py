@@ -1,38 +1,16 @@
 """The sanitiser finds planted bugs of every kind, at the line marked with BUG."""
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
+from planted import NATIVE, Cases, check_bug, check_bug_natively, numbers, zeros
 from weft import gpu
 
-f64 = np.float64
-Case = tuple[Any, str, Any, Any, tuple[Any, ...]]
-BUGS: dict[str, Case] = {}
-
-
-def bug(kind: str, grid: Any, block: Any, *args: Any) -> Callable[[Any], Any]:
-    """Register a kernel with a bug of some kind, and a launch that has it."""
-
-    def register(kernel: Any) -> Any:
-        BUGS[kernel.__name__] = kernel, kind, grid, block, args
-        return kernel
-
-    return register
-
-
-def numbers(n: int, dtype: Any = f64) -> Any:
-    """Return 0, 1, 2 ..."""
-    return np.arange(n).astype(dtype)
-
-
-def zeros(*shape: int, dtype: Any = f64) -> Any:
-    """Return zeros."""
-    return np.zeros(shape, dtype)
+BUGS = Cases()
+bug = BUGS.bug
 
 
 # --- missing barriers
@@ -238,7 +216,7 @@ def message_without_fence(data: Any, flag: Any) -> None:
             data[0] += data[1]  # BUG
 
 
-@bug("race", 1, 64, numbers(64, np.int64) % 7, zeros(7, dtype=np.int64))
+@bug("race", 1, 64, numbers(64, dtype=np.int64) % 7, zeros(7, dtype=np.int64))
 @weft.kernel
 def histogram_without_atomics(x: Any, counts: Any) -> None:
     i = gpu.grid(1)
@@ -441,14 +419,14 @@ def axes_exchanged(out: Any) -> None:
     out[x, y] = 1  # BUG
 
 
-@bug("out-of-bounds", 1, 8, numbers(8, np.int64) - 3, zeros(8))
+@bug("out-of-bounds", 1, 8, numbers(8, dtype=np.int64) - 3, zeros(8))
 @weft.kernel
 def negative_from_data(index: Any, out: Any) -> None:
     i = gpu.grid(1)
     out[index[i]] = i  # BUG
 
 
-@bug("out-of-bounds", 1, 8, numbers(8, np.int64), zeros(4, dtype=np.int64))
+@bug("out-of-bounds", 1, 8, numbers(8, dtype=np.int64), zeros(4, dtype=np.int64))
 @weft.kernel
 def histogram_of_too_few(x: Any, counts: Any) -> None:
     gpu.atomic.add(counts, x[gpu.grid(1)], 1)  # BUG
@@ -619,25 +597,12 @@ def assertion_fails(x: Any) -> None:
     x[t] = 0
 
 
-def _marked(kernel: Any) -> list[int]:
-    lines, first = inspect.getsourcelines(kernel.__weft_function__)
-    return [first + k for k, line in enumerate(lines) if "# BUG" in line]
-
-
 @pytest.mark.parametrize("name", BUGS)
 @pytest.mark.parametrize("seed", [None, 1])
 def test_planted_bug(name: str, seed: int | None) -> None:
-    """The bug is found at its line, with threads of this launch, and nothing else is."""
-    kernel, kind, grid, block, args = BUGS[name]
-    report = weft.sanitize(kernel, grid, block, seed=seed)(*[a.copy() for a in args])
-    lines = _marked(kernel)
-    assert report.findings, "nothing found"
-    assert {f.kind for f in report.findings} == {kind}, str(report)
-    for found in report.findings:
-        assert found.file == __file__
-        assert found.line in lines, str(report)
-        assert found.threads
-        for at in found.threads:
-            for place, sizes in zip(at, (grid, block), strict=True):
-                full = (*(sizes if isinstance(sizes, tuple) else (sizes,)), 1, 1)[:3]
-                assert all(0 <= k < n for k, n in zip(place, full, strict=True))
+    check_bug(BUGS[name], __file__, seed)
+
+
+@pytest.mark.parametrize("name", [n for n in BUGS if BUGS[n].kind in NATIVE])
+def test_planted_bug_in_compiled_code(name: str) -> None:
+    check_bug_natively(BUGS[name], __file__)

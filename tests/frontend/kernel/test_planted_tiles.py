@@ -1,28 +1,18 @@
 """Planted bugs with fragments, copies on the side and vector accesses; and correct kernels."""
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
+from planted import NATIVE, Cases, check_bug, check_bug_natively
 from weft import gpu
 
 f16, f32, f64 = np.float16, np.float32, np.float64
 wm = gpu.wmma
-BUGS: dict[str, Any] = {}
-
-
-def bug(kind: str, grid: Any, block: Any, *args: Any, shared: int = 0) -> Callable[[Any], Any]:
-    """Register a kernel with a bug of some kind, and a launch that has it."""
-
-    def register(kernel: Any) -> Any:
-        BUGS[kernel.__name__] = kernel, kind, grid, block, args, shared
-        return kernel
-
-    return register
+BUGS = Cases()
+bug = BUGS.bug
 
 
 def numbers(*shape: int, dtype: Any = f32, skip: int = 0) -> Any:
@@ -241,21 +231,18 @@ def parts_that_overlap(x: Any, out: Any) -> None:
     out[t] = counts[t]
 
 
-def _marked(kernel: Any) -> list[int]:
-    lines, start = inspect.getsourcelines(kernel.__weft_function__)
-    return [start + k for k, line in enumerate(lines) if "# BUG" in line]
-
-
-@pytest.mark.parametrize("name", sorted(BUGS))
+@pytest.mark.parametrize("name", BUGS)
 def test_planted_bug(name: str) -> None:
-    """The bug is found at its line, with threads of this launch, and nothing else is."""
-    kernel, kind, grid, block, args, shared = BUGS[name]
-    report = weft.sanitize(kernel, grid, block, shared=shared)(*args)
-    assert {f.kind for f in report.findings} == {kind}, str(report)
-    for found in report.findings:
-        assert found.file == __file__
-        assert found.line in _marked(kernel), str(report)
-        assert found.threads
+    check_bug(BUGS[name], __file__, None)
+
+
+FRAGMENTS = ("sum_that_was_never_set", "element_that_was_never_set")  # compiled checks know none
+
+
+@pytest.mark.parametrize("name", [n for n in BUGS if BUGS[n].kind in NATIVE
+                                  and n not in FRAGMENTS])
+def test_planted_bug_in_compiled_code(name: str) -> None:
+    check_bug_natively(BUGS[name], __file__)
 
 
 def test_a_function_that_returns_on_some_ways_only() -> None:

@@ -173,8 +173,8 @@ class BuiltKernel(KernelFunction):
         self.waits = any(isinstance(s, Barrier) and s.scope == "grid" for s in walk(kernel.body))
 
     def _nest_of(self, types: Any, launch: Configured,
-                 warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
-        return self.nest(launch.block, launch.ndim, grid=launch.grid), []
+                 warp: int, sanitised: bool = False) -> tuple[Kernel, list[Any]]:  # fmt: skip
+        return self.nest(launch.block, launch.ndim, sanitised, launch.grid), []
 
     def _made(self, grid: Size, block: Size | None = None, stream: Any = None,
               shared: int | None = None) -> BuiltLaunch:  # fmt: skip

@@ -453,7 +453,7 @@ class Calls(Expressions):
                 self.emit(alloc, node)
             return view
 
-        return made(scope, element, tuple(map(ex.index, extents)), array)
+        return made(self.titles.get(node, scope), element, tuple(map(ex.index, extents)), array)
 
     def _fits(self, scope: str, size: int, node: ast.AST) -> None:
         """Refuse an array that no device has room for."""

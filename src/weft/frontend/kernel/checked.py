@@ -44,7 +44,7 @@ def _watched(launch: Configured, types: dict[str, Any]) -> Watched:
     codes = kernel.__dict__.setdefault("_watched", {})
     found = codes.get(key)
     if found is None:
-        nest, constants = translated(kernel, types, launch)
+        nest, constants = translated(kernel, types, launch, sanitised=True)
         nest, checks = watch(nest)
         notes = np.zeros((max(len(checks), 1), ROW), np.int64)
         loaded = load_kernel(nest, [*constants, notes])
@@ -74,23 +74,28 @@ def checked_launch(launch: Configured, args: tuple[Any, ...]) -> Report:
 
 
 def _kind(message: str) -> str:
-    from weft.passes.watch import UNWRITTEN
+    from weft.passes.watch import UNSET, UNWRITTEN
 
     if message == _BOUNDS:
         return "out-of-bounds"
     if message.startswith("a barrier that some threads") or message.startswith("a barrier of a k"):
         return "barrier-divergence"
-    return {MISALIGNED: "misaligned", UNWRITTEN: "uninitialised"}.get(message, "assertion")
+    return {MISALIGNED: "misaligned", UNWRITTEN: "uninitialised",
+            UNSET: "uninitialised"}.get(message, "assertion")
 
 
 def _finding(launch: Configured, check: Check, row: list[int]) -> Finding:
     count, number, value, bound = row
     thread = thread_at(number, launch.grid, launch.block)
+    from weft.passes.watch import UNSET
+
     kind = _kind(check.message)
     said = {"out-of-bounds": f"uses index {value}, which is not from 0 to {bound - 1}",
             "uninitialised": f"reads element {value} of memory {check.memory}, which nothing has "
                              "written",
             "misaligned": f"makes {check.message}"}.get(kind, f"fails: {check.message}")
+    if check.message == UNSET:
+        said = f"reads {check.memory} before it has a value"
     return _made(kind, check.place, (thread,),
                  f"thread {thread[1]} of block {thread[0]} {said}", count)
 

@@ -47,6 +47,7 @@ class Emitter:
         self.env: dict[str, Any] = {}
         self.specials: dict[str, Expr] = {}
         self.sanitised = False
+        self.titles: dict[ast.AST, str] = {}  # what names the values of some calls get
         self.facts: list[set[Expr]] = [set()]
         self.limits: dict[Expr, tuple[int | Expr, int | Expr]] = {}
         self.ranges = Ranges()

@@ -224,9 +224,9 @@ class KernelFunction:
         translated(self, configured.take(args).types, configured, warp)
 
     def _nest_of(self, types: dict[str, KernelType], launch: Configured,
-                 warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
+                 warp: int, sanitised: bool = False) -> tuple[Kernel, list[Any]]:  # fmt: skip
         """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
-        return translated_function(self, types, launch, warp)
+        return translated_function(self, types, launch, warp, sanitised)
 
     def __reduce__(self) -> str:
         """Return the name under which copies and pickles find the kernel again."""

@@ -18,13 +18,13 @@ __all__ = ["failure", "translated", "translated_function"]
 
 
 def translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
-               warp: int = 32) -> tuple[Kernel, list[Any]]:  # fmt: skip
+               warp: int = 32, sanitised: bool = False) -> tuple[Kernel, list[Any]]:  # fmt: skip
     """Return the loop-level kernel of a launch, and the arrays that it knows from outside."""
-    return kernel._nest_of(types, launch, warp)
+    return kernel._nest_of(types, launch, warp, sanitised)
 
 
 def translated_function(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
-                        warp: int) -> tuple[Kernel, list[Any]]:  # fmt: skip
+                        warp: int, sanitised: bool) -> tuple[Kernel, list[Any]]:  # fmt: skip
     """Return that of a function under `weft.kernel`, with what its decorator says."""
     from weft.frontend.kernel.translate import GridNeeded, Launch, translate
 
@@ -35,7 +35,8 @@ def translated_function(kernel: KernelFunction, types: dict[str, KernelType], la
         constants.clear()
         shape = Launch(launch.block, launch.ndim, launch.shared, grid, warp)
         return translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
-                         checked=options.checked, fma=options.fma, constants=constants)
+                         checked=options.checked or sanitised, sanitised=sanitised,
+                         fma=options.fma, constants=constants)
 
     try:
         nest = made(launch.grid if kernel.waits else None)

@@ -146,6 +146,7 @@ class Statements(Calls):
             self.visit(node.value)
 
     def _assign(self, node: ast.Assign) -> None:
+        self._note_titles(node.targets[0], node.value)
         try:
             value = self._sum_of(node.targets[0], node.value)
         except Stop:
@@ -156,6 +157,14 @@ class Statements(Calls):
             raise
         for target in node.targets:
             self.set(target, value, node)
+
+    def _note_titles(self, target: ast.expr, value: ast.expr) -> None:
+        """Note which names the values of calls get: arrays are called by them in messages."""
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(target.elts, value.elts, strict=False))
+        self.titles.update((v, t.id) for t, v in pairs
+                           if isinstance(t, ast.Name) and isinstance(v, ast.Call))
 
     def _sum_of(self, target: ast.expr, node: ast.expr) -> Value:
         """Return what is assigned: ``x = x + y`` is ``x += y`` in other words."""

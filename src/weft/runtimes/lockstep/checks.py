@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.ir.expr import Expr, free_vars
-from weft.ir.op import Op
+from weft.ir.expr import Expr
 from weft.ir.position import thread_at
-from weft.ir.stmt import Atomic, If, Let, Load, Location, Memory, Stmt, Store
+from weft.ir.registers import copied, copies, is_register
+from weft.ir.stmt import Atomic, For, If, Let, Load, Location, Memory, Stmt, Store, While
 from weft.ir.tile import MISALIGNED, AsyncCopy, MatrixLoad
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep import findings as fi
@@ -24,12 +24,13 @@ from weft.runtimes.lockstep.shadow import (
     blocks_at_once,
     same_time,
 )
+from weft.runtimes.lockstep.undefined import Undefined
 
 if TYPE_CHECKING:
     from weft.ir.stmt import Body, Kernel
     from weft.runtimes.lockstep.machine import Machine
     from weft.runtimes.lockstep.memory import Storage
-    from weft.runtimes.lockstep.values import Array, Mark
+    from weft.runtimes.lockstep.values import Array
 
 __all__ = ["Checks"]
 
@@ -48,8 +49,8 @@ class Checks:
         What was found.
     clocks : Clocks
         What orders accesses.
-    undefined : dict of Expr to Mark
-        Names that hold what a shuffle took from a thread that was not there.
+    undefined : Undefined
+        Follows what a shuffle took from a thread that was not there.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -57,21 +58,31 @@ class Checks:
         self.found = fi.Collector()
         self.clocks = Clocks(machine.per_block)
         self._events: list[Stmt | None] = [None]  # what accessed memory, by time
-        self._last: dict[Stmt, int] = {}  # when each statement accessed memory last
         self._arms = _arms(machine.kernel.body)
-        self._order = {s: k for k, s in enumerate(walk(machine.kernel.body))}
-        self._copies = _copies(machine.kernel)
+        self._copies = copies(machine.kernel)
         self._guesses = _guesses(machine.kernel)
+        self._subjects = self._find_subjects()
         self._empty: dict[Expr, Array] = {}  # copies of registers that hold nothing
-        self.undefined: dict[Expr, Mark] = {}
+        self.undefined = Undefined(self)
         self._watch_arguments()
 
     def begin(self) -> None:
         """Start with other blocks."""
         self.clocks.begin(self.machine.tids)
         self._strays = np.zeros(self.machine.count, np.int64)
+        self._came: dict[Stmt, int] = {}  # when threads came to each branch last
+        self._turn = 0  # when a turn of a loop began
         self._empty.clear()
-        self.undefined.clear()
+        self.undefined.begin()
+
+    def _find_subjects(self) -> dict[Stmt, str]:
+        """Return what each access is about: a name that means several arrays in turn is one thing.
+
+        It has an access to each of them, all at one place.
+        """
+        first: dict[tuple[Location | None, type[Stmt]], str] = {}
+        return {s: first.setdefault((self.place(s), type(s)), s.memory.name)
+                for s in walk(self.machine.kernel.body) if isinstance(s, Load | Store | Atomic)}
 
     def watch(self, storage: Storage) -> None:
         """Watch the accesses of a memory that several threads share."""
@@ -121,36 +132,21 @@ class Checks:
         """Return where a statement stands in the source."""
         return None if s is None else self.machine.kernel.locations.get(s)
 
-    def report(self, kind: str, s: Stmt, lanes: Array, message: str, subject: str = "") -> None:
-        """Report something that some threads do."""
+    def report(self, kind: str, s: Stmt, lanes: Array, message: str, subject: str = "",
+               later: Location | None = None) -> None:  # fmt: skip
+        """Report something that some threads do; `later`: another place that takes part."""
         place = self.place(s)
         if self.found.is_new(kind, place, subject):
             threads = self._threads(lanes)
-            self.found.add(kind, place, subject, threads, f"{_name(threads[0])} {message}")
+            self.found.add(kind, place, subject, threads, f"{_name(threads[0])} {message}",
+                           later=later)
 
     # --- memory
 
-    def pass_on(self, var: Expr, mark: Mark | None) -> None:
-        """Note in which threads a name holds what a shuffle took from nobody."""
-        if mark is not None and mark[0].any():
-            self.undefined[var] = mark
-        else:
-            self.undefined.pop(var, None)
-
-    def _must_be_defined(self, s: Stmt) -> None:
-        """Report values that go to memory, or indices, that a shuffle took from nobody."""
-        for mark in self.machine.marks(s):
-            if mark is None:
-                continue
-            wrong = mark[0] & self.machine.mask
-            if wrong.any():
-                here = self.place(s)
-                line = 0 if here is None else here.line
-                self.report(fi.WARP_MASK, mark[1], np.flatnonzero(wrong), "takes the value of a "
-                            f"thread that does not take part, and uses it in line {line}")
-
     def read(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
         """Note a load of some elements by some threads."""
+        if self.undefined.any:
+            self.undefined.read(s, storage, at, lanes)
         if storage.pending is not None:
             self._must_have_landed(s, storage, at, lanes)
         self._must_be_written(s, storage, at, lanes)
@@ -159,8 +155,8 @@ class Checks:
 
     def write(self, s: Stmt, storage: Storage, at: Array, lanes: Array, values: Array) -> None:
         """Note a store of some values, before it is carried out."""
-        if self.undefined:
-            self._must_be_defined(s)
+        if self.undefined.any:
+            self.undefined.write(s, storage, at, lanes)
         if storage.pending is not None:
             self._must_have_landed(s, storage, at, lanes)
         if storage.shadow is not None and len(at):
@@ -168,7 +164,7 @@ class Checks:
             self._access(WRITE, s, storage, at, lanes, changed)
             pair = same_time(at, values, self.machine.tids[lanes])
             if pair is not None:
-                self._race(s, s, storage, pair, together=True)
+                self._race(s, s, storage, pair)
         storage.note_written(at)
 
     def ask(self, s: AsyncCopy, storage: Storage, at: Array, lanes: Array) -> None:
@@ -202,8 +198,8 @@ class Checks:
 
     def update(self, s: Atomic, storage: Storage, at: Array, lanes: Array) -> None:
         """Note an atomic operation."""
-        if self.undefined:
-            self._must_be_defined(s)
+        if self.undefined.any:
+            self.undefined.update(s, storage, at, lanes)
         if s.kind != "exch":  # which may be the first to give it a value
             self._must_be_written(s, storage, at, lanes)
         storage.note_written(at)
@@ -213,7 +209,7 @@ class Checks:
                 m = self.machine
                 pair = blocks_at_once(at, m.tids[lanes], m.per_block)
                 if pair is not None:
-                    self._race(s, s, storage, pair, together=True)
+                    self._race(s, s, storage, pair)
             self.clocks.synchronise(storage.shadow.number, at + storage.offset, lanes)
 
     def _access(self, kind: int, s: Stmt, storage: Storage, at: Array, lanes: Array,
@@ -229,23 +225,24 @@ class Checks:
         found = shadow.access(kind, at, lanes, clocks, changed, narrow)
         self._events.extend([None] * (clocks.now - len(self._events)))
         self._events.append(s)
-        self._last[s] = clocks.now
         if found is not None:
             earlier, later, time = found
             first = self._events[time]
-            self._race(first, s, storage, (earlier, later),
-                       together=first is not None and self._one_line(first, s, time))
+            self._race(first, s, storage, (earlier, later), time)
 
     def _race(self, first: Stmt | None, second: Stmt, storage: Storage, pair: tuple[int, int],
-              *, together: bool) -> None:  # fmt: skip
+              time: int | None = None) -> None:  # fmt: skip
+        """Report two threads in conflict; the earlier access was at a time, None for right now."""
         earlier, later = pair
         size = self.machine.per_block
+        together = time is None or self._one_line(first, second, time)
         curable = earlier // size == later // size and not together and self._can_meet(
-            first, second)
+            first, second, time or 0)
         kind = fi.MISSING_BARRIER if curable else fi.RACE
         place, other = self.place(second), self.place(first)
         memory = storage.memory
-        if not self.found.is_new(kind, place, memory.name):
+        subject = self._subjects.get(second, memory.name)
+        if not self.found.is_new(kind, place, subject):
             return
         threads = self.thread(earlier), self.thread(later)
         line = 0 if other is None else other.line
@@ -254,25 +251,40 @@ class Checks:
                    f"{' in the same step' if together else f' in line {line}'}, ")
         message += ("with no barrier between the two" if curable else
                     "and nothing orders the two")
-        self.found.add(kind, place, memory.name, threads, message, other)
+        self.found.add(kind, place, subject, threads, message, other)
 
-    def _one_line(self, first: Stmt, second: Stmt, time: int) -> bool:
+    def _one_line(self, first: Stmt | None, second: Stmt, time: int) -> bool:
         """Whether two accesses are of one turn of one line, which no barrier can come between."""
         place, other = self.place(first), self.place(second)
         if place is None or other is None or (place.file, place.line) != (other.file, other.line):
             return False
-        return self._order[first] < self._order[second] and self._last[first] == time
+        return time > self._turn
 
-    def _can_meet(self, first: Stmt | None, second: Stmt) -> bool:
-        """Whether a barrier can stand between two statements: not if one branch excludes one."""
+    def _can_meet(self, first: Stmt | None, second: Stmt, time: int) -> bool:
+        """Whether a barrier can stand between two accesses.
+
+        It cannot between the two arms of a branch, unless the branch has come round again.
+        """
         if first is None:
             return False
         for (a, k), (b, n) in zip(self._arms[first], self._arms[second], strict=False):
             if a is not b:
                 return True
             if k != n:
-                return False
+                return time <= self._came[a]
         return True
+
+    def branch(self, s: If) -> None:
+        """Note that threads come to a branch."""
+        self._came[s] = self.clocks.now
+        if self.undefined.any:
+            self.undefined.choose(s)
+
+    def turn(self, s: For | While) -> None:
+        """Note that threads begin one more turn of a loop, or look whether they do."""
+        self._turn = self.clocks.now
+        if self.undefined.any:
+            self.undefined.choose(s)
 
     def _must_be_written(self, s: Stmt, storage: Storage, at: Array, lanes: Array) -> None:
         if storage.written is None:
@@ -294,8 +306,8 @@ class Checks:
     def register_read(self, s: Load, storage: Storage) -> None:
         """Note a read of a register; a copy that nobody looks at is no read."""
         self._empty.pop(s.var, None)
-        if self.undefined or storage.undefined is not None:
-            self.pass_on(s.var, storage.undefined)
+        if self.undefined.any:
+            self.undefined.register_read(s, storage)
         if storage.written is None:
             return
         empty = self.machine.mask & ~storage.written
@@ -310,22 +322,15 @@ class Checks:
 
     def register_write(self, s: Store, storage: Storage) -> None:
         """Note a write of a register."""
-        if self.undefined or storage.undefined is not None:
-            self._keep_undefined(s, storage)
-        empty = self._empty.get(_copied(s.value)) if self._empty else None
+        if self.undefined.any:
+            self.undefined.register_write(s, storage)
+        empty = self._empty.get(copied(s.value)) if self._empty else None
         if empty is not None:
             known = np.ones(self.machine.count, np.bool_) if storage.written is None else (
                 storage.written)
             storage.written = np.where(self.machine.mask, ~empty, known)
         elif storage.written is not None:
             storage.written = None if self.machine.full else storage.written | self.machine.mask
-
-    def _keep_undefined(self, s: Store, storage: Storage) -> None:
-        before, after = storage.undefined, self.machine.marks(s)[-1]
-        mask = np.where(self.machine.mask, np.False_ if after is None else after[0],
-                        np.False_ if before is None else before[0])
-        origin = after or before
-        storage.undefined = (mask, origin[1]) if origin is not None and mask.any() else None
 
     # --- failures
 
@@ -352,6 +357,8 @@ class Checks:
     def barrier(self, s: Stmt, whole: bool = False) -> None:
         """Note a barrier of the block (or of the whole grid) that the threads of the mask reach."""
         m = self.machine
+        if self.undefined.any:
+            self.undefined.meet(s)
         shape = (1, m.count) if whole else (m.nblocks, m.per_block)
         here = m.mask.reshape(shape)
         absent = ~(m.gone | m.left).reshape(shape) & ~here & here.any(1, keepdims=True)
@@ -400,46 +407,24 @@ def _arms(body: Body) -> dict[Stmt, Arms]:
     return found
 
 
-def _copied(value: Expr) -> Expr:
-    """Return what a value is a copy of, apart from its type."""
-    while value.op is Op.CAST:
-        value = value.args[0]
-    return value
-
-
-def _copies(kernel: Kernel) -> set[Load]:
-    """Return the reads of registers whose values are only copied to other registers.
-
-    The front end copies names that may not have a value where two ways meet and where a loop turns;
-    only a use of the value is a read in the sense of the program.
-    """
-    used: set[Expr] = set()
-    for s in walk(kernel.body):
-        if isinstance(s, Store) and _is_register(s.memory) and _copied(s.value).op is Op.VAR:
-            continue
-        used.update(free_vars(s.exprs()))
-    return {s for s in walk(kernel.body)
-            if isinstance(s, Load) and _is_register(s.memory) and s.var not in used}
-
-
 def _guesses(kernel: Kernel) -> set[Load]:
     """Return the reads of what an atomic comparison with the same memory looks at again.
 
     ``old = x[0]`` in front of a loop of ``cas(x, 0, old, f(old))`` may be out of date, which the
     comparison finds.
     """
-    copied: dict[Expr | Memory, list[Expr]] = {}
+    origins: dict[Expr | Memory, list[Expr]] = {}
     loads: dict[Expr, Load] = {}
     work: list[tuple[Expr, Memory]] = []
     for s in walk(kernel.body):
-        if isinstance(s, Store) and _is_register(s.memory):
-            copied.setdefault(s.memory, []).append(_copied(s.value))
+        if isinstance(s, Store) and is_register(s.memory):
+            origins.setdefault(s.memory, []).append(copied(s.value))
         elif isinstance(s, Let):
-            copied[s.var] = [_copied(s.value)]
+            origins[s.var] = [copied(s.value)]
         elif isinstance(s, Load):
             loads[s.var] = s
         elif isinstance(s, Atomic) and s.compare is not None:
-            work.append((_copied(s.compare), s.memory))
+            work.append((copied(s.compare), s.memory))
     found: set[Load] = set()
     seen = set(work)
     while work:
@@ -447,12 +432,8 @@ def _guesses(kernel: Kernel) -> set[Load]:
         load = loads.get(value)
         if load is not None and load.memory is memory:
             found.add(load)
-        sources = copied.get(value if load is None else load.memory, [])
+        sources = origins.get(value if load is None else load.memory, [])
         fresh = {(source, memory) for source in sources} - seen
         seen |= fresh
         work.extend(fresh)
     return found
-
-
-def _is_register(memory: Memory) -> bool:
-    return memory.scope == "register" and not memory.shape

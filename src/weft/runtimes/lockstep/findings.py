@@ -43,7 +43,8 @@ class Finding(Record):
     message : str
         What happens, in a sentence.
     lines : tuple of int
-        All lines that take part: of two accesses in conflict both, the earlier one first.
+        All lines that take part, the earlier one first: of two accesses in conflict both, of a
+        shuffle from nobody its own and that where its value is used.
     count : int
         How often it was seen.
     """
@@ -92,10 +93,13 @@ class Collector:
         return True
 
     def add(self, kind: str, place: Where, subject: str, threads: tuple[Thread, ...],
-            message: str, other: Where = None) -> None:  # fmt: skip
-        """Keep a finding about a subject (the name of a memory), after `is_new`."""
+            message: str, other: Where = None, later: Where = None) -> None:  # fmt: skip
+        """Keep a finding about a subject (the name of a memory), after `is_new`.
+
+        `other` and `later` are places before and behind this one that take part.
+        """
         place = place or _NOWHERE
-        lines = (place.line,) if other is None else (other.line, place.line)
+        lines = tuple(p.line for p in (other, place, later) if p is not None)
         made = Finding(kind, place.file, place.line, threads, message, lines)
         self._found[kind, place.file, place.line, subject] = made, 1
 

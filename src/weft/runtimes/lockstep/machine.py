@@ -43,7 +43,7 @@ from weft.ir.stmt import (
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep.checks import Checks
 from weft.runtimes.lockstep.memory import Storage
-from weft.runtimes.lockstep.values import Array, Formula, Mark, held, to_stored
+from weft.runtimes.lockstep.values import Array, Formula, held, to_stored
 from weft.runtimes.lockstep.waits import waits_for_others
 
 if TYPE_CHECKING:
@@ -256,14 +256,9 @@ class Machine:
         self.back(outer, losses)
 
     def _let(self, s: Let) -> None:
-        if self.checks is not None and self.checks.undefined:
-            self.checks.pass_on(s.var, self.marks(s)[0])
+        if self.checks is not None and self.checks.undefined.any:
+            self.checks.undefined.pass_on(s.var, self.checks.undefined.of(s)[0])
         self.names[s.var] = self.values(s)[0]
-
-    def marks(self, s: Stmt) -> list[Mark | None]:
-        """Return in which threads a statement's expressions use what is not defined."""
-        assert self.checks is not None
-        return self.formula(s, s.exprs()).marks(self.names, self.checks.undefined)
 
     def _for(self, s: For) -> None:
         place = self.places.get(s.kind)
@@ -275,18 +270,24 @@ class Machine:
         outer, losses = self.mask, self.losses
         most = int(self.picked(extent).max(initial=0))
         uniform = len(extent) == 1
+        way = None if self.checks is None else self.checks.undefined.way
         for k in range(most):
             mask = outer if uniform else outer & (extent > k)
+            if self.checks is not None:
+                self.checks.turn(s)
             if not self.back(mask, losses):
                 break
             self.step(s)
             self.names[s.var] = np.array([k], np.int64)
             self.body(s.body)
         self.back(outer, losses)
+        if self.checks is not None:
+            self.checks.undefined.way = way
 
     def _while(self, s: While) -> None:
         outer, losses = self.mask, self.losses
         turns, active, state = 0, self.active, 0
+        way = None if self.checks is None else self.checks.undefined.way
         while self.active:
             turns = turns + 1 if self.active == active else 0
             active = self.active
@@ -298,12 +299,16 @@ class Machine:
             if not self.active:
                 break
             mask = self.mask & self.values(s)[0]
+            if self.checks is not None:
+                self.checks.turn(s)
             if not self.enter(mask):
                 break
             inner = self.losses
             self.body(s.body)
             self.back(mask, inner)
         self.back(outer, losses)
+        if self.checks is not None:
+            self.checks.undefined.way = way
 
     def _state(self) -> int:
         """Return a number for all that memory holds: a turn that changes nothing has no end."""
@@ -311,6 +316,15 @@ class Machine:
 
     def _if(self, s: If) -> None:
         test = self.values(s)[0]
+        if self.checks is None:
+            self._choose(s, test)
+            return
+        way = self.checks.undefined.way
+        self.checks.branch(s)
+        self._choose(s, test)
+        self.checks.undefined.way = way
+
+    def _choose(self, s: If, test: Array) -> None:
         if len(test) == 1:
             self.nested(s.then if test[0] else s.orelse, self.mask)
             return
@@ -442,6 +456,8 @@ class Machine:
 
     def _assert(self, s: Assert) -> None:
         values = self.values(s)
+        if self.checks is not None and self.checks.undefined.any:
+            self.checks.undefined.use(s)
         holds = self.spread(values[0])
         bad = self.mask & ~holds
         if not bad.any():
@@ -470,6 +486,9 @@ class Machine:
         self.names[s.var] = np.array([data.__array_interface__["data"][0]], np.int64)
 
     def _print(self, s: Print) -> None:
+        if self.checks is not None and self.checks.undefined.any:
+            self.checks.undefined.meet(s)
+            self.checks.undefined.use(s)
         values = [self.spread(v) for v in self.values(s)]
         for lane in self.chosen.tolist():
             print(s.text.format(*(v[lane].item() for v in values)), end="")

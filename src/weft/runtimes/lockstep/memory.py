@@ -42,7 +42,7 @@ class Storage:
     pending : array of bool or None
         Elements that a copy on the side will write.
     undefined : Mark or None
-        Of a register, the threads in which it holds what a shuffle took from nobody.
+        Which elements hold what a shuffle took from nobody; of a register, in which threads.
     """
 
     __slots__ = ("data", "first", "memory", "offset", "pending", "shadow", "shape", "size",

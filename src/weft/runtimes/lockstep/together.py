@@ -112,6 +112,7 @@ def _barrier(m: Machine, s: Barrier) -> None:
     if s.scope == "warp":
         masks = m.spread(m.values(s)[0]) if s.mask is not None else None
         if m.checks is not None:
+            m.checks.undefined.use(s)
             warps = Warps(m, masks)
             warps.check(s, "a warp barrier")
             groups = np.full(m.count, -1, np.int64)
@@ -213,16 +214,8 @@ def _shuffle(m: Machine, s: Collective, warps: Warps, value: Array, distance: Ar
     taking = m.mask & (lane >= 0)
     there = warps.together[m.lanes, place]
     if m.checks is not None:
-        _mark_undefined(m, s, inside & ~there, np.where(taking & there, lane, m.lanes))
+        m.checks.undefined.take(s, inside & ~there, np.where(taking & there, lane, m.lanes))
     return np.where(taking & there, value[np.maximum(lane, 0)], value)
-
-
-def _mark_undefined(m: Machine, s: Collective, nobody: Array, source: Array) -> None:
-    """Mark the threads that take a value from nobody, or one that is marked already."""
-    assert m.checks is not None
-    mark = m.marks(s)[0] if m.checks.undefined else None
-    mask = m.mask & (nobody if mark is None else nobody | np.broadcast_to(mark[0], m.count)[source])
-    m.checks.pass_on(s.var, (mask, s if mark is None else mark[1]))
 
 
 def _collective(m: Machine, s: Collective) -> None:
@@ -238,6 +231,8 @@ def _collective(m: Machine, s: Collective) -> None:
         m.names[s.var] = _shuffle(m, s, warps, values[0], values[1])
         return
     together = warps.together
+    if m.checks is not None and m.checks.undefined.any:
+        m.checks.undefined.join(s, warps)
     if s.kind.startswith("match"):
         word = bits(values[0])
         same = warps.rows(word) == word[:, None]
@@ -261,6 +256,8 @@ def _collective(m: Machine, s: Collective) -> None:
 def _counted(m: Machine, s: Collective, holds: Array) -> Array:
     if m.checks is not None:
         m.checks.barrier(s)
+        if m.checks.undefined.any:
+            m.checks.undefined.count(s)
     shape = (m.nblocks, m.per_block)
     rows, here = holds.reshape(shape), m.mask.reshape(shape)
     count = (rows & here).sum(1)

@@ -363,12 +363,21 @@ class Formula:
             if not given:
                 continue
             origin = given[0][1]
-            if fn is _select:  # only what is chosen counts
+            if fn in (np.logical_and, np.logical_or):  # one side may decide, whatever the other is
                 values = self._all(names) if values is None else values
-                test, *sides = [np.False_ if m is None else m[0] for m in
-                                (found[a] for a in args)]
+                a, b = _masks(found, args)
+                x, y = (values[k] != (fn is np.logical_or) for k in args)
+                mask = (a & b) | (a & y) | (b & x)
+            elif fn is _select:  # only what is chosen counts
+                values = self._all(names) if values is None else values
+                test, *sides = _masks(found, args)
                 mask = test | np.where(values[args[0]], *sides)
             else:
                 mask = np.logical_or.reduce([m[0] for m in given])
             found[slot] = mask, origin
         return [found[r] for r in self._results]
+
+
+def _masks(marks: Sequence[Mark | None], slots: Sequence[int]) -> list[Any]:
+    """Return in which threads some values are marked."""
+    return [np.False_ if m is None else m[0] for m in (marks[k] for k in slots)]
