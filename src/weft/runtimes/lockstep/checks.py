@@ -225,8 +225,7 @@ class Checks:
         found = shadow.access(kind, at, lanes, clocks, changed, narrow)
         self._events.extend([None] * (clocks.now - len(self._events)))
         self._events.append(s)
-        if found is not None:
-            earlier, later, time = found
+        for earlier, later, time in found:
             first = self._events[time]
             self._race(first, s, storage, (earlier, later), time)
 
@@ -255,23 +254,29 @@ class Checks:
 
     def _one_line(self, first: Stmt | None, second: Stmt, time: int) -> bool:
         """Whether two accesses are of one turn of one line, which no barrier can come between."""
-        place, other = self.place(first), self.place(second)
-        if place is None or other is None or (place.file, place.line) != (other.file, other.line):
-            return False
-        return time > self._turn
+        return first is not None and time > self._turn and self._line(first) == self._line(second)
+
+    def _line(self, s: Stmt) -> object:
+        """Return the line of a statement, as something to compare; each without one is alone."""
+        place = self.place(s)
+        return s if place is None else (place.file, place.line)
 
     def _can_meet(self, first: Stmt | None, second: Stmt, time: int) -> bool:
         """Whether a barrier can stand between two accesses.
 
-        It cannot between the two arms of a branch, unless the branch has come round again.
+        It cannot between the two arms of a branch, or between its condition and what stands in it,
+        unless the branch has come round again.
         """
         if first is None:
             return False
-        for (a, k), (b, n) in zip(self._arms[first], self._arms[second], strict=False):
+        arms = self._arms[second]
+        for position, (b, n) in enumerate(arms):
+            a, k = next(iter(self._arms[first][position:]), (None, 0))
+            if a is b and k != n:
+                return time <= self._came[b]
             if a is not b:
-                return True
-            if k != n:
-                return time <= self._came[a]
+                return time <= self._turn or not any(
+                    self._line(first) == self._line(c) for c, _ in arms[position:])
         return True
 
     def branch(self, s: If) -> None:

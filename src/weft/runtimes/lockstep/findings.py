@@ -104,6 +104,13 @@ class Collector:
         self._found[kind, place.file, place.line, subject] = made, 1
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings by line."""
-        found = [f.replace(count=count) for f, count in self._found.values()]
+        """Return the findings by line.
+
+        Where threads of two blocks are in conflict, so are often threads of one block, but the
+        barrier that is missing there would not be enough: only the race is told.
+        """
+        races = {(f.file, f.lines, key[-1]) for key, (f, _) in self._found.items()
+                 if f.kind == RACE}
+        found = [f.replace(count=count) for key, (f, count) in self._found.items()
+                 if f.kind != MISSING_BARRIER or (f.file, f.lines, key[-1]) not in races]
         return tuple(sorted(found, key=lambda f: (f.file, f.line, KINDS.index(f.kind))))

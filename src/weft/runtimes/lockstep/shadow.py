@@ -142,8 +142,10 @@ class Shadow:
         self._first_time, self._first_code = np.zeros(size, np.int64), np.zeros(size, np.int64)
 
     def access(self, kind: int, elements: Array, lanes: Array, clocks: Clocks,
-               changed: Array | None = None, narrow: bool = False) -> Conflict | None:
-        """Note an access by some threads; return the first conflict with an earlier one.
+               changed: Array | None = None, narrow: bool = False) -> list[Conflict]:
+        """Note an access by some threads; return conflicts with an earlier one.
+
+        They are the first with a thread of the same block, and the first with one of another.
 
         `changed` tells of plain writes which of them change what the element holds, `narrow` that
         an atomic operation is one for the threads of the block only.
@@ -152,17 +154,17 @@ class Shadow:
         tids = clocks.tids[lanes]
         found = self._against_writes(kind, elements, lanes, tids, clocks, changed, narrow)
         if kind in (READ, GUESS):
-            if kind == READ and found is None:
+            if kind == READ and not found:
                 found = self._against_updates(elements, lanes, tids, clocks)
             self._note_reads(elements, tids << 1 | (kind == GUESS), clocks.now)
             return found
-        if found is None:
+        if not found:
             for times, codes in ((self._last_time, self._last_code),
                                  (self._first_time, self._first_code)):  # fmt: skip
                 code, time = codes[elements], times[elements]
                 time = np.where(code & 1 != 0, 0, time) if kind == UPDATE else time
                 found = found or _conflict(time, code >> 1, lanes, tids, clocks)
-        if found is None and kind == WRITE:
+        if not found and kind == WRITE:
             found = self._against_updates(elements, lanes, tids, clocks)
         before, then = self._write_code[elements], self._write_time[elements]
         codes = tids << 2 | narrow << 1 | (kind == UPDATE)
@@ -187,10 +189,10 @@ class Shadow:
 
     def _against_writes(self, kind: int, elements: Array, lanes: Array, tids: Array,
                         clocks: Clocks, changed: Array | None,
-                        narrow: bool) -> Conflict | None:  # fmt: skip
+                        narrow: bool) -> list[Conflict]:  # fmt: skip
         times = self._write_time[elements]
         if not times.any():
-            return None
+            return []
         codes = self._write_code[elements]
         if kind == UPDATE:
             apart = (codes >> 2) // clocks.per_block != tids // clocks.per_block
@@ -203,11 +205,11 @@ class Shadow:
         return _conflict(times, codes >> 2, lanes, tids, clocks)
 
     def _against_updates(self, elements: Array, lanes: Array, tids: Array,
-                         clocks: Clocks) -> Conflict | None:  # fmt: skip
+                         clocks: Clocks) -> list[Conflict]:  # fmt: skip
         """Compare with the last atomic operation by another thread than the last one."""
         times = self._other_time[elements]
         if not times.any():
-            return None
+            return []
         return _conflict(times, self._other_code[elements] >> 2, lanes, tids, clocks)
 
     def _note_reads(self, elements: Array, codes: Array, now: int) -> None:
@@ -224,17 +226,16 @@ class Shadow:
 
 
 def _conflict(times: Array, others: Array, lanes: Array, tids: Array,
-              clocks: Clocks) -> Conflict | None:  # fmt: skip
-    """Return the first pair that is not ordered."""
+              clocks: Clocks) -> list[Conflict]:  # fmt: skip
+    """Return the first pair of one block, and the first of two, that is not ordered."""
     open_ = (times > 0) & (others != tids)
     if not open_.any():
-        return None
+        return []
     at = np.flatnonzero(open_)
     at = at[~clocks.ordered(times[at], others[at], lanes[at])]
-    if not len(at):
-        return None
-    first = at[0]
-    return int(others[first]), int(tids[first]), int(times[first])
+    apart = others[at] // clocks.per_block != tids[at] // clocks.per_block
+    return [(int(others[k]), int(tids[k]), int(times[k]))
+            for k in (*at[~apart][:1], *at[apart][:1])]
 
 
 def same_time(elements: Array, values: Array, tids: Array) -> tuple[int, int] | None:
