@@ -163,11 +163,12 @@ def exchange(data: list[Any], offset: int, kind: str, value: Any, compare: Any,
         data[offset] = fn(old, value)
     elif kind == "exch" or (kind == "cas" and _same_bits(old, compare)):
         data[offset] = value
-    elif kind in ("nanmin", "nanmax"):
-        kept = old if value != value else value  # a NaN gives way
-        if old == old and (old < kept if kind == "nanmin" else old > kept):
-            kept = old
-        data[offset] = kept
+    elif kind in ("min", "nanmin", "max", "nanmax"):
+        smaller = kind.endswith("min")
+        if (value < old if smaller else value > old) or (
+            kind.startswith("nan") and old != old and value == value  # a NaN gives way
+        ):
+            data[offset] = value
     elif kind == "inc":
         data[offset] = 0 if old >= value else old + 1
     elif kind == "dec":
@@ -182,8 +183,16 @@ def _same_bits(a: Any, b: Any) -> bool:
     return (a != a and b != b) or (a == b and math.copysign(1.0, a) == math.copysign(1.0, b))
 
 
-ATOMIC_OPS: Final = {"add": Op.ADD, "sub": Op.SUB, "min": Op.MIN, "max": Op.MAX, "and": Op.AND,
-                     "or": Op.OR, "xor": Op.XOR}  # fmt: skip
+_ATOMIC_OPS: Final = {"add": Op.ADD, "sub": Op.SUB, "min": Op.MIN, "max": Op.MAX, "and": Op.AND,
+                      "or": Op.OR, "xor": Op.XOR}  # fmt: skip
+
+
+def atomic_op(kind: str, d: DType) -> Op | None:
+    """Return the operation that gives the new value of an element, None if it is none of the IR's.
+
+    The extremes of floats are not: an element stays where a NaN or an equal zero comes.
+    """
+    return None if d.is_float and kind in ("min", "max") else _ATOMIC_OPS.get(kind)
 
 
 class PythonCode:

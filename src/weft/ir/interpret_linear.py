@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.errors import UnsupportedError, VerifyError
-from weft.ir.interpret_code import ATOMIC_OPS, PythonCode, zero
+from weft.ir.interpret_code import PythonCode, atomic_op, zero
 from weft.ir.interpret_scalar import function
 from weft.ir.linear import (
     AddressInst,
@@ -190,7 +190,8 @@ class LinearCode(PythonCode):
                   f"failed({text!r}, {value}, {bound}, {self.place(location)})")
 
     def _atomic(self, inst: AtomicInst) -> None:
-        op, d = ATOMIC_OPS.get(inst.kind), inst.memory.dtype
+        d = inst.memory.dtype
+        op = atomic_op(inst.kind, d)
         array, offset = self.array(inst.memory), self.use(inst.offset)
         fn = None if op is None else self.object(function(op, d, d), ("atomic", op, d))
         compare = None if inst.compare is None else self.use(inst.compare)

@@ -11,7 +11,7 @@ from weft.errors import UnsupportedError, VerifyError
 from weft.ir import expr as ex
 from weft.ir import reduction
 from weft.ir.expr import Expr
-from weft.ir.interpret_code import ATOMIC_OPS, PythonCode, apply, zero
+from weft.ir.interpret_code import PythonCode, apply, atomic_op, zero
 from weft.ir.interpret_scalar import function
 from weft.ir.op import Op
 from weft.ir.stmt import (
@@ -340,8 +340,8 @@ class LoopCode(PythonCode):
 
     def _atomic(self, s: Atomic) -> None:
         array, place = self.array(s.memory), self.place(self.kernel.locations.get(s))
-        op = ATOMIC_OPS.get(s.kind)
         d = s.memory.dtype
+        op = atomic_op(s.kind, d)
         fn = None if op is None else self.object(function(op, d, d), ("atomic", op, d))
         compare = None if s.compare is None else self.value(s.compare)
         value = self.value(s.value)

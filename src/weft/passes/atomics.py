@@ -26,9 +26,8 @@ _BINARY: Final = {"add": Op.ADD, "sub": Op.SUB, "min": Op.MIN, "max": Op.MAX, "a
 
 
 def is_private(memory: Memory) -> bool:
-    """Whether nobody else can see the memory, and it has arithmetic of its own."""
-    d = memory.dtype
-    return memory.scope in ("local", "register") and (not d.is_float or d.bits >= 32)
+    """Whether nobody else can see the memory."""
+    return memory.scope in ("local", "register")
 
 
 def update(low: Vectorize, s: Atomic, scope: Scope, out: list[Stmt]) -> None:
@@ -77,19 +76,27 @@ def _of_lane(m: Mapped, k: int) -> Expr:
 
 def _changed(kind: str, old: Expr, value: Expr, compare: Expr | None) -> Expr:
     """Return what an element holds after an operation."""
+    d = old.dtype
+    if d.is_float and d.bits < 32 and kind != "cas":  # computed in float32
+        a, b = ex.cast(old, dt.float32), ex.cast(value, dt.float32)
+    else:
+        a, b = old, value
+    if d.is_float and kind in ("min", "max", "nanmin", "nanmax"):
+        replaces = b.lt(a) if kind.endswith("min") else a.lt(b)
+        if kind.startswith("nan"):  # a NaN gives way
+            replaces = ex.binary(Op.OR, replaces, ex.binary(Op.AND, a.ne(a), b.eq(b)))
+        return ex.where(replaces, value, old)
+    if kind in _BINARY and a is not old:
+        return ex.cast(ex.binary(_BINARY[kind], a, b), d)
     if kind in _BINARY:
         return ex.binary(_BINARY[kind], old, value)
     if kind == "cas":
         assert compare is not None
         if not old.dtype.is_float:
             return ex.where(old.eq(compare), value, old)
-        word = dt.uint32 if old.dtype.bits == 32 else dt.uint64  # bits decide, as in hardware
+        word = dt.unsigned(old.dtype.bits)  # bits decide, as in hardware
         same = ex.bitcast(old, word).eq(ex.bitcast(compare, word))
         return ex.where(same, value, old)
-    if kind in ("nanmin", "nanmax"):
-        kept = ex.where(value.ne(value), old, value)  # a NaN gives way
-        first, second = (old, kept) if kind == "nanmin" else (kept, old)
-        return ex.where(first.lt(second), old, kept)
     if kind == "inc":
         return ex.where(value.le(old), ex.const(0, old.dtype), old + 1)
     if kind == "dec":

@@ -12,7 +12,7 @@ from weft.ir.dtype import DType
 from weft.ir.linear import Value
 from weft.renderers.llvm_types import FunctionWriter, constant, element, splat, suffix, vector
 
-__all__ = ["cast"]
+__all__ = ["cast", "converted"]
 
 
 def cast(w: FunctionWriter, x: Value, to: DType) -> str:
@@ -38,6 +38,11 @@ def cast(w: FunctionWriter, x: Value, to: DType) -> str:
     if to.bits < source.bits:
         return w.new(f"trunc {a} {text} to {b}")
     return w.new(f"{'sext' if source.kind == 'i' else 'zext'} {a} {text} to {b}")
+
+
+def converted(w: FunctionWriter, text: str, source: DType, to: DType) -> str:
+    """Write the conversion of one number between a narrow float and float32."""
+    return _narrow(w, text, source, to, 1)
 
 
 def _to_integer(w: FunctionWriter, text: str, source: DType, to: DType, lanes: int) -> str:

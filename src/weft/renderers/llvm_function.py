@@ -14,6 +14,7 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
 from weft.renderers import llvm_memory as memory
+from weft.renderers.llvm_atomic import atomic
 from weft.renderers import llvm_ranges as ranges
 from weft.renderers.llvm_memory import Memories
 from weft.renderers.llvm_ops import compute
@@ -440,7 +441,7 @@ _WRITERS: Final[dict[type[Inst], Callable[[Function, Any], None]]] = {
     li.EndIf: Function.end_if,
     li.AssertInst: Function.check,
     li.BarrierInst: Function.barrier, li.FenceInst: lambda f, i: f.put("fence seq_cst"),
-    li.AtomicInst: lambda f, i: memory.atomic(f, i, f.pointer(i.memory)),
+    li.AtomicInst: lambda f, i: atomic(f, i, f.pointer(i.memory)),
     li.CallInst: Function.call, li.ClockInst: Function.clock, li.AddressInst: _address,
     li.PrintInst: Function.print,
     li.PrefetchInst: lambda f, i: memory.prefetch(f, i, f.pointer(i.memory)),

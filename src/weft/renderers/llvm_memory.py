@@ -1,4 +1,4 @@
-"""Memory access of the LLVM renderer: loads, stores, masks, gathers, atomics, what may alias."""
+"""Memory access of the LLVM renderer: loads, stores, masks, gathers, what may alias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from weft.renderers.llvm_types import Module, element, splat, stored, suffix, ve
 if TYPE_CHECKING:
     from weft.renderers.llvm_types import FunctionWriter
 
-__all__ = ["Memories", "atomic", "load", "prefetch", "printable", "stack_bytes", "store"]
+__all__ = ["Memories", "address", "from_memory", "load", "prefetch", "printable", "stack_bytes",
+           "store", "to_memory"]
 
 _LARGEST: Final = 256 << 10  # bytes of one private array
 _STACK: Final = 1 << 20  # bytes of all private arrays of one function
@@ -141,7 +142,7 @@ def stack_bytes(allocas: list[str], inst: li.StorageInst) -> int:
     return size
 
 
-def _address(w: FunctionWriter, mem: Memory, base: str, offset: Value, inside: bool) -> str:
+def address(w: FunctionWriter, mem: Memory, base: str, offset: Value, inside: bool) -> str:
     """Return the address (or vector of addresses) of an element offset."""
     text = w.ref(offset)
     if offset.lanes == 1 and text == "0":
@@ -150,14 +151,14 @@ def _address(w: FunctionWriter, mem: Memory, base: str, offset: Value, inside: b
     return w.new(f"getelementptr {pointer}{stored(mem.dtype)}, ptr {base}, {w.typed(offset)}")
 
 
-def _to_memory(w: FunctionWriter, value: Value) -> str:
+def to_memory(w: FunctionWriter, value: Value) -> str:
     """Return the operand text of a value as it lies in memory."""
     if value.dtype.kind != "b":
         return w.ref(value)
     return w.new(f"zext {w.typed(value)} to {vector('i8', value.lanes)}")
 
 
-def _from_memory(w: FunctionWriter, text: str, value: Value) -> str:
+def from_memory(w: FunctionWriter, text: str, value: Value) -> str:
     """Return the register text of what was read; any byte but 0 is true."""
     if value.dtype.kind != "b":
         return text
@@ -182,25 +183,25 @@ def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) ->
     kind = vector(stored(mem.dtype), value.lanes)
     zero = "0" if stored(mem.dtype)[0] == "i" else "0.0"
     if inst.fill is not None:
-        fill = _to_memory(w, inst.fill)
+        fill = to_memory(w, inst.fill)
     else:
         fill = zero if value.lanes == 1 else "zeroinitializer"
     tag = memories.tag(mem)
     if inst.offset.lanes > 1:
-        at = _address(w, mem, base, inst.offset, mask is None)
+        at = address(w, mem, base, inst.offset, mask is None)
         text = _gather(w, value, kind, at, mask, fill, mem, tag)
     elif mask is None:
-        at = _address(w, mem, base, inst.offset, True)
+        at = address(w, mem, base, inst.offset, True)
         text = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
     elif value.id in memories.whole:
-        at = _address(w, mem, base, inst.offset, False)
+        at = address(w, mem, base, inst.offset, False)
         zeros = f"@zeros.{suffix(stored(mem.dtype), value.lanes)}"
         w.module.declare(f"{zeros} = private unnamed_addr constant [{value.lanes} x "
                          f"{stored(mem.dtype)}] zeroinitializer, align 64")
         at = w.new(f"select i1 {w.ref(memories.whole[value.id])}, ptr {at}, ptr {zeros}")
         text = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
     elif value.lanes > 1 and inst.mask is not None and inst.mask.lanes > 1:
-        at = _address(w, mem, base, inst.offset, False)
+        at = address(w, mem, base, inst.offset, False)
         masks = vector("i1", value.lanes)
         name = f"llvm.masked.load.{suffix(stored(mem.dtype), value.lanes)}.p0"
         w.module.declare(f"declare {kind} @{name}(ptr, i32, {masks}, {kind})")
@@ -212,7 +213,7 @@ def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) ->
             text = w.new(f"freeze {kind} {text}")
     else:
         text = _guarded(w, mem, base, inst.offset, kind, mask, fill, tag)
-    name = _from_memory(w, text, value)
+    name = from_memory(w, text, value)
     w.names[value.id] = name
 
 
@@ -233,7 +234,7 @@ def _guarded(w: FunctionWriter, mem: Memory, base: str, offset: Value, kind: str
     before = w.block
     w.put(f"br i1 {mask}, label %{read}, label %{on}")
     w.begin(read)
-    at = _address(w, mem, base, offset, False)
+    at = address(w, mem, base, offset, False)
     got = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
     w.put(f"br label %{on}")
     w.begin(on)
@@ -248,10 +249,10 @@ def store(w: FunctionWriter, memories: Memories, inst: li.StoreInst, base: str) 
         return
     mask = _mask(w, inst.mask)
     kind, size = vector(stored(mem.dtype), value.lanes), mem.dtype.itemsize
-    text = _to_memory(w, value)
+    text = to_memory(w, value)
     tag = memories.tag(mem)
     if inst.offset.lanes > 1:
-        at = _address(w, mem, base, inst.offset, mask is None)
+        at = address(w, mem, base, inst.offset, mask is None)
         pointers, masks = vector("ptr", value.lanes), vector("i1", value.lanes)
         name = f"llvm.masked.scatter.{suffix(stored(mem.dtype), value.lanes)}.v{value.lanes}p0"
         w.module.declare(f"declare void @{name}({kind}, {pointers}, i32, {masks})")
@@ -259,7 +260,7 @@ def store(w: FunctionWriter, memories: Memories, inst: li.StoreInst, base: str) 
               f"{masks} {mask or 'splat (i1 true)'}){tag}")
         return
     if mask is None:
-        at = _address(w, mem, base, inst.offset, True)
+        at = address(w, mem, base, inst.offset, True)
         if inst.streaming and value.lanes > 1:
             # A vector of several registers is stored register by register.
             width = min(value.lanes * size, w.module.target.vector_bytes)
@@ -267,7 +268,7 @@ def store(w: FunctionWriter, memories: Memories, inst: li.StoreInst, base: str) 
         else:
             w.put(f"store {kind} {text}, ptr {at}, align {size}{tag}")
     elif value.lanes > 1 and inst.mask is not None and inst.mask.lanes > 1:
-        at = _address(w, mem, base, inst.offset, False)
+        at = address(w, mem, base, inst.offset, False)
         masks = vector("i1", value.lanes)
         name = f"llvm.masked.store.{suffix(stored(mem.dtype), value.lanes)}.p0"
         w.module.declare(f"declare void @{name}({kind}, ptr, i32, {masks})")
@@ -276,7 +277,7 @@ def store(w: FunctionWriter, memories: Memories, inst: li.StoreInst, base: str) 
         write, on = w.label("write"), w.label("on")
         w.put(f"br i1 {mask}, label %{write}, label %{on}")
         w.begin(write)
-        at = _address(w, mem, base, inst.offset, False)
+        at = address(w, mem, base, inst.offset, False)
         w.put(f"store {kind} {text}, ptr {at}, align {size}{tag}")
         w.put(f"br label %{on}")
         w.begin(on)
@@ -302,69 +303,8 @@ def _stream(w: FunctionWriter, text: str, kind: str, at: str, width: int, size: 
 
 def prefetch(w: FunctionWriter, inst: li.PrefetchInst, base: str) -> None:
     """Write a prefetch for reading into all levels."""
-    at = _address(w, inst.memory, base, inst.offset, False)
+    at = address(w, inst.memory, base, inst.offset, False)
     w.perform("llvm.prefetch.p0", ("ptr", at), ("i32", "0"), ("i32", "3"), ("i32", "1"))
-
-
-_ATOMIC: Final = {
-    "add": ("add", "add", "fadd"), "sub": ("sub", "sub", "fsub"), "exch": ("xchg",) * 3,
-    "min": ("min", "umin", "fminimum"), "max": ("max", "umax", "fmaximum"),
-    "nanmin": ("min", "umin", "fmin"), "nanmax": ("max", "umax", "fmax"),
-    "and": ("and", "and", ""), "or": ("or", "or", ""), "xor": ("xor", "xor", ""),
-    "inc": ("", "uinc_wrap", ""), "dec": ("", "udec_wrap", ""),
-}  # fmt: skip
-
-
-def atomic(w: FunctionWriter, inst: li.AtomicInst, base: str) -> None:
-    """Write an atomic operation on one element."""
-    mem, value = inst.memory, inst.value
-    d, kind = mem.dtype, stored(mem.dtype)
-    at = _address(w, mem, base, inst.offset, True)
-    text = _to_memory(w, value)
-    if inst.kind == "cas" and inst.compare is not None and (d.kind != "f" or d.bits >= 32):
-        got = _compare_exchange(w, inst, at, kind, text, _to_memory(w, inst.compare))
-    elif inst.kind in ("inc", "dec") and d.kind == "i":
-        got = _signed_turn(w, inst.kind, at, kind, text, d.itemsize)
-    else:
-        names = _ATOMIC.get(inst.kind, ("", "", ""))
-        name = names["iuf".index(d.kind)] if d.kind != "b" else names[1]
-        narrow = d.kind == "f" and d.bits < 32 and inst.kind != "exch"
-        if not name or narrow or (d.kind == "b" and inst.kind not in ("and", "or", "xor", "exch")):
-            raise UnsupportedError("render", found=f"atomic {inst.kind} of {d.name}",
-                                   expected="an atomic operation of the target")
-        got = w.new(f"atomicrmw {name} ptr {at}, {kind} {text} seq_cst, align {d.itemsize}")
-    w.names[inst.result.id] = _from_memory(w, got, inst.result)
-
-
-def _signed_turn(w: FunctionWriter, kind: str, at: str, type_: str, value: str,
-                 size: int) -> str:  # fmt: skip
-    """Write a counter with a sign that begins again, which processors and LLVM have without one."""
-    again, on = w.label("again"), w.label("on")
-    w.put(f"br label %{again}")
-    w.begin(again)
-    old = w.new(f"load atomic {type_}, ptr {at} monotonic, align {size}")
-    ends = w.new(f"icmp {'sge' if kind == 'inc' else 'sgt'} {type_} {old}, {value}")
-    if kind == "dec":
-        ends = w.new(f"or i1 {ends}, {w.new(f'icmp eq {type_} {old}, 0')}")
-    step = w.new(f"add {type_} {old}, {1 if kind == 'inc' else -1}")
-    new = w.new(f"select i1 {ends}, {type_} {'0' if kind == 'inc' else value}, {type_} {step}")
-    pair = w.new(f"cmpxchg ptr {at}, {type_} {old}, {type_} {new} seq_cst seq_cst, align {size}")
-    done = w.new(f"extractvalue {{ {type_}, i1 }} {pair}, 1")
-    w.put(f"br i1 {done}, label %{on}, label %{again}")
-    w.begin(on)
-    return old
-
-
-def _compare_exchange(w: FunctionWriter, inst: li.AtomicInst, at: str, kind: str, text: str,
-                      compare: str) -> str:  # fmt: skip
-    size = inst.memory.dtype.itemsize
-    bits = f"i{size * 8}"
-    if kind != bits:
-        text = w.new(f"bitcast {kind} {text} to {bits}")
-        compare = w.new(f"bitcast {kind} {compare} to {bits}")
-    pair = w.new(f"cmpxchg ptr {at}, {bits} {compare}, {bits} {text} seq_cst seq_cst, align {size}")
-    got = w.new(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
-    return got if kind == bits else w.new(f"bitcast {bits} {got} to {kind}")
 
 
 def printable(w: FunctionWriter, value: Value) -> tuple[str, str, str]:

@@ -538,8 +538,11 @@ class Calls(Expressions):
         if kind in ("nanmin", "nanmax") and not array.memory.dtype.is_float:
             kind = kind[3:]
         d = array.memory.dtype
-        if (d.is_float and kind in ("and", "or", "xor", "inc", "dec")) or d.is_bool:
-            raise self.wrong(node, f"gpu.atomic.{kind} of {d.name} elements")
+        if kind in (("and", "or", "xor", "inc", "dec") if d.is_float else
+                    ("add", "sub", "min", "max", "inc", "dec") if d.is_bool else ()):
+            raise self.wrong(node, f"gpu.atomic.{kind} of {d.name} elements",
+                             "floats have add, sub, min, max, exch and cas; bools and_, or_, xor, "
+                             "exch and cas; integers all")
         if array.readonly:
             raise self.wrong(node, f"{array.memory.name} is read-only")
         keys = index.items if isinstance(index, Group) else (index,)

@@ -367,8 +367,8 @@ const: Final = _Const()
 _UPDATES: Final = {
     "add": "Add `value`.",
     "sub": "Subtract `value`.",
-    "min": "Keep the smaller of the element and `value`; a NaN in either stays.",
-    "max": "Keep the larger of the element and `value`; a NaN in either stays.",
+    "min": "Keep the smaller of the element and `value`; where either is NaN the element stays.",
+    "max": "Keep the larger of the element and `value`; where either is NaN the element stays.",
     "and_": "Keep the bits that both have.",
     "or_": "Keep the bits that either has.",
     "xor": "Keep the bits that one of both has.",

@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import UnsupportedError
 from weft.ir import interpret_scalar as scalar
 from weft.ir.dtype import DType
-from weft.ir.interpret_code import ATOMIC_OPS, exchange
+from weft.ir.interpret_code import atomic_op, exchange
 from weft.ir.op import Op
 from weft.ir.stmt import Atomic, Barrier, Collective, Fence, Stmt
 from weft.runtimes.lockstep.shadow import WARP, bits
@@ -32,7 +32,7 @@ _POWERS: Final = np.left_shift(np.uint64(1), np.arange(WARP, dtype=np.uint64))
 
 def _applied(kind: str, d: DType, old: Array, value: Array, compare: Array | None) -> Array:
     """Return what elements hold after one atomic operation each."""
-    op = ATOMIC_OPS.get(kind)
+    op = atomic_op(kind, d)
     if op is not None:
         return vector(op, d, d)(old, value)
     if kind == "exch":
@@ -41,9 +41,11 @@ def _applied(kind: str, d: DType, old: Array, value: Array, compare: Array | Non
         assert compare is not None
         stored_, expected = (bits(to_stored(x, d)) for x in (old, compare))
         return np.where(stored_ == expected, value, old)  # bits decide, as in hardware
-    if kind in ("nanmin", "nanmax"):
-        kept = np.where(np.isnan(value), old, value)  # a NaN gives way
-        return np.where(old < kept if kind == "nanmin" else old > kept, old, kept)
+    if kind in ("min", "max", "nanmin", "nanmax"):
+        replaces = value < old if kind.endswith("min") else value > old
+        if kind.startswith("nan"):  # a NaN gives way
+            replaces |= np.isnan(old) & ~np.isnan(value)
+        return np.where(replaces, value, old)
     one = old.dtype.type(1)
     found: Array = (np.where(old >= value, old.dtype.type(0), old + one) if kind == "inc" else
                     np.where((old == 0) | (old > value), value, old - one))
@@ -94,7 +96,8 @@ def _atomic(m: Machine, s: Atomic) -> None:
 def _one_by_one(s: Atomic, data: Array, at: Array, value: Array, compare: Array,
                 old: Array) -> None:  # fmt: skip
     """Carry out many updates of the same elements, in the order of the threads."""
-    op, d = ATOMIC_OPS.get(s.kind), s.memory.dtype
+    d = s.memory.dtype
+    op = atomic_op(s.kind, d)
     fn = None if op is None else scalar.function(op, d, d)
     elements, inverse = np.unique(at, return_inverse=True)
     cells = data[elements].astype(old.dtype).tolist()
