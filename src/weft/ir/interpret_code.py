@@ -183,11 +183,13 @@ def _same_bits(a: Any, b: Any) -> bool:
     return (a != a and b != b) or (a == b and math.copysign(1.0, a) == math.copysign(1.0, b))
 
 
-_ATOMIC_OPS: Final = {"add": Op.ADD, "sub": Op.SUB, "min": Op.MIN, "max": Op.MAX, "and": Op.AND,
-                      "or": Op.OR, "xor": Op.XOR}  # fmt: skip
+_ATOMIC_OPS: Final[dict[str, Operation]] = {
+    "add": Op.ADD, "sub": Op.SUB, "min": Op.MIN, "max": Op.MAX, "and": Op.AND, "or": Op.OR,
+    "xor": Op.XOR,
+}  # fmt: skip
 
 
-def atomic_op(kind: str, d: DType) -> Op | None:
+def atomic_op(kind: str, d: DType) -> Operation | None:
     """Return the operation that gives the new value of an element, None if it is none of the IR's.
 
     The extremes of floats are not: an element stays where a NaN or an equal zero comes.

@@ -14,8 +14,8 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
 from weft.renderers import llvm_memory as memory
-from weft.renderers.llvm_atomic import atomic
 from weft.renderers import llvm_ranges as ranges
+from weft.renderers.llvm_atomic import atomic
 from weft.renderers.llvm_memory import Memories
 from weft.renderers.llvm_ops import compute
 from weft.renderers.llvm_types import FunctionWriter, Module, element, stored, vector
