@@ -417,7 +417,7 @@ def test_prefetch_call_and_print(capfd):
     ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)(library["k"])(buffers, None, None)
     ctypes.CDLL(None).fflush(None)
     assert data.tolist() == [3.0, 2.0, 0, 0]
-    assert capfd.readouterr().out == '100 % of "it": 0 3 1\n100 % of "it": 1 2 0\n'
+    assert capfd.readouterr().out == '100 % of "it": 0 3.0 True\n100 % of "it": 1 2.0 False\n'
 
 
 def test_parameters_of_user_kernels_may_overlap():

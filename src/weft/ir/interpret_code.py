@@ -15,6 +15,7 @@ from weft.ir import interpret_scalar as scalar
 from weft.ir.dtype import DType, int64
 from weft.ir.expr import picks_of
 from weft.ir.op import Op, Operation
+from weft.ir.shown import shown
 from weft.ir.stmt import Location
 
 Where = tuple[str, int] | None
@@ -205,7 +206,7 @@ class PythonCode:
         self.objects: dict[str, Any] = {
             "out_of_bounds": out_of_bounds, "uninitialised": uninitialised, "failed": failed,
             "vector_load": vector_load, "vector_store": vector_store,
-            "lane_offsets": lane_offsets, "exchange": exchange, "nan": float("nan"),
+            "lane_offsets": lane_offsets, "exchange": exchange, "shown": shown, "nan": float("nan"),
             "inf": float("inf"), "wrap": scalar.function(Op.ADD, int64, int64),
         }  # fmt: skip
         self._known: dict[object, str] = {}
@@ -231,6 +232,12 @@ class PythonCode:
         if key is not None:
             self._known[key] = name
         return name
+
+    def text_of(self, value: str, dtype: DType, lanes: int) -> str:
+        """Return the code of what printing shows of a value."""
+        if lanes > 1:
+            return value
+        return f"shown({value}, {self.object(dtype, ('dtype', dtype))})"
 
     def place(self, location: Location | None) -> str:
         """Return the text of a source place, for errors."""

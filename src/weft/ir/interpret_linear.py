@@ -209,7 +209,7 @@ class LinearCode(PythonCode):
         self.emit(f"{target}{self.object(self.functions[inst.callee])}({args})")
 
     def _print(self, inst: PrintInst) -> None:
-        values = ", ".join(self.use(a) for a in inst.args)
+        values = ", ".join(self.text_of(self.use(a), a.dtype, a.lanes) for a in inst.args)
         if inst.text.endswith("\n"):
             self.emit(f"print({inst.text!r}.format({values}), end='')")
         else:

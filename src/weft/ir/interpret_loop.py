@@ -362,7 +362,7 @@ class LoopCode(PythonCode):
             self.bind(v, name)
 
     def _print(self, s: Print) -> None:
-        values = ", ".join(self.value(a) for a in s.args)
+        values = ", ".join(self.text_of(self.value(a), a.dtype, a.lanes) for a in s.args)
         if s.text.endswith("\n"):
             self.emit(f"print({s.text!r}.format({values}), end='')")
         else:

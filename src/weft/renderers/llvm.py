@@ -22,6 +22,7 @@ from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
 from weft.renderers.base import Source
 from weft.renderers.llvm_function import Function, KernelText, symbol
+from weft.renderers.llvm_print import NUMBER
 from weft.target import Target
 
 __all__ = ["LLVMRenderer"]
@@ -68,10 +69,14 @@ def _module(k: KernelText) -> Source:
     parts = [*k.module.constants, body, *k.functions]
     if k.asserts:
         parts.append(_FAIL)
+    if k.module.prints:
+        parts.append(NUMBER)
     parts.append("\n".join(k.module.declarations))
     parts.append(f"attributes #0 = {{ {_attributes(k.target)} }}")
     if k.asserts:
         parts.append("attributes #1 = { nounwind noinline cold }")
+    if k.module.prints:
+        parts.append("attributes #2 = { nounwind noinline }")
     parts.append("\n".join(k.module.metadata))
     text = "\n\n".join(part for part in parts if part) + "\n"
     return Source("llvm", k.name, text, tuple(k.module.imports))

@@ -18,6 +18,7 @@ from weft.renderers import llvm_ranges as ranges
 from weft.renderers.llvm_atomic import atomic
 from weft.renderers.llvm_memory import Memories
 from weft.renderers.llvm_ops import compute
+from weft.renderers.llvm_print import printable
 from weft.renderers.llvm_types import FunctionWriter, Module, element, stored, vector
 from weft.target import Target
 
@@ -89,6 +90,12 @@ class Function(FunctionWriter):
     def text(self, head: str) -> str:
         """Return the whole function."""
         return "\n".join([head, "entry:", *self.allocas, *self.prologue, *self.lines, "}"])
+
+    def private(self, size: int) -> str:
+        """Return the address of some bytes on the stack."""
+        name = f"%own{len(self.allocas)}"
+        self.allocas.append(f"  {name} = alloca [{size} x i8], align 16")
+        return name
 
     def leave(self, ret: str) -> None:
         """Append a return; non-temporal stores are ordered before it."""
@@ -392,10 +399,10 @@ class Function(FunctionWriter):
         self.names[inst.result.id] = self.new(f"add i64 {whole}, {rest}")
 
     def print(self, inst: li.PrintInst) -> None:
-        """Print through printf, a bool as 0 or 1."""
+        """Print a line by one call of printf."""
         forms, args = [], []
         for a in inst.args:
-            form, kind, reference = memory.printable(self, a)
+            form, kind, reference = printable(self, a)
             forms.append(form)
             args.append(f"{kind} {reference}")
         text = inst.text.replace("%", "%%")
@@ -410,7 +417,8 @@ class Function(FunctionWriter):
         )
         self.module.declare("declare i32 @printf(ptr, ...)")
         listed = ", ".join([f"ptr {name}", *args])
-        self.new(f"call i32 (ptr, ...) @printf({listed})")
+        # What LLVM knows of printf would make puts of some lines, and nobody expects that name.
+        self.new(f"call i32 (ptr, ...) @printf({listed}) nobuiltin")
 
 
 def _storage(f: Function, inst: li.StorageInst) -> None:

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from weft.errors import UnsupportedError
 from weft.ir import linear as li
-from weft.ir.dtype import float32
 from weft.ir.linear import LinearKernel, Value
 from weft.ir.op import Op
 from weft.ir.stmt import Memory
-from weft.renderers.llvm_convert import cast
-from weft.renderers.llvm_types import Module, element, splat, stored, suffix, vector
+from weft.renderers.llvm_types import Module, splat, stored, suffix, vector
 
 if TYPE_CHECKING:
     from weft.renderers.llvm_types import FunctionWriter
 
-__all__ = ["Memories", "address", "from_memory", "load", "prefetch", "printable", "stack_bytes",
-           "store", "to_memory"]
+__all__ = ["Memories", "address", "from_memory", "load", "prefetch", "stack_bytes", "store",
+           "to_memory"]
 
 _LARGEST: Final = 256 << 10  # bytes of one private array
 _STACK: Final = 1 << 20  # bytes of all private arrays of one function
@@ -305,23 +303,3 @@ def prefetch(w: FunctionWriter, inst: li.PrefetchInst, base: str) -> None:
     """Write a prefetch for reading into all levels."""
     at = address(w, inst.memory, base, inst.offset, False)
     w.perform("llvm.prefetch.p0", ("ptr", at), ("i32", "0"), ("i32", "3"), ("i32", "1"))
-
-
-def printable(w: FunctionWriter, value: Value) -> tuple[str, str, str]:
-    """Return printf's conversion, the LLVM type and the operand text of a scalar."""
-    if value.lanes > 1:
-        raise UnsupportedError("print", found=f"a vector of {value.lanes} lanes",
-                               expected="a scalar")
-    d, kind = value.dtype, element(value.dtype)
-    if d.kind == "f":
-        text = w.ref(value)
-        if d.bits < 32:
-            text, kind = cast(w, value, float32), "float"
-        if kind == "float":
-            text = w.new(f"fpext float {text} to double")
-        return "%g", "double", text
-    if d.bits == 64:
-        return ("%lld" if d.kind == "i" else "%llu"), "i64", w.ref(value)
-    wide = w.new(f"{'sext' if d.kind == 'i' else 'zext'} {kind} {w.ref(value)} to i64")
-    return "%lld", "i64", wide
-

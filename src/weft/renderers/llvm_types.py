@@ -6,6 +6,7 @@ import math
 import struct
 from typing import Any, Final
 
+from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.linear import Value
@@ -97,6 +98,7 @@ class Module:
         self.metadata: list[str] = []
         self.imports: dict[str, None] = {}
         self.constants: list[str] = []
+        self.prints = False  # floats or bools
         self._shared: dict[str, str] = {}
 
     def declare(self, text: str) -> None:
@@ -173,6 +175,11 @@ class FunctionWriter:
     def put(self, text: str) -> None:
         """Append an instruction without a result."""
         self.lines.append("  " + text)
+
+    def private(self, size: int) -> str:
+        """Return the address of some bytes on the stack of the function."""
+        raise VerifyError("render", found=f"{size} bytes of a stack",
+                          expected="a function that has one")
 
     def label(self, hint: str) -> str:
         """Return a new block label."""

@@ -18,6 +18,7 @@ from weft.ir.expr import Expr
 from weft.ir.interpret_code import where_of
 from weft.ir.position import in_thread
 from weft.ir.record import Record
+from weft.ir.shown import shown
 from weft.ir.stmt import (
     LEFT,
     Address,
@@ -491,7 +492,8 @@ class Machine:
             self.checks.undefined.use(s)
         values = [self.spread(v) for v in self.values(s)]
         for lane in self.chosen.tolist():
-            print(s.text.format(*(v[lane].item() for v in values)), end="")
+            texts = (shown(v[lane].item(), a.dtype) for v, a in zip(values, s.args, strict=True))
+            print(s.text.format(*texts), end="")
 
     def _nothing(self, s: Stmt) -> None:
         """Prefetches change nothing."""
