@@ -68,6 +68,23 @@ def test_reduce():
     assert res[0] == 45
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 255, 256, 257, 8191, 8192, 8193, 100003])
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.complex64])
+def test_reduce_by_many_threads(n, dtype):
+    """Every length that ends within, at and behind a block, and a second level of blocks."""
+    x = (np.arange(n) * 7919 % 17 - 8).astype(dtype)
+    assert total(x) == x.sum()
+    assert total(x, init=3) == x.sum() + 3
+    if n > 1:
+        assert total(x, size=n - 1) == x[:-1].sum()
+
+
+def test_a_reduction_of_floats_does_not_depend_on_the_number_of_threads(rng):
+    x = rng.standard_normal(70001).astype(np.float32)
+    assert abs(float(total(x)) - x.sum(dtype=np.float64)) < 1e-2
+    assert len({total(x).tobytes() for _ in range(5)}) == 1
+
+
 @cuda.jit
 def swaps(cells, old, values):
     i = cuda.grid(1)

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from weft.compat import numba_types
 from weft.compat.arrays import (
     DeviceArray,
@@ -33,6 +31,7 @@ from weft.compat.arrays import (
     to_device,
 )
 from weft.compat.cuda import fp16, libdevice, random
+from weft.compat.cuda.reduction import Reduce, reduce
 from weft.compat.cuda.vectors import VECTORS
 from weft.compat.numba_types import (
     ALIASES,
@@ -43,7 +42,7 @@ from weft.compat.numba_types import (
     parse_signature,
 )
 from weft.compat.vectorize import guvectorize, vectorize
-from weft.errors import DTypeError, KernelError, LaunchError, outermost, outermost_methods
+from weft.errors import KernelError, LaunchError, outermost, outermost_methods
 from weft.frontend.kernel import groups as cg
 from weft.frontend.kernel.gpu import (
     activemask,
@@ -104,11 +103,11 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.types import KernelType
 
 __all__ = [
-    "CudaSupportError", "DeviceArray", "In", "InOut", "Out", "activemask", "all_sync", "any_sync",
-    "as_cuda_array", "atomic", "ballot_sync", "blockDim", "blockIdx", "brev", "cbrt", "cg", "close",
-    "clz", "const", "cuda_error", "current_context", "declare_device", "default_stream",
-    "defer_cleanup", "detect", "device_array", "device_array_like", "eq_sync", "event",
-    "event_elapsed_time", "external_stream", "ffs", "fma", "fp16", "from_dtype",
+    "CudaSupportError", "DeviceArray", "In", "InOut", "Out", "Reduce", "activemask", "all_sync",
+    "any_sync", "as_cuda_array", "atomic", "ballot_sync", "blockDim", "blockIdx", "brev", "cbrt",
+    "cg", "close", "clz", "const", "cuda_error", "current_context", "declare_device",
+    "default_stream", "defer_cleanup", "detect", "device_array", "device_array_like", "eq_sync",
+    "event", "event_elapsed_time", "external_stream", "ffs", "fma", "fp16", "from_dtype",
     "get_current_device", "gpus", "grid", "gridDim", "gridsize", "guvectorize", "is_available",
     "is_cuda_array", "is_float16_supported", "is_supported_version", "jit", "laneid", "lanemask_lt",
     "ldca", "ldcg", "ldcs", "ldcv", "ldlu", "legacy_default_stream", "libdevice", "list_devices",
@@ -434,43 +433,6 @@ def current_context(devnum: int | None = None) -> SimpleNamespace:
     info = SimpleNamespace(free=pool.bytes_free, total=pool.bytes_free + pool.bytes_in_use)
     return SimpleNamespace(device=_device, synchronize=synchronize, reset=synchronize,
                            get_memory_info=lambda: info)
-
-
-@outermost_methods
-class Reduce:
-    """A reduction of arrays by a function of two values, made by ``@cuda.reduce``."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = DeviceFunction(getattr(function, "__weft_function__", function))
-        combine = self._function
-
-        def fold(x: Any, out: Any, start: Any) -> None:
-            total = start
-            for i in range(x.size):
-                total = combine(total, x[i])
-            out[0] = total
-
-        self._kernel = KernelFunction(fold, Options())
-
-    def __call__(self, arr: Any, size: int | None = None, res: Any = None, init: Any = 0,
-                 stream: Any = 0) -> Any:  # fmt: skip
-        """Return the reduction of the first `size` elements, or put it into ``res[0]``."""
-        del stream
-        array = np.asarray(arr)
-        if array.ndim != 1:
-            raise DTypeError("cuda.reduce", found=f"{array.ndim} axes", expected="one")
-        out = np.empty(1, array.dtype)
-        self._kernel[1, 1](array[: array.size if size is None else size], out,
-                           array.dtype.type(init))
-        if res is not None:
-            res[0] = out[0]
-            return None
-        return out[0]
-
-
-def reduce(function: Callable[..., Any]) -> Reduce:
-    """Make a reduction of a function of two values."""
-    return Reduce(function)
 
 
 globals().update(VECTORS)

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from weft.frontend.kernel import complexes, scalars
-from weft.frontend.kernel.elements import COMPLEX, rows
+from weft.frontend.kernel.elements import COMPLEX, ComplexOf, rows
 from weft.frontend.kernel.values import (
     Fields,
     Group,
@@ -75,6 +75,8 @@ def attribute(c: Expressions, array: Fields, node: ast.Attribute) -> Value:
         for extent in array.shape:
             total = total * extent
         return total
+    if node.attr == "dtype" and array.kind is complex:
+        return Known(ComplexOf(array.parts[0].memory.dtype))
     if node.attr == "T" and array.kind is complex:
         turned = tuple(p.replace(axes=tuple(reversed(p.axes))) for p in array.parts)
         return array.replace(parts=turned)
