@@ -451,7 +451,7 @@ class TestEffects:
 
         for _ in range(4):
             assert f(weft.ones(8)).item() == 8
-            assert capfd.readouterr().out == "at 0 1\nat 1 1\nat 0 3\nof 7\n"
+            assert capfd.readouterr().out == "at 0 1.0\nat 1 1.0\nat 0 3.0\nof 7\n"
 
     def test_a_function_without_results(self, capfd):
         @weft.jit
@@ -460,4 +460,4 @@ class TestEffects:
 
         for _ in range(4):
             assert f(weft.ones(8)) is None
-        assert capfd.readouterr().out == "at 0 1\n" * 4
+        assert capfd.readouterr().out == "at 0 1.0\n" * 4
