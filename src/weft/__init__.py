@@ -4,6 +4,7 @@ Tensors are lazy: operations build a graph, and looking at values compiles it to
 """
 
 import sys
+from typing import TYPE_CHECKING
 
 from weft import nn, optim
 from weft.config import VERSION as __version__
@@ -44,7 +45,6 @@ from weft.frontend.dynamic import jit
 from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.kernel import gpu
-from weft.frontend.kernel import groups as cg
 from weft.frontend.kernel.launch import cdiv, func, kernel
 from weft.frontend.kernel.sanitize import interpret, sanitize
 from weft.frontend.kernel.streams import event, stream
@@ -72,6 +72,9 @@ from weft.ir.dtype import (
 )
 from weft.ir.dtype import bool_ as bool
 from weft.ir.expr import Variable
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel import groups as cg
 
 float, double, half = float32, float64, float16
 int, long, short = int32, int64, int16
@@ -162,3 +165,14 @@ __all__ += functions.__all__
 __all__ += random.__all__
 
 sys.modules["weft.gpu"] = gpu  # so that `from weft.gpu import threadIdx` works
+
+
+def __getattr__(name: str) -> object:
+    """Import cooperative groups, which few programs name, when they are named."""
+    if name != "cg":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name,
+                             obj=sys.modules[__name__])  # fmt: skip
+    from weft.frontend.kernel import groups
+
+    globals()[name] = groups
+    return groups

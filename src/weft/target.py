@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,6 +9,7 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.op import BY_NAME, Op, Operation
 from weft.ir.record import Record
+from weft.store.digest import blake2b
 
 __all__ = ["ASSUMED", "MEASURED", "REPORTED", "Target", "native_operations"]
 
@@ -94,7 +94,7 @@ class Target(Record):
                  str(self.vector_registers), ",".join(sorted(self.native_conversions)),
                  f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}"]
         parts += [f"{op}:{d}" for op, d in sorted(self.operations)]
-        return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+        return blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
 
 
 _EVERYWHERE: Final = (Op.CONST, Op.VAR, Op.VARIABLE, Op.WHERE, Op.CAST, Op.BITCAST, Op.BROADCAST,

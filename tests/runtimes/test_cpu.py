@@ -1,5 +1,7 @@
 """The CPU runtime: launches, copies, cached support code, typed errors."""
 
+import threading
+
 import pytest
 
 from weft.compilers import llvm
@@ -7,6 +9,7 @@ from weft.errors import CompileError, CopyError, HandleError, LaunchError
 from weft.runtimes.base import Device, Event, Pool, Program, Queue
 from weft.runtimes.buffer import Buffer
 from weft.runtimes.cpu import CpuRuntime
+from weft.runtimes.threads import MAX_THREADS
 from weft.store import DiskCache
 
 
@@ -128,3 +131,39 @@ def test_nothing_is_compiled_before_it_is_needed():
 def test_bad_binary(runtime):
     with pytest.raises(CompileError):
         runtime.program(b"nonsense", "kernel", 1)
+
+
+class _Counting:
+    """A compiler that notes who compiled what, and can fail."""
+
+    def __init__(self, fails_aside=False):
+        self.inner, self.fails_aside, self.calls = llvm.compiler(), fails_aside, []
+        self.cache_key = self.inner.cache_key
+
+    def compile(self, source, pipeline="short"):
+        name = threading.current_thread().name
+        self.calls.append(name)
+        if self.fails_aside and name == "weft prepares":
+            raise CompileError("LLVM", found="nothing")
+        return self.inner.compile(source, pipeline)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_pool_is_prepared_on_the_side(fails):
+    compiler = _Counting(fails)
+    runtime = CpuRuntime(compiler, llvm.session(), thread_count=3)
+    assert runtime.thread_count == 3
+    runtime.prepare()
+    runtime.prepare()
+    assert runtime.threads.threads == runtime.thread_count == 3
+    aside = ["weft prepares"] if fails else ["weft prepares"] * 2
+    here = threading.current_thread().name
+    assert compiler.calls == aside + [here, here] * fails
+    runtime.prepare()
+    assert len(compiler.calls) == len(aside) + 2 * fails
+
+
+@pytest.mark.parametrize(("asked", "count"), [(1, 1), (7, 7), (100_000, MAX_THREADS)])
+def test_the_number_of_threads_is_known_before_the_pool_starts(asked, count):
+    runtime = CpuRuntime(llvm.compiler(), llvm.session(), thread_count=asked)
+    assert runtime.thread_count == count == runtime.threads.threads

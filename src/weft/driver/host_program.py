@@ -139,7 +139,7 @@ def _in_order(
     What runs together may not share memory, and what comes earlier lives longer: launches come from
     as far as the arena grows by no more than it may.
     """
-    threads = device.runtime().threads.threads
+    threads = device.runtime().thread_count
     apart = [Group((i,)) for i in range(len(steps))]
     if threads < 2 or len(steps) < 2:
         return steps, codes, apart

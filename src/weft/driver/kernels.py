@@ -105,7 +105,7 @@ def key_of(kernel: Kernel) -> str:
     runtime = device.runtime()
     text = canonical_text(kernel)
     key = fingerprint("kernel", text, device.fingerprint(), runtime.compiler.cache_key,
-                      runtime.threads.threads)
+                      runtime.thread_count)
     subject = tuned.record_key(text)
     record = tuned.find(subject)
     if record is not None:
@@ -197,6 +197,7 @@ def from_disk(key: str) -> Code | None:
 
 
 def _compile(kernel: Kernel, key: str, tier: str = "full") -> Code:
+    device.runtime().prepare()
     from weft.driver.pipeline import build
 
     start = time.perf_counter()

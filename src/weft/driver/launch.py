@@ -167,4 +167,4 @@ def schedule(kernel: Kernel) -> Kernel:
     """Return a kernel with the schedule that it gets on this machine."""
     from weft.strategies import choose
 
-    return choose(kernel, device.target(), device.runtime().threads.threads)
+    return choose(kernel, device.target(), device.runtime().thread_count)

@@ -129,7 +129,7 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
     """
     start, before = time.perf_counter(), Tally.passes
     target = device.target()
-    threads = device.runtime().threads.threads
+    threads = device.runtime().thread_count
     nest, hints = kernel, dict(kernel.meta.hints)
     if has_threads(kernel):
         lanes = target.vector_bytes // 4 if tier == FULL and hints.get("vectorizable", True) else 1

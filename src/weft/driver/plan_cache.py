@@ -56,10 +56,11 @@ def forget() -> None:
 def _disk_key(structure: Structure) -> str:
     runtime = device.runtime()
     return fingerprint("plan", structure.text(), device.fingerprint(),
-                       runtime.compiler.cache_key, runtime.threads.threads)
+                       runtime.compiler.cache_key, runtime.thread_count)
 
 
 def _make(structure: Structure, outputs: Sequence[Node]) -> Plan:
+    device.runtime().prepare()
     from weft.driver import host_program  # a warm start needs none of the compiler
 
     try:

@@ -128,7 +128,7 @@ def peaks() -> Peaks:
     from weft.driver import peak_kernels
 
     read = peak_kernels.read_kernel(_PEAK_BYTES)
-    fma, work = peak_kernels.fma_kernel(device.runtime().threads.threads)
+    fma, work = peak_kernels.fma_kernel(device.runtime().thread_count)
     bandwidth = _PEAK_BYTES / (_best(read) * 1e9)
     return Peaks(bandwidth, work / (_best(fma) * 1e9))
 

@@ -17,7 +17,7 @@ def record_key(text: str) -> str:
     """Return the key of a kernel's record: its canonical text, target, compiler and threads."""
     runtime = device.runtime()
     return key_of(text, device.fingerprint(), runtime.compiler.cache_key,
-                  runtime.threads.threads)
+                  runtime.thread_count)
 
 
 def find(key: str) -> Record | None:
@@ -46,7 +46,7 @@ def recorded(kernel: Kernel, record: Record) -> tuple[Kernel, str] | None:
     from weft.schedule.choices import Choices
     from weft.strategies import choose
 
-    scheduled = choose(kernel, device.target(), device.runtime().threads.threads,
+    scheduled = choose(kernel, device.target(), device.runtime().thread_count,
                        Choices(record.choices))
     if schedule_digest(scheduled) == record.digest and record.pipeline in PIPELINES:
         return scheduled, record.pipeline

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import math
 import os
 import sys
@@ -20,6 +19,7 @@ from weft.errors import ParseError, ScheduleError, TuningError
 from weft.ir.stmt import Kernel
 from weft.ir.text import canonical_text, print_kernel
 from weft.schedule.choices import Choice, Choices, Value
+from weft.store.digest import blake2b
 from weft.strategies import choose
 from weft.tune import timing
 from weft.tune.features import features
@@ -137,7 +137,7 @@ _hired: _Team | None = None
 def _team(command: tuple[str, ...]) -> _Team:
     """Return the children, which one kernel leaves to the next."""
     global _hired
-    threads, process = device.runtime().threads.threads, os.getpid()
+    threads, process = device.runtime().thread_count, os.getpid()
     if _hired is not None and (_hired.command, _hired.threads, _hired.process) != (
             command, threads, process):
         dismiss()
@@ -165,7 +165,7 @@ class _Session:
                  team: _Team) -> None:
         self.kernel, self.key, self.store, self.limits = kernel, key, store, limits
         self.text = print_kernel(kernel)
-        self.target, self.threads = device.target(), device.runtime().threads.threads
+        self.target, self.threads = device.target(), device.runtime().thread_count
         self.crew, self.bench = team.crew, team.bench
         self.images: dict[tuple[str, str], bytes] = {}
         self.ratios: dict[bytes, tuple[str, float]] = {}  # of code measured, by its digest
@@ -182,7 +182,7 @@ class _Session:
         self._prepare(default)
         known = [(t.choices, t.status, t.ratio, (t.digest, t.pipeline))
                  for t in self.store.trials(self.key)]
-        seed = int.from_bytes(hashlib.blake2b(self.key.encode(), digest_size=8).digest(), "big")
+        seed = int.from_bytes(blake2b(self.key.encode(), digest_size=8).digest(), "big")
         search = Search(self.schedule, self.measure, self.better, self.limits,
                         end - time.monotonic(), seed, known, heard)
         result = search.run()
@@ -350,7 +350,7 @@ def _shown(record: Record | None) -> dict[str, Value]:
 
 
 def _code(image: bytes) -> bytes:
-    return hashlib.blake2b(image, digest_size=16).digest()
+    return blake2b(image, digest_size=16).digest()
 
 
 def _environment(threads: int) -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -52,6 +51,8 @@ def save(tensors: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     target = os.path.abspath(os.fspath(path))
+    import tempfile  # 3 ms that few programs need
+
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".weft-")
     try:
         with os.fdopen(handle, "wb") as file:

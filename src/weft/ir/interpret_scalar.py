@@ -12,7 +12,6 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import cache
 from typing import Any, Final
 
@@ -218,6 +217,8 @@ def _mad_f64(x: float, y: float, z: float) -> float:
         return plain
     if not math.isfinite(z):
         return z  # the product itself may overflow, but not in infinite precision
+    from fractions import Fraction
+
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     if exact == 0:
         return plain if x == 0 or y == 0 else 0.0  # cancellation is +0 in round to nearest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Protocol
 
 from weft.ir.dtype import DType, float8_e4m3fn
@@ -82,6 +81,8 @@ def encode_float(value: float, dtype: DType) -> int:
     if magnitude == 0:
         return sign
     exponent = max(math.frexp(magnitude)[1] - 1, 1 - bias)
+    from fractions import Fraction  # with decimal behind it, slow to import, and rarely needed
+
     # Exact: how many units in the last place; round() of a Fraction is to nearest even.
     units = round(Fraction(magnitude) / Fraction(2) ** (exponent - mantissa))
     # A subnormal has exponent field 0; a carry out of the mantissa raises the exponent by itself.

@@ -10,13 +10,17 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr, Scalar, floordiv, floormod, make
 from weft.ir.op import Op, Operation
+
+if TYPE_CHECKING:  # with decimal behind it, slow to import, and rarely needed
+    from fractions import Fraction
+
+_EXACT: Final = 1 << 53  # magnitude up to which each integer is a float64
 
 
 def round_float(value: float | int | Fraction, d: DType) -> float:
@@ -24,6 +28,8 @@ def round_float(value: float | int | Fraction, d: DType) -> float:
 
     Overflow gives infinity, in float8_e4m3fn (which has none) NaN.
     """
+    if isinstance(value, int) and -_EXACT <= value <= _EXACT:
+        value = float(value)
     if isinstance(value, float) and (not math.isfinite(value) or value == 0):
         return math.nan if math.isinf(value) and d is dt.float8_e4m3fn else value
     code = _FLOAT_CODE.get(d.bits) if isinstance(value, float) and d is not dt.bfloat16 else None
@@ -33,6 +39,8 @@ def round_float(value: float | int | Fraction, d: DType) -> float:
         except OverflowError:
             return math.copysign(math.inf, value)
         return rounded
+    from fractions import Fraction
+
     exact = Fraction(value)
     if exact == 0:
         return 0.0
@@ -51,6 +59,8 @@ def round_float(value: float | int | Fraction, d: DType) -> float:
 
 
 def _largest(d: DType) -> Fraction:
+    from fractions import Fraction
+
     if d is dt.float8_e4m3fn:
         return Fraction(448)
     top = Fraction(2) ** ((1 << (d.exponent - 1)) - 1)
@@ -195,6 +205,8 @@ def _float(op: Operation, values: list[float], d: DType) -> float | None:
     if op in _FLOAT_UNARY:
         return _compute(_FLOAT_UNARY[op](values[0]), d)
     if op is Op.MAD and d.bits >= 32 and all(map(math.isfinite, values)):
+        from fractions import Fraction
+
         exact = Fraction(values[0]) * Fraction(values[1]) + Fraction(values[2])
         return round_float(exact, d) if exact else None  # the sign of an exact zero
     return None

@@ -9,13 +9,13 @@ expression modulo 2**64, and exactly wherever its ideal range lies within int64.
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any, Final
 
 from weft.ir import dtype as dt
 from weft.ir.bounds import Range
 from weft.ir.expr import Expr, make
 from weft.ir.op import Op
+from weft.store.digest import blake2b
 
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]

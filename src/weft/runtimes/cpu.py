@@ -1,5 +1,6 @@
 """The CPU: pool, threads, native executor and queue in one device."""
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -179,6 +180,8 @@ class CpuRuntime:
         self._thread_count = thread_count
         self._lock = threading.Lock()
         self._native: tuple[ThreadPool, Executor] | None = None
+        self._maker: threading.Thread | None = None
+        self._made: list[bytes] | None = None
         self._dispatchers: dict[Host, Dispatcher | None] = {}
         _runtimes.add(self)
 
@@ -186,6 +189,25 @@ class CpuRuntime:
     def threads(self) -> ThreadPool:
         """The thread pool."""
         return self._start()[0]
+
+    @property
+    def thread_count(self) -> int:
+        """Threads that the pool uses at most, or will once it is started."""
+        if self._native is not None:
+            return self._native[0].threads
+        return threads.allowed(self._thread_count)
+
+    def prepare(self) -> None:
+        """Make the code of the pool and the executor on the side, if no cache has it.
+
+        Who is about to compile for the first time calls this: LLVM works while the caller, in
+        Python, imports and runs what comes before its own code.
+        """
+        if self._native is None and self._maker is None:
+            with self._lock:
+                if self._native is None and self._maker is None:
+                    self._maker = threading.Thread(target=self._make, name="weft prepares")
+                    self._maker.start()
 
     @property
     def executor(self) -> Executor:
@@ -269,34 +291,57 @@ class CpuRuntime:
         if self._native is None:
             with self._lock:
                 if self._native is None:
-                    # The pool waits far longer than it computes, and a full code generator takes
-                    # three times as long for it; the executor is on the path of every call.
+                    if self._maker is not None:
+                        self._maker.join()
                     library = self._load_support(
-                        [(threads.source(), "quick"), (native.source(), "short")],
-                        (*threads.SYMBOLS, *native.SYMBOLS), native.imports(),
-                    )  # fmt: skip
+                        _support(), (*threads.SYMBOLS, *native.SYMBOLS), native.imports(),
+                        self._made)  # fmt: skip
+                    self._made = None
                     library.pin()  # workers live in this code until the process ends
                     pool = ThreadPool(library, self._thread_count)
                     self._native = pool, Executor(library)
         return self._native
 
+    def _make(self) -> None:
+        """Compile the pool and the executor; whoever needs them finds out what went wrong."""
+        with contextlib.suppress(Exception):
+            self._made = self._cached(_support()) or self._compiled(_support())
+
     def _load_support(self, sources: Sequence[tuple[str, str]], symbols: Sequence[str],
-                      imports: Mapping[str, int]) -> Library:  # fmt: skip
+                      imports: Mapping[str, int],
+                      made: Sequence[bytes] | None = None) -> Library:  # fmt: skip
         """Return code of the runtime itself, each text compiled by its pipeline, or cached."""
-        keys = [fingerprint("runtime", text, self.compiler.cache_key) for text, _ in sources]
-        if self.cache is not None:
-            cached = [self.cache.get("runtime", key) for key in keys]
-            images = [image for image in cached if image is not None]
-            if len(images) == len(keys):
-                try:
-                    return self.loader.load(images, symbols, imports)
-                except CompileError:
-                    images.clear()  # whole, but not for this linker: compile anew
+        found = made or self._cached(sources)
+        if found:
+            with contextlib.suppress(CompileError):  # whole, but not for this linker: compile anew
+                return self.loader.load(found, symbols, imports)
+        return self.loader.load(self._compiled(sources), symbols, imports)
+
+    def _cached(self, sources: Sequence[tuple[str, str]]) -> list[bytes]:
+        """Return what the cache has if that is all of it, else nothing."""
+        if self.cache is None:
+            return []
+        found = [self.cache.get("runtime", key) for key in self._keys(sources)]
+        return [image for image in found if image is not None] if None not in found else []
+
+    def _compiled(self, sources: Sequence[tuple[str, str]]) -> list[bytes]:
         images = [self.compiler.compile(*job) for job in sources]
         if self.cache is not None:
-            for key, image in zip(keys, images, strict=True):
+            for key, image in zip(self._keys(sources), images, strict=True):
                 self.cache.put("runtime", key, image)
-        return self.loader.load(images, symbols, imports)
+        return images
+
+    def _keys(self, sources: Sequence[tuple[str, str]]) -> list[str]:
+        return [fingerprint("runtime", text, self.compiler.cache_key) for text, _ in sources]
+
+
+def _support() -> list[tuple[str, str]]:
+    """Return the texts of the pool and the executor, and how each is compiled.
+
+    The pool waits far longer than it computes, and a full code generator takes three times as long
+    for it; the executor is on the path of every call.
+    """
+    return [(threads.source(), "quick"), (native.source(), "short")]
 
 
 _runtimes: "weakref.WeakSet[CpuRuntime]" = weakref.WeakSet()
@@ -305,6 +350,7 @@ _runtimes: "weakref.WeakSet[CpuRuntime]" = weakref.WeakSet()
 def _open_locks() -> None:
     for runtime in _runtimes:
         runtime._lock = threading.Lock()
+        runtime._maker = None  # which is not there
 
 
 if hasattr(os, "register_at_fork"):

@@ -143,6 +143,13 @@ def source(kind: Flavour | None = None) -> str:
     return text
 
 
+def allowed(threads: int | None) -> int:
+    """Return how many threads a pool will have that is asked for so many, or for the usual."""
+    if flavour() == "serial":
+        return 1
+    return max(1, min(threads or config().num_threads or usable_cpus(), MAX_THREADS))
+
+
 class ThreadPool:
     """The process's threads, the calling thread included.
 
@@ -167,7 +174,7 @@ class ThreadPool:
         self._threads = ctypes.CFUNCTYPE(integer)(library["weft_pool_threads"])
         self._workers = ctypes.CFUNCTYPE(integer)(library["weft_pool_workers"])
         self._shutdown = ctypes.CFUNCTYPE(None)(library["weft_pool_shutdown"])
-        self.resize(threads or config().num_threads or usable_cpus())
+        self.resize(allowed(threads))
 
     @property
     def threads(self) -> int:

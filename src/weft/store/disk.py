@@ -8,7 +8,6 @@ ever see whole ones. A bad entry is a miss; a folder that cannot be used is bypa
 warning, and everything works without it.
 """
 
-import hashlib
 import itertools
 import os
 import stat
@@ -21,6 +20,7 @@ from typing import Final, NamedTuple
 
 from weft.config import VERSION, config
 from weft.errors import CacheError
+from weft.store.digest import blake2b
 
 __all__ = ["CacheInfo", "DiskCache", "KindStats", "cache", "fingerprint", "reset"]
 
@@ -68,7 +68,7 @@ def _build() -> str:
             elif entry.name.endswith(".py"):
                 status = entry.stat()
                 seen.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
-    return hashlib.blake2b("\n".join(sorted(seen)).encode(), digest_size=8).hexdigest()
+    return blake2b("\n".join(sorted(seen)).encode(), digest_size=8).hexdigest()
 
 
 def fingerprint(*parts: str | bytes | int) -> str:
@@ -77,7 +77,7 @@ def fingerprint(*parts: str | bytes | int) -> str:
     The version and the build of Weft are always part of it. Each part counts with its type and
     length, so that ``("ab", "c")``, ``("a", "bc")`` and ``(b"ab", "c")`` differ.
     """
-    digest = hashlib.blake2b(f"{VERSION} {_build()}".encode(), digest_size=20)
+    digest = blake2b(f"{VERSION} {_build()}".encode(), digest_size=20)
     for part in parts:
         data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
         digest.update(b"%s%d:" % (type(part).__name__.encode(), len(data)))
@@ -364,7 +364,7 @@ class DiskCache:
 
 
 def _digest(kind: str, key: str, data: bytes) -> bytes:
-    digest = hashlib.blake2b(f"{kind}/{key}/".encode(), digest_size=_DIGEST_BYTES)
+    digest = blake2b(f"{kind}/{key}/".encode(), digest_size=_DIGEST_BYTES)
     digest.update(data)
     return digest.digest()
 

@@ -10,7 +10,6 @@ looking for a record costs one question to the file system and imports nothing.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import stat
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from weft.config import config
 from weft.store import cache
+from weft.store.digest import blake2b
 
 if TYPE_CHECKING:
     import sqlite3
@@ -81,7 +81,7 @@ class Trial(NamedTuple):
 
 def key_of(text: str, target: str, compiler: str, threads: int) -> str:
     """Return the key of a kernel: its canonical text, and for what it is compiled."""
-    digest = hashlib.blake2b(digest_size=20)
+    digest = blake2b(digest_size=20)
     for part in (text, target, compiler, str(threads)):
         data = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data) + data)
@@ -90,7 +90,7 @@ def key_of(text: str, target: str, compiler: str, threads: int) -> str:
 
 def digest_of(text: str) -> str:
     """Return what stands for the text of a scheduled kernel."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 class Records:
