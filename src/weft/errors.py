@@ -360,11 +360,14 @@ def outermost(function: _Made) -> _Made:
 
 
 def outermost_methods(kind: _Class) -> _Class:
-    """Make all methods of a class that users call such functions: public ones and operators."""
+    """Make all methods of a class that users call such functions: public ones and operators.
+
+    Native code that stands for one calls ``_miss``.
+    """
     for name, value in list(vars(kind).items()):
-        if callable(value) and hasattr(value, "__code__") and (
-            not name.startswith("_") or (name.endswith("__") and name not in _OWN)
-        ):
+        public = name == "_miss" or not name.startswith("_") or (
+            name.endswith("__") and name not in _OWN)
+        if public and callable(value) and hasattr(value, "__code__"):
             setattr(kind, name, outermost(value))
     return kind
 

@@ -90,6 +90,10 @@ class Loaded:
         place = self._places[number] if 0 <= number < len(self._places) else None
         return Failed(message, place, value, bound)
 
+    def codes(self, message: str) -> list[int]:
+        """Return the codes of failures with a message."""
+        return [1 + k for k, (text, _) in enumerate(self._messages) if text == message]
+
     def native(self, launcher: Launcher, threads: int, blocks: int) -> tuple[int, bool]:
         """Return the address of the code for a launch, and whether others should run meanwhile.
 

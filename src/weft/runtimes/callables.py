@@ -12,13 +12,14 @@ import sys
 from array import array
 from typing import Final
 
-__all__ = ["address_in", "context_at", "native_class", "set_code", "set_context",
-           "watched"]  # fmt: skip
+__all__ = ["VECTORCALL", "address_in", "check_slot", "context_at", "native_class", "set_code",
+           "set_context", "takes_code", "watched"]  # fmt: skip
 
 _MEMBERS: Final = 72  # number of the slot tp_members in Python's stable interface
 _SSIZE, _READONLY = 19, 1
 _HAS_VECTORCALL: Final = 1 << 11
 _WORD: Final = 8
+VECTORCALL: Final = 7 * _WORD  # where a type keeps the place of its instances' code
 
 
 # One word: not 0 while some thread is to see each launch before it runs.
@@ -92,3 +93,17 @@ def context_at(base: type) -> int:
 def set_context(instance: object, base: type, address: int) -> None:
     """Set the code's own word of an instance of ``native_class(base)``."""
     ctypes.c_void_p.from_address(id(instance) + context_at(base)).value = address
+
+
+def takes_code(kind: type) -> bool:
+    """Whether a class was made by `native_class`."""
+    return bool(kind.__flags__ & _HAS_VECTORCALL)
+
+
+def check_slot(base: type) -> bool:
+    """Whether types keep the place of their instances' code where `VECTORCALL` says."""
+    made = native_class(base)
+    if made is base:
+        return False
+    found = ctypes.c_int64.from_address(id(made) + VECTORCALL).value
+    return found == base.__basicsize__

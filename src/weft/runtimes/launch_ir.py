@@ -1,10 +1,10 @@
 """Launches of users' kernels as LLVM IR text: from Python's call to the kernel, without any Python.
 
-A *launch* is a table of rows behind a configured kernel (``k[grid, block]``), walked by one
-function of the vectorcall protocol. Each row takes one argument apart: checks its type and layout,
-and writes its address, sizes and value where the kernel looks for them. The first row that does
-not fit ends the launch, the next one of the chain is tried, and at last Python (method ``_miss``),
-which always is right. So a row may be strict, but must never be lax.
+A *launch* is a table of rows behind a configured kernel (``k[grid, block]``) or a function of
+loops, walked by one function of the vectorcall protocol. Each row takes one argument apart: checks
+its type and layout, and writes its address, sizes and value where the kernel looks for them. The
+first row that does not fit ends the launch, the next one of the chain is tried, and at last Python
+(method ``_miss``), which always is right. So a row may be strict, but must never be lax.
 
 A row has 8 words: the number of its operation, the word of the frame with the argument, and up to
 6 operands; what does not fit stands in a table of words at the last operand. The frame of a call is
@@ -41,6 +41,7 @@ CONTEXT: Final = (
     "function",
     "release",  # whether other threads of Python run meanwhile
     "fail",  # the function that raises what a failed kernel reported
+    "again",  # a bit for each code of a failure that lets Python make the call anew instead
 )
 
 FUNCTIONS: Final = (
@@ -458,7 +459,16 @@ apart:
 ran:
   %code = phi i32 [ %code0, %held ], [ %code1, %apart ]
   %good = icmp eq i32 %code, 0
-  br i1 %good, label %give, label %failed
+  br i1 %good, label %give, label %which
+which:
+  %again = call i64 @word(ptr %ctx, i64 $ctx.again$)
+  %wide = zext i32 %code to i64
+  %known = icmp ult i64 %wide, 64
+  %number = select i1 %known, i64 %wide, i64 0
+  %bits = lshr i64 %again, %number
+  %bit = and i64 %bits, 1
+  %anew = icmp ne i64 %bit, 0
+  br i1 %anew, label %clean, label %failed
 give:
   call void @Py_IncRef(ptr @weft_none)
   store ptr @weft_none, ptr %out
@@ -476,7 +486,7 @@ failed:
   store ptr %raised, ptr %out
   br label %clean
 clean:
-  %answer = phi i32 [ 1, %walk ], [ 0, %give ], [ 0, %failed ]
+  %answer = phi i32 [ 1, %walk ], [ 1, %which ], [ 0, %give ], [ 0, %failed ]
   br label %drop
 drop:
   %d = phi i64 [ 0, %clean ], [ %d1, %dropped ]
@@ -509,7 +519,10 @@ entry:
   %native = and i1 %bare, %unwatched
   br i1 %native, label %begin, label %python
 begin:
-  %first = call ptr @pointer(ptr %self, i64 $Configured.launch$)
+  %type = call ptr @pointer(ptr %self, i64 $ob_type$)
+  %slot = call i64 @word(ptr %type, i64 $type.vectorcall$)
+  %own = add i64 %slot, 8
+  %first = call ptr @pointer(ptr %self, i64 %own)
   br label %try
 try:
   %ctx = phi ptr [ %first, %begin ], [ %following, %next ]

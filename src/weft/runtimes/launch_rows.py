@@ -18,6 +18,49 @@ BODIES: Final = {
   call void @put(ptr %frame, i64 %w2, i64 %w3)
   br label %hit
 """,
+    # Word w2 is from w3 to w4.
+    "within": """
+  %value = call i64 @at(ptr %frame, i64 %w2)
+  %above = icmp sge i64 %value, %w3
+  %below = icmp sle i64 %value, %w4
+  %inside = and i1 %above, %below
+  br i1 %inside, label %hit, label %miss
+""",
+    # No two of w2 pieces of memory overlap. Table p7: for each the word of its address, its bytes.
+    "apart": """
+  br label %first
+first:
+  %i = phi i64 [ 0, %entry ], [ %i1, %following ]
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %w2
+  br i1 %more, label %look, label %hit
+look:
+  %ia = shl i64 %i, 1
+  %ib = add i64 %ia, 1
+  %a_word = call i64 @at(ptr %p7, i64 %ia)
+  %a_bytes = call i64 @at(ptr %p7, i64 %ib)
+  %a = call i64 @at(ptr %frame, i64 %a_word)
+  %a_end = add i64 %a, %a_bytes
+  br label %second
+second:
+  %j = phi i64 [ %i1, %look ], [ %j1, %other ]
+  %left = icmp slt i64 %j, %w2
+  br i1 %left, label %other, label %following
+other:
+  %ja = shl i64 %j, 1
+  %jb = add i64 %ja, 1
+  %b_word = call i64 @at(ptr %p7, i64 %ja)
+  %b_bytes = call i64 @at(ptr %p7, i64 %jb)
+  %b = call i64 @at(ptr %frame, i64 %b_word)
+  %b_end = add i64 %b, %b_bytes
+  %before = icmp ule i64 %b_end, %a
+  %behind = icmp ule i64 %a_end, %b
+  %separate = or i1 %before, %behind
+  %j1 = add i64 %j, 1
+  br i1 %separate, label %second, label %miss
+following:
+  br label %first
+""",
     # This very object.
     "same": """
   %e = icmp eq ptr %object, %p2

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from weft.runtimes.buffer import Buffer
-from weft.runtimes.callables import address_in, context_at, set_code, set_context, watched
+from weft.runtimes.callables import (
+    VECTORCALL,
+    address_in,
+    check_slot,
+    set_code,
+    set_context,
+    takes_code,
+    watched,
+)
 from weft.runtimes.dispatch import NotSupported, Object, mixin, object_layout, slots_of
 from weft.runtimes.launch_ir import CONTEXT, FUNCTIONS, MOST_WORDS, ROW_WORDS, SYMBOLS, source
 from weft.runtimes.launch_rows import OPERATIONS
@@ -25,7 +33,7 @@ __all__ = ["SYMBOLS", "Address", "Context", "Launcher", "NotSupported", "Program
            "imports", "layout", "source"]  # fmt: skip
 
 _MP_SUBSCRIPT: Final = 5  # number of the slot in Python's stable interface
-_MOST_LAUNCHES: Final = 16  # of one configuration; what is beyond goes the Python way
+_MOST_LAUNCHES: Final = 64  # of one configuration; what is beyond goes the Python way
 _TENSOR: Final = ("_base", "_buffer", "_history", "_node", "_requires_grad", "_shared", "_version",
                   "dtype", "shape")  # fmt: skip
 
@@ -36,7 +44,7 @@ class Types(NamedTuple):
     Attributes
     ----------
     configured : type
-        The class whose instances are called; a native class is made of it.
+        The class whose instances a kernel configures.
     kernel : type
         The class whose instances are configured.
     tensor : type
@@ -64,7 +72,9 @@ def layout(types: Types) -> dict[str, int]:
     found |= {f"Tensor.{n}": o for n, o in slots_of(types.tensor, _TENSOR).items()}
     found |= {f"Buffer.{n}": o for n, o in slots_of(Buffer, ("address", "version")).items()}
     found |= {f"Kernel.{n}": o for n, o in slots_of(types.kernel, ("_configured",)).items()}
-    found["Configured.launch"] = context_at(types.configured)
+    if not check_slot(types.configured):
+        raise NotSupported("the slot of vectorcall in types")
+    found["type.vectorcall"] = VECTORCALL
     return found
 
 
@@ -144,7 +154,8 @@ class Program:
         self._keep.append(value)
 
     def assemble(self, *, buffers: int, variables: int, owned: int, nowned: int, function: int,
-                 release: bool, fail: Callable[..., object]) -> Context | None:  # fmt: skip
+                 release: bool, fail: Callable[..., object], again: int = 0
+                 ) -> Context | None:  # fmt: skip
         """Return the launch; None if its frame is too large.
 
         Parameters
@@ -157,6 +168,8 @@ class Program:
             Whether other threads of Python run meanwhile.
         fail
             Raises what a kernel reported.
+        again
+            Codes of failures, as bits, after which Python makes the call anew.
         """
         if self._words > MOST_WORDS:
             return None
@@ -169,6 +182,7 @@ class Program:
             "next": 0, "rows": rows, "end": rows + 8 * len(words), "nargs": self.nargs,
             "buffers": buffers, "variables": variables, "owned": owned, "nowned": nowned,
             "function": function, "release": int(release), "fail": id(fail),
+            "again": again,
         }  # fmt: skip
         head = array("q", [values[name] for name in CONTEXT])
         return Context(head, (words, self._tables, self._keep, fail))
@@ -217,16 +231,22 @@ class Launcher:
 
         `launches`, which the object holds, keeps them alive.
         """
-        base = self._types.configured
-        if len(launches) >= _MOST_LAUNCHES or type(configured) is base:
+        kind: Any = type(configured)
+        if len(launches) >= _MOST_LAUNCHES or not takes_code(kind):
             return False
         if launches:
             context.follow(launches[-1])
         launches.append(context)
-        set_context(configured, base, context.address)
+        set_context(configured, kind.__base__, context.address)
+        self.enable(configured)
+        return True
+
+    def enable(self, configured: Any) -> None:
+        """Let an object try its launches again, after its code was taken away."""
+        kind: Any = type(configured)
+        base = kind.__base__
         if not address_in(configured, base):
             set_code(configured, base, self._launch)
-        return True
 
     def quicken(self, kernel: Any) -> None:
         """Give a kernel's class the native way from ``kernel[...]`` to what was made before."""

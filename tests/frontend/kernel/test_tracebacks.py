@@ -11,6 +11,7 @@ from weft import build, gpu
 from weft.compat import cuda
 from weft.errors import BoundsError, KernelError, LaunchError, Opened, WeftError, outermost
 
+pytestmark = pytest.mark.usefixtures("compiled")
 PACKAGE = str(Path(weft.__file__).parent)
 
 

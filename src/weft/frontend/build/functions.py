@@ -11,7 +11,7 @@ from weft.frontend.build.blocks import Body, Loop
 from weft.frontend.build.builder import Builder
 from weft.frontend.build.parameters import Signature
 from weft.frontend.build.places import At, opens
-from weft.frontend.build.programs import BuiltFunction
+from weft.frontend.build.programs import BuiltFunction, NativeFunction
 from weft.frontend.build.values import Scalar
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -75,5 +75,6 @@ class FunctionBuilder(Builder):
         self._parallel.append(tuple(axes))
 
     def _made(self, body: Stmts, signature: Signature) -> BuiltFunction:
-        return BuiltFunction(self._kernel(body, (("noalias", True),)), signature,
-                             tuple(self._parallel))
+        made: BuiltFunction = NativeFunction(
+            self._kernel(body, (("noalias", True),)), signature, tuple(self._parallel))
+        return made

@@ -162,6 +162,14 @@ class Signature:
                 for k, n in enumerate(p.memory.shape) if n.op is not Op.CONST]
 
     @functools.cached_property
+    def _numbers(self) -> frozenset[str]:
+        return frozenset(p.name for p in self.parameters if isinstance(p, ScalarParameter))
+
+    def sizes_of(self, host: Host) -> dict[str, int]:
+        """Return the variables of a call that are sizes."""
+        return {k: v for k, v in host.variables.items() if k not in self._numbers}
+
+    @functools.cached_property
     def written(self) -> frozenset[str]:
         """Names of the arrays that the program writes to."""
         return frozenset(p.name for p in self._arrays if p.writable)

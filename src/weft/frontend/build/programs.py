@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from weft.config import config
-from weft.errors import LaunchError, UnsupportedError, outermost_methods
+from weft.config import config, watchers
+from weft.errors import LaunchError, UnsupportedError, outermost, outermost_methods
 from weft.frontend.build.grids import (
     Launch,
     launches,
@@ -17,20 +19,26 @@ from weft.frontend.build.grids import (
 from weft.frontend.build.parameters import Signature, value_of
 from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.fused import active
-from weft.frontend.kernel.launch import Configured, KernelFunction, Options, Size
+from weft.frontend.kernel.launch import QUICKEN_AT, Configured, KernelFunction, Options, Size
 from weft.frontend.kernel.nests import failure
+from weft.frontend.state import state
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import Barrier, For, Kernel, Stmt
 from weft.ir.traverse import walk
+from weft.runtimes.callables import native_class, set_code, takes_code
 
 if TYPE_CHECKING:
-    from weft.driver.launch import Loaded
+    from collections.abc import Callable
+
+    from weft.driver.launch import Failed, Loaded
     from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.reports import Report
+    from weft.runtimes.launches import Context
 
-__all__ = ["BuiltFunction", "BuiltKernel"]
+__all__ = ["BuiltFunction", "BuiltKernel", "NativeFunction"]
 
+_MOST_SEEN: Final = 64  # kinds of calls that are counted
 _LEVELS: Final = ("loop", "schedule", "kernel", "source")
 
 
@@ -52,6 +60,9 @@ class BuiltFunction:
         self._kernel, self.signature, self._parallel = kernel, signature, tuple(parallel)
         self._native: list[tuple[Launch, Loaded]] | None = None
         self._launches: list[Launch] | None = None
+        self._contexts: list[Context] = []
+        self._seen: dict[Any, int] = {}
+        _functions.add(self)
 
     def __call__(self, *args: Any, **named: Any) -> None:
         """Run the function on the default device; it is finished when this returns.
@@ -72,6 +83,8 @@ class BuiltFunction:
 
             self._native = [(part, load_kernel(part.kernel)) for part in self.launches]
         values = host.variables
+        if len(self._native) == 1 and not named:
+            self._quicken(*self._native[0], host, args)
         try:
             for part, loaded in self._native:
                 if any(value_of(n, values) < 1 for n in part.blocks):
@@ -81,6 +94,16 @@ class BuiltFunction:
                     raise failure(self.name, failed)
         finally:
             host.finish()
+
+    _miss = __call__  # what native code calls with arguments that it does not know
+
+    def _quicken(self, part: Launch, loaded: Loaded, host: Host, args: tuple[Any, ...]) -> None:
+        """Let calls on arrays of such sizes run in native code, from the second of them on."""
+        blocks = [value_of(n, host.variables) for n in part.blocks]
+        many = math.prod(blocks)
+        if many and _comes_again(self._seen, self.signature, host, args):
+            quicken(self, self._contexts, loaded, self.signature, host, args,
+                    lambda failed: failure(self.name, failed), many * part.threads, many, True)
 
     def _passed(self, args: tuple[Any, ...], named: dict[str, Any]) -> Host:
         if active.fusion is not None:
@@ -148,6 +171,21 @@ class BuiltFunction:
         return f"<weft.build function {self.name}>"
 
 
+_functions: Final[weakref.WeakSet[BuiltFunction]] = weakref.WeakSet()
+NativeFunction: Final = native_class(BuiltFunction)
+
+
+def _reconsider() -> None:
+    """Take the native code away: the default device, or a setting, may be another one."""
+    for function in list(_functions):
+        if isinstance(function, NativeFunction):
+            set_code(function, BuiltFunction, 0)
+            function._seen.clear()
+
+
+watchers.append(_reconsider)
+
+
 @outermost_methods
 class BuiltKernel(KernelFunction):
     """A finished kernel of threads: ``k[grid, block](*args)`` launches it.
@@ -178,7 +216,8 @@ class BuiltKernel(KernelFunction):
 
     def _made(self, grid: Size, block: Size | None = None, stream: Any = None,
               shared: int | None = None) -> BuiltLaunch:  # fmt: skip
-        return BuiltLaunch(self, grid, block, stream, shared)
+        made: BuiltLaunch = NativeLaunch(self, grid, block, stream, shared)
+        return made
 
     def compile(self, block: Size | None = None, *args: Any, ndim: int = 1,
                 shared: int | None = None) -> Self:  # fmt: skip
@@ -257,6 +296,12 @@ class BuiltLaunch(Configured):
         """
         kernel = self.kernel
         args = kernel.signature.bound(f"launch of {kernel.name}", args, named)
+        if state.capture is not None:
+            from weft.frontend.kernel.captured import belongs, launch_captured
+
+            if belongs(args):
+                launch_captured(self, args)
+                return
         if active.fusion is not None:
             active.fusion.note(self, args)
             return
@@ -276,6 +321,13 @@ class BuiltLaunch(Configured):
         host.finish()
         if failed is not None:
             raise failure(kernel.name, failed, self)
+        if _comes_again(self._seen, kernel.signature, host, args):
+            blocks = math.prod(self.grid)
+            quicken(self, self._launches, loaded, kernel.signature, host, args,
+                    lambda failed: failure(kernel.name, failed, self),
+                    blocks * math.prod(self.block), blocks, False)
+
+    _miss = __call__  # what native code calls with arguments that it does not know
 
     def loaded(self) -> Loaded:
         """Return the code, compiling it if this is the first launch of such a shape."""
@@ -310,6 +362,60 @@ class BuiltLaunch(Configured):
                        steps=STEPS if steps is None else steps)
         finally:
             host.finish()
+
+
+NativeLaunch: Final = native_class(BuiltLaunch)
+
+
+def _comes_again(seen: dict[Any, int], signature: Signature, host: Host,
+                 args: tuple[Any, ...]) -> bool:  # fmt: skip
+    """Count a call; whether calls like it, with arrays of these sizes, are worth native code."""
+    key = tuple(map(type, args)), tuple(host.types.values()), *signature.sizes_of(host).values()
+    seen[key] = seen.get(key, 0) + 1
+    return seen[key] == QUICKEN_AT and len(seen) <= _MOST_SEEN
+
+
+def quicken(instance: Any, contexts: list[Context], loaded: Loaded, signature: Signature,
+            host: Host, args: tuple[Any, ...], error: Callable[[Failed], Exception], threads: int,
+            blocks: int, apart: bool) -> None:  # fmt: skip
+    """Let calls like one that went well, on arrays of the same sizes, run in native code.
+
+    Parameters
+    ----------
+    instance, contexts
+        What is called, and its list of native launches.
+    loaded, signature, host, args
+        What it runs, what it takes, and what that call passed.
+    error
+        Returns the error that a failure is.
+    threads, blocks
+        How many there are in all.
+    apart
+        Whether its arrays must not overlap.
+    """
+    from weft.driver import report
+    from weft.frontend.kernel.native import Python, Rows, native_launcher
+
+    launcher = None if report.active() is not None else native_launcher()
+    if launcher is None or not takes_code(type(instance)):  # or calls are recorded
+        return
+
+    @outermost
+    def fail(code: int, _: int, __: int, value: int, bound: int) -> None:
+        raise error(loaded.failed(code, value, bound))
+
+    sizes = signature.sizes_of(host)
+    rows = Rows(loaded, len(args), {**host.variables, **sizes})
+    rows.written = signature.written
+    try:
+        for k, (value, (param, kind)) in enumerate(zip(args, host.types.items(), strict=True)):
+            rows.take(1 + k, param, kind, value, True)
+    except Python:
+        return
+    rows.constants(known=sizes, apart=apart)
+    context = rows.assemble(launcher, fail, threads, blocks)
+    if context is not None:
+        launcher.attach(instance, contexts, context)
 
 
 def _key(kernel: Kernel) -> str:

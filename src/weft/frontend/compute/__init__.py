@@ -76,7 +76,7 @@ def compute(function: Callable[..., Any] | None = None, *, kind: str = "custom",
         call.
     """
     from weft.frontend.compute.annotations import check_signature, checked_annotations
-    from weft.frontend.compute.function import ComputeFunction
+    from weft.frontend.compute.function import Native
 
     made = checked_annotations(kind=kind, device=device, workgroup=workgroup, shared=shared,
                                tile=tile, hints=hints, vectorizable=vectorizable,
@@ -87,6 +87,7 @@ def compute(function: Callable[..., Any] | None = None, *, kind: str = "custom",
         if not inspect.isfunction(given):
             raise KernelError("compute", found=repr(given), expected="a function")
         check_signature(given, made)
-        return ComputeFunction(given, made)
+        made_of: ComputeFunction = Native(given, made)
+        return made_of
 
     return make if function is None else make(function)

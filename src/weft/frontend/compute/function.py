@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import functools
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import DependenceWarning, LaunchError, outermost, trim
+from weft.config import watchers
+from weft.errors import DependenceWarning, LaunchError, outermost, trim, user_location
 from weft.frontend.compute.annotations import Annotations, check_made
 from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.fused import active
+from weft.frontend.kernel.launch import QUICKEN_AT
 from weft.frontend.kernel.nests import failure
 from weft.frontend.kernel.signature import Signature
 from weft.frontend.kernel.texts import keep
+from weft.runtimes.callables import native_class, set_code
 
 if TYPE_CHECKING:
     from weft.driver.launch import Failed, Loaded
     from weft.frontend.compute.arguments import Arguments, Sharing
-    from weft.frontend.compute.quick import Recipe
     from weft.frontend.compute.report import Report
     from weft.frontend.compute.translate import Written
     from weft.frontend.kernel.types import KernelType
+    from weft.runtimes.launches import Context
 
-__all__ = ["ComputeFunction"]
+__all__ = ["ComputeFunction", "Native"]
 
+_MOST_SEEN: Final = 256  # kinds of calls that are counted
 _MOST_SHAPES: Final = 8  # that a function is compiled for, of arguments of the same types
 
 
@@ -45,7 +50,9 @@ class ComputeFunction:
         self._signature = Signature(function)
         self._written: dict[Any, frozenset[str]] = {}
         self._families: dict[Any, dict[Any, _Compiled]] = {}
-        self._recipes: dict[Any, Recipe] = {}
+        self._launches: list[Context] = []
+        self._seen: dict[Any, int] = {}
+        _functions.add(self)
 
     def __call__(self, *args: Any, **named: Any) -> None:
         """Run the function; it is finished when this returns.
@@ -71,21 +78,15 @@ class ComputeFunction:
         if self._is_interpreted():
             self._interpret(*self._take(args, named))
             return
-        whole = not named and len(args) == len(self._signature.names)
-        key, given = (self._shape_of(args) if whole else None) or (None, [])
-        recipe = None if key is None else self._recipes.get(key)
-        passed = None if recipe is None else recipe.passes(given)
-        if recipe is not None and passed is not None:
-            failed = recipe.loaded.run(*passed)
-            if failed is None:
-                return
-            if failed.message != recipe.fallback:
-                raise failure(self.__name__, failed)
         call = _Call(self, *self._take(args, named))
-        failed = self._run(call, None if recipe is not None else key, args)
+        failed = self._run(call)
         call.host.finish()
         if failed is not None:
             raise failure(self.__name__, failed)
+        if call.is_plain and call.sharing is None and len(args) == len(call.types):
+            self._quicken(call, args)
+
+    _miss = __call__  # what native code calls with arguments that it does not know
 
     def _is_interpreted(self) -> bool:
         device = get_default_device() if self.annotations.device == "auto" else ""
@@ -93,24 +94,10 @@ class ComputeFunction:
             device = self.annotations.resolved()
         return device.startswith("interpreter")
 
-    @functools.cached_property
-    def _shape_of(self) -> Callable[[tuple[Any, ...]], Any]:
-        from weft.frontend.compute.quick import shape_of  # needs NumPy, which comes late
-
-        return shape_of
-
-    def _run(self, call: _Call, key: Any, args: tuple[Any, ...]) -> Failed | None:
-        """Run the function; with a key, note how the next such call passes its arguments."""
-        from weft.frontend.compute.quick import Recipe
-
+    def _run(self, call: _Call) -> Failed | None:
         if call.is_plain:
             compiled = self._compiled(call)
             failed = compiled.fast.run(call.addresses, call.values(compiled.fast))
-            if key is not None and call.sharing is None:
-                recipe = Recipe.of(compiled.fast, compiled.fallback, list(call.types), args,
-                                   call.host)
-                if recipe is not None:
-                    self._recipes[key] = recipe
             if failed is None or failed.message != compiled.fallback:
                 return failed
         loaded = self._as_written(call)
@@ -123,6 +110,37 @@ class ComputeFunction:
 
     def __repr__(self) -> str:
         return f"<weft.compute {self.__name__}>"
+
+    def _quicken(self, call: _Call, args: tuple[Any, ...]) -> None:
+        """Let calls like one that went well run in native code, from the second of them on."""
+        key = tuple(map(type, args)), call.family, call.static_key
+        count = self._seen[key] = self._seen.get(key, 0) + 1
+        if count < QUICKEN_AT or len(self._seen) > _MOST_SEEN or type(self) is ComputeFunction:
+            return
+        from weft.driver import report
+        from weft.frontend.kernel.native import native_launcher
+
+        launcher = None if report.active() is not None else native_launcher()
+        if launcher is None:  # the interpreter allows no native calls, or they are recorded
+            return
+        if count > QUICKEN_AT:  # it has its code, which a change of devices may have taken away
+            launcher.enable(self)
+            return
+        from weft.frontend.compute.native import native_call
+
+        compiled = self._compiled(call)
+        loaded, name = compiled.fast, self.__name__
+
+        @outermost
+        def fail(code: int, _: int, __: int, value: int, bound: int) -> None:
+            raise failure(name, loaded.failed(code, value, bound))
+
+        annotated = {n for n, kind in self._signature.wanted.items() if kind is not None}
+        written = self._written_by(call.host) if call.host.tensors else frozenset()
+        context = native_call(launcher, loaded, compiled.fallback, args, call.host, annotated,
+                              written, fail)
+        if context is not None:
+            launcher.attach(self, self._launches, context)
 
     # --- arguments
 
@@ -191,6 +209,20 @@ class ComputeFunction:
                      *(c.__array_interface__["data"][0] for c in written.constants)]
         run(written.kernel, addresses, host.variables, Grid((1, 1, 1), (1, 1, 1)))
         host.finish()
+
+
+_functions: Final[weakref.WeakSet[ComputeFunction]] = weakref.WeakSet()
+Native: Final = native_class(ComputeFunction)
+
+
+def _reconsider() -> None:
+    """Take the native code away: the default device, or a setting, may be another one."""
+    for function in list(_functions):
+        if isinstance(function, Native):
+            set_code(function, ComputeFunction, 0)
+
+
+watchers.append(_reconsider)
 
 
 class _Call:
@@ -262,5 +294,6 @@ class _Compiled:
             check_made(function.annotations, function.__name__,
                        (code.co_filename, code.co_firstlineno), kernel, scheduled, self.report)
         for message in self.report.broken:
-            warnings.warn(message, DependenceWarning, stacklevel=5)
+            file, line = user_location() or ("<compute>", 1)
+            warnings.warn_explicit(message, DependenceWarning, file, line)
         self.fast = load_kernel(kernel, written.constants)

@@ -29,7 +29,7 @@ from weft.frontend.kernel.streams import check_stream
 from weft.frontend.kernel.texts import keep
 from weft.frontend.state import state
 from weft.ir.record import Record
-from weft.runtimes.callables import native_class, set_code
+from weft.runtimes.callables import native_class, set_code, takes_code
 
 if TYPE_CHECKING:
     from weft.driver.launch import Loaded
@@ -47,7 +47,7 @@ _MOST_SHARED: Final = 227 << 10  # bytes, as much as the largest devices give on
 _MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)
 _MOST_CONFIGURED: Final = 256  # shapes of launches that a kernel keeps ready
 _MOST_SEEN: Final = 64  # kinds of arguments that one of them counts
-_QUICKEN_AT: Final = 2  # launches of one kind, after which they go to native code
+QUICKEN_AT: Final = 2  # launches of one kind, after which they go to native code
 
 LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Olatency")
 KINDS: Final = ("custom", "elementwise", "reduce", "matmul", "conv2d", "attention",
@@ -249,7 +249,7 @@ def _reconsider() -> None:
     """Forget configured kernels: the default device, or a setting, may be another one."""
     for kernel in list(_kernels):
         for configured in kernel._configured.values():
-            if isinstance(configured, Native):
+            if takes_code(type(configured)):
                 set_code(configured, Configured, 0)
             configured._seen.clear()
         kernel._configured.clear()
@@ -393,18 +393,15 @@ class Configured:
         """Let launches like this one run in native code, from the second of them on."""
         key = tuple(map(type, args)), tuple(types.values())
         count = self._seen[key] = self._seen.get(key, 0) + 1
-        if count != _QUICKEN_AT or len(self._seen) > _MOST_SEEN or type(self) is Configured:
+        if count != QUICKEN_AT or len(self._seen) > _MOST_SEEN or not takes_code(type(self)):
             return
         from weft.driver import report
-        from weft.driver.launch import launcher
 
         if report.active() is not None:  # native launches are not recorded
             return
-        from weft.frontend.kernel.native import native_launch
-        from weft.frontend.tensor import Tensor
-        from weft.runtimes.launches import Types
+        from weft.frontend.kernel.native import native_launch, native_launcher
 
-        found = launcher(Types(Configured, KernelFunction, Tensor))
+        found = native_launcher()
         if found is None:
             return
         name = self.kernel.__name__

@@ -6,8 +6,10 @@ that one launch had. They are strict: whatever they do not know goes the Python 
 
 from __future__ import annotations
 
+import math
 import struct
 import sys
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.launch import Configured
     from weft.runtimes.launches import Context, Launcher
 
-__all__ = ["native_launch"]
+__all__ = ["Python", "Rows", "native_launch", "native_launcher"]
 
 # Flags of NumPy's arrays.
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
@@ -40,7 +42,7 @@ _PLAIN: Final = {bool: "b", int: "i", float: "f"}
 _BY_VALUE: Final = (bool, int, str)
 
 
-class _Python(Exception):
+class Python(Exception):
     """Something that only the Python way knows."""
 
 
@@ -59,23 +61,29 @@ def native_launch(configured: Configured, launcher: Launcher, loaded: Loaded,
         Raises what a kernel reported.
     """
     try:
-        rows = _Rows(loaded, len(args))
+        rows = Rows(loaded, len(args))
         for position, (value, (name, kind)) in enumerate(zip(args, types.items(), strict=True)):
             annotated = configured.kernel._signature.wanted[name] is not None
             rows.take(1 + position, name, kind, value, annotated)
         rows.constants(configured.grid)
-    except _Python:
+    except Python:
         return None
     x, y, z = configured.grid
     a, b, c = configured.block
-    function, release = loaded.native(launcher, x * y * z * a * b * c, x * y * z)
-    rows.program.keep(loaded)
-    return rows.program.assemble(
-        buffers=rows.buffers, variables=rows.variables, owned=rows.owned, nowned=rows.nowned,
-        function=function, release=release, fail=fail)
+    return rows.assemble(launcher, fail, x * y * z * a * b * c, x * y * z)
 
 
-class _Rows:
+def native_launcher() -> Launcher | None:
+    """Return the native launches; None where the interpreter allows none."""
+    from weft.driver.launch import launcher
+    from weft.frontend.kernel.launch import Configured, KernelFunction
+    from weft.frontend.tensor import Tensor
+    from weft.runtimes.launches import Types
+
+    return launcher(Types(Configured, KernelFunction, Tensor))
+
+
+class Rows:
     """The rows of one launch.
 
     Attributes
@@ -86,37 +94,70 @@ class _Rows:
         First words of addresses, of variables, and of objects that a call owns.
     nowned : int
         How many of those there are.
+
+    Parameters
+    ----------
+    loaded
+        What is launched.
+    nargs
+        How many arguments there are.
+    fixed
+        Sizes and steps of arrays by name, if it is for these only.
     """
 
-    def __init__(self, loaded: Loaded, nargs: int) -> None:
+    def __init__(self, loaded: Loaded, nargs: int,
+                 fixed: Mapping[str, int] | None = None) -> None:  # fmt: skip
         self.program = Program(nargs)
         self.loaded = loaded
+        self.fixed = fixed
+        self._spans: list[int] = []  # of each array the word of its address, and its bytes
         self.buffers = self.program.words(loaded.nbuffers)
         self.variables = self.program.words(len(loaded.variables))
         self.owned, self.nowned = self.program.words(loaded.nbuffers), 0
         self._places = {name: self.variables + k for k, name in enumerate(loaded.variables)}
         self._arrays = 0
+        self.written: Container[str] = loaded.written
+        self._steps: list[tuple[int, int]] = []
 
     def place(self, name: str) -> int:
         """Return the word of a variable; the kernel may not need it."""
         return self._places.get(name, 0)
 
-    def constants(self, grid: tuple[int, int, int]) -> None:
-        """Add what is the same in all launches."""
-        for axis, count in zip("xyz", grid, strict=True):
-            if f"grid.{axis}" in self._places:
-                self.program.check("set", 0, self._places[f"grid.{axis}"], count)
+    def constants(self, grid: tuple[int, int, int] | None = None,
+                  known: Mapping[str, int] | None = None, apart: bool = True) -> None:  # fmt: skip
+        """Add what is the same in all launches: the grid, and variables that are known.
+
+        With `apart` arrays of fixed sizes must not overlap.
+        """
+        values = dict(known or {})
+        if grid is not None:
+            values |= {f"grid.{axis}": count for axis, count in zip("xyz", grid, strict=True)}
+        for name, value in values.items():
+            if name in self._places:
+                self.program.check("set", 0, self._places[name], value)
+        if apart and len(self._spans) > 2:
+            self.program.read("apart", 0, len(self._spans) // 2, 0, 0, 0, 0,
+                              self.program.table(self._spans))
         for k, address in enumerate(self.loaded.constants):
             self.program.check("set", 0, self.buffers + self._arrays + k, address)
+
+    def assemble(self, launcher: Launcher, fail: Any, threads: int, blocks: int,
+                 again: int = 0) -> Context | None:  # fmt: skip
+        """Return the launch; see `weft.runtimes.launches.Program.assemble`."""
+        function, release = self.loaded.native(launcher, threads, blocks)
+        self.program.keep(self.loaded)
+        return self.program.assemble(
+            buffers=self.buffers, variables=self.variables, owned=self.owned, nowned=self.nowned,
+            function=function, release=release, fail=fail, again=again)
 
     def take(self, word: int, name: str, kind: KernelType, value: Any, annotated: bool) -> None:
         """Add the rows of one argument; without an annotation its type tells what it is."""
         if isinstance(kind, ScalarType):
             if kind.dtype is dt.uint64 and type(value) is int and not annotated:
-                raise _Python  # most ints are no uint64
+                raise Python  # most ints are no uint64
             self._number(word, name, kind.dtype, value)
         elif isinstance(kind, FieldsType):
-            raise _Python
+            raise Python
         elif isinstance(kind, ConstantType):
             self._constant(word, value)
         elif isinstance(kind, GroupType):
@@ -136,14 +177,14 @@ class _Rows:
         elif kind in _BY_VALUE and not isinstance(value, bool):
             self.program.check("equal", word, Object(value), kind)
         elif kind is tuple:
-            raise _Python
+            raise Python
         else:
             self.program.check("same", word, Object(value))
 
     def _group(self, word: int, name: str, kind: GroupType, value: Any,
                annotated: bool) -> None:  # fmt: skip
         if not isinstance(value, tuple):
-            raise _Python
+            raise Python
         first = self.program.words(max(len(value), 1))
         self.program.check("tuple", word, type(value), len(value), first)
         names = kind.names or tuple(map(str, range(len(value))))
@@ -164,10 +205,12 @@ class _Rows:
         elif isinstance(value, np.generic) and value.dtype == d.numpy and value.dtype.isnative:
             check("scalar", word, place, kind, d.itemsize, int(d.kind == "i"))
         else:
-            raise _Python
+            raise Python
 
     def _axes(self, name: str, kind: ArrayType) -> list[int]:
-        sizes = kind.shape or (None,) * kind.ndim
+        sizes: Sequence[int | None] = kind.shape or (None,) * kind.ndim
+        if self.fixed is not None:
+            sizes = [self.fixed[f"{name}.{k}"] for k in range(kind.ndim)]
         words = []
         for k, n in enumerate(sizes):
             words += [-1 if n is None else n, self.place(f"{name}.{k}")]
@@ -177,12 +220,32 @@ class _Rows:
         """Return the table of an array: where its address, sizes and steps go."""
         address = self.buffers + self._arrays
         self._arrays += 1
+        self._note_span(name, kind, address)
         if kind.order == "C":
             return self.program.table([address, *self._axes(name, kind)])
         shift = kind.dtype.itemsize.bit_length() - 1
-        steps = [self.place(f"{name}.step{k}") for k in range(kind.ndim)]
+        steps = [self._step(f"{name}.step{k}") for k in range(kind.ndim)]
         return self.program.table([address, shift, self.place(f"{name}.first"),
                                    self.place(f"{name}.span"), *self._axes(name, kind), *steps])
+
+    def _step(self, name: str) -> int:
+        """Return the word of a step, which has to be the one that is fixed."""
+        if self.fixed is None:
+            return self.place(name)
+        word = self.place(name) or self.program.words(1)
+        self._steps.append((word, self.fixed[name]))
+        return word
+
+    def _note_span(self, name: str, kind: ArrayType, address: int) -> None:
+        """Note the memory of an array, of which `address` is the word of its lowest element."""
+        if self.fixed is None:
+            return
+        count = math.prod(self.fixed[f"{name}.{k}"] for k in range(kind.ndim))
+        if count and kind.order != "C":
+            count = 1 + sum(abs(self.fixed[f"{name}.step{k}"]) * (self.fixed[f"{name}.{k}"] - 1)
+                            for k in range(kind.ndim))
+        if count:
+            self._spans += [address, count * kind.dtype.itemsize]
 
     def _array(self, word: int, name: str, kind: ArrayType, value: Any) -> None:
         mask = _CONTIGUOUS | _ALIGNED | _WRITEABLE
@@ -190,17 +253,24 @@ class _Rows:
         flags |= _CONTIGUOUS if kind.order == "C" else 0
         self.program.read("array" if kind.order == "C" else "strided", word, type(value),
                           value.dtype, kind.ndim, mask, flags, self._table(name, kind))
+        self._check_steps()
+
+    def _check_steps(self) -> None:
+        for word, step in self._steps:
+            self.program.read("within", 0, word, step, step)
+        self._steps.clear()
 
     def _tensor(self, word: int, name: str, kind: ArrayType, value: TensorCore) -> None:
         if value._buffer is None or kind.order != "C" or kind.ndim > 64:
-            raise _Python
+            raise Python
         address = self.buffers + self._arrays
         self._arrays += 1
+        self._note_span(name, kind, address)
         owner = self.owned + self.nowned
         self.nowned += 1
         table = self.program.table([address, owner, *self._axes(name, kind)])
         self.program.read("tensor", word, type(value), kind.dtype, kind.ndim,
-                          int(name in self.loaded.written), type(value._buffer), table)
+                          int(name in self.written), type(value._buffer), table)
 
     def _foreign(self, word: int, name: str, kind: ArrayType, value: Any) -> None:
         """Add the rows of an object that offers its memory through DLPack's table of functions.
@@ -210,12 +280,13 @@ class _Rows:
         found = dlpack.exchange_function(type(value))
         code = dlpack.code_of(kind.dtype)
         if found is None or kind.readonly or kind.ndim > 64:
-            raise _Python
+            raise Python
         if hasattr(value, "requires_grad"):
             if value.requires_grad is not False:
-                raise _Python
+                raise Python
             self.program.check("attribute", word, sys.intern("requires_grad"), False)
         if hasattr(value, "is_neg") and kind.order != "C":
             self.program.check("answer", word, sys.intern("is_neg"), False)
         self.program.read("exchange", word, type(value), Address(found), kind.ndim, code,
                           int(kind.order == "C"), self._table(name, kind))
+        self._check_steps()
