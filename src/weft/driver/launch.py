@@ -11,6 +11,7 @@ from weft.driver import device, kernels, report
 from weft.ir.stmt import For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
 from weft.kernelize.emit import CHECK
+from weft.renderers.base import NO_MEMORY
 from weft.schedule.space import constant
 from weft.strategies.nest import PARALLEL_WORK, work
 
@@ -84,6 +85,8 @@ class Loaded:
 
     def failed(self, code: int, value: int, bound: int) -> Failed:
         """Return what a failure code means."""
+        if code == NO_MEMORY:
+            return Failed("no memory for local arrays", None, value, bound)
         if not 0 < code <= len(self._messages):
             return Failed(f"failure {code}", None, value, bound)
         message, number = self._messages[code - 1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.driver import device, kernels
 from weft.driver.kernels import Code
-from weft.errors import BoundsError, LaunchError, VariableError, WeftError
+from weft.errors import AllocationError, BoundsError, LaunchError, VariableError, WeftError
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
@@ -18,6 +18,7 @@ from weft.ir.plan import Plan as HostPlan
 from weft.ir.position import in_thread
 from weft.ir.size import evaluate
 from weft.ir.stmt import Location
+from weft.renderers.base import NO_MEMORY
 
 if TYPE_CHECKING:
     from weft.ir.bounds import Env
@@ -234,8 +235,12 @@ class Plan:
             For an index out of range, with the user's line.
         LaunchError
             For any other check.
+        AllocationError
+            If there was no memory for private arrays of a kernel.
         """
         code, step, _, value, bound = failure
+        if code == NO_MEMORY:
+            raise AllocationError("a launch", found=f"no memory for {value} bytes of local arrays")
         checks = self.spec.checks[step]
         messages = self.codes[self.launches[step].key].messages
         text, check = messages[code - 1] if 0 < code <= len(messages) else (f"failure {code}", -1)

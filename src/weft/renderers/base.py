@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from weft.ir.dtype import DType, float8_e4m3fn
 from weft.ir.linear import LinearKernel
@@ -12,7 +12,9 @@ from weft.ir.op import Operation
 from weft.ir.record import Record
 from weft.target import Target
 
-__all__ = ["Renderer", "Source", "encode_float"]
+__all__ = ["NO_MEMORY", "Renderer", "Source", "encode_float"]
+
+NO_MEMORY: Final = -1  # the failure of a kernel that got no memory for its private arrays
 
 
 class Source(Record):

@@ -15,6 +15,7 @@ from weft.ir.record import Record
 from weft.ir.stmt import Memory
 from weft.renderers import llvm_memory as memory
 from weft.renderers import llvm_ranges as ranges
+from weft.renderers.base import NO_MEMORY
 from weft.renderers.llvm_atomic import atomic
 from weft.renderers.llvm_memory import Memories
 from weft.renderers.llvm_ops import compute
@@ -25,6 +26,7 @@ from weft.target import Target
 __all__ = ["Function", "KernelText", "symbol"]
 
 _POOL: Final = "weft_parallel_for"
+_LINE: Final = 64  # bytes of a cache line
 
 
 def symbol(name: str) -> str:
@@ -79,17 +81,58 @@ class Function(FunctionWriter):
         super().__init__(owner.module)
         self.owner, self.parallel = owner, parallel
         self.allocas: list[str] = []
+        self._on_heap: list[str] = []
+        self._leaves: list[int] = []  # where the function returns, in its lines
         self.prologue: list[str] = []
         self.pointers: dict[str, str] = {}  # by memory name
         self.open: list[_Region] = []
         self.captured: dict[str, _Captured] = {}
         self.env_bytes = 0
+        self.heap_bytes = 0
 
     # entry and exit -----------------------------------------------------------------
 
     def text(self, head: str) -> str:
         """Return the whole function."""
-        return "\n".join([head, "entry:", *self.allocas, *self.prologue, *self.lines, "}"])
+        if not self.heap_bytes:
+            return "\n".join([head, "entry:", *self.allocas, *self.prologue, *self.lines, "}"])
+        for place in reversed(self._leaves):
+            self.lines.insert(place, "  call void @free(ptr %heap.own)")
+        return "\n".join([head, "start:", *self.allocas, *self.prologue, *self._reserve(),
+                          "entry:", *self.lines, "}"])
+
+    def heap(self, size: int) -> str:
+        """Return the address of bytes that the function has while it runs, too many for a stack."""
+        self.status()
+        name = f"%heap.{self.heap_bytes}"
+        self._on_heap.append(f"  {name} = getelementptr i8, ptr %heap, i64 {self.heap_bytes}")
+        self.heap_bytes += size
+        return name
+
+    def _reserve(self) -> list[str]:
+        """Return the code that gets the heap memory of the function in one piece, or fails."""
+        size, line = self.heap_bytes + _LINE, _LINE - 1
+        if self.parallel is None:
+            status, ret = "%status", f"ret i32 {NO_MEMORY}"
+        else:
+            status, ret = self.captured["status"].name, "ret void"
+        self.module.declare("declare noalias ptr @malloc(i64)")
+        self.module.declare("declare void @free(ptr)")
+        return [
+            f"  %heap.own = call noalias ptr @malloc(i64 {size})",
+            "  %heap.none = icmp eq ptr %heap.own, null",
+            "  br i1 %heap.none, label %heap.lacks, label %heap.there",
+            "heap.lacks:",
+            f"  call void @weft.fail(ptr {status}, i32 {NO_MEMORY - 1}, i64 {size}, i64 0)",
+            f"  {ret}",
+            "heap.there:",
+            "  %heap.number = ptrtoint ptr %heap.own to i64",
+            f"  %heap.up = add i64 %heap.number, {line}",
+            f"  %heap.line = and i64 %heap.up, {-_LINE}",
+            "  %heap = inttoptr i64 %heap.line to ptr",
+            *self._on_heap,
+            "  br label %entry",
+        ]
 
     def private(self, size: int) -> str:
         """Return the address of some bytes on the stack."""
@@ -101,6 +144,7 @@ class Function(FunctionWriter):
         """Append a return; non-temporal stores are ordered before it."""
         if self.streams and self.owner.target.arch == "x86_64":
             self.perform("llvm.x86.sse.sfence")
+        self._leaves.append(len(self.lines))
         self.put(ret)
 
     def pointer(self, mem: Memory) -> str:
@@ -426,7 +470,11 @@ def _storage(f: Function, inst: li.StorageInst) -> None:
     if inst.base is not None:
         f.pointers[mem.name] = f.pointer(inst.base)
         return
-    size = memory.stack_bytes(f.allocas, inst)
+    custom = f.owner.kernel.meta.kind == "custom"  # others are scheduled to need little
+    size, fits = memory.stack_bytes(f.allocas, inst, custom)
+    if not fits:
+        f.pointers[mem.name] = f.heap(size)
+        return
     f.pointers[mem.name] = name = f"%m{len(f.allocas)}"
     f.allocas.append(f"  {name} = alloca [{size} x i8], align {max(inst.align, 64)}")
 

@@ -123,21 +123,23 @@ def _plain(name: str) -> str:
     return "".join(c if c.isalnum() or c in "._" else "_" for c in name)
 
 
-def stack_bytes(allocas: list[str], inst: li.StorageInst) -> int:
-    """Return the bytes of a private array, rounded up to whole cache lines.
+def stack_bytes(allocas: list[str], inst: li.StorageInst, elsewhere: bool) -> tuple[int, bool]:
+    """Return the bytes of a private array, in whole cache lines, and whether the stack has them.
 
     Raises
     ------
     UnsupportedError
-        If it, or all of one function together, is too large for a thread's stack.
+        If it, or all of one function together, is too large for a thread's stack, and it may not
+        lie `elsewhere`.
     """
     size = max(-(-inst.size * inst.memory.dtype.itemsize // 64) * 64, 64)
     total = size + sum(int(a.partition("[")[2].partition(" ")[0]) for a in allocas)
-    if size > _LARGEST or total > _STACK:
+    fits = size <= _LARGEST and total <= _STACK
+    if not fits and not elsewhere:
         found = f"{size} bytes of {inst.memory.name}, {total} in all"
         raise UnsupportedError("render", found=found, hint="tile the loop so that less is kept",
                                expected=f"private arrays of {_LARGEST} bytes, {_STACK} in all")
-    return size
+    return size, fits
 
 
 def address(w: FunctionWriter, mem: Memory, base: str, offset: Value, inside: bool) -> str:

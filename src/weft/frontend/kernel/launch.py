@@ -439,9 +439,7 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
     except UnsupportedError as error:  # of the device: it has no line of its own
         code = kernel.__weft_function__.__code__
         raise KernelError(f"kernel {kernel.__name__}", found=error.found or error.operation,
-                          expected=error.expected,
-                          hint="local arrays in use over a barrier are kept for all threads of a "
-                          "block: smaller arrays, or smaller blocks, need less",
+                          expected=error.expected, hint=error.hint,
                           where=(code.co_filename, code.co_firstlineno)) from None
 
 

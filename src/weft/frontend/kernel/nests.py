@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import BoundsError, LaunchError
+from weft.errors import AllocationError, BoundsError, LaunchError
 from weft.frontend.kernel.promises import check_nest
 from weft.ir.position import in_thread
 
@@ -57,6 +57,10 @@ def failure(name: str, failed: Failed, launch: Configured | None = None) -> Exce
     if failed.message == "index out of bounds":
         return BoundsError(name, found=f"index {failed.value}",
                            expected=f"an index from 0 to {failed.bound - 1}", where=where)
+    if failed.message == "no memory for local arrays":
+        return AllocationError(name, found=f"no memory for {failed.value} bytes of local arrays",
+                               hint="those in use over a barrier are kept for all threads of a "
+                               "block: smaller arrays, or smaller blocks, need less")
     message = failed.message
     if launch is not None and failed.value > 0:
         message += in_thread(failed.value - 1, launch.grid, launch.block)
