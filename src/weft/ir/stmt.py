@@ -333,7 +333,7 @@ class Reduce(Stmt):
         return tuple(a.var for a in self.accumulators)
 
 
-MOST_WAITING: Final = 1 << 16  # threads of a grid that waits for all of them, on a CPU
+MOST_WAITING: Final = 1 << 18  # threads of a grid that waits for all of them, on a CPU
 
 
 class Barrier(Stmt):

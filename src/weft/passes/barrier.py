@@ -56,7 +56,7 @@ from weft.ir.stmt import (
 from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Rewriter, Tally, walk
 from weft.passes.copies import copy_at_once
-from weft.passes.grid import grid_to_block, waits_for_grid
+from weft.passes.grid import blocks_of_grid, grid_to_block, waits_for_grid
 from weft.passes.orient import lanes_last
 from weft.passes.strides import count_turns
 from weft.passes.threads import MUCH, WARP, Threads, has_barrier
@@ -110,6 +110,7 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
     """
     Tally.passes += 1
     whole = waits_for_grid(kernel.body)
+    blocks = blocks_of_grid(kernel) if whole else 0
     kernel = grid_to_block(copy_at_once(kernel))
     parts: list[Body] = [kernel.body]
     if all(isinstance(s, For) and s.kind.startswith("block.") for s in kernel.body):
@@ -118,21 +119,25 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
     while parts:
         names = (*done, *(s for part in parts for s in part))
         kernel = kernel.replace(body=names)  # with all names that are taken
-        inner, locations = _without_blocks(kernel, parts.pop(0), lanes, whole)
+        inner, locations = _without_blocks(kernel, parts.pop(0), lanes, blocks)
         kernel = kernel.replace(locations=locations)
         done = (*done, *inner)
     return kernel.replace(body=done)
 
 
 def _without_blocks(kernel: Kernel, body: Body, lanes: int,
-                    whole: bool) -> tuple[Body, dict[Stmt, Location]]:  # fmt: skip
-    """Return a part of a kernel as loops, and the places of all statements."""
+                    blocks: int) -> tuple[Body, dict[Stmt, Location]]:  # fmt: skip
+    """Return a part of a kernel as loops, and the places of all statements.
+
+    The first `blocks` axes of threads of a grid that waits are those of its blocks.
+    """
     axes: list[For] = []
     while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
         axes.append(body[0])
         body = body[0].body
     nest = Nest(kernel, body, lanes)
-    nest.diverged = _APART if whole else _DIVERGED
+    nest.diverged = _APART if blocks else _DIVERGED
+    nest.blocks = blocks
     inner = nest.run(body)
     if axes:
         inner = _joined(nest, axes, body, inner)
@@ -231,6 +236,7 @@ class Nest:
         self.body: Body = ()  # of a thread
         self.rows: set[Stmt] = set()  # loops over rows of threads
         self.diverged = _DIVERGED
+        self.blocks = 0  # axes of blocks of a grid that waits, before those of threads
 
     def run(self, body: Body) -> Body:
         """Return what a block does."""
@@ -262,7 +268,8 @@ class Nest:
             self.count *= int(axis.extent.attr)
         self.body = body
         if not self.warps:
-            self.axes = lanes_last(self.axes, body, self.lanes)
+            self.axes = [*self.axes[:self.blocks],
+                         *lanes_last(self.axes[self.blocks:], body, self.lanes)]
         return (*before, *self._versions(body, _VERSIONS))
 
     def _turn_cell(self) -> Memory:

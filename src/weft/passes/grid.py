@@ -4,7 +4,8 @@ A barrier of the grid splits a kernel as a barrier of the block does, and what b
 must be kept for all of them at once. So the axes of blocks become axes of threads: one block that
 has the threads of the whole grid, whose shared arrays have a copy for each of the blocks there
 were. Its barriers wait for all threads. That is more than the barriers of the block ask for, so
-those must be reached by all blocks alike.
+those must be reached by all blocks alike. What stands between two barriers becomes a parallel loop
+over the blocks there were (`weft.passes.threads`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from weft.ir.stmt import (
 from weft.ir.tile import AsyncCopy, MatrixAccess
 from weft.ir.traverse import Rewriter, walk
 
-__all__ = ["grid_to_block", "waits_for_grid"]
+__all__ = ["blocks_of_grid", "grid_to_block", "waits_for_grid"]
 
 _WARP: Final = 32
 
@@ -40,6 +41,14 @@ _WARP: Final = 32
 def waits_for_grid(body: Body) -> bool:
     """Whether a body has a barrier of the whole grid."""
     return any(isinstance(s, Barrier) and s.scope == "grid" for s in walk(body))
+
+
+def blocks_of_grid(kernel: Kernel) -> int:
+    """Return how many axes of blocks a kernel has."""
+    count, body = 0, kernel.body
+    while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
+        count, body = count + 1, body[0].body
+    return count
 
 
 def grid_to_block(kernel: Kernel) -> Kernel:
@@ -58,8 +67,8 @@ def grid_to_block(kernel: Kernel) -> Kernel:
     while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
         axes.append(body[0])
         body = body[0].body
-    shared = [s for s in body if isinstance(s, Alloc)]
-    inner = body[len(shared):]
+    shared = [s for s in body if isinstance(s, Alloc) and s.memory.scope == "shared"]
+    inner = tuple(s for s in body if s not in shared)  # local arrays too, of blocks of one thread
     threads = blocks = 1
     for axis in axes:
         if axis.extent.op is not Op.CONST:

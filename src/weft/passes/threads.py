@@ -15,6 +15,7 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import (
+    PARALLEL,
     SERIAL,
     VECTOR,
     Accumulator,
@@ -519,44 +520,52 @@ class Threads:
         pending.clear()  # names alone are written where they are used
 
     def _threads(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt]) -> None:
+        """Write what the threads of a block do; of a grid that waits, blocks beside each other."""
+        if not self.nest.blocks:
+            whole = _Part(self.axes, self.count, ex.index(0), {})
+            self._of_part(body, guards, out, whole)
+            return
+        block = ex.var(self.fresh("block", self.names), dt.int64)
+        number = self.nest.blocks
+        outer, axes = self.axes[:number], self.axes[number:]
+        count = math.prod(int(a.extent.attr) for a in axes)
+        names = _divided(block, outer)
+        inner: list[Stmt] = []
+        self._of_part(body, guards, inner, _Part(axes, count, block * count, names))
+        blocks = math.prod(int(a.extent.attr) for a in outer)
+        out.append(For(block, ex.index(blocks), PARALLEL, tuple(inner)))
+
+    def _of_part(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt],
+                 part: _Part) -> None:  # fmt: skip
         lanes = self.lanes
-        while lanes > 1 and lanes // 2 >= self.count:
+        while lanes > 1 and lanes // 2 >= part.count:
             lanes //= 2
-        inner = int(self.axes[-1].extent.attr) if self.axes else 1
+        inner = int(part.axes[-1].extent.attr) if part.axes else 1
         if lanes > inner >= _NARROW and lanes % inner == 0 and not (
             self.nest.warps or self.nest.short_loops
         ):
             lanes = inner  # a row is read at once; several rows in a vector would be gathered
         if lanes > 1 and inner % lanes == 0:
-            self._rows(body, guards, out, inner, lanes)
+            self._rows(body, guards, out, inner, lanes, part)
             return
         if lanes < 2:
             t = ex.var(self.fresh(self.thread, self.names), dt.int64)
-            turn = self._turn(body, [self._copy(t)], guards)
-            out.append(For(t, ex.index(self.count), SERIAL, turn))
+            turn = self._turn(body, [part.copy(self.index(), t)], guards)
+            out.append(For(t, ex.index(part.count), SERIAL, turn))
             return
         chunk, lane = (ex.var(self.fresh(n, self.names), dt.int64) for n in ("chunk", "lane"))
         t = chunk * lanes + lane
-        turn = self._turn(body, [self._copy(t)], guards)
-        if self.count % lanes:
-            turn = (If(t.lt(self.count), turn),)
-        chunks = ex.index(-(-self.count // lanes))
+        turn = self._turn(body, [part.copy(self.index(), t)], guards)
+        if part.count % lanes:
+            turn = (If(t.lt(part.count), turn),)
+        chunks = ex.index(-(-part.count // lanes))
         out.append(For(chunk, chunks, SERIAL, (For(lane, ex.index(lanes), VECTOR, turn),)))
 
-    def _copy(self, t: Expr) -> Copy:
-        """Return the thread with the number `t`."""
-        names: dict[Expr, Expr] = {self.index(): t}
-        rest = t
-        for axis in reversed(self.axes):
-            last = axis is self.axes[0]
-            names[axis.var] = rest if last else rest % axis.extent
-            rest = rest // axis.extent
-        return Copy(t, names)
-
     def _rows(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt],
-              inner: int, lanes: int) -> None:  # fmt: skip
+              inner: int, lanes: int, part: _Part) -> None:  # fmt: skip
         """Write the threads of the last axis as lanes, those of the others as rows of them."""
-        rows, chunks = self.count // inner, inner // lanes
+        axes = part.axes
+        rows, chunks = part.count // inner, inner // lanes
         copies = 1 if guards or self.nest.warps else copies_of(
             tuple(body), rows if rows > 1 else chunks, self.differs)
         zero = ex.index(0)
@@ -576,13 +585,8 @@ class Threads:
             y = row * copies + k if rows > 1 else zero
             x = chunk * lanes if rows > 1 else (chunk * copies + k) * lanes
             x = x + lane
-            names = {self.axes[-1].var: x}
-            rest = y
-            for axis in reversed(self.axes[:-1]):
-                last = axis is self.axes[0]
-                names[axis.var] = rest if last else rest % axis.extent
-                rest = rest // axis.extent
-            t = y * inner + x
+            names = {axes[-1].var: x, **_divided(y, axes[:-1]), **part.names}
+            t = part.first + (y * inner + x)
             names[self.index()] = t
             found.append(Copy(t, names))
         made: Body = (For(lane, ex.index(lanes), VECTOR, self._turn(body, found, guards)),)
@@ -599,6 +603,41 @@ class Threads:
             here = ex.var(self.fresh("stays", self.names), dt.bool_)
             inner = (Load(here, guard, (copies[0].index,)), If(here, inner))
         return inner
+
+
+class _Part:
+    """Threads that are written as one loop nest: a block, or one of the blocks of a grid.
+
+    Parameters
+    ----------
+    axes : list of For
+        Their axes, which all of them go through.
+    count : int
+        How many they are.
+    first : Expr
+        The number of the first one.
+    names : dict of Expr to Expr
+        What else is the same for them: the indices of the block.
+    """
+
+    __slots__ = ("axes", "count", "first", "names")
+
+    def __init__(self, axes: list[For], count: int, first: Expr, names: dict[Expr, Expr]) -> None:
+        self.axes, self.count, self.first, self.names = axes, count, first, names
+
+    def copy(self, index: Expr, t: Expr) -> Copy:
+        """Return the thread with the number `t` of them; `index` is the name of the number."""
+        number = self.first + t
+        return Copy(number, {index: number, **_divided(t, self.axes), **self.names})
+
+
+def _divided(number: Expr, axes: list[For]) -> dict[Expr, Expr]:
+    """Return the indices along axes of what has a number, the last axis fastest."""
+    names: dict[Expr, Expr] = {}
+    for axis in reversed(axes):
+        names[axis.var] = number if axis is axes[0] else number % axis.extent
+        number = number // axis.extent
+    return names
 
 
 def has_barrier(s: Stmt) -> bool:

@@ -128,11 +128,11 @@ def test_limits_are_errors() -> None:
 
     with pytest.raises(KernelError, match="counts the threads"):
         counted[2, 32](np.zeros(64))
-    with pytest.raises(KernelError, match="65536 threads"):
-        many[65, 1024](np.zeros(65 << 10))
+    with pytest.raises(KernelError, match="262144 threads"):
+        many[257, 1024](np.zeros(257 << 10))
     with pytest.raises(LaunchError, match="waits for its grid"):
         apart[2, 32](np.arange(64))
-    many[64, 1024](np.zeros(64 << 10))
+    many[256, 1024](np.zeros(256 << 10))
 
 
 @weft.kernel
@@ -207,8 +207,8 @@ def test_a_cooperative_program_of_numba() -> None:
             group.sync()
 
     overload = sequential_rows.overloads[signature]
-    assert overload.max_cooperative_grid_blocks(32) == 2048
-    assert overload.max_cooperative_grid_blocks((32, 32)) == 64
+    assert overload.max_cooperative_grid_blocks(32) == 8192
+    assert overload.max_cooperative_grid_blocks((32, 32)) == 256
     m = np.zeros((100, 256), np.int32)
     sequential_rows[8, 32](m)
     np.testing.assert_array_equal(m, np.tile(np.arange(100), (256, 1)).T)
