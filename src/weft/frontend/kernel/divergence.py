@@ -27,8 +27,9 @@ class Fork(Record):
 def diverges(way: Sequence[Fork], specials: Mapping[str, Expr]) -> bool:
     """Return whether some threads of a block certainly reach a statement and others do not.
 
-    Threads that have left the kernel are not waited for. A test of anything but indices of threads
-    and numbers is not known here, and behind it nothing is certain.
+    Threads that have left the kernel are not waited for. Tests that ask for indices of blocks, too,
+    are asked of the first block, which every launch has. A test of anything but indices and numbers
+    is not known here, and behind it nothing is certain.
     """
     from weft.ir.interpret import evaluate  # most kernels have no barrier under a condition
 
@@ -37,15 +38,19 @@ def diverges(way: Sequence[Fork], specials: Mapping[str, Expr]) -> bool:
     axes = [specials[f"thread.{axis}"] for axis in "xyz"]
     indices = {v for a in axes for v in ex.free_vars([a])}
     blocks = {v for axis in "xyz" for v in ex.free_vars([specials[f"block.{axis}"]])}
+    first = dict.fromkeys(blocks, 0)
+    comes = True  # whether the first block comes so far
     threads: list[dict[Expr, int]] | None = None
     for fork in way:
         used = ex.free_vars([fork.value])
-        if used <= blocks and not used & indices:
-            continue  # all threads of a block agree
-        if not used <= indices or ex.variables([fork.value]):
+        unknown = not used <= indices | blocks or bool(ex.variables([fork.value]))
+        if used <= blocks and not used & indices:  # all threads of a block agree
+            comes = comes and not unknown and bool(evaluate(fork.value, first))
+            continue
+        if unknown or (used & blocks and not comes):
             return False
         if threads is None:
-            threads = list(_threads(axes, specials))
+            threads = [{**first, **t} for t in _threads(axes, specials)]
         values = [evaluate(fork.value, t) for t in threads]
         if len(set(values)) > 1 and fork.kind != GONE:
             return True
