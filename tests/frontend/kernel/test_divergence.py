@@ -28,14 +28,13 @@ def in_first_block(x: Any) -> None:
 
 @weft.kernel
 def not_in_first_block(x: Any) -> None:
-    if gpu.blockIdx.x > 0:
-        if gpu.grid(1) < 40:
-            gpu.syncthreads()
+    if gpu.blockIdx.x > 0 and gpu.grid(1) < 40:
+        gpu.syncthreads()
 
 
 @weft.kernel
 def in_second_block(x: Any) -> None:
-    if gpu.blockIdx.x == 1:
+    if gpu.blockIdx.x == 1:  # noqa: SIM102 - two tests, the first one is the block's
         if gpu.threadIdx.x < 4:
             gpu.syncthreads()
 

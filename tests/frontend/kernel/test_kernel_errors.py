@@ -381,21 +381,3 @@ def test_masks_of_wide_warps() -> None:
     np.testing.assert_array_equal(x, 0)  # nothing ran
     with_a_mask_of_32[1, 32](x)
     with_a_mask_of_all[1, 32](x)
-
-
-def test_too_large_for_the_device() -> None:
-    """What only the device finds too large is an error of the kernel, with its place."""
-
-    @weft.kernel
-    def hungry(x: Any) -> None:
-        mine = gpu.local.array(60000, weft.float64)
-        t = gpu.threadIdx.x
-        for k in range(60000):
-            mine[k] = k
-        gpu.syncthreads()
-        x[t] = mine[t + 5]
-
-    with pytest.raises(KernelError, match="bytes") as caught:
-        hungry[1, 1024](np.zeros(1024))
-    assert caught.value.where is not None
-    assert caught.value.where.file == __file__
