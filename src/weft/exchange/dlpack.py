@@ -145,6 +145,11 @@ class _Imported:
             deleter(self._address)
 
 
+def _nothing(value: Any, error: Exception) -> DTypeError:
+    found = f"a {type(value).__name__} that exports nothing: {error}"
+    return DTypeError("from_dlpack", found=found, expected="an array of numbers")
+
+
 def consume(value: Any) -> np.ndarray[Any, Any]:
     """Return an array over the memory of a DLPack producer, without a copy.
 
@@ -155,7 +160,10 @@ def consume(value: Any) -> np.ndarray[Any, Any]:
     DTypeError
         If Weft has no such element type.
     """
-    device = value.__dlpack_device__()
+    try:
+        device = value.__dlpack_device__()
+    except Exception as error:  # whatever another library says of what it cannot export
+        raise _nothing(value, error) from None
     if device[0] not in _HOST_DEVICES:
         raise DeviceError("from_dlpack", found=f"memory of the DLPack device {device}",
                           expected="host memory")
@@ -164,9 +172,8 @@ def consume(value: Any) -> np.ndarray[Any, Any]:
             capsule = value.__dlpack__(max_version=(1, 1))
         except (TypeError, BufferError):
             capsule = value.__dlpack__()
-    except BufferError as error:
-        raise DTypeError("from_dlpack", found=f"a {type(value).__name__} that exports nothing: "
-                         f"{error}", expected="an array of numbers") from None
+    except Exception as error:
+        raise _nothing(value, error) from None
     versioned = bool(_capsule_is(capsule, _VERSIONED))
     kind: type[ctypes.Structure] = _ManagedVersioned if versioned else _Managed
     address = _capsule_pointer(capsule, _VERSIONED if versioned else _PLAIN)

@@ -42,7 +42,7 @@ def flatten(value: Any, leaves: list[Any], where: str = "argument", depth: int =
         return (kind, value)
     try:
         hash(value)
-    except TypeError:
+    except Exception:  # TypeError, or whatever a class raises: a memoryview a ValueError
         raise CaptureError("jit", found=f"an {where} of type {kind.__name__}",
                            expected="tensors, containers of them, and hashable values") from None
     return (kind, value)

@@ -115,7 +115,7 @@ class Arguments(Host):
 
     def sharing(self) -> Sharing | None:
         """Return which arrays overlap, None if none do."""
-        if len(self.arrays) < 2:
+        if len(self.arrays) < 2 and not self._views:
             return None
         spans = sorted((span_of(a), k) for k, (_, a) in enumerate(self.arrays))
         end = -1
@@ -126,12 +126,13 @@ class Arguments(Host):
             elif high > low:
                 groups[-1].append(k)
             end = max(end, high)
-        if len(groups) == len(self.arrays):
+        if len(groups) == len(self.arrays) and not self._views:
             return None
         same: list[tuple[str, ...]] = []
         mixed: list[tuple[str, ...]] = []
         for group in groups:
-            if len(group) < 2:
+            if len(group) < 2 and (
+                    not self._views or self.arrays[group[0]][1].flags.c_contiguous):
                 continue
             names = tuple(self.arrays[k][0] for k in sorted(group))
             first = self.arrays[min(group)][1]

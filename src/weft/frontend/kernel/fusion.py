@@ -238,6 +238,8 @@ def _settled(noted: list[_Noted], prepared: list[_Prepared]) -> list[Written] | 
     from weft.frontend.kernel.tensors import Written, readable
 
     known = {id(t): t for n in noted for _, _, t in n.host.tensors}
+    if any(t._base is not None and t._base._shared is not None for t in known.values()):
+        return None  # whose memory another argument may be
     found: dict[int, Written] = {}
     changed = {id(t): (t, f"argument {name} of {n.launch.kernel.__name__}")
                for n, p in zip(noted, prepared, strict=True)

@@ -26,7 +26,7 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType, constexpr
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel.tensors import Written
+    from weft.frontend.kernel.tensors import Seen, Written
     from weft.frontend.views import Layout
 
 __all__ = ["Host"]
@@ -69,7 +69,7 @@ class Host:
         self.kept: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
         self.tensors: list[tuple[str, int, TensorCore]] = []
-        self._written: list[Written] = []
+        self._written: list[Written | Seen] = []
         self.types: dict[str, KernelType] = {}
 
     def bind(self, signature: Signature, args: tuple[Any, ...]) -> None:
@@ -185,7 +185,12 @@ class Host:
             value = value[()]
         if self.lenient and isinstance(value, bool | int | float | np.generic):
             with np.errstate(all="ignore"):
-                plain = np.asarray(value).astype(d.numpy).item()
+                try:
+                    plain = np.asarray(value).astype(d.numpy).item()
+                except OverflowError:
+                    raise RangeError(f"launch of {self.kernel}", found=f"{name}, an int of "
+                                     f"{cast(int, value).bit_length()} bits",
+                                     expected="at most 64", where=self.where) from None
             self.variables[name] = bits_of(plain, d)
             return ScalarType(d)
         is_bool = isinstance(value, bool | np.bool_)

@@ -11,9 +11,11 @@ import sys
 from collections.abc import Container, Sequence
 from typing import Any, Final, cast
 
+import numpy as np
+
 from weft.errors import CaptureError, GradientError, LaunchError
 from weft.exchange import host
-from weft.frontend.core import TensorCore, flush_readers
+from weft.frontend.core import TensorCore, flush_readers, realize_all
 from weft.frontend.state import state
 from weft.frontend.views import Layout, row_major
 from weft.ir import node as nd
@@ -23,6 +25,8 @@ __all__ = ["Written", "readable", "together"]
 
 Member = tuple[int, Layout, TensorCore]  # place of an argument, where it lies, what it is
 
+_WORK: Final = 10_000  # of a search for an element that two views have in common
+_SOMEWHERE: Final = 1 << 32  # an address that is only compared
 _OWN_REFERENCES: Final = 3  # to a buffer: its tensor's, and two of the look
 
 
@@ -35,19 +39,28 @@ def readable(tensor: TensorCore) -> Any:
 
 
 def together(tensors: Sequence[tuple[str, int, TensorCore]], written: Container[str],
-             strided: bool, kernel: str) -> list[tuple[list[Member], Written]]:  # fmt: skip
+             strided: bool, kernel: str) -> list[tuple[list[Member], Written | Seen]]:  # fmt: skip
     """Return which arguments have to lie in one memory, because a write to one changes others.
 
     Each with its place and its layout in the memory, of which the launch writes to the base.
-    Without `strided` only those are joined that lie in it without gaps.
+    Without `strided` only those are joined that lie in it without gaps. Views of memory that has
+    another owner lie in that, for the launch may be given it by another name as well.
+
+    Raises
+    ------
+    LaunchError
+        If views cannot be joined that overlap, and one of which is written to.
     """
     groups: dict[int, list[tuple[str, int, TensorCore]]] = {}
     for entry in tensors:
         groups.setdefault(id(_base(entry[2])), []).append(entry)
-    found = []
+    found: list[tuple[list[Member], Written | Seen]] = []
     for group in groups.values():
-        if len(group) < 2 or not any(name in written for name, _, _ in group):
+        base = _base(group[0][2])
+        owned = base._shared is not None and any(t is not base for _, _, t in group)
+        if not owned and (len(group) < 2 or not any(name in written for name, _, _ in group)):
             continue
+        apart: list[tuple[str, Layout | None]] = []  # what gets memory of its own
         members: list[tuple[bool, Member]] = []
         left: dict[Layout, list[tuple[str, Member]]] = {}
         for name, index, tensor in group:
@@ -57,6 +70,8 @@ def together(tensors: Sequence[tuple[str, int, TensorCore]], written: Container[
             elif layout is not None:
                 copied = index, layout.replace(offset=0), tensor
                 left.setdefault(layout, []).append((name, copied))
+            if layout is None or not members or members[-1][1][0] != index:
+                apart.append((name, layout))
         for same in left.values():  # one view, given several times, is one copy
             changed = [(name, m) for name, m in same if name in written]
             if len(same) > 1 and changed:
@@ -67,19 +82,67 @@ def together(tensors: Sequence[tuple[str, int, TensorCore]], written: Container[
         meet = [k for k, (a, b) in enumerate(ends) if any(
             a < d and c < b and (members[k][0] or members[m][0])
             for m, (c, d) in enumerate(ends) if m != k)]
-        if meet:
-            name = next(n for n, _, _ in group if n in written)
-            found.append(([members[k][1] for k in meet],
-                          Written(_base(group[0][2]), f"argument {name} of {kernel}")))
+        if owned:
+            meet = list(range(len(members)))
+        names = {index: name for name, index, _ in group}
+        joined = [(names[m[1][0]], m[1][1]) for m in members]
+        _check_apart(apart, joined, written, kernel)
+        if not meet:
+            continue
+        name = next((n for n, _ in joined if n in written), "")
+        target = Written(base, f"argument {name} of {kernel}") if name else Seen(readable(base))
+        found.append(([members[k][1] for k in meet], target))
     return found
+
+
+def _check_apart(apart: list[tuple[str, Layout | None]], joined: list[tuple[str, Layout]],
+                 written: Container[str], kernel: str) -> None:  # fmt: skip
+    """Refuse copies of views that overlap what the launch writes to, or others that it reads."""
+    for k, (name, layout) in enumerate(apart):
+        for other, another in (*apart[:k], *joined):
+            changed = (name in written) + (other in written)
+            if not changed or layout == another:
+                continue
+            known = layout is not None and another is not None
+            if any(n in written and e is not None and _is_expanded(e)
+                   for n, e in ((name, layout), (other, another))):
+                continue  # which is an error of its own
+            # Of views without a known layout only writes to both are sure to get lost.
+            if _overlap(cast(Any, layout), cast(Any, another)) if known else changed == 2:
+                raise LaunchError(f"launch of {kernel}", found=f"{other} and {name}, views of one "
+                                  "tensor that overlap, and of which it writes to one",
+                                  expected="views without gaps, copies, or NumPy arrays")
+
+
+def _overlap(a: Layout, b: Layout) -> bool:
+    """Whether two layouts in one memory have an element in common."""
+    low = min(_ends(a)[0], _ends(b)[0])
+    held = [_At(_SOMEWHERE - low + layout.offset, layout) for layout in (a, b)]
+    try:
+        one, other = map(np.asarray, held)
+        return np.shares_memory(one, other, max_work=cast(Any, _WORK))
+    except np.exceptions.TooHardError:
+        return True
+
+
+class _At:
+    """Bytes at an address that nobody looks at, one for each element of a layout."""
+
+    def __init__(self, address: int, layout: Layout) -> None:
+        self.__array_interface__ = {"data": (address, True), "shape": layout.shape, "version": 3,
+                                    "strides": layout.strides, "typestr": "|i1"}
 
 
 def _base(tensor: TensorCore) -> TensorCore:
     return tensor if tensor._base is None else tensor._base
 
 
+def _is_expanded(layout: Layout) -> bool:
+    return any(s == 0 and n > 1 for n, s in zip(layout.shape, layout.strides, strict=True))
+
+
 def _fits(layout: Layout, strided: bool, written: bool) -> bool:
-    if written and any(s == 0 and n > 1 for n, s in zip(layout.shape, layout.strides, strict=True)):
+    if written and _is_expanded(layout):
         return False  # which is an error of its own
     whole = row_major(layout.shape)
     return strided or whole is None or all(
@@ -94,6 +157,22 @@ def _ends(layout: Layout) -> tuple[int, int]:
     steps = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
     return (layout.offset + sum(s for s in steps if s < 0),
             layout.offset + sum(s for s in steps if s > 0) + 1)
+
+
+class Seen:
+    """Memory that a launch reads where it lies.
+
+    Attributes
+    ----------
+    buffer : Buffer
+        The memory.
+    """
+
+    def __init__(self, buffer: Any) -> None:
+        self.buffer = buffer
+
+    def finish(self) -> None:
+        """Do nothing: it is as it was."""
 
 
 class Written:
@@ -144,6 +223,8 @@ class Written:
         self.buffer.version += 1
         if tensor._base is not None:
             tensor._write(self._leaf())
+            if tensor._base._shared is not None:  # whose owner is to see it when the launch is over
+                realize_all((tensor._base,))
         elif tensor._shared is not None:
             tensor._node, tensor._buffer = host.leaf(tensor._shared, tensor.shape), self.buffer
             tensor._version += 1
