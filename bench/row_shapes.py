@@ -117,7 +117,7 @@ def adam(x, g, m, v):
     return x * (1 - 1e-5) - (1e-3 / 0.1) * m / (v.sqrt() / math.sqrt(0.001) + 1e-8), m, v
 
 
-_states = {}
+_states, _steps = {}, {}
 
 
 def torch_adam(x, g, m, v):
@@ -130,6 +130,24 @@ def torch_adam(x, g, m, v):
     torch._fused_adamw_([x], [g], [m], [v], [], [step], amsgrad=False, beta1=0.9, beta2=0.999,
                         lr=1e-3, weight_decay=0.01, eps=1e-8, maximize=False)
     return [x, m, v]
+
+
+def weft_adam(*arrays):
+    """Update copies in place, as PyTorch's does here: a captured step that writes its tensors."""
+    if _steps.get("for") is not arrays[0]:
+        _steps.clear()
+        x, m, v = (arrays[i].clone().realize() for i in (0, 2, 3))
+
+        def step(g):
+            for old, new in zip((x, m, v), adam(x, g, m, v), strict=True):
+                old.copy_(new)
+
+        _steps.update({"for": arrays[0], "step": weft.jit(step), "state": [x, m, v]})
+    _steps["step"](arrays[1])
+    return _steps["state"]
+
+
+weft_adam.eager = True
 
 
 def tanh_gelu(x):
@@ -195,5 +213,5 @@ TYPES = {
     "cross entropy": (make_classes, lambda x, t: x.cross_entropy(t),
                       lambda x, t: F.cross_entropy(x, t), None),
     "cross entropy gradient": (make_classes, weft_classes_gradient, torch_classes_gradient, None),
-    "adamw": (make_adam, adam, torch_adam, None),
+    "adamw": (make_adam, weft_adam, torch_adam, None),
 }  # fmt: skip

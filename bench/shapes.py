@@ -235,8 +235,11 @@ def systems(row, arrays, options):
         found["inductor"] = lambda: compiled(*tensors)
     ours = [weft.from_numpy(a) for a in arrays]
     eager = functools.partial(fn_weft, **options)
-    jitted = eager if hasattr(fn_weft, "eager") else weft.jit(eager)
-    found["weft"] = lambda: [r.realize() for r in flat(jitted(*ours))]
+    if hasattr(fn_weft, "eager"):
+        found["weft"] = lambda: [r.realize() for r in flat(eager(*ours))]
+    else:  # results of a captured function have been computed when it returns
+        jitted = weft.jit(eager)
+        found["weft"] = lambda: jitted(*ours)
     return found
 
 

@@ -8,7 +8,9 @@ from weft.schedule import Schedule
 from weft.strategies import (
     contraction,
     contraction_deep,
+    contraction_inner,
     contraction_pattern,
+    contraction_wide,
     contraction_window,
     nest,
 )
@@ -116,3 +118,47 @@ def test_blocks_of_a_long_sum(shape, right):
     target = NARROW.replace(l1_bytes=512)
     trace = scheduled(nests.matmul(*shape, right=right), target, pack_rows=4, panel_bytes=1 << 10)
     assert "block_reduction" in trace
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("layouts", [("ik", "kj"), ("ik", "jk"), ("ki", "jk")])
+@pytest.mark.parametrize("shape", [(40, 67, 5), (37, 64, 9), (41, 255, 8)])
+def test_panels_before_the_tiles(shape, layouts, threads, monkeypatch):
+    for module in (contraction_pattern, contraction_wide, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 10)
+    target = NARROW.replace(l1_bytes=64, l2_bytes=8 << 10)
+    trace = scheduled(nests.matmul(*shape, *layouts), target, threads, pack_rows=4, wide_rows=16,
+                      panel_bytes=4 << 10, turn_rows=1, far_depth=1 << 20)
+    assert "o+k+j." in trace  # several panels at once
+    assert ("parallel(" in trace) == (threads == 2)
+
+
+@pytest.mark.parametrize(("columns", "pieces"), [(17, 3), (24, 3), (33, 5), (40, 5), (50, 7),
+                                                 (25, 0), (16, 0), (57, 0)])
+def test_rows_of_half_vectors(columns, pieces):
+    target = NARROW.replace(vector_bytes=64)
+    trace = scheduled(nests.matmul(9, columns, 7), target)
+    assert ("split(j, 8, tail=" in trace) == bool(pieces)
+    assert ("unroll(j.o)" in trace) == bool(pieces)
+
+
+@pytest.mark.parametrize("columns", [17, 40])
+def test_rows_of_half_vectors_in_long_sums(columns):
+    target = NARROW.replace(vector_bytes=64)
+    trace = scheduled(nests.matmul(5, columns, 40), target, chain=8)
+    assert "unroll(j.o.begin)" in trace
+    assert "block_reduction" in trace
+
+
+@pytest.mark.parametrize(("shape", "registers", "tile"), [
+    ((5, 183, 64), 32, (5, 5)), ((5, 87, 64), 32, (5, 4)), ((61, 4, 64), 32, (5, 4)),
+    ((61, 61, 64), 16, (4, 3))])
+def test_tiles_of_partial_sums_fit_the_registers(shape, registers, tile):
+    target = NARROW.replace(vector_bytes=64, vector_registers=registers)
+    plan = Plan(nests.matmul(*shape, right="jk"), target, 1)
+    pattern = contraction.match(plan, "i")
+    p = contraction.Parameters()
+    found = contraction_inner._find(plan, pattern)
+    sides = contraction_inner._sizes(plan, found, p)
+    assert sides[0] * sides[1] + min(sides) < registers
+    assert tuple(sides) == tile

@@ -66,6 +66,27 @@ def test_streams_with_several_tiles_of_rows_and_several_matrices():
         exact(x @ y, a.astype(np.float64) @ b)
 
 
+@pytest.mark.parametrize("layout", ["nn", "nt", "tt"])
+def test_wide_results_of_short_sums(layout):
+    for m, n, k in ((331, 1009, 17), (97, 4099, 3), (1031, 513, 60)):
+        a = whole(m, k) if layout[0] == "n" else whole(k, m).T
+        b = whole(k, n) if layout[1] == "n" else whole(n, k).T
+        c, wanted = whole(n), a.astype(np.float64) @ b
+        x, y, z = tensors(a, b, c)
+        exact(x @ y, wanted)
+        exact((x @ y + z).relu(), np.maximum(wanted + c, 0))
+
+
+def test_rows_of_half_vectors():
+    for n in (9, 17, 20, 24, 33, 37, 40, 49, 56):
+        for m, k in ((1, 5), (67, 31), (19, 401)):
+            a, b, c = whole(3, m, k), whole(3, k, n), whole(n)
+            wanted = a.astype(np.float64) @ b
+            x, y, z = tensors(a, b, c)
+            exact(x @ y, wanted)
+            exact((x[1] @ y[1] + z).abs(), np.abs(wanted[1] + c))
+
+
 def test_batched_matmul():
     for number in range(SHAPES):
         batch, m, n, k = int(RNG.integers(1, 5)), size(90), size(90), size(90)

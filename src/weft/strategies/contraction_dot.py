@@ -41,6 +41,7 @@ from weft.strategies.nest import (
     work,
 )
 
+DOT_SIDE: Final = 4  # of a tile of sums of words: their registers hold fewer
 SUMMED: Final = 28  # elements of a row that are turned while partial sums become one result
 SKEW: Final = 16  # words between rows, or rows a power of two apart would fall into one cache set
 
@@ -240,8 +241,8 @@ def _along(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     native = plan.target.vector_bytes // 4
     i, j, k = str(s.row.var.attr), str(s.wide.var.attr), f"{s.axis}.q"
     schedule.tensorize(name, s.axis, s.op, bias=s.row_side)
-    rows = tile_rows(size_of(s.row.extent), p.inner_rows)
-    columns = tile_rows(size_of(s.wide.extent), p.inner_columns)
+    rows = tile_rows(size_of(s.row.extent), min(p.inner_rows, DOT_SIDE))
+    columns = tile_rows(size_of(s.wide.extent), min(p.inner_columns, DOT_SIDE))
     outer = [str(r.var.attr) for r in pattern.rows if r is not s.row and r is not s.wide]
     tile_split(plan, i, s.row.extent, rows)
     tile_split(plan, j, s.wide.extent, columns)

@@ -16,8 +16,10 @@ from weft.strategies.contraction_pattern import (
     Pattern,
     chain_steps,
     copy_strided,
+    epilogue_cost,
     native_lanes,
     order_loops,
+    registers,
     tile_rows,
     tile_split,
 )
@@ -58,14 +60,15 @@ def inner_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
     depth = size_of(found.axis.extent)
     results = product(r.extent for r in pattern.rows)
     points = product(a.extent for a in pattern.reduce.axes) // max(depth, 1)
-    sizes = _sizes(found, p)
+    sizes = _sizes(plan, found, p)
     held, read = product(ex.index(s) for s in sizes), sum(sizes) + (len(sizes) < 2)
     slow = max(held, read, 4)
     tiles = results // product(r.extent for r in found.tile)
     for loop, size in zip(found.tile, sizes, strict=True):
         tiles *= -(-size_of(loop.extent) // size)
     cost = tiles * points * -(-depth // native) * slow
-    cost = max(cost, _traffic(plan, pattern, found, sizes) * tiles) + results * SUMMED
+    cost = max(cost, _traffic(plan, pattern, found, sizes) * tiles)
+    cost += results * (SUMMED + epilogue_cost(pattern))  # of one result after the other
     if found.turned:
         others = product(r.extent for r in pattern.rows if r in found.tile[:-1])
         cost += results // max(others, 1) * points * depth // MOVED
@@ -88,9 +91,28 @@ def _traffic(plan: Plan, pattern: Pattern, found: _Found, sizes: list[int]) -> i
     return cycles
 
 
-def _sizes(found: _Found, p: Parameters) -> list[int]:
-    most = (p.inner_rows, p.inner_columns)
-    return [tile_rows(size_of(r.extent), m) for r, m in zip(found.tile, most, strict=False)]
+def _sizes(plan: Plan, found: _Found, p: Parameters) -> list[int]:
+    """Return the sides of the tile: those with the least to multiply and to read in all.
+
+    The sums of a tile, one side of it and an element of the other are in registers.
+    """
+    room = registers(plan) - 1
+    extents = [size_of(r.extent) for r in found.tile]
+    most = [min(n, side) for n, side in zip(extents, (p.inner_rows, p.inner_columns),
+                                            strict=False)]
+    if len(most) == 1:
+        return [tile_rows(extents[0], most[0])]
+    best, least = most, 0
+    for rows in range(most[0], 0, -1):
+        for columns in range(most[1], 0, -1):
+            held, read = rows * columns, rows + columns
+            if held + min(rows, columns) > room:
+                continue
+            count = -(-extents[0] // rows) * -(-extents[1] // columns)
+            cost = count * (2 * max(held, read, 4) + read)
+            if least == 0 or cost < least:
+                best, least = [rows, columns], cost
+    return best
 
 
 def _find(plan: Plan, pattern: Pattern) -> _Found | None:
@@ -133,7 +155,7 @@ def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     schedule = plan.schedule
     axis, tile = found.axis, found.tile
     name = pattern.reduce.accumulators[0].var.attr
-    sizes = _sizes(found, p)
+    sizes = _sizes(plan, found, p)
     k = axis.var.attr
     lanes = min(native, power_above(size_of(axis.extent)))
     while product(ex.index(s) for s in sizes) * lanes < 8 * native and lanes < 64 and (

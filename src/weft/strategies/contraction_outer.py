@@ -24,10 +24,12 @@ from weft.strategies.contraction_pattern import (
     epilogue_cost,
     native_lanes,
     order_loops,
+    register_tile,
     registers,
     tile_rows,
     tile_split,
 )
+from weft.strategies.contraction_wide import panels_first, wide_tile
 from weft.strategies.nest import (
     Cost,
     Plan,
@@ -40,6 +42,8 @@ from weft.strategies.nest import (
 )
 
 SINGLY: Final = 2  # cycles in which one result leaves its vector
+STEP: Final = 2  # half cycles that a step of a narrow tile takes beside its products
+MOST_PIECES: Final = 7  # of half a vector, in a row of a tile: more would leave too few rows
 
 
 def outer_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
@@ -89,6 +93,13 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
     native = native_lanes(plan, pattern)
     n, lanes = size_of(wide.extent), _lanes(plan, wide, row, pattern, p)
     rows = _rows(plan, p, row)
+    results = product(r.extent for r in pattern.rows)
+    leave = results * epilogue_cost(pattern) // min(native, n)
+    pieces = _pieces(plan, pattern, p, row, wide)
+    if pieces:
+        rows = _high(plan, p, row, pieces)
+        steps = product(a.extent for a in pattern.reduce.axes) * results // n
+        return steps * max(rows * pieces, rows + pieces, 8) // (2 * rows) + leave
     vectors = max(lanes // native, 1)
     count = -(-n // lanes) * vectors if constant(wide.extent) is None or n < lanes else (
         -(-n // native))
@@ -98,7 +109,34 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
     # twice as many in vectors of half the width.
     each = 1 if 2 * lanes <= native and plan.target.vector_bytes > 32 else 2
     slow = max(each * rows * vectors, 2 * vectors + rows, 4 * each)
-    return points * count * slow // (2 * rows * vectors)
+    return points * count * slow // (2 * rows * vectors) + leave
+
+
+def _pieces(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> int:
+    """Return how many vectors of half the width make a row of results, 0 if whole ones do better.
+
+    An odd number of them wastes less than whole vectors where a row is hardly longer than these;
+    two halves are multiplied in the time of a whole one.
+    """
+    native, n = native_lanes(plan, pattern), constant(wide.extent)
+    if plan.target.vector_bytes <= 32 or n is None or n <= native or _scattered(
+            plan, pattern, wide):
+        return 0
+    space = Space(plan.kernel)
+    reads = [a for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) != 0]
+    points = product(a.extent for a in pattern.reduce.axes)
+    if any(flat_stride(space, a, wide.var) != 1 or _span(space, pattern, a, wide) > min(
+            p.panel_bytes, n * points * a.memory.dtype.itemsize) for a in reads):
+        return 0  # what does not lie close together becomes a panel, or several
+    pieces = -(-2 * n // native)
+    return pieces if pieces % 2 and pieces <= MOST_PIECES else 0
+
+
+def _high(plan: Plan, p: Parameters, row: For, pieces: int) -> int:
+    """Return the rows of a tile of some vectors: with those of one row, they are in registers."""
+    n, most = size_of(row.extent), (registers(plan) - 1 - pieces) // pieces
+    return min(range(min(p.rows, most, n), 0, -1), key=lambda r: -(-n // r) * (
+        max(r * pieces, r + pieces, 8) + STEP))
 
 
 def _partner(pattern: Pattern, column: Expr) -> For | None:
@@ -223,11 +261,27 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         lanes = _panel_lanes(plan, pattern, p, row, wide)
         block = _block(plan, pattern, p, row, wide)
     i, j = row.var.attr, wide.var.attr
+    pieces = _pieces(plan, pattern, p, row, wide)
+    if pieces:
+        rows, lanes = _high(plan, p, row, pieces), native_lanes(plan, pattern) // 2
+    if not pieces and block is None and packed and not scattered and panels_first(
+            plan, pattern, p, row, wide, lanes):
+        return wide_tile(plan, pattern, p, row, wide, rows, lanes, *next(iter(packed.items())))
     tile_split(plan, j, wide.extent, lanes)
-    tile_split(plan, i, row.extent, rows, rows=True)
     rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
-    order = order_loops(plan, [*rest, f"{j}.o", f"{i}.o"], [f"{i}.i", f"{j}.i"],
-                   work((pattern.rows[0],)) // MAC_SPEED, keep=True in packed.values())
+    tile_split(plan, i, row.extent, rows, rows=True)
+    amount = work((pattern.rows[0],)) // MAC_SPEED
+    if pieces:
+        order_loops(plan, [*rest, f"{i}.o"], [f"{i}.i", f"{j}.o", f"{j}.i"], amount)
+        register_tile(plan, pattern, p, f"{i}.i", [f"{j}.o", f"{j}.i"])
+        plan.why.append(f"contraction: {rows}×{pieces}×{lanes} results in registers along {i} and "
+                        f"{j}, whose rows fill half vectors better")
+        return True
+    outer = [f"{j}.o", f"{i}.o"]
+    if not packed and _lies_near(plan, pattern, wide):
+        outer.reverse()  # rows of results are written from left to right
+    order = order_loops(plan, [*rest, *outer], [f"{i}.i", f"{j}.i"],
+                        amount, keep=True in packed.values())
     if block is not None and order[-2:] == [f"{j}.o", f"{i}.o"]:
         ((memory, strided),) = packed.items()
         _blocked_tile(plan, pattern, p, block, memory, strided, i, j, scattered)
@@ -320,11 +374,29 @@ def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) ->
     ((memory, stride),) = found.items()
     if stride != 1:
         return {memory.name: True}
-    whole = size_of(memory.size) * memory.dtype.itemsize
+    whole = max(_span(space, pattern, a, wide) for a in accesses(pattern.reduce.body)
+                if a.memory == memory)
     fixed = all(constant(a.extent) is not None for a in pattern.reduce.axes)
     pays = (fixed and whole > plan.target.l1_bytes and size_of(row.extent) >= p.pack_rows
             and _panel_lanes(plan, pattern, p, row, wide) > 0)
     return {memory.name: False} if pays else {}
+
+
+def _span(space: Space, pattern: Pattern, access: Access, wide: For) -> int:
+    """Return the bytes from the first to the last element that one tile of results may read."""
+    steps = [(a.extent, flat_stride(space, access, a.var)) for a in pattern.reduce.axes]
+    steps.append((wide.extent, flat_stride(space, access, wide.var)))
+    if any(step is None for _, step in steps):
+        return size_of(access.memory.size) * access.memory.dtype.itemsize
+    return access.memory.dtype.itemsize * (
+        1 + sum((size_of(extent) - 1) * abs(step or 0) for extent, step in steps))
+
+
+def _lies_near(plan: Plan, pattern: Pattern, wide: For) -> bool:
+    """Whether the first cache holds what one row of tiles reads along `wide`."""
+    space = Space(plan.kernel)
+    return all(2 * _span(space, pattern, a, wide) <= plan.target.l1_bytes
+               for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) != 0)
 
 
 def _pack(plan: Plan, pattern: Pattern, memory: str, loop: str, column: str,

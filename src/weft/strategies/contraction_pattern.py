@@ -36,8 +36,9 @@ class Parameters(Record):
     """What a contraction may be tuned by.
 
     ``rows`` results along the axis that is not a vector, ``vectors`` registers along the one that
-    is; ``inner_rows`` and ``inner_columns`` the tile of the inner form; ``spill`` the weighted
-    operations of an epilogue from which on it runs in a loop of its own instead of unrolled;
+    is; ``inner_rows`` and ``inner_columns`` the longest sides of a tile of the inner form;
+    ``spill`` the weighted operations of an epilogue from which on it runs in a loop of its own
+    instead of unrolled;
     ``pack_rows`` the rows from which on an operand is copied into panels of at most
     ``panel_bytes``, and ``turn_rows`` those from which on it is also turned for that;
     ``stream_depth`` the rows of a matrix that are read side by side where few rows are multiplied
@@ -46,9 +47,10 @@ class Parameters(Record):
     ``far_block`` the rows, columns and steps of a block where both operands are copied, ``chain``
     the terms that are added to one another before their sum joins the result (``nested_chain``
     where a sum goes over several axes), and ``far_depth`` the least steps for it, in blocks;
-    ``window_rows`` the positions of a tile of a convolution and ``window_bytes`` the weights of a
-    block of its channels; ``whole_bytes`` the weights that are copied at once, more are gone
-    through block by block, while ``sum_bytes`` of results wait;
+    ``wide_rows`` the rows of results for which all panels are copied anew; ``window_rows`` the
+    positions of a tile of a convolution and ``window_bytes`` the weights of a block of its
+    channels; ``whole_bytes`` the weights that are copied at once, more are gone through block by
+    block, while ``sum_bytes`` of results wait;
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
     ``dot_turned`` those from which on it pays to turn an operand for them,
     ``dot_bytes`` the panels that share one copy of the rows, and ``dot_depth`` the steps of a block
@@ -57,8 +59,8 @@ class Parameters(Record):
 
     rows: int = 8
     vectors: int = 2
-    inner_rows: int = 4
-    inner_columns: int = 4
+    inner_rows: int = 6
+    inner_columns: int = 6
     spill: int = 24
     pack_rows: int = 48
     turn_rows: int = 4
@@ -69,6 +71,7 @@ class Parameters(Record):
     stream_sums: int = 160
     far_block: int = 256
     far_depth: int = 8
+    wide_rows: int = 512
     chain: int = 192
     nested_chain: int = 72
     window_rows: int = 14
@@ -299,6 +302,33 @@ def copy_loops(plan: Plan, row: str) -> list[str]:
                 assert isinstance(loop, For)
                 return [f.var.attr for f in chain_of(loop)]
     raise ScheduleError(f"copy of {row}", found="no tile in registers")
+
+
+def register_tile(plan: Plan, pattern: Pattern, p: Parameters, row: str,
+                   columns: list[str]) -> None:
+    """Keep a tile in registers: all its loops are written out, the last one is vectors."""
+    schedule = plan.schedule
+    name = pattern.reduce.accumulators[0].var.attr
+    loops = [row, *columns]
+    steps = chain_steps(pattern, p)
+    if steps:
+        schedule.block_reduction(name, row, *steps)
+        for end in (".begin", ".end"):
+            _written_out(plan, [f"{c}{end}" for c in columns])
+        name = f"{name}.b"
+    spill = not steps and epilogue_cost(pattern) > p.spill
+    schedule.decompose_reduction(name, row, spill=spill)
+    copy = copy_loops(plan, row) if spill else [f"{x}.f" for x in loops]
+    for names in ([f"{x}.z" for x in loops], loops, copy):
+        _written_out(plan, names)
+    if spill:
+        schedule.vectorize(f"{columns[-1]}.f")
+
+
+def _written_out(plan: Plan, loops: list[str]) -> None:
+    for loop in loops[:-1]:
+        plan.schedule.unroll(loop)
+    plan.schedule.vectorize(loops[-1])
 
 
 def copy_strided(plan: Plan, axes: list[str], column: str) -> None:

@@ -1,0 +1,90 @@
+"""The outer form where results leave the caches and sums are short: panels before the tiles.
+
+Results are written rows at a time, from left to right. Strips of them, one below the other, would
+be fetched and written in pieces of lines, and no prefetcher follows them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.ir.stmt import For, Load
+from weft.schedule.dependence import Space
+from weft.schedule.space import constant
+from weft.strategies.contraction_far import even
+from weft.strategies.contraction_pattern import (
+    MAC_SPEED,
+    Parameters,
+    Pattern,
+    chain_steps,
+    copy_strided,
+    register_tile,
+)
+from weft.strategies.nest import PARALLEL_WORK, Cost, Plan, parallelise, product, size_of, work
+
+WIDE: Final = 4  # panels side by side from which on rows of results are longer than strips of them
+WASTE: Final = 24  # columns of which one may be computed twice
+
+
+def panels_first(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For,
+                 lanes: int) -> bool:
+    """Whether the panels of whole rows are copied before their first result.
+
+    The second cache holds them where sums are short.
+    """
+    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
+    if any(constant(e) is None for e in extents):
+        return False
+    written = size_of(row.extent) * size_of(wide.extent) * Cost(pattern.rows[-1].body).itemsize
+    return (written > plan.target.l2_bytes and size_of(row.extent) >= 2 * p.pack_rows
+            and chain_steps(pattern, p) is None
+            and _wide_columns(plan, pattern, p, wide, lanes) >= WIDE * lanes)
+
+
+def _wide_columns(plan: Plan, pattern: Pattern, p: Parameters, wide: For, lanes: int) -> int:
+    """Return how many columns have their panels at once, 0 if none divide them well."""
+    most = min(p.panel_bytes, plan.target.l2_bytes // 2)
+    points = product(a.extent for a in pattern.reduce.axes)
+    n, each = size_of(wide.extent), points * lanes * Cost(pattern.rows[-1].body).itemsize
+    panels = -(-n // lanes)
+    # The last columns overlap those before them: that is computed twice.
+    fits = (c for c in range(min(most // each, panels), 0, -1)
+            if WASTE * -(-panels // c) * c <= (WASTE + 1) * panels)
+    return next(fits, 0) * lanes
+
+
+def wide_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, rows: int,
+              lanes: int, memory: str, strided: bool) -> bool:
+    """Schedule tiles from left to right, with all panels copied before."""
+    schedule = plan.schedule
+    i, j = row.var.attr, wide.var.attr
+    outer = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
+    amount = work((pattern.rows[0],)) // MAC_SPEED
+    parts = plan.threads if amount >= PARALLEL_WORK else 1
+    width = _wide_columns(plan, pattern, p, wide, lanes)
+    if width < size_of(wide.extent):
+        schedule.split(j, width, "overlap")
+        outer.append(f"{j}.o")
+        j = f"{j}.i"
+    height = even(size_of(row.extent), min(size_of(row.extent) // parts, p.wide_rows), rows)
+    schedule.split(i, height, "overlap")
+    top, i = f"{i}.o", f"{i}.i"
+    schedule.split(j, lanes, "overlap").split(i, rows, "overlap")
+    inner = [f"{i}.o", f"{j}.o", f"{i}.i", f"{j}.i"]
+    for loop in [*outer, top, *inner]:
+        schedule.sink(loop)
+    schedule.reorder(*outer, top, *inner)
+    parallelise(plan, [*outer, top], amount)
+    space = Space(plan.kernel)
+    load = next(s for s in pattern.reduce.body if isinstance(s, Load) and s.memory.name == memory)
+    used = set().union(*[space.symbols(e) for e in load.index])
+    dims = [a.var.attr for a in pattern.reduce.axes if a.var in used]
+    schedule.stage(memory, top, (f"{j}.o", *dims, f"{j}.i"))
+    if strided:
+        copy_strided(plan, [f"{d}.s" for d in dims], f"{j}.i.s")
+    else:
+        schedule.vectorize(f"{j}.i.s")
+    plan.why.append(f"{memory} copied into panels, all of a row before its first result")
+    register_tile(plan, pattern, p, f"{i}.i", [f"{j}.i"])
+    plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}")
+    return True
