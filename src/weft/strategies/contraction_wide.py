@@ -11,7 +11,6 @@ from typing import Final
 from weft.ir.stmt import For, Load
 from weft.schedule.dependence import Space
 from weft.schedule.space import constant
-from weft.strategies.contraction_far import even
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -66,8 +65,9 @@ def wide_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, 
         schedule.split(j, width, "overlap")
         outer.append(f"{j}.o")
         j = f"{j}.i"
-    height = even(size_of(row.extent), min(size_of(row.extent) // parts, p.wide_rows), rows)
-    schedule.split(i, height, "overlap")
+    n = size_of(row.extent)
+    count = max(-(-n // p.wide_rows), parts)
+    schedule.split(i, min(-(-n // (count * rows)) * rows, n), "overlap")
     top, i = f"{i}.o", f"{i}.i"
     schedule.split(j, lanes, "overlap").split(i, rows, "overlap")
     inner = [f"{i}.o", f"{j}.o", f"{i}.i", f"{j}.i"]
