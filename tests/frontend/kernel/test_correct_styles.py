@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from planted import Cases, check_correct, numbers, shuffled, zeros
-from weft import gpu
+from weft import cg, gpu
 
 f32, i8, i32, i64, u32 = np.float32, np.int8, np.int32, np.int64, np.uint32
 CORRECT = Cases()
@@ -374,7 +374,7 @@ def producer_and_consumer(data: Any, flag: Any, out: Any) -> None:
 def all_blocks_meet(x: Any, out: Any) -> None:
     i = gpu.grid(1)
     x[i] = x[i] * 2
-    gpu.cg.this_grid().sync()
+    cg.this_grid().sync()
     out[i] = x[(i + 17) % 64]
 
 
@@ -382,7 +382,7 @@ def all_blocks_meet(x: Any, out: Any) -> None:
 @weft.kernel
 def relaxation_with_a_grid_barrier(x: Any) -> None:
     i = gpu.grid(1)
-    g = gpu.cg.this_grid()
+    g = cg.this_grid()
     for k in range(4):
         if i % 2 == k % 2:
             x[i] = x[(i + 1) % 64] + x[(i + 63) % 64]
@@ -686,7 +686,7 @@ def bytes_side_by_side(x: Any, out: Any) -> None:
 @correct(1, 32, numbers(32) + 1j, zeros(32, dtype=np.complex128))
 @weft.kernel
 def complex_numbers(x: Any, out: Any) -> None:
-    s = gpu.shared.array(32, weft.complex128)
+    s = gpu.shared.array(32, np.complex128)
     t = gpu.threadIdx.x
     s[t] = x[t] * x[t]
     gpu.syncthreads()
@@ -753,17 +753,6 @@ def stack_in_a_local_array(out: Any) -> None:
     out[t] = total
 
 
-@correct(2, 32, numbers(64), zeros(64))
-@weft.kernel
-def nested_function_and_default(x: Any, out: Any) -> None:
-    i = gpu.grid(1)
-
-    def shifted(v: Any, by: Any = 2.0) -> Any:
-        return v + by
-
-    out[i] = shifted(x[i]) + shifted(x[i], by=10)
-
-
 @correct(2, 32, zeros(64))
 @weft.kernel
 def monte_carlo_without_memory(out: Any) -> None:
@@ -800,7 +789,7 @@ def persistent_reduction(x: Any, out: Any) -> None:
 @correct(1, 64, numbers(64), zeros(64))
 @weft.kernel
 def groups_of_threads(x: Any, out: Any) -> None:
-    tile = gpu.cg.tiled_partition(gpu.cg.this_thread_block(), 16)
+    tile = cg.tiled_partition(cg.this_thread_block(), 16)
     t = gpu.threadIdx.x
     v = x[t]
     d = 8
@@ -814,7 +803,7 @@ def groups_of_threads(x: Any, out: Any) -> None:
 @weft.kernel
 def tile_of_a_warp_meets(x: Any, out: Any) -> None:
     s = gpu.shared.array(64, weft.float64)
-    tile = gpu.cg.tiled_partition(gpu.cg.this_thread_block(), 8)
+    tile = cg.tiled_partition(cg.this_thread_block(), 8)
     t = gpu.threadIdx.x
     s[t] = x[t]
     tile.sync()

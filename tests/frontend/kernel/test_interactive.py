@@ -5,6 +5,7 @@ import linecache
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,12 +79,73 @@ def test_notebook() -> None:
 
 
 def test_without_source() -> None:
-    """What exec runs has none: the error says so, and what to do."""
+    """A text that nothing holds any more: the error says so, and what to do."""
     space: dict[str, Any] = {}
     exec(HEAD + KERNEL.format(value=1), space)
     with pytest.raises(KernelError, match="without its source") as caught:
         space["add"][1, 4](np.zeros(4))
     assert "linecache" in str(caught.value)
+    assert "variable" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["<string>", "generated.py"])
+def test_exec_of_a_text_that_a_variable_holds(name: str) -> None:
+    """Such as a template: kernels, the functions that they call, and a second text of that name."""
+    x = np.zeros(4)
+    helper = "def twice(v):\n    return v * 2\n"
+    for value in (3, 4):
+        space: dict[str, Any] = {}
+        text = HEAD + helper + KERNEL.format(value=f"twice({value})")
+        exec(compile(text, name, "exec"), space)
+        space["add"][1, 4](x)
+    np.testing.assert_array_equal(x, np.full(4, 14.0))
+
+
+PROGRAM = HEAD + KERNEL.format(value=5) + """
+@weft.compute
+def scaled(a, b):
+    for i in weft.ndrange(4):
+        b[i] = a[i] * 2
+
+@weft.critical
+def product(a: weft.int64, b: weft.int64) -> weft.int64:
+    return a * b + 1
+
+x, y = np.zeros(4), np.zeros(4)
+add[1, 4](x)
+scaled(x, y)
+print(x, y, product(3, 4))
+"""
+
+
+@pytest.mark.parametrize("way", ["command", "input", "held", "debugger", "doctest"])
+def test_programs_that_are_no_files_of_their_own(way: str, tmp_path: Path) -> None:
+    """`python -c`, `python < file`, exec, pdb and doctest: all front ends find their source."""
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    python = [sys.executable]
+    given: Any = ""
+    if way == "command":
+        python += ["-c", PROGRAM]
+    elif way == "input":
+        given = None
+    elif way == "held":
+        python += ["-c", f"text = open({str(path)!r}).read()\nexec(text, {{}})"]
+    elif way == "debugger":
+        python, given = [*python, "-m", "pdb", str(path)], "c\nq\n"
+    else:
+        lines = [">>> " + line if line and line[0] not in " " else "... " + line
+                 for line in PROGRAM.splitlines()]
+        for k in range(1, len(lines)):
+            if lines[k - 1].startswith(">>> @"):
+                lines[k] = "..." + lines[k][3:]
+        path.write_text('"""\n' + "\n".join(lines) + '\n"""\n')
+        python += ["-m", "doctest", "-v", str(path)]
+    with path.open() as file:
+        done = subprocess.run(python, input=given, stdin=file if given is None else None,
+                              capture_output=True, text=True, timeout=120)
+    assert "[5. 5. 5. 5.] [10. 10. 10. 10.] 13" in done.stdout, done.stdout + done.stderr
+    assert "KernelError" not in done.stdout + done.stderr
 
 
 def test_prompt_fed_by_a_pipe() -> None:

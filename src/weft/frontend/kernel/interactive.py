@@ -1,9 +1,15 @@
 """Source of functions that were typed in: where Python itself does not keep it.
 
-Notebooks, and Python from 3.13 on, put what is typed into `linecache`. For consoles made of the
-module `code`, and for Python's own prompt before 3.13 (through the history of readline), this
-finds the text. What is found is compiled and compared with the function, so it is never another
-function's, or an older one's.
+Notebooks, and Python from 3.13 on, put what is typed into `linecache`. Elsewhere this finds the
+text:
+
+* of consoles made of the module `code`, in the frame that runs it;
+* of Python's own prompt before 3.13, in the history of readline;
+* of ``python -c``, in the command line, and of ``python < file``, in that file;
+* of `exec`, among the strings of whoever calls it.
+
+What is found is compiled and compared with the function, so it is never another function's, or an
+older one's.
 """
 
 from __future__ import annotations
@@ -12,6 +18,8 @@ import ast
 import dis
 import inspect
 import linecache
+import os
+import stat
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -20,28 +28,33 @@ from typing import Any, Final
 __all__ = ["note", "same", "shown", "typed"]
 
 _MOST_LINES: Final = 2000  # of the history, that are looked through
+_FRAMES: Final = 6  # callers whose strings may be the text that is running
+_LONGEST: Final = 1 << 24  # bytes of a program
 
 _FORM: Final = ("CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "RESUME")
 
-_noted: Final[dict[types.CodeType, str]] = {}  # what consoles ran, for the functions in it
+_KEPT: Final = 64  # texts that were run under one name, such as "<string>"
+
+_noted: Final[dict[str, list[str]]] = {}  # what consoles and `exec` ran, by the name of the file
 _files: Final[dict[str, str]] = {}  # names of text that has no file
 
 
 def note(function: Any) -> None:
-    """Keep the text that a console is running, if a function is from there."""
+    """Keep the text that a console or `exec` is running, if a function is from there."""
     code = getattr(function, "__code__", None)
-    if code is None or not code.co_filename.startswith("<"):
+    if code is None or linecache.getline(code.co_filename, code.co_firstlineno):
         return
-    if linecache.getline(code.co_filename, code.co_firstlineno):
-        return
+    kept = _noted.setdefault(code.co_filename, [])
     frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name == "runsource" and frame.f_globals.get("__name__") == "code":
-            text = frame.f_locals.get("source")
-            if isinstance(text, str):
-                _noted[code] = text
-                return
+    while frame is not None and frame.f_code.co_filename != code.co_filename:
         frame = frame.f_back
+    beyond = 0
+    while frame is not None and beyond < _FRAMES:  # one of them runs the text
+        for text in (*frame.f_locals.values(), *frame.f_code.co_consts):
+            if isinstance(text, str) and f"def {code.co_name}" in text and text not in kept:
+                kept.append(text)
+        frame, beyond = frame.f_back, beyond + 1
+    del kept[:-_KEPT]
 
 
 def typed(function: Callable[..., Any]) -> tuple[list[str], int, str] | None:
@@ -50,10 +63,10 @@ def typed(function: Callable[..., Any]) -> tuple[list[str], int, str] | None:
     None if they cannot be found.
     """
     code = function.__code__
-    if not code.co_filename.startswith("<"):
+    if os.path.isfile(code.co_filename):
         return None
-    texts: Iterator[str] = iter([_noted[code]] if code in _noted else ())
-    for text in (*texts, *_history(code.co_name)):
+    for text in (*reversed(_noted.get(code.co_filename, ())), *_given(code.co_filename),
+                 *_history(code.co_name)):  # fmt: skip
         first = _definition(text, code)
         if first is not None:
             lines = text.splitlines(keepends=True)
@@ -134,6 +147,20 @@ def _steps(code: types.CodeType) -> list[tuple[str, Any]]:
         found.append((name, None if jumps else "code" if isinstance(value, types.CodeType)
                       else repr(value)))
     return found
+
+
+def _given(name: str) -> Iterator[str]:
+    """Yield the program that Python was started with, if it is no file of its own."""
+    if name == "<string>" and "-c" in sys.orig_argv[1:-1]:
+        yield sys.orig_argv[sys.orig_argv.index("-c") + 1]
+    if name != "<stdin>":
+        return
+    try:
+        state = os.fstat(0)
+        if stat.S_ISREG(state.st_mode) and state.st_size < _LONGEST:
+            yield os.pread(0, state.st_size, 0).decode()
+    except (OSError, UnicodeDecodeError, AttributeError):
+        return  # no such file, or a system without it
 
 
 def _history(name: str) -> Iterator[str]:

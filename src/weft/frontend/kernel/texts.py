@@ -68,8 +68,16 @@ def definition_of(function: Callable[..., Any]) -> Found:
                           hint="reload the module, or start again", where=where)
     raise KernelError(title, found="a function without its source",
                       expected="a function that stands in a file, a notebook or a console",
-                      hint="write it to a file, or put its text into linecache.cache",
+                      hint=_hint(code.co_filename),
                       where=where)
+
+
+def _hint(name: str) -> str:
+    if name == "<stdin>":
+        return ("Python before 3.13 does not keep what it reads from a pipe: write it to a file "
+                "and run that")
+    return ("write it to a file, put its text into linecache.cache, or have exec run a text that a "
+            "variable holds")
 
 
 def _texts(function: Callable[..., Any]) -> Iterator[Sequence[str]]:
