@@ -23,7 +23,7 @@ from typing import Final
 
 from weft.ir import stmt as st
 from weft.ir.bounds import Ranges
-from weft.ir.expr import Expr, free_vars, index, show, substitute, var
+from weft.ir.expr import Expr, free_vars, index, show
 from weft.ir.op import Op
 from weft.ir.stmt import Body, Kernel, Memory, Stmt
 from weft.ir.traverse import walk
@@ -93,6 +93,20 @@ class Conflict:
         return f"{kind} dependence between {self.first!r} and {self.second!r}"
 
 
+def _used_elsewhere(point: Expr, inside: set[Expr], users: Iterable[Expr]) -> bool:
+    """Whether expressions use some variables otherwise than through a point."""
+    seen, stack = {point}, list(users)
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        if e in inside:
+            return True
+        seen.add(e)
+        stack.extend(e.args)
+    return False
+
+
 class Space:
     """What the loops of one kernel say about its variables.
 
@@ -135,8 +149,10 @@ class Space:
         extents: dict[Expr, Expr] = {}
         read: set[Memory] = set()
         bound: set[Expr] = set()
+        used: dict[Expr, None] = {}
         for stmt in walk(self.kernel.body):
             bound.update(stmt.binds())
+            used.update(dict.fromkeys(stmt.exprs()))
             if isinstance(stmt, st.Load):
                 read.add(stmt.memory)
             elif isinstance(stmt, st.Store):
@@ -148,19 +164,11 @@ class Space:
             inside = free & self.extents.keys()
             if memories & read or not inside or (free - inside) & bound:
                 continue
-            if free_vars([extents[point]]) & inside or self._used_elsewhere(point, inside):
+            if free_vars([extents[point]]) & inside or _used_elsewhere(point, inside, used):
                 continue
             self.points.update(dict.fromkeys(inside, point))
             self.extents[point] = extents[point]
             self._symbols[point] = frozenset((point,))
-
-    def _used_elsewhere(self, point: Expr, inside: set[Expr]) -> bool:
-        mark = var("<point>")
-        for stmt in walk(self.kernel.body):
-            for e in substitute(stmt.exprs(), {point: mark}):
-                if not inside.isdisjoint(free_vars([e])):
-                    return True
-        return False
 
     def canonical(self, variable: Expr) -> Expr:
         """Return the point through which a variable is used, or the variable itself."""
