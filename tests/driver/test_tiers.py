@@ -105,7 +105,7 @@ from weft.errors import CompileError
 check()
 def broken(*args):
     raise CompileError("LLVM", found="nothing good")
-pipeline.build = broken
+pipeline.render = broken
 until(lambda: report.counters().get("background failures") == 2)
 check()
 assert not tiers.switches()
@@ -117,12 +117,12 @@ def test_the_process_may_end_while_a_kernel_is_compiled(tmp_path):
     run("""
 from weft.driver import pipeline
 check()
-build, begun = pipeline.build, threading.Event()
+render, begun = pipeline.render, threading.Event()
 def slow(*args):
     begun.set()
     time.sleep(0.2)
-    return build(*args)
-pipeline.build = slow
+    return render(*args)
+pipeline.render = slow
 until(begun.is_set)
 """, tmp_path)
 

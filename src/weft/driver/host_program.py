@@ -49,9 +49,8 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     compiled: dict[int, Code] = {}  # by identity of the loop nest, which equal groups share
     nests = {id(step.kernel): step.kernel for step in steps}
     with Progress("compiling kernels", len(nests)) as progress:
-        for number, nest in nests.items():
-            compiled[number] = kernels.compiled(nest)
-            progress.tick()
+        made = kernels.compiled_all(nests.values(), progress.tick)
+        compiled.update(zip(nests, made, strict=True))
     spec, steps = _spec(structure, outputs, steps, [compiled[id(s.kernel)] for s in steps], marks,
                         taken)
     if pipeline.verifying:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.config import Debug, config, debug
 from weft.driver import device, report, tuned
+from weft.driver.aside import Aside, Once
 from weft.errors import CacheError, CompileError
 from weft.ir.stmt import Kernel
 from weft.store import fingerprint
 from weft.tune.records import Record
+
+if TYPE_CHECKING:
+    from weft.driver.pipeline import Rendered
 
 _KIND: Final = "kernel"
 _BYTES_PER_NANOSECOND: Final = 20
@@ -140,6 +144,66 @@ def compiled(kernel: Kernel, tiers: bool = True) -> Code:
 
     With `tiers` it may be that of the first tier, if the settings ask for tiers.
     """
+    return _finished(_begun(kernel, tiers))
+
+
+def compiled_all(kernels: Iterable[Kernel], tick: Callable[[], None]) -> list[Code]:
+    """Return the code of several kernels, as `compiled` does for each.
+
+    LLVM works on one kernel, on a thread of its own, while Weft lowers the next ones.
+    """
+    with Aside(device.runtime().thread_count > 1 and not config().tune) as aside:
+        begun: list[Code | _Job] = []
+        under_way: dict[str, _Job] = {}
+        for kernel in kernels:
+            job = _begun(kernel, True, under_way)
+            begun.append(job)
+            if isinstance(job, _Job) and under_way.setdefault(job.key, job) is job:
+                aside.start(job.image)
+            tick()
+        return [_finished(job) for job in begun]
+
+
+class _Job:
+    """A kernel that is on its way through the compiler."""
+
+    def __init__(self, key: str, rendered: Rendered, seconds: float, subject: str,
+                 mark: str) -> None:  # fmt: skip
+        self.key, self.rendered, self.seconds = key, rendered, seconds
+        self.subject, self.mark = subject, mark
+        self.code: Code | None = None
+        self.image = Once(rendered.compiled)
+
+
+def _finished(job: Code | _Job) -> Code:
+    """Return the code of a kernel once the compiler is through with it."""
+    if isinstance(job, Code):
+        return job
+    if job.code is not None:
+        return job.code
+    rendered = job.rendered
+    built = rendered.built(*job.image())
+    seconds = job.seconds + built.effort.llvm / 1e3
+    report.compiled(seconds, built)
+    quick = rendered.tier == "quick"
+    if debug(Debug.COMPILE):
+        tier = ", first tier" if quick else ""
+        kernel = rendered.nest
+        print(f"weft: compiled {kernel.name} ({kernel.meta.kind}{tier}) in {seconds * 1e3:.1f} ms",
+              file=sys.stderr)
+    code = Code(job.key, built.image, built.messages, built.variables, job.subject, job.mark,
+                built.width)
+    _loaded[job.key] = job.code = code
+    if quick:
+        code.nest = rendered.nest  # for this process: others shall find the full tier or nothing
+    else:
+        device.disk().put(_KIND, job.key, code.pack())
+    return code
+
+
+def _begun(kernel: Kernel, tiers: bool,
+           under_way: Mapping[str, _Job] | None = None) -> Code | _Job:  # fmt: skip
+    """Return the code that a cache has, or a kernel lowered for the compiler."""
     if config().tune and report.active() is None:
         from weft.driver.tuning import tune_first
 
@@ -150,13 +214,16 @@ def compiled(kernel: Kernel, tiers: bool = True) -> Code:
     if found is not None and report.active() is None and (tiered or found.nest is None):
         report.count("kernel memory hits")
         return found
+    if under_way and key in under_way and report.active() is None:
+        report.count("kernel memory hits")
+        return under_way[key]
     if report.active() is None:
         found = from_disk(key)
         if found is not None:
             return found
         if tiered and nanoseconds(kernel) < QUICK_NANOSECONDS:
-            return _compile(kernel, key, "quick")
-    return _compile(kernel, key)
+            return _job(kernel, key, "quick")
+    return _job(kernel, key)
 
 
 def compile_again(key: str) -> tuple[Code, Code]:
@@ -170,7 +237,7 @@ def compile_again(key: str) -> tuple[Code, Code]:
     old = _loaded[key]
     assert old.nest is not None
     try:
-        new = _compile(old.nest, key)
+        new = _finished(_job(old.nest, key))
         if (new.variables, new.messages) != (old.variables, old.messages):
             raise CompileError("tiers", found="another interface", expected="that of the old code")
         load([new])
@@ -196,30 +263,18 @@ def from_disk(key: str) -> Code | None:
     return found
 
 
-def _compile(kernel: Kernel, key: str, tier: str = "full") -> Code:
+def _job(kernel: Kernel, key: str, tier: str = "full") -> _Job:
+    """Lower a kernel for the compiler."""
     device.runtime().prepare()
-    from weft.driver.pipeline import build
+    from weft.driver.pipeline import render
 
     start = time.perf_counter()
     subject, record = _subjects.get(key, ("", None))
     chosen = None
     if record is not None and tier == "full":
         chosen = tuned.recorded(kernel, record)
-    built = build(kernel, symbol(key), tier, chosen)
-    seconds = time.perf_counter() - start
-    report.compiled(seconds, built)
-    if debug(Debug.COMPILE):
-        quick = ", first tier" if tier == "quick" else ""
-        print(f"weft: compiled {kernel.name} ({kernel.meta.kind}{quick}) in "
-              f"{seconds * 1e3:.1f} ms", file=sys.stderr)
-    code = Code(key, built.image, built.messages, built.variables, subject, tuned.mark(record),
-                built.width)
-    _loaded[key] = code
-    if tier == "quick":
-        code.nest = kernel  # for this process: others shall find the full tier or nothing
-    else:
-        device.disk().put(_KIND, key, code.pack())
-    return code
+    rendered = render(kernel, symbol(key), tier, chosen)
+    return _Job(key, rendered, time.perf_counter() - start, subject, tuned.mark(record))
 
 
 def load(codes: Iterable[Code]) -> None:

@@ -121,12 +121,61 @@ def stage(held: T | None) -> T:
     return held
 
 
+class Rendered(NamedTuple):
+    """A kernel as far as Weft takes it: what the compiler reads, and what it was on the way.
+
+    Attributes
+    ----------
+    nest, scheduled : Kernel
+        The loop nest before and after its strategy.
+    program : Program
+        The kernel-level list and its source.
+    tier, pipeline : str
+        The tier, and the compiler's pass pipeline.
+    passes : int
+        Passes over the whole kernel.
+    python : float
+        Milliseconds it took.
+    """
+
+    nest: Kernel
+    scheduled: Kernel
+    program: Program
+    tier: str
+    pipeline: str
+    passes: int
+    python: float
+
+    def compiled(self) -> tuple[bytes, float]:
+        """Return the object file and the milliseconds that it took."""
+        start = time.perf_counter()
+        image = device.runtime().compiler.compile(stage(self.program.source), self.pipeline)
+        return image, (time.perf_counter() - start) * 1e3
+
+    def built(self, image: bytes, milliseconds: float) -> Built:
+        """Return the kernel with its object file."""
+        messages = [
+            (text, place.line if place is not None and place.file == CHECK else -1)
+            for text, place in stage(self.program.linear).messages
+        ]
+        effort = Effort(self.passes, len(self.scheduled.meta.schedule), self.python, milliseconds)
+        return Built(self.nest, self.scheduled, self.program.compiled(image), messages,
+                     self.pipeline, self.tier, effort)
+
+
 def build(kernel: Kernel, name: str, tier: str = FULL,
           chosen: tuple[Kernel, str] | None = None) -> Built:  # fmt: skip
     """Compile a loop nest for the host under the symbol `name`.
 
     `chosen` is a schedule and the compiler's pipeline that tuning found for it.
     """
+    rendered = render(kernel, name, tier, chosen)
+    return rendered.built(*rendered.compiled())
+
+
+def render(kernel: Kernel, name: str, tier: str = FULL,
+           chosen: tuple[Kernel, str] | None = None) -> Rendered:  # fmt: skip
+    """Take a loop nest to the text that the compiler reads: everything in `build` before LLVM."""
     start, before = time.perf_counter(), Tally.passes
     target = device.target()
     threads = device.runtime().thread_count
@@ -161,14 +210,6 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
         print(print_kernel(scheduled), print_linear(linear), sep="\n", file=sys.stderr)
     if debug(Debug.SOURCE):
         print(source.text, file=sys.stderr)
-    ready = time.perf_counter()
-    program = program.compiled(device.runtime().compiler.compile(source.text, pipeline))
-    done = time.perf_counter()
     passes = Tally.passes - before - by_primitives + _OWN_TRAVERSALS
-    effort = Effort(passes, len(scheduled.meta.schedule), (ready - start) * 1e3,
-                    (done - ready) * 1e3)
-    messages = [
-        (text, place.line if place is not None and place.file == CHECK else -1)
-        for text, place in linear.messages
-    ]
-    return Built(nest, scheduled, program, messages, pipeline, tier, effort)
+    return Rendered(nest, scheduled, program, tier, pipeline, passes,
+                    (time.perf_counter() - start) * 1e3)  # fmt: skip

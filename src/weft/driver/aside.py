@@ -1,0 +1,85 @@
+"""Work that another thread does while this one goes on: LLVM's, which needs no Python."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+T = TypeVar("T")
+
+# How long a thread may keep the interpreter while another waits for it, in seconds. LLVM is called
+# some thirty times a kernel, and by default each of these calls would wait 5 ms for its return.
+_SWITCH: Final = 1e-4
+
+
+class Once(Generic[T]):
+    """A function that is called once, by whoever comes first; the others wait for its result."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self._result: list[T] = []
+
+    def __call__(self) -> T:
+        """Return the result; what the function raises is raised, and the next one tries again."""
+        with self._lock:
+            if not self._result:
+                self._result.append(self._function())
+            return self._result[0]
+
+
+class Aside:
+    """A thread for the time of a block, that calls functions in the order in which they come.
+
+    What it has not begun at the end of the block is left. An error in a function is for whoever
+    asks for its result.
+
+    Parameters
+    ----------
+    allowed : bool
+        Whether there may be such a thread; else nothing happens aside.
+    """
+
+    def __init__(self, allowed: bool) -> None:
+        self._allowed = allowed
+        self._waiting: queue.SimpleQueue[Once[object] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._interval = 0.0
+
+    def start(self, function: Once[T]) -> None:
+        """Have a function called soon."""
+        if not self._allowed:
+            return
+        self._waiting.put(function)  # type: ignore[arg-type]
+        if self._thread is None:
+            self._interval = sys.getswitchinterval()
+            sys.setswitchinterval(min(self._interval, _SWITCH))
+            self._thread = threading.Thread(target=self._run, name="weft compiles", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while (function := self._waiting.get()) is not None:
+            try:
+                function()
+            except Exception:  # it is raised again where the result is wanted
+                continue
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:  # fmt: skip
+        if self._thread is None:
+            return
+        sys.setswitchinterval(self._interval)
+        if error is not None:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._waiting.get_nowait()
+        self._waiting.put(None)
+        self._thread.join()
