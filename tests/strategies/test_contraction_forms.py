@@ -39,6 +39,14 @@ def test_windows(shape, panel, target):
         assert "window(x" in trace
 
 
+@pytest.mark.parametrize("shape", [(8, 8, 1, 1, 6, 20), (7, 33, 1, 1, 5, 24)])
+def test_windows_of_long_sums(shape):
+    trace = scheduled(nests.convolution(*shape), NARROW, window_rows=6, whole_bytes=4 << 10,
+                      window_bytes=600, sum_bytes=64, chain=18, nested_chain=6)
+    assert "window(x" in trace
+    assert trace.count("block_reduction(") == 2  # for the caches, and for short chains
+
+
 @pytest.mark.parametrize(("images", "split"), [(12, "split(n, 2"), (5, ""), (1, "")])
 def test_threads_share_out_runs_of_small_images(images, split, monkeypatch):
     for module in (contraction_pattern, contraction_window, nest):

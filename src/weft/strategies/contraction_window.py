@@ -428,7 +428,7 @@ class Convolution:
             if steps:
                 known, name = self._names(), f"{name}.b"
                 schedule.block_reduction(name, rows[0], *steps)
-                for made in sorted(self._names() - known):  # the blocks around them have names like these
+                for made in sorted(self._names() - known):  # others may have names like these
                     if made.startswith((f"{column}.begin", f"{column}.end")):
                         schedule.vectorize(made)
         if self.blocked:
