@@ -39,10 +39,11 @@ def test_windows(shape, panel, target):
         assert "window(x" in trace
 
 
-@pytest.mark.parametrize("shape", [(8, 8, 1, 1, 6, 20), (7, 33, 1, 1, 5, 24)])
-def test_windows_of_long_sums(shape):
-    trace = scheduled(nests.convolution(*shape), NARROW, window_rows=6, whole_bytes=4 << 10,
-                      window_bytes=600, sum_bytes=64, chain=18, nested_chain=6)
+@pytest.mark.parametrize("target", [NARROW, NARROW.replace(vector_bytes=64)])
+@pytest.mark.parametrize("shape", [(8, 8, 1, 1, 6, 20), (5, 6, 1, 1, 6, 32)])
+def test_windows_of_long_sums(shape, target):
+    trace = scheduled(nests.convolution(*shape), target, window_rows=6, whole_bytes=4 << 10,
+                      window_bytes=target.vector_bytes * 40, sum_bytes=64, chain=18, nested_chain=6)
     assert "window(x" in trace
     assert trace.count("block_reduction(") == 2  # for the caches, and for short chains
 

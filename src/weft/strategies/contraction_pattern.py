@@ -228,7 +228,7 @@ def chain_steps(pattern: Pattern, p: Parameters, block: tuple[str, int] | None =
         del sizes[block[0]]
         sizes[f"{block[0]}.i"] = block[1]
     terms = math.prod(sizes.values())
-    chain = (p.chain if len(sizes) == 1 else p.nested_chain) * lanes
+    chain = (p.chain if len(sizes) == 1 else max(p.nested_chain, math.isqrt(terms))) * lanes
     if 4 * terms <= 5 * chain:  # hardly longer
         return None
     longest = max(sizes, key=lambda name: sizes[name])
