@@ -34,6 +34,9 @@ CASES = {
     "stage": lambda: tiled().stage("x", "j.o", ("i.i", "j.i"), skew=1),
     "block_reduction": lambda: Schedule(nests.matmul(4, 8, 5)).block_reduction("s", "i", "k", 2),
     "window": lambda: Schedule(nests.matmul(4, 8, 5)).window("a", "i"),
+    "omit": lambda: Schedule(nests.convolution(5, 6)).omit("s"),
+    "branch": lambda: Schedule(nests.convolution(5, 6)).omit("s").decompose_reduction(
+        "s", "j").branch("p").branch("j"),
     "tensorize": lambda: Schedule(nests.narrow(4, 8, 5, "bf16", "bf16")).tensorize(
         "s", "k", "dot2"),
     "tensorize_bias": lambda: Schedule(nests.narrow(4, 8, 8, "i8", "i8")).tensorize(

@@ -48,6 +48,17 @@ def test_windows_of_long_sums(shape, target):
     assert trace.count("block_reduction(") == 2  # for the caches, and for short chains
 
 
+@pytest.mark.parametrize(("shape", "omitted"), [
+    ((5, 5, 1, 1, 2, 8), "branch(j)"), ((4, 8, 1, 2, 2, 8, 5), "branch(j.i)"),
+    ((5, 24, 1, 1, 2, 8), "branch(j.i)"), ((5, 37, 1, 2, 2, 8, 5), "omit(s, j)"),
+    ((5, 5, 1, 0, 2, 8), "")])
+def test_what_lies_outside_is_left_out(shape, omitted):
+    trace = scheduled(nests.convolution(*shape), NARROW, window_rows=6)
+    assert ("omit(" in trace) == bool(omitted)
+    assert omitted in trace
+    assert ("unroll(q)" in trace) == (omitted.startswith("branch") and shape[1] < 10)
+
+
 @pytest.mark.parametrize(("images", "split"), [(12, "split(n, 2"), (5, ""), (1, "")])
 def test_threads_share_out_runs_of_small_images(images, split, monkeypatch):
     for module in (contraction_pattern, contraction_window, nest):

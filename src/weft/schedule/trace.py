@@ -14,6 +14,7 @@ from weft.schedule.blocking import block_reduction
 from weft.schedule.cascade import block_sums, cascade
 from weft.schedule.distribute import distribute, lift
 from weft.schedule.matrix import matrix
+from weft.schedule.omit import branch, omit
 from weft.schedule.precompute import precompute
 from weft.schedule.prefetch import prefetch, prefetch_panel
 from weft.schedule.search import search
@@ -215,6 +216,14 @@ class Schedule:
         """See `weft.schedule.search.search`."""
         return self._apply("search", (accumulator, lanes, steps))
 
+    def omit(self, accumulator: str, *still: str) -> Self:
+        """See `weft.schedule.omit.omit`."""
+        return self._apply("omit", (accumulator, *still))
+
+    def branch(self, loop: str) -> Self:
+        """See `weft.schedule.omit.branch`."""
+        return self._apply("branch", (loop,))
+
     @classmethod
     def replay(cls, kernel: Kernel, trace: Iterable[str], verify: Verify | None = None) -> Self:
         """Apply the lines of a trace, in order, to a kernel.
@@ -244,7 +253,8 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
               reduction.decompose_reduction, block_reduction, tensorize, scan.scan, memory.stage,
               precompute, matrix, window,
               memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist,
-              prefetch, prefetch_panel, cascade, block_sums, distribute, lift, search)
+              prefetch, prefetch_panel, cascade, block_sums, distribute, lift, search, omit,
+              branch)
 }
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,

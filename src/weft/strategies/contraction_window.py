@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 from weft.errors import ScheduleError
+from weft.ir import expr as ex
 from weft.ir import traverse
 from weft.ir.stmt import PARALLEL, For, Load, Reduce
 from weft.schedule.dependence import Space, accesses
-from weft.schedule.space import constant
+from weft.schedule.space import constant, scan
 from weft.strategies.contraction_pattern import (
     LINE_POINTS,
     MAC_SPEED,
@@ -46,6 +47,11 @@ from weft.strategies.nest import (
 )
 
 COPY_SHARE: Final = 32  # copying weights should take no more than one part of so many
+SMALL_IMAGE: Final = 16  # positions of a row of which many have taps outside
+MOST_TILES: Final = 2  # of a row that is written out
+EDGE: Final = 64  # positions at the ends of a row that are looked at
+WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
+MOST_EDGES: Final = 2  # positions of a row with branches of their own
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
 
 
@@ -172,6 +178,8 @@ class Convolution:
         self.cut = self.axes[0]  # the axis that is cut if the reduction is
         self.length = 0  # of its blocks
         self.blocked = self.packed = False
+        self.written = False  # whether a row's taps are written out
+        self.omitted = self._omit()
 
     def apply(self) -> bool:
         """Apply the schedule; whether it fits."""
@@ -227,6 +235,35 @@ class Convolution:
                         f"registers along {', '.join(rows)} and {o}.i")
         return True
 
+    def _omit(self) -> bool:
+        """Leave out terms that lie outside of the image, if they are many enough for the branches.
+
+        Those of a row are known when a short row is written out; else each position at an end of
+        a tile has a branch. In a gradient of weights, whose tile has all taps, each step has some.
+        """
+        plan, x = self.plan, self.found.positions[-1]
+        space, width = Space(plan.kernel), size_of(x.extent)
+        image = self.found.image
+        beside = [(space.poly(i), size_of(n), a) for a in self.pattern.reduce.axes
+                  for i, n in zip(image.index, image.memory.shape, strict=True)
+                  if {x.var, a.var} <= ex.free_vars([i])]
+        if any(size_of(a.extent) > max(width, SMALL_IMAGE) for _, _, a in beside):
+            return False
+        edges = outside = taps = 0
+        for place, n, axis in beside:
+            start, step, tap = (place.get(m, 0) for m in ((), (x.var,), (axis.var,)))
+            taps = size_of(axis.extent)
+            ends = [p for p in range(width) if min(p, width - 1 - p) < EDGE]
+            counts = [sum(not 0 <= start + step * p + tap * q < n for q in range(taps))
+                      for p in ends]
+            edges += sum(c > 0 for c in counts)
+            outside += sum(counts)
+        if width <= MOST_TILES * self.rows and taps <= width and outside * WRITTEN >= width * taps:
+            self.written = plan.attempt("omit", self.name)
+            return self.written
+        still = [x.var.attr] if edges > MOST_EDGES and taps <= width else []
+        return plan.attempt("omit", self.name, *still)
+
     def _chunks(self, outer: list[str], channel: str, amount: int) -> list[str]:
         """Cut the loop that threads share into runs that copy the weights once.
 
@@ -263,6 +300,12 @@ class Convolution:
 
     def _names(self) -> set[str]:
         return {s.var.attr for s in traverse.walk(self.plan.kernel.body) if isinstance(s, For)}
+
+    def _around(self, loop: For) -> list[For]:
+        """Return the loops over reduced axes around the update of a tile."""
+        parents = next(p for s, p in scan(self.plan.kernel) if s is loop)
+        found = [s for s in parents if isinstance(s, For)]
+        return [s for s in found if s.var.attr.removesuffix(".i") in self.axes]
 
     def _loop(self, name: str) -> For:
         loop = find(self.plan.kernel, name)
@@ -414,6 +457,20 @@ class Convolution:
         schedule.reorder(*outer, *inner)
         schedule.unroll(inner[0]).vectorize(inner[1])
 
+    def _skip(self, rows: list[str]) -> None:
+        """Compute no terms that lie outside of the image: most of the time in a small one."""
+        plan, x = self.plan, self.found.positions[-1]
+        around = self._around(self._loop(rows[0]))
+        if self.written:
+            if rows[-1] != x.var.attr:
+                plan.attempt("unroll", f"{x.var.attr}.o")
+            beside = [ex.free_vars([i]) for i in self.found.image.index]
+            for axis in around:
+                if any(x.var in i and axis.var in i for i in beside):
+                    plan.attempt("unroll", axis.var.attr)
+        for loop in [*[a.var.attr for a in around], *rows]:
+            plan.attempt("branch", loop)
+
     def _tile(self, rows: list[str], column: str) -> None:
         schedule, name = self.plan.schedule, self.name
         # The error of a sum grows with the terms of one chain.
@@ -441,6 +498,8 @@ class Convolution:
             for row in nest[:-1]:
                 schedule.unroll(row)
             schedule.vectorize(nest[-1])
+        if self.omitted:
+            self._skip(rows)
         if self.blocked:
             return
         last = [f"{r}.f" for r in rows]

@@ -1,0 +1,176 @@
+"""The primitives `omit` and `branch`: what lies outside of a picture costs no multiplication."""
+
+from __future__ import annotations
+
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import Body, For, If, Kernel, Load, Memory, Reduce, Stmt, Store
+from weft.ir.traverse import Rewriter, walk
+from weft.schedule.dependence import Poly, Space
+from weft.schedule.space import Edit, find_for, find_loop, find_reduce
+
+
+def omit(kernel: Kernel, accumulator: str, *still: str) -> Kernel:
+    """Let what lies outside of a picture take no part in the sums of its windows.
+
+    reduce k (s=0) {s + where(0 <= i + k - 1 < n, x[i + k - 1], 0)*w[k]}
+    ->  reduce k (s=0) {where(0 <= i + k - 1 < n, s + x[i + k - 1]*w[k], s)}
+
+    The two differ where `w` is infinite or NaN: what is not there no longer makes a NaN of it.
+    Conditions count that keep a subscript inside of its memory and vary with an axis and with a
+    loop around the sum; others go on choosing a 0.
+
+    Parameters
+    ----------
+    accumulator : str
+        Name of the accumulator of the REDUCE.
+    *still : str
+        Loops: conditions that vary with one of them go on choosing a 0, too.
+
+    Raises
+    ------
+    ScheduleError
+        If the update is no sum of such products, or has no such condition.
+    """
+    what = f"omit({', '.join([accumulator, *still])})"
+    site = find_reduce(kernel, accumulator, "omit")
+    stmt = site.reduce
+    if len(stmt.accumulators) != 1:
+        raise ScheduleError(what, found="several accumulators", expected="one")
+    acc = stmt.accumulators[0]
+    update = acc.update
+    if update.op is Op.MAD and update.args[2] is acc.var:
+        factors = update.args[:2]
+    elif update.op is Op.ADD and update.args[0] is acc.var and update.args[1].op is Op.MUL:
+        factors = update.args[1].args
+    else:
+        raise ScheduleError(what, found=f"an update {update!r}", expected="a sum of products")
+    loads = {s.var: s for s in stmt.body if isinstance(s, Load)}
+    axes = {a.var for a in stmt.axes}
+    left = {find_loop(kernel, name, "omit").var for name in still}
+    space = Space(kernel)
+    parts: list[Expr] = []
+    for factor in factors:
+        known, value = [], factor
+        while value.op is Op.WHERE and ex.is_const(value.args[2], 0.0):  # one for each axis
+            known.extend(_parts(value.args[0]))
+            value = value.args[1]
+        load = loads.get(value)
+        if load is not None and known:
+            bounds = _bounds(space, load)
+            for c in known:
+                free = ex.free_vars([c])
+                if _slack(space, c) in bounds and free & axes and free - axes and not free & left:
+                    parts.append(c)
+    if not parts:
+        raise ScheduleError(what, found="no windows that reach out of a picture", expected="some")
+    made = ex.where(_all(parts), update, acc.var)
+    new = Reduce(stmt.axes, (acc.replace(update=made),), stmt.body)
+    return Edit(kernel).replace(site.parents, stmt, (new,))
+
+
+def _bounds(space: Space, load: Load) -> list[Poly]:
+    """Return what is at least 0 where a load is inside of its memory."""
+    return [space.poly(e) for i, size in zip(load.index, load.memory.shape, strict=True)
+            for e in (i, size - i - 1)]
+
+
+def _slack(space: Space, condition: Expr) -> Poly | None:
+    """Return what is at least 0 where a comparison holds, None if it is none."""
+    if condition.op not in (Op.LT, Op.LE):
+        return None
+    a, b = condition.args
+    return space.poly(b - a - (1 if condition.op is Op.LT else 0))
+
+
+def branch(kernel: Kernel, loop: str) -> Kernel:
+    """Skip an iteration in which a condition lets every element keep its value.
+
+    for k: for j in 16: y[j] = where(c[k], f(y[j]), y[j])
+    ->  for k: if c[k]: for j in 16: y[j] = f(y[j])
+
+    Parts of conditions that vary inside an iteration stay where they are.
+
+    Raises
+    ------
+    ScheduleError
+        If something else is stored in the loop, or no condition is known where it begins.
+    """
+    what = f"branch({loop})"
+    site = find_for(kernel, loop, "branch")
+    inside = {v for s in walk(site.body) for v in s.binds()}
+    loads = {s.var: s for s in walk(site.body) if isinstance(s, Load)}
+    common: set[Expr] | None = None
+    for stmt in walk(site.body):
+        if isinstance(stmt, Store):
+            kept = _kept(stmt, loads)
+            if kept is None:
+                raise ScheduleError(what, found=f"a store to {stmt.memory.name}",
+                                    expected="elements that keep their value by a condition")
+            parts = {c for c in _parts(kept) if not ex.free_vars([c]) & inside}
+            common = parts if common is None else common & parts
+        elif not isinstance(stmt, For | Load | st.Let):
+            raise ScheduleError(what, found=f"{type(stmt).__name__} in {loop}",
+                                expected="loads and stores")
+    if not common:
+        raise ScheduleError(what, found="no condition that is known at its start", expected="one")
+    moved = common
+
+    class Plain(Rewriter):
+        def visit(self, stmt: Stmt) -> Stmt:
+            if not isinstance(stmt, Store):
+                return stmt
+            condition, new, old = stmt.value.args
+            rest = [c for c in _parts(condition) if c not in moved]
+            return stmt.replace(value=ex.where(_all(rest), new, old) if rest else new)
+
+    edit = Edit(kernel)
+    rewriter = Plain(kernel)
+    body: Body = (If(_all([c for c in _parts(_first(site.body)) if c in moved]),
+                     rewriter.body(site.body)),)
+    edit.locations = rewriter.locations
+    old = site.loop
+    return edit.replace(site.parents, old, (For(old.var, old.extent, old.kind, body),))
+
+
+def _kept(stmt: Store, loads: dict[Expr, Load]) -> Expr | None:
+    """Return the condition without which a store changes nothing, None if there is none."""
+    value = stmt.value
+    if value.op is not Op.WHERE or stmt.mask is not None:
+        return None
+    old = loads.get(value.args[2])
+    same = old is not None and _same_place(stmt.memory, stmt.index, old)
+    return value.args[0] if same else None
+
+
+def _same_place(memory: Memory, index: tuple[Expr, ...], load: Load) -> bool:
+    return load.memory is memory and load.mask is None and all(
+        a is b for a, b in zip(load.index, index, strict=True))
+
+
+def _first(body: Body) -> Expr:
+    """Return the condition of the first store: its order is the order of the parts."""
+    return next(s.value.args[0] for s in walk(body) if isinstance(s, Store))
+
+
+def _parts(e: Expr) -> list[Expr]:
+    """Return the conditions of a conjunction, in order."""
+    out: list[Expr] = []
+    stack = [e]
+    while stack:
+        part = stack.pop()
+        if part.op is Op.AND:
+            stack.extend(reversed(part.args))
+        else:
+            out.append(part)
+    return out
+
+
+def _all(parts: list[Expr]) -> Expr:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole & part
+    return whole

@@ -1,0 +1,98 @@
+"""The primitives omit and branch: terms outside of a picture take no part in its sums."""
+
+import numpy as np
+import pytest
+
+import schedule_nests as nests
+from schedule_nests import assert_same, convolution, loop, memory, total, v
+from weft.errors import ScheduleError
+from weft.ir import expr as ex
+from weft.ir import interpret
+from weft.ir.op import Op
+from weft.ir.stmt import Axis, If, Kernel, Load, Reduce, Store
+from weft.ir.traverse import walk
+from weft.schedule import Schedule
+
+f = nests.f
+
+
+def conditions(schedule):
+    return [s.condition for s in walk(schedule.bare.body) if isinstance(s, If)]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(("stride", "pad", "size"), [(1, 1, 3), (2, 1, 3), (1, 2, 5), (3, 2, 5)])
+def test_windows_that_reach_out(stride, pad, size, nested):
+    kernel = convolution(6, 7, stride, pad, kernel=size, nested=nested)
+    made = Schedule(kernel).omit("s")
+    assert_same(kernel, made.kernel)
+    made.window("x", "i").decompose_reduction("s", "j")
+    assert_same(kernel, made.kernel)
+    made.branch("p").branch("j")
+    assert_same(kernel, made.kernel)
+    assert_same(made.kernel, Schedule.replay(kernel, made.trace).kernel)
+    assert len(conditions(made)) == 2
+    kept = [s for s in walk(made.bare.body) if isinstance(s, Store)]
+    assert not any(e.op is Op.WHERE for s in kept for e in ex.toposort([s.value]))
+
+
+def test_infinite_weights_outside_do_not_count():
+    kernel = convolution(4, 5)
+    made = Schedule(kernel).omit("s").window("x", "i").decompose_reduction("s", "j").branch("p")
+    sizes = {p.name: int(interpret.evaluate(p.size, {})) for p in kernel.params}
+    found = []
+    for k in (kernel, made.branch("j").kernel):
+        buffers = {name: np.ones(n, np.float32) for name, n in sizes.items()}
+        buffers["w"].reshape(5, 2, 3, 3)[:, :, 0, 0] = np.inf
+        interpret.run(k, buffers, {})
+        found.append(buffers["y"].reshape(2, 5, 4, 5))
+    assert np.isnan(found[0][:, :, 0]).all()
+    assert (found[1][:, :, 1:, 1:] == np.inf).all()
+    np.testing.assert_array_equal(found[1][0, 0, 0], [8, 12, 12, 12, 8])
+    np.testing.assert_array_equal(found[1][1, 4, :, 0], [8, 12, 12, 8])
+
+
+def test_parts_that_vary_inside_stay():
+    kernel = convolution(6, 7)
+    made = Schedule(kernel).omit("s").decompose_reduction("s", "j").branch("p")
+    assert len(conditions(made)) == 1
+    assert any(e.op is Op.WHERE for s in walk(made.bare.body) if isinstance(s, Store)
+               for e in ex.toposort([s.value]))
+    assert_same(kernel, made.kernel)
+
+
+def test_conditions_of_a_loop_go_on_choosing_zeros():
+    kernel = convolution(6, 7)
+    made = Schedule(kernel).omit("s", "j").window("x", "i").decompose_reduction("s", "j")
+    assert made.trace[0] == "omit(s, j)"
+    assert_same(kernel, made.kernel)
+    assert_same(kernel, made.branch("p").kernel)
+    with pytest.raises(ScheduleError, match="omit"):
+        Schedule(kernel).omit("s", "i", "j")
+
+
+def masked(condition):
+    """y[i] = sum over k of x[i, k] * w[k], where a condition holds"""
+    x, w, y = memory("x", 5, 6), memory("w", 6), memory("y", 5)
+    at = (v("i"), v("k"))
+    reduce = Reduce((Axis(v("k"), ex.index(6)),),
+                    (total("s", value=ex.where(condition, f("a"), 0.0) * f("b")),),
+                    (Load(f("a"), x, at, condition), Load(f("b"), w, (v("k"),))))
+    return Kernel("masked", (x, w, y), (loop("i", 5, reduce, Store(y, (v("i"),), f("s"))),))
+
+
+@pytest.mark.parametrize("kernel", [nests.matmul(3, 4, 5), convolution(5, 5, pad=0),
+                                    masked(v("k").le(v("i"))), masked(v("k").lt(4))])
+def test_conditions_of_users_stay(kernel):
+    with pytest.raises(ScheduleError, match="omit"):
+        Schedule(kernel).omit("s")
+
+
+def test_nothing_to_branch_on():
+    made = Schedule(convolution(5, 5)).omit("s").decompose_reduction("s", "j")
+    with pytest.raises(ScheduleError, match="no condition"):
+        made.branch("c")
+    with pytest.raises(ScheduleError, match="found Alloc"):
+        made.branch("n")
+    with pytest.raises(ScheduleError, match="keep their value"):
+        Schedule(nests.chain(4)).branch("i")
