@@ -177,9 +177,9 @@ def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         copy_strided(plan, [f"{names[0]}.i.s"], f"{k}.s")
     first = f"{tile[0].var.attr}.i"
     steps = chain_steps(pattern, p, lanes=lanes)
-    if steps and steps[0] == k:
+    if steps:
         schedule.block_reduction(name, first, *steps)
-        name, k = f"{name}.b", f"{k}.i"
+        name, k = f"{name}.b", f"{k}.i" if steps[0] == k else k
     schedule.split(k, lanes, "mask")
     schedule.decompose_reduction(name, first, partial=(f"{k}.i",))
     for suffix in (".z", "", ".f"):

@@ -29,6 +29,8 @@ from weft.strategies.nest import (
 
 MAC_SPEED: Final = 6  # a term of a contraction is cheaper than its weight: data in registers
 MOVED: Final = 2  # elements that change places in a cycle, in squares that registers hold
+CHAINS: Final = 3  # parts of a sum that is short
+SHORTEST: Final = 12  # terms of a part
 LINE_POINTS: Final = 16  # elements of a row that are copied before the next row
 
 
@@ -235,6 +237,17 @@ def chain_steps(pattern: Pattern, p: Parameters, block: tuple[str, int] | None =
     length = sizes[longest]
     blocks = -(-length // max(chain * length // terms, 1))
     return longest, -(-length // (blocks * lanes)) * lanes
+
+
+def short_chains(pattern: Pattern, p: Parameters) -> Parameters:
+    """Return parameters for few channels of results: a short sum starts anew as well.
+
+    Elsewhere their gradients are summed tap by tap, which errs less than one chain.
+    """
+    terms = product(a.extent for a in pattern.reduce.axes)
+    if terms < CHAINS * SHORTEST:
+        return p
+    return p.replace(nested_chain=min(p.nested_chain, terms // CHAINS))
 
 
 def registers(plan: Plan) -> int:

@@ -20,6 +20,7 @@ from weft.strategies.contraction_pattern import (
     chain_steps,
     native_lanes,
     order_loops,
+    short_chains,
     tile_rows,
     tile_split,
 )
@@ -28,9 +29,6 @@ from weft.strategies.nest import Plan, find, flat_stride, power_above, product, 
 
 BOX_BYTES: Final = 160 << 10  # of an image beside the rest that a core keeps near
 UNROLLED_POINTS: Final = 12  # points of a window that are written out, so that loads are shared
-
-CHAINS: Final = 3  # parts of a sum
-SHORTEST: Final = 12  # terms of a part
 
 
 def schedule_position(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
@@ -101,11 +99,7 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     x, inner = inner[-1], inner[:-1]
     if not inner:
         inner = [x]
-    terms = product(a.extent for a in pattern.reduce.axes)
-    if terms >= CHAINS * SHORTEST:
-        # A gradient summed tap by tap, as elsewhere, errs little: short sums start anew, too.
-        p = p.replace(nested_chain=min(p.nested_chain, terms // CHAINS))
-    steps = chain_steps(pattern, p)
+    steps = chain_steps(pattern, short_chains(pattern, p))
     if steps:  # the error of a sum grows with the terms of one chain
         schedule.block_reduction(name, inner[0], *steps)
         schedule.vectorize(f"{x}.begin").vectorize(f"{x}.end")

@@ -29,6 +29,7 @@ from weft.strategies.contraction_pattern import (
     native_lanes,
     order_loops,
     registers,
+    short_chains,
     tile_rows,
     tile_split,
 )
@@ -475,7 +476,8 @@ class Convolution:
         schedule, name = self.plan.schedule, self.name
         # The error of a sum grows with the terms of one chain.
         if not self.blocked:
-            steps = chain_steps(self.pattern, self.p)
+            p = short_chains(self.pattern, self.p) if self.found.shared else self.p
+            steps = chain_steps(self.pattern, p)
             if steps:
                 schedule.block_reduction(name, rows[0], *steps)
                 self.blocked = True
