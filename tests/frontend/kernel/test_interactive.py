@@ -99,6 +99,15 @@ def test_exec_of_a_text_that_a_variable_holds(name: str) -> None:
         exec(compile(text, name, "exec"), space)
         space["add"][1, 4](x)
     np.testing.assert_array_equal(x, np.full(4, 14.0))
+    kernels = []
+    for value in range(80):
+        space = {}
+        text = HEAD + KERNEL.format(value=value)
+        exec(compile(text, name, "exec"), space)
+        kernels.append(space["add"])
+    kernels[0][1, 4](x)
+    kernels[79][1, 4](x)
+    np.testing.assert_array_equal(x, np.full(4, 93.0))
 
 
 PROGRAM = HEAD + KERNEL.format(value=5) + """

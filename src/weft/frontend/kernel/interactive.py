@@ -35,7 +35,9 @@ _FORM: Final = ("CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "RESUME"
 
 _KEPT: Final = 64  # texts that were run under one name, such as "<string>"
 
-_noted: Final[dict[str, list[str]]] = {}  # what consoles and `exec` ran, by the name of the file
+# what consoles and `exec` ran: for the functions in it, and by name of the file for those they call
+_noted: Final[dict[types.CodeType, list[str]]] = {}
+_recent: Final[dict[str, list[str]]] = {}
 _files: Final[dict[str, str]] = {}  # names of text that has no file
 
 
@@ -44,7 +46,7 @@ def note(function: Any) -> None:
     code = getattr(function, "__code__", None)
     if code is None or linecache.getline(code.co_filename, code.co_firstlineno):
         return
-    kept = _noted.setdefault(code.co_filename, [])
+    kept: list[str] = []
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != code.co_filename:
         frame = frame.f_back
@@ -54,7 +56,10 @@ def note(function: Any) -> None:
             if isinstance(text, str) and f"def {code.co_name}" in text and text not in kept:
                 kept.append(text)
         frame, beyond = frame.f_back, beyond + 1
-    del kept[:-_KEPT]
+    _noted[code] = kept
+    recent = _recent.setdefault(code.co_filename, [])
+    recent += [text for text in kept if text not in recent]
+    del recent[:-_KEPT]
 
 
 def typed(function: Callable[..., Any]) -> tuple[list[str], int, str] | None:
@@ -65,8 +70,8 @@ def typed(function: Callable[..., Any]) -> tuple[list[str], int, str] | None:
     code = function.__code__
     if os.path.isfile(code.co_filename):
         return None
-    for text in (*reversed(_noted.get(code.co_filename, ())), *_given(code.co_filename),
-                 *_history(code.co_name)):  # fmt: skip
+    noted = _noted.get(code) or reversed(_recent.get(code.co_filename, ()))
+    for text in (*noted, *_given(code.co_filename), *_history(code.co_name)):
         first = _definition(text, code)
         if first is not None:
             lines = text.splitlines(keepends=True)

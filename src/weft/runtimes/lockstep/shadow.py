@@ -85,11 +85,11 @@ class Clocks:
         if self._warp is None:
             self._warp = np.zeros((len(self.tids), WARP), np.int64)
         lanes = np.flatnonzero(groups >= 0)
-        numbers, inverse = np.unique(groups[lanes], return_inverse=True)
-        known = np.zeros((len(numbers), WARP), np.int64)
         self._warp[lanes, self._slot[lanes]] = self.now
-        np.maximum.at(known, inverse, self._warp[lanes])
-        self._warp[lanes] = known[inverse]
+        lanes = lanes[np.argsort(groups[lanes], kind="stable")]
+        first = np.flatnonzero(np.diff(groups[lanes], prepend=-1))  # of each group
+        known = np.maximum.reduceat(self._warp[lanes], first, axis=0)
+        self._warp[lanes] = np.repeat(known, np.diff(first, append=len(lanes)), axis=0)
 
     def fence(self, lanes: Array, near: bool = False) -> None:
         """Make what threads did visible to whom they tell of it; `near`: in their block."""
