@@ -36,6 +36,8 @@ PROGRAMS = {
     "transpose": (lambda x: x.T.contiguous(), (97, 130)),
     "cumsum": (lambda x: x.cumsum(-1), (5, 203)),
     "cumsum down": (lambda x: x.cumsum(0), (31, 300)),
+    "cumprod of rows": (lambda x: x.cumprod(-1), (19, 70)),
+    "cumprod of one row": (lambda x: x.cumprod(0), (8500,)),
     "attention": (lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True),
                   (1, 2, 37, 16), (1, 2, 37, 16), (1, 2, 37, 16)),
     "sort": (lambda x: x.sort()[0], (3, 130)),
@@ -415,6 +417,24 @@ def test_every_kernel_is_tuned_at_its_first_compilation(tmp_path):
     out, err = run(tmp_path, WEFT_DEBUG="256")
     assert out[0] == "64"
     assert not err
+
+
+@pytest.mark.parametrize(("reason", "left"), [("time", False), ("interrupted", True)])
+def test_a_search_that_ran_out_of_time_is_not_taken_up_by_the_next_process(
+        store, monkeypatch, reason, left):
+    kernel = nests("softmax")[0][-1]
+    key = tuning.record_key(kernel)
+    calls = []
+
+    def search(kernel, heard):
+        calls.append(kernel)
+        return tuning.Tuned(key, "rowwise", 1.0, 1.0, 7, 1, {}, reason)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning, "tune_kernel", search)
+        tuning.tune_first(kernel)
+    assert calls == [kernel]
+    assert records.records().finished(key) == (None if left else 7)
 
 
 def test_kernels_compiled_before_are_tuned_too(tmp_path):

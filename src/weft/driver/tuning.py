@@ -413,7 +413,11 @@ _busy = False
 
 
 def tune_first(kernel: Kernel) -> None:
-    """Tune a kernel that is compiled for the first time, where the settings ask for that."""
+    """Tune a kernel that is compiled for the first time, where the settings ask for that.
+
+    It gets its time once: no later process searches on, unless ``weft tune --again`` asks for it
+    or this one is killed in the middle.
+    """
     global _busy
     if _busy:
         return
@@ -422,8 +426,10 @@ def tune_first(kernel: Kernel) -> None:
         from weft.driver.tune_display import Display
 
         with Display() as display:
-            tune_kernel(kernel, heard=lambda trials, ratio: display.heard(
+            found = tune_kernel(kernel, heard=lambda trials, ratio: display.heard(
                 Progress(0, 1, kernel.meta.kind, trials, ratio, 0.0)))
+        if found.reason == "time":
+            records().finish(found.key, found.trials)
     finally:
         _busy = False
 
