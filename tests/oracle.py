@@ -472,6 +472,7 @@ class OracleCompiled:
         self.outputs, self.inputs = list(outputs), list(inputs)
         leaves = {n.attr: None for n in nd.toposort(self.outputs) if n.op is Op.BUFFER}
         self.captured = [s for s in leaves if s not in set(self.inputs)]
+        self.panels = ()
 
     def call(self, inputs, captured, variables=None):
         env = {
@@ -497,7 +498,7 @@ class OracleDriver:
         return None  # knows no short way
 
     @staticmethod
-    def compile(outputs, inputs, updates=None):
+    def compile(outputs, inputs, updates=None, resident=()):
         return OracleCompiled(outputs, inputs)
 
     @staticmethod

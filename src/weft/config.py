@@ -16,6 +16,7 @@ value that cannot be understood is a `ParseError` that names the key; it is neve
 ``WEFT_AMX``                           0: leave the tile registers of the processor alone
 ``WEFT_SANITIZE``                      ``native``: kernels check themselves, see `weft.sanitize`
 ``WEFT_TIERED``                        1: quick code first, hot kernels compiled again behind it
+``WEFT_PACK_WEIGHTS``                  1: captured functions keep weights packed (`weft.jit`)
 ``WEFT_TUNE``                          1: tune each kernel when it is first compiled
 ``WEFT_TUNE_SECONDS``                  time that the search for one kernel may take
 ``WEFT_AUTOTUNE_LIMIT``                one limit of `AutotuneConfig`, e.g. ``..._N_LAUNCHES``
@@ -175,7 +176,7 @@ class AutotuneConfig(_Record):
         )
 
 
-_FILE_KEYS = frozenset({"autotune", "backends", "tiered", "tune", "tune_seconds"})
+_FILE_KEYS = frozenset({"autotune", "backends", "pack_weights", "tiered", "tune", "tune_seconds"})
 _AUTOTUNE_KEYS = frozenset(AutotuneConfig.__slots__)
 _BACKEND_KEYS = frozenset(BackendConfig.__slots__)
 
@@ -202,6 +203,8 @@ class Config(_Record):
     tiered
         Whether small kernels begin with code that is made quickly, and hot ones are compiled fully
         in the background. The last bits of a result may differ between the two, so it is off.
+    pack_weights
+        Whether `weft.jit` keeps weights packed between calls where it is not told.
     autotune
         Limits of the search for schedules.
     tune
@@ -220,6 +223,7 @@ class Config(_Record):
         "debug",
         "device",
         "num_threads",
+        "pack_weights",
         "require",
         "sanitize",
         "tiered",
@@ -232,6 +236,7 @@ class Config(_Record):
     debug: int
     require: frozenset[str]
     tiered: bool
+    pack_weights: bool
     autotune: AutotuneConfig
     backends: Mapping[str, BackendConfig]
     tune: bool
@@ -253,6 +258,7 @@ class Config(_Record):
         tune_seconds: int = 30,
         amx: bool = True,
         sanitize: str = "",
+        pack_weights: bool = False,
     ) -> None:
         threads = None if num_threads is None else _integer("num_threads", num_threads, 1)
         self._init(
@@ -262,6 +268,7 @@ class Config(_Record):
             debug=_integer("debug", debug, 0, Debug.ALL),
             require=require,
             tiered=_boolean("tiered", tiered),
+            pack_weights=_boolean("pack_weights", pack_weights),
             autotune=AutotuneConfig() if autotune is None else autotune,
             backends={_env_name(name): value for name, value in (backends or {}).items()},
             tune=_boolean("tune", tune),
@@ -282,6 +289,7 @@ class Config(_Record):
         file = _read_file(env)
         _known("config", file, _FILE_KEYS)
         tiered = _boolean("tiered", file.get("tiered", False))
+        packs = _boolean("pack_weights", file.get("pack_weights", False))
         tune = _boolean("tune", file.get("tune", False))
         seconds = _integer("tune_seconds", file.get("tune_seconds", 30), 1)
         return cls(
@@ -297,6 +305,8 @@ class Config(_Record):
             amx=not env.get("WEFT_AMX") or _env_boolean(env, "WEFT_AMX"),
             tune_seconds=_env_integer(env, "WEFT_TUNE_SECONDS", 1) or seconds,
             tiered=_env_boolean(env, "WEFT_TIERED") if env.get("WEFT_TIERED") else tiered,
+            pack_weights=(_env_boolean(env, "WEFT_PACK_WEIGHTS") if env.get("WEFT_PACK_WEIGHTS")
+                          else packs),
         )
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from weft.driver.device import allocate, dispatcher, from_host
-from weft.driver.realize import Compiled, compile, compute, realize
+from weft.driver.device import allocate, dispatcher, from_host, memory_limit
+from weft.driver.realize import Compiled, Panel, compile, compute, realize
 from weft.ir.node import Node
 
-__all__ = ["Compiled", "allocate", "compile", "compute", "dispatcher", "from_host",
-           "gradients", "realize"]  # fmt: skip
+__all__ = ["Compiled", "Panel", "allocate", "compile", "compute", "dispatcher", "from_host",
+           "gradients", "memory_limit", "realize"]  # fmt: skip
 
 
 def gradients(outputs: Sequence[Node], seeds: Sequence[Node],

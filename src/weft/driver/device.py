@@ -66,6 +66,11 @@ def allocate(nbytes: int) -> Buffer:
     return runtime().pool.allocate(nbytes)
 
 
+def memory_limit() -> int:
+    """Return how many bytes the pool may take from the system."""
+    return runtime().pool.limit
+
+
 def from_host(address: int, nbytes: int, owner: Any, readonly: bool = False) -> Buffer:
     """Return foreign memory as a buffer that keeps its owner alive."""
     from weft.runtimes.buffer import Buffer

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from weft.config import Debug, debug
 from weft.driver import device, kernels, pipeline
-from weft.driver.kernels import Code
-from weft.driver.plan import Plan, Spec, largest
+from weft.driver.kernels import Code, Packing
+from weft.driver.plan import Panels, Plan, Spec, largest
 from weft.driver.progress import Progress
 from weft.driver.structure import Structure
 from weft.errors import AllocationError
@@ -37,6 +37,7 @@ from weft.kernelize.overlap import ANYWHERE, Group, Work, arrange
 _REACHES: Final = (32, 8, 2)
 _GROWTH: Final = 32
 _LEAST_GROWTH: Final = 256 << 10
+_LEAST_KEPT: Final = 4 << 10  # bytes of arrays that copies are kept of, between calls
 
 
 def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
@@ -46,17 +47,32 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     steps, taken = write_in_place(kernelize(outputs), _updates(structure, outputs))
     if debug(Debug.GRAPH):
         print(f"weft: {len(structure.nodes)} nodes in {len(steps)} kernels", file=sys.stderr)
-    compiled: dict[int, Code] = {}  # by identity of the loop nest, which equal groups share
-    nests = {id(step.kernel): step.kernel for step in steps}
+    # By identity of the loop nest, which equal groups share, and what it may keep copies of.
+    compiled: dict[tuple[int, tuple[int, ...]], Code] = {}
+    kept = {nd.buffer(structure.leaves[i]) for i in structure.resident}
+    wanted = [(id(s.kernel), _resident(s, kept)) for s in steps]
+    nests = {key: step.kernel for key, step in zip(wanted, steps, strict=True)}
     with Progress("compiling kernels", len(nests)) as progress:
-        made = kernels.compiled_all(nests.values(), progress.tick)
+        made = kernels.compiled_all([(nest, key[1]) for key, nest in nests.items()], progress.tick)
         compiled.update(zip(nests, made, strict=True))
-    spec, steps = _spec(structure, outputs, steps, [compiled[id(s.kernel)] for s in steps], marks,
-                        taken)
+    spec, steps = _spec(structure, outputs, steps, [compiled[key] for key in wanted], marks, taken)
     if pipeline.verifying:
         verify_graph(outputs)
         verify_plan(spec.host)
-    return Plan(spec, {c.key: c for c in compiled.values()}, steps)
+    codes = {c.key: c for c in compiled.values()}
+    for panels in spec.panels:
+        fills = kernels.from_disk(panels.key)
+        assert fills is not None
+        codes[panels.key] = fills
+    return Plan(spec, codes, steps)
+
+
+def _resident(step: Step, kept: Container[Node]) -> tuple[int, ...]:
+    """Return the parameters of which a kernel may keep copies: operands of products."""
+    if step.kernel.meta.kind != "contraction":
+        return ()
+    return tuple([i for i, n in enumerate(step.inputs)
+                  if n in kept and nd.size(n.shape) * n.dtype.itemsize >= _LEAST_KEPT])
 
 
 def _updates(structure: Structure, outputs: Sequence[Node]) -> dict[Node, Node]:
@@ -95,10 +111,12 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
     places.update({n: places[leaf] for n, leaf in taken.items()})
     variables = {v.attr.name: v for n in structure.nodes for v in _symbols(n)}
     steps, codes, groups = _in_order(steps, codes, places)
-    host_steps, programs, arena = _host_steps(steps, codes, groups, places, variables)
+    panels = _panels(steps, codes, places, len(slots))
+    host_steps, programs, arena = _host_steps(steps, codes, groups, places, variables, panels)
     host = HostPlan(
         "graph", tuple(variables[v] for v in sorted(variables)),
-        tuple(_bytes((s.size,), s.dtype.itemsize) for s in structure.leaves),
+        (*(_bytes((s.size,), s.dtype.itemsize) for s in structure.leaves),
+         *(p.nbytes for p in panels)),
         tuple(_bytes(n.shape, n.dtype.itemsize) for n in fresh),
         tuple(sorted(slots[leaf.attr] for leaf in taken.values())),
         arena=arena, programs=tuple(programs.values()), steps=tuple(host_steps),
@@ -107,7 +125,22 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
     checks = tuple(
         tuple(marks.get(id(nd.locations.get(c)), -1) for c in s.checks) for s in steps
     )
-    return Spec(host, checks, tuple(results), nanoseconds), steps
+    return Spec(host, checks, tuple(results), nanoseconds, tuple(panels)), steps
+
+
+def _panels(steps: list[Step], codes: list[Code], places: Mapping[Node, Ref],
+            leaves: int) -> dict[Panels, Ref]:  # fmt: skip
+    """Return the panels of all launches, each once, with the inputs that they are."""
+    found: dict[Panels, Ref] = {}
+    for step, code in zip(steps, codes, strict=True):
+        for packing in code.packings:
+            panels = _panels_of(step, packing, places)
+            found.setdefault(panels, Ref("input", leaves + len(found)))
+    return found
+
+
+def _panels_of(step: Step, packing: Packing, places: Mapping[Node, Ref]) -> Panels:
+    return Panels(packing.key, packing.nbytes, places[step.inputs[packing.source]].index)
 
 
 def _mark_checks(structure: Structure) -> dict[int, int]:
@@ -223,7 +256,7 @@ class _Arena:
 
 def _host_steps(
     steps: list[Step], codes: list[Code], groups: list[Group], places: dict[Node, Ref],
-    variables: dict[str, Expr],
+    variables: dict[str, Expr], panels: Mapping[Panels, Ref],
 ) -> tuple[list[Any], dict[str, ProgramRef], int]:  # fmt: skip
     """Return allocations, launches and frees in order, the programs, and the arena's bytes."""
     arena = _Arena(steps, groups, places)
@@ -241,7 +274,8 @@ def _host_steps(
         for i in group.launches:
             step, code, scratch = steps[i], codes[i], arena.scratch[i]
             refs = [*(places[n] for n in (*step.inputs, *step.outputs)),
-                    *(Ref("arena", index) for index in scratch)]  # fmt: skip
+                    *(Ref("arena", index) for index in scratch),
+                    *(panels[_panels_of(step, p, places)] for p in code.packings)]  # fmt: skip
             launches.append(Launch(code.key, tuple(refs),
                                    tuple(variables[v] for v in code.variables)))
             if code.key not in programs:
@@ -261,6 +295,7 @@ def _program(step: Step, code: Code, variables: Mapping[str, Expr],
         for n, p in zip(step.inputs, step.kernel.params, strict=False)
     ] + [Access("writes", _bytes(n.shape, n.dtype.itemsize)) for n in step.outputs]
     kinds += [Access("writes", size) for size in scratch]
+    kinds += [Access("reads", p.nbytes) for p in code.packings]
     return ProgramRef(code.key, tuple(variables[v] for v in code.variables), tuple(kinds))
 
 

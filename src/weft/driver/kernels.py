@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.config import Debug, config, debug
 from weft.driver import device, report, tuned
@@ -17,7 +17,7 @@ from weft.store import fingerprint
 from weft.tune.records import Record
 
 if TYPE_CHECKING:
-    from weft.driver.pipeline import Rendered
+    from weft.driver.pipeline import Built, Rendered
 
 _KIND: Final = "kernel"
 _BYTES_PER_NANOSECOND: Final = 20
@@ -33,6 +33,14 @@ _CALL_NANOSECONDS: Final = 50
 
 # Above this a kernel has no first tier: one slow run would cost more than compiling it fully.
 QUICK_NANOSECONDS: Final = 500_000
+
+
+class Packing(NamedTuple):
+    """Panels that a kernel reads: the key of what fills them, their bytes, which parameter."""
+
+    key: str
+    nbytes: int
+    source: int
 
 
 class Code:
@@ -56,17 +64,19 @@ class Code:
         Key of its tuning record, and what tells whether it was made by that record as it is now.
     width : int
         How many threads it can use at most.
+    packings : tuple of Packing
+        Copies of parameters that it reads, in order, from parameters behind its own.
     """
 
     __slots__ = ("address", "image", "key", "library", "mark", "messages", "name", "nest",
-                 "subject", "variables", "width")  # fmt: skip
+                 "packings", "subject", "variables", "width")  # fmt: skip
 
     def __init__(self, key: str, image: bytes, messages: list[tuple[str, int]],
-                 variables: list[str], subject: str = "", mark: str = "",
-                 width: int = 1) -> None:  # fmt: skip
+                 variables: list[str], subject: str = "", mark: str = "", width: int = 1,
+                 packings: tuple[Packing, ...] = ()) -> None:  # fmt: skip
         self.key, self.name, self.image = key, symbol(key), image
         self.messages, self.variables = messages, variables
-        self.subject, self.mark, self.width = subject, mark, width
+        self.subject, self.mark, self.width, self.packings = subject, mark, width, packings
         self.address = 0
         self.library: Any = None
         self.nest: Kernel | None = None
@@ -75,7 +85,7 @@ class Code:
         """Return the cache entry."""
         head = json.dumps({"messages": self.messages, "variables": self.variables,
                            "subject": self.subject, "mark": self.mark,
-                           "width": self.width}).encode()
+                           "width": self.width, "packings": self.packings}).encode()
         return len(head).to_bytes(4, "little") + head + self.image
 
     @classmethod
@@ -86,7 +96,8 @@ class Code:
             head = json.loads(data[4 : 4 + size])
             messages = [(str(text), int(check)) for text, check in head["messages"]]
             return cls(key, data[4 + size :], messages, [str(v) for v in head["variables"]],
-                       str(head["subject"]), str(head["mark"]), int(head["width"]))
+                       str(head["subject"]), str(head["mark"]), int(head["width"]),
+                       tuple(Packing(str(k), int(n), int(s)) for k, n, s in head["packings"]))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
@@ -139,24 +150,26 @@ def alone(kernel: Kernel) -> int:
     return _CALL_NANOSECONDS + max(meta.traffic // _CACHED_PER_NANOSECOND, busy)
 
 
-def compiled(kernel: Kernel, tiers: bool = True) -> Code:
+def compiled(kernel: Kernel, tiers: bool = True, resident: tuple[int, ...] = ()) -> Code:
     """Return the code of a loop-level kernel, compiling it if no cache has it.
 
-    With `tiers` it may be that of the first tier, if the settings ask for tiers.
+    With `tiers` it may be that of the first tier, if the settings ask for tiers. Copies of the
+    `resident` parameters are left to the kernels of `Code.packings`.
     """
-    return _finished(_begun(kernel, tiers))
+    return _finished(_begun(kernel, tiers, {}, resident))
 
 
-def compiled_all(kernels: Iterable[Kernel], tick: Callable[[], None]) -> list[Code]:
-    """Return the code of several kernels, as `compiled` does for each.
+def compiled_all(kernels: Iterable[tuple[Kernel, tuple[int, ...]]],
+                 tick: Callable[[], None]) -> list[Code]:  # fmt: skip
+    """Return the code of several kernels with their resident parameters, as `compiled` does.
 
     LLVM works on one kernel, on a thread of its own, while Weft lowers the next ones.
     """
     with Aside(device.runtime().thread_count > 1 and not config().tune) as aside:
         begun: list[Code | _Job] = []
         under_way: dict[str, _Job] = {}
-        for kernel in kernels:
-            job = _begun(kernel, True, under_way)
+        for kernel, resident in kernels:
+            job = _begun(kernel, True, under_way, resident)
             begun.append(job)
             if isinstance(job, _Job) and under_way.setdefault(job.key, job) is job:
                 aside.start(job.image)
@@ -192,7 +205,7 @@ def _finished(job: Code | _Job) -> Code:
         print(f"weft: compiled {kernel.name} ({kernel.meta.kind}{tier}) in {seconds * 1e3:.1f} ms",
               file=sys.stderr)
     code = Code(job.key, built.image, built.messages, built.variables, job.subject, job.mark,
-                built.width)
+                built.width, _packings(built))
     _loaded[job.key] = job.code = code
     if quick:
         code.nest = rendered.nest  # for this process: others shall find the full tier or nothing
@@ -201,15 +214,18 @@ def _finished(job: Code | _Job) -> Code:
     return code
 
 
-def _begun(kernel: Kernel, tiers: bool,
-           under_way: Mapping[str, _Job] | None = None) -> Code | _Job:  # fmt: skip
+def _begun(kernel: Kernel, tiers: bool, under_way: Mapping[str, _Job],
+           resident: tuple[int, ...]) -> Code | _Job:  # fmt: skip
     """Return the code that a cache has, or a kernel lowered for the compiler."""
     if config().tune and report.active() is None:
         from weft.driver.tuning import tune_first
 
         tune_first(kernel)
     key = key_of(kernel)
-    tiered = config().tiered and tiers
+    if resident:
+        key, subject = fingerprint("resident", key, *resident), _subjects[key]
+        _subjects[key] = subject
+    tiered = config().tiered and tiers and not resident
     found = _loaded.get(key)
     if found is not None and report.active() is None and (tiered or found.nest is None):
         report.count("kernel memory hits")
@@ -223,7 +239,7 @@ def _begun(kernel: Kernel, tiers: bool,
             return found
         if tiered and nanoseconds(kernel) < QUICK_NANOSECONDS:
             return _job(kernel, key, "quick")
-    return _job(kernel, key)
+    return _job(kernel, key, resident=resident)
 
 
 def compile_again(key: str) -> tuple[Code, Code]:
@@ -256,6 +272,8 @@ def from_disk(key: str) -> Code | None:
     found = Code.unpack(key, data) if data is not None else None
     if found is not None and found.mark != tuned.mark(tuned.find(found.subject)):
         return None  # tuned since, or tuning was forgotten
+    if found is not None and any(from_disk(p.key) is None for p in found.packings):
+        return None
     if found is not None:
         report.count("kernel disk hits")
         _loaded[key] = found
@@ -263,18 +281,36 @@ def from_disk(key: str) -> Code | None:
     return found
 
 
-def _job(kernel: Kernel, key: str, tier: str = "full") -> _Job:
+def _job(kernel: Kernel, key: str, tier: str = "full", resident: tuple[int, ...] = (),
+         chosen: tuple[Kernel, str] | None = None) -> _Job:  # fmt: skip
     """Lower a kernel for the compiler."""
     device.runtime().prepare()
     from weft.driver.pipeline import render
 
     start = time.perf_counter()
     subject, record = _subjects.get(key, ("", None))
-    chosen = None
     if record is not None and tier == "full":
         chosen = tuned.recorded(kernel, record)
-    rendered = render(kernel, symbol(key), tier, chosen)
+    rendered = render(kernel, symbol(key), tier, chosen, resident)
     return _Job(key, rendered, time.perf_counter() - start, subject, tuned.mark(record))
+
+
+def _packings(built: Built) -> tuple[Packing, ...]:
+    """Return what fills the panels of a kernel, compiling it if no cache has it."""
+    from weft.ir.text import canonical_text
+    from weft.strategies.nest import size_of
+
+    out: list[Packing] = []
+    places = {p.name: i for i, p in enumerate(built.nest.params)}
+    for panel in built.panels:
+        runtime = device.runtime()
+        key = fingerprint("panels", canonical_text(panel.kernel), device.fingerprint(),
+                          runtime.compiler.cache_key, runtime.thread_count)
+        if from_disk(key) is None:
+            _finished(_job(panel.kernel, key, chosen=(panel.kernel, built.pipeline)))
+        nbytes = size_of(panel.memory.size) * panel.memory.dtype.itemsize
+        out.append(Packing(key, nbytes, places[panel.source]))
+    return tuple(out)
 
 
 def load(codes: Iterable[Code]) -> None:
@@ -311,4 +347,4 @@ def forget() -> None:
     _read.clear()
 
 
-__all__ = ["Code", "compiled", "forget", "from_disk", "key_of", "load", "symbol"]
+__all__ = ["Code", "Packing", "compiled", "forget", "from_disk", "key_of", "load", "symbol"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from weft.backends import cpu
@@ -21,6 +22,7 @@ from weft.passes.barrier import blocks_to_loops, has_threads, unroll_loops
 from weft.passes.extremes import splitter
 from weft.passes.legalize import Legalizer, legalize
 from weft.passes.linearize import linearize
+from weft.passes.panels import Panel, take_panels
 from weft.passes.vectorize import vectorize
 from weft.strategies import choose
 from weft.strategies.plain import choose_plain
@@ -77,6 +79,8 @@ class Built(Record):
         ``full`` or ``quick``.
     effort : Effort
         What it took, without its lowering.
+    panels : tuple of Panel
+        Copies of arrays that it reads from parameters behind those of the nest.
     """
 
     nest: Kernel
@@ -86,6 +90,7 @@ class Built(Record):
     pipeline: str
     tier: str
     effort: Effort
+    panels: tuple[Panel, ...] = ()
 
     @property
     def linear(self) -> LinearKernel:
@@ -136,6 +141,8 @@ class Rendered(NamedTuple):
         Passes over the whole kernel.
     python : float
         Milliseconds it took.
+    panels : tuple of Panel
+        Copies that it reads from parameters of their own.
     """
 
     nest: Kernel
@@ -145,6 +152,7 @@ class Rendered(NamedTuple):
     pipeline: str
     passes: int
     python: float
+    panels: tuple[Panel, ...] = ()
 
     def compiled(self) -> tuple[bytes, float]:
         """Return the object file and the milliseconds that it took."""
@@ -160,21 +168,24 @@ class Rendered(NamedTuple):
         ]
         effort = Effort(self.passes, len(self.scheduled.meta.schedule), self.python, milliseconds)
         return Built(self.nest, self.scheduled, self.program.compiled(image), messages,
-                     self.pipeline, self.tier, effort)
+                     self.pipeline, self.tier, effort, self.panels)
 
 
 def build(kernel: Kernel, name: str, tier: str = FULL,
-          chosen: tuple[Kernel, str] | None = None) -> Built:  # fmt: skip
+          chosen: tuple[Kernel, str] | None = None, resident: Sequence[int] = ()
+          ) -> Built:  # fmt: skip
     """Compile a loop nest for the host under the symbol `name`.
 
-    `chosen` is a schedule and the compiler's pipeline that tuning found for it.
+    `chosen` is a schedule and the compiler's pipeline that tuning found for it; copies of the
+    `resident` parameters, which are the same from call to call, are left to kernels of their own.
     """
-    rendered = render(kernel, name, tier, chosen)
+    rendered = render(kernel, name, tier, chosen, resident)
     return rendered.built(*rendered.compiled())
 
 
 def render(kernel: Kernel, name: str, tier: str = FULL,
-           chosen: tuple[Kernel, str] | None = None) -> Rendered:  # fmt: skip
+           chosen: tuple[Kernel, str] | None = None, resident: Sequence[int] = ()
+           ) -> Rendered:  # fmt: skip
     """Take a loop nest to the text that the compiler reads: everything in `build` before LLVM."""
     start, before = time.perf_counter(), Tally.passes
     target = device.target()
@@ -189,6 +200,9 @@ def render(kernel: Kernel, name: str, tier: str = FULL,
         scheduled = chosen[0]
     else:
         scheduled = (choose if tier == FULL else choose_plain)(kernel, target, threads)
+    panels: tuple[Panel, ...] = ()
+    if resident:
+        scheduled, panels = take_panels(scheduled, {kernel.params[i].name for i in resident})
     by_primitives = Tally.passes - before
     flat = vectorize(legalize(scheduled, target, splitter(target)), Legalizer(target).one)
     linear = linearize(flat)
@@ -199,7 +213,9 @@ def render(kernel: Kernel, name: str, tier: str = FULL,
         for stage in (kernel, scheduled, flat):
             verify(stage)
         verify_linear(linear)
-    program = Program(name, kernel).on(target.name, target.arch).linearized(linear)
+    # Panels are parameters that the nest has not.
+    program = Program(name, scheduled if panels else kernel).on(target.name, target.arch)
+    program = program.linearized(linear)
     source = cpu.renderer(target).render(linear, name)
     program = program.rendered(source.language, source.text)
     pipeline = _PIPELINES[tier] if chosen is None else chosen[1]
@@ -212,4 +228,4 @@ def render(kernel: Kernel, name: str, tier: str = FULL,
         print(source.text, file=sys.stderr)
     passes = Tally.passes - before - by_primitives + _OWN_TRAVERSALS
     return Rendered(nest, scheduled, program, tier, pipeline, passes,
-                    (time.perf_counter() - start) * 1e3)  # fmt: skip
+                    (time.perf_counter() - start) * 1e3, panels)  # fmt: skip

@@ -25,9 +25,27 @@ if TYPE_CHECKING:
     from weft.kernelize.build import Step
     from weft.runtimes.native import NativePlan
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _WAKE_NANOSECONDS: Final = 40_000  # what a group saves if threads are woken for it
 _GIL_NANOSECONDS: Final = 2000  # a plan estimated above this lets other threads run
+
+
+class Panels(NamedTuple):
+    """Copies of an input that a plan reads from an input of its own, behind those of the graph.
+
+    Attributes
+    ----------
+    key : str
+        What fills them.
+    nbytes : int
+        Their size.
+    source : int
+        The input that they are copies of.
+    """
+
+    key: str
+    nbytes: int
+    source: int
 
 
 class Spec(NamedTuple):
@@ -43,23 +61,27 @@ class Spec(NamedTuple):
         For each result ``("leaf", input slot)`` or ``("new", output slot)``.
     nanoseconds : int
         Estimated time of one call.
+    panels : tuple of Panels
+        The inputs behind those of the graph.
     """
 
     host: HostPlan
     checks: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[str, int], ...]
     nanoseconds: int
+    panels: tuple[Panels, ...] = ()
 
     def pack(self) -> bytes:
         """Return the cache entry."""
-        parts = [_FORMAT, print_plan(self.host), self.checks, self.outputs, self.nanoseconds]
+        parts = [_FORMAT, print_plan(self.host), self.checks, self.outputs, self.nanoseconds,
+                 self.panels]
         return json.dumps(parts, separators=(",", ":")).encode()
 
     @classmethod
     def unpack(cls, data: bytes) -> Spec | None:
         """Return the plan of a cache entry, or None if it is not one."""
         try:
-            version, text, checks, outputs, nanoseconds = json.loads(data)
+            version, text, checks, outputs, nanoseconds, panels = json.loads(data)
             if version != _FORMAT:
                 return None
             host = parse_plan(text)
@@ -69,6 +91,7 @@ class Spec(NamedTuple):
             return cls(
                 host, tuple(tuple(map(int, c)) for c in checks),
                 tuple((str(kind), int(slot)) for kind, slot in outputs), int(nanoseconds),
+                tuple(Panels(str(key), int(n), int(source)) for key, n, source in panels),
             )
         except (ValueError, TypeError, RecursionError, WeftError):
             return None
@@ -96,8 +119,8 @@ class Plan:
         The loop nests, where the plan was made in this process (for explain).
     """
 
-    __slots__ = ("__weakref__", "_natives", "arena", "call", "codes", "launches", "native",
-                 "sizes", "spec", "steps", "variables")  # fmt: skip
+    __slots__ = ("__weakref__", "_fillings", "_natives", "arena", "call", "codes", "launches",
+                 "native", "sizes", "spec", "steps", "variables")  # fmt: skip
 
     def __init__(self, spec: Spec, codes: dict[str, Code], steps: list[Step] | None) -> None:
         host = spec.host
@@ -111,6 +134,19 @@ class Plan:
         self.native = self._native(offsets, self.arena)
         self.call = self.native.call
         self._natives: dict[tuple[int, ...], tuple[Any, int]] = {}
+        self._fillings: dict[str, NativePlan] = {}
+
+    def fill(self, panels: Panels, source: int, target: int) -> None:
+        """Copy an input into panels; addresses of both."""
+        from weft.runtimes.native import BufferRef, KernelStep
+
+        plan = self._fillings.get(panels.key)
+        if plan is None:
+            code = self.codes[panels.key]
+            step = KernelStep(code.address, [BufferRef.input(0), BufferRef.input(1)], [], code.name)
+            plan = self._fillings[panels.key] = device.runtime().plan(
+                [step], 2, 0, release_gil=True, keep=[code.library])
+        plan.call(source, target, 0)
 
     def places(self, nodes: Sequence[Node]) -> dict[int, Location]:
         """Return where in the user's source the checked nodes are, for `raise_failure`.

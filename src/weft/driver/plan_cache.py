@@ -79,11 +79,11 @@ def _from_disk(structure: Structure) -> Plan | None:
     if spec is None:
         return None
     codes: dict[str, Code] = {}
-    for program in spec.host.programs:
-        code = kernels.from_disk(program.key)
+    for key in (*(p.key for p in spec.host.programs), *(p.key for p in spec.panels)):
+        code = kernels.from_disk(key)
         if code is None:
             return None
-        codes[program.key] = code
+        codes[key] = code
     try:
         plan = Plan(spec, codes, None)
     except (CacheError, LaunchError, KeyError):  # it names what is not there

@@ -55,9 +55,9 @@ def time_kernel(built: Built) -> Timing | None:
     """
     runtime = device.runtime()
     kernel = built.nest
-    name = kernels.symbol(kernels.key_of(kernel))
-    program = runtime.program(built.image, name, len(kernel.params), len(built.variables))
-    buffers = [_scratch(p) for p in kernel.params]
+    params = built.scheduled.params  # with panels, which the nest has not
+    program = runtime.program(built.image, built.program.name, len(params), len(built.variables))
+    buffers = [_scratch(p) for p in params]
     limits = {v.attr.name: v.attr.max for v in built.linear.variables}
     values = [limits[v] for v in built.variables]
     times: list[float] = []
@@ -81,10 +81,10 @@ def time_together(group: Sequence[Built]) -> Together | None:
     libraries: list[object] = []
     buffers: list[Buffer] = []
     for built in group:
-        name = kernels.symbol(kernels.key_of(built.nest))
+        name = built.program.name
         library = runtime.load(built.image, (name,))
         refs = []
-        for param in built.nest.params:
+        for param in built.scheduled.params:
             refs.append(BufferRef.input(len(buffers)))
             buffers.append(_scratch(param))
         limits = {v.attr.name: v.attr.max for v in built.linear.variables}

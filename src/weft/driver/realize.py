@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from sys import getrefcount
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -102,6 +102,27 @@ def _eager(nodes: Sequence[Node], structure: Structure) -> Compiled:
     return Compiled(nodes, (), structure)
 
 
+class Panel(NamedTuple):
+    """Copies of a captured array that the caller of a compiled graph keeps.
+
+    Attributes
+    ----------
+    key : str
+        Equal for copies that are made alike.
+    nbytes : int
+        Their size.
+    source : int
+        Which of the captured arrays.
+    offset : int
+        From which of its bytes on.
+    """
+
+    key: str
+    nbytes: int
+    source: int
+    offset: int
+
+
 class Binding(NamedTuple):
     """What a native call of a compiled graph takes.
 
@@ -111,6 +132,8 @@ class Binding(NamedTuple):
         The rows of the call so far.
     inputs : dict of int to list of (Slot, int)
         Where each input goes that is read (arguments, then captured arrays), with an offset.
+    panels : list of Slot
+        Where the panels go that the caller keeps.
     outputs : list of (FreeList, int, Slot)
         Memory to take: the results' first, then perhaps an arena.
     arena : Buffer or None
@@ -119,6 +142,7 @@ class Binding(NamedTuple):
 
     program: Program
     inputs: dict[int, list[tuple[Slot, int]]]
+    panels: list[Slot]
     outputs: list[tuple[FreeList, int, Slot]]
     arena: Buffer | None
 
@@ -135,23 +159,28 @@ class Compiled:
     updates : mapping of int to Storage, optional
         Outputs, each with the captured leaf that its caller will replace by it. Where nothing else
         refers to the leaf's memory at a call, the output may be written over it.
+    resident : collection of Storage
+        Captured leaves of which the caller keeps copies between calls: those of `panels`, which
+        it fills by `fill` and hands to `call`.
     """
 
     __slots__ = ("_allocate", "_arena", "_at", "_in_order", "_limits", "_new_only", "_offsets",
                  "_order", "_places", "_run", "_sizes", "_spare", "_updated", "captured",
-                 "native", "nodes", "plan", "values")  # fmt: skip
+                 "native", "nodes", "panels", "plan", "values")  # fmt: skip
 
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
                  structure: Structure | None = None,
-                 updates: Mapping[int, Storage] | None = None) -> None:  # fmt: skip
-        structure = structure or Structure(outputs, updates)
+                 updates: Mapping[int, Storage] | None = None,
+                 resident: Collection[Storage] = ()) -> None:  # fmt: skip
+        structure = structure or Structure(outputs, updates, resident)
         parts: Parts = {}
         if any(n.op is Op.SLICE for n in structure.nodes):
             outputs, parts = take_slices(outputs)
             if parts:
                 cut = {source for source, _ in parts.values()}
                 whole = {o: s for o, s in (updates or {}).items() if s not in cut}
-                structure = Structure(outputs, whole)
+                kept = {*resident, *(s for s, (source, _) in parts.items() if source in resident)}
+                structure = Structure(outputs, whole, kept)
         plan = self.plan = plan_for(structure, outputs)
         self.nodes = structure.nodes
         self._places = plan.places(self.nodes)
@@ -164,6 +193,11 @@ class Compiled:
         self._order = tuple(slots[s] for s, _ in places)
         self._in_order = self._order == tuple(range(len(slots)))
         self._offsets = tuple(offset for _, offset in places) if parts else ()
+        # What the caller keeps: of which of `captured`, from which byte on.
+        self.panels = tuple([Panel(p.key, p.nbytes, self._order[p.source] - len(inputs),
+                                   places[p.source][1]) for p in plan.spec.panels])
+        if parts:
+            self._offsets += (0,) * len(self.panels)
         self._limits = {
             v.attr.name: (v.attr.min, v.attr.max) for v in plan.spec.host.variables
         }
@@ -198,8 +232,14 @@ class Compiled:
             self._at[values] = found
         return found
 
+    def fill(self, number: int, source: Buffer, target: Buffer) -> None:
+        """Copy an array into panels: those of this number, of the array that they name."""
+        self.plan.fill(self.plan.spec.panels[number],
+                       source.address + self.panels[number].offset, target.address)
+
     def call(self, inputs: Sequence[Buffer], captured: Sequence[Buffer],
-             variables: Mapping[str, int] | None = None) -> list[Buffer]:  # fmt: skip
+             variables: Mapping[str, int] | None = None,
+             panels: Sequence[Buffer] = ()) -> list[Buffer]:  # fmt: skip
         """Run the plan; return a buffer for each output (an input's own if it is passed through).
 
         Outputs that are computed never share memory, equal though they may be.
@@ -215,9 +255,11 @@ class Compiled:
         """
         given = [*inputs, *captured] if captured else inputs
         if self._limits:
-            return self.at(variables or {}).call(inputs, captured)
+            return self.at(variables or {}).call(inputs, captured, None, panels)
         if not self._in_order:
             given = [given[i] for i in self._order]
+        if panels:
+            given = [*given, *panels]
         if self._updated:
             given = self._take_over(list(given))
         made = self.attempt(given)
@@ -274,6 +316,7 @@ class Compiled:
         for i, source in enumerate(self._order):
             offset = self._offsets[i] if self._offsets else 0
             inputs.setdefault(source, []).append((Slot(1 + i), offset))
+        panels = [Slot(1 + len(self._order) + i) for i in range(len(self.panels))]
         first = 1 + native.ninputs
         outputs = [(pool.blocks(n), n, Slot(first + i)) for i, n in enumerate(self._sizes)]
         place = Slot(first + native.noutputs)
@@ -288,7 +331,7 @@ class Compiled:
         program.check("set", Slot(0), 0)
         for i, size in enumerate(self.values):
             program.check("set", Slot(place + 1 + i), size)
-        return Binding(program, inputs, outputs, kept)
+        return Binding(program, inputs, panels, outputs, kept)
 
     def fail(self, failure: Failure) -> None:
         """Raise the error of a kernel that failed."""
@@ -321,6 +364,7 @@ class Compiled:
 
 
 def compile(outputs: Sequence[Node], inputs: Sequence[Storage],
-            updates: Mapping[int, Storage] | None = None) -> Compiled:  # fmt: skip
+            updates: Mapping[int, Storage] | None = None,
+            resident: Collection[Storage] = ()) -> Compiled:  # fmt: skip
     """Return a graph compiled for repeated calls with other inputs."""
-    return Compiled(outputs, inputs, updates=updates)
+    return Compiled(outputs, inputs, updates=updates, resident=resident)

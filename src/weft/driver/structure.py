@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from weft.ir import node as nd
@@ -76,12 +76,14 @@ class Structure:
         Equal exactly for graphs that one plan computes.
     updates : tuple of (int, int)
         Outputs, each with the leaf whose memory it may take.
+    resident : tuple of int
+        Leaves of which calls may keep copies, because their elements seldom change.
     """
 
-    __slots__ = ("key", "leaves", "nodes", "updates")
+    __slots__ = ("key", "leaves", "nodes", "resident", "updates")
 
-    def __init__(self, outputs: Sequence[Node], updates: Mapping[int, Storage] | None = None
-                 ) -> None:  # fmt: skip
+    def __init__(self, outputs: Sequence[Node], updates: Mapping[int, Storage] | None = None,
+                 resident: Container[Storage] = ()) -> None:  # fmt: skip
         self.nodes = nd.toposort(outputs)
         self.leaves: list[Storage] = []
         number: dict[Node, int] = {}
@@ -102,6 +104,9 @@ class Structure:
             slots = {storage: i for i, storage in enumerate(self.leaves)}
             self.updates = tuple([(o, slots[s]) for o, s in updates.items() if s in slots])
             self.key = (*self.key, self.updates)
+        self.resident = tuple([i for i, s in enumerate(self.leaves) if s in resident])
+        if self.resident:
+            self.key = (*self.key, "resident", self.resident)
 
     def text(self) -> str:
         """Return the key as text that is the same in every process."""

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
+from weft.config import config
 from weft.errors import CaptureError, DTypeError, VariableError
 from weft.exchange import host
 from weft.frontend.arguments import describe
@@ -26,6 +27,7 @@ from weft.frontend.jit import (
     Jitted,
     Out,
     Overlap,
+    Packs,
     Past,
     argument_of,
     capturing,
@@ -61,8 +63,8 @@ class DynamicEntry(Entry):
     """A captured signature with symbolic sizes; `at` gives what is replayed for their values."""
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any,
-                 arguments: Sequence[Argument]) -> None:  # fmt: skip
-        super().__init__(function, args, kwargs, arguments)
+                 arguments: Sequence[Argument], packs: Packs = False) -> None:  # fmt: skip
+        super().__init__(function, args, kwargs, arguments, None, packs)
         self.values: Mapping[str, int] = {}
         self._at: dict[tuple[int, ...], DynamicEntry] = {}
 
@@ -108,8 +110,8 @@ def _fixed(template: Any, values: Mapping[str, int]) -> Any:
 class DynamicJitted(Jitted[P, R]):
     """A function that is captured once for a range of sizes."""
 
-    def __init__(self, function: Callable[P, R], dynamic: Any) -> None:
-        super().__init__(function)
+    def __init__(self, function: Callable[P, R], dynamic: Any, packs: Packs = False) -> None:
+        super().__init__(function, packs)
         self._specs = _parse(function, dynamic)
         # What to replay for (shape, dtype) of each argument and the gradient mode.
         self._ready: dict[Hashable, DynamicEntry] = {}
@@ -155,7 +157,7 @@ class DynamicJitted(Jitted[P, R]):
         try:
             if entry is None:
                 with capturing:
-                    entry = DynamicEntry(self._function, args, kwargs, symbolic)
+                    entry = DynamicEntry(self._function, args, kwargs, symbolic, self._packs)
                 self._entries.setdefault(key, []).append(entry)
             if entry.changes and self._places(arrays)[1] is not None:
                 raise Overlap(())
@@ -266,11 +268,14 @@ _EXPECTED: Final = "a table such as {'x': {0: weft.Variable('n', 1, 1024)}}"
 
 
 @overload
-def jit(function: Callable[P, R], *, dynamic: Dynamic | None = None) -> Jitted[P, R]: ...
+def jit(function: Callable[P, R], *, dynamic: Dynamic | None = None,
+        pack_weights: bool | int | None = None) -> Jitted[P, R]: ...  # fmt: skip
 @overload
-def jit(function: None = None, *, dynamic: Dynamic | None = None
+def jit(function: None = None, *, dynamic: Dynamic | None = None,
+        pack_weights: bool | int | None = None
         ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...  # fmt: skip
-def jit(function: Callable[..., Any] | None = None, *, dynamic: Dynamic | None = None) -> Any:
+def jit(function: Callable[..., Any] | None = None, *, dynamic: Dynamic | None = None,
+        pack_weights: bool | int | None = None) -> Any:  # fmt: skip
     """Return a function that is captured at its first call and replayed afterwards.
 
     Arguments may be tensors, NumPy arrays, PyTorch tensors, containers of them, and hashable
@@ -296,6 +301,12 @@ def jit(function: Callable[..., Any] | None = None, *, dynamic: Dynamic | None =
         Inside, such a size is symbolic: it computes (``x.reshape(n * 8, -1)``, ``x[:n - 1]``,
         ``total / n``), and a comparison answers what holds for the whole range, or raises. What
         must know a size (``range(n)``, windows, steps of slices) raises an UnsupportedError.
+    pack_weights
+        Whether weights keep the layout in which products read them: tensors that the function
+        knows by itself and only reads are copied into panels once, and again after they were
+        written, instead of at each call. Results are the same bits. It takes as much memory again
+        as these weights (``packed_bytes`` of the function tells); a number of bytes limits it.
+        The default is the setting ``WEFT_PACK_WEIGHTS``, off.
 
     Raises
     ------
@@ -305,7 +316,11 @@ def jit(function: Callable[..., Any] | None = None, *, dynamic: Dynamic | None =
         At a call, if a dynamic size is out of bounds, or two sizes of one variable differ.
     """
     if function is None:
-        return functools.partial(jit, dynamic=dynamic)
+        return functools.partial(jit, dynamic=dynamic, pack_weights=pack_weights)
+    packs = config().pack_weights if pack_weights is None else pack_weights
+    if not isinstance(packs, int) or packs < 0:
+        raise DTypeError("jit", found=f"pack_weights={describe(packs)}",
+                         expected="True, False or a number of bytes")
     if dynamic is None:
-        return Jitted(function)
-    return DynamicJitted(function, dynamic)
+        return Jitted(function, packs)
+    return DynamicJitted(function, dynamic, packs)

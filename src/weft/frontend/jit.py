@@ -28,7 +28,7 @@ from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, cast
 from weft import driver
 from weft.errors import outermost, trim
 from weft.exchange import host
-from weft.frontend import capture, views
+from weft.frontend import capture, panels, views
 from weft.frontend.autograd import no_grad
 from weft.frontend.capture import GradientOf, Owner, Recorder
 from weft.frontend.core import TensorCore, flush_readers, realize_all
@@ -45,6 +45,7 @@ __all__ = ["MOST_TRIES", "Jitted"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Packs = bool | int  # whether panels of weights are kept between calls, or how many bytes at most
 MOST_TRIES: Final = 8  # calls of a signature in Python that may give it a native dispatch
 # Values are written over old ones where that many bytes are replaced. A call that does so is made
 # from Python, which small steps would feel more than the memory.
@@ -137,7 +138,8 @@ class Entry:
     """One captured signature: the compiled graph, and what to do around a call of it."""
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any,
-                 arguments: Sequence[Argument], places: Sequence[Place] | None = None) -> None:
+                 arguments: Sequence[Argument], places: Sequence[Place] | None = None,
+                 packs: Packs = False) -> None:  # fmt: skip
         tensors = [a.tensor for a in arguments]
         self.places = places
         self.tries = 0  # how often native dispatches may have been made
@@ -163,7 +165,7 @@ class Entry:
                 del new_args, new_kwargs, stand_ins
                 self._collect(recorder, result, sources, before)
             joined = {p.joined for p in places or ()}
-            self._compile(recorder)
+            self._compile(recorder, packs)
             overlap = [b for b in map(_base, tensors) if b is not None and id(b) in self.outside
                        and id(b) not in joined]  # fmt: skip
             if overlap:
@@ -193,7 +195,7 @@ class Entry:
     def _slot(self, node: Node) -> int:
         return self.nodes.setdefault(node, len(self.nodes))
 
-    def _compile(self, recorder: Recorder) -> None:
+    def _compile(self, recorder: Recorder, packs: Packs) -> None:
         """Compile what the capture found, and prepare the replay."""
         self.writes = [(w.tensor, self._slot(w.node), w.requires_grad, w.is_leaf)
                        for w in recorder.writes]  # fmt: skip
@@ -214,10 +216,16 @@ class Entry:
         roots = capture.without_marks([_own(n) for n in self.nodes])
         self.has_history = any(o.has_history for o in self.outs)
         updates = self._updates(recorder)
-        self.compiled = (driver.compile(roots, self.placeholders + states, updates) if roots
+        kept: list[Storage] = []
+        if packs is not False:
+            kept = panels.resident(recorder.captured, {id(t) for t, *_ in self.writes},
+                                   None if packs is True else packs)
+        self.compiled = (driver.compile(roots, self.placeholders + states, updates, kept) if roots
                          else None)
         read = [] if self.compiled is None else self.compiled.captured
         self.captured = [recorder.captured.get(s, s) for s in read]
+        self.kept = [panels.keep(cast(TensorCore, self.captured[p.source]), p)
+                     for p in (() if self.compiled is None else self.compiled.panels)]
         self.read = list(recorder.captured.values())
         self.read_nodes = [nd.buffer(s) for s in recorder.captured if self.has_history]
         self.reads_gradients = any(isinstance(s, GradientOf) for s in self.read)
@@ -329,11 +337,19 @@ class Entry:
         past = self._past(inputs, tensors) if self.has_history and state.grad else None
         if self.taken:
             self._let_go(tensors)
-        buffers = [] if self.compiled is None else self.compiled.call(inputs, read)
+        compiled, buffers = self.compiled, []
+        if compiled is not None:
+            buffers = (compiled.call(inputs, read, None, self._panels(compiled, read))
+                       if self.kept else compiled.call(inputs, read))
         result = self._result(buffers, past)
         if self.changes:
             self._write_back(buffers, tensors)
         return result
+
+    def _panels(self, compiled: driver.Compiled, read: Sequence[Any]) -> list[Any]:
+        """Return the panels of weights, made anew where a weight has changed."""
+        return [kept.current(compiled, i, read[panel.source])
+                for i, (kept, panel) in enumerate(zip(self.kept, compiled.panels, strict=True))]
 
     def _let_go(self, tensors: Sequence[TensorCore | None]) -> None:
         """Give up what the call replaces: it may then take the memory."""
@@ -507,9 +523,9 @@ class Jitted(Generic[P, R]):
 
     __slots__ = ("__dict__", "__weakref__", "_dispatch")
 
-    def __init__(self, function: Callable[P, R]) -> None:
+    def __init__(self, function: Callable[P, R], packs: Packs = False) -> None:
         self._dispatch: Any = None
-        self._function = function
+        self._function, self._packs = function, packs
         self._entries: dict[Hashable, list[Entry]] = {}
         # Tensors that the function knows both as arguments and by itself, and changes.
         self._joined: dict[int, weakref.ref[TensorCore]] = {}
@@ -586,7 +602,8 @@ class Jitted(Generic[P, R]):
             if entry is None:
                 try:
                     with capturing:
-                        entry = Entry(self._function, args, kwargs, arguments, places)
+                        entry = Entry(self._function, args, kwargs, arguments, places,
+                                      self._packs)
                 except Overlap as found:
                     self._joined.update((id(t), weakref.ref(t)) for t in found.tensors)
                     continue
@@ -638,3 +655,9 @@ class Jitted(Generic[P, R]):
     def captures(self) -> int:
         """How many signatures were captured."""
         return sum(map(len, self._entries.values()))
+
+    @property
+    def packed_bytes(self) -> int:
+        """How many bytes the panels of weights take that are kept between calls."""
+        return panels.held(k for entries in self._entries.values() for e in entries
+                           for k in e.kept)

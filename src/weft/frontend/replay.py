@@ -255,6 +255,11 @@ class _Builder:
                 word = (self._gradient(source.owner) if isinstance(source, GradientOf)
                         else self._outside(source))  # fmt: skip
                 add("read", word, slot, offset, program.owned() if frees else 0)
+        for kept, slot in zip(entry.kept, self.binding.panels, strict=True):
+            add("unchanged", kept.tensor, kept.cells)
+            program.keep(kept)
+            word = self._outside(kept.holder)
+            add("read", word, slot, 0, program.owned() if frees else 0)
 
     # after the run
 

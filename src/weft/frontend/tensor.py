@@ -206,7 +206,17 @@ class Tensor(Losses):
             copy = True
         if copy:
             values = values.copy()
+        else:
+            self._expose()
         return dlpack.produce(values, self.dtype, max_version, bool(copy))
+
+    def _expose(self) -> None:
+        """Note that somebody else has the memory, and may write to it whatever he was told."""
+        for tensor in (self, self._base):
+            buffer = None if tensor is None else tensor._buffer
+            if buffer is not None and not buffer.exposed:
+                buffer.exposed = True
+                buffer.version += 1
 
     def __buffer__(self, flags: int) -> memoryview:
         """Return the values as a memoryview (from Python 3.12 on, ``memoryview(tensor)``)."""

@@ -48,12 +48,15 @@ class Buffer:
         What keeps foreign memory alive, None for pooled memory.
     readonly
         Whether nothing may write to it.
+    exposed
+        Whether somebody got the memory who may write to it unseen.
     """
 
-    __slots__ = ("__weakref__", "_home", "address", "nbytes", "version")
+    __slots__ = ("__weakref__", "_home", "address", "exposed", "nbytes", "version")
 
     address: int
     nbytes: int
+    exposed: bool
     version: int
     _home: Any  # anything that takes an address back with append; None once it was given back
     owner: object = None
@@ -106,6 +109,8 @@ class Buffer:
         # Only reached for a slot that is empty, so the check costs nothing before `release`.
         if name == "address":
             raise HandleError("buffer", found="a buffer whose memory was given back")
+        if name == "exposed":
+            return False
         if name == "_home":
             return None  # an interrupt came between the making of the object and its filling
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -140,6 +145,8 @@ class ForeignBuffer(Buffer):
     """
 
     __slots__ = ("owner", "readonly")
+
+    exposed = True
 
     def __init__(self, address: int, nbytes: int, owner: object, readonly: bool = False) -> None:
         self.address = address

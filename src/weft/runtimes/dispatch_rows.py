@@ -285,6 +285,29 @@ keep:
   %e = icmp eq i64 %needs, %w2
   br i1 %e, label %hit, label %miss
 """,
+    # A tensor p1 from outside whose version, and that of its memory, are the two objects at p2.
+    "unchanged": """
+  %version = call i64 @integer(ptr %p1, i64 $Tensor._version$)
+  %wanted = call i64 @word(ptr %p2, i64 0)
+  %same = icmp eq i64 %version, %wanted
+  br i1 %same, label %memory, label %miss
+memory:
+  %buffer = call ptr @member(ptr %p1, i64 $Tensor._buffer$)
+  %unset = icmp eq ptr %buffer, null
+  br i1 %unset, label %miss, label %typed
+typed:
+  %type = call ptr @member(ptr %buffer, i64 $ob_type$)
+  %pooled_type = load ptr, ptr @weft_pooled_type
+  %pooled = icmp eq ptr %type, %pooled_type
+  %plain = icmp eq ptr %type, @weft_buffer_type
+  %known = or i1 %pooled, %plain
+  br i1 %known, label %look, label %miss
+look:
+  %written = call i64 @integer(ptr %buffer, i64 $Buffer.version$)
+  %kept = call i64 @word(ptr %p2, i64 1)
+  %e = icmp eq i64 %written, %kept
+  br i1 %e, label %hit, label %miss
+""",
     # An attribute p2 of object p1 that still is w3.
     "attribute": """
   %found = call ptr @PyObject_GetAttr(ptr %p1, ptr %p2)
