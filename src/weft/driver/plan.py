@@ -292,7 +292,7 @@ class Plan:
             reason = text.partition(": ")[2]
         else:
             where, reason = (told.place.file, told.place.line), told.message
-            if value > 0 and not told.bounds:
+            if value > 0 and told.blocks and told.threads and not told.bounds:
                 reason += in_thread(value - 1, told.blocks, told.threads)
         if reason.startswith("index out of range") or (told is not None and told.bounds):
             wraps = operation in nd.FROM_THE_END

@@ -68,7 +68,7 @@ def _again(node: Node, args: tuple[Node, ...]) -> Node:
 
 def _next_pair(outputs: Sequence[Node], refused: dict[Node, str]) -> _Pair | None:
     nodes = nd.toposort(outputs)
-    launches = [n for n in nodes if n.op is Op.LAUNCH]
+    launches = [n for n in nodes if _is_of_threads(n)]
     if len(launches) < 2:
         return None
     users: dict[Node, list[Node]] = {}
@@ -90,7 +90,12 @@ def _next_pair(outputs: Sequence[Node], refused: dict[Node, str]) -> _Pair | Non
 
 
 def _is_part(node: Node) -> bool:
-    return node.op is Op.PROJECT and node.args[0].op is Op.LAUNCH
+    """Whether a value is a result of a launch for threads: of loops none is joined."""
+    return node.op is Op.PROJECT and _is_of_threads(node.args[0])
+
+
+def _is_of_threads(node: Node) -> bool:
+    return node.op is Op.LAUNCH and '\nhint "compute"' not in node.attr.code
 
 
 def _stands_between(first: Node, second: Node) -> bool:

@@ -170,13 +170,13 @@ class LaunchAttr(Record):
 class Check(Record):
     """What a failed check of a launch says: its place, its message, and of how many threads.
 
-    ``bounds`` tells that it is about an index.
+    Of loops there are no threads. ``bounds`` tells that it is about an index.
     """
 
     place: Location
     message: str
-    blocks: Triple
-    threads: Triple
+    blocks: Triple | None
+    threads: Triple | None
     bounds: bool = False
 
 

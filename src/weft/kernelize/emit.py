@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
@@ -63,6 +63,7 @@ class Emitter:
         self.bound: dict[Node, tuple[Index, Expr]] = {}  # member reductions: place, result
         self.staged: dict[Node, tuple[Index, Memory, Index]] = {}  # place, row buffer, its index
         self.checks: list[Node] = []
+        self.hints: tuple[tuple[str, Any], ...] = ()  # of the kernel
         self.visited: list[Key] = []
         self._home: dict[Expr, int] = {}  # level of each name
         self._redirects: dict[Key, Key] = {}  # gathers whose source element is being computed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from weft.ir import expr as ex
 from weft.ir import infer
@@ -10,7 +10,7 @@ from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.infer import as_expr
 from weft.ir.node import Node
-from weft.ir.stmt import Assert, For, If, Kernel, Memory, Stmt, Store
+from weft.ir.stmt import SERIAL, Assert, For, If, Kernel, Memory, Stmt, Store
 from weft.ir.text_parse import parse_kernel
 from weft.ir.traverse import map_exprs, walk
 from weft.kernelize.cost import elements
@@ -46,7 +46,7 @@ def lower_launch(node: Node, sources: dict[Node, Memory],
             scratch.append(target)
         memories[param] = target
         if position not in attr.fresh:
-            _copy(em, position, arg, target)
+            (_copy_in_loops if _hints(kernel) else _copy)(em, position, arg, target)
 
     def told(s: Stmt) -> Stmt:
         """Return a check as the reports of plans word it; it keeps its mark."""
@@ -57,6 +57,7 @@ def lower_launch(node: Node, sources: dict[Node, Memory],
             what = f"index out of range{what.removeprefix(BOUNDS)}"
         return s.replace(message=f"launch of {attr.name}: {what}")
 
+    em.hints = _hints(kernel)
     made = renamed(_shaped(kernel, memories), 0, {}, memories)
     for s in map_exprs(made, lambda e: e, told).body:
         em.emit(s)
@@ -83,6 +84,25 @@ def _copy(em: Emitter, number: int, arg: Node, target: Memory) -> None:
     body = (For(thread, ex.index(_THREADS), "thread.x", body),)
     em.close()
     em.emit(For(block, ex.index(-(-count // _THREADS)), "block.x", body))
+
+
+def _copy_in_loops(em: Emitter, number: int, arg: Node, target: Memory) -> None:
+    """Emit loops, for strategies to schedule, that write the elements of an array."""
+    shape = [n if isinstance(n, int) else int(n.attr) for n in arg.shape]
+    index: list[Expr] = []
+    for k, n in enumerate(shape):
+        em.open()
+        index.append(em.loop_var(f"copy.{number}.{k}", n))
+    em.emit(Store(target, tuple(index), em.value(arg, tuple(index))))
+    for var, n in reversed(list(zip(index, shape, strict=True))):
+        em.emit(For(var, ex.index(n), SERIAL, em.close()))
+
+
+def _hints(kernel: Kernel) -> tuple[tuple[str, Any], ...]:
+    """Return the hints of loops that strategies schedule; none of what is written for threads."""
+    if "compute" not in dict(kernel.meta.hints):
+        return ()
+    return kernel.meta.hints
 
 
 def _place(memory: Memory, position: Expr) -> tuple[Expr, ...]:

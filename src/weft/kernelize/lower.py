@@ -90,7 +90,8 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
     params = (*(memories[n] for n in inputs), *stored.values(), *scratch)
     meta = Meta(kind=group.kind, flops=_flops(group, fusion), traffic=_traffic(inputs, outputs))
     if group.kind == "launch":  # as it was written, by the user
-        return Lowered(Kernel(name, params, tuple(em.scope.body), meta.replace(kind="custom"),
+        meta = meta.replace(kind="custom", hints=em.hints)
+        return Lowered(Kernel(name, params, tuple(em.scope.body), meta,
                               em.locations), inputs, tuple(outputs), scratch, tuple(em.checks),
                        tuple(group.why))
     kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)

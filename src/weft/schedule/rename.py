@@ -8,7 +8,7 @@ from typing import Any, Final
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Kernel, Location, Memory, Stmt
+from weft.ir.stmt import Accumulator, Axis, Kernel, Location, Memory, Reduce, Stmt, lhs, rhs
 from weft.ir.traverse import walk
 
 __all__ = ["renamed"]
@@ -51,6 +51,9 @@ class _Renamer:
                 if v.attr not in _LAUNCH:
                     self.names[v] = ex.make(Op.VAR, v.dtype, (), f"{v.attr}.{self.number}",
                                             v.lanes)
+            for a in s.accumulators if isinstance(s, Reduce) else ():
+                for side in (lhs, rhs):  # whose names follow from that of the accumulator
+                    self.names[side(a.var)] = side(self.names[a.var])
         body = tuple(self.stmt(s) for s in self.kernel.body)
         params = tuple(dict.fromkeys(self.memories[m] for m in self.kernel.params))
         return self.kernel.replace(params=params, body=body, locations=self.locations)
@@ -71,6 +74,9 @@ class _Renamer:
             return self.stmt(given)
         if isinstance(given, tuple):
             return tuple(map(self.value, given))
+        if isinstance(given, Accumulator | Axis):
+            fields = {name: self.value(getattr(given, name)) for name in type(given)._fields}
+            return given.replace(**fields)
         return given
 
     def expr(self, e: Expr) -> Expr:

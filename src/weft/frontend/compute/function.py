@@ -17,6 +17,7 @@ from weft.frontend.kernel.launch import QUICKEN_AT
 from weft.frontend.kernel.nests import failure
 from weft.frontend.kernel.signature import Signature
 from weft.frontend.kernel.texts import keep
+from weft.frontend.state import state
 from weft.runtimes.callables import native_class, set_code
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from weft.frontend.compute.report import Report
     from weft.frontend.compute.translate import Written
     from weft.frontend.kernel.types import KernelType
+    from weft.ir.stmt import Kernel
     from weft.runtimes.launches import Context
 
 __all__ = ["ComputeFunction", "Native"]
@@ -73,6 +75,16 @@ class ComputeFunction:
             raise
 
     def _called(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if state.capture is not None and not self._is_interpreted():
+            from weft.frontend.kernel.captured import belongs
+
+            args = self._bound(args, named)
+            named = {}
+            if belongs(args):
+                from weft.frontend.compute.captured import call_captured
+
+                call_captured(self, args)
+                return
         if active.fusion is not None:
             active.fusion.flush()  # of kernels; loops do not wait
         if self._is_interpreted():
@@ -148,19 +160,43 @@ class ComputeFunction:
               ) -> tuple[Arguments, dict[str, KernelType]]:  # fmt: skip
         from weft.frontend.compute.arguments import Arguments
 
-        if named or len(args) != len(self._signature.names):
-            try:
-                bound = self._signature.signature.bind(*args, **named)
-            except TypeError as error:
-                raise LaunchError(f"call of {self.__name__}", found=str(error),
-                                  expected=f"{self.__name__}{self._signature.signature}") from None
-            bound.apply_defaults()
-            args = tuple(bound.arguments.values())
+        args = self._bound(args, named)
         host = Arguments(self.__name__, self._signature)
         host.bind(self._signature, args)
         if host.tensors:
             host.settle(self._written_by(host))
         return host, host.types
+
+    def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments of a call in order, defaults included."""
+        if not named and len(args) == len(self._signature.names):
+            return args
+        try:
+            bound = self._signature.signature.bind(*args, **named)
+        except TypeError as error:
+            raise LaunchError(f"call of {self.__name__}", found=str(error),
+                              expected=f"{self.__name__}{self._signature.signature}") from None
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
+
+    def _check_wishes(self, kernel: Kernel, written: Written) -> Report:
+        """Return what becomes of the loops.
+
+        It refuses annotations that cannot be followed, and warns of promises that are not kept.
+        """
+        from weft.driver.launch import schedule
+        from weft.frontend.compute.report import report
+
+        scheduled = schedule(kernel)
+        found = report(written, kernel, scheduled)
+        if self.annotations.hints():
+            code = self.__weft_function__.__code__
+            check_made(self.annotations, self.__name__, (code.co_filename, code.co_firstlineno),
+                       kernel, scheduled, found)
+        for message in found.broken:
+            file, line = user_location() or ("<compute>", 1)
+            warnings.warn_explicit(message, DependenceWarning, file, line)
+        return found
 
     def _written_by(self, host: Arguments) -> frozenset[str]:
         """Return the arguments that the function writes to."""
@@ -277,8 +313,7 @@ class _Compiled:
     """A function for some types and shapes: the code for the usual case, and what it does."""
 
     def __init__(self, function: ComputeFunction, call: _Call, static: Mapping[str, int]) -> None:
-        from weft.driver.launch import load_kernel, schedule
-        from weft.frontend.compute.report import report
+        from weft.driver.launch import load_kernel
         from weft.passes.nests import FALLBACK, normalise
 
         self.fallback = FALLBACK  # what a failure says where the function has to run as written
@@ -287,13 +322,5 @@ class _Compiled:
         wishes = function.annotations.hints()
         hints = (("compute", True), ("noalias", True), *wishes)
         kernel = kernel.replace(meta=kernel.meta.replace(hints=hints))
-        scheduled = schedule(kernel)
-        self.report = report(written, kernel, scheduled)
-        if wishes:
-            code = function.__weft_function__.__code__
-            check_made(function.annotations, function.__name__,
-                       (code.co_filename, code.co_firstlineno), kernel, scheduled, self.report)
-        for message in self.report.broken:
-            file, line = user_location() or ("<compute>", 1)
-            warnings.warn_explicit(message, DependenceWarning, file, line)
+        self.report = function._check_wishes(kernel, written)
         self.fast = load_kernel(kernel, written.constants)

@@ -31,11 +31,14 @@ from weft.schedule.footprint import Footprint, footprint, sets_after_reading, se
 from weft.schedule.rename import renamed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.launch import Configured
 
 _NUMBERS: Final = (bool, int, float, complex, str, NoneType, np.generic)
 
-__all__ = ["belongs", "launch_captured"]
+__all__ = ["Taken", "belongs", "launch_captured", "marked", "note", "operands"]
 
 
 def belongs(args: tuple[Any, ...]) -> bool:
@@ -57,15 +60,11 @@ def belongs(args: tuple[Any, ...]) -> bool:
 
 def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
     """Note a launch on tensors in the capture that is on."""
-    taken = _Arguments(launch, args)
-    nest, constants = launch.kernel._nest_of(taken.types, launch, 32)
-    nodes = [*(t._value() for t in taken.tensors), *map(_leaf, constants)]
-    kernel = _fixed(nest, taken, len(nodes))
-    written = {memory for s in walk(kernel.body) for memory in s.writes()}
-    writes = [k for k, m in enumerate(kernel.params) if m in written]
     name = launch.kernel.__name__
-    taken.check_written(writes)
-    kernel, checks = _marked(kernel, launch)
+    taken = Taken(f"launch of {name}", launch.take(args))
+    nest, constants = launch.kernel._nest_of(taken.types, launch, 32)
+    kernel, nodes, writes = operands(nest, constants, taken)
+    kernel, checks = marked(kernel, launch.grid, launch.block)
     print_of = footprint(kernel, {})
     others = {m for s in walk(kernel.body) if not isinstance(s, Load | Store | Atomic)
               for m in (*s.reads(), *s.writes())}  # which the footprint does not tell of
@@ -76,6 +75,33 @@ def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
             kernel = _reading_apart(kernel, kernel.params[k])
             nodes.append(nodes[k])
             fresh.append(k)
+    note(name, kernel, checks, taken, nodes, writes, fresh)
+
+
+def operands(nest: Kernel, constants: Sequence[Any],
+             taken: Taken) -> tuple[Kernel, list[Node], list[int]]:  # fmt: skip
+    """Return a kernel for the values of a launch, what it is given, and what of it is written."""
+    nodes = [*(t._value() for t in taken.tensors), *map(_leaf, constants)]
+    kernel = _fixed(nest, taken, len(nodes))
+    written = {memory for s in walk(kernel.body) for memory in s.writes()}
+    writes = [k for k, m in enumerate(kernel.params) if m in written]
+    taken.check_written(writes)
+    return kernel, nodes, writes
+
+
+def note(name: str, kernel: Kernel, checks: dict[str, nd.Check], taken: Taken, nodes: list[Node],
+         writes: list[int], fresh: list[int]) -> None:  # fmt: skip
+    """Make a node of a kernel, and its results the values of what it writes to.
+
+    Parameters
+    ----------
+    name, kernel, checks
+        What it is called, and what `marked` returned.
+    taken, nodes, writes
+        What it is given, and which of its operands it writes to.
+    fresh
+        Those of them whose old values it does not need.
+    """
     recorder: Any = state.capture
     acts = not writes or _acts(kernel, checks)
     if acts:  # each after the one before it, as if there were a tensor that all of them change
@@ -101,7 +127,8 @@ def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
             taken.tensors[position]._write(out)
 
 
-def _marked(kernel: Kernel, launch: Configured) -> tuple[Kernel, dict[str, nd.Check]]:
+def marked(kernel: Kernel, blocks: nd.Triple | None,
+           threads: nd.Triple | None) -> tuple[Kernel, dict[str, nd.Check]]:  # fmt: skip
     """Return the kernel with a mark at the end of each check's message, and what marks stand for.
 
     What is compiled must not depend on the lines of the source; marks are numbers in the kernel.
@@ -113,8 +140,7 @@ def _marked(kernel: Kernel, launch: Configured) -> tuple[Kernel, dict[str, nd.Ch
         if isinstance(s, Assert) and s not in marks:
             mark = marks[s] = f"{digest:08x}.{len(marks)}"
             place = kernel.locations.get(s) or Location("", 0)
-            checks[mark] = nd.Check(place, s.message, launch.grid, launch.block,
-                                    s.message == BOUNDS)
+            checks[mark] = nd.Check(place, s.message, blocks, threads, s.message == BOUNDS)
 
     def turned(s: Stmt) -> Stmt:
         return s.replace(message=f"{s.message} #{marks[s]}") if isinstance(s, Assert) else s
@@ -148,13 +174,11 @@ def _reading_apart(kernel: Kernel, memory: Memory) -> Kernel:
     return made.replace(params=(*kernel.params, old))
 
 
-class _Arguments:
+class Taken:
     """What a launch is given: distinct tensors, and numbers."""
 
-    def __init__(self, launch: Configured, args: tuple[Any, ...]) -> None:
-        self.name = f"launch of {launch.kernel.__name__}"
-        self.host = launch.take(args)
-        self.types = self.host.types
+    def __init__(self, name: str, host: Host) -> None:
+        self.name, self.host, self.types = name, host, host.types
         self.tensors: list[TensorCore] = []
         self.numbers: dict[str, int] = {}  # of tensors, by the name of the parameter
         for name, _, tensor in self.host.tensors:
@@ -165,6 +189,7 @@ class _Arguments:
                                hint="make one with weft.tensor")
 
     def tensor(self, name: str, tensor: TensorCore) -> None:
+        """Take a tensor that is passed for a parameter."""
         if any(isinstance(n, Expr) for n in tensor.shape):
             raise CaptureError(self.name, found=f"a symbolic size of {name}: {tensor.shape}",
                                expected="sizes that are known when the function is captured")
@@ -207,7 +232,7 @@ def _leaf(array: Any) -> Node:
     return infer.reshape(nd.buffer(storage), array.shape)
 
 
-def _fixed(nest: Kernel, taken: _Arguments, count: int) -> Kernel:
+def _fixed(nest: Kernel, taken: Taken, count: int) -> Kernel:
     """Return the kernel for these sizes and numbers, with a parameter for each tensor."""
     values: dict[Expr, Expr] = {}
     exprs = [e for s in walk(nest.body) for e in s.exprs()]
