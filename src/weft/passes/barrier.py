@@ -261,6 +261,7 @@ class Nest:
         body = _without_unread(body, self.locations)
         body = count_turns(body, lambda name: self.fresh(name, self.names),
                            self._turn_cell, self.locations)
+        body = _without_unread(body, self.locations)  # what is known by the turn is not kept
         for axis in self.axes:
             if axis.extent.op is not Op.CONST:
                 raise VerifyError("barrier", found=f"{axis.extent!r} threads",

@@ -7,6 +7,7 @@ What differs between threads is found, and with it what they keep over a barrier
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import VerifyError
@@ -45,6 +46,7 @@ from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import walk
 from weft.passes.region import Copy, Region, copies_of
 from weft.passes.strides import goes_through_a_grid
+from weft.passes.turns import few_statements, holds_for_all, with_prefetches, without_checks
 
 if TYPE_CHECKING:
     from weft.passes.barrier import Nest
@@ -73,10 +75,12 @@ class Threads:
         self.kept: dict[Expr, Memory] = {}
         self.values: dict[Expr, Expr] = {}
         self.in_step: set[Stmt] = set()
+        self.lets: dict[Expr, Expr] = {}
         self.thread = self.fresh("t", self.names)
 
     def analyse(self, body: Body) -> None:
         """Find what differs between threads, and what they keep over barriers."""
+        self.lets = {s.var: s.value for s in walk(body) if isinstance(s, Let)}
         self._find_varying(body)
         together = self._find_in_step(body)
         if together:
@@ -195,12 +199,26 @@ class Threads:
             most = self.joint(turns, Op.MAX, ex.const(dt.int64.min, dt.int64), out)
             own = ex.var(self.fresh("turns", self.names), dt.int64)
             inner: list[Stmt] = []
+            var, rest = s.var, most
+            if not guards and self._is_short(s.body):
+                least = self.joint(turns, Op.MIN, ex.const(dt.int64.max, dt.int64), out)
+                least = ex.maximum(least, 0)
+                self._full_turns(For(s.var, least, SERIAL, s.body), s, s.var, out)
+                var = ex.var(self.fresh("more", self.names), dt.int64)
+                inner.append(Let(s.var, least + var))
+                rest = most - least
             self._flush([Load(own, turns, place), Store(here, place, s.var.lt(own))], guards,
                         inner)
             self._split(s.body, (here,), inner, False)
-            out.append(self.placed(For(s.var, most, SERIAL, tuple(inner)), s))
+            out.append(self.placed(For(var, rest, SERIAL, tuple(inner)), s))
             return
         assert isinstance(s, While)
+        full = None if guards or not self._is_short(s.body) else holds_for_all(
+            s.condition, self.lets, self.axes, self.varying.__contains__)
+        if full is not None:
+            turn = next(t.var for t in s.head if isinstance(t, Load) and t.memory in (
+                self.nest.turns))
+            self._full_turns(s.replace(condition=full), s, turn, out)
         self._flush([Store(here, place, ex.const(True, dt.bool_))], guards, out)
         head: list[Stmt] = []
         body: list[Stmt] = []
@@ -209,6 +227,38 @@ class Threads:
         some = self.joint(here, Op.OR, ex.const(False, dt.bool_), head)
         self._split(s.body, (here,), body, False)
         out.append(self.placed(While(tuple(head), some, tuple(body)), s))
+
+    def _is_short(self, body: Body) -> bool:
+        """Whether turns that all threads make are worth a form of their own."""
+        return few_statements(body) and not any(t in self.in_step for t in walk(body))
+
+    def _full_turns(self, s: For | While, source: Stmt, turn: Expr, out: list[Stmt]) -> None:
+        """Write the turns of a loop that all threads make."""
+        made = {v for t in walk((s,)) for v in t.binds()}
+
+        def known(names: Iterable[Expr]) -> bool:
+            axes = [axis.var for axis in self.axes]
+            return all(v in axes or not (v in made or v in self.varying) for v in names)
+
+        def test(condition: Expr) -> Expr | None:
+            found = holds_for_all(condition, self.lets, self.axes, self.varying.__contains__)
+            free = () if found is None else ex.free_vars([found])
+            return found if all(v is turn or v not in made for v in free) else None
+
+        body = s.body
+        if isinstance(s, While):
+            body, tests = without_checks(body, test, self.placed)
+            for condition in tests:
+                s = s.replace(condition=ex.binary(Op.AND, s.condition, condition))
+        body = with_prefetches(body, self.lets, turn, self.count, known)
+        inner: list[Stmt] = []
+        self._split(body, (), inner, False)
+        new: Stmt = s.replace(body=tuple(inner))
+        if isinstance(s, While):
+            head: list[Stmt] = []
+            self._split(s.head, (), head, False)
+            new = While(tuple(head), s.condition, tuple(inner))
+        out.extend(self.renamed((self.placed(new, source),)))  # the other turns have the names
 
     def joint(self, each: Memory, op: Operation, neutral: Expr, out: list[Stmt]) -> Expr:
         """Return what comes out of the values of all threads."""
