@@ -1,4 +1,4 @@
-"""Loops over a grid: turns that all threads of a block make, and those at the end that some make."""
+"""Loops over a grid: turns that all threads of a block make, and those at the end that few make."""
 
 from __future__ import annotations
 
