@@ -29,7 +29,7 @@ def _name(node: ast.AST) -> str:
 
 
 def _tree(name: str) -> ast.Module:
-    kernel = correct.CORRECT[name][0]
+    kernel = correct.CORRECT[name].kernel
     tree = ast.parse(textwrap.dedent(inspect.getsource(kernel.__weft_function__)))
     tree.body[0].decorator_list = [ast.parse("weft.kernel", mode="eval").body]  # type: ignore[attr-defined]
     return tree
@@ -82,8 +82,8 @@ def test_mutant(name: str, what: str, number: int, tmp_path: Path) -> None:
     file.write_text(text)
     scope = dict(vars(correct))
     exec(compile(text, str(file), "exec"), scope)
-    _, grid, block, args = correct.CORRECT[name]
-    report = weft.sanitize(scope[name], grid, block)(*[correct._copy(a) for a in args])
+    case = correct.CORRECT[name]
+    report = weft.sanitize(scope[name], *case.shape, shared=case.shared)(*case.given())
     kinds = {f.kind for f in report.findings}
     assert kinds
     if what == "mask":
