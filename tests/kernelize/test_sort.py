@@ -196,3 +196,35 @@ def test_digits_that_are_all_alike(dtype, scale):
             want = order(a, descending)
             np.testing.assert_array_equal(places.numpy(), want)
             np.testing.assert_array_equal(values.numpy(), a[want])
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "u4", "i2", "u2", "i1", "u1"])
+def test_places_of_short_rows_are_those_of_a_stable_sort(dtype, descending):
+    rng = np.random.default_rng(5)
+    for shape, axis in (((8, 361), -1), ((19, 3), 1), ((9, 1), 1), ((33, 17), 0), ((3, 40, 9), 1)):
+        if dtype[0] == "f":
+            values = np.array([0.0, -0.0, np.nan, 1, -1, np.inf, -np.inf, 0.5, 2**-20, 7], dtype)
+        else:
+            limits = np.iinfo(dtype)
+            values = np.array([0, 1, 2, 5, limits.max, limits.max - 1, limits.min], dtype)
+        x = rng.choice(values, shape)
+        wide = x.astype(np.float64)
+        if descending:  # NaN is the largest value
+            wide = -np.where(np.isnan(wide), 3e38, np.clip(wide, -1e38, 1e38))
+        wanted = np.argsort(wide, axis, kind="stable")
+        order, places = weft.from_numpy(x).sort(axis, descending=descending)
+        np.testing.assert_array_equal(places.numpy(), wanted)
+        np.testing.assert_array_equal(
+            weft.from_numpy(x).argsort(axis, descending=descending).numpy(), wanted)
+        bits = f"u{x.itemsize}"
+        np.testing.assert_array_equal(
+            order.numpy().view(bits), np.take_along_axis(x, wanted, axis).view(bits))
+
+
+def test_places_of_computed_rows():
+    x = np.random.default_rng(6).standard_normal((21, 77), dtype=np.float32)
+    order, places = (weft.from_numpy(x) * 2 + 1).abs().sort(-1)
+    wanted = np.argsort(np.abs(x * 2 + 1), -1, kind="stable")
+    np.testing.assert_array_equal(places.numpy(), wanted)
+    np.testing.assert_allclose(order.numpy(), np.sort(np.abs(x * 2 + 1), -1), rtol=1e-6)

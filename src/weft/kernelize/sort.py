@@ -79,6 +79,10 @@ def _whole(node: Node, sources: dict[Node, Memory],
             for a, d in enumerate(node.args[0].shape)]))
         network.Network(em, node, outputs[0], flags).emit()
         return em, ((flags,) if node.dtype.is_float else ())
+    if 1 in outputs and network.suits_places(node):
+        em = Emitter(sources, hoist=False)
+        network.Places(em, node, outputs.get(0), outputs[1]).emit()
+        return em, ()
     lowering = _Sort(node, sources, outputs)
     if node.dtype.is_bool:
         lowering.by_parting()

@@ -7,7 +7,8 @@ the end count as larger than all and are never touched.
 
 A network is not stable, and its keys are what it moves. That shows only where equal values differ
 in their bits, zeros of both signs and NaNs: rows that hold such are noted, and a second nest puts
-theirs in the order in which they came.
+theirs in the order in which they came. Where places are wanted, they are the low bits of the keys
+(`Places`): no two are equal then, and the order is that of a stable sort.
 
 Ref: Batcher, "Sorting networks and their applications", AFIPS 1968.
 """
@@ -42,15 +43,27 @@ from weft.kernelize.indexing import Index
 from weft.kernelize.rows import at, close_rows, open_rows
 
 BLOCK: Final = 16  # neighbours that are sorted in registers
-LONGEST: Final = 4096  # elements of a row: a vector of rows stays in the second cache level
+PLACE_BITS: Final = 12
+LONGEST: Final = 1 << PLACE_BITS  # elements: a vector of rows stays in the second cache
 ROWS_LEAST: Final = 8  # rows that fill enough of a vector
 NAME: Final = "network"  # of the keys of a row, by which the strategy knows the nest
 
 
 def suits(node: Node) -> bool:
     """Whether a sort, of which the values alone are wanted, has rows for a network."""
+    return node.dtype.itemsize >= 2 and _suits(node)
+
+
+def suits_places(node: Node) -> bool:
+    """Whether a sort has rows for a network whose keys hold the places of their elements."""
+    d = node.dtype
+    least = 2 if d.is_float else 1
+    return not d.is_bool and least <= d.itemsize <= 4 and _suits(node)
+
+
+def _suits(node: Node) -> bool:
     shape, axis = node.args[0].shape, node.attr.axis
-    if not all(isinstance(d, int) for d in shape) or node.dtype.itemsize < 2:
+    if not all(isinstance(d, int) for d in shape):
         return False
     sizes = [d for d in shape if isinstance(d, int)]
     side = sizes[axis + 1:] if axis + 1 < len(sizes) else sizes[:axis]
@@ -65,16 +78,24 @@ class Network:
 
     def __init__(self, em: Emitter, node: Node, out: Memory, flags: Memory) -> None:
         self.em, self.node, self.out, self.flags = em, node, out, flags
+        self._prepare(_SIGNED[node.dtype.itemsize] if node.dtype.is_float else node.dtype)
+
+    def _prepare(self, key_type: DType) -> None:
+        node = self.node
         self.axis, self.shape = node.attr.axis, node.args[0].shape
         self.n = int(self.shape[self.axis])
         self.blocks = -(-self.n // BLOCK)
-        d = node.dtype
-        self.key_type = _SIGNED[d.itemsize] if d.is_float else d
+        self.key_type = key_type
         self.keys = Memory(NAME, self.key_type, (ex.index(self.blocks * BLOCK),), "local")
         self.names = 0
 
     def emit(self) -> None:
         """Emit the nest that sorts, and for floats the one that restores equal values."""
+        self._sort_rows()
+        if self.node.dtype.is_float:
+            self._restore()
+
+    def _sort_rows(self) -> None:
         em, shape = self.em, self.shape
         loops, self.index = open_rows(em, shape, self.axis)
         em.alloc(self.keys)
@@ -83,15 +104,12 @@ class Network:
         if stages:
             self._merges(stages)
         self._write()
-        if self.node.dtype.is_float:
-            self._note()
+        self._note()
         close_rows(em, loops, shape, self.axis)
-        if self.node.dtype.is_float:
-            self._restore()
 
     # keys
 
-    def _key(self, x: Expr) -> Expr:
+    def _key(self, x: Expr, place: Expr) -> Expr:
         """Return an integer in the order of the sort, from which the value can be had back."""
         if x.dtype.is_float:
             x = _rising(x)
@@ -144,7 +162,8 @@ class Network:
     def _block(self, block: Expr, count: int) -> None:
         em = self.em
         line = [self._let(self._key(em.value(self.node.args[0], at(
-            self.index, self.axis, block * BLOCK + t)))) for t in range(count)]
+            self.index, self.axis, place)), place))
+            for place in [block * BLOCK + t for t in range(count)]]
         for a, b in _batcher(BLOCK):
             if b < count:
                 self._compare(line, a, b)
@@ -207,10 +226,15 @@ class Network:
         line = [self._read(block * BLOCK + t) for t in range(count)]
         for t, key in enumerate(line):
             place = at(self.index, self.axis, block * BLOCK + t)
-            self.em.emit(Store(self.out, place, self._value(key)))
+            self._put(key, place)
+
+    def _put(self, key: Expr, place: Index) -> None:
+        self.em.emit(Store(self.out, place, self._value(key)))
 
     def _note(self) -> None:
         """Note whether the row holds a negative zero or a NaN."""
+        if not self.node.dtype.is_float:
+            return
         em, k = self.em, self.key_type
         i = ex.var("seen")
         key, found = ex.var("seen_key", k), ex.var("odd", dt.bool_)
@@ -267,6 +291,46 @@ class Network:
         em.emit(If(flag.ne(0), then))
         close_rows(em, loops, self.shape, self.axis)
         assert d.is_float
+
+
+class Places(Network):
+    """A sort of which places are wanted: keys are the order of a value and, below it, its place.
+
+    Values are read again at their places: a key does not tell zeros and NaNs from one another.
+    """
+
+    def __init__(self, em: Emitter, node: Node, values: Memory | None,
+                 places: Memory | None) -> None:
+        self.em, self.node, self.values, self.places = em, node, values, places
+        self._prepare(dt.int64 if node.dtype.itemsize > 2 else dt.int32)
+
+    def emit(self) -> None:
+        """Emit the nest that sorts."""
+        self._sort_rows()
+
+    def _note(self) -> None:
+        """Note nothing: keys do not tell equal values from one another."""
+
+    def _key(self, x: Expr, place: Expr) -> Expr:
+        if x.dtype.is_float:
+            x = _rising(x)
+            x = ex.where(x.eq(ex.const(-1, x.dtype)), ex.const(0, x.dtype), x)
+        x = ex.cast(x, self.key_type)
+        if self.node.attr.descending:
+            x = ex.unary(Op.NOT, x)
+        bits = ex.const(PLACE_BITS, self.key_type)
+        return ex.binary(Op.SHL, x, bits) | ex.cast(place, self.key_type)
+
+    def _put(self, key: Expr, place: Index) -> None:
+        em = self.em
+        mask = ex.const((1 << PLACE_BITS) - 1, self.key_type)
+        source = self._let(ex.cast(key & mask, dt.int64))
+        if self.places is not None:
+            em.emit(Store(self.places, place, ex.cast(source, self.places.dtype)))
+        if self.values is not None:
+            em.env[source] = (0, self.n - 1)
+            value = em.value(self.node.args[0], at(self.index, self.axis, source))
+            em.emit(Store(self.values, place, value))
 
 
 _SIGNED: Final = {2: dt.int16, 4: dt.int32, 8: dt.int64}
