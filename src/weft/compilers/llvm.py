@@ -6,9 +6,12 @@ that breaks its rules aborts the whole process: every module is parsed and verif
 a context of its own, and what those two find becomes a `CompileError`.
 """
 
+import contextlib
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, Final, Literal
 
 from weft.errors import CompileError, HandleError
@@ -61,11 +64,28 @@ if hasattr(os, "register_at_fork"):
 _binding: Any = None
 
 
+def _load_library() -> None:
+    """Let the system load LLVM's library; other threads run meanwhile.
+
+    The import of llvmlite would do it with Python's lock held: ctypes keeps that while it loads a
+    library, and lets it go while it calls a function of one.
+    """
+    spec = find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        return
+    path = os.path.join(os.path.dirname(spec.origin), "binding", "libllvmlite.so")
+    with contextlib.suppress(AttributeError, OSError):
+        load = ctypes.CDLL(None).dlopen
+        load.argtypes, load.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
+        load(os.fsencode(path), os.RTLD_NOW)  # a file that is not there does nothing
+
+
 def _llvm() -> Any:
     """Import llvmlite and register the native target, once."""
     global _binding
     if _binding is None:
         with _lock:
+            _load_library()
             import llvmlite.binding
 
             llvmlite.binding.initialize_native_target()
