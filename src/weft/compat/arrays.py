@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compat.numba_types import NumbaType
+from weft.compat.numba_types import NumbaType, adopted
 from weft.errors import LaunchError
 
 __all__ = [
@@ -139,7 +139,8 @@ Out = InOut = In
 
 
 def _dtype(dtype: Any) -> Any:
-    return getattr(dtype, "kind", dtype) if isinstance(dtype, NumbaType) else dtype
+    kind = adopted(dtype)
+    return kind.kind if isinstance(kind, NumbaType) else kind
 
 
 def as_cuda_array(obj: Any, sync: bool = True) -> Any:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import numpy as np
 
 from weft.errors import DTypeError
+from weft.frontend.kernel.elements import as_element
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.record import Record
 
 __all__ = [
-    "ArrayOf", "NumbaType", "Signature", "TupleOf", "array_type", "boolean", "complex64",
-    "complex128", "float16", "float32", "float64", "from_dtype", "int8",
-    "int16", "int32", "int64", "intp", "parse_signature", "tuple_type", "typeof", "uint8", "uint16",
-    "uint32", "uint64", "uintp", "void",
+    "ArrayOf", "NumbaType", "Signature", "TupleOf", "adopted", "array_type", "boolean",
+    "complex64", "complex128", "float16", "float32", "float64", "from_dtype", "int8", "int16",
+    "int32", "int64", "intp", "is_of_numba", "parse_signature", "tuple_type", "typeof", "uint8",
+    "uint16", "uint32", "uint64", "uintp", "void",
 ]  # fmt: skip
 
 
@@ -144,12 +146,35 @@ def typeof(value: Any) -> Any:
 def array_type(dtype: NumbaType, ndim: int, layout: str, **ignored: Any) -> ArrayOf:
     """Return ``types.Array(dtype, ndim, layout)``."""
     del ignored
-    return ArrayOf(dtype.kind, ndim, "C" if layout == "C" else "A")
+    return ArrayOf(adopted(dtype).kind, ndim, "C" if layout == "C" else "A")
 
 
 def tuple_type(items: Any, count: int | None = None) -> TupleOf:
     """Return ``types.Tuple(items)`` or ``types.UniTuple(item, count)``."""
     return TupleOf(tuple(items) if count is None else (items,) * count)
+
+
+def is_of_numba(value: Any) -> bool:
+    """Whether an object is one of numba itself, which a program may use beside Weft."""
+    return type(value).__module__.startswith("numba.")
+
+
+def adopted(kind: Any) -> Any:
+    """Return a type of numba itself as the one here that is like it; other types as they are."""
+    if not is_of_numba(kind):
+        return kind
+    if hasattr(kind, "layout"):
+        return ArrayOf(adopted(kind.dtype).kind, kind.ndim, "C" if kind.layout == "C" else "A")
+    if hasattr(kind, "types"):
+        return TupleOf(tuple(map(adopted, kind.types)))
+    name = "boolean" if kind.name == "bool" else kind.name
+    if name in ALIASES:
+        return ALIASES[name]
+    element = as_element(kind)
+    if element is None:
+        raise DTypeError("signature", found=str(kind), expected="a type that kernels have")
+    support: Any = sys.modules["numba.np.numpy_support"]
+    return NumbaType(kind.name, None, np.dtype(support.as_dtype(kind)))
 
 
 def parse_signature(given: Any) -> Signature:
@@ -163,7 +188,9 @@ def parse_signature(given: Any) -> Signature:
     if isinstance(given, Signature):
         return given
     if isinstance(given, tuple | list):
-        return Signature(void, tuple(given))
+        return Signature(void, tuple(map(adopted, given)))
+    if is_of_numba(given) and hasattr(given, "return_type"):  # a signature of numba itself
+        return Signature(adopted(given.return_type), tuple(map(adopted, given.args)))
     if not isinstance(given, str):
         raise DTypeError("signature", found=repr(given), expected="'void(float32[:], int64)'")
     names: dict[str, Any] = {

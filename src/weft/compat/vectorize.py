@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from weft.compat.arrays import DeviceArray
-from weft.compat.numba_types import ArrayOf, NumbaType, Signature, parse_signature
+from weft.compat.numba_types import ArrayOf, NumbaType, Signature, is_of_numba, parse_signature
 from weft.errors import (
     DTypeError,
     KernelError,
@@ -27,86 +28,24 @@ _THREADS: Final = 256
 _SAMPLES: Final = (1, 2, 3)  # numbers to find the type of a result with
 
 
-def _elementwise(f: Any) -> dict[int, Callable[..., None]]:
-    """Return kernels that apply a function, by its number of arguments."""
+def _applied(f: Any, arrays: int, counts: bool) -> Callable[..., None]:
+    """Return a kernel that gives a function one element, or row, of each of its arrays.
 
-    def one(out: Any, a: Any) -> None:
-        i = gpu.grid(1)
-        if i < out.size:
-            out[i] = f(a[i])
-
-    def two(out: Any, a: Any, b: Any) -> None:
-        i = gpu.grid(1)
-        if i < out.size:
-            out[i] = f(a[i], b[i])
-
-    def three(out: Any, a: Any, b: Any, c: Any) -> None:
-        i = gpu.grid(1)
-        if i < out.size:
-            out[i] = f(a[i], b[i], c[i])
-
-    def four(out: Any, a: Any, b: Any, c: Any, d: Any) -> None:
-        i = gpu.grid(1)
-        if i < out.size:
-            out[i] = f(a[i], b[i], c[i], d[i])
-
-    def five(out: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
-        i = gpu.grid(1)
-        if i < out.size:
-            out[i] = f(a[i], b[i], c[i], d[i], e[i])
-
-    def six(out: Any, a: Any, b: Any, c: Any, d: Any, e: Any, g: Any) -> None:
-        i = gpu.grid(1)
-        if i < out.size:
-            out[i] = f(a[i], b[i], c[i], d[i], e[i], g[i])
-
-    def seven(out: Any, a: Any, b: Any, c: Any, d: Any, e: Any, g: Any, h: Any) -> None:
-        i = gpu.grid(1)
-        if i < out.size:
-            out[i] = f(a[i], b[i], c[i], d[i], e[i], g[i], h[i])
-
-    def eight(out: Any, a: Any, b: Any, c: Any, d: Any, e: Any, g: Any, h: Any, j: Any) -> None:
-        i = gpu.grid(1)
-        if i < out.size:
-            out[i] = f(a[i], b[i], c[i], d[i], e[i], g[i], h[i], j[i])
-
-    return dict(enumerate((one, two, three, four, five, six, seven, eight), 1))
-
-
-def _by_rows(f: Any) -> dict[int, Callable[..., None]]:
-    """Return kernels that give a function one row of each array, by the number of arrays."""
-
-    def one(n: Any, a: Any) -> None:
-        i = gpu.grid(1)
-        if i < n:
-            f(a[i])
-
-    def two(n: Any, a: Any, b: Any) -> None:
-        i = gpu.grid(1)
-        if i < n:
-            f(a[i], b[i])
-
-    def three(n: Any, a: Any, b: Any, c: Any) -> None:
-        i = gpu.grid(1)
-        if i < n:
-            f(a[i], b[i], c[i])
-
-    def four(n: Any, a: Any, b: Any, c: Any, d: Any) -> None:
-        i = gpu.grid(1)
-        if i < n:
-            f(a[i], b[i], c[i], d[i])
-
-    def five(n: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
-        i = gpu.grid(1)
-        if i < n:
-            f(a[i], b[i], c[i], d[i], e[i])
-
-    def six(n: Any, a: Any, b: Any, c: Any, d: Any, e: Any, g: Any) -> None:
-        i = gpu.grid(1)
-        if i < n:
-            f(a[i], b[i], c[i], d[i], e[i], g[i])
-
-    return dict(enumerate((one, two, three, four, five, six), 1))
+    With `counts` the function sets rows of its last arrays and the kernel is told how many there
+    are; else the first array takes what the function returns.
+    """
+    names = [f"x{k}" for k in range(arrays)]
+    call = f"f({', '.join(f'{n}[i]' for n in names)})"
+    first, size, body = ("n", "n", call) if counts else ("out", "out.size", f"out[i] = {call}")
+    text = (f"def kernel({', '.join([first, *names])}):\n    i = gpu.grid(1)\n"
+            f"    if i < {size}:\n        {body}\n")
+    place = f"<weft.compat.vectorize of {arrays} {'rows' if counts else 'numbers'}>"
+    linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
+    made: dict[str, Any] = {"f": f, "gpu": gpu, "__name__": __name__}
+    exec(compile(text, place, "exec"), made)
+    kernel: Callable[..., None] = made["kernel"]
+    kernel.__name__ = kernel.__qualname__ = f.__name__
+    return kernel
 
 
 @outermost_methods
@@ -121,16 +60,16 @@ class UFunc:
         self.__doc__ = function.__doc__
         self.nin = function.__code__.co_argcount
         self.nout = 1
-        kernels = _elementwise(DeviceFunction(function))
-        if self.nin not in kernels:
-            raise KernelError(f"vectorize of {self.__name__}", found=f"{self.nin} arguments",
-                              expected=f"1 to {len(kernels)}")
+        if not self.nin:
+            raise KernelError(f"vectorize of {self.__name__}", found="no arguments",
+                              expected="one at least")
         self._signatures = signatures
         for s in signatures:
             if len(s.args) != self.nin or not all(isinstance(t, NumbaType) for t in s.args):
                 raise DTypeError(f"vectorize of {self.__name__}", found=str(s),
                                  expected=f"{self.nin} types of numbers")
-        self._kernel = KernelFunction(kernels[self.nin], Options(True))
+        kernel = _applied(DeviceFunction(function), self.nin, False)
+        self._kernel = KernelFunction(kernel, Options(True))
 
     @property
     def types(self) -> list[str]:
@@ -210,16 +149,16 @@ class GUFunc:
         self._signatures = signatures
         self.signature = layout
         self._inputs, self._outputs = _parse_layout(layout)
-        kernels = _by_rows(DeviceFunction(function))
         self._count = len(self._inputs) + len(self._outputs)
-        if self._count not in kernels or self._count != function.__code__.co_argcount:
+        if self._count != function.__code__.co_argcount:
             raise KernelError(f"guvectorize of {self.__name__}", found=layout,
-                              expected=f"an entry for each argument, at most {len(kernels)}")
+                              expected="an entry for each argument")
         for s in signatures:
             if len(s.args) != self._count:
                 raise DTypeError(f"guvectorize of {self.__name__}", found=str(s),
                                  expected=f"{self._count} types")
-        self._kernel = KernelFunction(kernels[self._count], Options(True))
+        kernel = _applied(DeviceFunction(function), self._count, True)
+        self._kernel = KernelFunction(kernel, Options(True))
 
     def _choose(self, arrays: list[Any]) -> list[Any]:
         for rule in ("equiv", "safe", "same_kind"):
@@ -264,7 +203,7 @@ class GUFunc:
             if not inner and shaped and shaped[position]:  # a number as an array of one
                 array, inner = array[..., None], (1,)
             whole = np.broadcast_to(array.astype(kind, copy=False), shape + inner)
-            rows.append(np.ascontiguousarray(whole).reshape(-1, *inner))
+            rows.append(_own(np.ascontiguousarray(whole), array).reshape(-1, *inner))
         results = []
         for position, names in enumerate(self._outputs):
             if any(n not in sizes for n in names):
@@ -298,6 +237,11 @@ class GUFunc:
                                  expected="one size")
 
 
+def _own(array: Any, given: Any) -> Any:
+    """Return an array that a function may write to: its input is not changed by that."""
+    return array.copy() if not array.flags.writeable or np.may_share_memory(array, given) else array
+
+
 def _parse_layout(layout: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Return the names of the axes of each input and output: ``(m,n),(n)->(m)``."""
     sides = layout.replace(" ", "").split("->")
@@ -320,7 +264,9 @@ def _signatures(given: Any) -> list[Signature]:
 def vectorize(signatures: Any = None, **options: Any) -> Any:
     """Make a function of numbers take arrays; `signatures` are types such as float32(float32)."""
     del options  # of compilation
-    if callable(signatures) and not isinstance(signatures, NumbaType | Signature):
+    if callable(signatures) and not (
+        isinstance(signatures, NumbaType | Signature) or is_of_numba(signatures)
+    ):
         return UFunc(getattr(signatures, "__weft_function__", signatures), [])
 
     @outermost

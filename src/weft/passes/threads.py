@@ -14,6 +14,7 @@ from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
+from weft.ir.locks import takes_a_lock
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import (
     PARALLEL,
@@ -587,7 +588,7 @@ class Threads:
 
     def _of_part(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt],
                  part: _Part) -> None:  # fmt: skip
-        lanes = self.lanes
+        lanes = 1 if not self.nest.warps and takes_a_lock(body) else self.lanes
         while lanes > 1 and lanes // 2 >= part.count:
             lanes //= 2
         inner = int(part.axes[-1].extent.attr) if part.axes else 1

@@ -39,6 +39,7 @@ from weft.compat.numba_types import (
     NumbaType,
     Signature,
     from_dtype,
+    is_of_numba,
     parse_signature,
 )
 from weft.compat.vectorize import guvectorize, vectorize
@@ -223,13 +224,15 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
 
     @outermost
     def make(function: Callable[..., Any]) -> Any:
-        function = getattr(function, "__weft_function__", function)
+        function = getattr(function, "__weft_function__", getattr(function, "py_func", function))
         if device:
             return DeviceFunction(function)
         given = None if signature is None or callable_(signature) else parse_signature(signature)
         return Kernel(function, options, given)
 
     def callable_(value: Any) -> bool:
+        if is_of_numba(value):  # a signature or a type of numba itself, or a function it compiles
+            return hasattr(value, "py_func")
         return callable(value) and not isinstance(value, NumbaType | Signature)
 
     return make(signature) if callable_(signature) else make
@@ -431,8 +434,10 @@ def current_context(devnum: int | None = None) -> SimpleNamespace:
 
     pool = device.runtime().pool
     info = SimpleNamespace(free=pool.bytes_free, total=pool.bytes_free + pool.bytes_in_use)
+    waiting = SimpleNamespace(clear=synchronize)  # memory is given back when nothing refers to it
     return SimpleNamespace(device=_device, synchronize=synchronize, reset=synchronize,
-                           get_memory_info=lambda: info)
+                           get_memory_info=lambda: info, deallocations=waiting,
+                           memory_manager=SimpleNamespace(deallocations=waiting))
 
 
 globals().update(VECTORS)

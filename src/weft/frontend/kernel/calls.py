@@ -186,7 +186,7 @@ class Calls(Expressions):
             return self._numpy(name, args, node)
         if isinstance(callee, type):
             return self._construct(callee, args, named, node)
-        function = getattr(callee, "__weft_function__", callee)
+        function = getattr(callee, "__weft_function__", None) or python_of(callee)
         if inspect.isfunction(function) and not _is_of_tensors(function):
             return self.inline(function, args, named, node)
         what, hint = called(callee)
@@ -571,6 +571,12 @@ def _is_of_tensors(function: Callable[..., Any]) -> bool:
     module = function.__module__ or ""
     return module.startswith("weft.") and not module.startswith(
         ("weft.frontend.kernel.", "weft.compat."))
+
+
+def python_of(callee: Any) -> Any:
+    """Return the Python function of one that numba compiles, anything else as it is."""
+    return callee.py_func if type(callee).__module__.startswith("numba.") and hasattr(
+        callee, "py_func") else callee
 
 
 def _is_hashable(value: Any) -> bool:

@@ -19,7 +19,8 @@ from weft.ir.stmt import If
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["Chosen", "apply", "as_chosen", "is_array", "is_chosen", "joined", "options_of", "shape"]
+__all__ = ["Chosen", "apply", "as_chosen", "is_array", "is_chosen", "joined", "options_of",
+           "settled", "shape"]
 
 _MOST = 8  # arrays that one name may mean
 
@@ -86,6 +87,15 @@ def as_chosen(value: Any, kind: Chosen) -> Group | None:
 def width(kind: Chosen) -> Group:
     """Return the types of the cells of a choice."""
     return Group((dt.int64,), (), kind)  # type: ignore[arg-type]
+
+
+def settled(value: Any) -> Any:
+    """Return a value with the arrays themselves where a choice has only one of them."""
+    if is_chosen(value):
+        return value.kind.options[0] if len(value.kind.options) == 1 else value
+    if isinstance(value, Group):
+        return value.replace(items=tuple(map(settled, value.items)))
+    return value
 
 
 def apply(c: Expressions, value: Group, use: Callable[[Any], Value], node: ast.AST) -> Value:

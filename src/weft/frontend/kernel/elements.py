@@ -6,6 +6,8 @@ complex numbers is one of floats with one axis more; an array of records is an a
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,7 @@ def as_dtype(value: Any) -> DType | None:
     value = getattr(value, "__weft_dtype__", value)
     if isinstance(value, DType):
         return value
+    value = _of_numba(value)
     if value is bool or value is int or value is float:
         return dt.bool_ if value is bool else dt.int64 if value is int else dt.float64
     module = type(value).__module__ if not isinstance(value, type) else value.__module__
@@ -60,6 +63,20 @@ def as_dtype(value: Any) -> DType | None:
     return None
 
 
+def _of_numba(value: Any) -> Any:
+    """Return NumPy's dtype for a type of numba itself, anything else as it is.
+
+    A program that takes only ``cuda`` from Weft still names the types of its arrays as numba does.
+    """
+    kinds, support = map(sys.modules.get, ("numba.core.types", "numba.np.numpy_support"))
+    if kinds is None or support is None or not isinstance(value, kinds.Type | kinds.NumberClass):
+        return value
+    named = value.instance_type if isinstance(value, kinds.NumberClass) else value
+    with contextlib.suppress(Exception):  # of numba's own: a type that no array has
+        return support.as_dtype(named)
+    return value
+
+
 def as_element(value: Any) -> Element | None:
     """Return the element that a Python object names: a dtype, complex numbers, or records."""
     value = getattr(value, "__weft_element__", value)
@@ -67,6 +84,7 @@ def as_element(value: Any) -> Element | None:
         return value
     if value is complex:
         return ComplexOf(dt.float64)
+    value = _of_numba(value)
     module = type(value).__module__ if not isinstance(value, type) else value.__module__
     if module in ("numpy", "numpy.dtypes", "numpy.core.records", "numpy.rec"):
         import numpy as np

@@ -381,14 +381,18 @@ class Functions(Loops):
         return self._read_function(source, values, node)
 
     def _read_function(self, source: Source, values: dict[str, Any], node: ast.AST) -> Value:
-        body = source.tree.body
+        body: list[ast.stmt] = source.tree.body
         ends = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
         simple = not ends or (len(ends) == 1 and body[-1] is ends[0])
+        if self.wraps and any(n.value is not None for n in ends) and flow.falls(body):
+            # As in numba: None is a mistake where it is used, and only if a thread gets there.
+            body = [*body, *([] if self.unused is node else [_no_value(source, body[-1])])]
         outer = self.source, self.env, self.after
         types: Any = None
         while True:
             mark = self.mark()
-            frame = Frame(source, self.flag("returned", flow.needs_flag(body), node))
+            frame = Frame(source, self.flag("returned", flow.needs_flag(body), node),
+                          len(self._scopes))
             if not simple and types is not None:
                 frame.cells = self._empty_cells(source.name, types, node) if not isinstance(
                     types, _Nothing) else types
@@ -411,12 +415,13 @@ class Functions(Loops):
             self.back_to(mark)
         if simple:
             return Known(None) if frame.result is None else frame.result
-        if frame.types is not None and not isinstance(frame.types, _Nothing) and flow.falls(body):
+        gives = frame.types is not None and not isinstance(frame.types, _Nothing)
+        if gives and not self.wraps and flow.falls(body):
             raise self.wrong(node, f"{source.name} returns a value on some ways only",
                              "return one at its end, too")
         if frame.cells is None or isinstance(frame.cells, _Nothing):
             return Known(None)
-        found: Value = self.opened(frame.cells, source.name, node)
+        found: Value = chosen.settled(self.opened(frame.cells, source.name, node))
         return found
 
     def give_back(self, frame: Frame, value: Value, node: ast.AST) -> None:
@@ -425,16 +430,31 @@ class Functions(Loops):
         if len(self.frames) == 1:
             return
         width = _Nothing() if isinstance(value, Known) and value.value is None else (
-            self._widths(value))
+            self._result_widths(value))
         if frame.cells is None:
             frame.types = width if frame.types is None else self._both(frame.types, width, node)
         elif isinstance(frame.cells, _Nothing) != isinstance(width, _Nothing):
             raise self.wrong(node, f"{frame.source.name} returns {describe(value)} here and "
                              "something else elsewhere")
         elif not isinstance(width, _Nothing):
-            wider = self._keep(frame.cells, value, frame.source.name, node)
+            outer, self.steady = self.steady, frame.depth
+            try:
+                wider = self._keep(frame.cells, value, frame.source.name, node)
+            finally:
+                self.steady = outer
             if wider is not None:
                 frame.types = _join(frame.types, wider)
+
+    def _result_widths(self, value: Any) -> Any:
+        """Return the types of the cells of what a function returns: also arrays can be in it."""
+        if chosen.is_chosen(value):
+            return chosen.width(value.kind)
+        if chosen.is_array(value):
+            return chosen.width(chosen.Chosen((value,)))
+        if isinstance(value, Group) and value.kind is not complex:
+            found = tuple(map(self._result_widths, value.items))
+            return None if any(f is None for f in found) else Group(found, value.names, value.kind)
+        return self._widths(value)
 
     def _both(self, a: Any, b: Any, node: ast.AST) -> Any:
         if isinstance(a, _Nothing) or isinstance(b, _Nothing):
@@ -470,6 +490,15 @@ def _join(a: Any, b: Any) -> Any:
     if isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items):
         return a.replace(items=tuple(_join(x, y) for x, y in zip(a.items, b.items, strict=True)))
     return unify(a, b) if isinstance(a, DType) and isinstance(b, DType) else a
+
+
+def _no_value(source: Source, last: ast.stmt) -> ast.stmt:
+    """Return what stops a thread at the end of a function that should have returned a value."""
+    message = ast.Constant(f"{source.name} returned None here, and a value elsewhere")
+    made = ast.Raise(ast.Call(ast.Name("TypeError", ast.Load()), [message], []), None)
+    for inner in ast.walk(made):
+        ast.copy_location(inner, last)
+    return made
 
 
 def _usage(function: Callable[..., Any]) -> str:

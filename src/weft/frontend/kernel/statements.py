@@ -73,12 +73,14 @@ class Frame:
         Its open loops.
     result : Value, or what holds cells, or None
         What it returns.
+    depth : int
+        Open bodies where it was called; what is visible in them is so behind the call.
     """
 
-    __slots__ = ("cells", "flag", "loops", "result", "source", "types")
+    __slots__ = ("cells", "depth", "flag", "loops", "result", "source", "types")
 
-    def __init__(self, source: Source, flag: Memory | None) -> None:
-        self.source, self.flag = source, flag
+    def __init__(self, source: Source, flag: Memory | None, depth: int = 1) -> None:
+        self.source, self.flag, self.depth = source, flag, depth
         self.loops: list[Loop] = []
         self.result: Any = None
         self.cells: Any = None
@@ -92,6 +94,8 @@ class Statements(Calls):
         super().__init__(source, problems)
         self.frames: list[Frame] = []
         self.after: list[frozenset[str]] = []  # names that are read behind open statements
+        self.unused: ast.AST | None = None  # the call whose result nobody takes
+        self.steady = 1  # bodies, from the outermost on, whose variables stay visible
 
     # --- bodies
 
@@ -143,6 +147,7 @@ class Statements(Calls):
 
     def _expression(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # such as a docstring
+            self.unused = node.value
             self.visit(node.value)
 
     def _assign(self, node: ast.Assign) -> None:
@@ -179,7 +184,11 @@ class Statements(Calls):
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is None:
             return
-        value, kind = self.visit(node.value), self.visit(node.annotation)
+        value = self.visit(node.value)
+        if self.wraps:  # as in numba, where annotations say nothing
+            self.set(node.target, value, node)
+            return
+        kind = self.visit(node.annotation)
         d = as_dtype(kind.value) if isinstance(kind, Known) else None
         if d is None:
             raise self.wrong(node.annotation, "expected a dtype as the annotation of a variable")
@@ -541,7 +550,7 @@ class Statements(Calls):
             if held is not None:
                 return self._keep(cell.items[0], held.items[0], name, node)
         kind = chosen.joined([cell, value])
-        inner, self._scopes = self._scopes, self._scopes[:1]
+        inner, self._scopes = self._scopes, self._scopes[:self.steady]
         steady = kind is not None and all(map(self.is_visible, kind.options))
         self._scopes = inner
         if kind is None or not steady:

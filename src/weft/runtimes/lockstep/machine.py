@@ -16,6 +16,7 @@ import numpy as np
 from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError
 from weft.ir.expr import Expr
 from weft.ir.interpret_code import where_of
+from weft.ir.locks import waits_for_lock
 from weft.ir.position import in_thread
 from weft.ir.record import Record
 from weft.ir.shown import shown
@@ -112,6 +113,8 @@ class Machine:
             self.storages[memory] = Storage.at(memory, address, shape)
         self._late = {s for s in walk(kernel.body) if isinstance(s, If) and s.orelse
                       and _meets(s.then) and not _meets(s.orelse)}
+        self._locks = {s for s in walk(kernel.body)
+                       if isinstance(s, While) and waits_for_lock(s)}
         self.checks = Checks(self) if sanitise else None
         self.enter(np.zeros(0, np.bool_))
 
@@ -234,14 +237,22 @@ class Machine:
 
     def body(self, body: Body) -> None:
         """Carry out statements for the threads that run."""
-        for s in body:
+        for position, s in enumerate(body):
             if not self.active:
+                return
+            if s in self._locks and self.active > 1 and not _meets(body[position:]):
+                self._in_turn(body[position:])
                 return
             self.step(s)
             handler = self._handlers.get(type(s))
             if handler is None:
                 raise UnsupportedError("interpret", found=type(s).__name__)
             handler(self, s)
+
+    def _in_turn(self, body: Body) -> None:
+        """Carry out statements for one thread after another: they take a lock and give it back."""
+        for thread in np.flatnonzero(self.mask):
+            self.nested(body, self.lanes == thread)
 
     def step(self, s: Stmt) -> None:
         """Count one more statement, or turn of a loop."""
