@@ -300,6 +300,20 @@ def test_types_and_functions_of_numba_itself_are_understood():
     assert cuda.device_array(3, float32_of_numba).dtype == np.float32
 
 
+@cuda.jit
+def constant_argument(x, out):
+    held = cuda.const.array_like(x)
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = held[i] * 2
+
+
+def test_a_constant_like_an_argument_is_the_argument():
+    x, out = np.arange(5.0), np.zeros(5)
+    constant_argument[1, 8](x, out)
+    np.testing.assert_array_equal(out, x * 2)
+
+
 def test_memory_that_waits_to_be_freed_can_be_cleared():
     cuda.current_context().deallocations.clear()
     assert cuda.current_context().get_memory_info().total > 0

@@ -84,13 +84,22 @@ def lock_for_each_thread(mutex: Any, out: Any) -> None:
     gpu.atomic.exch(mutex, 0, 0)
 
 
+@weft.kernel
+def flag_of_another_thread(flag: Any) -> None:
+    if gpu.threadIdx.x == 0:
+        while flag[0] == 0:
+            pass
+    else:
+        flag[0] = 1
+
+
 def test_threads_that_wait_for_each_other() -> None:
-    """A turn that changes nothing is seen long before the limit; one thread a block gets on."""
+    """A turn that changes nothing is seen long before the limit; locks are taken in turn."""
     with pytest.raises(LaunchError, match="does not end"):
-        weft.interpret(lock_for_each_thread, 1, 32)(np.zeros(1, np.int32), np.zeros(1))
+        weft.interpret(flag_of_another_thread, 1, 32)(np.zeros(1, np.int32))
     out = np.zeros(1)
-    weft.interpret(lock_for_each_thread, 8, 1)(np.zeros(1, np.int32), out)
-    assert out[0] == 8
+    weft.interpret(lock_for_each_thread, 8, 32)(np.zeros(1, np.int32), out)
+    assert out[0] == 256
 
 
 @weft.kernel

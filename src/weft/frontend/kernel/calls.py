@@ -509,9 +509,8 @@ class Calls(Expressions):
         return allocs if root is None else [Alloc(root), *allocs]
 
     def _constant_like(self, node: ast.Call, kind: str, array: Value) -> Value:
-        if not isinstance(array, View | Fields) or all(
-            c.view is not array for c in self.constants.values()
-        ):
+        known = any(c.view is array for c in self.constants.values())
+        if not isinstance(array, View | Fields) or not (known or self.wraps):
             raise self.wrong(node, f"gpu.const.array_like of {describe(array)}",
                              "give it a NumPy array from outside of the kernel")
         return array
