@@ -83,7 +83,7 @@ def _conditions(chain: list[For], rows: bool) -> list[_Condition] | None:
     rows = rows or int(last.extent.attr) < LONG_ROW or terms > SHORT_SUM
     found: dict[Expr, _Condition] = {}
     axes: set[Expr] = set()
-    for term in _zero_unless(reduce):
+    for term in zero_unless(reduce):
         made = _condition(term, [f.var for f in chain], [a.var for a in reduce.axes], env)
         if made is None or made.var in found or made.axis in axes or not (
                 rows or made.var is not last.var):
@@ -97,7 +97,7 @@ def _conditions(chain: list[For], rows: bool) -> list[_Condition] | None:
     return list(found.values()) if found and nests <= MOST else None
 
 
-def _zero_unless(reduce: Reduce) -> list[Expr]:
+def zero_unless(reduce: Reduce) -> list[Expr]:
     """Return conditions without which a term of a sum of products is 0 times something."""
     if len(reduce.accumulators) != 1:
         return []

@@ -1,0 +1,73 @@
+"""Sums over more taps than a picture has points go over its points, and give what they gave."""
+
+import numpy as np
+import pytest
+
+import schedule_nests as nests
+import weft
+from schedule_nests import assert_same, loop, memory, v
+from weft.ir import expr as ex
+from weft.ir.stmt import Accumulator, Axis, Kernel, Load, Meta, Reduce, Store, lhs, rhs
+from weft.ir.traverse import walk
+from weft.kernelize.pictures import sum_over_pictures
+
+
+def windows(points, taps, rows, kind, sign=-1, start=0):
+    """y[i] = the sum of g[start + i + sign*k] * w[k] where it is inside."""
+    g, w, y = memory("g", points), memory("w", taps), memory("y", rows)
+    i, k, a, b, s = v("i"), v("k"), nests.f("a"), nests.f("b"), nests.f("s")
+    place = i - k + start if sign < 0 else i + k + start
+    inside = place.ge(0) & place.lt(points)
+    zero = ex.const(0.0, a.dtype)
+    reduce = Reduce((Axis(k, ex.index(taps)),),
+                    (Accumulator(s, zero, s + ex.where(inside, a, zero) * b, lhs(s) + rhs(s)),),
+                    (Load(a, g, (place,), inside), Load(b, w, (k,))))
+    body = loop("i", rows, reduce, Store(y, (i,), s))
+    return Kernel("windows", (g, w, y), (body,), Meta(kind=kind))
+
+
+def extents(kernel):
+    return [a.extent.attr for s in walk(kernel.body) if isinstance(s, Reduce) for a in s.axes]
+
+
+@pytest.mark.parametrize(("sign", "start"), [(-1, 0), (-1, 2), (1, -4), (1, -2), (1, 0)])
+@pytest.mark.parametrize(("points", "taps", "rows"), [(1, 5, 5), (2, 5, 6), (4, 5, 3), (3, 7, 11)])
+def test_points_instead_of_taps(points, taps, rows, sign, start):
+    kernel = windows(points, taps, rows, "rowwise", sign, start)
+    made = sum_over_pictures(kernel)
+    assert_same(kernel, made)
+    assert extents(made) == [points]
+
+
+def test_products_turn_where_both_factors_stay_plain():
+    dense = sum_over_pictures(windows(1, 5, 5, "contraction"))
+    assert extents(dense) == [1]
+    assert_same(windows(1, 5, 5, "contraction"), dense)
+    assert not any(s.mask is not None for s in walk(dense.body) if isinstance(s, Load))
+    for other in (windows(2, 5, 6, "contraction"), windows(5, 5, 9, "rowwise")):
+        assert sum_over_pictures(other) is other
+
+
+@pytest.mark.requires("torch")
+@pytest.mark.parametrize(("shape", "kernel", "stride", "padding"), [
+    ((2, 3, 13, 5), 5, 1, 0), ((1, 4, 4, 13), 3, 2, 0), ((2, 2, 5, 39), 5, 1, 0),
+    ((2, 3, 3, 3), 3, 1, 1), ((1, 2, 6, 7), 5, 2, 2)])
+def test_gradients_of_tiny_results(shape, kernel, stride, padding):
+    import torch
+    import torch.nn.functional as tf
+
+    rng = np.random.default_rng(3)
+    x = rng.integers(-3, 4, shape).astype(np.float32)  # with ties
+    x.flat[5] = np.nan
+    w = rng.integers(-3, 4, (4, shape[1], kernel, kernel)).astype(np.float32)
+    for name in ("max_pool2d", "avg_pool2d", "conv2d"):
+        first = w if name == "conv2d" else kernel
+        tx = torch.from_numpy(x).requires_grad_()
+        out = getattr(tf, name)(tx, torch.from_numpy(w) if name == "conv2d" else kernel,
+                                stride=stride, padding=padding)
+        g = rng.integers(-3, 4, tuple(out.shape)).astype(np.float32)
+        out.backward(torch.from_numpy(g))
+        other = weft.from_numpy(first) if name == "conv2d" else first
+        found = weft.grad(lambda t, name=name, other=other, g=g: (getattr(t, name)(
+            other, stride=stride, padding=padding) * weft.from_numpy(g)).sum())(weft.from_numpy(x))
+        np.testing.assert_allclose(found.numpy(), tx.grad.numpy(), rtol=1e-5, atol=1e-5)
