@@ -184,16 +184,15 @@ def close(title, found, wanted, tolerance):
 
 def inference(title, weights, ours, theirs, *inputs):
     arrays = weights()
-    p = {n: weft.from_numpy(a) for n, a in arrays.items()}
-    q = {n: torch.from_numpy(a) for n, a in arrays.items()}
+    p = {n: weft.tensor(a) for n, a in arrays.items()}  # each system owns its weights
+    q = {n: torch.tensor(a) for n, a in arrays.items()}
     xs = [weft.from_numpy(a) for a in inputs]
     ys = [torch.from_numpy(a) for a in inputs]
     model = weft.jit(lambda *x: ours(p, *x))
     start = time.perf_counter()
     found = model(*xs).realize()
     first = time.perf_counter() - start
-    owned = {n: weft.tensor(a) for n, a in arrays.items()}
-    packed = weft.jit(lambda *x: ours(owned, *x), pack_weights=True)
+    packed = weft.jit(lambda *x: ours(p, *x), pack_weights=True)
     if not np.array_equal(packed(*xs).numpy(), found.numpy()):
         sys.exit(f"{title}: other bits with packed weights")
     systems = {"eager": lambda: theirs(q, *ys)}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft.ir.interpret import run
-from weft.ir.text import parse_kernel
+from weft.ir.text import parse_kernel, print_kernel
 from weft.ir.verify import verify
 from weft.passes.panels import take_panels
 
@@ -53,6 +53,16 @@ def test_the_kernel_and_what_fills_its_panels(rng):
         np.testing.assert_array_equal(panels[j // 4, :, j % 4], b[:, j])
     run(taken, {"a": a, "b": np.full_like(b, np.nan), "c": got, panel.memory.name: panels})
     np.testing.assert_array_equal(got, want)
+
+
+def test_nobody_asks_for_what_is_not_read_any_more():
+    hint = "for %i in 6 serial {\n      for %f in 2 serial {\n prefetch b[%i, (%j + 1) * 4]\n }"
+    kernel = parse_kernel(TEXT.replace("for %i in 6 serial {", hint))
+    taken, panels = take_panels(kernel, {"b"})
+    verify(taken)
+    assert len(panels) == 1
+    plain, _ = take_panels(parse_kernel(TEXT), {"b"})
+    assert print_kernel(taken) == print_kernel(plain)
 
 
 @pytest.mark.parametrize(("old", "new"), [

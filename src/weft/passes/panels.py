@@ -25,7 +25,7 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.record import Record
-from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Meta, Stmt, Store
+from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Meta, Prefetch, Stmt, Store
 from weft.schedule.space import constant, scan
 
 __all__ = ["Panel", "take_panels"]
@@ -83,11 +83,17 @@ def take_panels(kernel: Kernel, resident: Collection[str]) -> tuple[Kernel, tupl
         gone |= {copy.alloc, copy.nest}
         panels.append(Panel(new, copy.source.name, _filling(kernel, copy, new)))
 
+    sources = {copy.source for copy in found}
+
     class Redirect(traverse.Rewriter):
         def stmt(self, stmt: Stmt) -> Stmt | Body:
             return () if stmt in gone else super().stmt(stmt)
 
-        def visit(self, stmt: Stmt) -> Stmt:
+        def visit(self, stmt: Stmt) -> Stmt | Body:
+            if isinstance(stmt, Prefetch) and stmt.memory in sources:
+                return ()  # panels are read in order, which processors fetch ahead by themselves
+            if isinstance(stmt, For) and not stmt.body:
+                return ()
             if isinstance(stmt, Load) and stmt.memory in moved:
                 memory, before = moved[stmt.memory]
                 return stmt.replace(memory=memory, index=(*before, *stmt.index))
