@@ -184,7 +184,8 @@ def close(title, found, wanted, tolerance):
 
 def inference(title, weights, ours, theirs, *inputs):
     arrays = weights()
-    p = {n: weft.tensor(a) for n, a in arrays.items()}  # each system owns its weights
+    # Each system has weights in memory of its own: PyTorch is slower with ours, Weft with NumPy's.
+    p = {n: weft.tensor(a) for n, a in arrays.items()}
     q = {n: torch.tensor(a) for n, a in arrays.items()}
     xs = [weft.from_numpy(a) for a in inputs]
     ys = [torch.from_numpy(a) for a in inputs]
