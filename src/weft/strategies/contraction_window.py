@@ -48,7 +48,6 @@ from weft.strategies.nest import (
 )
 
 COPY_SHARE: Final = 32  # copying weights should take no more than one part of so many
-SMALL_IMAGE: Final = 16  # positions of a row of which many have taps outside
 MOST_TILES: Final = 2  # of a row that is written out
 EDGE: Final = 64  # positions at the ends of a row that are looked at
 WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
@@ -240,7 +239,8 @@ class Convolution:
         """Leave out terms that lie outside of the image, if they are many enough for the branches.
 
         Those of a row are known when a short row is written out; else each position at an end of
-        a tile has a branch. In a gradient of weights, whose tile has all taps, each step has some.
+        a tile has a branch. In a gradient of weights, whose tile has all taps, each step would have
+        several.
         """
         plan, x = self.plan, self.found.positions[-1]
         space, width = Space(plan.kernel), size_of(x.extent)
@@ -248,7 +248,7 @@ class Convolution:
         beside = [(space.poly(i), size_of(n), a) for a in self.pattern.reduce.axes
                   for i, n in zip(image.index, image.memory.shape, strict=True)
                   if {x.var, a.var} <= ex.free_vars([i])]
-        if any(size_of(a.extent) > max(width, SMALL_IMAGE) for _, _, a in beside):
+        if any(size_of(a.extent) > width for _, _, a in beside):
             return False
         edges = outside = taps = 0
         for place, n, axis in beside:
@@ -259,10 +259,10 @@ class Convolution:
                       for p in ends]
             edges += sum(c > 0 for c in counts)
             outside += sum(counts)
-        if width <= MOST_TILES * self.rows and taps <= width and outside * WRITTEN >= width * taps:
+        if width <= MOST_TILES * self.rows and outside * WRITTEN >= width * taps:
             self.written = plan.attempt("omit", self.name)
             return self.written
-        still = [x.var.attr] if edges > MOST_EDGES and taps <= width else []
+        still = [x.var.attr] if edges > MOST_EDGES else []
         return plan.attempt("omit", self.name, *still)
 
     def _chunks(self, outer: list[str], channel: str, amount: int) -> list[str]:
