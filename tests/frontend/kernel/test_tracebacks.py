@@ -122,6 +122,7 @@ CASES = {
     "cuda": lambda: under_cuda[1, 16](x),
     "cuda grid": lambda: under_cuda[1](x),
     "cuda forall": lambda: under_cuda.forall(9)(x),
+    "cuda forall, text": lambda: under_cuda.forall("q")(x),
     "cuda options": lambda: cuda.jit("void(float32[:], int32)")(lambda x: None),
     "func": lambda: weft.func(3),
     "kernel": lambda: weft.kernel(max_threads=0),

@@ -154,6 +154,9 @@ class Kernel(KernelFunction):
     def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Configured:
         """Return the kernel for so many tasks, one a thread."""
         threads = tpb or 256
+        if not all(hasattr(n, "__index__") for n in (ntasks, threads)) or threads < 1:
+            raise LaunchError(f"{self.__name__}.forall", found=f"{ntasks!r} tasks, {tpb!r} threads "
+                              "of a block", expected="numbers of tasks and threads")
         return self[max(cdiv(ntasks, threads), 1), threads, stream, sharedmem]
 
 
