@@ -753,6 +753,17 @@ def stack_in_a_local_array(out: Any) -> None:
     out[t] = total
 
 
+@correct(2, 32, numbers(64), zeros(64))
+@weft.kernel
+def nested_function_and_default(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+
+    def shifted(v: Any, by: Any = 2.0) -> Any:
+        return v + by
+
+    out[i] = shifted(x[i]) + shifted(x[i], by=10)
+
+
 @correct(2, 32, zeros(64))
 @weft.kernel
 def monte_carlo_without_memory(out: Any) -> None:

@@ -32,6 +32,10 @@ class Point:
     x: float
     y: float = 2.0
 
+    @property
+    def size(self):
+        return self.x * self.x + self.y
+
 
 def branches(x):
     if x > 2:
@@ -217,8 +221,50 @@ def chained(x):
     return c
 
 
+def inner_functions(x):
+    base, unit = x, 1.0
+
+    def add(v, by=unit + 1, *, times=1):
+        total = v + by
+        if total > 3:
+            return total * times
+        return total + base
+
+    result = add(x)
+    base = 100.0
+    result += add(1.0) + add(9, times=2)
+    plus = lambda v: v + base  # noqa: E731
+    for j in range(3):
+        def scaled(v, *more):
+            return v * j + base + sum_of(*more)  # noqa: B023
+
+        def sum_of(a, b):
+            return a - b
+
+        result += scaled(j, x, 2)
+        base += 1
+
+    def twice(f, v):
+        return f(f(v))
+
+    if x > 2:
+        def last(v):
+            return twice(plus, v)
+    else:
+        def last(v):
+            return -v
+    result += twice(plus, 1.0) + (lambda a, b=3: a * b)(4)
+    return result + (twice(lambda v: v * unit, x) if x > 2 else 0)
+
+
+def properties(x):
+    p = Point(x)
+    return p.size + Point(1.0, x).size
+
+
 CASES = [branches, early, jumps, nested, nested_return, whiles, endless, widened, swapped, groups,
-         steps, logic, operands, calls, maths, integers, walrus, shadowed, chained]  # fmt: skip
+         steps, logic, operands, calls, maths, integers, walrus, shadowed, chained, inner_functions,
+         properties]  # fmt: skip
 VALUES = [-3.7, -1.0, 0.0, 0.4, 1.0, 1.5, 2.0, 2.9, 3.0, 4.5, 7.0, 12.0]
 
 

@@ -23,6 +23,7 @@ from weft.frontend.kernel.elements import (
 )
 from weft.frontend.kernel.expressions import VISIT, Expressions
 from weft.frontend.kernel.hints import NO_THREADS, called
+from weft.frontend.kernel.inner import Inner
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
@@ -160,6 +161,8 @@ class Calls(Expressions):
     def call_object(self, callee: Any, node: ast.Call) -> Value:
         """Return what a call of a Python object means in a kernel."""
         args, named = self.arguments(node)
+        if isinstance(callee, Inner):
+            return self.inline(callee, args, named, node)
         if isinstance(callee, Intrinsic):
             return self._intrinsic(callee, args, named, node)
         builtin = _BUILTINS.get(callee) if _is_hashable(callee) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -232,6 +233,9 @@ class Expressions(Emitter):
             if node.attr in owner.names:
                 item: Value = owner.items[owner.names.index(node.attr)]
                 return item
+            made = getattr(owner.kind, node.attr, None)
+            if isinstance(made, property) and inspect.isfunction(made.fget):
+                return self.inline(made.fget, [owner], {}, node)
             hint = f"its fields: {', '.join(owner.names)}" if owner.names else FIXED
             raise self.wrong(node, f"{describe(owner)} has no field {node.attr!r}", hint)
         if isinstance(owner, Known):
@@ -698,7 +702,7 @@ class Expressions(Emitter):
         x = scalars.convert(self.scalar(value, node), view.memory.dtype)
         self.emit(Store(view.memory, view.starts, x), node)
 
-    def inline(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
+    def inline(self, function: Any, args: list[Value], named: dict[str, Value],
                node: ast.AST) -> Value:  # fmt: skip
         """Return what a device function gives: its body is read in place of the call."""
         raise self.wrong(node, "device functions are not supported here")

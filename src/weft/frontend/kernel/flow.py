@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "always_jumps", "always_returns", "assigned", "breaks", "falls", "jumps", "loaded",
-    "named", "needs_flag", "returns",
+    "named", "needs_flag", "returns", "walk",
 ]  # fmt: skip
 
 _LOOPS = (ast.For, ast.While)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def walk(stmt: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and those in it, without the insides of functions that it defines."""
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, _FUNCTIONS):
+            stack.extend(ast.iter_child_nodes(node))
 
 
 def assigned(body: Iterable[ast.stmt]) -> frozenset[str]:
     """Return the names that statements give a value."""
     found: set[str] = set()
     for stmt in body:
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 found.add(node.id)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -35,8 +46,10 @@ def assigned(body: Iterable[ast.stmt]) -> frozenset[str]:
 
 def named(body: Iterable[ast.stmt]) -> frozenset[str]:
     """Return the names that belong to a function because its statements set them."""
-    return frozenset(n.id for stmt in body for n in ast.walk(stmt)
-                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return frozenset(
+        n.id if isinstance(n, ast.Name) else n.name for stmt in body for n in walk(stmt)
+        if (isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        or isinstance(n, ast.FunctionDef))
 
 
 def loaded(body: Iterable[ast.AST]) -> frozenset[str]:
@@ -65,7 +78,7 @@ def _own(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
 
 def returns(body: Iterable[ast.stmt]) -> bool:
     """Whether a return, or a raise, stands in these statements."""
-    return any(isinstance(n, ast.Return | ast.Raise) for stmt in body for n in ast.walk(stmt))
+    return any(isinstance(n, ast.Return | ast.Raise) for stmt in body for n in walk(stmt))
 
 
 def breaks(body: Iterable[ast.stmt]) -> bool:

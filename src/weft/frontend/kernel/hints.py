@@ -27,8 +27,6 @@ _SYNTAX: Final[dict[str, tuple[str, str]]] = {
     "Await": ("await", _NO_WAIT), "Yield": ("yield", _NO_WAIT),
     "YieldFrom": ("yield from", _NO_WAIT),
     "ClassDef": ("a nested class", _OUTSIDE + ": named tuples and dataclasses work"),
-    "FunctionDef": ("a nested function", _OUTSIDE + ", with @weft.func"),
-    "Lambda": ("lambda", "define a function outside of the kernel, with @weft.func"),
     "Delete": ("del", "leave it out: names end with the kernel"),
     "Dict": ("a dict", _KINDS), "Set": ("a set", _KINDS),
     "DictComp": ("a dict comprehension", _KINDS), "SetComp": ("a set comprehension", _KINDS),

@@ -18,6 +18,8 @@ from weft.frontend.kernel.calls import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
 from weft.frontend.kernel.emitter import conjuncts, negation
+from weft.frontend.kernel.expressions import VISIT
+from weft.frontend.kernel.inner import Inner, captured, inner_function, inner_names, of_lambda
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Source, Stop, read_source
 from weft.frontend.kernel.statements import FALLS, MAYBE, STATEMENTS, Frame, Loop, Statements
@@ -224,7 +226,7 @@ class Loops(Statements):
         return self._behind(node, loop)
 
     def _is_carried(self, name: str, inside: frozenset[str], node: ast.For | ast.While) -> bool:
-        later = any(name in names for names in self.after[:-1])
+        later = any(name in names for names in (*self.after[:-1], *inner_names(self.frames)))
         if isinstance(node, ast.For) and name in _targets(node.target) and (
             name not in flow.assigned(node.body)
         ):
@@ -350,10 +352,13 @@ class Loops(Statements):
 class Functions(Loops):
     """Reads calls of device functions: their bodies, in place of the calls."""
 
-    def inline(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
+    def inline(self, function: Any, args: list[Value], named: dict[str, Value],
                node: ast.AST) -> Value:  # fmt: skip
         """Return what a device function gives; its body is read in place of the call."""
         name = function.__name__
+        inner = function if isinstance(function, Inner) else None
+        around = {} if inner is None else captured(self, inner)
+        signature = inspect.signature(function) if inner is None else inner.signature
         open_ = [f.source.function for f in self.frames]
         if function in open_:
             between = [f.__name__ for f in open_[open_.index(function) + 1:]]
@@ -363,26 +368,32 @@ class Functions(Loops):
         if len(self.frames) >= _DEPTH:
             raise self.wrong(node, f"more than {_DEPTH} calls inside each other")
         try:
-            bound = inspect.signature(function).bind(*args, **named)
-            source = read_source(function)
+            bound = signature.bind(*args, **named)
+            source = read_source(function) if inner is None else inner
         except TypeError as error:
             found = error.found if isinstance(error, KernelError) else str(error)
-            hint = getattr(error, "hint", "") or _usage(function)
+            hint = getattr(error, "hint", "") or _usage(name, signature)
             raise self.wrong(node, f"{name}: {found}", hint) from None
         bound.apply_defaults()
         values = {}
         for key, value in bound.arguments.items():
-            if inspect.signature(function).parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
+            if signature.parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
                 value = Group(tuple(value))
             values[key] = value if isinstance(value, Value) else self.outside(value, node)
         for key, value in values.items():
             if isinstance(value, Expr):
                 values[key] = self.bind(value, key, node)
-        return self._read_function(source, values, node)
+        return self._read_function(source, {**around, **values}, node)
+
+    def _define(self, node: ast.FunctionDef) -> None:
+        self.env[node.name] = Known(inner_function(self, node))
+
+    def _lambda(self, node: ast.Lambda) -> Value:
+        return Known(of_lambda(self, node))
 
     def _read_function(self, source: Source, values: dict[str, Any], node: ast.AST) -> Value:
         body: list[ast.stmt] = source.tree.body
-        ends = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
+        ends = [n for s in body for n in flow.walk(s) if isinstance(n, ast.Return)]
         simple = not ends or (len(ends) == 1 and body[-1] is ends[0])
         if self.wraps and any(n.value is not None for n in ends) and flow.falls(body):
             # As in numba: None is a mistake where it is used, and only if a thread gets there.
@@ -397,6 +408,7 @@ class Functions(Loops):
                 frame.cells = self._empty_cells(source.name, types, node) if not isinstance(
                     types, _Nothing) else types
             frame.types = types
+            self.frames[-1].env = self.env
             self.frames.append(frame)
             self.calls.append(f"{self.source.file}:{getattr(node, 'lineno', 0)}")
             self.source, self.env, self.after = source, dict(values), []
@@ -501,10 +513,9 @@ def _no_value(source: Source, last: ast.stmt) -> ast.stmt:
     return made
 
 
-def _usage(function: Callable[..., Any]) -> str:
-    names = ", ".join(str(p.replace(annotation=p.empty))
-                      for p in inspect.signature(function).parameters.values())
-    return f"{function.__name__}({names})"
+def _usage(name: str, signature: inspect.Signature) -> str:
+    names = ", ".join(str(p.replace(annotation=p.empty)) for p in signature.parameters.values())
+    return f"{name}({names})"
 
 
 def _name_of(target: ast.expr) -> str:
@@ -517,3 +528,5 @@ def _targets(target: ast.expr) -> frozenset[str]:
 
 STATEMENTS[ast.For] = Loops._for
 STATEMENTS[ast.While] = Loops._while
+STATEMENTS[ast.FunctionDef] = Functions._define
+VISIT[ast.Lambda] = lambda c, node: c._lambda(node)  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.elements import as_dtype
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import instead, title
+from weft.frontend.kernel.inner import inner_names
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
 from weft.frontend.kernel.values import FIXED, Fields, Group, Known, Value, View, Wrong, describe
@@ -71,17 +72,25 @@ class Frame:
         Set by a return, where something that follows must know.
     loops : list of Loop
         Its open loops.
+    env : dict
+        Its names while a function that it calls is read.
+    inner, lambdas : dict
+        The functions that are defined in it, and its lambdas as such.
     result : Value, or what holds cells, or None
         What it returns.
     depth : int
         Open bodies where it was called; what is visible in them is so behind the call.
     """
 
-    __slots__ = ("cells", "depth", "flag", "loops", "result", "source", "types")
+    __slots__ = ("cells", "depth", "env", "flag", "inner", "lambdas", "loops", "result", "source",
+                 "types")
 
     def __init__(self, source: Source, flag: Memory | None, depth: int = 1) -> None:
         self.source, self.flag, self.depth = source, flag, depth
         self.loops: list[Loop] = []
+        self.env: dict[str, Any] = {}
+        self.inner: dict[ast.AST, Any] = {}
+        self.lambdas: dict[ast.AST, ast.FunctionDef] = {}
         self.result: Any = None
         self.cells: Any = None
         self.types: Any = None
@@ -124,7 +133,7 @@ class Statements(Calls):
 
     def is_read_later(self, name: str) -> bool:
         """Whether a name may be read behind the statement that is being read."""
-        return any(name in names for names in self.after)
+        return any(name in names for names in (*self.after, *inner_names(self.frames)))
 
     def _statement(self, node: ast.stmt) -> int:
         method = STATEMENTS.get(type(node))
