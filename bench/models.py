@@ -184,7 +184,7 @@ def close(title, found, wanted, tolerance):
 
 def inference(title, weights, ours, theirs, *inputs):
     arrays = weights()
-    # Each system has weights in memory of its own: PyTorch is slower with ours, Weft with NumPy's.
+    # Weights in memory of each system's own: what Weft shares with NumPy it cannot keep packed.
     p = {n: weft.tensor(a) for n, a in arrays.items()}
     q = {n: torch.tensor(a) for n, a in arrays.items()}
     xs = [weft.from_numpy(a) for a in inputs]
