@@ -434,3 +434,9 @@ def test_variance_whose_squares_overflow_is_infinite(dtype, others):
 def test_calling_the_class_says_which_function_makes_tensors(values):
     with pytest.raises(weft.errors.UnsupportedError, match=r"expected weft\.tensor"):
         weft.Tensor(*values)
+
+
+@pytest.mark.parametrize("amounts", [((0, 0), (1, 1)), (1.5, 1), (None, 1)])
+def test_pad_takes_whole_numbers_alone(amounts):
+    with pytest.raises(weft.errors.DTypeError, match="pad: found .* expected an integer"):
+        weft.ones((2, 3)).pad(amounts)

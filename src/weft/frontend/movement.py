@@ -373,13 +373,14 @@ class Movement(Elementwise):
 
         Negative amounts crop. `mode` is ``constant``, ``reflect``, ``replicate`` or ``circular``.
         """
-        if len(pad) % 2 or len(pad) > 2 * len(self.shape):
-            raise ShapeError("pad", found=f"{len(pad)} amounts",
+        amounts = [infer.as_int(amount, "pad") for amount in pad]
+        if len(amounts) % 2 or len(amounts) > 2 * len(self.shape):
+            raise ShapeError("pad", found=f"{len(amounts)} amounts",
                              expected=f"pairs, for at most {len(self.shape)} axes")
         before = [0] * len(self.shape)
         after = [0] * len(self.shape)
-        for i in range(len(pad) // 2):
-            before[-1 - i], after[-1 - i] = pad[2 * i], pad[2 * i + 1]
+        for i in range(len(amounts) // 2):
+            before[-1 - i], after[-1 - i] = amounts[2 * i], amounts[2 * i + 1]
         if mode != "constant":
             out = self
             for axis, (b, a) in enumerate(zip(before, after, strict=True)):
