@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft import gpu
 
 NATIVE = ("out-of-bounds", "uninitialised", "barrier-divergence", "misaligned", "assertion")
 
@@ -124,3 +125,24 @@ def _copy(value: Any) -> Any:
 def _same(found: list[Any], wanted: list[Any]) -> None:
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@weft.func
+def warp_sum(v: Any) -> Any:
+    """Return the sum of a warp, in every lane of it."""
+    for d in (16, 8, 4, 2, 1):
+        v += gpu.shfl_xor_sync(gpu.ALL, v, d)
+    return v
+
+
+@weft.func
+def warp_scan(v: Any) -> Any:
+    """Return the sum of the lanes of a warp up to the own one."""
+    lane = gpu.laneid
+    d = 1
+    while d < 32:
+        below = gpu.shfl_up_sync(gpu.ALL, v, d)
+        if lane >= d:
+            v += below
+        d *= 2
+    return v
