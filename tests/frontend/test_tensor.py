@@ -438,5 +438,5 @@ def test_calling_the_class_says_which_function_makes_tensors(values):
 
 @pytest.mark.parametrize("amounts", [((0, 0), (1, 1)), (1.5, 1), (None, 1)])
 def test_pad_takes_whole_numbers_alone(amounts):
-    with pytest.raises(weft.errors.DTypeError, match="pad: found .* expected an integer"):
+    with pytest.raises(weft.errors.DTypeError, match=r"pad: found .* expected an integer"):
         weft.ones((2, 3)).pad(amounts)

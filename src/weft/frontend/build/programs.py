@@ -394,7 +394,8 @@ def quicken(instance: Any, contexts: list[Context], loaded: Loaded, signature: S
         Whether its arrays must not overlap.
     """
     from weft.driver import report
-    from weft.frontend.kernel.native import Python, Rows, native_launcher
+    from weft.frontend.kernel.launch import native_launcher
+    from weft.frontend.kernel.native import Python, Rows
 
     launcher = None if report.active() is not None else native_launcher()
     if launcher is None or not takes_code(type(instance)):  # or calls are recorded

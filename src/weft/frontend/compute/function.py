@@ -130,7 +130,7 @@ class ComputeFunction:
         if count < QUICKEN_AT or len(self._seen) > _MOST_SEEN or type(self) is ComputeFunction:
             return
         from weft.driver import report
-        from weft.frontend.kernel.native import native_launcher
+        from weft.frontend.kernel.launch import native_launcher
 
         launcher = None if report.active() is not None else native_launcher()
         if launcher is None:  # the interpreter allows no native calls, or they are recorded

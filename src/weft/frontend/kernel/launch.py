@@ -37,10 +37,13 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.signature import Signature
     from weft.frontend.kernel.types import KernelType
     from weft.ir.stmt import Kernel
-    from weft.runtimes.launches import Context
+    from weft.runtimes.launches import Context, Launcher
     from weft.runtimes.lockstep.run import Outcome
 
-__all__ = ["Configured", "DeviceFunction", "KernelFunction", "Options", "cdiv", "func", "kernel"]
+__all__ = [
+    "Configured", "DeviceFunction", "KernelFunction", "Options", "cdiv", "func", "kernel",
+    "native_launcher",
+]  # fmt: skip
 
 _MOST_THREADS: Final = 1024  # of a block
 _MOST_SHARED: Final = 227 << 10  # bytes, as much as the largest devices give one block
@@ -399,7 +402,7 @@ class Configured:
 
         if report.active() is not None:  # native launches are not recorded
             return
-        from weft.frontend.kernel.native import native_launch, native_launcher
+        from weft.frontend.kernel.native import native_launch
 
         found = native_launcher()
         if found is None:
@@ -417,6 +420,15 @@ class Configured:
 
 
 Native: Final = native_class(Configured)
+
+
+def native_launcher() -> Launcher | None:
+    """Return the native launches; None where the interpreter allows none."""
+    from weft.driver.launch import launcher
+    from weft.frontend.tensor import Tensor
+    from weft.runtimes.launches import Types
+
+    return launcher(Types(Configured, KernelFunction, Tensor))
 
 
 def _dense(kind: Any) -> Any:

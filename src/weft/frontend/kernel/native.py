@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.launch import Configured
     from weft.runtimes.launches import Context, Launcher
 
-__all__ = ["Python", "Rows", "native_launch", "native_launcher"]
+__all__ = ["Python", "Rows", "native_launch"]
 
 # Flags of NumPy's arrays.
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
@@ -71,16 +71,6 @@ def native_launch(configured: Configured, launcher: Launcher, loaded: Loaded,
     x, y, z = configured.grid
     a, b, c = configured.block
     return rows.assemble(launcher, fail, x * y * z * a * b * c, x * y * z)
-
-
-def native_launcher() -> Launcher | None:
-    """Return the native launches; None where the interpreter allows none."""
-    from weft.driver.launch import launcher
-    from weft.frontend.kernel.launch import Configured, KernelFunction
-    from weft.frontend.tensor import Tensor
-    from weft.runtimes.launches import Types
-
-    return launcher(Types(Configured, KernelFunction, Tensor))
 
 
 class Rows:
