@@ -356,6 +356,18 @@ foreign = Buffer.foreign(keep[0].address, 1, keep[0])
     assert (result.returncode, result.stderr) == (0, b"")
 
 
+def test_a_pool_may_outlive_the_names_of_its_module():
+    code = """
+import sys, types
+early = sys.modules["early"] = types.ModuleType("early")  # taken down after what came later
+from weft.runtimes import pool
+early.pool = pool.Pool()
+sys.kept = [early, pool]
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
 def test_limit_follows_the_container(monkeypatch):
     monkeypatch.setattr(host_memory, "_physical_memory", lambda: 64 << 30)
     monkeypatch.setattr(host_memory, "_cgroup_memory", lambda: None)

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from weft.config import Debug, debug
@@ -253,9 +253,10 @@ class Pool:
             hint="release tensors that are no longer needed, or use smaller batches",
         )
 
-    def __del__(self) -> None:
-        # A buffer refers to its pool, so none is left. At exit the system takes all there is.
-        if not sys.is_finalizing():
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # A buffer refers to its pool, so none is left. At exit the system takes all there is, and
+        # the names of this module may be gone, which is why the function is an argument.
+        if not is_finalizing():
             self.flush()
 
     def _collect(self) -> None:
