@@ -21,6 +21,7 @@ LONG: Final = 1 << 13  # elements of a row that is cut into blocks where there a
 LONG_SUM: Final = 1 << 15  # the same where one row alone can be scanned in lanes
 FEW: Final = 32  # rows, of which each is cut
 FEW_SUMS: Final = 4
+JOINED_EXACTLY: Final = ("max", "min")  # without rounding
 
 
 def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory]) -> Emitter:
@@ -72,7 +73,7 @@ class Scan:
         self.is_linear = node.op is Op.RECURRENCE
         self.extent = as_expr(node.shape[self.axis])
         self.wide = dt.accumulator_dtype(node.dtype)
-        if not self.is_linear and self.kind in ("sum", "prod") and node.dtype is dt.float32:
+        if not self.is_linear and self.kind not in JOINED_EXACTLY and node.dtype is dt.float32:
             self.wide = dt.float64  # a value that is rounded to float32 at each step drifts away
         self.is_product = self.kind == "prod" and node.dtype.is_float
         self.is_joined_in_any_order = not (
@@ -137,5 +138,12 @@ class Scan:
             return ex.binary(JOINS[self.kind], before, value)
         top = ex.maximum(before, value)
         below = ex.unary(Op.NEG, ex.unary(Op.ABS, before - value))
-        more = ex.unary(Op.LOG1P, ex.unary(Op.EXP, below))
+        more = ex.cast(ex.unary(Op.LOG1P, self.exp(below)), self.wide)
         return ex.where(ex.unary(Op.ABS, top).eq(float("inf")), top, top + more)
+
+    def exp(self, value: Expr) -> Expr:
+        """Return an exponential in the type of the elements: it need not be wider than a result.
+
+        Its error counts once, in the share of one element; that of the running value adds up.
+        """
+        return ex.unary(Op.EXP, ex.cast(value, self.node.dtype))

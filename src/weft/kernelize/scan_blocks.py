@@ -155,7 +155,7 @@ class Blocks:
         base = self.em.fresh("base", self.wide)
         self.em.emit(Let(base, ex.where(endless, zero, top)))
         total = self._reduction("e", start, zero, Op.ADD,
-                                lambda value: ex.unary(Op.EXP, value - base))  # fmt: skip
+                                lambda value: ex.cast(self.scan.exp(value - base), self.wide))
         total = ex.where(endless, top, base + ex.unary(Op.LOG, total))
         self.em.emit(Store(self.tables[0], (block,), total))
 
