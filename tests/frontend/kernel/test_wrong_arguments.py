@@ -211,7 +211,7 @@ def test_what_native_code_was_made_for_and_then_anything(front: str) -> None:
 @pytest.mark.parametrize("configuration", [
     0, -1, None, 1.5, "a", (), (1,), (1, 0), (0, 1), (1, -1), (1, None), (1, 1.5), (1, 2048),
     (1, (1024, 2)), ((1, 1, 1, 1), 1), ((), 1), (1, ()), (1 << 31, 1), ((1, 1 << 16), 1),
-    (1, 1, "stream"), (1, 1, object()), (1, 1, None, -1), (1, 1, None, 1 << 30),
+    (1, 1, "stream"), (1, 1, Ellipsis), (1, 1, None, -1), (1, 1, None, 1 << 30),
     (1, 1, None, 1.5), (1, 1, 1, 1, 1), [1, 1], ({}, 1), (np.zeros(2), 1), (1, np.float64(3)),
     (1j, 1), (1 << 70, 1), (1, 1 << 70)], ids=repr)  # fmt: skip
 def test_shapes_of_launches(configuration: Any) -> None:
