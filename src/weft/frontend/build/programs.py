@@ -226,6 +226,11 @@ class BuiltKernel(KernelFunction):
         self._made((2,) * ndim, block, None, shared).loaded()
         return self
 
+    def _typed(self, what: str, block: Size | None, args: tuple[Any, ...], ndim: int,
+               shared: int | None) -> tuple[Configured, dict[str, Any]]:  # fmt: skip
+        del what, args  # types are part of the program
+        return self._made((2,) * ndim, block, None, shared), {}
+
     def nest(self, block: tuple[int, int, int], ndim: int, sanitised: bool = False,
              grid: tuple[int, int, int] | None = None) -> Kernel:  # fmt: skip
         """Return the kernel at loop level, for blocks of a size and grids of some axes.

@@ -40,6 +40,7 @@ class Emitter:
         self.source, self.problems = source, problems
         self.way: list[Fork] = []  # the open branches and loops
         self._diverging: dict[tuple[Fork, ...], bool] = {}
+        self.functions: dict[str, None] = {}  # device functions of users that were called
         self.calls: list[str] = []  # where the open device functions are called
         self.out: list[Stmt] = []
         self.locations: dict[Stmt, Location] = {}

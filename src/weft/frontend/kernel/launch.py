@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.host import Host
     from weft.frontend.kernel.signature import Signature
     from weft.frontend.kernel.types import KernelType
+    from weft.ir.module import Module
     from weft.ir.stmt import Kernel
     from weft.runtimes.launches import Context, Launcher
     from weft.runtimes.lockstep.run import Outcome
@@ -117,6 +118,7 @@ class KernelFunction:
     __qualname__: str
     _configured: dict[Any, Configured]
     waits = False  # for the whole grid, so that it is compiled for each size of it
+    functions: tuple[str, ...] = ()  # device functions that it was last seen to call
 
     def __init__(self, function: Callable[..., Any], options: Options,
                  wanted: Mapping[str, Any] | None = None) -> None:  # fmt: skip
@@ -187,19 +189,44 @@ class KernelFunction:
         VariableError
             If there are neither annotations nor arguments.
         """
+        configured, types = self._typed("compile", block, args, ndim, shared)
+        configured._variant(types)
+        return self
+
+    @outermost
+    def metadata(self, block: Size | None = None, *args: Any, ndim: int = 1,
+                 shared: int | None = None) -> Module:  # fmt: skip
+        """Return what a module with this kernel tells of itself; printed, a line for each fact.
+
+        Parameters are those of `compile`, and so are errors. ``a.metadata(...) |
+        b.metadata(...)`` is that of a module with both.
+
+        Returns
+        -------
+        Module
+            Architectures, the version of PTX for them, what the device must be able to do, kernels
+            with parameters, sizes and annotations, device functions, constant memory.
+        """
+        from weft.ir.module import described
+
+        configured, types = self._typed("metadata", block, args, ndim, shared)
+        nest, constants = translated(self, types, configured)
+        return described(nest, self.functions, len(constants))
+
+    def _typed(self, what: str, block: Size | None, args: tuple[Any, ...], ndim: int,
+               shared: int | None) -> tuple[Configured, dict[str, KernelType]]:  # fmt: skip
+        """Return a launch, and the types of parameters by arguments, else by annotations."""
         signature = self._signature
         configured = self._made((2,) * ndim, block, None, shared)
         if args:
-            types = configured.take(args).types
-        elif signature.is_complete:
-            types = cast("dict[str, KernelType]", signature.wanted)
-        else:
+            return configured, configured.take(args).types
+        if not signature.is_complete:
             missing = [name for name, kind in signature.wanted.items() if kind is None]
-            raise VariableError(f"compile {self.__name__}", where=signature.where,
+            raise VariableError(f"{what} {self.__name__}", where=signature.where,
                                 found=f"no annotation of {', '.join(missing) or 'constants'}",
                                 expected="annotations, or arguments like those of a launch")
-        configured._variant(types if args else {n: _dense(k) for n, k in types.items()})
-        return self
+        types = cast("dict[str, KernelType]", signature.wanted)
+        return configured, {n: _dense(k) for n, k in types.items()}
 
     @outermost
     def check(self, *args: Any, grid: Size, block: Size | None = None, shared: int | None = None,

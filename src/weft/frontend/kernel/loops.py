@@ -375,6 +375,8 @@ class Functions(Loops):
             hint = getattr(error, "hint", "") or _usage(name, signature)
             raise self.wrong(node, f"{name}: {found}", hint) from None
         bound.apply_defaults()
+        if inner is None and not function.__module__.startswith("weft."):
+            self.functions[name] = None
         values = {}
         for key, value in bound.arguments.items():
             if signature.parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:

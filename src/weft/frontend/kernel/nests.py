@@ -30,19 +30,21 @@ def translated_function(kernel: KernelFunction, types: dict[str, KernelType], la
 
     options = kernel.options
     constants: list[Any] = []
+    functions: dict[str, None] = {}
 
     def made(grid: tuple[int, int, int] | None) -> Kernel:
         constants.clear()
         shape = Launch(launch.block, launch.ndim, launch.shared, grid, warp)
         return translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
                          checked=options.checked or sanitised, sanitised=sanitised,
-                         fma=options.fma, constants=constants)
+                         fma=options.fma, constants=constants, functions=functions)
 
     try:
         nest = made(launch.grid if kernel.waits else None)
     except GridNeeded:
         kernel.waits = True
         nest = made(launch.grid)
+    kernel.functions = tuple(functions)
     meta = nest.meta.replace(fastmath=options.fastmath,
                              hints=(*nest.meta.hints, *options.hints))
     nest = nest.replace(meta=meta)

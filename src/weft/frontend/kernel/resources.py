@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from weft.errors import KernelError, LaunchError
+from weft.ir.module import least_ptx, ptx_version
 
 __all__ = ["HINTS", "check_cluster", "resources"]
 
@@ -79,6 +80,10 @@ def _architectures(given: Any) -> tuple[str, ...] | None:
         if not isinstance(name, str) or not _ARCH.fullmatch(name):
             raise KernelError("kernel", found=f"arch={name!r}",
                               expected="names like sm_90, gfx90a or ptx80")
+    asked, least = ptx_version([n for n in names if n.startswith("ptx")]), least_ptx(names)
+    if asked and least and asked < least:
+        raise KernelError("kernel", found=f"arch={names!r}",
+                          expected="ptx{}{} or later for these architectures".format(*least))
     return names or None
 
 

@@ -57,8 +57,8 @@ class GridNeeded(Exception):
 
 def translate(function: Callable[..., Any], types: Mapping[str, KernelType], launch: Launch, *,
               wraps: bool = False, checked: bool = True, sanitised: bool = False,
-              fma: bool | None = None,
-              constants: list[Any] | None = None) -> Kernel:  # fmt: skip
+              fma: bool | None = None, constants: list[Any] | None = None,
+              functions: dict[str, None] | None = None) -> Kernel:  # fmt: skip
     """Return the kernel that a Python function is for arguments of some types.
 
     Parameters
@@ -81,6 +81,8 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
     constants
         Gets the NumPy arrays that the kernel takes beside its arguments, as they are now: those
         that it knows from outside. Without it they are an error.
+    functions
+        Gets the names of the device functions that it calls.
 
     Returns
     -------
@@ -98,7 +100,7 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
         known.clear()
         try:
             return _translate(source, types, launch, flat, wraps, checked, sanitised, fma,
-                              None if constants is None else known)
+                              None if constants is None else known, functions)
         except FlatNeeded:
             continue
     raise AssertionError("no memory has more than one axis")
@@ -106,7 +108,8 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
 
 def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, flat: bool,
                wraps: bool, checked: bool, sanitised: bool, fma: bool | None,
-               constants: list[Any] | None) -> Kernel:  # fmt: skip
+               constants: list[Any] | None,
+               functions: dict[str, None] | None) -> Kernel:  # fmt: skip
     """Return the kernel, with memories of their shapes or with `flat` of one axis each."""
     problems = Problems(source.name)
     lowering = Functions(source, problems)
@@ -131,6 +134,8 @@ def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, 
     else:
         constants.extend(a for c in lowering.constants.values() for a in c.arrays)
     problems.check()
+    if functions is not None:
+        functions.update(lowering.functions)
     memories = (*parameters.memories,
                 *(m for c in lowering.constants.values() for m in c.memories))
     if launch.grid is None and any(isinstance(s, Barrier) and s.scope == "grid"
