@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from weft.backends import cpu
 from weft.compilers.machine_code import Reach, reach
 from weft.driver import device, pipeline
+from weft.driver.levels import LEVELS, levelled
 from weft.ir.linear import LinearKernel
 from weft.ir.record import Record
 from weft.ir.stmt import Kernel, Location
@@ -29,12 +29,8 @@ from weft.runtimes.dispatch import NotSupported, object_layout
 from weft.runtimes.native import address_of
 from weft.store import fingerprint
 
-__all__ = ["ALLOWED", "LEVELS", "Code", "Contract", "Failed", "Loaded", "build", "clock",
-           "missing", "violations"]  # fmt: skip
-
-# Each level, and the compiler's pipeline for it. "Olatency" is O3 with the heads of loops on
-# boundaries of 32 bytes, and arrays prefetched by the front end.
-LEVELS: Final = {"O0": "O0", "O1": "O1", "O2": "O2", "O3": "O3", "Os": "Os", "Olatency": "O3"}
+__all__ = ["ALLOWED", "Code", "Contract", "Failed", "Loaded", "build", "clock", "missing",
+           "violations"]  # fmt: skip
 
 _FLOATS: Final = ("ceil", "floor", "fma", "fmod", "rint", "round", "roundeven", "sqrt", "trunc")
 # What machine code may call: functions that compute, and neither allocate nor enter the system.
@@ -151,7 +147,7 @@ def build(kernel: Kernel, name: str, params: Mapping[str, ir.Param], result: ir.
         text = ir.core_module(body, name, words, len(results),
                               [v.attr.name for v in linear.variables],
                               inline=contract.inline_always, nulls=contract.null_checks)
-        core = runtime.compiler.compile(_levelled(text, contract.level), LEVELS[contract.level])
+        core = runtime.compiler.compile(levelled(text, contract.level), LEVELS[contract.level])
         messages = [(m, p.line if p is not None and p.file == CHECK else -1)
                     for m, p in linear.messages]
         found = core, runtime.compiler.compile(caller, "O2"), messages
@@ -168,25 +164,6 @@ def _lower(kernel: Kernel) -> LinearKernel:
         verify(flat)
         verify_linear(linear)
     return linear
-
-
-def _levelled(text: str, level: str) -> str:
-    """Return a module with what a level asks for beside its pipeline."""
-    if level == "Os":
-        return text.replace("attributes #0 = { nounwind ", "attributes #0 = { nounwind optsize ", 1)
-    if level != "Olatency":
-        return text
-    count = 0
-
-    def align(match: re.Match[str]) -> str:
-        nonlocal count
-        count += 1
-        return f"{match[0]}, !llvm.loop !{900_000 + count}"
-
-    ends = r"^  br (?:i1 %\S+, label %loop\d+, label %end\d+|label %while\d+)$"
-    text = re.sub(ends, align, text, flags=re.MULTILINE)
-    nodes = [f"!{900_000 + k} = distinct !{{!{900_000 + k}, !900000}}" for k in range(1, count + 1)]
-    return "\n".join([text, *nodes, '!900000 = !{!"llvm.loop.align", i32 32}']) + "\n"
 
 
 def _pack(core: bytes, caller: bytes, messages: list[tuple[str, int]]) -> bytes:

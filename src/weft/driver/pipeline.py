@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 from weft.backends import cpu
 from weft.config import Debug, debug
 from weft.driver import device
+from weft.driver.levels import LEVELS, levelled
 from weft.ir.bounds import bounds
 from weft.ir.linear import LinearKernel
 from weft.ir.program import Program
@@ -37,9 +38,6 @@ verifying = False  # every level is verified: the test suite turns it on
 FULL: Final = "full"  # the tiers: the code that is wanted in the end, and
 QUICK: Final = "quick"  # code to begin with, scalar and hardly optimised
 _PIPELINES: Final = {FULL: "short", QUICK: "quick"}
-# What a kernel may ask for by the hint "opt". Latency asks for no pass of its own here: what it
-# means for functions is in `driver/critical.py`.
-_LEVELS: Final = {"O0": "O0", "O1": "O1", "O2": "O2", "O3": "O3", "Os": "Os", "Olatency": "O3"}
 
 
 class Effort(NamedTuple):
@@ -217,15 +215,15 @@ def render(kernel: Kernel, name: str, tier: str = FULL,
     program = Program(name, scheduled if panels else kernel).on(target.name, target.arch)
     program = program.linearized(linear)
     source = cpu.renderer(target).render(linear, name)
-    program = program.rendered(source.language, source.text)
+    program = program.rendered(source.language, levelled(source.text, hints.get("opt", "")))
     pipeline = _PIPELINES[tier] if chosen is None else chosen[1]
-    pipeline = _LEVELS.get(hints.get("opt", ""), pipeline)
+    pipeline = LEVELS.get(hints.get("opt", ""), pipeline)
     if debug(Debug.SCHEDULE):
         print("\n".join(scheduled.meta.schedule), file=sys.stderr)
     if debug(Debug.IR):
         print(print_kernel(scheduled), print_linear(linear), sep="\n", file=sys.stderr)
     if debug(Debug.SOURCE):
-        print(source.text, file=sys.stderr)
+        print(program.source, file=sys.stderr)
     passes = Tally.passes - before - by_primitives + _OWN_TRAVERSALS
     return Rendered(nest, scheduled, program, tier, pipeline, passes,
                     (time.thread_time() - start) * 1e3, panels)  # fmt: skip

@@ -57,7 +57,7 @@ from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Rewriter, Tally, walk
 from weft.passes.copies import copy_at_once
 from weft.passes.grid import blocks_of_grid, grid_to_block, waits_for_grid
-from weft.passes.orient import lanes_last
+from weft.passes.orient import CLEARLY, lanes_last
 from weft.passes.strides import count_turns
 from weft.passes.threads import MUCH, WARP, Threads, has_barrier
 
@@ -219,6 +219,7 @@ class Nest:
     """What all code of a block shares: its axes of threads, its names and its memories."""
 
     def __init__(self, kernel: Kernel, body: Body, lanes: int) -> None:
+        self.hints = dict(kernel.meta.hints)
         self.warps = _has_warps(body)
         self.short_loops = not self.warps and lanes > 1 and _has_short_loops(body)
         self.lanes = WARP if self.warps else lanes * 2 if self.short_loops else lanes
@@ -268,9 +269,10 @@ class Nest:
                                   expected="a number that is known when the kernel is compiled")
             self.count *= int(axis.extent.attr)
         self.body = body
-        if not self.warps:
-            self.axes = [*self.axes[:self.blocks],
-                         *lanes_last(self.axes[self.blocks:], body, self.lanes)]
+        coalesced = self.hints.get("coalesced")
+        if not self.warps and coalesced is not False:
+            self.axes = [*self.axes[:self.blocks], *lanes_last(
+                self.axes[self.blocks:], body, self.lanes, 1 if coalesced else CLEARLY)]
         return (*before, *self._versions(body, _VERSIONS))
 
     def _turn_cell(self) -> Memory:

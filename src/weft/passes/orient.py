@@ -17,15 +17,20 @@ from weft.ir.stmt import Atomic, Body, For, Let, Load, Store, While
 from weft.ir.traverse import walk
 from weft.passes.lanes import linear
 
-__all__ = ["lanes_last"]
+__all__ = ["CLEARLY", "lanes_last"]
+
+CLEARLY: Final = 2  # how many times less another axis has to cost, if nobody asks for it
 
 _DEEPER: Final = 8  # how much more often an access in a loop takes place
 _MOST: Final = 4096  # what one access counts at most
 _SAME, _CONSECUTIVE, _APART = 0, 1, 8  # what an access costs
 
 
-def lanes_last(axes: Sequence[For], body: Body, lanes: int) -> list[For]:
-    """Return the axes of threads, the one that becomes lanes last."""
+def lanes_last(axes: Sequence[For], body: Body, lanes: int, least: int = CLEARLY) -> list[For]:
+    """Return the axes of threads, the one that becomes lanes last.
+
+    It is another one than was last if its accesses cost `least` times less.
+    """
     found = list(axes)
     fit = [a for a in axes if int(a.extent.attr) % lanes == 0 or lanes % int(a.extent.attr) == 0]
     if len(axes) < 2 or lanes < 2 or axes[-1] not in fit:
@@ -35,7 +40,7 @@ def lanes_last(axes: Sequence[For], body: Body, lanes: int) -> list[For]:
     costs = {a.var: _cost(a.var, accesses, lets) for a in fit if int(a.extent.attr) >= lanes // 2}
     last = axes[-1]
     best = min((a for a in fit if a.var in costs), key=lambda a: costs[a.var], default=last)
-    if last.var in costs and 2 * costs[best.var] < costs[last.var]:
+    if last.var in costs and least * costs[best.var] < costs[last.var]:
         found.remove(best)
         found.append(best)
     return found

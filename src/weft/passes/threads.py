@@ -251,7 +251,8 @@ class Threads:
             body, tests = without_checks(body, test, self.placed)
             for condition in tests:
                 s = s.replace(condition=ex.binary(Op.AND, s.condition, condition))
-        body = with_prefetches(body, self.lets, turn, self.count, known)
+        if self.nest.hints.get("async_copy", True):
+            body = with_prefetches(body, self.lets, turn, self.count, known)
         inner: list[Stmt] = []
         self._split(body, (), inner, False)
         new: Stmt = s.replace(body=tuple(inner))

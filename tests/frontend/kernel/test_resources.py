@@ -60,6 +60,63 @@ def test_hints_change_the_code() -> None:
         np.testing.assert_array_equal(x, 8 * np.arange(128))
 
 
+def rows(hints: Any) -> Any:
+    """Return a kernel that is clearly better with its rows as lanes, but calls them y."""
+
+    @weft.kernel(hints=hints)
+    def doubled(x: Any, y: Any) -> None:
+        i, j = gpu.grid(2)
+        if i < x.shape[0] and j < x.shape[1]:
+            y[i, j] = x[i, j] * weft.float32(2)
+
+    return doubled
+
+
+def both_ways(hints: Any) -> Any:
+    """Return a kernel with accesses along x and more of them along y."""
+
+    @weft.kernel(hints=hints)
+    def folded(x: Any, y: Any) -> None:
+        i, j = gpu.grid(2)
+        if i < x.shape[0] and j < x.shape[1]:
+            y[i, j] = x[i, j] + x[j, i]
+
+    return folded
+
+
+def over_a_grid(hints: Any) -> Any:
+    """Return a kernel with a loop over the grid."""
+
+    @weft.kernel(hints=hints)
+    def copied(x: Any, y: Any) -> None:
+        for i in range(gpu.grid(1), x.shape[1], gpu.gridsize(1)):
+            y[0, i] = x[0, i]
+
+    return copied
+
+
+@pytest.mark.parametrize(("make", "grid", "block", "name", "value"), [
+    (rows, (2, 2), (16, 16), "coalesced", False),
+    (both_ways, (2, 2), (16, 16), "coalesced", True),
+    (over_a_grid, 2, 256, "async_copy", False),
+])  # fmt: skip
+def test_each_of_these_hints_changes_the_code(make: Any, grid: Any, block: Any, name: str,
+                                              value: bool) -> None:
+    types = {n: ArrayType(dt.float32, 2, "C", False) for n in "xy"}
+    codes, results = [], []
+    x = np.random.default_rng(3).standard_normal((31, 31)).astype(np.float32)
+    for given in (None, {name: value}, {name: not value}):
+        kernel = make(given)
+        codes.append(build(translated(kernel, types, kernel[grid, block])[0], "one").image)
+        results.append(np.zeros_like(x))
+        kernel[grid, block](x, results[-1])
+    assert codes[1] != codes[0]
+    assert codes[2] == codes[0]
+    np.testing.assert_array_equal(results[1], results[0])
+    np.testing.assert_array_equal(results[2], results[0])
+    assert results[0].any()
+
+
 @pytest.mark.parametrize("given", [
     {"max_registers": 0}, {"max_registers": 256}, {"max_registers": 1.5}, {"min_blocks": 0},
     {"min_blocks": "2"}, {"cluster": 17}, {"cluster": (2, 0)}, {"cluster": (1, 1, 1, 1)},

@@ -79,8 +79,13 @@ class Latency(NamedTuple):
 
     @property
     def met(self) -> bool | None:
-        """Whether the 99th percentile without the call from Python is within the target."""
-        return None if self.target_ns is None else self.native.p99 <= self.target_ns
+        """Whether the 99th percentile without the call from Python is within the target.
+
+        So must the mean be: a clock that ticks coarsely sees calls that take no time at all.
+        """
+        if self.target_ns is None:
+            return None
+        return max(self.native.p99, self.native.mean) <= self.target_ns
 
     def __str__(self) -> str:
         """Return a table."""

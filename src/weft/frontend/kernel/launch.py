@@ -575,8 +575,10 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
         The architecture, or several, that it is compiled for: ``sm_90``, ``gfx90a``, ``ptx80``.
     hints
         ``vector_width``: threads that run side by side as the lanes of a vector; ``unroll``: turns
-        of loops up to which they are written out; ``tensor_cores``, ``coalesced`` and
-        ``async_copy`` (True or False) for devices that can follow them.
+        of loops up to which they are written out; ``coalesced``: False for lanes that are always
+        neighbours along x, True for the axis along which most accesses are consecutive, by default
+        if it is clearly better; ``async_copy``: False for loops over the grid that ask memory for
+        nothing ahead of the turn that needs it; ``tensor_cores`` for devices that have some.
     fma
         Whether a product and the sum it goes into become one operation, rounded once. By default
         that is so where a name or an element is added to (``total += a * b``, ``y = y - a * b``),
