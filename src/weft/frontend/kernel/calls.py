@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft.errors import WeftError
-from weft.frontend.kernel import chosen, complexes, fields, mathlib, scalars
+from weft.frontend.kernel import chosen, complexes, fields, mathlib, operators, scalars
 from weft.frontend.kernel.elements import (
     ComplexOf,
     Element,
@@ -333,17 +333,18 @@ class Calls(Expressions):
         return found
 
     def _pow(self, node: ast.Call, base: Value, exponent: Value) -> Value:
-        return self.operate(ast.Pow, base, exponent, node)
+        return operators.operate(self, ast.Pow, base, exponent, node)
 
     def _divmod(self, node: ast.Call, a: Value, b: Value) -> Value:
-        return Group((self.operate(ast.FloorDiv, a, b, node), self.operate(ast.Mod, a, b, node)))
+        return Group((operators.operate(self, ast.FloorDiv, a, b, node),
+                      operators.operate(self, ast.Mod, a, b, node)))
 
     def _sum(self, node: ast.Call, values: Value) -> Value:
         if not isinstance(values, Group):
             raise self.wrong(node, f"sum of {describe(values)}", "add in a loop")
         total: Value = Known(0)
         for item in values.items:
-            total = self.operate(ast.Add, total, item, node)
+            total = operators.operate(self, ast.Add, total, item, node)
         return total
 
     def _tuple_of(self, node: ast.Call, value: Value) -> Value:
@@ -607,13 +608,13 @@ def _operators() -> None:
                "ne": ast.NotEq}  # fmt: skip
     for name, kind in binary.items():
         _BUILTINS[getattr(operator, name)] = (
-            lambda self, node, a, b, kind=kind: self.operate(kind, a, b, node))
+            lambda self, node, a, b, kind=kind: operators.operate(self, kind, a, b, node))
         in_place = getattr(operator, "i" + name.rstrip("_"), None)
         if in_place is not None:
             _BUILTINS[in_place] = _BUILTINS[getattr(operator, name)]
     for name, test in compare.items():
         _BUILTINS[getattr(operator, name)] = (
-            lambda self, node, a, b, test=test: self.compare(test, a, b, node))
+            lambda self, node, a, b, test=test: operators.compare(self, test, a, b, node))
 
 
 _operators()

@@ -8,10 +8,18 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from weft.frontend.kernel import choices, chosen, complexes, constants, fields, scalars
+from weft.frontend.kernel import (
+    choices,
+    chosen,
+    complexes,
+    constants,
+    fields,
+    operators,
+    scalars,
+)
 from weft.frontend.kernel.elements import as_dtype, itemsize_of
-from weft.frontend.kernel.emitter import Emitter, negation
-from weft.frontend.kernel.hints import NO_THREADS, closest, instead, operands, title, unindexed
+from weft.frontend.kernel.emitter import Emitter
+from weft.frontend.kernel.hints import NO_THREADS, closest, instead, title, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Everyone, Special
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
@@ -39,13 +47,6 @@ from weft.ir.stmt import If, Load, Memory, Store
 __all__ = ["VISIT", "Expressions", "as_dtype"]
 
 _NUMBERS: Final = (bool, int, float)
-_SYMBOLS: Final[dict[type[ast.AST], str]] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.Pow: "**", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
-    ast.BitXor: "^", ast.MatMult: "@", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
-    ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
-    ast.NotIn: "not in", ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not",
-}  # fmt: skip
 
 
 class Expressions(Emitter):
@@ -151,7 +152,7 @@ class Expressions(Emitter):
     def truth(self, value: Value, node: ast.AST) -> Expr | bool:
         """Return whether a value is true."""
         if complexes.is_complex(value):
-            value = self.compare(ast.NotEq, value, Known(0), node)
+            value = operators.compare(self, ast.NotEq, value, Known(0), node)
         if isinstance(value, Known | Group):
             return bool(value.value if isinstance(value, Known) else value.items)
         return scalars.truth(self.scalar(value, node, "a condition"))
@@ -291,153 +292,7 @@ class Expressions(Emitter):
         raise self.wrong(node, f"arrays in kernels have no {node.attr!r}",
                          closest(node.attr, has) or f"they have {', '.join(has)}")
 
-    # --- operators
-
-    def _binary(self, node: ast.BinOp) -> Value:
-        left, right = self.visit_all((node.left, node.right))
-        return self.operate(type(node.op), left, right, node)
-
-    def operate(self, kind: type[ast.operator], left: Value, right: Value,
-                node: ast.AST, adds: bool = False) -> Value:  # fmt: skip
-        """Return ``left op right``; `adds` tells that it replaces the left or the right side."""
-        if isinstance(left, Known) and isinstance(right, Known):
-            if scalars.is_huge(kind, left.value, right.value):
-                raise self.wrong(node, f"{_SYMBOLS[kind]}: a result of more than "
-                                 f"{scalars.MOST_BITS} bits")
-            try:
-                return Known(scalars.KNOWN_BINARY[kind](left.value, right.value))
-            except (KeyError, ZeroDivisionError):
-                pass  # by zero divides the kernel, which knows no exceptions
-            except TypeError:
-                raise self._unsupported(kind, left, right, node) from None
-            except Exception as error:
-                raise self.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
-        if complexes.is_complex(left) or complexes.is_complex(right):
-            made_ = complexes.operate(self, kind, left, right, node)
-            if made_ is not None:
-                return made_
-        if isinstance(left, Group) and isinstance(right, Group) and kind is ast.Add:
-            return Group(left.items + right.items)
-        left, right = self.alike([left, right], kind in (ast.FloorDiv, ast.Mod))
-        a = self._operand(left, right, kind, node)
-        b = self._operand(right, left, kind, node, first=False)
-        try:
-            fused = None
-            if self.fma or (adds and self.fma is None):
-                fused = scalars.apply_fused(kind, a, b)
-            return scalars.apply_binary(kind, a, b) if fused is None else fused
-        except scalars.NoOperator:
-            raise self._unsupported(kind, left, right, node) from None
-
-    def _operand(self, value: Value, other: Value, kind: type[ast.AST], node: ast.AST,
-                 first: bool = True) -> Expr:  # fmt: skip
-        if isinstance(value, Wrong):
-            raise Stop
-        found = value if isinstance(value, Expr) else None
-        if isinstance(value, Known):
-            found = self.known_scalar(value.value)
-        if found is None:
-            left, right = (value, other) if first else (other, value)
-            raise self._unsupported(kind, left, right, node)
-        return found
-
-    def _unary(self, node: ast.UnaryOp) -> Value:
-        asked = isinstance(node.op, ast.Not) and isinstance(node.operand, ast.BoolOp)
-        return self.negated(type(node.op), choices.side(self, node.operand, asked), node)
-
-    def negated(self, kind: type[ast.unaryop], value: Value, node: ast.AST) -> Value:
-        """Return ``op value``."""
-        if isinstance(value, Known):
-            try:
-                return Known(scalars.KNOWN_UNARY[kind](value.value))
-            except Exception as error:
-                raise self.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
-        if complexes.is_complex(value) and isinstance(value, Group) and kind is not ast.Invert:
-            if kind is ast.Not:
-                return self.compare(ast.Eq, value, Known(0), node)
-            signed = (scalars.apply_unary(kind, x) for x in value.items)
-            return Group(tuple(signed), value.names, value.kind)
-        if kind is ast.Not and isinstance(value, Group):
-            return Known(not value.items)
-        try:
-            return scalars.apply_unary(kind, self.scalar(value, node))
-        except scalars.NoOperator:
-            raise self.wrong(node, f"unsupported operand for {_SYMBOLS[kind]}: "
-                             f"{describe(value)}") from None
-
-    def _compare(self, node: ast.Compare) -> Value:
-        left = self.visit(node.left)
-        result: Value | None = None
-        for op, following in zip(node.ops, node.comparators, strict=True):
-            right = self.visit(following)
-            one = self.compare(type(op), left, right, node)
-            if isinstance(one, Known) and not one.value:
-                return one
-            if result is None or (isinstance(result, Known) and result.value):
-                result = one
-            elif not isinstance(one, Known):
-                both = (self.scalar(result, node), self.scalar(one, node))
-                result = ex.binary(Op.AND, *both)
-            left = right
-        assert result is not None
-        return result
-
-    def compare(self, kind: type[ast.cmpop], left: Value, right: Value, node: ast.AST) -> Value:
-        """Return one comparison."""
-        if isinstance(left, Known) and isinstance(right, Known):
-            try:
-                return Known(bool(scalars.KNOWN_COMPARE[kind](left.value, right.value)))
-            except TypeError:
-                raise self._unsupported(kind, left, right, node) from None
-            except Exception as error:
-                raise self.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
-        if kind in (ast.Is, ast.IsNot) and (_is_none(left) or _is_none(right)):
-            return Known(kind is ast.IsNot)
-        if kind in (ast.In, ast.NotIn) and isinstance(right, Group):
-            return self._contains(left, right, kind is ast.NotIn, node)
-        if complexes.is_complex(left) or complexes.is_complex(right):
-            found = complexes.compare(self, kind, left, right, node)
-            if found is not None:
-                return found
-        if isinstance(left, Group) and isinstance(right, Group) and kind in (ast.Eq, ast.NotEq):
-            return self._compare_groups(kind, left, right, node)
-        left, right = self.alike([left, right])
-        a = self._operand(left, right, kind, node)
-        b = self._operand(right, left, kind, node, first=False)
-        try:
-            return scalars.apply_compare(kind, a, b)
-        except scalars.NoOperator:
-            raise self._unsupported(kind, left, right, node) from None
-
-    def _unsupported(self, kind: type[ast.AST], left: Value, right: Value, node: ast.AST) -> Stop:
-        return self.wrong(node, f"unsupported operands for {_SYMBOLS[kind]}: "
-                          f"{describe(left)} and {describe(right)}",
-                          operands(kind, left, right))
-
-    def _contains(self, item: Value, group: Group, negated: bool, node: ast.AST) -> Value:
-        """Return ``item in group``: it equals one of the items."""
-        found: Value = Known(False)
-        for other in group.items:
-            same = self.compare(ast.Eq, item, other, node)
-            if isinstance(same, Known) and isinstance(found, Known):
-                found = Known(found.value or same.value)
-            else:
-                both = (self.scalar(found, node), self.scalar(same, node))
-                found = ex.binary(Op.OR, *both)
-        if not negated:
-            return found
-        return Known(not found.value) if isinstance(found, Known) else (
-            negation(self.scalar(found, node)))
-
-    def _compare_groups(self, kind: type[ast.cmpop], left: Group, right: Group,
-                        node: ast.AST) -> Value:  # fmt: skip
-        if len(left.items) != len(right.items):
-            return Known(kind is ast.NotEq)
-        equal: Expr = ex.const(True, dt.bool_)
-        for a, b in zip(left.items, right.items, strict=True):
-            one = self.compare(ast.Eq, a, b, node)
-            equal = ex.binary(Op.AND, equal, self.scalar(one, node))
-        return equal if kind is ast.Eq else negation(equal)
+    # --- choices
 
     def select(self, test: Expr, a: Value, then: list[Any], b: Value, orelse: list[Any],
                node: ast.AST) -> Value:  # fmt: skip
@@ -736,14 +591,10 @@ def _name_of(view: View | Fields) -> str:
     return view.memory.name
 
 
-def _is_none(value: Value) -> bool:
-    return isinstance(value, Known) and value.value is None
-
-
 VISIT: Final[dict[type[ast.AST], Callable[[Expressions, Any], Value]]] = {
     ast.Constant: Expressions._constant, ast.Name: Expressions._name,
-    ast.Attribute: Expressions._attribute, ast.BinOp: Expressions._binary,
-    ast.UnaryOp: Expressions._unary, ast.Compare: Expressions._compare,
+    ast.Attribute: Expressions._attribute, ast.BinOp: operators.binary,
+    ast.UnaryOp: operators.unary, ast.Compare: operators.comparison,
     ast.BoolOp: choices.both, ast.IfExp: choices.either,
     ast.Tuple: Expressions._tuple, ast.List: Expressions._tuple,
     ast.Subscript: Expressions._subscript, ast.NamedExpr: Expressions._walrus,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import complexes, scalars
+from weft.frontend.kernel import complexes, operators, scalars
 from weft.frontend.kernel.values import Group, Value
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -278,15 +278,15 @@ def ufunc_call(c: Expressions, name: str, args: list[Value], node: ast.AST) -> V
     if count == 2 and name in _OPERATORS:
         if name == "float_power":
             args = [scalars.convert(c.scalar(a, node), dt.float64) for a in args]
-        return c.operate(_OPERATORS[name], args[0], args[1], node)
+        return operators.operate(c, _OPERATORS[name], args[0], args[1], node)
     if count == 2 and name in _COMPARISONS:
-        return c.compare(_COMPARISONS[name], args[0], args[1], node)
+        return operators.compare(c, _COMPARISONS[name], args[0], args[1], node)
     if count == 1 and name in _SIGNS:
-        return c.negated(_SIGNS[name], args[0], node)
+        return operators.negated(c, _SIGNS[name], args[0], node)
     if name in _OTHER_NAMES or name in _SAME_NAMES:
         return math_call(c, _OTHER_NAMES.get(name, name), args, node)
     if name == "square" and count == 1:
-        return c.operate(ast.Mult, args[0], args[0], node)
+        return operators.operate(c, ast.Mult, args[0], args[0], node)
     if name in ("real", "imag", "conjugate") and count == 1:
         z = complexes.as_complex(c, args[0], node)
         if name == "conjugate":

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from weft.frontend.kernel import chosen, complexes, fields, flow, scalars
+from weft.frontend.kernel import chosen, complexes, fields, flow, operators, scalars
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.elements import as_dtype
@@ -187,8 +187,8 @@ class Statements(Calls):
         sides = (node.left, node.right)[:2 if isinstance(node.op, ast.Add) else 1]
         if not any(_same_place(target, side) for side in sides):
             return self.visit(node)
-        return self.operate(type(node.op), self.visit(node.left), self.visit(node.right), node,
-                            True)
+        return operators.operate(self, type(node.op), self.visit(node.left),
+                                 self.visit(node.right), node, True)
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is None:
@@ -211,15 +211,16 @@ class Statements(Calls):
                 raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
                                  FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
             element = self.element(owner, target)
-            value = self.operate(type(node.op), self.read(element, target),
-                                 self.visit(node.value), node, True)
+            value = operators.operate(self, type(node.op), self.read(element, target),
+                                      self.visit(node.value), node, True)
             self.write(element, value, node)
             return
         old: ast.expr = (ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name)
                          else ast.Attribute(target.value, target.attr, ast.Load()))
         ast.copy_location(old, target)
-        self.set(target, self.operate(type(node.op), self.visit(old), self.visit(node.value),
-                                      node, True), node)
+        value = operators.operate(self, type(node.op), self.visit(old), self.visit(node.value),
+                                  node, True)
+        self.set(target, value, node)
 
     def set(self, target: ast.expr, value: Value, node: ast.AST) -> None:
         """Assign a value to a name, an element, a field, or several of them."""

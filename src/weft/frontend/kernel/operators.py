@@ -1,0 +1,194 @@
+"""Operators of kernels: arithmetic and comparisons of numbers, tuples and what is known."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from weft.frontend.kernel import choices, complexes, scalars
+from weft.frontend.kernel.emitter import negation
+from weft.frontend.kernel.hints import operands
+from weft.frontend.kernel.source import Stop
+from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.expressions import Expressions
+
+__all__ = ["binary", "compare", "comparison", "negated", "operate", "unary"]
+
+_SYMBOLS: Final[dict[type[ast.AST], str]] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Pow: "**", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.BitXor: "^", ast.MatMult: "@", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+    ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
+    ast.NotIn: "not in", ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not",
+}  # fmt: skip
+
+
+def binary(c: Expressions, node: ast.BinOp) -> Value:
+    """Evaluate an operator between two operands."""
+    left, right = c.visit_all((node.left, node.right))
+    return operate(c, type(node.op), left, right, node)
+
+
+def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
+            node: ast.AST, adds: bool = False) -> Value:  # fmt: skip
+    """Return ``left op right``; `adds` tells that it replaces the left or the right side."""
+    if isinstance(left, Known) and isinstance(right, Known):
+        if scalars.is_huge(kind, left.value, right.value):
+            raise c.wrong(node, f"{_SYMBOLS[kind]}: a result of more than "
+                          f"{scalars.MOST_BITS} bits")
+        try:
+            return Known(scalars.KNOWN_BINARY[kind](left.value, right.value))
+        except (KeyError, ZeroDivisionError):
+            pass  # by zero divides the kernel, which knows no exceptions
+        except TypeError:
+            raise _unsupported(c, kind, left, right, node) from None
+        except Exception as error:
+            raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
+    if complexes.is_complex(left) or complexes.is_complex(right):
+        made_ = complexes.operate(c, kind, left, right, node)
+        if made_ is not None:
+            return made_
+    if isinstance(left, Group) and isinstance(right, Group) and kind is ast.Add:
+        return Group(left.items + right.items)
+    left, right = c.alike([left, right], kind in (ast.FloorDiv, ast.Mod))
+    a = _operand(c, left, right, kind, node)
+    b = _operand(c, right, left, kind, node, first=False)
+    try:
+        fused = None
+        if c.fma or (adds and c.fma is None):
+            fused = scalars.apply_fused(kind, a, b)
+        return scalars.apply_binary(kind, a, b) if fused is None else fused
+    except scalars.NoOperator:
+        raise _unsupported(c, kind, left, right, node) from None
+
+
+def _operand(c: Expressions, value: Value, other: Value, kind: type[ast.AST], node: ast.AST,
+             first: bool = True) -> Expr:  # fmt: skip
+    if isinstance(value, Wrong):
+        raise Stop
+    found = value if isinstance(value, Expr) else None
+    if isinstance(value, Known):
+        found = c.known_scalar(value.value)
+    if found is None:
+        left, right = (value, other) if first else (other, value)
+        raise _unsupported(c, kind, left, right, node)
+    return found
+
+
+def unary(c: Expressions, node: ast.UnaryOp) -> Value:
+    """Evaluate an operator in front of its operand."""
+    asked = isinstance(node.op, ast.Not) and isinstance(node.operand, ast.BoolOp)
+    return negated(c, type(node.op), choices.side(c, node.operand, asked), node)
+
+
+def negated(c: Expressions, kind: type[ast.unaryop], value: Value, node: ast.AST) -> Value:
+    """Return ``op value``."""
+    if isinstance(value, Known):
+        try:
+            return Known(scalars.KNOWN_UNARY[kind](value.value))
+        except Exception as error:
+            raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
+    if complexes.is_complex(value) and isinstance(value, Group) and kind is not ast.Invert:
+        if kind is ast.Not:
+            return compare(c, ast.Eq, value, Known(0), node)
+        signed = (scalars.apply_unary(kind, x) for x in value.items)
+        return Group(tuple(signed), value.names, value.kind)
+    if kind is ast.Not and isinstance(value, Group):
+        return Known(not value.items)
+    try:
+        return scalars.apply_unary(kind, c.scalar(value, node))
+    except scalars.NoOperator:
+        raise c.wrong(node, f"unsupported operand for {_SYMBOLS[kind]}: "
+                      f"{describe(value)}") from None
+
+
+def comparison(c: Expressions, node: ast.Compare) -> Value:
+    """Evaluate comparisons, each of which holds in a chain."""
+    left = c.visit(node.left)
+    result: Value | None = None
+    for op, following in zip(node.ops, node.comparators, strict=True):
+        right = c.visit(following)
+        one = compare(c, type(op), left, right, node)
+        if isinstance(one, Known) and not one.value:
+            return one
+        if result is None or (isinstance(result, Known) and result.value):
+            result = one
+        elif not isinstance(one, Known):
+            both = (c.scalar(result, node), c.scalar(one, node))
+            result = ex.binary(Op.AND, *both)
+        left = right
+    assert result is not None
+    return result
+
+
+def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
+            node: ast.AST) -> Value:  # fmt: skip
+    """Return one comparison."""
+    if isinstance(left, Known) and isinstance(right, Known):
+        try:
+            return Known(bool(scalars.KNOWN_COMPARE[kind](left.value, right.value)))
+        except TypeError:
+            raise _unsupported(c, kind, left, right, node) from None
+        except Exception as error:
+            raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
+    if kind in (ast.Is, ast.IsNot) and (_is_none(left) or _is_none(right)):
+        return Known(kind is ast.IsNot)
+    if kind in (ast.In, ast.NotIn) and isinstance(right, Group):
+        return _contains(c, left, right, kind is ast.NotIn, node)
+    if complexes.is_complex(left) or complexes.is_complex(right):
+        found = complexes.compare(c, kind, left, right, node)
+        if found is not None:
+            return found
+    if isinstance(left, Group) and isinstance(right, Group) and kind in (ast.Eq, ast.NotEq):
+        return _compare_groups(c, kind, left, right, node)
+    left, right = c.alike([left, right])
+    a = _operand(c, left, right, kind, node)
+    b = _operand(c, right, left, kind, node, first=False)
+    try:
+        return scalars.apply_compare(kind, a, b)
+    except scalars.NoOperator:
+        raise _unsupported(c, kind, left, right, node) from None
+
+
+def _unsupported(c: Expressions, kind: type[ast.AST], left: Value, right: Value,
+                 node: ast.AST) -> Stop:  # fmt: skip
+    return c.wrong(node, f"unsupported operands for {_SYMBOLS[kind]}: "
+                   f"{describe(left)} and {describe(right)}",
+                   operands(kind, left, right))
+
+
+def _contains(c: Expressions, item: Value, group: Group, negated: bool, node: ast.AST) -> Value:
+    """Return ``item in group``: it equals one of the items."""
+    found: Value = Known(False)
+    for other in group.items:
+        same = compare(c, ast.Eq, item, other, node)
+        if isinstance(same, Known) and isinstance(found, Known):
+            found = Known(found.value or same.value)
+        else:
+            both = (c.scalar(found, node), c.scalar(same, node))
+            found = ex.binary(Op.OR, *both)
+    if not negated:
+        return found
+    return Known(not found.value) if isinstance(found, Known) else (
+        negation(c.scalar(found, node)))
+
+
+def _compare_groups(c: Expressions, kind: type[ast.cmpop], left: Group, right: Group,
+                    node: ast.AST) -> Value:  # fmt: skip
+    if len(left.items) != len(right.items):
+        return Known(kind is ast.NotEq)
+    equal: Expr = ex.const(True, dt.bool_)
+    for a, b in zip(left.items, right.items, strict=True):
+        one = compare(c, ast.Eq, a, b, node)
+        equal = ex.binary(Op.AND, equal, c.scalar(one, node))
+    return equal if kind is ast.Eq else negation(equal)
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Known) and value.value is None
