@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft import gpu
 from weft.frontend.kernel.translate import Launch, translate
 from weft.frontend.kernel.types import ArrayType
 from weft.ir import dtype as dt
@@ -325,3 +326,20 @@ def test_failures_name_the_thread(first: int, most: int, said: str) -> None:
         report = weft.sanitize(asserting, (2, 2), (2, 3), native=native)(x.copy(), most)
         assert any(f.kind == "assertion" and f.message.startswith("thread (") and f.threads
                    and said in f.message for f in report.findings)
+
+
+@weft.kernel
+def chained(x, out):
+    i = gpu.grid(1)
+    out[i] = 1 if 0 <= i < x.size <= x[i] < 10 else -1
+    if -1 < i < 5 < x[i] < x[i] + x[i + 1]:
+        out[i] = 2
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_a_chain_of_comparisons_ends_where_one_does_not_hold(device):
+    """What stands behind it is not read: nothing lies there."""
+    x, out = np.array([3.0, 5, 6, 11, 20, 9]), np.zeros(16)
+    weft.kernel(device=device)(chained.__weft_function__)[1, 16](x, out)
+    np.testing.assert_array_equal(out[:6], [-1, -1, 2, 2, 2, 1])
+    np.testing.assert_array_equal(out[6:], np.full(10, -1.0))

@@ -149,3 +149,24 @@ def test_what_kernels_lack_is_an_error():
 
     with pytest.raises(KernelError, match="2 errors"):
         sums[1, 1](np.zeros(3))
+
+
+def refusal(expression):
+    """Return what is told of a kernel that computes an expression of two numbers."""
+    with pytest.raises(KernelError) as caught:
+        apply(expression, np.array([1.0, 2.5]), np.array([0.5, 4.0]))
+    return str(caught.value)
+
+
+def test_named_arguments_are_taken_or_refused():
+    x, y = np.array([2.345, -3.5]), np.array([1.0, -9.0])
+    rounded = apply(lambda a: np.round(a, decimals=1), x)
+    np.testing.assert_array_equal(rounded, np.round(x, 1))
+    clipped = apply(lambda a: np.clip(a, a_max=1.5, a_min=-1.0), x)
+    np.testing.assert_array_equal(clipped, [1.5, -1.0])
+    near = apply(lambda a, b: math.isclose(a, b, rel_tol=0.7), x, y)
+    np.testing.assert_array_equal(near, [True, True])
+    np.testing.assert_array_equal(apply(lambda a, b: math.isclose(a, b, abs_tol=2.0), x, y), [1, 0])
+    assert "numpy.add with dtype" in refusal(lambda a, b: np.add(a, b, dtype=np.float32))
+    assert "unexpected keyword argument 'rel'" in refusal(lambda a, b: math.isclose(a, b, rel=1.0))
+    assert "no argument base" in refusal(lambda a, b: math.log(a, base=b))

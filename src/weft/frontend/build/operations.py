@@ -11,7 +11,7 @@ from weft.errors import outermost_methods
 from weft.frontend.build.base import Base, Device
 from weft.frontend.build.places import At, Place
 from weft.frontend.build.values import Array, Scalar, Variable
-from weft.frontend.kernel import gpu, scalars
+from weft.frontend.kernel import gpu, operators, scalars
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.values import Group, Known, Value, View
 from weft.ir import expr as ex
@@ -78,8 +78,8 @@ class Operations(Base):
             compares = issubclass(kind, ast.cmpop)
             if isinstance(left, Group) or isinstance(right, Group):
                 raise self._low.wrong(place, "an operator on a tuple")
-            found = (self._low.compare if compares else self._low.operate)(
-                kind, left, right, place)
+            apply: Any = operators.compare if compares else operators.operate
+            found = apply(self._low, kind, left, right, place)
             return Scalar(self, self._low.scalar(found, place))
 
     def _operate_unary(self, kind: Any, x: Any, at: Any) -> Scalar:

@@ -184,9 +184,9 @@ class Calls(Expressions):
             if value is not None:
                 return value
         if name in _MATH and getattr(math, name) is callee:
-            return self._math(name, args, node)
+            return mathlib.math_named(self, name, args, named, node)
         if mathlib.is_ufunc(callee, name):
-            return self._numpy(name, args, node)
+            return self._numpy(callee, name, args, named, node)
         if isinstance(callee, type):
             return self._construct(callee, args, named, node)
         function = getattr(callee, "__weft_function__", None) or python_of(callee)
@@ -371,21 +371,18 @@ class Calls(Expressions):
         self.emit(Print(" ".join(parts) + "\n", tuple(args)), node)
         return Known(None)
 
-    def _math(self, name: str, args: list[Value], node: ast.Call) -> Value:
-        args = self.alike(args)
-        found = mathlib.math_call(self, name, args, node)
+    def _numpy(self, callee: Any, name: str, args: list[Value], named: dict[str, Value],
+               node: ast.Call) -> Value:  # fmt: skip
+        if named:
+            try:
+                bound = inspect.signature(callee).bind(*args, **named)
+            except (TypeError, ValueError) as error:
+                raise self.wrong(node, f"numpy.{name}: {error}") from None
+            args, named = list(bound.args), bound.kwargs
+        found = None if named else mathlib.ufunc_call(self, name, self.alike(args), node)
         if found is None:
-            count = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
-            one = args and mathlib.math_call(self, name, args[:1], node) is not None
-            many = f" of {count}" if one or not args else ""
-            raise self.wrong(node, f"math.{name}{many} is not supported in kernels")
-        return found
-
-    def _numpy(self, name: str, args: list[Value], node: ast.Call) -> Value:
-        found = mathlib.ufunc_call(self, name, self.alike(args), node)
-        if found is None:
-            raise self.wrong(node, f"numpy.{name} of {len(args)} arguments is not supported in "
-                             "kernels")
+            what = f"with {', '.join(named)}" if named else f"of {len(args)} arguments"
+            raise self.wrong(node, f"numpy.{name} {what} is not supported in kernels")
         return found
 
     # --- intrinsics

@@ -11,12 +11,12 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import If, Store
+from weft.ir.stmt import If, Stmt, Store
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["both", "either", "side"]
+__all__ = ["both", "either", "joined", "side"]
 
 
 def both(c: Expressions, node: ast.BoolOp, asked: bool = False) -> Value:
@@ -50,8 +50,14 @@ def _second(c: Expressions, left: Value, test: Expr, following: ast.expr, is_and
         right = side(c, following, asked)
     if not (_is_bool(left) and _is_bool(right)):
         return c.select(holds, right, body, left, [], node)
-    more = c.scalar(right, following)
+    return joined(c, test, body, c.scalar(right, following), is_and, node)
+
+
+def joined(c: Expressions, test: Expr, body: list[Stmt], more: Expr, is_and: bool,
+           node: ast.AST) -> Expr:  # fmt: skip
+    """Return ``test and more``, or ``or``: the body computes `more`, where it counts."""
     op = Op.AND if is_and else Op.OR
+    holds = test if is_and else negation(test)
     if not body:
         return ex.binary(op, test, more)
     cell = c.cell("both", dt.bool_, node)

@@ -108,7 +108,7 @@ def function(c: Expressions, name: str, value: Value, node: ast.AST) -> Value | 
     if name in ("phase", "angle"):
         return scalars.math_function("atan2", [z.items[1], z.items[0]])
     if name in ("fabs", "abs", "absolute"):
-        return scalars.math_function("hypot", list(z.items))
+        return scalars.hypot(list(z.items), z.items[0].dtype)
     if name == "polar":
         parts = [function(c, n, z, node) for n in ("abs", "phase")]
         return Group(tuple(parts))

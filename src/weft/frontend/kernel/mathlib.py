@@ -1,7 +1,4 @@
-"""Functions of `math` and NumPy in kernels, beyond those that are one operation of the IR.
-
-Those without a note are Python that is read in place of their calls; they compute in float64.
-"""
+"""Functions of `math` and NumPy in kernels, beyond those that are one operation of the IR."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import complexes, operators, scalars
-from weft.frontend.kernel.values import Group, Value
+from weft.frontend.kernel import complexes, operators, pymath, scalars
+from weft.frontend.kernel.values import Group, Known, Value
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -20,162 +17,61 @@ from weft.ir.op import Op
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["is_ufunc", "math_call", "ufunc_call"]
+__all__ = ["is_ufunc", "math_named", "ufunc_call"]
 
-# The sum of Lanczos with g = 6.0246..., as a fraction of two polynomials: highest power first.
-_G: Final = 6.024680040776729583740234375
-_OVER: Final = (
-    2.506628274631000270164908177133837338626, 210.8242777515793458725097339207133627117,
-    8071.672002365816210638002902272250613822, 186056.2653952234950402949897160456992822,
-    2876370.628935372441225409051620849613599, 31426415.58540019438061423162831820536287,
-    248874557.8620541565114603864132294232163, 1439720407.311721673663223072794912393972,
-    6039542586.352028005064291644307297921070, 17921034426.03720969991975575445893111267,
-    35711959237.35566804944018545154716670596, 42919803642.64909876895789904700198885093,
-    23531376880.41075968857200767445163675473,
-)  # fmt: skip
-_UNDER: Final = (
-    1.0, 66.0, 1925.0, 32670.0, 357423.0, 2637558.0, 13339535.0, 45995730.0, 105258076.0,
-    150917976.0, 120543840.0, 39916800.0, 0.0,
-)  # fmt: skip
-
-
-def lanczos(x: float) -> float:
-    """Return the sum of Lanczos for a positive number."""
-    over, under = 0.0, 0.0
-    if x < 5.0:
-        for k in range(13):
-            over = over * x + _OVER[k]
-            under = under * x + _UNDER[k]
-    else:  # in powers of 1 / x, which do not overflow
-        for k in range(13):
-            over = over / x + _OVER[12 - k]
-            under = under / x + _UNDER[12 - k]
-    return over / under
-
-
-def sine_of_pi(x: float) -> float:
-    """Return ``sin(pi * x)`` of a number that is not negative."""
-    y = math.fmod(x, 2.0)
-    half = round(2.0 * y)
-    found = math.sin(math.pi * (y - 2.0))
-    if half == 0:
-        found = math.sin(math.pi * y)
-    elif half == 1:
-        found = math.cos(math.pi * (y - 0.5))
-    elif half == 2:
-        found = math.sin(math.pi * (1.0 - y))
-    elif half == 3:
-        found = -math.cos(math.pi * (y - 1.5))
-    return found
-
-
-def gamma(given: float) -> float:
-    """Return the gamma function; NaN at the negative integers, where Python raises."""
-    x = float(given)
-    found = x
-    size = abs(x)
-    if x == 0.0:
-        found = math.copysign(math.inf, x)
-    elif x == -math.inf or (x < 0.0 and x == math.trunc(x)):
-        found = math.nan
-    elif size < 1e-20:
-        found = 1.0 / x
-    elif size > 200.0:
-        found = 0.0 / sine_of_pi(size) if x < 0.0 else x * math.inf
-    elif size <= 200.0:
-        y = size + _G - 0.5
-        z = 0.0  # the error of y
-        if size > _G - 0.5:
-            z = ((y - size) - (_G - 0.5)) * _G / y
-        else:
-            z = ((y - (_G - 0.5)) - size) * _G / y
-        power = math.pow(y, size * 0.5 - 0.25)  # in two parts, which do not overflow
-        if x < 0.0:
-            found = -math.pi / sine_of_pi(size) / size * math.exp(y) / lanczos(size)
-            found = (found - z * found) / power / power
-        else:
-            found = lanczos(size) / math.exp(y)
-            found = (found + z * found) * power * power
-    return found
-
-
-def lgamma(given: float) -> float:
-    """Return the logarithm of the size of the gamma function."""
-    x = float(given)
-    found = abs(x)
-    size = abs(x)
-    if x == math.trunc(x) and x <= 2.0:
-        found = math.inf if x <= 0.0 else 0.0
-    elif size < 1e-20:
-        found = -math.log(size)
-    elif size < math.inf:
-        found = math.log(lanczos(size)) - _G + (size - 0.5) * (math.log(size + _G - 0.5) - 1.0)
-        if x < 0.0:
-            found = math.log(math.pi) - math.log(abs(sine_of_pi(size))) - math.log(size) - found
-    return found
-
-
-def remainder(x: float, y: float) -> float:
-    """Return ``x - n * y`` with the nearest integer `n`, the even one of two."""
-    size, step = abs(x), abs(y)
-    rest = math.fmod(size, step)
-    other = step - rest
-    if rest > other:
-        rest = -other
-    elif rest == other:
-        rest = rest - 2.0 * math.fmod(0.5 * (size - rest), step)
-    found = rest if math.copysign(1.0, x) > 0.0 else -rest
-    if math.isinf(y) and not math.isinf(x):
-        found = x
-    return found
-
-
-def logaddexp(x: float, y: float) -> float:
-    """Return ``log(exp(x) + exp(y))`` of numbers whose exponential may be too large."""
-    large, small = max(x, y), min(x, y)
-    found = large
-    if small != large:
-        found = large + math.log1p(math.exp(small - large))
-    else:
-        found = large + 0.6931471805599453
-    return found
-
-
-def heaviside(x: float, y: float) -> float:
-    """Return 0, `y` or 1 for a negative number, 0 or a positive one."""
-    found = x
-    if x == 0:
-        found = y
-    elif x < 0:
-        found = 0.0
-    elif x > 0:
-        found = 1.0
-    return found
-
-
-def isclose(a: float, b: float) -> bool:
-    """Return whether two numbers differ by at most a billionth of the larger."""
-    near = abs(a - b) <= 1e-09 * max(abs(a), abs(b))
-    return a == b or (near and not math.isinf(a) and not math.isinf(b))
-
-
-def gcd(a: int, b: int) -> int:
-    """Return the greatest common divisor."""
-    x, y = abs(a), abs(b)
-    while y:
-        x, y = y, x % y
-    return x
-
-
-_PYTHON: Final[dict[str, Callable[..., Any]]] = {
-    f.__name__: f for f in (gamma, lgamma, remainder, logaddexp, heaviside, isclose, gcd)
+_FLOATS: Final[dict[str, Callable[..., Any]]] = {
+    f.__name__: f for f in (pymath.gamma, pymath.lgamma, pymath.remainder, pymath.logaddexp,
+                            pymath.heaviside)
 }  # fmt: skip
 _KEPT: Final = frozenset({"remainder", "logaddexp", "heaviside"})  # in the type of the arguments
+_INTEGERS: Final[dict[str, Callable[..., Any]]] = {
+    f.__name__: f for f in (pymath.gcd, pymath.lcm, pymath.isqrt, pymath.perm, pymath.comb)
+}  # fmt: skip
+_HINTS: Final = {
+    "fsum": "sum() of a tuple, or a loop, rounds each sum",
+    "sumprod": "multiply and add in a loop",
+}
+
+
+def math_named(c: Expressions, name: str, args: list[Value], named: dict[str, Value],
+               node: ast.AST) -> Value:  # fmt: skip
+    """Return ``math.name(*args, **named)``; what kernels do not have is an error with a hint."""
+    found: Value | None = None
+    if name == "isclose" and len(args) == 2:
+        return c.inline(pymath.isclose, c.alike(args), named, node)
+    if name == "prod" and len(args) == 1 and isinstance(args[0], Group):
+        found = named.pop("start", Known(1))
+        for item in args[0].items if not named else ():
+            found = operators.operate(c, ast.Mult, found, item, node)
+    elif name == "dist" and len(args) == 2 and all(isinstance(a, Group) for a in args):
+        p, q = ([c.scalar(v, node) for v in a.items] for a in args if isinstance(a, Group))
+        if len(p) != len(q):
+            raise c.wrong(node, f"math.dist of {len(p)} and {len(q)} numbers")
+        d = scalars.float_type(*p, *q) if p else dt.float64
+        found = scalars.hypot([scalars.convert(x, d) - scalars.convert(y, d)
+                               for x, y in zip(p, q, strict=True)], d)
+    elif name in ("prod", "dist"):
+        raise c.wrong(node, f"math.{name} is of tuples in kernels", "put the numbers in a tuple")
+    if found is None and not named:
+        args = c.alike(args)
+        found = math_call(c, name, args, node)
+    if named:
+        raise c.wrong(node, f"math.{name} has no argument {', '.join(named)} in kernels")
+    if found is None:
+        count = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
+        many = "" if name in _HINTS else f" of {count}"
+        raise c.wrong(node, f"math.{name}{many} is not supported in kernels", _HINTS.get(name, ""))
+    return found
 
 
 def math_call(c: Expressions, name: str, args: list[Value], node: ast.AST) -> Value | None:
     """Return ``math.name(*args)``, None if kernels do not have it with so many arguments."""
-    given = [c.scalar(a, node) for a in args]
+    if name in _INTEGERS or name == "factorial":
+        return _of_integers(c, name, args, node)
+    given = [c.scalar(a, node) for a in args] if name not in _HINTS else []
+    if name == "hypot":
+        d = scalars.float_type(*given) if given else dt.float64
+        return scalars.hypot([scalars.convert(x, d) for x in given], d)
     if not given:
         return None
     if name in ("frexp", "modf") and len(given) == 1:
@@ -185,16 +81,66 @@ def math_call(c: Expressions, name: str, args: list[Value], node: ast.AST) -> Va
         d = scalars.float_type(*given)
         x, base = (ex.unary(Op.LOG, scalars.convert(v, d)) for v in given)
         return ex.binary(Op.DIV, x, base)
-    function = _PYTHON.get(name)
+    if (name, len(given)) in (("nextafter", 2), ("ulp", 1)):
+        d = scalars.float_type(*given)
+        given = [scalars.convert(x, d) for x in given]
+        return _ulp(given[0]) if name == "ulp" else _nextafter(*given)
+    function = _FLOATS.get(name)
     if function is not None and len(args) == function.__code__.co_argcount:
         d = scalars.float_type(*given)
         if name in _KEPT:
             given = [scalars.convert(x, d) for x in given]
-        found = c.inline(function, list(given), {}, node)
-        if name in ("isclose", "gcd"):
-            return found
-        return scalars.convert(c.scalar(found, node), d)
+        return scalars.convert(c.scalar(c.inline(function, list(given), {}, node), node), d)
     return scalars.math_function(name, given)
+
+
+def _of_integers(c: Expressions, name: str, args: list[Value], node: ast.AST) -> Value | None:
+    """Return what a function of integers gives; Python's own result where they are known."""
+    if all(isinstance(a, Known) for a in args):
+        try:
+            return Known(getattr(math, name)(*(a.value for a in args if isinstance(a, Known))))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise c.wrong(node, f"math.{name}: {error}") from None
+    if name == "perm" and len(args) == 2 and isinstance(args[1], Known) and args[1].value is None:
+        args = args[:1]
+    given = [c.scalar(a, node, "an integer") for a in args]
+    for x in given:
+        if x.dtype.is_float:
+            raise c.wrong(node, f"math.{name} of {x.dtype.name}", "convert it with int()")
+    if name in ("gcd", "lcm"):
+        found = given[0]
+        for x in given[1:]:
+            found = c.scalar(c.inline(_INTEGERS[name], [found, x], {}, node), node)
+        return found if len(given) > 1 or found.dtype.kind == "u" else ex.unary(Op.ABS, found)
+    given = [scalars.convert(x, dt.int64) for x in given]
+    if name in ("factorial", "perm") and len(given) == 1:
+        return c.inline(pymath.perm, [given[0], given[0]], {}, node)
+    function = _INTEGERS.get(name)
+    if function is None or len(given) != function.__code__.co_argcount:
+        return None
+    return c.inline(function, list(given), {}, node)
+
+
+def _nextafter(x: Expr, y: Expr) -> Expr:
+    """Return the float beside `x` on the way to `y`."""
+    u = dt.unsigned(x.dtype.bits)
+    bits = ex.bitcast(x, u)
+    away = ex.binary(Op.XOR, y.lt(x), x.gt(0.0))  # from zero
+    beside = ex.bitcast(ex.where(away, bits + 1, bits - 1), x.dtype)
+    smallest = ex.binary(Op.COPYSIGN, ex.bitcast(ex.const(1, u), x.dtype), y)
+    found = ex.where(x.eq(0.0), smallest, beside)
+    found = ex.where(x.eq(y), y, found)
+    return ex.where(ex.binary(Op.OR, x.ne(x), y.ne(y)), x + y, found)
+
+
+def _ulp(given: Expr) -> Expr:
+    """Return the value of the last bit of a float."""
+    x = ex.unary(Op.ABS, given)
+    infinity = ex.const(math.inf, x.dtype)
+    after = _nextafter(x, infinity)
+    below = x - _nextafter(x, ex.const(0.0, x.dtype))
+    found = ex.where(after.eq(math.inf), below, after - x)
+    return ex.where(x.lt(math.inf), found, x)
 
 
 def _frexp(x: Expr) -> Value:
@@ -249,7 +195,8 @@ _OTHER_NAMES: Final = {
 _SAME_NAMES: Final = frozenset({
     "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh",
     "cosh", "tanh", "isnan", "isinf", "isfinite", "degrees", "radians", "fabs", "cbrt", "hypot",
-    "copysign", "fmod", "ldexp", "frexp", "modf", "gcd", "logaddexp", "heaviside",
+    "copysign", "fmod", "ldexp", "frexp", "modf", "gcd", "lcm", "nextafter", "logaddexp",
+    "heaviside",
 })  # fmt: skip
 _WHOLE: Final = {"floor": Op.FLOOR, "ceil": Op.CEIL, "trunc": Op.TRUNC, "rint": Op.ROUND}
 _OWN: Final = frozenset({

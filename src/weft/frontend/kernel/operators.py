@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from weft.frontend.kernel import choices, complexes, scalars
-from weft.frontend.kernel.emitter import negation
+from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import operands
 from weft.frontend.kernel.source import Stop
 from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
@@ -109,22 +109,21 @@ def negated(c: Expressions, kind: type[ast.unaryop], value: Value, node: ast.AST
 
 
 def comparison(c: Expressions, node: ast.Compare) -> Value:
-    """Evaluate comparisons, each of which holds in a chain."""
-    left = c.visit(node.left)
-    result: Value | None = None
-    for op, following in zip(node.ops, node.comparators, strict=True):
-        right = c.visit(following)
-        one = compare(c, type(op), left, right, node)
-        if isinstance(one, Known) and not one.value:
-            return one
-        if result is None or (isinstance(result, Known) and result.value):
-            result = one
-        elif not isinstance(one, Known):
-            both = (c.scalar(result, node), c.scalar(one, node))
-            result = ex.binary(Op.AND, *both)
-        left = right
-    assert result is not None
-    return result
+    """Evaluate comparisons, of which each is evaluated only where the ones before it hold."""
+    return _chain(c, c.visit(node.left), 0, node)
+
+
+def _chain(c: Expressions, left: Value, position: int, node: ast.Compare) -> Value:
+    right = c.visit(node.comparators[position])
+    one = compare(c, type(node.ops[position]), left, right, node)
+    if position == len(node.ops) - 1:
+        return one
+    test = c.truth(one, node)
+    if isinstance(test, bool):
+        return _chain(c, right, position + 1, node) if test else one
+    with c.into(conjuncts(test)) as body:
+        more = _chain(c, right, position + 1, node)
+    return choices.joined(c, test, body, c.scalar(more, node), True, node)
 
 
 def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,

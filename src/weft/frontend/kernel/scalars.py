@@ -300,7 +300,7 @@ def _math_of_one(name: str, given: Expr) -> Expr | None:
     if name == "isinf":
         return ex.unary(Op.ABS, x).eq(math.inf)
     if name == "cbrt":
-        return cube_root(x)
+        return convert(cube_root(convert(x, d if d.bits >= 32 else dt.float32)), d)
     if name == "isfinite":
         return ex.unary(Op.ABS, x).lt(math.inf)
     if name in ("degrees", "radians"):
@@ -316,13 +316,16 @@ def _math_of_two(name: str, a: Expr, b: Expr) -> Expr | None:
     if name in ("atan2", "copysign", "fmod"):
         op = {"atan2": Op.ATAN2, "copysign": Op.COPYSIGN, "fmod": Op.FMOD}[name]
         return ex.binary(op, x, y)
-    if name == "hypot":
-        return _hypot(ex.unary(Op.ABS, x), ex.unary(Op.ABS, y))
     if name == "ldexp":
-        whole_ = convert(b, dt.int64)
-        half = ex.binary(Op.FLOORDIV, whole_, ex.index(2))  # one power may be too large
-        powers = (ex.unary(Op.EXP2, convert(n, d)) for n in (half, whole_ - half))
-        for power in powers:
+        # One power may be too large. What is left over comes first, so that only the last product
+        # of a small result is rounded.
+        most = {dt.float64: 1000, dt.float16: 14}.get(d, 120)
+        rest, powers = convert(b, dt.int64), []
+        for _ in range(3):
+            part = ex.maximum(ex.minimum(rest, most), -most)
+            powers.append(ex.unary(Op.EXP2, convert(part, d)))
+            rest = rest - part
+        for power in reversed(powers):
             x = x * power
         return x
     return None
@@ -331,12 +334,20 @@ def _math_of_two(name: str, a: Expr, b: Expr) -> Expr | None:
 def cube_root(x: Expr) -> Expr:
     """Return the cube root: an estimate by exp2 and log2, and two steps of Newton's method."""
     size = ex.unary(Op.ABS, x)
+    tiny = size.lt(2.0**-900 if x.dtype is dt.float64 else 2.0**-90)  # its products lose bits
+    huge = size.gt(2.0**90)  # the cube of its estimate may be infinite
+    scale, back = (
+        ex.where(tiny, ex.const(2.0**power, x.dtype),
+                 ex.where(huge, ex.const(2.0**-power, x.dtype), ex.const(1.0, x.dtype)))
+        for power in (90, -30)
+    )  # fmt: skip
+    size = size * scale
     root = ex.unary(Op.EXP2, ex.unary(Op.LOG2, size) * (1.0 / 3.0))
     for _ in range(2):
         square = root * root
         root = root - ex.binary(Op.DIV, square * root - size, square * 3.0)
     special = ex.binary(Op.OR, size.eq(0.0), ex.unary(Op.NOT, size.lt(math.inf)))
-    return ex.binary(Op.COPYSIGN, ex.where(special, size, root), x)
+    return ex.binary(Op.COPYSIGN, ex.where(special, size, root * back), x)
 
 
 def is_huge(kind: type[ast.operator], left: Any, right: Any) -> bool:
@@ -362,11 +373,28 @@ def rounded(x: Expr, digits: int) -> Expr:
     return ex.where(large, x, found)
 
 
-def _hypot(x: Expr, y: Expr) -> Expr:
-    """Return ``sqrt(x * x + y * y)`` of positive numbers without leaving the range on the way."""
-    large, small = ex.maximum(x, y), ex.minimum(x, y)
-    ratio = ex.binary(Op.DIV, small, large)
-    plain = large * ex.unary(Op.SQRT, ex.mad(ratio, ratio, ex.const(1.0, x.dtype)))
-    whole = ex.where(large.eq(0.0), large, plain)
-    infinite = ex.binary(Op.OR, x.eq(math.inf), y.eq(math.inf))
-    return ex.where(infinite, ex.const(math.inf, x.dtype), whole)
+def hypot(given: list[Expr], d: DType) -> Expr:
+    """Return the root of the sum of squares of floats without leaving the range on the way."""
+    wide = d if d.bits >= 32 else dt.float32
+    sizes = [ex.unary(Op.ABS, convert(x, wide)) for x in given]
+    zero = ex.const(0.0, wide)
+    if len(sizes) < 2:
+        return convert(sizes[0], d) if sizes else zero
+    large = sizes[0]
+    infinite = large.eq(math.inf)
+    for size in sizes[1:]:
+        large = ex.maximum(large, size)
+        infinite = ex.binary(Op.OR, infinite, size.eq(math.inf))
+    limit, power = (500, 600) if wide is dt.float64 else (60, 100)
+    up, down = large.lt(2.0**-limit), large.gt(2.0**limit)
+    scale, back = (
+        ex.where(up, ex.const(2.0**sign, wide),
+                 ex.where(down, ex.const(2.0**-sign, wide), ex.const(1.0, wide)))
+        for sign in (power, -power)
+    )  # fmt: skip
+    total = zero
+    for size in sizes:
+        scaled = size * scale
+        total = ex.mad(scaled, scaled, total)
+    found = ex.unary(Op.SQRT, total) * back
+    return convert(ex.where(infinite, ex.const(math.inf, wide), found), d)
