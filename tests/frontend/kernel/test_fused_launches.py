@@ -9,7 +9,7 @@ from launch_parts import parts_of
 from weft import cg, gpu
 from weft.errors import BoundsError, LaunchError
 from weft.frontend.kernel import fusion
-from weft.ir.stmt import For
+from weft.ir.stmt import Barrier, For
 from weft.ir.traverse import walk
 from weft.schedule.join import group as group_of
 from weft.schedule.joined import joined
@@ -689,3 +689,48 @@ class TestRefused:
         x, t, y = arrays(100, 100, 100)
         assert "loose may round otherwise in another kernel" in refused(
             lambda: loose[1, 128](x, t), lambda: scale[1, 128](2.0, t, y))
+
+
+def streams(n, step):
+    """Return five arrays, each of which begins `step` bytes further into a page than the last."""
+    memory = np.zeros(5 * (n + 2048), np.float32)
+    start = -memory.ctypes.data % 4096 // 4
+    arrays = []
+    for k in range(5):
+        arrays.append(memory[start : start + n])
+        start += n
+        start += (4096 - memory[start:].ctypes.data % 4096 + (k + 1) * step) % 4096 // 4
+    return arrays
+
+
+@pytest.mark.parametrize(("n", "step", "kept", "barriers"), [
+    ((1 << 20) + 5, 0, 5, 3), ((1 << 20) + 5, 16, 5, 3),  # as far into a page
+    ((1 << 20) + 5, 208, 5, 0),  # nowhere near each other
+    (1 << 10, 0, 5, 0),  # what caches hold
+    ((1 << 20) + 5, 0, 4, 0),  # not all are kept
+])  # fmt: skip
+def test_blocks_write_large_arrays_one_after_the_other(monkeypatch, n, step, kept, barriers):
+    made = []
+
+    def noted(group, spare):
+        made.append(joined(group, spare))
+        return made[-1]
+
+    monkeypatch.setattr(fusion, "joined", noted)
+    fusion._decisions.clear()
+    arrays = streams(n, step)
+    arrays[0][:] = np.random.default_rng(4).standard_normal(n)
+    grid = weft.cdiv(n, 256)
+    with weft.fuse() as f:
+        if kept == 4:
+            arrays[2] = f.empty(n, weft.float32)
+        for k, (kernel, x, y) in enumerate(zip((scale, shift, scale, shift), arrays, arrays[1:],
+                                               strict=False)):
+            kernel[grid, 256](k + 1, x, y)
+    (one,) = made
+    assert sum(isinstance(s, Barrier) for s in walk(one.body)) == barriers
+    expected = arrays[0]
+    for k, y in enumerate(arrays[1:]):
+        expected = expected + np.float32(k + 1) if k % 2 else expected * np.float32(k + 1)
+        if k != 1 or kept == 5:
+            np.testing.assert_array_equal(y, expected)
