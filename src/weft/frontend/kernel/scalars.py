@@ -300,7 +300,7 @@ def _math_of_one(name: str, given: Expr) -> Expr | None:
     if name == "isinf":
         return ex.unary(Op.ABS, x).eq(math.inf)
     if name == "cbrt":
-        return convert(cube_root(convert(x, d if d.bits >= 32 else dt.float32)), d)
+        return cube_root(x)
     if name == "isfinite":
         return ex.unary(Op.ABS, x).lt(math.inf)
     if name in ("degrees", "radians"):
@@ -333,6 +333,8 @@ def _math_of_two(name: str, a: Expr, b: Expr) -> Expr | None:
 
 def cube_root(x: Expr) -> Expr:
     """Return the cube root: an estimate by exp2 and log2, and two steps of Newton's method."""
+    if x.dtype.bits < 32:
+        return convert(cube_root(convert(x, dt.float32)), x.dtype)
     size = ex.unary(Op.ABS, x)
     tiny = size.lt(2.0**-900 if x.dtype is dt.float64 else 2.0**-90)  # its products lose bits
     huge = size.gt(2.0**90)  # the cube of its estimate may be infinite
