@@ -118,6 +118,7 @@ NAMES_AND_CALLS = {
     "s = gpu.shared.array(3)": ("missing a required argument: 'dtype'", "array(shape, dtype"),
     "x[0] = gpu.fma(1, 2)": ("missing a required argument: 'c'", "gpu.fma(a, b, c)"),
     "x[0] = math.sin(1, 2)": ("math.sin of 2 arguments is not", ""),
+    'x[0] = x.reshape(4, 8, order="F")[1, 0]': ("reshape with order", "last axis innermost"),
     "x[0] = math.fsum((1.0, 2.0))": ("math.fsum", "a loop"),
     "x[0] = x[0](3)": ("float64 cannot be called", ""),
     "x[0] = (1, 2)(0)": ("cannot be called", "indexed by []"),

@@ -107,7 +107,10 @@ class Calls(Expressions):
         if func.attr in ("reshape", "ravel", "flatten"):
             array = self.visit(func.value)
             if isinstance(array, View | Fields) and array.shape:
-                args, _ = self.arguments(node)
+                args, named = self.arguments(node)
+                if any(v.value != "C" if isinstance(v, Known) else True for v in named.values()):
+                    raise self.wrong(node, f"{func.attr} with {', '.join(named)}",
+                                     "kernels walk arrays with the last axis innermost")
                 shape = args[0].items if len(args) == 1 and isinstance(args[0], Group) else args
                 sizes = list(shape) if func.attr == "reshape" else [Known(-1)]
                 return fields.reshaped(self, array, sizes, node)
