@@ -257,6 +257,7 @@ def test_coalesced() -> None:
     {"kind": "magic"}, {"device": 3}, {"workgroup": 0}, {"workgroup": (1, 2, 3, 4)},
     {"tile": "big"}, {"hints": {"speed": 3}}, {"hints": {"unroll": True}}, {"hints": [1]},
     {"hints": {"vector_width": 1}}, {"shared": 3.5}, {"shared": [1]}, {"shared": ("nobody",)},
+    {"unchecked": 1}, {"parallel": 0},
     {"vectorizable": "yes"}, {"parallel": 4}])
 def test_annotations_without_meaning(given: Any) -> None:
     """Each is an error before any call."""

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import weft
-from weft.errors import DTypeError, KernelError, LaunchError, RangeError, ShapeError
+from weft.errors import (
+    DeviceError,
+    DTypeError,
+    KernelError,
+    LaunchError,
+    RangeError,
+    ShapeError,
+)
 from weft.runtimes.callables import address_in
 
 
@@ -679,3 +686,19 @@ def test_jumps_in_the_else_of_a_loop_leave_the_loop_around_it():
     for n in range(8):
         for stop in (0, 2, 6, 12, 100):
             assert function(n, stop) == search(n, stop)
+
+
+@pytest.mark.parametrize("name", ["no_allocation", "no_syscalls", "inline_always", "unchecked",
+                                  "no_null_check"])
+def test_a_promise_is_made_or_not(name):
+    with pytest.raises(KernelError, match=f"{name}='no'"):
+        weft.critical(**{name: "no"})
+
+
+def test_a_processor_that_is_no_number():
+    @weft.critical(cpu_affinity="first")
+    def double(x: weft.float64) -> weft.float64:
+        return x * 2
+
+    with pytest.raises(DeviceError, match="CPU first"), double.pinned():
+        pass

@@ -393,7 +393,8 @@ def test_promises() -> None:
     {"opt": "O9"}, {"opt": 2}, {"kind": "magic"}, {"workgroup": 0}, {"workgroup": (32, 64)},
     {"workgroup": "big"}, {"shared": -1}, {"shared": 1 << 20}, {"shared": "all"},
     {"max_threads": 0}, {"max_threads": 2048}, {"max_threads": "x"}, {"max_registers": 0},
-    {"max_registers": 2.5}, {"workgroup": 64, "max_threads": 32},
+    {"max_registers": 2.5}, {"workgroup": 64, "max_threads": 32}, {"fastmath": 1},
+    {"unchecked": "no"}, {"check": None}, {"vectorizable": 0},
 ], ids=str)  # fmt: skip
 def test_metadata_that_cannot_be(options: Any) -> None:
     """Everything is checked when the kernel is made."""

@@ -100,14 +100,14 @@ def checked_annotations(**given: Any) -> Annotations:
     shared = (shared,) if isinstance(shared, str) else shared
     if not isinstance(shared, tuple | list) or not all(isinstance(name, str) for name in shared):
         raise KernelError("compute", found=f"shared={shared!r}", expected="names of arguments")
-    for name in ("vectorizable", "parallel"):
-        if given.get(name) not in (None, True, False):
+    for name in ("vectorizable", "parallel", "unchecked"):
+        if not isinstance(given.get(name), bool | None):
             raise KernelError("compute", found=f"{name}={given[name]!r}",
                               expected="True or False")
     return Annotations(kind, device, _sizes(given.get("workgroup"), "workgroup"), tuple(shared),
                        _sizes(given.get("tile"), "tile"), tuple(hint.items()),
                        given.get("vectorizable"), given.get("parallel"),
-                       bool(given.get("unchecked", False)))
+                       given.get("unchecked", False))
 
 
 def _sizes(given: Any, what: str) -> tuple[int, ...]:

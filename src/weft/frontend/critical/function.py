@@ -221,7 +221,7 @@ class CriticalFunction:
         before = os.sched_getaffinity(0)
         try:
             os.sched_setaffinity(0, {wanted} if isinstance(wanted, int) else set(wanted))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError, OverflowError) as error:
             raise DeviceError(f"{self.__name__}.pinned", found=f"CPU {wanted}",
                               expected=f"one of {sorted(before)}") from error
         try:
@@ -339,6 +339,10 @@ def make(function: Any, options: dict[str, Any]) -> Any:
     if target is not None and not (isinstance(target, int | float) and target > 0):
         raise UnsupportedError("critical", found=f"target_latency_ns {target!r}",
                                expected="nanoseconds above 0")
+    for name in ("no_allocation", "no_syscalls", "inline_always", "unchecked", "no_null_check"):
+        if type(options[name]) is not bool:
+            raise KernelError("critical", found=f"{name}={options[name]!r}",
+                              expected="True or False")
 
     @outermost
     def wrap(function: Any) -> Any:

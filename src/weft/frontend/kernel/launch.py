@@ -612,6 +612,10 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: bool = False
     if type(max_threads) is not int or not 1 <= max_threads <= _MOST_THREADS:
         raise KernelError("kernel", found=f"max_threads={max_threads!r}",
                           expected=f"1 to {_MOST_THREADS}")
+    for name, flag in (("fastmath", fastmath), ("unchecked", unchecked), ("check", check),
+                       ("vectorizable", vectorizable)):
+        if type(flag) is not bool:
+            raise KernelError("kernel", found=f"{name}={flag!r}", expected="True or False")
     if fma is None and fastmath:
         fma = True
     for name, value, allowed in (("opt", opt, ("", *LEVELS)), ("kind", kind, KINDS)):
