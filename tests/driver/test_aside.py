@@ -12,6 +12,7 @@ from weft.compilers import llvm
 from weft.driver import kernels, report
 from weft.driver.aside import Aside, Once
 from weft.errors import CompileError
+from weft.runtimes.cpu import CpuRuntime
 
 
 def test_calls_are_made_in_order_and_once():
@@ -107,3 +108,17 @@ def test_a_kernel_that_does_not_compile_fails_as_ever(monkeypatch):
             (weft.rand(223).sort(0).values.cumsum(0).exp().sum() + 3).item()
     assert not [t for t in threading.enumerate() if t.name == "weft compiles"]
     assert (weft.ones(223).cumsum(0).sum()).item() == 223 * 112
+
+
+def test_without_more_threads_everything_is_compiled_here(monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(kernels.device.runtime()), "thread_count", 2)
+        patch.setattr(threading.Thread, "start", refused)
+        assert (weft.ones(229).cumsum(0).sort(0).values.sum() + 1).item() == 229 * 115 + 1
+        runtime = CpuRuntime(llvm.compiler(), llvm.session(), None)
+        runtime.prepare()
+    assert runtime.threads.threads >= 1
+    assert not [t for t in threading.enumerate() if t.name == "weft compiles"]

@@ -55,12 +55,16 @@ class Aside:
         """Have a function called soon."""
         if not self._allowed:
             return
-        self._waiting.put(function)  # type: ignore[arg-type]
         if self._thread is None:
-            self._interval = sys.getswitchinterval()
+            thread = threading.Thread(target=self._run, name="weft compiles", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no more threads: who wants the result calls
+                self._allowed = False
+                return
+            self._thread, self._interval = thread, sys.getswitchinterval()
             sys.setswitchinterval(min(self._interval, _SWITCH))
-            self._thread = threading.Thread(target=self._run, name="weft compiles", daemon=True)
-            self._thread.start()
+        self._waiting.put(function)  # type: ignore[arg-type]
 
     def _run(self) -> None:
         while (function := self._waiting.get()) is not None:

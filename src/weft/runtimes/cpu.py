@@ -206,8 +206,10 @@ class CpuRuntime:
         if self._native is None and self._maker is None:
             with self._lock:
                 if self._native is None and self._maker is None:
-                    self._maker = threading.Thread(target=self._make, name="weft prepares")
-                    self._maker.start()
+                    maker = threading.Thread(target=self._make, name="weft prepares")
+                    with contextlib.suppress(RuntimeError):  # the system gives no more threads
+                        maker.start()
+                        self._maker = maker
 
     @property
     def executor(self) -> Executor:
