@@ -283,6 +283,45 @@ class TestFork:
         assert in_child(work) == 0
 
 
+# Children that are forked while a thread of the parent compiles for the first time.
+FORK_EARLY = """
+import os, threading, time, weft
+
+def work():
+    (weft.arange(1009) * 3).cumsum(0).sum().item()
+
+thread = threading.Thread(target=work)
+thread.start()
+children = []
+for _ in range(5):
+    time.sleep(0.03)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if (weft.arange(10) * 2).sum().item() == 90 else 1)
+    children.append(child)
+thread.join()
+until, codes = time.monotonic() + 30, {}
+while len(codes) < len(children) and time.monotonic() < until:
+    for child in children:
+        if child not in codes and (found := os.waitpid(child, os.WNOHANG))[0]:
+            codes[child] = found[1]
+    time.sleep(0.01)
+for child in children:
+    if child not in codes:
+        os.kill(child, 9)
+print([codes.get(child, "hangs") for child in children])
+"""
+
+
+@pytest.mark.requires("fork")
+def test_fork_while_another_thread_imports_what_compiles(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK_EARLY], capture_output=True, text=True,
+        timeout=SECONDS, check=False, env={**os.environ, "WEFT_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout == "[0, 0, 0, 0, 0]\n", done.stderr
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_multiprocessing(method, tmp_path):

@@ -17,10 +17,25 @@ if TYPE_CHECKING:
     from weft.renderers.llvm import LLVMRenderer
     from weft.runtimes.cpu import CpuRuntime
 
-__all__ = ["BACKEND", "LADDER", "host_target", "probe", "renderer", "runtime", "target_from",
-           "tiles_state", "trust_tiles"]
+__all__ = ["BACKEND", "LADDER", "host_target", "importing", "probe", "renderer", "runtime",
+           "target_from", "tiles_state", "trust_tiles"]
 
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
+# Held while what compiles is imported: a fork meanwhile would leave the child modules that nobody
+# there goes on to import, and that it would wait for. Nothing else is waited for inside.
+importing: Final = threading.RLock()
+
+
+def _unlock_child() -> None:
+    global _lock
+    importing.release()
+    _lock = threading.Lock()  # a thread that held the old one is not there
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=importing.acquire, after_in_parent=importing.release,
+                        after_in_child=_unlock_child)
+
 _runtime: CpuRuntime | None = None
 _trusted = False  # tile registers without the check of them: in the child process that checks
 
@@ -148,7 +163,8 @@ def target_from(
 
 def renderer(target: Target | None = None) -> LLVMRenderer:
     """Return the LLVM renderer for a target, by default this machine."""
-    from weft.renderers.llvm import LLVMRenderer
+    with importing:
+        from weft.renderers.llvm import LLVMRenderer
 
     return LLVMRenderer(target or host_target())
 
@@ -157,12 +173,12 @@ def runtime() -> CpuRuntime:
     """Return the one runtime of the host: its pool and its threads are shared by all callers."""
     global _runtime
     if _runtime is None:
+        with importing:
+            from weft.compilers import llvm
+            from weft.runtimes.cpu import CpuRuntime
+            from weft.store import cache
         with _lock:
             if _runtime is None:
-                from weft.compilers import llvm
-                from weft.runtimes.cpu import CpuRuntime
-                from weft.store import cache
-
                 _runtime = CpuRuntime(llvm.compiler(), llvm.session(), cache())
     return _runtime
 

@@ -11,6 +11,8 @@ from weft.store import DiskCache, cache
 from weft.target import Target
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from weft.runtimes.buffer import Buffer
     from weft.runtimes.cpu import CpuRuntime
     from weft.runtimes.dispatch import Dispatcher
@@ -31,6 +33,12 @@ if hasattr(os, "register_at_fork"):
 def runtime() -> CpuRuntime:
     """Return the runtime of the host, starting neither threads nor LLVM yet."""
     return cpu.runtime()
+
+
+def preparing() -> AbstractContextManager[bool]:
+    """Have the pool's code made on the side; inside, import what compiles: no fork interrupts."""
+    runtime().prepare()
+    return cpu.importing
 
 
 def target() -> Target:

@@ -284,8 +284,8 @@ def from_disk(key: str) -> Code | None:
 def _job(kernel: Kernel, key: str, tier: str = "full", resident: tuple[int, ...] = (),
          chosen: tuple[Kernel, str] | None = None) -> _Job:  # fmt: skip
     """Lower a kernel for the compiler."""
-    device.runtime().prepare()
-    from weft.driver.pipeline import render
+    with device.preparing():
+        from weft.driver.pipeline import render
 
     start = time.perf_counter()
     subject, record = _subjects.get(key, ("", None))

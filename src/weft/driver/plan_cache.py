@@ -60,8 +60,8 @@ def _disk_key(structure: Structure) -> str:
 
 
 def _make(structure: Structure, outputs: Sequence[Node]) -> Plan:
-    device.runtime().prepare()
-    from weft.driver import host_program  # a warm start needs none of the compiler
+    with device.preparing():
+        from weft.driver import host_program  # a warm start needs none of the compiler
 
     try:
         plan = host_program.make(structure, outputs)
