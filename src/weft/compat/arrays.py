@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,16 +10,29 @@ import numpy as np
 
 from weft.compat.numba_types import NumbaType, adopted
 from weft.errors import LaunchError
+from weft.exchange import host as exchange
 
 __all__ = [
     "DeviceArray", "In", "InOut", "Out", "as_cuda_array", "device_array", "device_array_like",
-    "is_cuda_array", "managed_array", "mapped_array", "mapped_array_like", "pinned_array",
-    "pinned_array_like", "to_device",
+    "from_cuda_array_interface", "is_cuda_array", "managed_array", "mapped_array",
+    "mapped_array_like", "pinned_array", "pinned_array_like", "to_device",
 ]  # fmt: skip
 
 
 class DeviceArray(np.ndarray[Any, Any]):
     """An array in the memory that kernels use."""
+
+    stream = 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """What libraries read that take each other's arrays; here of memory of the host."""
+        return {**self.__array_interface__, "stream": None}
+
+    @property
+    def device_ctypes_pointer(self) -> Any:
+        """Where the first element lies."""
+        return ctypes.c_void_p(self.__array_interface__["data"][0])
 
     def copy_to_host(self, ary: Any = None, stream: Any = 0) -> Any:
         """Return a copy of the array, in `ary` if it is given."""
@@ -67,16 +81,17 @@ def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> A
     if to is not None:
         to.copy_to_device(obj)
         return to
-    return np.array(obj, copy=True).view(DeviceArray)
+    held = exchange.as_array(obj, "to_device") if is_cuda_array(obj) else obj
+    return np.array(held, copy=True).view(DeviceArray)
 
 
 def device_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C",
                  stream: Any = 0) -> Any:  # fmt: skip
     """Return a new array for kernels, not initialised."""
     del stream
-    if strides is not None:
-        raise LaunchError("device_array", found="strides", expected="an array in C or F order")
     try:
+        if strides is not None:
+            return _spread(shape, np.dtype(_dtype(dtype)), strides)
         made = np.empty(shape, _dtype(dtype), order="F" if order == "F" else "C")
     except (TypeError, ValueError) as error:
         raise LaunchError("device_array", found=f"{shape!r} of {dtype!r}: {error}",
@@ -84,10 +99,23 @@ def device_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
     return made.view(DeviceArray)
 
 
+def _spread(shape: Any, kind: np.dtype[Any], strides: Any) -> DeviceArray:
+    """Return a new array whose elements lie at distances of so many bytes."""
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    steps = tuple(strides) if isinstance(strides, tuple | list) else (strides,)
+    if len(sizes) != len(steps):
+        raise ValueError(f"{len(steps)} strides of {len(sizes)} axes")
+    ends = [(n - 1) * s for n, s in zip(sizes, steps, strict=True)]
+    first = -sum(min(0, e) for e in ends)
+    memory = np.empty(first + sum(max(0, e) for e in ends) + kind.itemsize if all(sizes) else 0,
+                      np.uint8)
+    return np.ndarray(sizes, kind, memory, first if all(sizes) else 0, steps).view(DeviceArray)
+
+
 def device_array_like(ary: Any, stream: Any = 0) -> Any:
     """Return a new array for kernels with the shape, type and layout of another one."""
     del stream
-    return np.empty_like(np.asarray(ary)).view(DeviceArray)
+    return np.empty_like(exchange.as_array(ary, "device_array_like")).view(DeviceArray)
 
 
 def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None,
@@ -146,9 +174,15 @@ def _dtype(dtype: Any) -> Any:
 def as_cuda_array(obj: Any, sync: bool = True) -> Any:
     """Return an array over the memory of another one."""
     del sync
-    return np.asarray(obj).view(DeviceArray)
+    return exchange.as_array(obj, "as_cuda_array").view(DeviceArray)
+
+
+def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: bool = True) -> Any:
+    """Return an array over the memory that the interface of another one describes."""
+    del sync
+    return exchange.of_interface(desc, owner, "from_cuda_array_interface").view(DeviceArray)
 
 
 def is_cuda_array(obj: Any) -> bool:
-    """Whether an object is an array for kernels."""
-    return isinstance(obj, DeviceArray)
+    """Whether an object is an array for kernels, of this library or another one."""
+    return hasattr(obj, "__cuda_array_interface__")

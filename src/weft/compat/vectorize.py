@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.compat.arrays import DeviceArray
+from weft.compat.arrays import DeviceArray, as_cuda_array, is_cuda_array
 from weft.compat.numba_types import ArrayOf, NumbaType, Signature, is_of_numba, parse_signature
 from weft.errors import (
     DTypeError,
@@ -26,6 +26,13 @@ __all__ = ["GUFunc", "UFunc", "guvectorize", "vectorize"]
 gpu: Any = _operations
 _THREADS: Final = 256
 _SAMPLES: Final = (1, 2, 3)  # numbers to find the type of a result with
+
+
+def _known(value: Any) -> Any:
+    """Return an array of another library as one of ours, anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(_known, value))
+    return as_cuda_array(value) if is_cuda_array(value) else value
 
 
 def _applied(f: Any, arrays: int, counts: bool) -> Callable[..., None]:
@@ -97,6 +104,7 @@ class UFunc:
             *args, out = args  # type: ignore[assignment]
         if len(args) != self.nin:
             raise LaunchError(self.__name__, found=f"{len(args)} arguments", expected=str(self.nin))
+        args, out = [*map(_known, args)], _known(out)  # type: ignore[assignment]
         arrays = [np.asarray(a) for a in args]
         kinds, result = self._choose(arrays)
         try:
@@ -176,7 +184,7 @@ class GUFunc:
         """Return the results, in `out` if it is given."""
         del stream
         count = len(self._inputs)
-        given = list(args)
+        given = list(map(_known, args))
         outs = list(given[count:]) or ([] if out is None else
                                        list(out) if isinstance(out, tuple) else [out])
         if len(given) < count or len(outs) not in (0, len(self._outputs)):
@@ -223,7 +231,7 @@ class GUFunc:
             for array, result in zip(outs, found, strict=True):
                 np.copyto(np.asarray(array), result)
             found = outs
-        elif any(isinstance(a, DeviceArray) for a in args):
+        elif any(isinstance(a, DeviceArray) for a in given):
             found = [f.view(DeviceArray) for f in found]
         return found[0] if len(found) == 1 else tuple(found)
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from weft import driver
-from weft.errors import DTypeError
+from weft.errors import DTypeError, UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
@@ -16,8 +16,8 @@ from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
 __all__ = [
-    "Span", "as_array", "dtype_of", "fill", "head", "integer", "leaf", "leaf_storage", "overlap",
-    "put_back", "share", "share_span", "store", "view",
+    "Span", "as_array", "dtype_of", "fill", "head", "integer", "leaf", "leaf_storage",
+    "of_interface", "overlap", "put_back", "share", "share_span", "store", "view",
 ]  # fmt: skip
 
 _types: Final[dict[Any, DType]] = {}
@@ -185,6 +185,57 @@ def put_back(storage: Storage, buffer: Any) -> None:
     np.copyto(target, values)
 
 
+class _Told:
+    """An array as an interface of another library describes it."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
+        self.__array_interface__, self.owner = interface, owner
+
+
+def of_interface(told: dict[str, Any], owner: Any, operation: str) -> np.ndarray[Any, Any]:
+    """Return an array over memory of the host that a ``__cuda_array_interface__`` describes.
+
+    Raises
+    ------
+    UnsupportedError
+        If it has a mask, or lies in memory that this process cannot read: that of a GPU.
+    """
+    if told.get("mask") is not None:
+        raise UnsupportedError(operation, found="an array with a mask", expected="one without")
+    names = ("shape", "typestr", "data", "strides", "descr")
+    held = {name: told[name] for name in names if told.get(name) is not None}
+    array = np.asarray(_Told({**held, "version": 3}, owner)) if all(held["shape"]) else np.empty(
+        held["shape"], held["typestr"])
+    if array.size:
+        ends = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+        first = held["data"][0]
+        if not _readable(first + sum(min(0, e) for e in ends),
+                         first + sum(max(0, e) for e in ends) + array.itemsize):
+            raise UnsupportedError(operation, found="memory of a GPU",
+                                   expected="memory of the host: copy it there first")
+    return array
+
+
+def _readable(first: int, end: int) -> bool:
+    """Whether bytes belong to memory of the host that this process may read."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                span, rights, _, _, _, *path = line.split(maxsplit=5)
+                start, stop = (int(place, 16) for place in span.split("-"))
+                if start <= first < stop:
+                    if rights[0] != "r" or (path and path[0].startswith("/dev/nv")):
+                        return False
+                    first = stop
+                if first >= end:
+                    return True
+    except OSError:
+        pass
+    return False
+
+
 def as_array(value: Any, operation: str) -> np.ndarray[Any, Any]:
     """Return an array over a foreign value: NumPy, buffer protocol, DLPack, ``__array__``."""
     if isinstance(value, np.ndarray):
@@ -195,6 +246,9 @@ def as_array(value: Any, operation: str) -> np.ndarray[Any, Any]:
         return dlpack.consume(value)
     if hasattr(value, "__array__"):
         return np.asarray(value)
+    told = getattr(value, "__cuda_array_interface__", None)
+    if told is not None:
+        return of_interface(told, value, operation)
     try:
         return np.asarray(memoryview(value))
     except TypeError:

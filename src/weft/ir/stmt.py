@@ -457,6 +457,9 @@ class Address(Stmt):
     def binds(self) -> tuple[Expr, ...]:
         return (self.var,)
 
+    def reads(self) -> tuple[Memory, ...]:
+        return (self.memory,)
+
 
 class Call(Stmt):
     """Call a device function by name; binds its results."""

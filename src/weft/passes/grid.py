@@ -18,6 +18,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import (
     MOST_WAITING,
+    Address,
     Alloc,
     Atomic,
     Barrier,
@@ -141,6 +142,8 @@ class _Shared(Rewriter):
         if isinstance(stmt, Load | Store | Atomic) and stmt.memory in self._homes:
             return stmt.replace(memory=self._homes[stmt.memory],
                                 index=(self._number, *stmt.index))
+        if isinstance(stmt, Address) and stmt.memory in self._homes:
+            return stmt.replace(memory=self._homes[stmt.memory])
         if isinstance(stmt, AsyncCopy):
             return stmt.replace(memory=self._homes[stmt.memory],
                                 index=(self._number, *stmt.index))

@@ -203,6 +203,9 @@ class Region:
         if isinstance(s, MatrixMultiply):
             parts = (self._fragment(m, copy) for m in (s.result, s.left, s.right, s.addend))
             return s.moved(*parts)
+        if isinstance(s, Address):  # of what all threads have together, where each has a part
+            home = copy.cells.get(s.memory, s.memory)
+            return s.replace(memory=self.block.spilled.get(home, home))
         if not isinstance(s, Load | Store | Atomic):
             return s
         own = copy.cells.get(s.memory)

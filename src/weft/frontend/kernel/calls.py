@@ -24,7 +24,7 @@ from weft.frontend.kernel.elements import (
 from weft.frontend.kernel.expressions import VISIT, Expressions
 from weft.frontend.kernel.hints import NO_THREADS, called
 from weft.frontend.kernel.inner import Inner
-from weft.frontend.kernel.intrinsics import Intrinsic
+from weft.frontend.kernel.intrinsics import Intrinsic, Triple
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, axes_of, describe, whole
@@ -106,14 +106,18 @@ class Calls(Expressions):
             return scalars.convert(ex.unary(Op.POPCOUNT, bits), dt.int64)
         if func.attr in ("reshape", "ravel", "flatten"):
             array = self.visit(func.value)
-            if isinstance(array, View | Fields) and array.shape:
+            if chosen.is_chosen(array) or (isinstance(array, View | Fields) and array.shape):
                 args, named = self.arguments(node)
                 if any(v.value != "C" if isinstance(v, Known) else True for v in named.values()):
                     raise self.wrong(node, f"{func.attr} with {', '.join(named)}",
                                      "kernels walk arrays with the last axis innermost")
                 shape = args[0].items if len(args) == 1 and isinstance(args[0], Group) else args
                 sizes = list(shape) if func.attr == "reshape" else [Known(-1)]
-                return fields.reshaped(self, array, sizes, node)
+                if chosen.is_chosen(array) and isinstance(array, Group):
+                    return chosen.part(self, array, lambda option: fields.reshaped(
+                        self, option, sizes, node), node)
+                if isinstance(array, View | Fields):
+                    return fields.reshaped(self, array, sizes, node)
         if func.attr == "conjugate" and not node.args:
             z = self.visit(func.value)
             if complexes.is_complex(z):
@@ -366,13 +370,23 @@ class Calls(Expressions):
         parts: list[str] = []
         args: list[Expr] = []
         for value in values:
-            if isinstance(value, Known) and self.known_scalar(value.value) is None:
-                parts.append(str(value.value).replace("{", "{{").replace("}", "}}"))
-            else:
-                parts.append("{}")
-                args.append(self.scalar(value, node))
+            parts.append(self._shown(value, args, node, str))
         self.emit(Print(" ".join(parts) + "\n", tuple(args)), node)
         return Known(None)
+
+    def _shown(self, value: Value, args: list[Expr], node: ast.AST,
+               known: Callable[[Any], str]) -> str:  # fmt: skip
+        """Return how a value is printed, with {} for each number, which goes to `args`."""
+        if isinstance(value, Known) and isinstance(value.value, Triple):
+            triple = value.value
+            value = Group(tuple(self.outside(s, node) for s in (triple.x, triple.y, triple.z)))
+        if isinstance(value, Group) and value.kind is None:
+            inner = [self._shown(v, args, node, repr) for v in value.items]
+            return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+        if isinstance(value, Known) and self.known_scalar(value.value) is None:
+            return known(value.value).replace("{", "{{").replace("}", "}}")
+        args.append(self.scalar(value, node))
+        return "{}"
 
     def _numpy(self, callee: Any, name: str, args: list[Value], named: dict[str, Value],
                node: ast.Call) -> Value:  # fmt: skip

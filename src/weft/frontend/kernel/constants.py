@@ -1,4 +1,7 @@
-"""NumPy arrays that a kernel knows from outside: copies of them, which it can only read."""
+"""NumPy arrays that a kernel knows from outside.
+
+It has copies of them, which it can only read; arrays of the device it has as they are.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from weft.exchange import host as exchange
 from weft.frontend.kernel.elements import ComplexOf, RecordOf, array_of, as_element, made
 from weft.frontend.kernel.values import Fields, View
 from weft.ir import expr as ex
@@ -21,7 +25,7 @@ __all__ = ["Constant", "view_of"]
 
 
 class Constant(NamedTuple):
-    """A NumPy array from outside, as it was when the kernel was compiled: copies of its parts."""
+    """A NumPy array from outside: copies of its parts as they were, or for the device itself."""
 
     memories: tuple[Memory, ...]
     arrays: tuple[Any, ...]
@@ -30,26 +34,41 @@ class Constant(NamedTuple):
 
 
 def view_of(c: Expressions, array: Any, node: ast.AST) -> View | Fields:
-    """Return a copy of a NumPy array that kernels can only read."""
+    """Return a copy of a NumPy array that kernels can only read, or an array of the device."""
     found = c.constants.get(id(array))
     if found is None:
-        element = as_element(array.dtype)
+        held = exchange.as_array(array, "an array from outside of the kernel")
+        element = as_element(held.dtype)
         if element is None:
-            raise c.wrong(node, f"an array of {array.dtype}", "a type that kernels lack")
+            raise c.wrong(node, f"an array of {held.dtype}", "a type that kernels lack")
+        live = _live(held, element) if hasattr(array, "__cuda_array_interface__") else None
         copies: list[Any] = []
         memories: list[Memory] = []
-        shape = tuple(map(ex.index, array.shape))
+        shape = tuple(map(ex.index, held.shape))
 
         def keep(name: str, d: DType, extents: tuple[Expr, ...]) -> View:
-            view = array_of(c.name(name), d, extents, "global", c.flat, readonly=True)
+            view = array_of(c.name(name), d, extents, "global", c.flat,
+                            readonly=live is None or not held.flags.writeable)
             memories.append(view.memory)
             return view
 
         view = made("constant", element, shape, keep)
-        _copies(array, element, copies)
+        if live is None:
+            _copies(held, element, copies)
+        else:
+            copies.append(live)
         c.kept.append(array)  # so that no other array takes its identity
         found = c.constants[id(array)] = Constant(tuple(memories), tuple(copies), view, node)
     return found.view
+
+
+def _live(array: Any, element: Any) -> Any:
+    """Return the memory of an array of the device, None if it does not lie in order."""
+    if isinstance(element, RecordOf) or not (
+        array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
+    ):
+        return None
+    return np.asarray(array)
 
 
 def _copies(array: Any, element: Any, found: list[Any]) -> None:

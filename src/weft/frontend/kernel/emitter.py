@@ -22,6 +22,8 @@ __all__ = ["Emitter", "conjuncts", "negation"]
 
 _INLINE: Final = 24  # nodes of an index that is repeated rather than named
 
+_LOOKED_AT: Final = 64  # statements before a difference
+
 
 class Emitter:
     """Collects the statements of one kernel.
@@ -47,6 +49,7 @@ class Emitter:
         self.shared: list[Alloc] = []
         self.env: dict[str, Any] = {}
         self.specials: dict[str, Expr] = {}
+        self.sources: dict[Any, Source] = {}  # of device functions
         self.sanitised = False
         self.titles: dict[ast.AST, str] = {}  # what names the values of some calls get
         self.facts: list[set[Expr]] = [set()]
@@ -166,6 +169,29 @@ class Emitter:
         if any(condition in known for known in self.facts):
             return True
         return self.ranges.of(condition).lo == 1
+
+    def is_same(self, a: Expr, b: Expr) -> bool:
+        """Whether two values are one: computed alike, from what was read with nothing set between.
+
+        It looks at the end of the open body, so it may miss that they are.
+        """
+        if a is b:
+            return True
+        values: dict[Expr, Expr] = {}
+        known: dict[tuple[Memory, tuple[Expr, ...]], Expr] = {}
+        for s in self.out[-_LOOKED_AT:]:
+            if isinstance(s, Let):
+                (values[s.var],) = ex.substitute((s.value,), values)
+            elif isinstance(s, Load):
+                place = s.memory, tuple(ex.substitute(s.index, values))
+                values[s.var] = known.setdefault(place, s.var)
+            elif isinstance(s, Store) and s.memory.scope == "register":
+                known.pop((s.memory, s.index), None)
+            elif not isinstance(s, Alloc | Assert):
+                known.clear()
+        first, second = ex.substitute((a, b), values)
+        return first is second or (
+            first.op is second.op is Op.MUL and first.args == second.args[::-1])
 
     def require(self, condition: Expr, message: str, node: ast.AST, value: Expr | None = None,
                 bound: Expr | None = None) -> None:  # fmt: skip

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from weft.frontend.kernel import (
+    addresses,
     choices,
     chosen,
     complexes,
@@ -139,6 +140,11 @@ class Expressions(Emitter):
         """Give a type to values that meet; if ``kept``, the result has the sign of one of them."""
         return values
 
+    def set_before(self, name: str) -> Value | None:
+        """Return what a name holds that only an earlier turn of a loop can have set, if it may."""
+        del name
+        return None
+
     def number(self, node: ast.expr, d: DType | None = None) -> Expr:
         """Return an expression as a scalar, converted to a type if one is given."""
         found = self.scalar(self.visit(node), node)
@@ -178,8 +184,12 @@ class Expressions(Emitter):
                 raise self.wrong(node, f"{node.id} is {unlike}, by the way to this line",
                                  "numbers change their type; tuples keep their length, and arrays "
                                  "and other things their kind")
-            raise self.wrong(node, f"name {node.id!r} has no value here",
-                             "it is set further down, or on other ways than those to this line")
+            stop = self.wrong(node, f"name {node.id!r} has no value here",
+                              "it is set further down, or on other ways than those to this line")
+            early = self.set_before(node.id)
+            if early is None:
+                raise stop
+            return early
         known, value = self.source.lookup(node.id)
         if not known:
             hint = closest(node.id, (*self.env, *self.source.names())) or (
@@ -201,6 +211,10 @@ class Expressions(Emitter):
         if isinstance(value, Special):
             return self.special(value, node)
         if not isinstance(value, type) and hasattr(value, "__array_interface__") and value.shape:
+            return constants.view_of(self, value, node)
+        if not isinstance(value, type) and hasattr(value, "__cuda_array_interface__") and (
+            value.__cuda_array_interface__["shape"]
+        ):
             return constants.view_of(self, value, node)
         if isinstance(value, tuple):
             names = getattr(type(value), "_fields", ())
@@ -286,9 +300,11 @@ class Expressions(Emitter):
             return Known(int(view.shape[0].attr))
         if isinstance(view, Fragment) and node.attr == "x":
             return view
+        if node.attr == "ctypes":
+            return addresses.as_ctypes(self, view, node)
         if node.attr == "T":
             return View(view.memory, view.starts, tuple(reversed(view.axes)), view.readonly)
-        has = ("shape", "size", "ndim", "dtype", "itemsize", "T")
+        has = ("shape", "size", "ndim", "dtype", "itemsize", "T", "ctypes")
         raise self.wrong(node, f"arrays in kernels have no {node.attr!r}",
                          closest(node.attr, has) or f"they have {', '.join(has)}")
 
@@ -404,6 +420,10 @@ class Expressions(Emitter):
             only = self.visit(node.slice)
             if isinstance(only, Known) and isinstance(only.value, str):
                 return fields.named(self, view, only.value, node)
+            if isinstance(only, Known) and not view.ndim and view.kind is None and (
+                type(only.value) is int and 0 <= only.value < len(view.parts)
+            ):
+                return view.parts[only.value]  # the field at this place of a record
             indices = only.items if isinstance(only, Group) else (only,)
             return fields.part(self, view, [(node.slice, item) for item in indices], node)
         keys = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

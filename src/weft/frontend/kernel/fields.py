@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from weft.frontend.kernel import complexes, scalars
+from weft.frontend.kernel import addresses, complexes, scalars
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf, rows
 from weft.frontend.kernel.values import (
     Fields,
@@ -75,6 +75,8 @@ def attribute(c: Expressions, array: Fields, node: ast.Attribute) -> Value:
         for extent in array.shape:
             total = total * extent
         return total
+    if node.attr == "ctypes":
+        return addresses.as_ctypes(c, array, node)
     if node.attr == "dtype" and array.kind is complex:
         return Known(ComplexOf(array.parts[0].memory.dtype))
     if node.attr == "T" and array.kind is complex:
@@ -182,8 +184,22 @@ def reshaped(c: Expressions, array: View | Fields, sizes: list[Value],
         c.require(count.ne(0), "a shape that does not fit the array", node)
         shape[open_[0]] = total // count
         count = count * shape[open_[0]]
+    elif any(_may_be_open(c, n) for n in shape):
+        count = ex.index(1)
+        for n in shape:
+            count = count * (ex.where(n.eq(-1), ex.index(1), n) if _may_be_open(c, n) else n)
+        rest = total // ex.where(count.eq(0), ex.index(1), count)
+        shape = [ex.where(n.eq(-1), rest, n) if _may_be_open(c, n) else n for n in shape]
+        count = ex.index(1)
+        for n in shape:
+            count = count * n
     c.require(count.eq(total), "a shape that does not fit the array", node)
     return _reshaped(c, array, tuple(shape), len(array.shape), node)
+
+
+def _may_be_open(c: Expressions, size: Expr) -> bool:
+    """Whether a size may be -1 when the kernel runs."""
+    return c.ranges.of(size).lo < 0
 
 
 def _reshaped(c: Expressions, array: View | Fields, shape: tuple[Expr, ...], ndim: int,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
 
 __all__ = [
     "always_jumps", "always_returns", "assigned", "breaks", "falls", "jumps", "loaded",
     "named", "needs_flag", "returns", "walk",
 ]  # fmt: skip
 
+_KEPT: Final = 4096  # statements whose names are known, as loops around them ask again
 _LOOPS = (ast.For, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
@@ -26,21 +29,25 @@ def walk(stmt: ast.AST) -> Iterator[ast.AST]:
 
 def assigned(body: Iterable[ast.stmt]) -> frozenset[str]:
     """Return the names that statements give a value."""
+    return frozenset().union(*map(_assigned_in, body))
+
+
+@lru_cache(_KEPT)
+def _assigned_in(stmt: ast.stmt) -> frozenset[str]:
     found: set[str] = set()
-    for stmt in body:
-        for node in walk(stmt):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                found.add(node.name)
-            elif isinstance(node, ast.alias):
-                found.add((node.asname or node.name).partition(".")[0])
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                base: ast.expr = node  # of `p.x = 1`, which gives p a new value
-                while isinstance(base, ast.Attribute):
-                    base = base.value
-                if isinstance(base, ast.Name):
-                    found.add(base.id)
+    for node in walk(stmt):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            base: ast.expr = node  # of `p.x = 1`, which gives p a new value
+            while isinstance(base, ast.Attribute):
+                base = base.value
+            if isinstance(base, ast.Name):
+                found.add(base.id)
     return frozenset(found)
 
 
@@ -54,13 +61,17 @@ def named(body: Iterable[ast.stmt]) -> frozenset[str]:
 
 def loaded(body: Iterable[ast.AST]) -> frozenset[str]:
     """Return the names that statements read."""
+    return frozenset().union(*map(_loaded_in, body))
+
+
+@lru_cache(_KEPT)
+def _loaded_in(stmt: ast.AST) -> frozenset[str]:
     found: set[str] = set()
-    for stmt in body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                found.add(node.id)
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                found.add(node.target.id)
+    for node in ast.walk(stmt):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
     return frozenset(found)
 
 
@@ -78,7 +89,12 @@ def _own(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
 
 def returns(body: Iterable[ast.stmt]) -> bool:
     """Whether a return, or a raise, stands in these statements."""
-    return any(isinstance(n, ast.Return | ast.Raise) for stmt in body for n in walk(stmt))
+    return any(map(_returns_in, body))
+
+
+@lru_cache(_KEPT)
+def _returns_in(stmt: ast.stmt) -> bool:
+    return any(isinstance(n, ast.Return | ast.Raise) for n in walk(stmt))
 
 
 def breaks(body: Iterable[ast.stmt]) -> bool:

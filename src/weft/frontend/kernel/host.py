@@ -361,6 +361,12 @@ class Host:
             return self._records(name, array, array.ndim)
         d = exchange.dtype_of(array, f"argument {name}")
         flags = array.flags
+        if self.lenient and not flags.aligned and array.dtype.isnative:  # as numba copies it, too
+            held = np.array(array, order="C")
+            held.flags.writeable = flags.writeable
+            if flags.writeable:
+                self.copies.append((array, held))
+            array, flags = held, held.flags
         if not flags.aligned or not array.dtype.isnative:
             raise LaunchError(f"launch of {self.kernel}", found=f"{name}, which is misaligned or "
                               "of foreign byte order", expected="an aligned array: copy it first")

@@ -195,11 +195,12 @@ class Loops(Statements):
             names |= flow.assigned([ast.Assign([node.target], ast.Constant(0))])
         wanted = sorted(n for n in names if self._is_carried(n, inside, node))
         widths: dict[str, Any] = {}
+        early: set[str] = set()
         leaves = flow.breaks(node.body)
         while True:
             mark = self.mark()
             loop = Loop(self.flag("leave", leaves, node), self.flag(
-                "skip", flow.needs_flag((*node.body, ast.Continue())), node), {})
+                "skip", flow.needs_flag((*node.body, ast.Continue())), node), {}, names)
             for name in wanted:
                 held = self.env.get(name)
                 if isinstance(held, Memory) and widths.get(name) is None:
@@ -209,11 +210,15 @@ class Loops(Statements):
                         name, self.opened(self.env[name], name, node), widths.get(name), node)
                 elif name in widths:
                     loop.cells[name] = self._empty_cells(name, widths[name], node)
+                    if name in early:
+                        self._fill(loop.cells[name], self.out, node)
                 else:
                     loop.cells[name] = _Unborn()
             read(loop)
-            if not loop.wider:
+            if not loop.wider and not loop.early:
                 break
+            early |= loop.early
+            wanted = sorted({*wanted, *early})
             for name, wider in loop.wider.items():
                 widths[name] = _join(widths.get(name), wider)
             self.back_to(mark)
@@ -224,6 +229,19 @@ class Loops(Statements):
             else:
                 self.env[name] = cell
         return self._behind(node, loop)
+
+    def set_before(self, name: str) -> Value | None:
+        """Return a zero of the narrowest type for a name of numba's; its loop is read again.
+
+        Numba takes a name for set that no way to a line sets, and a program knows that a turn
+        before this one has set it. The outermost loop that sets it gets a cell for it.
+        """
+        for loop in self.frames[-1].loops if self.wraps else ():
+            if name in loop.names:
+                if name not in loop.cells:
+                    loop.early.add(name)
+                return ex.const(False, dt.bool_)
+        return None
 
     def _is_carried(self, name: str, inside: frozenset[str], node: ast.For | ast.While) -> bool:
         later = any(name in names for names in (*self.after[:-1], *inner_names(self.frames)))
@@ -369,7 +387,7 @@ class Functions(Loops):
             raise self.wrong(node, f"more than {_DEPTH} calls inside each other")
         try:
             bound = signature.bind(*args, **named)
-            source = read_source(function) if inner is None else inner
+            source = self._source_of(function) if inner is None else inner
         except TypeError as error:
             found = error.found if isinstance(error, KernelError) else str(error)
             hint = getattr(error, "hint", "") or _usage(name, signature)
@@ -386,6 +404,13 @@ class Functions(Loops):
             if isinstance(value, Expr):
                 values[key] = self.bind(value, key, node)
         return self._read_function(source, {**around, **values}, node)
+
+    def _source_of(self, function: Any) -> Source:
+        """Return what a device function was written as, which is looked up once for a kernel."""
+        found = self.sources.get(function)
+        if found is None:
+            found = self.sources[function] = read_source(function)
+        return found
 
     def _define(self, node: ast.FunctionDef) -> None:
         self.env[node.name] = Known(inner_function(self, node))

@@ -63,6 +63,8 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
         fused = None
         if c.fma or (adds and c.fma is None):
             fused = scalars.apply_fused(kind, a, b)
+        if fused is not None and kind is ast.Sub and c.is_same(a, b):
+            fused = None  # x - x is 0, not what its rounding left over
         return scalars.apply_binary(kind, a, b) if fused is None else fused
     except scalars.NoOperator:
         raise _unsupported(c, kind, left, right, node) from None

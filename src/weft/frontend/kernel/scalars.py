@@ -247,6 +247,7 @@ KNOWN_UNARY: Final[dict[type[ast.unaryop], Callable[[Any], Any]]] = {
     ast.Invert: lambda a: ~a,
 }  # fmt: skip
 
+_MOST_EXACT: Final = 22  # the largest power of ten that a float64 holds
 _MATH_UNARY: Final[dict[str, Operation]] = {
     "sqrt": Op.SQRT, "exp": Op.EXP, "exp2": Op.EXP2, "expm1": Op.EXPM1, "log": Op.LOG,
     "log2": Op.LOG2, "log10": Op.LOG10, "log1p": Op.LOG1P, "sin": Op.SIN, "cos": Op.COS,
@@ -365,11 +366,17 @@ def is_huge(kind: type[ast.operator], left: Any, right: Any) -> bool:
 
 def rounded(x: Expr, digits: int) -> Expr:
     """Return ``round(x, digits)`` of a float: the nearest multiple of a power of ten."""
-    scale = 10.0 ** abs(digits)
+    if x.dtype is not dt.float64:  # in which what lies near a half does not move onto it
+        return convert(rounded(convert(x, dt.float64), digits), x.dtype)
+    scale = 10.0 ** min(abs(digits), _MOST_EXACT)
+    rest = 10.0 ** max(abs(digits) - _MOST_EXACT, 0)
     if digits >= 0:
-        moved = ex.unary(Op.ROUND, x * scale)
+        moved = ex.unary(Op.ROUND, x * rest * scale)
         found = ex.binary(Op.DIV, moved, ex.const(scale, x.dtype))
+        if digits > _MOST_EXACT:
+            found = ex.binary(Op.DIV, found, ex.const(rest, x.dtype))
     else:
+        scale *= rest
         found = ex.unary(Op.ROUND, ex.binary(Op.DIV, x, ex.const(scale, x.dtype))) * scale
     large = ex.unary(Op.NOT, ex.unary(Op.ABS, found).lt(math.inf))  # nothing to round, or NaN
     return ex.where(large, x, found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from weft.frontend.kernel import chosen, complexes, fields, flow, operators, scalars
@@ -52,13 +53,19 @@ class Loop:
         Where the names live that the loop changes.
     wider : dict of str to DType
         Names whose cells are too narrow, with the type that they need.
+    names : set of str
+        Names that the loop sets.
+    early : set of str
+        Those of them that are read before anything is known to have set them.
     """
 
-    __slots__ = ("cells", "flag", "leave", "wider")
+    __slots__ = ("cells", "early", "flag", "leave", "names", "wider")
 
-    def __init__(self, leave: Memory | None, flag: Memory | None, cells: dict[str, Any]) -> None:
-        self.leave, self.flag, self.cells = leave, flag, cells
+    def __init__(self, leave: Memory | None, flag: Memory | None, cells: dict[str, Any],
+                 names: AbstractSet[str] = frozenset()) -> None:  # fmt: skip
+        self.leave, self.flag, self.cells, self.names = leave, flag, cells, names
         self.wider: dict[str, Any] = {}
+        self.early: set[str] = set()
 
 
 class Frame:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.frontend.kernel import scalars
+from weft.frontend.kernel.addresses import place_of
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.values import Group, Known, Value, View, describe
 from weft.ir import dtype as dt
@@ -52,9 +53,7 @@ def _must_be_aligned(c: Calls, node: ast.Call, first: View, count: int) -> None:
     if not c.checked or count == 1:
         return
     memory = first.memory
-    place = ex.index(0)
-    for i, n in zip(first.starts, memory.shape, strict=True):
-        place = place * n + i
+    place = place_of(first)
     if memory.scope in ("global", "constant"):
         base = c.fresh("address", dt.int64)
         c.emit(Address(base, memory), node)

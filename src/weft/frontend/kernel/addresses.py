@@ -1,0 +1,36 @@
+"""Where the elements of arrays lie: ``array.ctypes.data`` of a kernel, and what is aligned."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from weft.frontend.kernel import scalars
+from weft.frontend.kernel.values import Fields, Group, View
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.stmt import Address
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.expressions import Expressions
+
+__all__ = ["as_ctypes", "place_of"]
+
+
+def place_of(view: View) -> Expr:
+    """Return how many elements of its memory lie before the first one of an array."""
+    place = ex.index(0)
+    for i, n in zip(view.starts, view.memory.shape, strict=True):
+        place = place * n + i
+    return place
+
+
+def as_ctypes(c: Expressions, array: View | Fields, node: ast.AST) -> Group:
+    """Return what ``array.ctypes`` has: ``data``, where the first element lies, in bytes."""
+    while isinstance(array, Fields):
+        array = array.parts[0]
+    base = c.fresh("address", dt.int64)
+    c.emit(Address(base, array.memory), node)
+    found = base + place_of(array) * array.memory.dtype.itemsize
+    return Group((scalars.convert(found, dt.uint64),), ("data",))
