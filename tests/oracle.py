@@ -446,7 +446,8 @@ class HostBuffer:
     """Memory with the face of the runtime's buffers."""
 
     def __init__(self, nbytes, owner=None, address=None, readonly=False):
-        self.nbytes, self.readonly, self.exposed = nbytes, readonly, False
+        self.nbytes, self.readonly = nbytes, readonly
+        self.exposed, self.version = False, 0
         self.owner = np.zeros(max(nbytes, 1), np.uint8) if owner is None else owner
         self.address = self.owner.ctypes.data if address is None else address
 

@@ -14,6 +14,7 @@ alike, and the memory goes when the last of them does.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from array import array
 from collections.abc import Container, Iterable, Mapping
@@ -45,11 +46,12 @@ class Kept:
         Their size.
     """
 
-    __slots__ = ("__weakref__", "_cells", "_versions", "holder", "nbytes", "tensor")
+    __slots__ = ("__weakref__", "_cells", "_filling", "_versions", "holder", "nbytes", "tensor")
 
     def __init__(self, tensor: TensorCore, nbytes: int) -> None:
         self.tensor, self.nbytes = tensor, nbytes
         self.holder: Tensor = over_buffer(None, (nbytes,), dt.uint8)
+        self._filling = threading.Lock()
         self._versions: tuple[int, int] | None = None
         # Which objects the two versions are, for native code; 0: none that a tensor has.
         self._cells = array("q", (0, 0))
@@ -70,20 +72,21 @@ class Kept:
         Others may be reading the old panels right now: new ones get memory of their own.
         """
         tensor = self.tensor
-        versions = tensor._version, source.version
-        counted = not source.exposed and tensor._base is None
-        if counted and versions == self._versions:
-            return self.holder._buffer
-        self._versions = None
-        self._cells[:] = array("q", (0, 0))
-        self.holder._buffer = None  # what is let go may serve at once
-        made = driver.allocate(self.nbytes)
-        compiled.fill(number, source, made)
-        self.holder._buffer = made
-        if counted:
-            self._versions = versions
-            self._cells[:] = array("q", map(id, versions))
-        return made
+        with self._filling:  # two threads that fill at once would take one another's versions
+            versions = tensor._version, source.version
+            counted = not source.exposed and tensor._base is None
+            if counted and versions == self._versions:
+                return self.holder._buffer
+            self._versions = None
+            self._cells[:] = array("q", (0, 0))
+            self.holder._buffer = None  # what is let go may serve at once
+            made = driver.allocate(self.nbytes)
+            compiled.fill(number, source, made)
+            self.holder._buffer = made
+            if counted:
+                self._versions = versions
+                self._cells[:] = array("q", map(id, versions))
+            return made
 
 
 def resident(captured: Mapping[Storage, object], changed: Container[int], limit: int | None
