@@ -393,7 +393,7 @@ class Functions(Loops):
             hint = getattr(error, "hint", "") or _usage(name, signature)
             raise self.wrong(node, f"{name}: {found}", hint) from None
         bound.apply_defaults()
-        if inner is None and not function.__module__.startswith("weft."):
+        if inner is None and not (function.__module__ or "").startswith("weft."):
             self.functions[name] = None
         values = {}
         for key, value in bound.arguments.items():
