@@ -275,6 +275,8 @@ def with_numba(monkeypatch):
     """Something like numba, which a program may have imported for its types and for njit."""
     kinds = types.SimpleNamespace(Type=_Type, NumberClass=_NumberClass)
     monkeypatch.setitem(sys.modules, "numba.core.types", kinds)
+    monkeypatch.setitem(sys.modules, "numba.core.errors",
+                        types.SimpleNamespace(NumbaError=KeyError))
     monkeypatch.setitem(sys.modules, "numba.np.numpy_support",
                         types.SimpleNamespace(as_dtype=_as_dtype))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from weft.errors import VerifyError, WeftError
 from weft.ir import dtype as dt
@@ -123,6 +123,12 @@ def _pad(node: Node) -> Result:
     return _of(infer.pad(x, attr.before, after, attr.value))
 
 
+def _strided(node: Node) -> Result:
+    a = node.attr
+    shape = cast("tuple[int, ...]", node.shape)
+    return _of(infer.strided(node.args[0], shape, a.offset, a.strides))
+
+
 def _window(node: Node) -> Result:
     a = node.attr
     return _of(infer.window(node.args[0], a.axis, a.size, a.step, a.dilation))
@@ -209,7 +215,7 @@ _RULES: Final[dict[Operation, Callable[[Node], Result | None]]] = {
     Op.EXPAND: lambda n: _of(infer.expand(n.args[0], n.shape)),
     Op.SLICE: lambda n: _of(infer.slice_(n.args[0], n.attr.starts, n.shape, n.attr.steps)),
     Op.PAD: _pad, Op.WINDOW: _window, Op.UNWINDOW: _unwindow,
-    Op.STRIDED: lambda n: _of(infer.strided(n.args[0], n.shape, n.attr.offset, n.attr.strides)),  # type: ignore[arg-type]
+    Op.STRIDED: _strided,
     Op.REDUCE: _reduce, Op.ARGREDUCE: _argreduce, Op.SCAN: _scan, Op.SORT: _sort,
     Op.RECURRENCE: _recurrence, Op.LAUNCH: _launch,
     Op.PROJECT: _project, Op.GATHER: _gather, Op.SCATTER: _scatter, Op.CONTIGUOUS: _same,

@@ -68,10 +68,25 @@ def source() -> str:
     words |= native_together.words(has_counter)
     words["CLOCK"] = 1 if sys.platform == "linux" else 6  # CLOCK_MONOTONIC
     text = _EXECUTOR + native_together.TOGETHER + (_COUNTER if has_counter else _CLOCK)
+    text = text.replace("$PLACES$", _PLACES)
     for name, value in words.items():
         text = text.replace(f"${name}$", str(value))
     return text
 
+
+# Where the steps of a plan and the words of a call lie; a function that walks them starts so.
+_PLACES: Final = """\
+  %steps_int = call i64 @field(ptr %ctx, i64 $ctx.steps$)
+  %steps = inttoptr i64 %steps_int to ptr
+  %references_int = call i64 @field(ptr %ctx, i64 $ctx.references$)
+  %references = inttoptr i64 %references_int to ptr
+  %vrefs_int = call i64 @field(ptr %ctx, i64 $ctx.variables$)
+  %vrefs = inttoptr i64 %vrefs_int to ptr
+  %first_variable = call i64 @field(ptr %ctx, i64 $ctx.first_variable$)
+  %vars = getelementptr i64, ptr %slots, i64 %first_variable
+  %first_buffer = call i64 @field(ptr %ctx, i64 $ctx.first_buffer$)
+  %first_kvar = call i64 @field(ptr %ctx, i64 $ctx.first_kernel_variable$)
+"""
 
 _EXECUTOR: Final = """
 %status = type { i32, i32, i32, i32, i64, i64 }
@@ -193,17 +208,7 @@ define internal void @blame(i64 %s, i32 %code, ptr %status) noinline nounwind {
 define internal i32 @walk(ptr %ctx, ptr %slots, ptr %status, ptr %thread) nounwind {
 entry:
   %nsteps = call i64 @field(ptr %ctx, i64 $ctx.nsteps$)
-  %steps_int = call i64 @field(ptr %ctx, i64 $ctx.steps$)
-  %steps = inttoptr i64 %steps_int to ptr
-  %references_int = call i64 @field(ptr %ctx, i64 $ctx.references$)
-  %references = inttoptr i64 %references_int to ptr
-  %vrefs_int = call i64 @field(ptr %ctx, i64 $ctx.variables$)
-  %vrefs = inttoptr i64 %vrefs_int to ptr
-  %first_variable = call i64 @field(ptr %ctx, i64 $ctx.first_variable$)
-  %vars = getelementptr i64, ptr %slots, i64 %first_variable
-  %first_buffer = call i64 @field(ptr %ctx, i64 $ctx.first_buffer$)
-  %buffers = getelementptr i64, ptr %slots, i64 %first_buffer
-  %first_kvar = call i64 @field(ptr %ctx, i64 $ctx.first_kernel_variable$)
+$PLACES$  %buffers = getelementptr i64, ptr %slots, i64 %first_buffer
   %kvars = getelementptr i64, ptr %slots, i64 %first_kvar
   %interruptible = call i64 @field(ptr %ctx, i64 $ctx.interruptible$)
   %calls_ptr = getelementptr i8, ptr %ctx, i64 $ctx.calls$

@@ -68,11 +68,14 @@ def _of_numba(value: Any) -> Any:
 
     A program that takes only ``cuda`` from Weft still names the types of its arrays as numba does.
     """
-    kinds, support = map(sys.modules.get, ("numba.core.types", "numba.np.numpy_support"))
-    if kinds is None or support is None or not isinstance(value, kinds.Type | kinds.NumberClass):
+    kinds, support, errors = map(sys.modules.get, (
+        "numba.core.types", "numba.np.numpy_support", "numba.core.errors"))
+    if kinds is None or support is None or errors is None or not isinstance(
+        value, kinds.Type | kinds.NumberClass
+    ):
         return value
     named = value.instance_type if isinstance(value, kinds.NumberClass) else value
-    with contextlib.suppress(Exception):  # of numba's own: a type that no array has
+    with contextlib.suppress(errors.NumbaError):  # a type that no array has
         return support.as_dtype(named)
     return value
 
