@@ -1,19 +1,18 @@
-"""LLVM through llvmlite: IR text to object bytes, and object bytes to addresses.
+"""LLVM: IR text to object bytes, and object bytes to addresses.
 
-Importing llvmlite costs about 40 ms, so it happens at the first use of `LLVMCompiler` or
-`JITSession` and never at the import of this module. LLVM is built with assertions, and a module
-that breaks its rules aborts the whole process: every module is parsed and verified first, each in
-a context of its own, and what those two find becomes a `CompileError`.
+Loading LLVM costs about 10 ms, so it happens at the first use of `LLVMCompiler` or `JITSession`
+and never at the import of this module. LLVM is built with assertions, and a module that breaks its
+rules aborts the whole process: every module is parsed and verified first, each in a context of its
+own, and what those two find becomes a `CompileError`.
 """
 
 import contextlib
-import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from weft.compilers.llvm_library import DirectLibrary, freeing, library_path
 from weft.errors import CompileError, HandleError
 
 __all__ = [
@@ -36,23 +35,30 @@ _CODEGEN_LEVEL: Final = {
 }  # fmt: skip
 
 # What the pipelines do beyond LLVM's own names for them; part of the cache key.
-_PASSES: Final = "quick,short=inline,sroa,instcombine,simplifycfg@2"
+_PASSES: Final = "quick,short=inline,sroa,instcombine,simplifycfg@2;Os=O2-vectors-unrolling"
 
-# Everything that touches LLVM holds this lock, so that no two compiles mix. llvmlite has one of its
-# own for each call, which the collector takes too when it frees a module or a context. A fork
-# during either would leave it locked for ever in the child: both are taken around a fork.
+# What each pipeline runs: passes by name, or LLVM's own pipeline of a level.
+_SHORT: Final = ("AlwaysInliner", "SROA", "InstCombine", "SimplifyCFG")  # SROA sees through no call
+_RUNS: Final[dict[str, tuple[str, ...] | int]] = {
+    "none": (), "quick": _SHORT, "short": _SHORT, "O0": _SHORT[:1], "O1": 1, "O2": 2, "O3": 3,
+    "Os": 2,
+}  # fmt: skip
+
+# Everything that touches LLVM holds this lock, so that no two compiles mix, but for the collector
+# when it frees code: that holds a lock of the library. A fork during either would leave it locked
+# for ever in the child: both are taken around a fork.
 _lock = threading.RLock()
+_library: Any = None  # a DirectLibrary or a BoundLibrary
+_freeing: Any = freeing
 
 
 def _before_fork() -> None:
     _lock.acquire()
-    if _binding is not None:
-        _binding.ffi.lib._lock.__enter__()
+    _freeing.__enter__()
 
 
 def _after_fork() -> None:
-    if _binding is not None:
-        _binding.ffi.lib._lock.__exit__()
+    _freeing.__exit__(None, None, None)
     _lock.release()
 
 
@@ -61,37 +67,22 @@ if hasattr(os, "register_at_fork"):
         before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
     )
 
-_binding: Any = None
-
-
-def _load_library() -> None:
-    """Let the system load LLVM's library; other threads run meanwhile.
-
-    The import of llvmlite would do it with Python's lock held: ctypes keeps that while it loads a
-    library, and lets it go while it calls a function of one.
-    """
-    spec = find_spec("llvmlite")
-    if spec is None or spec.origin is None:
-        return
-    path = os.path.join(os.path.dirname(spec.origin), "binding", "libllvmlite.so")
-    with contextlib.suppress(AttributeError, OSError):
-        load = ctypes.CDLL(None).dlopen
-        load.argtypes, load.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
-        load(os.fsencode(path), os.RTLD_NOW)  # a file that is not there does nothing
-
 
 def _llvm() -> Any:
-    """Import llvmlite and register the native target, once."""
-    global _binding
-    if _binding is None:
+    """Load LLVM and register the native target, once."""
+    global _library, _freeing
+    if _library is None:
         with _lock:
-            _load_library()
-            import llvmlite.binding
+            if _library is None:
+                path = library_path()
+                with contextlib.suppress(OSError, AttributeError):  # not what it seemed
+                    _library = DirectLibrary(path) if path else None
+            if _library is None:
+                from weft.compilers.llvm_binding import BoundLibrary
 
-            llvmlite.binding.initialize_native_target()
-            llvmlite.binding.initialize_native_asmprinter()
-            _binding = llvmlite.binding
-    return _binding
+                library = BoundLibrary()
+                _freeing, _library = library.lock, library
+    return _library
 
 
 class HostCPU:
@@ -124,8 +115,7 @@ def host_cpu() -> HostCPU:
         llvm = _llvm()
         with _lock:
             # A CPU name alone says nothing of what the operating system or a hypervisor masks.
-            features = llvm.get_host_cpu_features().flatten()
-            _host = HostCPU(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+            _host = HostCPU(*llvm.host())
     return _host
 
 
@@ -157,17 +147,12 @@ class LLVMCompiler:
         self.features = features if features is not None else host.features if is_host else ""
         with _lock:
             if self.triple != host.triple:
-                llvm.initialize_all_targets()
-                llvm.initialize_all_asmprinters()
-            try:
-                self._target = llvm.Target.from_triple(self.triple)
-            except RuntimeError as error:
-                raise CompileError("LLVM target", found=self.triple, hint=error) from error
-        self._machines: dict[int, Any] = {}
+                llvm.register_all_targets()
+            self._machines: dict[int, Any] = {}
+            self._machine(_CODEGEN_LEVEL["short"])  # raises where there is no such target
         import llvmlite
 
-        version = ".".join(map(str, llvm.llvm_version_info))
-        words = (llvmlite.__version__, version, _PASSES, self.triple, self.cpu, self.features)
+        words = (llvmlite.__version__, llvm.version, _PASSES, self.triple, self.cpu, self.features)
         self._key = "llvm;" + ";".join(words)
 
     @property
@@ -183,87 +168,35 @@ class LLVMCompiler:
         CompileError
             If the text does not parse or breaks a rule of LLVM IR.
         """
-        emit: bytes = self._run(
-            source, pipeline, lambda machine, module: machine.emit_object(module)
-        )
-        return emit
+        return self._run(source, pipeline, "object")
 
     def assembly(self, source: str, pipeline: str = "short") -> str:
         """Return the assembly that `compile` would encode."""
-        text: str = self._run(
-            source, pipeline, lambda machine, module: machine.emit_assembly(module)
-        )
-        return text
+        return self._run(source, pipeline, "assembly").decode()
 
     def optimised(self, source: str, pipeline: str = "short") -> str:
         """Return the IR text after the pass pipeline."""
-        text: str = self._run(source, pipeline, lambda _, module: str(module))
-        return text
+        return self._run(source, pipeline, "text").decode()
 
-    def _run(self, source: str, pipeline: str, emit: Callable[[Any, Any], Any]) -> Any:
+    def _run(self, source: str, pipeline: str, product: str) -> bytes:
         if pipeline not in _CODEGEN_LEVEL:
             raise CompileError(
                 "LLVM", found=f"pipeline {pipeline!r}", expected=list(_CODEGEN_LEVEL)
             )
-        llvm = _llvm()
+        if "\0" in source:  # what follows it would be lost without a word
+            raise CompileError("LLVM", found="IR with a NUL character", expected="text")
         with _lock:
             machine = self._machine(_CODEGEN_LEVEL[pipeline])
-            # A context for each module, or types and constants pile up for ever. The module holds
-            # on to it and goes first: a Ctrl-C here must not leave it without its context.
-            with _parse(llvm, source, llvm.create_context()) as module:
-                module.triple = self.triple
-                module.data_layout = str(machine.target_data)
-                _optimise(llvm, machine, module, pipeline)
-                return emit(machine, module)
+            made: bytes = _llvm().translate(machine, source, _RUNS[pipeline], pipeline == "Os",
+                                            product)  # fmt: skip
+            return made
 
     def _machine(self, level: int) -> Any:
         machine = self._machines.get(level)
         if machine is None:
-            machine = self._target.create_target_machine(
-                cpu=self.cpu, features=self.features, opt=level, reloc="pic", codemodel="small"
-            )
+            machine = _llvm().machine(self.triple, self.cpu, self.features, level, jit=False)
             self._machines[level] = machine
         return machine
-
-
-def _parse(llvm: Any, source: str, context: Any) -> Any:
-    if "\0" in source:  # what follows it would be lost without a word
-        raise CompileError("LLVM", found="IR with a NUL character", expected="text")
-    try:
-        module = llvm.parse_assembly(source, context)
-    except RuntimeError as error:
-        raise CompileError("LLVM", found=f"IR that does not parse: {error}") from error
-    try:
-        module.verify()
-    except RuntimeError as error:
-        module.close()
-        raise CompileError("LLVM", found=f"IR that is not valid: {error}") from error
-    return module
-
-
-def _optimise(llvm: Any, machine: Any, module: Any, pipeline: str) -> None:
-    if pipeline == "none":
-        return
-    small = pipeline == "Os"
-    level = 2 if small else int(pipeline[1]) if pipeline[0] == "O" else 1
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
-    with llvm.create_pass_builder(machine, options) as builder:
-        if pipeline == "O0":
-            passes = llvm.create_new_module_pass_manager()
-            passes.add_always_inliner_pass()
-            passes.run(module, builder)
-            return
-        if pipeline not in ("quick", "short"):
-            options.loop_vectorization = options.slp_vectorization = level > 1 and not small
-            options.loop_unrolling = options.loop_interleaving = not small
-            builder.getModulePassManager().run(module, builder)
-            return
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_always_inliner_pass()  # SROA cannot see through a call
-        passes.add_sroa_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-        passes.run(module, builder)
 
 
 class LoadedObject:
@@ -302,9 +235,9 @@ class LoadedObject:
 
         For code that other threads may still be running while the interpreter shuts down.
         """
-        _pinned.append(self)
-        import ctypes
+        import ctypes  # the list alone would go at the end of the interpreter
 
+        _pinned.append(self)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._tracker))
 
 
@@ -318,16 +251,8 @@ class JITSession:
         llvm = _llvm()
         host = host_cpu()
         with _lock:
-            target = llvm.Target.from_triple(host.triple)
-            machine = target.create_target_machine(
-                cpu=host.cpu,
-                features=host.features,
-                opt=2,
-                reloc="pic",
-                codemodel="small",
-                jit=True,
-            )
-            self._engine = llvm.create_lljit_compiler(machine, use_jit_link=True)
+            machine = llvm.machine(host.triple, host.cpu, host.features, 2, jit=True)
+            self._engine = llvm.engine(machine)
         self._count = 0
 
     def load(
@@ -356,23 +281,13 @@ class JITSession:
         CompileError
             If an object is not loadable or a symbol is missing.
         """
-        llvm = _llvm()
-        builder = llvm.JITLibraryBuilder()
-        for image in (objects,) if isinstance(objects, bytes) else objects:
-            builder.add_object_img(image)
-        for name, address in (imports or {}).items():
-            builder.import_symbol(name, address)
-        builder.add_current_process()
-        names = tuple(symbols)
-        for name in names:
-            builder.export_symbol(name)
+        images = (objects,) if isinstance(objects, bytes) else tuple(objects)
         with _lock:
             self._count += 1
-            try:
-                tracker = builder.link(self._engine, f"weft.{self._count}")
-            except RuntimeError as error:
-                raise CompileError("LLVM link", found=str(error).strip()) from error
-        return LoadedObject({name: tracker[name] for name in names}, tracker, keep)
+            tracker, addresses = _llvm().link(
+                self._engine, f"weft.{self._count}", images, imports or {}, symbols
+            )
+        return LoadedObject(addresses, tracker, keep)
 
 
 _compiler: LLVMCompiler | None = None
