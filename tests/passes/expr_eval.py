@@ -51,7 +51,7 @@ def _mad_double(a, b, c):
     rest, lost = _two_sum(tl, vl)
     exact = np.ldexp(vh + _to_odd(rest, lost), ea + eb)
     usual = (np.abs(exact) >= 2.0**-1022) & np.isfinite(exact) & (np.abs(cs) < 2.0**200)
-    return np.where(usual, exact, plain)
+    return np.where(usual & (a != 0) & (b != 0), exact, plain)  # a product of 0 has no exponent
 
 
 def _mad(a, b, c):

@@ -59,15 +59,12 @@ _EXPM1: Final = {
          2.755724524374308e-06, 2.7557337029017074e-07, 2.5108654328148272e-08,
          2.089101753058091e-09),
 }  # fmt: skip
-# (tanh(sqrt z) - sqrt z) / (z * sqrt z) on sqrt z <= 0.625; tanh to 2**-28 and 2**-56
-_TANH: Final = {
-    32: (-0.3333328068256378, 0.13331405818462372, -0.05373651534318924, 0.02062816731631756,
-         -0.0056922961957752705),
-    64: (-0.33333333333332854, 0.1333333333326193, -0.05396825393119127, 0.021869487574338403,
-         -0.008863220979700114, 0.003591988990095691, -0.001454957942641188,
-         0.0005863135047239772, -0.00022855812992776908, 7.7137515383729e-05,
-         -1.606924999061546e-05),
-}  # fmt: skip
+# (tanh(sqrt z) - sqrt z) / (z * sqrt z) on sqrt z <= 0.625; tanh to 2**-56
+_TANH: Final = (
+    -0.33333333333332854, 0.1333333333326193, -0.05396825393119127, 0.021869487574338403,
+    -0.008863220979700114, 0.003591988990095691, -0.001454957942641188, 0.0005863135047239772,
+    -0.00022855812992776908, 7.7137515383729e-05, -1.606924999061546e-05,
+)  # fmt: skip
 # (sinh(sqrt z) - sqrt z) / (z * sqrt z) on sqrt z <= 1; sinh to 2**-31 and 2**-61
 _SINH: Final = {
     32: (0.1666666716337204, 0.00833331048488617, 0.00019842895562760532, 2.7822131869470468e-06),
@@ -145,17 +142,38 @@ def exp_of_negative(x: Expr) -> Expr:
 
 
 def tanh(x: Expr) -> Expr:
+    """Return the hyperbolic tangent, ``h / (1 + h)`` of ``h = (e**2x - 1) / 2``.
+
+    Nothing cancels, and one way for all arguments takes fewer operations, in a shorter chain, than
+    a polynomial near 0 beside it. Of float64 it would err by 2.1 ulp near 0.22.
+    """
+    f, bits = layout(x), x.dtype.bits
+    if bits == 64:
+        return _tanh_split(x)
+    y = at_most(magnitude(x), 0.45 * (f.mantissa + 2))
+    # e**2r by doubling the coefficients' weights, which is exact. The low part of ln 2 is left out:
+    # it is a 30th of an ulp where n is 1, and what it adds to r counts for the less, the larger n.
+    n, low = rounded(mad(y, 2 * LOG2_E[bits], f.rounder + f.bias - 1), f, offset=f.bias - 1)
+    r = mad(n, -LN2_HIGH[bits] / 2, y)
+    scale = power_of_two(low, f)
+    grown = mad(r * r, horner(r, tuple(c * 2.0 ** (i + 2) for i, c in enumerate(_EXPM1[bits]))),
+                r + r)
+    half = mad(scale, grown, scale - 0.5)
+    # h - h * (h / (1 + h)) below 1 and 1 - 1 / (1 + h) above: the quotient's errors weigh less
+    top = at_most(half, 1.0)
+    return with_sign(mad(-top, top / (half + 1.0), top), sign_of(x))
+
+
+def _tanh_split(x: Expr) -> Expr:
     """Return the hyperbolic tangent: a polynomial below 0.625, else ``1 - 2 / (e**2x + 1)``."""
     f, bits = layout(x), x.dtype.bits
     y = magnitude(x)
     capped = at_most(y, 0.45 * (f.mantissa + 2))
-    # e**2r by doubling the coefficients' weights, which is exact. The low part of ln 2 is left out:
-    # what it adds to r counts for the less, the larger n is.
     n, low = rounded(mad(capped, 2 * LOG2_E[bits], f.rounder + f.bias), f, offset=f.bias)
     r = mad(n, -LN2_HIGH[bits] / 2, capped)
     z = x * x
     small = y.lt(0.625)
-    value = horner_either(small, where(small, z, r), (0.0, *_TANH[bits]),
+    value = horner_either(small, where(small, z, r), (0.0, *_TANH),
                           tuple(c * 2.0**i for i, c in enumerate(EXP[bits])))
     one = lift(1.0, x)
     ended = mad(value, where(small, y, power_of_two(low, f)), where(small, y, one))
