@@ -1,4 +1,4 @@
-"""The primitive block_reduction: any factor, any tile, and what can follow it."""
+"""The primitives block_reduction and share_reduction: any factor, any tile, what can follow."""
 
 import pytest
 
@@ -50,3 +50,39 @@ def test_block_reduction_refuses():
             Schedule(kernel).block_reduction(*arguments)
     with pytest.raises(ScheduleError, match="only reads"):
         Schedule(nests.softmax(2, 5)).block_reduction("s", "r", "q", 2)
+
+
+@pytest.mark.parametrize("factor", [1, 3, 4, 7, 12])
+@pytest.mark.parametrize("shape", [(5, 8, 7), (4, 8, 12), (1, 3, 4)])
+def test_shares_of_a_sum(shape, factor):
+    kernel = nests.matmul(*shape)
+    made = Schedule(kernel).share_reduction("s", "i", "k", factor).parallel("k.o")
+    assert_same(kernel, made.kernel)
+    assert_same(made.kernel, Schedule.replay(kernel, made.trace).kernel)
+
+
+@pytest.mark.parametrize("tail", ["mask", "overlap"])
+def test_tiles_of_a_share(tail):
+    kernel = nests.matmul(3, 10, 29)
+    made = Schedule(kernel).split("j", 4, tail).share_reduction("s", "j.o", "k", 10)
+    made.parallel("k.o").vectorize("j.i.end").block_reduction("s.b", "j.o", "k.i", 3)
+    made.vectorize("j.i.begin").vectorize("j.i.end1").decompose_reduction("s.b.b", "j.i")
+    for suffix in (".z", "", ".f"):
+        made.vectorize(f"j.i{suffix}")
+    assert_same(kernel, made.kernel)
+
+
+def test_shares_of_a_tuple():
+    kernel = nests.argmax(3, 10)
+    made = Schedule(kernel).share_reduction("best", "r", "k", 4)
+    assert_same(kernel, made.kernel)
+    memories = [s.memory for s in walk(made.bare.body) if isinstance(s, Alloc)]
+    assert [(m.name, len(m.shape)) for m in memories] == [("best.h", 2), ("at.h", 2)]
+
+
+def test_share_reduction_refuses():
+    kernel = nests.matmul(4, 8, 6)
+    for arguments, text in ((("s", "i", "q", 2), "no axis 'q'"), (("s", "k", "k", 2), "no loop"),
+                            (("x", "i", "k", 2), "no accumulator"), (("s", "i", "k", 0), "factor")):
+        with pytest.raises(ScheduleError, match=text):
+            Schedule(kernel).share_reduction(*arguments)

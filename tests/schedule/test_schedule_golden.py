@@ -33,6 +33,7 @@ CASES = {
         "s", "i", partial=("k.i",), spill=True),
     "stage": lambda: tiled().stage("x", "j.o", ("i.i", "j.i"), skew=1),
     "block_reduction": lambda: Schedule(nests.matmul(4, 8, 5)).block_reduction("s", "i", "k", 2),
+    "share_reduction": lambda: Schedule(nests.matmul(4, 8, 5)).share_reduction("s", "i", "k", 3),
     "window": lambda: Schedule(nests.matmul(4, 8, 5)).window("a", "i"),
     "omit": lambda: Schedule(nests.convolution(5, 6)).omit("s"),
     "branch": lambda: Schedule(nests.convolution(5, 6)).omit("s").decompose_reduction(

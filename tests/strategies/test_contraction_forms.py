@@ -9,7 +9,9 @@ from weft.strategies import (
     contraction,
     contraction_deep,
     contraction_inner,
+    contraction_lines,
     contraction_pattern,
+    contraction_stream,
     contraction_wide,
     contraction_window,
     nest,
@@ -112,9 +114,38 @@ def test_streams(shape, threads):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", [(4, 41, 19), (3, 70, 16)])
 def test_streams_of_several_matrices(shape, threads):
-    trace = scheduled(nests.vectors_times_matrices(*shape), NARROW, threads, stream_depth=8)
+    target = NARROW.replace(l2_bytes=1 << 10, vector_registers=8)
+    trace = scheduled(nests.vectors_times_matrices(*shape), target, threads, stream_depth=8)
     assert "block_reduction(s, j." in trace
     assert "reorder(n, " in trace
+
+
+@pytest.fixture
+def eager_threads(monkeypatch):
+    """Let threads share out nests that are small enough to interpret."""
+    for module in (contraction_lines, contraction_stream, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 10)
+
+
+@pytest.mark.parametrize(("shape", "shared"), [
+    ((4, 41, 19), "n"), ((1, 17, 130), "k.o"), ((7, 5, 3), ""), ((1, 40, 63), ""),
+    ((1, 131, 67), "j.o"), ((3, 18, 70), "k.o")])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_of_a_matrix_line_by_line(shape, shared, threads, eager_threads):
+    trace = scheduled(nests.vectors_times_matrices(*shape), NARROW, threads, chain=24)
+    assert "unroll(j.o)" in trace or "unroll(j.i.o)" in trace or shape[1] < 8
+    assert ("share_reduction(" in trace) == (threads == 2 and shared == "k.o")
+    assert ("parallel(" in trace) == (threads == 2 and shared != "")
+    assert f"parallel({shared})" in trace or threads == 1 or not shared
+
+
+@pytest.mark.parametrize("shape", [(1, 96, 70), (1, 34, 128)])
+def test_streams_whose_terms_are_shared_out(shape, eager_threads):
+    target = NARROW.replace(l2_bytes=4 << 10, vector_registers=8)
+    trace = scheduled(nests.vectors_times_matrices(*shape), target, 2, stream_depth=16)
+    assert "share_reduction(s, j.o, k" in trace
+    assert "parallel(k.o)" in trace
+    assert ("split(k.i.i, 8" in trace) == (shape[2] == 128)  # none is left over
 
 
 @pytest.mark.parametrize("shape", [(3, 37, 96), (7, 50, 160), (4, 33, 88)])

@@ -54,6 +54,19 @@ def test_few_rows_times_a_matrix_that_no_cache_holds():
         exact(x[0] @ y, a[0].astype(np.float64) @ b)
 
 
+@pytest.mark.parametrize("shape", [
+    (1, 0, 20), (1, 1, 33), (1, 4001, 17), (1, 3001, 75), (1, 2048, 137), (1, 601, 449),
+    (1, 701, 700), (2, 1999, 150), (3, 1503, 200), (5, 37, 448), (61, 67, 61), (4, 300, 1031)])
+def test_vectors_times_matrices_of_their_own(shape):
+    batch, k, n = shape
+    a, b = whole(batch, 1, k), whole(batch, k, n)
+    x, y = tensors(a, b)
+    exact((x @ y).relu(), np.maximum(a.astype(np.float64) @ b, 0))
+    exact(x[0, 0] @ y[0], a[0, 0].astype(np.float64) @ b[0])
+    same = x @ y
+    assert (x @ y).numpy().tobytes() == same.numpy().tobytes()
+
+
 def test_streams_with_several_tiles_of_rows_and_several_matrices():
     for m, k, n in ((9, 700, 601), (47, 640, 513), (95, 601, 550), (24, 2100, 131),
                     (25, 100, 2800), (89, 210, 1310)):

@@ -1,4 +1,4 @@
-"""The primitive `block_reduction`: sum a reduction block by block into an array of results."""
+"""The primitives `block_reduction` and `share_reduction`: blocks of a sum run outside a tile."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
-from weft.ir.stmt import Axis, For, Kernel, Load, Memory, Reduce, Stmt, Store
-from weft.schedule.reduction import Decompose, renamed
+from weft.ir.stmt import Alloc, Axis, Body, For, Kernel, Load, Memory, Reduce, Stmt, Store
+from weft.schedule.reduction import Decompose, combination, renamed
 from weft.schedule.space import Copy, Site, ceildiv, constant, find_reduce
 
 
@@ -42,6 +42,32 @@ def block_reduction(kernel: Kernel, accumulator: str, loop: str, axis: str,
         raise ScheduleError(what, found=f"factor {factor}", expected="at least 1")
     site = find_reduce(kernel, accumulator, "block_reduction")
     return _Block(site, loop, axis, factor, what).apply()
+
+
+def share_reduction(kernel: Kernel, accumulator: str, loop: str, axis: str,
+                    factor: int) -> Kernel:
+    """Cut an axis of a REDUCE into blocks that run outside a tile and each keep their results.
+
+    for i in n: { reduce k in m (s=0) {s + a[i, k]*b[k]}; store c[i] = s }
+    ->  alloc s.h[m/f, n]
+        for k.o in m/f: for i in n: { reduce k.i in f (s.b=0) {s.b + a[i, k.o*f + k.i]*...}
+                                      s.h[k.o, i] = s.b }
+        for i.end in n: { reduce k.c in m/f (s) {s + s.h[k.c, i.end]}; store c[i.end] = s }
+
+    The loop over k.o has independent iterations and may become parallel: few results of a long sum
+    are shared out by their terms. They meet in the order of k.o, whatever the number of threads.
+    It is `rfactor` for all results of a tile at once.
+
+    Parameters
+    ----------
+    accumulator, loop, axis, factor
+        As `block_reduction` has them.
+    """
+    what = f"share_reduction({accumulator}, {loop}, {axis}, {factor})"
+    if factor < 1:
+        raise ScheduleError(what, found=f"factor {factor}", expected="at least 1")
+    site = find_reduce(kernel, accumulator, "share_reduction")
+    return _Share(site, loop, axis, factor, what).apply()
 
 
 class _Block(Decompose):
@@ -79,12 +105,46 @@ class _Block(Decompose):
             needed = self.guarded(needed, self.condition)
             terms = self.guarded(terms, self.condition)
         inside = (*needed, Reduce(axes, accumulators, copy.body(terms)))
-        index = tuple([t.var for t in self.tile])
+        after = self._after(outer, parts, memories)
+        return For(outer, ceildiv(axis.extent, f), st.SERIAL, (self._nest({}, (*inside, *after)),))
+
+    def _after(self, _block: Expr, parts: dict[Expr, Expr], memories: list[Memory]) -> Body:
+        """Return the statements that put away the results of a block."""
+        edit, stmt, index = self.edit, self.stmt, tuple([t.var for t in self.tile])
         before = {a.var: edit.names.var(f"{a.var.attr}.c", a.var) for a in stmt.accumulators}
         both: dict[Expr, Expr] = {st.lhs(v): c for v, c in before.items()}
         both |= {st.rhs(v): b for v, b in parts.items()}
         sums = ex.substitute([a.combine for a in stmt.accumulators], both)
         loads = tuple([Load(c, m, index) for c, m in zip(before.values(), memories, strict=True)])
         stores = tuple([Store(m, index, e) for m, e in zip(memories, sums, strict=True)])
-        nest = self._nest({}, (*inside, *loads, *stores))
-        return For(outer, ceildiv(axis.extent, f), st.SERIAL, (nest,))
+        return (*loads, *stores)
+
+
+class _Share(_Block):
+    """A decomposition whose blocks have memory of their own."""
+
+    MEMORY = ".h"
+
+    def __init__(self, site: Site, loop: str, axis: str, factor: int, what: str) -> None:
+        super().__init__(site, loop, axis, factor, what)
+        self.count = ceildiv(self.stmt.axes[self.at].extent, factor)
+        if constant(self.count) is None:
+            raise ScheduleError(what, found=f"an extent of {self.stmt.axes[self.at].extent!r}",
+                                expected="a constant number of partial results")
+
+    def apply(self) -> Kernel:
+        """Return the kernel with the two nests in the place of the REDUCE and its tile."""
+        edit = self.edit
+        shape = (self.count, *[f.extent for f in self.tile])
+        memories = [Memory(edit.names.fresh(a.var.attr + self.MEMORY), a.var.dtype, shape, "local")
+                    for a in self.stmt.accumulators]
+        new = (*map(Alloc, memories), self._update(memories), self._finish(memories))
+        return edit.replace(self.parents, self.chain[0], new)
+
+    def _after(self, block: Expr, parts: dict[Expr, Expr], memories: list[Memory]) -> Body:
+        index = (block, *[t.var for t in self.tile])
+        return tuple([Store(m, index, v) for m, v in zip(memories, parts.values(), strict=True)])
+
+    def _results(self, memories: list[Memory], at: tuple[Expr, ...]) -> Body:
+        last = self.edit.names.index(f"{self.stmt.axes[self.at].var.attr}.c")
+        return (combination(self.edit, self.stmt, memories, (), (Axis(last, self.count),), at),)

@@ -96,7 +96,7 @@ def rfactor(kernel: Kernel, axis: str) -> Kernel:
     loop = For(site.var, site.extent, st.SERIAL,
                (Reduce(rest, inner.accumulators, inner.body), *stores))
     last = edit.names.index(f"{axis}.c")
-    final = _combination(edit, stmt, memories, (), (Axis(last, site.extent),))
+    final = combination(edit, stmt, memories, (), (Axis(last, site.extent),))
     return edit.replace(site.parents, stmt, (*map(Alloc, memories), loop, final))
 
 
@@ -124,11 +124,14 @@ def renamed(edit: Edit, stmt: Reduce, new: dict[Expr, Expr]) -> Reduce:
     return Reduce(stmt.axes, accumulators, copy.body(stmt.body))
 
 
-def _combination(edit: Edit, stmt: Reduce, memories: list[Memory], at: tuple[Expr, ...],
-                 axes: tuple[Axis, ...]) -> Reduce:
-    """Return the REDUCE that combines partial results ``memory[at, axes]`` under the old names."""
+def combination(edit: Edit, stmt: Reduce, memories: list[Memory], at: tuple[Expr, ...],
+                axes: tuple[Axis, ...], inside: tuple[Expr, ...] = ()) -> Reduce:
+    """Return the REDUCE that combines partial results under the old names.
+
+    They are ``memory[at, axes, inside]``.
+    """
     parts = [edit.names.var(f"{a.var.attr}.q", a.var) for a in stmt.accumulators]
-    index = (*at, *[a.var for a in axes])
+    index = (*at, *[a.var for a in axes], *inside)
     body = tuple([Load(p, m, index) for p, m in zip(parts, memories, strict=True)])
     mapping = {st.lhs(a.var): a.var for a in stmt.accumulators}
     mapping |= {st.rhs(a.var): p for a, p in zip(stmt.accumulators, parts, strict=True)}
@@ -346,7 +349,7 @@ class Decompose:
         if self.partial and len(memories[0].shape) > len(at):
             axes = tuple([Axis(self.edit.names.index(f"{a.var.attr}.f"), a.extent)
                           for a in self.partial])
-            return (_combination(self.edit, self.stmt, memories, at, axes),)
+            return (combination(self.edit, self.stmt, memories, at, axes),)
         return tuple([Load(a.var, m, at)
                       for a, m in zip(self.stmt.accumulators, memories, strict=True)])
 

@@ -10,7 +10,7 @@ from weft.config import Debug, debug
 from weft.errors import ParseError
 from weft.ir.stmt import Kernel
 from weft.schedule import loops, memory, reduction, scan
-from weft.schedule.blocking import block_reduction
+from weft.schedule.blocking import block_reduction, share_reduction
 from weft.schedule.cascade import block_sums, cascade
 from weft.schedule.distribute import distribute, lift
 from weft.schedule.matrix import matrix
@@ -161,6 +161,10 @@ class Schedule:
         """See `weft.schedule.blocking.block_reduction`."""
         return self._apply("block_reduction", (accumulator, loop, axis, factor))
 
+    def share_reduction(self, accumulator: str, loop: str, axis: str, factor: int) -> Self:
+        """See `weft.schedule.blocking.share_reduction`."""
+        return self._apply("share_reduction", (accumulator, loop, axis, factor))
+
     def stage(self, memory: str, loop: str, layout: tuple[str, ...], scope: str = "local",
               skew: int = 0) -> Self:
         """See `weft.schedule.memory.stage`."""
@@ -250,7 +254,8 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
     f.__name__: f
     for f in (loops.split, loops.peel, loops.fuse, loops.reorder, loops.tile, loops.sink,
               loops.unroll, loops.vectorize, loops.parallel, reduction.contract, reduction.rfactor,
-              reduction.decompose_reduction, block_reduction, tensorize, scan.scan, memory.stage,
+              reduction.decompose_reduction, block_reduction, share_reduction, tensorize, scan.scan,
+              memory.stage,
               precompute, matrix, window,
               memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist,
               prefetch, prefetch_panel, cascade, block_sums, distribute, lift, search, omit,

@@ -1,7 +1,7 @@
 """Contractions: sums of products over axes that the output does not have.
 
 They are found from the index pattern, whichever front end wrote them: matmul in any layout,
-batched, einsum, convolution over windows, matrix times vector. Nine forms:
+batched, einsum, convolution over windows, matrix times vector. Ten forms:
 
 * **outer**: an output axis has unit stride in one operand and is absent from the other. A tile of
   rows x vectors of results lives in registers; each step of the reduced axes reads one piece of
@@ -18,6 +18,7 @@ batched, einsum, convolution over windows, matrix times vector. Nine forms:
 * **dot**: operands of bfloat16 or 8-bit integers are packed into words, of which one instruction
   multiplies all elements (where the target has it).
 * **matrix**: the same by products of whole 16 x 16 matrices of words (AMX tiles).
+* **lines**: vectors times matrices, whose rows are read one by one.
 * **stream**: few rows times a large matrix, which is read as it lies in memory.
 """
 
@@ -32,6 +33,7 @@ from weft.strategies.contraction_deep import schedule_deep
 from weft.strategies.contraction_dot import schedule_dot
 from weft.strategies.contraction_filter import schedule_filter
 from weft.strategies.contraction_inner import inner_cost, schedule_inner
+from weft.strategies.contraction_lines import schedule_lines
 from weft.strategies.contraction_matrix import schedule_matrix
 from weft.strategies.contraction_outer import outer_cost, schedule_outer
 from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked
@@ -59,7 +61,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     if costs[1] is not None and (costs[0] is None or costs[1] < costs[0]):
         forms.reverse()
     forms[:0] = [schedule_matrix, schedule_dot, schedule_filter, schedule_deep, schedule_window,
-                 schedule_position, schedule_stream]
+                 schedule_position, schedule_lines, schedule_stream]
     names = [form.__name__.removeprefix("schedule_") for form in forms]
     first = plan.pick("contraction.form", "", names)
     if first:

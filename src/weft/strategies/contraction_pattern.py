@@ -105,6 +105,7 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "deep": {"window_rows": (6, 8, 10, 12, 14, 16, 20, 24),
              "window_bytes": (20 << 10, 40 << 10), "sum_bytes": (56 << 10, 112 << 10, 224 << 10)},
     "position": {"rows": _TILE["rows"], "panel_bytes": _PANEL["panel_bytes"]},
+    "lines": {},
     "stream": {"stream_depth": (4, 8, 16, 32, 64),
                "stream_bytes": (8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10)},
 }

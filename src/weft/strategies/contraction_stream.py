@@ -15,6 +15,7 @@ from weft.ir.record import Record
 from weft.ir.stmt import For, Load
 from weft.schedule.dependence import Access, Space
 from weft.schedule.space import constant
+from weft.strategies.contraction_lines import row_shares
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -24,6 +25,7 @@ from weft.strategies.contraction_pattern import (
     tile_split,
 )
 from weft.strategies.nest import (
+    PARALLEL_WORK,
     Cost,
     Plan,
     flat_stride,
@@ -34,6 +36,7 @@ from weft.strategies.nest import (
     work,
 )
 
+WAITED: Final = 4  # a term is loaded, multiplied and added, and its element waited for
 HELD_BYTES: Final = 192 << 10  # of the results that several tiles of rows add to
 
 
@@ -86,7 +89,10 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
     itemsize = Cost(pattern.rows[-1].body).itemsize
-    amount = work((pattern.rows[0],)) // MAC_SPEED
+    # Multiplied with one row, a matrix is waited for; several rows have more to compute.
+    amount = work((pattern.rows[0],)) // (MAC_SPEED if rows > 1 else WAITED)
+    alike = [size_of(r.extent) for r in found.batch]
+    shares = row_shares(plan, alike, depth, n * depth) if rows == 1 else 1
     # As few blocks of columns as the caches and the threads ask for, all of one width.
     # What several tiles of rows add to is used seldom enough to lie in the second cache.
     high = tile_rows(rows, p.rows)
@@ -94,8 +100,8 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         p.stream_bytes, min(plan.target.l2_bytes // 4, HELD_BYTES))
     most = max(held // (-(-rows // high) * high * itemsize) // lanes, 2) * lanes
     blocks = -(-n // most)
-    if plan.threads > 1 and not any(
-            shares_evenly(size_of(r.extent), plan.threads) for r in found.batch):
+    if plan.threads > 1 and amount >= PARALLEL_WORK and shares == 1 and not any(
+            shares_evenly(size, plan.threads) for size in alike):
         blocks = -(-blocks // plan.threads) * plan.threads
     width = n if blocks == 1 else (-(-n // blocks) + lanes - 1) // lanes * lanes
     j, k = wide.var.attr, pattern.reduce.axes[0].var.attr
@@ -110,8 +116,16 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         tile_split(plan, row.var.attr, row.extent, high)
         groups, tile = [f"{row.var.attr}.o"], [f"{row.var.attr}.i"]
     schedule.reorder(*outer, f"{j}.o", *groups, *tile, f"{j}.i")
-    parallelise(plan, outer, amount)
-    ends = ["begin", "end"]
+    ends, whole = ["begin", "end"], depth % (shares * deep) == 0
+    if shares > 1:
+        depth = -(-depth // shares)
+        top = outer[len(found.batch)] if blocks > 1 else f"{j}.o"
+        schedule.share_reduction(name, top, k, depth)
+        schedule.parallel(f"{k}.o").vectorize(f"{j}.i.end")
+        name, k, ends = f"{name}.b", f"{k}.i", ["begin", "end1"]
+        plan.why.append(f"{shares} shares of {depth} steps along {k} on {plan.threads} threads")
+    else:
+        parallelise(plan, outer, amount)
     root = math.isqrt if depth % deep else _even_root
     many = root(depth // deep) if rows > 2 else 1
     if depth > p.stream_sums * deep and many > 1:
@@ -123,7 +137,7 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     for end in ends:
         schedule.vectorize(f"{j}.i.{end}")
     unroll = 4 if rows > 1 else 8
-    if depth % deep == 0 and deep % unroll == 0:
+    if whole and deep % unroll == 0:
         schedule.split(f"{k}.i", unroll)
     else:
         unroll = 0
