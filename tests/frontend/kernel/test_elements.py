@@ -74,6 +74,24 @@ def powers(x, y, out):
         out[i] = x[i] ** y[i]
 
 
+UNITS = np.complex64(1j), np.complex128(2 - 1j)
+
+
+@weft.kernel
+def units(x, out, wide):
+    i = gpu.grid(1)
+    if i < x.size:
+        out[i] = x[i] - UNITS[0] * x[i].real + (UNITS[0] == 1j)
+        wide[i] = UNITS[0] * (UNITS[1] + 3) - i * UNITS[0]
+
+
+def test_complex_numbers_of_numpy_from_outside():
+    x, out, wide = numbers(7).astype(np.complex64), np.zeros(7, np.complex64), np.zeros(7, complex)
+    units[1, 8](x, out, wide)
+    np.testing.assert_allclose(out, x - 1j * x.real + 1, rtol=1e-6)
+    np.testing.assert_allclose(wide, 1j * (5 - 1j) - np.arange(7) * 1j, rtol=1e-15)
+
+
 def test_powers_of_complex_numbers():
     x, y = numbers(20), numbers(20, seed=3)
     x[0], y[1] = 0, 0

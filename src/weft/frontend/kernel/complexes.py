@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from weft.frontend.kernel import scalars
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf
 from weft.frontend.kernel.promotion import arithmetic
@@ -33,7 +35,7 @@ Parts = tuple[float, float]
 def is_complex(value: Value) -> bool:
     """Whether a value is a complex number."""
     if isinstance(value, Known):
-        return isinstance(value.value, complex)  # NumPy's complex128 is one, too
+        return isinstance(value.value, complex | np.complexfloating)  # complex64 is no `complex`
     return isinstance(value, Group) and value.kind is complex
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from weft.errors import KernelError
+from weft.frontend.kernel.heard import heard
 from weft.frontend.kernel.interactive import note, same, shown, typed
 
 __all__ = ["definition_of", "keep"]
@@ -30,6 +31,9 @@ Found = tuple[ast.stmt, str]
 # lines of the file of a function as they were when it was made, or when it was first read
 _kept: Final[WeakKeyDictionary[Callable[..., Any], Sequence[str]]] = WeakKeyDictionary()
 
+# texts that a function without a file may be made of, as they were known when it was decorated
+_compiled: Final[WeakKeyDictionary[Callable[..., Any], list[str]]] = WeakKeyDictionary()
+
 
 def keep(function: Any) -> None:
     """Keep the text of a function that is being decorated."""
@@ -39,6 +43,8 @@ def keep(function: Any) -> None:
     lines = linecache.getlines(function.__code__.co_filename, function.__globals__)
     if lines:
         _kept[function] = lines
+    elif not os.path.isfile(function.__code__.co_filename):
+        _compiled[function] = heard(function.__code__.co_name)
 
 
 def definition_of(function: Callable[..., Any]) -> Found:
@@ -60,6 +66,11 @@ def definition_of(function: Callable[..., Any]) -> Found:
     if by_hand is not None:
         rest, first, file = by_hand
         return _moved(textwrap.dedent("".join(rest)), rest, first), file
+    for text in () if changed else _compiled.get(function) or heard(code.co_name):
+        lines = text.splitlines(keepends=True)
+        found = _in_file(lines, code, placed=False)
+        if found is not None:
+            return found, shown(code.co_filename, lines, 1)
     where = (code.co_filename, code.co_firstlineno, "")
     title = f"kernel {function.__name__}"
     if changed:
@@ -76,8 +87,8 @@ def _hint(name: str) -> str:
     if name == "<stdin>":
         return ("Python before 3.13 does not keep what it reads from a pipe: write it to a file "
                 "and run that")
-    return ("write it to a file, put its text into linecache.cache, or have exec run a text that a "
-            "variable holds")
+    return ("write it to a file, or put its text into linecache.cache: it was compiled before Weft "
+            "was imported, or too long ago")
 
 
 def _texts(function: Callable[..., Any]) -> Iterator[Sequence[str]]:
@@ -120,21 +131,26 @@ def _moved(text: str, lines: Sequence[str], first: int) -> ast.stmt:
     return made
 
 
-def _in_file(lines: Sequence[str], code: CodeType) -> ast.stmt | None:
-    """Return the definition of a function among all of a file; a lambda returns its value."""
+def _in_file(lines: Sequence[str], code: CodeType, placed: bool = True) -> ast.stmt | None:
+    """Return the definition of a function among all of a file; a lambda returns its value.
+
+    If not `placed`, it may stand on any line: a syntax tree need not say where it came from.
+    """
     try:
         tree = ast.parse("".join(lines))
     except (SyntaxError, ValueError):
         return None
     for node in ast.walk(tree):
-        if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+        if isinstance(node, ast.Lambda) and (
+            node.lineno == code.co_firstlineno or not placed
+        ):
             if _has_given(ast.copy_location(ast.Return(node), node), code):
                 body = ast.copy_location(ast.Return(node.body), node)
                 made = ast.FunctionDef("lambda_", node.args, [body], [])
                 return ast.fix_missing_locations(ast.copy_location(made, node))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if first == code.co_firstlineno and _has_given(node, code):
+            if (first == code.co_firstlineno or not placed) and _has_given(node, code):
                 return node
     return None
 

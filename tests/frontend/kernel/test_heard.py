@@ -1,0 +1,129 @@
+"""Kernels made of texts that are gone when they are decorated: generators of code."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import KernelError
+from weft.frontend.kernel import heard
+
+pytestmark = pytest.mark.usefixtures("compiled")
+
+HEAD = "from weft import gpu\n"
+BODY = """
+def add(x):
+    i = gpu.grid(1)
+    if i < x.size:
+        x[i] += {value}
+"""
+
+
+def made(text: str, name: str = "<string>") -> dict[str, Any]:
+    """Run a text that is not there any more when this has returned."""
+    space: dict[str, Any] = {}
+    exec(compile(HEAD + text, name, "exec"), space)
+    return space
+
+
+@pytest.mark.parametrize("name", ["<string>", "no_such_file.py"])
+def test_functions_that_are_decorated_after_their_text(name: str) -> None:
+    """Each has its own text, also if more was compiled under that name since."""
+    spaces = [made(BODY.format(value=v), name) for v in (1, 20, 300)]
+    kernels = [weft.kernel(s["add"]) for s in spaces]
+    x = np.zeros(3)
+    for k in (*kernels, kernels[0]):
+        k[1, 4](x)
+    np.testing.assert_array_equal(x, np.full(3, 322.0))
+
+
+def test_a_text_that_no_variable_holds() -> None:
+    """The argument of `exec` is an expression; what comes later does not push it out."""
+    space: dict[str, Any] = {"weft": weft}
+    exec(HEAD + "@weft.kernel" + BODY.format(value=7), space)
+    for k in range(200):
+        exec(f"def add(x):\n    return {k}")
+    x = np.zeros(3)
+    space["add"][1, 4](x)
+    np.testing.assert_array_equal(x, np.full(3, 7.0))
+
+
+def expanded(function: str, names: list[str]) -> Any:
+    """Return a function of a syntax tree whose ``*values`` are names."""
+    tree = ast.parse(function)
+    definition = tree.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.args.vararg = None
+    definition.args.args += [ast.arg(n) for n in names]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            parts = [ast.Name(n, ast.Load()) for n in names]
+            node.args = [a for arg in node.args
+                         for a in (parts if isinstance(arg, ast.Starred) else [arg])]
+    space: dict[str, Any] = {"gpu": weft.gpu, "total": total}
+    exec(compile(ast.fix_missing_locations(tree), f"<{definition.name}>", "exec"), space)
+    return space[definition.name]
+
+
+@weft.func
+def total(a: Any, b: Any, c: Any) -> Any:
+    """Return a sum."""
+    return a + b * c
+
+
+def test_functions_of_syntax_trees() -> None:
+    """Such as those whose list of arguments a library writes out."""
+    text = "def fill(x, *v):\n    i = gpu.grid(1)\n    x[i] = total(*v)\n"
+    x = np.zeros(2)
+    weft.kernel(expanded(text, ["a", "b", "c"]))[1, 2](x, 1.0, 2.0, 3.0)
+    np.testing.assert_array_equal(x, [7.0, 7.0])
+
+
+def test_lambdas_and_their_neighbours() -> None:
+    """Of two lambdas of a line, each is itself."""
+    space = made("one, two = (lambda a, b: a - b), (lambda a, b: a * b + 1)")
+    one, two = weft.func(space["one"]), weft.func(space["two"])
+
+    @weft.kernel
+    def use(x: Any) -> None:
+        x[0] = one(5.0, 2.0)
+        x[1] = two(5.0, 2.0)
+
+    x = np.zeros(2)
+    use[1, 1](x)
+    np.testing.assert_array_equal(x, [3.0, 11.0])
+
+
+def test_errors_show_the_line() -> None:
+    """Of the text that was run."""
+    with pytest.raises(KernelError, match=r"(?s)'nothing' is not defined.*x\[i\] \+= nothing"):
+        weft.kernel(made(BODY.format(value="nothing"))["add"])[1, 1](np.zeros(1))
+
+
+def test_what_is_kept_is_bounded_and_strange_trees_do_no_harm() -> None:
+    """A long text and a tree that cannot be written are nobody's."""
+    strange = ast.Module([ast.FunctionDef("strange", ast.arguments(), None, [])], [])
+    heard._listen("compile", (strange, "<tree>"))
+    heard._listen("compile", (None, None))
+    heard._listen("open", ())
+    long = "def long(x): pass\n" + "#" * (1 << 18)
+    exec(long, {})
+    assert heard.heard("strange") == heard.heard("long") == []
+    for k in range(300):
+        exec(f"def short(x): return {k}", {})
+    assert len(heard.heard("short")) <= 128
+
+
+def test_files_are_left_alone(tmp_path: Path) -> None:
+    """Modules that are imported are not kept: their files have the text."""
+    code = ("import weft; from weft.frontend.kernel import heard\nweft.kernel\n"
+            "n = len(heard._texts)\nimport this_is_new\nassert len(heard._texts) == n\n")
+    (tmp_path / "this_is_new.py").write_text("def f(x):\n    return x\n")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
