@@ -5,10 +5,8 @@ numba`` for ``import numba``; the types that such programs take from numba (``fl
 ``int64[:]``), `vectorize`, `guvectorize` and `jit` are here, too.
 """
 
-from types import SimpleNamespace
-
-from weft.compat import cuda
-from weft.compat.host import jit, njit, prange
+from weft.compat import core, cuda, errors, np, types
+from weft.compat.host import config, jit, njit, prange
 from weft.compat.numba_types import (
     ALIASES,
     boolean,
@@ -33,13 +31,11 @@ from weft.compat.numba_types import (
 )
 from weft.compat.vectorize import guvectorize, vectorize
 
-types = cuda.types
-config = SimpleNamespace(ENABLE_CUDASIM=False, NUMBA_NUM_THREADS=1)
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
 
 __all__ = [
-    "boolean", "complex64", "complex128", "config", "cuda", "float16", "float32", "float64",
-    "from_dtype", "guvectorize", "int8", "int16", "int32", "int64", "intp", "jit", "njit",
-    "prange", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp", "vectorize",
-    "void", *(name for name in ALIASES if name not in ("void", "none")),
+    "boolean", "complex64", "complex128", "config", "core", "cuda", "errors", "float16", "float32",
+    "float64", "from_dtype", "guvectorize", "int8", "int16", "int32", "int64", "intp", "jit",
+    "njit", "np", "prange", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp",
+    "vectorize", "void", *(name for name in ALIASES if name not in ("void", "none")),
 ]  # fmt: skip

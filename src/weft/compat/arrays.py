@@ -13,10 +13,14 @@ from weft.errors import LaunchError
 from weft.exchange import host as exchange
 
 __all__ = [
-    "DeviceArray", "In", "InOut", "Out", "as_cuda_array", "device_array", "device_array_like",
-    "from_cuda_array_interface", "is_cuda_array", "managed_array", "mapped_array",
-    "mapped_array_like", "pinned_array", "pinned_array_like", "to_device",
+    "DeviceArray", "DeviceMemoryError", "In", "InOut", "Out", "as_cuda_array", "device_array",
+    "device_array_like", "from_cuda_array_interface", "is_cuda_array", "managed_array",
+    "mapped_array", "mapped_array_like", "pinned_array", "pinned_array_like", "to_device",
 ]  # fmt: skip
+
+
+class DeviceMemoryError(LaunchError, MemoryError):
+    """There is not so much memory: a `MemoryError`, and what programs catch of a driver."""
 
 
 class DeviceArray(np.ndarray[Any, Any]):
@@ -93,6 +97,9 @@ def device_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
         if strides is not None:
             return _spread(shape, np.dtype(_dtype(dtype)), strides)
         made = np.empty(shape, _dtype(dtype), order="F" if order == "F" else "C")
+    except MemoryError as error:
+        raise DeviceMemoryError("device_array", found=f"{shape!r} of {dtype!r}: {error}",
+                                expected="an array that the memory holds") from error
     except (TypeError, ValueError) as error:
         raise LaunchError("device_array", found=f"{shape!r} of {dtype!r}: {error}",
                           expected="sizes that are not negative, and a dtype") from error

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from weft.compat.numba_types import NumbaType, Signature
 from weft.frontend.kernel.launch import DeviceFunction
 
-__all__ = ["jit", "njit", "prange"]
+__all__ = ["config", "jit", "njit", "prange"]
 
+config = SimpleNamespace(ENABLE_CUDASIM=False, NUMBA_NUM_THREADS=1)  # what is set is kept
 prange = range
 
 

@@ -14,7 +14,7 @@ from weft.ir.dtype import DType
 from weft.ir.record import Record
 
 __all__ = [
-    "ArrayOf", "NumbaType", "Signature", "TupleOf", "adopted", "array_type", "boolean",
+    "ArrayOf", "NumbaType", "Signature", "TupleOf", "adopted", "array_type", "as_dtype", "boolean",
     "complex64", "complex128", "float16", "float32", "float64", "from_dtype", "int8", "int16",
     "int32", "int64", "intp", "is_of_numba", "parse_signature", "tuple_type", "typeof", "uint8",
     "uint16", "uint32", "uint64", "uintp", "void",
@@ -130,6 +130,14 @@ def from_dtype(dtype: Any) -> NumbaType:
     if kind.fields is None:
         raise DTypeError("from_dtype", found=str(kind), expected="a type that kernels have")
     return NumbaType("Record", None, kind)
+
+
+def as_dtype(kind: Any) -> np.dtype[Any]:
+    """Return what NumPy calls a type of numba."""
+    found = adopted(kind)
+    if not isinstance(found, NumbaType) or found.kind is None:
+        raise DTypeError("as_dtype", found=repr(kind), expected="a scalar or record type")
+    return np.dtype(found.kind)
 
 
 def typeof(value: Any) -> Any:

@@ -8,12 +8,12 @@ count from the end, as in numba.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from weft.compat import numba_types
+from weft.compat import errors, types
 from weft.compat.arrays import (
     DeviceArray,
     In,
@@ -31,9 +31,22 @@ from weft.compat.arrays import (
     pinned_array_like,
     to_device,
 )
-from weft.compat.cuda import fp16, libdevice, random
+from weft.compat.cuda import cudadrv, fp16, libdevice, random
+from weft.compat.cuda.cudadrv import devicearray, devices, driver, runtime
+from weft.compat.cuda.device import (
+    close,
+    current_context,
+    detect,
+    get_current_device,
+    gpus,
+    list_devices,
+    require_context,
+    select_device,
+    synchronize,
+)
 from weft.compat.cuda.reduction import Reduce, reduce
 from weft.compat.cuda.vectors import VECTORS
+from weft.compat.errors import CudaSupportError
 from weft.compat.numba_types import (
     ALIASES,
     ArrayOf,
@@ -107,27 +120,25 @@ if TYPE_CHECKING:
 __all__ = [
     "CudaSupportError", "DeviceArray", "In", "InOut", "Out", "Reduce", "activemask", "all_sync",
     "any_sync", "as_cuda_array", "atomic", "ballot_sync", "blockDim", "blockIdx", "brev", "cbrt",
-    "cg", "close", "clz", "const", "cuda_error", "current_context", "declare_device",
-    "default_stream", "defer_cleanup", "detect", "device_array", "device_array_like", "eq_sync",
-    "event", "event_elapsed_time", "external_stream", "ffs", "fma", "fp16",
-    "from_cuda_array_interface", "from_dtype",
+    "cg", "close", "clz", "const", "cuda_error", "cudadrv", "current_context", "declare_device",
+    "default_stream", "defer_cleanup", "detect", "device_array", "device_array_like",
+    "devicearray", "devices", "driver", "eq_sync", "errors", "event", "event_elapsed_time",
+    "external_stream", "ffs", "fma", "fp16", "from_cuda_array_interface", "from_dtype",
     "get_current_device", "gpus", "grid", "gridDim", "gridsize", "guvectorize", "is_available",
     "is_cuda_array", "is_float16_supported", "is_supported_version", "jit", "laneid", "lanemask_lt",
     "ldca", "ldcg", "ldcs", "ldcv", "ldlu", "legacy_default_stream", "libdevice", "list_devices",
     "local", "managed_array", "mapped", "mapped_array", "mapped_array_like", "match_all_sync",
     "match_any_sync", "nanosleep", "per_thread_default_stream", "pinned", "pinned_array",
     "pinned_array_like", "popc", "profile_start", "profile_stop", "profiling", "random", "reduce",
-    "require_context", "select_device", "selp", "shared", "shfl_down_sync", "shfl_sync",
+    "require_context", "runtime", "select_device", "selp", "shared", "shfl_down_sync", "shfl_sync",
     "shfl_up_sync", "shfl_xor_sync", "stcg", "stcs", "stream", "stwb", "stwt", "synchronize",
     "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp",
     "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "to_device", "types",
     "vectorize", "warpsize",
 ]  # fmt: skip
 
-types = SimpleNamespace(
-    **ALIASES, Array=numba_types.array_type, Tuple=numba_types.tuple_type,
-    UniTuple=numba_types.tuple_type)
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
+sys.modules.update({f"{__name__}.errors": errors, f"{__name__}.types": types})
 
 
 @outermost_methods
@@ -283,93 +294,15 @@ def event_elapsed_time(start: Event, end: Event) -> float:
     return start.elapsed_time(end)
 
 
-def synchronize() -> None:
-    """Return at once: every launch is finished when it returns."""
-
-
 def is_available() -> bool:
     """Return True: kernels run on the CPU if nowhere else."""
     return True
-
-
-def detect() -> bool:
-    """Print the devices; return whether there is one."""
-    print("weft: cpu")
-    return True
-
-
-def close() -> None:
-    """Do nothing."""
 
 
 @contextmanager
 def defer_cleanup() -> Iterator[None]:
     """Do nothing."""
     yield
-
-
-class _Device:
-    """What programs ask of a device."""
-
-    id = 0
-    name = b"cpu"
-    compute_capability = (8, 0)
-    WARP_SIZE = 32
-    MAX_THREADS_PER_BLOCK = 1024
-    MAX_BLOCK_DIM_X = MAX_BLOCK_DIM_Y = 1024
-    MAX_BLOCK_DIM_Z = 1024
-    MAX_GRID_DIM_X = (1 << 31) - 1
-    MAX_GRID_DIM_Y = MAX_GRID_DIM_Z = 65535
-    MAX_SHARED_MEMORY_PER_BLOCK = 48 << 10
-
-    @property
-    def MULTIPROCESSOR_COUNT(self) -> int:
-        """Cores."""
-        from weft.driver import device
-
-        return device.target().cores
-
-    def __enter__(self) -> _Device:
-        """Return the device itself: it is the only one."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Do nothing."""
-
-    def reset(self) -> None:
-        """Do nothing."""
-
-    def synchronize(self) -> None:
-        """Return at once."""
-
-
-class _Devices(tuple[_Device, ...]):
-    """The devices, by number."""
-
-    __slots__ = ()
-
-    @property
-    def lst(self) -> tuple[_Device, ...]:
-        """The devices."""
-        return self
-
-    @property
-    def current(self) -> _Device:
-        """The device that kernels run on."""
-        return self[0]
-
-
-_device = _Device()
-gpus = _Devices((_device,))
-
-
-def list_devices() -> _Devices:
-    """Return the devices."""
-    return gpus
-
-
-class CudaSupportError(RuntimeError):
-    """What programs catch where there is no device; it is not raised here."""
 
 
 def cuda_error() -> None:
@@ -384,11 +317,6 @@ def is_supported_version() -> bool:
 def is_float16_supported() -> bool:
     """Return True: kernels have 16-bit floats."""
     return True
-
-
-def require_context(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as it is: there is no context to open."""
-    return function
 
 
 @outermost
@@ -419,31 +347,4 @@ def _pause(nanoseconds: Any) -> None:
 nanosleep = DeviceFunction(_pause)
 
 
-def get_current_device() -> _Device:
-    """Return the device that kernels run on."""
-    return _device
-
-
-@outermost
-def select_device(device_id: int) -> _Device:
-    """Return the device with a number, which is 0."""
-    if device_id != 0:
-        raise LaunchError("select_device", found=f"device {device_id}", expected="device 0")
-    return _device
-
-
-def current_context(devnum: int | None = None) -> SimpleNamespace:
-    """Return the context of the device: its memory, and a way to wait for it."""
-    del devnum
-    from weft.driver import device
-
-    pool = device.runtime().pool
-    info = SimpleNamespace(free=pool.bytes_free, total=pool.bytes_free + pool.bytes_in_use)
-    waiting = SimpleNamespace(clear=synchronize)  # memory is given back when nothing refers to it
-    return SimpleNamespace(device=_device, synchronize=synchronize, reset=synchronize,
-                           get_memory_info=lambda: info, deallocations=waiting,
-                           memory_manager=SimpleNamespace(deallocations=waiting))
-
-
 globals().update(VECTORS)
-del numba_types

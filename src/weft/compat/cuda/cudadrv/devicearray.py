@@ -1,0 +1,41 @@
+"""The class of arrays for kernels, by numba's names."""
+
+from typing import Any
+
+from weft.compat.arrays import DeviceArray, device_array_like, to_device
+from weft.errors import LaunchError
+
+__all__ = [
+    "DeviceArray", "DeviceNDArray", "DeviceNDArrayBase", "ManagedNDArray", "MappedNDArray",
+    "auto_device", "from_array_like", "is_cuda_ndarray", "verify_cuda_ndarray_interface",
+]  # fmt: skip
+
+DeviceNDArray = DeviceNDArrayBase = ManagedNDArray = MappedNDArray = DeviceArray
+from_array_like = device_array_like
+
+
+def is_cuda_ndarray(obj: Any) -> bool:
+    """Whether an object is an array of `to_device` or `device_array`."""
+    return isinstance(obj, DeviceArray)
+
+
+def verify_cuda_ndarray_interface(obj: Any) -> None:
+    """Refuse what is no such array.
+
+    Raises
+    ------
+    LaunchError
+        If it is none.
+    """
+    if not is_cuda_ndarray(obj):
+        raise LaunchError("verify_cuda_ndarray_interface", found=type(obj).__name__,
+                          expected="an array of to_device or device_array")
+
+
+def auto_device(obj: Any, stream: Any = 0, copy: bool = True,
+                user_explicit: bool = False) -> tuple[DeviceArray, bool]:  # fmt: skip
+    """Return an array for kernels with the values of another one, and whether it is a new one."""
+    del copy, user_explicit
+    if is_cuda_ndarray(obj):
+        return obj, False
+    return to_device(obj, stream), True

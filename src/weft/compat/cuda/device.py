@@ -1,0 +1,171 @@
+"""The devices of numba.cuda: one, on which Weft runs kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+from weft.errors import LaunchError, outermost
+from weft.ir.stmt import MOST_WAITING
+
+__all__ = [
+    "Context", "Device", "MemoryInfo", "close", "current_context", "detect", "get_current_device",
+    "gpus", "list_devices", "require_context", "select_device", "synchronize",
+]  # fmt: skip
+
+
+def synchronize() -> None:
+    """Return at once: every launch is finished when it returns."""
+
+
+class Device:
+    """What programs ask of a device; its limits are those of launches."""
+
+    id = 0
+    name = b"cpu"
+    uuid = "GPU-00000000-0000-0000-0000-000000000000"
+    compute_capability = (8, 0)
+    COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR = compute_capability
+    supports_float16 = True
+    WARP_SIZE = 32
+    MAX_THREADS_PER_BLOCK = 1024
+    MAX_BLOCK_DIM_X = MAX_BLOCK_DIM_Y = 1024
+    MAX_BLOCK_DIM_Z = 1024
+    MAX_GRID_DIM_X = (1 << 31) - 1
+    MAX_GRID_DIM_Y = MAX_GRID_DIM_Z = 65535
+    MAX_SHARED_MEMORY_PER_BLOCK = 48 << 10
+    MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 164 << 10
+    MAX_REGISTERS_PER_BLOCK = MAX_REGISTERS_PER_MULTIPROCESSOR = 65536
+    MAX_THREADS_PER_MULTI_PROCESSOR = 2048
+    TOTAL_CONSTANT_MEMORY = 64 << 10
+    ASYNC_ENGINE_COUNT = 0  # copies are finished when they return
+    CAN_MAP_HOST_MEMORY = UNIFIED_ADDRESSING = MANAGED_MEMORY = CONCURRENT_KERNELS = 1
+    COOPERATIVE_LAUNCH = INTEGRATED = GPU_OVERLAP = 1
+    PCI_BUS_ID = PCI_DEVICE_ID = PCI_DOMAIN_ID = 0
+
+    @property
+    def MULTIPROCESSOR_COUNT(self) -> int:
+        """Cores."""
+        from weft.driver import device
+
+        return device.target().cores
+
+    def __repr__(self) -> str:
+        return f"<Weft device {self.id} {self.name!r}>"
+
+    def __enter__(self) -> Device:
+        """Return the device itself: it is the only one."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+    def get_primary_context(self) -> Context:
+        """Return the context of the device."""
+        return current_context()
+
+    def reset(self) -> None:
+        """Do nothing."""
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+
+class _Devices(tuple[Device, ...]):
+    """The devices, by number."""
+
+    __slots__ = ()
+
+    @property
+    def lst(self) -> tuple[Device, ...]:
+        """The devices."""
+        return self
+
+    @property
+    def current(self) -> Device:
+        """The device that kernels run on."""
+        return self[0]
+
+
+_device: Final = Device()
+gpus: Final = _Devices((_device,))
+
+
+class MemoryInfo(NamedTuple):
+    """Bytes of memory."""
+
+    free: int
+    total: int
+
+
+class Context:
+    """What programs ask of the context of a device: its memory, and a way to wait for it."""
+
+    device = _device
+    deallocations = SimpleNamespace(clear=synchronize)  # memory is given back when nothing has it
+    memory_manager = SimpleNamespace(deallocations=deallocations)
+
+    def get_memory_info(self) -> MemoryInfo:
+        """Return the memory that is free, and all of it."""
+        from weft.driver import device
+
+        pool = device.runtime().pool
+        return MemoryInfo(pool.bytes_free, pool.bytes_free + pool.bytes_in_use)
+
+    def get_active_blocks_per_multiprocessor(self, func: Any, blocksize: int, memsize: int,
+                                             flags: Any = None) -> int:  # fmt: skip
+        """Return how many blocks may wait for each other at a barrier, for each core."""
+        del func, memsize, flags
+        return max(MOST_WAITING // max(blocksize, 1) // self.device.MULTIPROCESSOR_COUNT, 1)
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+    reset = push = pop = synchronize
+
+    def __enter__(self) -> Context:
+        """Return the context itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+
+def current_context(devnum: int | None = None) -> Context:
+    """Return the context of the device."""
+    del devnum
+    return Context()
+
+
+def get_current_device() -> Device:
+    """Return the device that kernels run on."""
+    return _device
+
+
+def list_devices() -> tuple[Device, ...]:
+    """Return the devices."""
+    return gpus
+
+
+@outermost
+def select_device(device_id: int) -> Device:
+    """Return the device with a number, which is 0."""
+    if device_id != 0:
+        raise LaunchError("select_device", found=f"device {device_id}", expected="device 0")
+    return _device
+
+
+def detect() -> bool:
+    """Print the devices; return whether there is one."""
+    print("weft: cpu")
+    return True
+
+
+def close() -> None:
+    """Do nothing."""
+
+
+def require_context(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as it is: there is no context to open."""
+    return function

@@ -1,0 +1,148 @@
+"""The places of numba's names: programs import errors, types and the driver's classes by them."""
+
+import importlib
+import warnings
+
+import numpy as np
+import pytest
+
+import weft.compat as numba
+from weft import errors
+from weft.compat import cuda, types
+
+
+@cuda.jit
+def fill(x, value):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = value
+
+
+@cuda.jit
+def wrong(x):
+    x[0] = [1, 2] @ x
+
+
+@pytest.mark.parametrize(("place", "name"), [
+    ("core.errors", "NumbaPerformanceWarning"), ("core.errors", "TypingError"),
+    ("core.types", "float32"), ("core", "config"), ("errors", "NumbaWarning"),
+    ("types", "int64"), ("np.numpy_support", "from_dtype"), ("np.numpy_support", "as_dtype"),
+    ("cuda.errors", "TypingError"), ("cuda.types", "UniTuple"),
+    ("cuda.cudadrv.driver", "CudaAPIError"), ("cuda.cudadrv.driver", "Stream"),
+    ("cuda.cudadrv.devicearray", "DeviceNDArray"), ("cuda.cudadrv.devices", "get_context"),
+    ("cuda.cudadrv.error", "CudaSupportError"), ("cuda.cudadrv.runtime", "runtime"),
+])  # fmt: skip
+def test_names_are_where_numba_has_them(place, name):
+    assert hasattr(importlib.import_module(f"weft.compat.{place}"), name)
+
+
+def test_one_name_at_two_places_is_one_thing():
+    from weft.compat.core.errors import NumbaPerformanceWarning
+    from weft.compat.core.types import float32
+
+    from weft.compat.core import errors as core_errors
+
+    assert core_errors is numba.errors is cuda.errors
+    assert float32 is types.float32
+    assert types is numba.types is cuda.types
+    assert NumbaPerformanceWarning is numba.errors.NumbaPerformanceWarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", category=NumbaPerformanceWarning)
+
+
+def test_a_launch_that_fails_is_caught_as_of_the_driver():
+    x = cuda.to_device(np.zeros(5))
+    with pytest.raises(cuda.cudadrv.driver.CudaAPIError):
+        fill[1, 4096](x, 1.0)
+    with pytest.raises(cuda.cudadrv.error.CudaDriverError):
+        fill[1, 8, 0, 1 << 30](x, 1.0)
+    with pytest.raises(numba.core.errors.TypingError):
+        wrong[1, 1](x)
+    assert not x.any()
+
+
+def test_memory_that_there_is_not_is_caught_as_of_the_driver():
+    for caught in (cuda.cudadrv.driver.CudaAPIError, MemoryError, errors.WeftError):
+        with pytest.raises(caught, match="device_array"):
+            cuda.device_array(1 << 57)
+
+
+def test_classes_of_the_driver():
+    x = cuda.to_device(np.arange(6.0))
+    assert isinstance(x, cuda.devicearray.DeviceNDArray)
+    assert cuda.devicearray.is_cuda_ndarray(x)
+    assert not cuda.devicearray.is_cuda_ndarray(np.zeros(2))
+    cuda.devicearray.verify_cuda_ndarray_interface(x)
+    with pytest.raises(errors.LaunchError, match="expected an array of to_device"):
+        cuda.devicearray.verify_cuda_ndarray_interface([1])
+    same, copied = cuda.devicearray.auto_device(x)
+    other, new = cuda.devicearray.auto_device(np.ones(3))
+    assert same is x
+    assert not copied
+    assert new
+    assert cuda.devicearray.is_cuda_ndarray(other)
+    assert isinstance(cuda.stream(), cuda.cudadrv.driver.Stream)
+    assert isinstance(cuda.event(), cuda.driver.Event)
+    assert cuda.driver.driver.get_device_count() == 1
+    assert cuda.runtime.get_version() == cuda.driver.driver.get_version()
+
+
+def test_copies_of_the_driver():
+    driver = cuda.cudadrv.driver
+    x = cuda.to_device(np.arange(6, dtype=np.int32))
+    size = driver.device_memory_size(x)
+    assert size == 24
+    assert driver.device_pointer(x) == x.__array_interface__["data"][0]
+    y = np.zeros(6, np.int32)
+    driver.device_to_host(y, x, size)
+    driver.device_memset(x, 0, 12)
+    assert list(y) == [0, 1, 2, 3, 4, 5]
+    assert list(x) == [0, 0, 0, 3, 4, 5]
+    driver.host_to_device(x, y, size)
+    assert list(x) == list(y)
+    with pytest.raises(errors.LaunchError, match="gaps"):
+        driver.device_memset(x[::2], 0, 4)
+    driver.device_memset(cuda.device_array(0), 0, 0)
+
+
+def test_what_is_asked_of_the_context_and_the_device():
+    context = cuda.current_context()
+    free, total = context.get_memory_info()
+    assert 0 < free <= total == context.get_memory_info().total
+    assert context.get_active_blocks_per_multiprocessor(fill, 32, 0) >= 1
+    assert cuda.devices.get_context().device is cuda.gpus[0] is cuda.gpus.lst[0]
+    device = cuda.get_current_device()
+    for name in ("MAX_THREADS_PER_BLOCK", "MULTIPROCESSOR_COUNT", "WARP_SIZE", "ASYNC_ENGINE_COUNT",
+                 "CAN_MAP_HOST_MEMORY", "PCI_BUS_ID", "MAX_SHARED_MEMORY_PER_BLOCK"):  # fmt: skip
+        assert getattr(device, name) >= 0
+    with cuda.gpus[0], context:
+        fill.forall(4)(np.zeros(4), 1.0)
+
+
+def test_types_that_only_annotations_have():
+    @cuda.jit(device=True)
+    def twice(x: types.CPointer(types.float64), i: types.int32) -> types.float64:
+        return x[i] * 2
+
+    @cuda.jit
+    def double(x: types.float64[:], out: types.Array(types.float64, 1, "C")) -> None:
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = twice(x, i)
+
+    out = np.zeros(4)
+    double[1, 4](np.arange(4.0), out)
+    assert list(out) == [0, 2, 4, 6]
+    with pytest.raises(errors.DTypeError, match="CPointer"):
+        cuda.jit("void(CPointer)")(fill)
+
+
+def test_records_and_dtypes_of_types():
+    pair = types.Record.make_c_struct([("a", types.int8), ("b", types.float64)])
+    assert numba.core.types.float32 is numba.float32
+    support = numba.np.numpy_support
+    assert support.as_dtype(pair) == np.dtype([("a", "i1"), ("b", "f8")], align=True)
+    assert support.as_dtype(types.float32) == np.float32
+    assert support.from_dtype(np.dtype(np.int16)) is types.int16
+    with pytest.raises(errors.DTypeError, match="scalar or record"):
+        support.as_dtype(types.void)
