@@ -146,3 +146,10 @@ def test_records_and_dtypes_of_types():
     assert support.from_dtype(np.dtype(np.int16)) is types.int16
     with pytest.raises(errors.DTypeError, match="scalar or record"):
         support.as_dtype(types.void)
+
+
+def test_a_star_leaves_the_names_of_other_modules_alone():
+    names = {}
+    exec("import numpy as np\nfrom weft.compat import *", names)
+    assert names["np"] is np
+    assert names["cuda"] is cuda

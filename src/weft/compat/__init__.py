@@ -5,7 +5,9 @@ numba`` for ``import numba``; the types that such programs take from numba (``fl
 ``int64[:]``), `vectorize`, `guvectorize` and `jit` are here, too.
 """
 
-from weft.compat import core, cuda, errors, np, types
+from weft.compat import core as core
+from weft.compat import np as np  # not in __all__: programs have another np
+from weft.compat import cuda, errors, types
 from weft.compat.host import config, jit, njit, prange
 from weft.compat.numba_types import (
     ALIASES,
@@ -34,8 +36,8 @@ from weft.compat.vectorize import guvectorize, vectorize
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
 
 __all__ = [
-    "boolean", "complex64", "complex128", "config", "core", "cuda", "errors", "float16", "float32",
+    "boolean", "complex64", "complex128", "config", "cuda", "errors", "float16", "float32",
     "float64", "from_dtype", "guvectorize", "int8", "int16", "int32", "int64", "intp", "jit",
-    "njit", "np", "prange", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp",
+    "njit", "prange", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp",
     "vectorize", "void", *(name for name in ALIASES if name not in ("void", "none")),
 ]  # fmt: skip
