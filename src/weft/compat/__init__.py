@@ -6,8 +6,8 @@ numba`` for ``import numba``; the types that such programs take from numba (``fl
 """
 
 from weft.compat import core as core
-from weft.compat import np as np  # not in __all__: programs have another np
 from weft.compat import cuda, errors, types
+from weft.compat import np as np  # not in __all__: programs have another np
 from weft.compat.host import config, jit, njit, prange
 from weft.compat.numba_types import (
     ALIASES,
