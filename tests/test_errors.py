@@ -1,13 +1,17 @@
 """Errors: classes, messages, and the user's line."""
 
+import builtins
 import contextlib
 import copy
+import linecache
+import pickle
 import sys
+import types
 
 import pytest
 
 from weft import errors
-from weft.errors import ShapeError, WeftError, Where, user_line, user_location
+from weft.errors import LaunchError, ShapeError, WeftError, Where, user_line, user_location
 
 CLASSES = [
     value
@@ -74,12 +78,13 @@ def test_message_names_all_parts():
     error = ShapeError(
         "matmul", found="(3, 4) @ (5, 6)", expected="inner sizes to agree", hint="transpose one"
     )
-    first, second = str(error).splitlines()
+    first, second, carets = str(error).splitlines()
     assert first == (
         "matmul: found (3, 4) @ (5, 6), expected inner sizes to agree (transpose one)"
     )
     assert "test_errors.py:" in second
     assert second.endswith("error = ShapeError(")
+    assert carets == " " * second.index("ShapeError(") + "^" * len("ShapeError(")
     assert (error.operation, error.found, error.expected, error.hint) == (
         "matmul",
         "(3, 4) @ (5, 6)",
@@ -171,3 +176,37 @@ def test_copy_keeps_everything(cls):
     assert type(again) is cls
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def test_carets_stand_below_what_ran():
+    """Columns of Python are bytes of UTF-8; what is marked is the call, not the line."""
+    names = {"DTypeError": errors.DTypeError}
+    source = "if True:\n    x = 'äöü', DTypeError('a'), 3\n"
+    linecache.cache["<carets>"] = len(source), None, source.splitlines(keepends=True), "<carets>"
+    exec(compile(source, "<carets>", "exec"), names)
+    _, place, carets = str(names["x"][1]).splitlines()
+    start = place.index("DTypeError('a')")
+    assert carets == " " * start + "^" * len("DTypeError('a')")
+
+
+@pytest.mark.parametrize("kind", ["ValueError", "KeyError", "ZeroDivisionError", "Unknown"])
+def test_what_a_kernel_raises_is_caught_as_such(kind):
+    cls = errors.raised(f"{kind}: bad")
+    assert issubclass(cls, LaunchError)
+    assert issubclass(cls, getattr(builtins, kind, LaunchError))
+    error = cls("k", found=f"{kind}: bad", where=("f.py", 3, "t"))
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(again) is cls
+        assert str(again) == str(error) == f"k: found {kind}: bad\n  at f.py:3: t"
+
+
+def test_cells_of_notebooks_have_their_numbers(monkeypatch):
+    """Their files have names that nobody sees."""
+    cells = {"/tmp/ipykernel_7/123.py": ("Cell", "In[3]")}
+    shell = types.SimpleNamespace(compile=types.SimpleNamespace(format_code_name=cells.get))
+    module = types.SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    assert str(Where("/tmp/ipykernel_7/123.py", 3, "t")) == "Cell In[3]:3: t"
+    assert str(Where("f.py", 3, "t")) == "f.py:3: t"
+    monkeypatch.setattr(module, "get_ipython", lambda: None)  # IPython without a shell
+    assert str(Where("/tmp/ipykernel_7/123.py", 3)) == "/tmp/ipykernel_7/123.py:3"

@@ -7,6 +7,7 @@ a Python programmer would catch there, so ``except IndexError`` works without im
 
 import contextlib
 import functools
+import itertools
 import linecache
 import os
 import sys
@@ -48,6 +49,8 @@ __all__ = [
     "opened",
     "outermost",
     "outermost_methods",
+    "raised",
+    "shown_file",
     "trim",
     "user_line",
     "user_location",
@@ -68,7 +71,15 @@ class Where(NamedTuple):
 
     def __str__(self) -> str:
         """Return ``file:line: text``, which terminals and editors make clickable."""
-        return f"{self.file}:{self.line}" + (f": {self.text}" if self.text else "")
+        return f"{shown_file(self.file)}:{self.line}" + (f": {self.text}" if self.text else "")
+
+
+def shown_file(file: str) -> str:
+    """Return what users know a file as: the cells of notebooks have names that nobody sees."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    names = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
+    found = names(file)
+    return " ".join(found) if found else file
 
 
 def _is_foreign(file: str) -> bool:
@@ -112,8 +123,26 @@ def entry_point() -> str | None:
 
 def user_line() -> Where | None:
     """Return the user's line with its text, or None if no frame is the user's."""
-    location = user_location()
-    return None if location is None else _with_text(*location)
+    return _user_part()[0]
+
+
+def _user_part() -> tuple[Where | None, str]:
+    """Return the user's line, and carets for the line below it, under what runs there."""
+    frame = sys._getframe(1)
+    while _is_foreign(frame.f_code.co_filename):
+        if frame.f_back is None:
+            return None, ""
+        frame = frame.f_back
+    place = _with_text(frame.f_code.co_filename, frame.f_lineno)
+    steps = itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None)
+    first, last, start, end = next(steps, (None, None, None, None))
+    if first != frame.f_lineno or start is None or end is None or not place.text:
+        return place, ""  # Python was told not to keep columns, or there is no source
+    line = linecache.getline(place.file, place.line).rstrip()
+    octets, indent = line.encode(), len(line) - len(place.text)
+    start = len(octets[:start].decode(errors="replace")) - indent
+    end = len(octets[:end].decode(errors="replace")) - indent if last == first else len(place.text)
+    return place, " " * start + "^" * (end - start)
 
 
 def _with_text(file: str, line: int) -> Where:
@@ -158,8 +187,9 @@ class WeftError(Exception):
         self.found = None if found is None else str(found)
         self.expected = None if expected is None else str(expected)
         self.hint = None if hint is None else str(hint)
+        self._carets = ""
         if where is None:
-            self.where = user_line()
+            self.where, self._carets = _user_part()
         elif len(where) == 2:
             self.where = _with_text(*where)
         else:
@@ -178,8 +208,13 @@ class WeftError(Exception):
         return f"{text} ({self.hint})" if self.hint is not None else text
 
     def __str__(self) -> str:
-        """Return the message, then the user's line on a line of its own."""
-        return self.message if self.where is None else f"{self.message}\n  at {self.where}"
+        """Return the message, then the user's line on a line of its own, with carets below."""
+        if self.where is None:
+            return self.message
+        rows = [self.message, f"  at {self.where}"]
+        if self._carets:
+            rows.append(" " * (len(rows[1]) - len(self.where.text)) + self._carets)
+        return "\n".join(rows)
 
 
 class ShapeError(WeftError, ValueError):
@@ -230,6 +265,39 @@ class KernelError(CompileError, TypeError):
 
 class LaunchError(WeftError, RuntimeError):
     """A kernel could not be launched, or reported a failure while it ran."""
+
+
+_RAISED = {kind.__name__: kind for kind in (
+    ArithmeticError, AssertionError, FloatingPointError, IndexError, KeyError, LookupError,
+    MemoryError, NotImplementedError, OverflowError, TypeError, ValueError, ZeroDivisionError)}
+
+
+def raised(message: str) -> type[LaunchError]:
+    """Return the class of the error of a kernel that was stopped.
+
+    It is `LaunchError`, and also the exception of Python's whose name comes first in the message.
+    """
+    return _raised(message.partition(" ")[0].removesuffix(":"))
+
+
+@functools.cache
+def _raised(kind: str) -> type[LaunchError]:
+    base = _RAISED.get(kind)
+    if base is None:
+        return LaunchError
+
+    def __reduce__(error: LaunchError) -> tuple[Any, ...]:
+        return _raised_again, (kind, error.args, vars(error))
+
+    made: type[LaunchError] = type(LaunchError.__name__, (LaunchError, base), {
+        "__doc__": LaunchError.__doc__, "__module__": __name__, "__reduce__": __reduce__})
+    return made
+
+
+def _raised_again(kind: str, args: tuple[Any, ...], state: dict[str, Any]) -> LaunchError:
+    error = _raised(kind)(*args)
+    vars(error).update(state)
+    return error
 
 
 class VariableError(WeftError, ValueError):

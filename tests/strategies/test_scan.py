@@ -113,3 +113,15 @@ def test_long_rows_do_not_drift(rng, name, shape, axis):
     right = getattr(np, name)(x.astype(np.float64), axis=axis)
     found = getattr(weft.tensor(x), name)(axis).numpy()
     np.testing.assert_allclose(found, right, rtol=1.2e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 301])
+def test_running_extremes_of_bools(n):
+    """As bools, and where the last of equals stands."""
+    a = np.random.default_rng(n).random((2, n)) < 0.2
+    for found, wanted, hit in ((weft.tensor(a).cummax(1), np.maximum.accumulate(a, 1), a),
+                               (weft.tensor(a).cummin(1), np.minimum.accumulate(a, 1), ~a)):
+        assert found.values.dtype is weft.bool
+        np.testing.assert_array_equal(found.values.numpy(), wanted)
+        places = np.where(hit | (wanted == a), np.arange(n), 0)
+        np.testing.assert_array_equal(found.indices.numpy(), np.maximum.accumulate(places, 1))

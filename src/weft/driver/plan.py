@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.driver import device, kernels
 from weft.driver.kernels import Code
-from weft.errors import AllocationError, BoundsError, LaunchError, VariableError, WeftError
+from weft.errors import AllocationError, BoundsError, VariableError, WeftError, raised
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
@@ -300,7 +300,8 @@ class Plan:
             raise BoundsError(operation, found=f"index {found}",
                               expected=f"{-bound if wraps else 0} to {bound - 1}" if bound else
                               "no index: the axis is empty", where=where)
-        raise LaunchError(operation, found=reason or text, where=where)
+        reason = reason or text
+        raise raised(reason)(operation, found=reason, where=where)
 
 
 def largest(size: Expr | int) -> int:

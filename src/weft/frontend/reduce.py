@@ -322,6 +322,9 @@ class Reduction(Movement):
 
     def _running(self, kind: str, dim: int) -> ValuesIndices:
         axis = self._axis(dim, f"cum{kind}")
+        if self.dtype.is_bool:
+            values, indices = self.astype(dt.uint8)._running(kind, dim)
+            return ValuesIndices(values.astype(dt.bool_), indices)
         values = self._scan(kind, axis)
         is_new = self.eq(values).logical_or(self.isnan())._read()
         n = self.shape[axis]

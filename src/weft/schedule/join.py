@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from weft.errors import shown_file
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import (
@@ -194,7 +195,9 @@ class _View:
     def place(self, s: Stmt) -> str:
         """Return the file and the line of a statement."""
         location = self.kernel.locations.get(s)
-        return "of unknown place" if location is None else f"{location.file}:{location.line}"
+        if location is None:
+            return "of unknown place"
+        return f"{shown_file(location.file)}:{location.line}"
 
     def element(self, touch: Touch) -> str:
         """Return an access as it is written in the source."""

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import gpu
-from weft.errors import KernelError, WeftError
+from weft.errors import DTypeError, KernelError, LaunchError, WeftError
 
 HEAD = '''import math
 import random
@@ -384,3 +384,61 @@ def test_masks_of_wide_warps() -> None:
     np.testing.assert_array_equal(x, 0)  # nothing ran
     with_a_mask_of_32[1, 32](x)
     with_a_mask_of_all[1, 32](x)
+
+
+def _raising(x, n):  # type: ignore[no-untyped-def]
+    if n == 1:
+        raise ValueError("negative")
+    if n == 2:
+        raise ZeroDivisionError
+    x[0] = n
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+@pytest.mark.parametrize(("n", "kind"), [(1, ValueError), (2, ZeroDivisionError)])
+def test_raise_is_caught_as_what_it_raises(device: str, n: int, kind: type[Exception]) -> None:
+    """It is a failed launch all the same."""
+    kernel = weft.kernel(device=device)(_raising)
+    x = np.zeros(1)
+    kernel[1, 1](x, 3)
+    assert x[0] == 3
+    with pytest.raises(kind, match=kind.__name__) as caught:
+        kernel[1, 1](x, n)
+    assert isinstance(caught.value, LaunchError)
+
+
+@pytest.mark.parametrize(("body", "lines"), [
+    ("c = 0\ndef inner():\n    nonlocal c\n    c += 1\ninner()\nx[0] = c", [3]),
+    ("x.foo = 1\nx[0, 0] = 1\nx[0.5] = 1", [1, 2, 3]),
+    ("x.foo, y = 1, 2\nx[0] = y + 1\nx[0, 0] = 1", [1, 3]),
+])  # fmt: skip
+def test_one_mistake_is_told_once_and_hides_no_other(body: str, lines: list[int], tmp_path: Path
+                                                     ) -> None:  # fmt: skip
+    """What a wrong statement sets is not known; what has a wrong field is."""
+    with pytest.raises(KernelError) as caught:
+        written(tmp_path, body)[1, 32](np.full(32, 2.0))
+    first = (tmp_path / "program.py").read_text().splitlines().index(body.splitlines()[0].join(
+        ["    ", ""]))
+    assert [p.line - first for p in caught.value.problems] == lines
+
+
+def _typed(x: weft.float32[:], n: weft.int32, y: weft.float64[:, :]) -> None:
+    x[0] = n + y[0, 0]
+
+
+def test_all_wrong_arguments_at_once() -> None:
+    """With the line of the launch, carets below it, and the line of the annotations."""
+    kernel = weft.kernel(_typed)
+    with pytest.raises(DTypeError) as caught:
+        kernel[1, 1](np.zeros(3), "n", np.zeros(4))
+    told = str(caught.value).splitlines()
+    assert told[0] == "launch of _typed: 3 errors"
+    for row, words in zip(told[1:4], ("float64 for parameter x", "str for parameter n", "(4,)"),
+                          strict=True):
+        assert words in row
+        assert "annotated at" in row
+    start = told[4].index('kernel[1, 1](np.zeros(3), "n", np.zeros(4))')
+    assert told[5] == " " * start + "^" * (len(told[4]) - start)
+    with pytest.raises(DTypeError) as caught:
+        kernel[1, 1](np.zeros(3, np.float32), "n", np.zeros((4, 4)))
+    assert str(caught.value).count("\n") == 2

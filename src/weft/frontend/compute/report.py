@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from weft.errors import shown_file
 from weft.ir import stmt as st
 from weft.ir.expr import Expr, show
 from weft.ir.op import Op
@@ -114,8 +115,8 @@ def report(written: Written, kernel: Kernel, scheduled: Kernel) -> Report:
                 carries = "" if conflict is None else _reason(conflict, kernel, space)
         where = place.place
         if carries and place.independent:
-            broken.append(f"{where.file}:{where.line}: the loop over {place.name} is not known to "
-                          f"have independent iterations and runs in order: {carries}")
+            broken.append(f"{shown_file(where.file)}:{where.line}: the loop over {place.name} is "
+                          f"not known to have independent iterations and runs in order: {carries}")
         ran = tuple(k for k in _ORDER if k in kinds.get(name, ())) if var in seen else ()
         loops.append(LoopReport(place.name, where.file, where.line, ran, reduction, carries))
     hints = dict(scheduled.meta.hints)

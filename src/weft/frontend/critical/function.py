@@ -19,6 +19,7 @@ from weft.errors import (
     opened,
     outermost,
     outermost_methods,
+    raised,
 )
 from weft.frontend.kernel.texts import keep
 from weft.runtimes.callables import native_class, set_code
@@ -326,7 +327,7 @@ def _error(name: str, failed: Failed) -> Exception:
     if failed.message == "index out of bounds":
         return BoundsError(name, found=f"index {failed.value}",
                            expected=f"an index from 0 to {failed.bound - 1}", where=where)
-    return LaunchError(name, found=failed.message, where=where)
+    return raised(failed.message)(name, found=failed.message, where=where)
 
 
 def make(function: Any, options: dict[str, Any]) -> Any:

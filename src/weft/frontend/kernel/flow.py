@@ -42,6 +42,8 @@ def _assigned_in(stmt: ast.stmt) -> frozenset[str]:
             found.add(node.name)
         elif isinstance(node, ast.alias):
             found.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            found.update(node.names)  # those of functions around, which it means to set
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             base: ast.expr = node  # of `p.x = 1`, which gives p a new value
             while isinstance(base, ast.Attribute):

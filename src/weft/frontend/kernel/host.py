@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from weft.errors import DTypeError, LaunchError, RangeError, ShapeError
+from weft.errors import DTypeError, LaunchError, RangeError, ShapeError, WeftError
 from weft.exchange import host as exchange
 from weft.frontend.core import TensorCore
 from weft.frontend.kernel.elements import COMPLEX
@@ -62,7 +62,6 @@ class Host:
 
     def __init__(self, kernel: str, signature: Signature | None = None) -> None:
         self.kernel = kernel
-        self.where = None if signature is None else signature.where
         self.lenient = signature is not None and signature.lenient
         self.addresses: list[int] = []
         self.variables: dict[str, int] = {}
@@ -74,8 +73,20 @@ class Host:
 
     def bind(self, signature: Signature, args: tuple[Any, ...]) -> None:
         """Take all arguments of a launch."""
-        self.types = {name: self.take(name, value, wanted) for (name, wanted), value in
-                      zip(signature.wanted.items(), args, strict=True)}
+        self.types = {}
+        wrong: list[WeftError] = []
+        for (name, wanted), value in zip(signature.wanted.items(), args, strict=True):
+            try:
+                self.types[name] = self.take(name, value, wanted)
+            except WeftError as error:
+                if wanted is not None and error.hint is None:
+                    error.hint = "annotated at {}:{}".format(*signature.where)
+                wrong.append(error)
+        if len(wrong) > 1:
+            title = f"launch of {self.kernel}: {len(wrong)} errors"
+            raise type(wrong[0])("\n  ".join([title, *map(_fact, wrong)]))
+        if wrong:
+            raise wrong[0]
 
     def take(self, name: str, value: Any, wanted: Any = None) -> KernelType:
         """Return the type of an argument, after noting what the launch passes for it.
@@ -176,7 +187,7 @@ class Host:
         told = type(value).__name__ if found is None or not getattr(value, "ndim", 0) else (
             f"an array of {getattr(found, 'name', found)}")
         return DTypeError(f"launch of {self.kernel}", found=f"{told} for parameter {name}",
-                          expected=expected, where=self.where)
+                          expected=expected)
 
     def _number(self, name: str, value: Any, d: DType) -> ScalarType:
         if isinstance(value, TensorCore) and value.ndim == 0:
@@ -190,7 +201,7 @@ class Host:
                 except OverflowError:
                     raise RangeError(f"launch of {self.kernel}", found=f"{name}, an int of "
                                      f"{cast(int, value).bit_length()} bits",
-                                     expected="at most 64", where=self.where) from None
+                                     expected="at most 64") from None
             self.variables[name] = bits_of(plain, d)
             return ScalarType(d)
         is_bool = isinstance(value, bool | np.bool_)
@@ -201,15 +212,13 @@ class Host:
         plain = value.item() if isinstance(value, np.generic) else value
         if d.is_integer and not d.min <= plain <= d.max:
             raise RangeError(f"launch of {self.kernel}", found=f"{name} = {plain}",
-                             expected=f"{d.name}, from {d.min} to {d.max}",
-                             where=self.where)
+                             expected=f"{d.name}, from {d.min} to {d.max}")
         if d.is_float:
             try:
                 plain = float(plain)
             except OverflowError:
                 raise RangeError(f"launch of {self.kernel}", found=f"{name}, an int of "
-                                 f"{plain.bit_length()} bits", expected=d.name,
-                                 where=self.where) from None
+                                 f"{plain.bit_length()} bits", expected=d.name) from None
         with np.errstate(over="ignore"):
             self.variables[name] = bits_of(plain, d)
         return ScalarType(d)
@@ -231,13 +240,13 @@ class Host:
             n is not None and n != m for n, m in zip(sizes, value.shape, strict=True)
         ):
             told = ", ".join(":" if n is None else str(n) for n in sizes)
-            raise ShapeError(f"launch of {self.kernel}", where=self.where,
+            raise ShapeError(f"launch of {self.kernel}",
                              found=f"shape {tuple(value.shape)} for parameter {name}",
                              expected=f"[{told}]")
         if isinstance(value, TensorCore):
             return self._tensor(name, value, wanted.shape)
         if wanted.order == "C" and not value.flags.c_contiguous:
-            raise ShapeError(f"launch of {self.kernel}", where=self.where,
+            raise ShapeError(f"launch of {self.kernel}",
                              found=f"strides {value.strides} for parameter {name}",
                              expected="row-major order without gaps: np.ascontiguousarray")
         return self._array(name, value, wanted.shape)
@@ -248,7 +257,7 @@ class Host:
             raise self._wrong(name, value, kind.__name__)
         items = value if isinstance(value, tuple) else [getattr(value, n) for n in wanted.names]
         if len(items) != len(wanted.items):
-            raise ShapeError(f"launch of {self.kernel}", where=self.where,
+            raise ShapeError(f"launch of {self.kernel}",
                              found=f"{len(items)} values for parameter {name}",
                              expected=len(wanted.items))
         names = wanted.names or tuple(map(str, range(len(wanted.items))))
@@ -394,3 +403,8 @@ class Host:
         self.variables[f"{name}.span"] = first + sum(max(0, e) for e in ends) + 1
         for k, step in enumerate(steps):
             self.variables[f"{name}.step{k}"] = step
+
+
+def _fact(error: WeftError) -> str:
+    """Return what is wrong with one argument."""
+    return error.message.partition(": ")[2]

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from weft.errors import KernelError
+from weft.errors import KernelError, shown_file
 from weft.frontend.kernel import chosen, complexes, flow
 from weft.frontend.kernel.calls import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
@@ -437,7 +437,7 @@ class Functions(Loops):
             frame.types = types
             self.frames[-1].env = self.env
             self.frames.append(frame)
-            self.calls.append(f"{self.source.file}:{getattr(node, 'lineno', 0)}")
+            self.calls.append(f"{shown_file(self.source.file)}:{getattr(node, 'lineno', 0)}")
             self.source, self.env, self.after = source, dict(values), []
             known = len(self.problems.found)
             try:

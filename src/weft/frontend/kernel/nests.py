@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import AllocationError, BoundsError, LaunchError
+from weft.errors import AllocationError, BoundsError, raised
 from weft.frontend.kernel.promises import check_nest
 from weft.ir.position import in_thread
 
@@ -66,4 +66,4 @@ def failure(name: str, failed: Failed, launch: Configured | None = None) -> Exce
     message = failed.message
     if launch is not None and failed.value > 0:
         message += in_thread(failed.value - 1, launch.grid, launch.block)
-    return LaunchError(name, found=message, where=where)
+    return raised(failed.message)(name, found=message, where=where)

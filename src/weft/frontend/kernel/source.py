@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any, Final
 
-from weft.errors import KernelError
+from weft.errors import KernelError, shown_file
 from weft.frontend.kernel.flow import named
 from weft.frontend.kernel.texts import definition_of
 from weft.ir.record import Record
@@ -38,7 +38,7 @@ class Problem(Record):
 
     def __str__(self) -> str:
         """Return ``file:line:column: message`` with the line, a caret and the hint."""
-        rows = [f"{self.file}:{self.line}:{self.column + 1}: {self.message}"]
+        rows = [f"{shown_file(self.file)}:{self.line}:{self.column + 1}: {self.message}"]
         text = linecache.getline(self.file, self.line).rstrip("\n")
         if text.strip():
             indent = len(text) - len(text.lstrip())

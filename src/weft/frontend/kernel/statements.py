@@ -127,8 +127,7 @@ class Statements(Calls):
                     return self._if(node, rest)
                 state = self._statement(node)
             except Stop:
-                for name in flow.assigned([node]):
-                    self.env[name] = Wrong()
+                self._forget(node)
                 state = FALLS
             finally:
                 self.after.pop()
@@ -137,6 +136,16 @@ class Statements(Calls):
             if state == MAYBE:
                 return self._guarded(rest, node)
         return FALLS
+
+    def _forget(self, node: ast.stmt) -> None:
+        """Let what a wrong statement sets be wrong, so that it is told once.
+
+        What gets a new value of a field stays what it is.
+        """
+        names = flow.named([node])
+        for name in flow.assigned([node]):
+            if name in names or name not in self.env:
+                self.env[name] = Wrong()
 
     def is_read_later(self, name: str) -> bool:
         """Whether a name may be read behind the statement that is being read."""
@@ -307,8 +316,7 @@ class Statements(Calls):
         try:
             test = self.condition(node.test)
         except Stop:
-            for name in flow.assigned([node]):
-                self.env[name] = Wrong()
+            self._forget(node)
             return self.run(rest)
         if isinstance(test, bool):
             return self.run((*(node.body if test else node.orelse), *rest))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from weft.errors import shown_file
 from weft.ir.record import Record
 from weft.ir.stmt import Location
 
@@ -60,7 +61,7 @@ class Finding(Record):
     def __str__(self) -> str:
         """Return ``file:line: kind: message``."""
         times = f" ({self.count} times)" if self.count > 1 else ""
-        return f"{self.file}:{self.line}: {self.kind}: {self.message}{times}"
+        return f"{shown_file(self.file)}:{self.line}: {self.kind}: {self.message}{times}"
 
 
 Where = Location | None

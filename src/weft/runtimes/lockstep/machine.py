@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError
+from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError, raised
 from weft.ir.expr import Expr
 from weft.ir.interpret_code import where_of
 from weft.ir.locks import waits_for_lock
@@ -484,8 +484,8 @@ class Machine:
             message = s.message
             if value > 0:
                 message += in_thread(value - 1, self.grid.blocks, self.grid.threads)
-            raise LaunchError(self.kernel.name, found=message,
-                              where=where_of(self.kernel.locations.get(s)))
+            raise raised(message)(
+                self.kernel.name, found=message, where=where_of(self.kernel.locations.get(s)))
         self.checks.failed(s, bad)
         self.lose(bad)
 
