@@ -45,7 +45,8 @@ from weft.frontend.dynamic import jit
 from weft.frontend.files import load, save
 from weft.frontend.functions import *  # noqa: F403
 from weft.frontend.kernel import gpu
-from weft.frontend.kernel.launch import cdiv, func, kernel
+from weft.frontend.kernel.decorators import kernel
+from weft.frontend.kernel.launch import cdiv, func
 from weft.frontend.kernel.sanitize import interpret, sanitize
 from weft.frontend.kernel.streams import event, stream
 from weft.frontend.kernel.together import fuse

@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft import gpu, nn, optim
 from weft.errors import DTypeError
-from weft.frontend import jit
+from weft.frontend import entry
 from weft.frontend import panels as kept_panels
 from weft.nn import functional
 
@@ -196,7 +196,7 @@ def test_an_optimiser_outside(rng, x):
 
 @pytest.mark.parametrize("least", [0, 1 << 40], ids=["in place", "anew"])
 def test_a_captured_training_step(least, rng, x, monkeypatch):
-    monkeypatch.setattr(jit, "LEAST_REPLACED", least)
+    monkeypatch.setattr(entry, "LEAST_REPLACED", least)
     w = nn.Parameter(weft.tensor(rng.standard_normal((DEPTH, COLUMNS), dtype=np.float32)))
     optimizer = optim.AdamW([w], lr=0.1)
 

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.frontend import jit
+from weft.frontend import entry
 from weft.nn import functional
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("compiled")
 @pytest.fixture(autouse=True)
 def replace_all(monkeypatch):
     """Write over small arrays too."""
-    monkeypatch.setattr(jit, "LEAST_REPLACED", 0)
+    monkeypatch.setattr(entry, "LEAST_REPLACED", 0)
 
 
 @pytest.fixture

@@ -20,18 +20,8 @@ from weft.exchange import host
 from weft.frontend.arguments import describe
 from weft.frontend.capture import fix_sizes
 from weft.frontend.core import TensorCore, realize_all
-from weft.frontend.jit import (
-    MOST_TRIES,
-    Argument,
-    Entry,
-    Jitted,
-    Out,
-    Overlap,
-    Packs,
-    Past,
-    argument_of,
-    capturing,
-)
+from weft.frontend.entry import Argument, Entry, Out, Overlap, Packs, Past, argument_of
+from weft.frontend.jit import MOST_TRIES, Jitted, capturing
 from weft.frontend.pytree import flatten, is_array
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor

@@ -1,6 +1,6 @@
 """Native dispatches of captured functions: what a call checks, reads, writes and returns, as rows.
 
-The rows say in native code what `Entry.fits` and `Entry.run` of `weft.frontend.jit` say in Python,
+The rows say in native code what `Entry.fits` and `Entry.run` (`weft.frontend.entry`) say in Python,
 and check all that a signature consists of. They are strict: whatever they do not know (views,
 tensors that are not computed yet, memory shared with NumPy that is to be written) goes the Python
 way, call by call. A function gets none if its results have a history for gradients, or if arguments
@@ -24,7 +24,8 @@ from weft.ir.node import Storage
 
 if TYPE_CHECKING:
     from weft.driver.realize import Binding
-    from weft.frontend.jit import Entry, Jitted, Out
+    from weft.frontend.entry import Entry, Out
+    from weft.frontend.jit import Jitted
     from weft.runtimes.dispatch import Owned, Program
 
 __all__ = ["attach"]

@@ -22,7 +22,8 @@ from weft.ir.stmt import Body, Kernel, Memory, Meta, Stmt
 from weft.ir.text_expr import ExprPrinter, name, number, print_expr, quoted, typed_name
 from weft.ir.text_expr import variable as variable_text
 from weft.ir.text_graph import parse_graph, print_graph
-from weft.ir.text_parse import parse_expr, parse_kernel, parse_linear
+from weft.ir.text_parse import parse_expr, parse_kernel
+from weft.ir.text_parse_linear import parse_linear
 
 __all__ = [
     "canonical_text",

@@ -56,10 +56,11 @@ from weft.ir.stmt import (
 from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Rewriter, Tally, walk
 from weft.passes.copies import copy_at_once
+from weft.passes.divergence import MUCH, WARP, has_barrier
 from weft.passes.grid import blocks_of_grid, grid_to_block, waits_for_grid
 from weft.passes.orient import CLEARLY, lanes_last
 from weft.passes.strides import count_turns
-from weft.passes.threads import MUCH, WARP, Threads, has_barrier
+from weft.passes.threads import Threads
 
 __all__ = ["blocks_to_loops", "has_threads", "unroll_loops"]
 

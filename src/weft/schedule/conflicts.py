@@ -13,7 +13,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from weft.schedule.affine import UNBOUNDED, Constraint, Interval, Linear, solve
-from weft.schedule.footprint import Footprint, Touch, explained
+from weft.schedule.footprint import Footprint, Touch
+from weft.schedule.known import explained
 
 __all__ = ["BLOCK", "GRID", "THREAD", "meet", "same_turn"]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import DeviceError, KernelError
 from weft.frontend.devices import get_default_device, is_available
+from weft.frontend.kernel.resources import HINTS, KINDS
 from weft.ir.record import Record
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["HINTS", "KINDS", "Annotations", "check_made", "check_signature",
            "checked_annotations"]
 
-KINDS: Final = ("custom", "elementwise", "reduce", "matmul", "conv2d", "attention",
-                "flash_attention", "scan", "sort")
-HINTS: Final[dict[str, type]] = {"vector_width": int, "unroll": int, "tensor_cores": bool,
-                                 "coalesced": bool, "async_copy": bool}
 _FAMILIES: Final = ("cpu", "interpreter")  # that run compute functions
 _MOST_AXES: Final = 3
 

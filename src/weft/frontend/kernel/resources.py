@@ -13,8 +13,11 @@ from typing import Any, Final
 from weft.errors import KernelError, LaunchError
 from weft.ir.module import least_ptx, ptx_version
 
-__all__ = ["HINTS", "check_cluster", "resources"]
+__all__ = ["HINTS", "KINDS", "LEVELS", "check_cluster", "resources"]
 
+LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Olatency")
+KINDS: Final = ("custom", "elementwise", "reduce", "matmul", "conv2d", "attention",
+                "flash_attention", "scan", "sort")  # fmt: skip
 HINTS: Final[dict[str, type]] = {"vector_width": int, "unroll": int, "tensor_cores": bool,
                                  "coalesced": bool, "async_copy": bool}
 _MOST_CLUSTER: Final = 16  # blocks of one cluster
