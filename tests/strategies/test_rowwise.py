@@ -72,7 +72,8 @@ def test_logarithms_of_short_rows_are_taken_together(rows, columns):
 
 
 @pytest.mark.parametrize("shape", [(5, 3, 4), (7, 87, 4), (3, 20, 8), (6, 11, 5), (2, 13, 15),
-                                   (4, 700, 4), (3, 40_000, 7), (2, 0, 4)])  # fmt: skip
+                                   (4, 700, 4), (3, 40_000, 7), (2, 0, 4), (5, 67, 3), (3, 64, 3),
+                                   (2, 5003, 3), (9, 33, 3), (3, 0, 3)])  # fmt: skip
 def test_a_few_columns_that_lie_apart(shape):
     """Sums, extremes and places over the middle axis where the last one is short."""
     data = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
@@ -90,3 +91,28 @@ def test_a_few_columns_that_lie_apart(shape):
         np.testing.assert_array_equal(x.argmin(1).numpy(), data.argmin(1))
         whole = np.nan_to_num(data * 9).astype(np.int8)
         np.testing.assert_array_equal(weft.from_numpy(whole).amin(1).numpy(), whole.min(1))
+
+
+@pytest.mark.parametrize(("batch", "points", "columns", "wanted"), [
+    (6, 40, 3, "16 points of 3 columns"), (4, 37, 2, "16 points of 2 columns"),
+    (4, 20, 3, ""), (5, 19, 70, "70 columns in registers"), (1, 9, 448, "448 columns in registers"),
+    (2, 300, 65, "65 columns in registers"), (2, 9, 449, "columns in the first cache")])
+def test_columns_in_registers(batch, points, columns, wanted):
+    x, y = memory("x", batch, points, columns), memory("y", batch, columns)
+    reduce = Reduce((Axis(v("k"), n(points)),), (nests.total("s", value=nests.f("a")),),
+                    (Load(nests.f("a"), x, (v("i"), v("k"), v("j"))),))
+    nest = loop("i", batch, loop("j", columns, reduce, Store(y, (v("i"), v("j")), nests.f("s"))))
+    made = check(Kernel("sums", (x, y), (nest,)), exact=False)
+    assert wanted in dict(made.meta.hints)["why"]
+
+
+@pytest.mark.parametrize("shape", [(70_003, 37), (40_001, 16), (9_001, 129), (5_000, 448)])
+def test_long_columns_that_threads_share_err_no_more_than_blocks(shape):
+    """Sums of columns round as often at any number of threads: once in a block, and once for it."""
+    data = np.random.default_rng(2).random(shape, dtype=np.float32)
+    wide = data.astype(np.float64).sum(0)
+    got = weft.from_numpy(data).sum(0)
+    assert np.abs(got.numpy() / wide - 1).max() < 3.5e-7
+    again = weft.from_numpy(data).sum(0)
+    assert again.numpy().tobytes() == got.numpy().tobytes()
+    np.testing.assert_array_equal(weft.from_numpy(data).amax(0).numpy(), data.max(0))

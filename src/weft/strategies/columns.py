@@ -6,6 +6,7 @@ running sums in the first cache; several phases keep what they share in private 
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from weft.errors import ScheduleError
@@ -25,6 +26,8 @@ from weft.strategies.nest import (
     chain_of,
     parallelise,
     product,
+    registers,
+    shares_evenly,
     size_of,
     strides,
 )
@@ -35,6 +38,9 @@ NEAR: Final = 8  # steps between neighbouring windows up to which their elements
 MOST_UNROLLED: Final = 16  # points of a small window that are written out
 LEAST_COLUMNS: Final = 4  # that are worth a vector of their own
 SIDE_BY_SIDE: Final = 4  # points of a reduction with running results of their own
+LEAST_VECTORS: Final = 4  # of running results that are worth registers of their own
+SPARE: Final = 4  # registers beside those of running results
+LIGHT: Final = 4  # operations of a point that need few of these
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
 
@@ -80,7 +86,9 @@ def schedule_columns(plan: Plan, rows: list[For], amount: int) -> None:
     body = rows[-1].body
     found = [s for s in body if isinstance(s, Reduce)]
     simple = len(found) == 1 and not any(isinstance(s, For | st.Alloc) for s in body)
-    if simple and (_stretch(plan, rows, found[0], amount)
+    if simple and (_lines(plan, rows, found[0], amount)
+                   or _woven(plan, rows, found[0], amount)
+                   or _stretch(plan, rows, found[0], amount)
                    or _narrow(plan, rows, found[0], amount)):
         return
     plan.stream_outputs()
@@ -98,6 +106,51 @@ def schedule_columns(plan: Plan, rows: list[For], amount: int) -> None:
         if product(a.extent for a in stmt.axes) <= MOST_UNROLLED:
             for axis in stmt.axes:  # a pooling window
                 plan.attempt("unroll", axis.var.attr)
+
+
+def _lines(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
+    """Read a matrix row by row, as it lies in memory, with one running result of each column.
+
+    They are all in registers; what is added up is added to them in blocks.
+    """
+    row, cost = rows[-1], reduce_cost(stmt)
+    n, native = constant(row.extent), max(plan.target.vector_bytes // cost.itemsize, 1)
+    if n is None or not _is_light(stmt, cost):
+        return False
+    vectors, points = -(-n // native), size_of(stmt.axes[0].extent)
+    around = [size_of(r.extent) for r in rows[:-1]]
+    shared = (plan.threads > 1 and amount >= 2 * PARALLEL_WORK * math.prod(around)
+              and points >= 64 * plan.threads
+              and not any(shares_evenly(size, plan.threads) for size in around))
+    if n < native or not (1 if shared else LEAST_VECTORS) <= vectors <= registers(plan) - SPARE:
+        return False
+    schedule, name = plan.schedule, str(row.var.attr)
+    saved, k = schedule.mark(), str(stmt.axes[0].var.attr)
+    running, tile, lanes = str(stmt.accumulators[0].var.attr), f"{name}.o", f"{name}.i"
+    try:
+        schedule.split(name, native, "overlap")
+        if shared:
+            points = -(-points // plan.threads)
+            schedule.share_reduction(running, tile, k, points).parallel(f"{k}.o")
+            plan.why.append(f"{k} is shared out to {plan.threads} threads")
+            running, k = f"{running}.b", f"{k}.i"
+        else:
+            parallelise(plan, [r.var.attr for r in rows[:-1]], amount)
+        blocks = 0
+        while adds(stmt) and (block := block_of(points, STEPS, STEPS)):
+            schedule.block_reduction(running, tile, k, block)
+            schedule.vectorize(f"{lanes}.begin{blocks or ''}")
+            running, k, points, blocks = f"{running}.b", f"{k}.i", block, blocks + 1
+        for end in range(blocks + shared):
+            schedule.vectorize(f"{lanes}.end{end or ''}")
+        schedule.decompose_reduction(running, tile)
+        for suffix in (".z", "", ".f"):
+            schedule.unroll(f"{tile}{suffix}").vectorize(f"{lanes}{suffix}")
+    except ScheduleError:
+        schedule.reset(saved)
+        return False
+    plan.why.append(f"running results of {n} columns in registers")
+    return True
 
 
 def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
@@ -134,6 +187,50 @@ def _stretch(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
         return False
     plan.why.append(f"running results of {width} columns in the first cache")
     return True
+
+
+def _woven(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
+    """Reduce over so few columns that one vector holds several points of each.
+
+    These have running results of their own: points side by side and the columns are one loop.
+    """
+    row, cost = rows[-1], reduce_cost(stmt)
+    n, native = constant(row.extent), max(plan.target.vector_bytes // cost.itemsize, 1)
+    points = product(a.extent for a in stmt.axes)
+    if n is None or not 2 <= n < LEAST_COLUMNS or len(rows) < 2 or points < 2 * native or (
+            not _is_light(stmt, cost)):
+        return False
+    schedule, running = plan.schedule, str(stmt.accumulators[0].var.attr)
+    saved, name, k = schedule.mark(), str(row.var.attr), str(stmt.axes[0].var.attr)
+    if any(step == n for _, step in strides(Space(plan.kernel), stmt.body, rows[-2].var)):
+        return False  # the next columns follow
+    try:
+        block = block_of(points, native * STEPS, STEPS) if adds(stmt) else 0
+        if block:
+            schedule.block_reduction(running, name, k, block)
+            running, k = f"{running}.b", f"{k}.i"
+        side, ragged = f"{k}.i", points % (block or native) != 0
+        schedule.split(k, native).decompose_reduction(running, name, partial=(side,))
+        schedule.layout(f"{running}.r", (1, 0))
+        if ragged and not block:
+            schedule.peel(f"{k}.o")  # the rest needs no masks
+        for end in (".z", "", ".t")[: 3 if ragged and not block else 2]:
+            schedule.reorder(f"{side}{end}", f"{name}{end}").fuse(f"{side}{end}", f"{name}{end}")
+            both = f"{side}{end}_{name}{end}"
+            schedule.split(both, native).unroll(f"{both}.o").vectorize(f"{both}.i")
+        schedule.unroll(f"{name}.f").unroll(f"{side}.f")
+    except ScheduleError:
+        schedule.reset(saved)
+        return False
+    parallelise(plan, [str(r.var.attr) for r in rows[:-1]], amount)
+    plan.why.append(f"{native} points of {n} columns side by side")
+    return True
+
+
+def _is_light(stmt: Reduce, cost: Cost) -> bool:
+    """Whether a reduction over one axis has one running result, and little else in registers."""
+    return (len(stmt.accumulators) == 1 and len(stmt.axes) == 1 and cost.ops <= LIGHT
+            and constant(stmt.axes[0].extent) is not None)
 
 
 def _narrow(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:

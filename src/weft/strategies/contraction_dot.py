@@ -27,7 +27,6 @@ from weft.strategies.contraction_pattern import (
     copy_loops,
     copy_strided,
     epilogue_cost,
-    registers,
     tile_rows,
     tile_split,
 )
@@ -37,6 +36,7 @@ from weft.strategies.nest import (
     parallelise,
     power_above,
     product,
+    registers,
     size_of,
     work,
 )

@@ -20,12 +20,11 @@ from weft.strategies.contraction_pattern import (
     Pattern,
     native_lanes,
     order_loops,
-    registers,
     tile_rows,
     tile_split,
 )
 from weft.strategies.contraction_window import Windowed, copy_box, find_windows
-from weft.strategies.nest import Plan, flat_stride, power_above, product, size_of, work
+from weft.strategies.nest import Plan, flat_stride, power_above, product, registers, size_of, work
 
 BOX_BYTES: Final = 96 << 10  # of the images that are copied at once
 SHORTEST: Final = 24  # steps of partial sums that start anew

@@ -19,7 +19,6 @@ from weft.strategies.contraction_pattern import (
     epilogue_cost,
     native_lanes,
     order_loops,
-    registers,
     tile_rows,
     tile_split,
 )
@@ -29,6 +28,7 @@ from weft.strategies.nest import (
     flat_stride,
     power_above,
     product,
+    registers,
     size_of,
     work,
 )

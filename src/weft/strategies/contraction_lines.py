@@ -19,7 +19,6 @@ from weft.strategies.contraction_pattern import (
     chain_steps,
     native_lanes,
     register_tile,
-    registers,
 )
 from weft.strategies.nest import (
     PARALLEL_WORK,
@@ -27,6 +26,7 @@ from weft.strategies.nest import (
     flat_stride,
     parallelise,
     product,
+    registers,
     shares_evenly,
     size_of,
 )

@@ -25,7 +25,6 @@ from weft.strategies.contraction_pattern import (
     native_lanes,
     order_loops,
     register_tile,
-    registers,
     tile_rows,
     tile_split,
 )
@@ -37,6 +36,7 @@ from weft.strategies.nest import (
     flat_stride,
     power_above,
     product,
+    registers,
     size_of,
     work,
 )

@@ -251,11 +251,6 @@ def short_chains(pattern: Pattern, p: Parameters) -> Parameters:
     return p.replace(nested_chain=min(p.nested_chain, terms // CHAINS))
 
 
-def registers(plan: Plan) -> int:
-    """Return how many vector registers there are."""
-    return max(getattr(plan.target, "vector_registers", 16), 8)
-
-
 def tile_split(plan: Plan, name: str, extent: Expr, factor: int, rows: bool = False) -> None:
     """Split a loop of the tile: whole tiles if possible, overlapping ones else.
 

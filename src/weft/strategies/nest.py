@@ -210,6 +210,11 @@ def _weight(exprs: list[Expr]) -> int:
     return sum(HEAVY_COST if e.op in HEAVY else 1 for e in nodes if e.args)
 
 
+def registers(plan: Plan) -> int:
+    """Return how many vector registers there are."""
+    return max(getattr(plan.target, "vector_registers", 16), 8)
+
+
 def private_bytes(kernel: Kernel) -> int:
     """Return the bytes of the private arrays of a kernel."""
     found = [s.memory for s in traverse.walk(kernel.body) if isinstance(s, st.Alloc)]
