@@ -246,11 +246,11 @@ def test_arrays_of_unlike_types_do_not_meet():
         unlike[1, 1](np.zeros(3), np.zeros(3, np.float32), np.zeros(3))
 
     @cuda.jit
-    def moving(a, out):
+    def moving(a, b, out):
         row = a[0]
         for i in range(3):
             out[i] = row[0]
-            row = a[i]
+            row = b[i]
 
     with pytest.raises(KernelError, match="row changes from one array to another"):
-        moving[1, 1](np.zeros((3, 3)), np.zeros(3))
+        moving[1, 1](np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(3))

@@ -15,6 +15,7 @@ from weft.frontend.kernel import (
     complexes,
     constants,
     fields,
+    moving,
     operators,
     scalars,
 )
@@ -203,7 +204,8 @@ class Expressions(Emitter):
             return self.get(held, name, node)
         if isinstance(held, Group):
             items = tuple(self.opened(v, name, node) for v in held.items)
-            return Group(items, held.names, held.kind)
+            found = Group(items, held.names, held.kind)
+            return moving.placed(found) if moving.is_moving(found) else found
         return held
 
     def outside(self, value: Any, node: ast.AST) -> Value:
@@ -315,8 +317,12 @@ class Expressions(Emitter):
         """Return one of two values, each of which may need statements of its own."""
         if chosen.is_array(a) and chosen.is_array(b):
             kind = chosen.joined([a, b])
-            if kind is not None:
+            if kind is not None and all(map(self.is_visible, kind.options)):
                 a, b = chosen.as_chosen(a, kind) or a, chosen.as_chosen(b, kind) or b
+            else:
+                parts = moving.joined([a, b], self.is_visible)
+                if parts is not None:
+                    a, b = moving.as_moving(a, parts) or a, moving.as_moving(b, parts) or b
         if complexes.is_complex(a) or complexes.is_complex(b):
             with self.extending(then):
                 a = complexes.as_complex(self, a, node)
@@ -343,7 +349,8 @@ class Expressions(Emitter):
             self.emit(If(test, (*then, *sides[0]), (*orelse, *sides[1])), node)
             found = [self.get(cell, "choice", node) for cell in cells]
         if grouped and isinstance(a, Group):
-            return Group(tuple(found), a.names, a.kind)
+            group = Group(tuple(found), a.names, a.kind)
+            return moving.placed(group) if moving.is_moving(group) else group
         only: Value = found[0]
         return only
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from weft.errors import KernelError, shown_file
-from weft.frontend.kernel import chosen, complexes, flow
+from weft.frontend.kernel import chosen, complexes, flow, moving
 from weft.frontend.kernel.calls import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
@@ -296,6 +296,8 @@ class Loops(Statements):
             value = complexes.as_complex(self, value, node)
         if isinstance(width, Group) and chosen.is_chosen(width) and chosen.is_array(value):
             value = chosen.as_chosen(value, width.kind) or value  # type: ignore[arg-type]
+        if moving.is_moving(width) and chosen.is_array(value):
+            value = moving.as_moving(value, width.kind) or value
         if isinstance(value, Group):
             widths = width.items if width is not None else (None,) * len(value.items)
             items = tuple(self._cells(f"{name}.{k}", v, w, node)
@@ -523,12 +525,22 @@ def _join(a: Any, b: Any) -> Any:
     for one, other in ((a, b), (b, a)):
         if isinstance(one, Group) and one.kind is complex and isinstance(other, DType):
             return one.replace(items=tuple(unify(x, other) for x in one.items))
+    if moving.is_moving(a) or moving.is_moving(b):
+        return _join_parts(a, b)
     if chosen.is_chosen(a) and chosen.is_chosen(b):
         kind = chosen.joined([*a.kind.options, *b.kind.options])
         return a if kind is None else chosen.width(kind)
     if isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items):
         return a.replace(items=tuple(_join(x, y) for x, y in zip(a.items, b.items, strict=True)))
     return unify(a, b) if isinstance(a, DType) and isinstance(b, DType) else a
+
+
+def _join_parts(a: Any, b: Any) -> Any:
+    """Return types that hold the parts of an array that both types hold, or the later ones."""
+    if not (moving.is_moving(a) and moving.is_moving(b)):
+        return a if moving.is_moving(a) else b  # which was made of what the other can be
+    both = moving.merged(a.kind, b.kind)
+    return b if both is None else moving.width(both)
 
 
 def _no_value(source: Source, last: ast.stmt) -> ast.stmt:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from weft.frontend.kernel import chosen, complexes, fields, flow, operators, scalars
+from weft.frontend.kernel import chosen, complexes, fields, flow, moving, operators, scalars
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.elements import as_dtype
@@ -400,11 +400,11 @@ class Statements(Calls):
             self.is_visible(first)
         ):
             return first
-        if all(map(chosen.is_array, values)):
-            kind = chosen.joined(values)
+        if all(chosen.is_array(v) or moving.is_moving(v) for v in values):
+            known = not any(map(moving.is_moving, values))
+            kind = chosen.joined(values) if known else None
             if kind is None or not all(map(self.is_visible, kind.options)):
-                self._are_unlike(name, values)
-                return None
+                return self._meet_parts(name, sides, node)
             sides = [(None if v is None else self._chosen_in(body, v, kind, name, node), body)
                      for v, body in sides]
             return self._meet_groups(name, sides, node)
@@ -434,6 +434,23 @@ class Statements(Calls):
                 self.locations[stored] = self.source.place(node)
                 body.append(stored)
         return cell
+
+    def _meet_parts(self, name: str, sides: list[tuple[Any, list[Stmt]]],
+                    node: ast.AST) -> Any:  # fmt: skip
+        """Return what holds one of several parts of an array."""
+        given = [v for v, _ in sides if v is not None]
+        kind = moving.joined(given, self.is_visible)
+        if kind is None:
+            self._are_unlike(name, given)
+            return None
+        held: list[tuple[Any, list[Stmt]]] = []
+        for value, body in sides:
+            if isinstance(value, Group):  # of cells
+                items = tuple(self._read_in(body, v, name, node) for v in value.items)
+                value = value.replace(items=items)
+                value = moving.placed(value) if moving.is_moving(value) else value
+            held.append((None if value is None else moving.as_moving(value, kind), body))
+        return self._meet_groups(name, held, node)
 
     def _chosen_in(self, body: list[Stmt], value: Any, kind: chosen.Chosen, name: str,
                    node: ast.AST) -> Any:  # fmt: skip
@@ -533,7 +550,7 @@ class Statements(Calls):
         """Store a value in cells; return the cells' types instead if they are too narrow."""
         if value is None or isinstance(value, Wrong) or isinstance(cell, Wrong):
             return None
-        if chosen.is_array(cell) and chosen.is_array(value):
+        if (chosen.is_array(cell) or moving.is_moving(cell)) and chosen.is_array(value):
             return self._keep_array(cell, value, name, node)
         if isinstance(cell, Group):
             if (cell.kind is complex and self.number_of(value) is not None) or (
@@ -574,14 +591,24 @@ class Statements(Calls):
             held = chosen.as_chosen(value, cell.kind)
             if held is not None:
                 return self._keep(cell.items[0], held.items[0], name, node)
-        kind = chosen.joined([cell, value])
+        if moving.is_moving(cell):
+            held = moving.as_moving(value, cell.kind)
+            if held is not None:
+                for place, number in zip(cell.items, held.items, strict=True):
+                    self.put(place, number, node)
+                return None
         inner, self._scopes = self._scopes, self._scopes[:self.steady]
-        steady = kind is not None and all(map(self.is_visible, kind.options))
-        self._scopes = inner
-        if kind is None or not steady:
+        try:
+            kind = None if moving.is_moving(cell) else chosen.joined([cell, value])
+            if kind is not None and all(map(self.is_visible, kind.options)):
+                return chosen.width(kind)
+            parts = moving.joined([cell, value], self.is_visible)
+        finally:
+            self._scopes = inner
+        if parts is None:
             raise self.wrong(node, f"{name} changes from one array to another in a loop",
                              "keep an index instead, or choose between whole arrays")
-        return chosen.width(kind)
+        return moving.width(parts)
 
     def _return(self, node: ast.Return) -> int:
         frame = self.frames[-1]

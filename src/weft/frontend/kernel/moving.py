@@ -1,0 +1,126 @@
+"""Names that hold parts of one array which move, such as ``row = a[j]`` in the turns of a loop.
+
+Such a name holds numbers: where its part begins, and those of its sizes and steps that are not the
+same on all ways. They are a group whose kind is the part with the rest in it, so they live in cells
+and meet as the items of a tuple do. Whoever reads the name gets an array of what they hold by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from weft.frontend.kernel.chosen import options_of
+from weft.frontend.kernel.values import Fields, Fragment, Group, View
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+
+__all__ = ["Moving", "as_moving", "is_moving", "joined", "merged", "placed", "width"]
+
+
+class Moving:
+    """What a group is that stands for a part of an array: the part, and which numbers it holds."""
+
+    __name__ = "array"
+
+    def __init__(self, part: View | Fields, held: tuple[int, ...]) -> None:
+        self.part, self.held = part, held
+
+
+def is_moving(value: Any) -> bool:
+    """Whether a value is the numbers of a part that moves."""
+    return isinstance(value, Group) and isinstance(value.kind, Moving)
+
+
+def joined(values: list[Any], steady: Callable[[Any], bool]) -> Moving | None:
+    """Return what stands for the parts that some values are, None if they are too unlike.
+
+    `steady` tells of a number whether it is known wherever the name is read.
+    """
+    parts: list[Any] = []
+    held: set[int] = set()
+    for value in values:
+        if is_moving(value):
+            held.update(value.kind.held)
+            parts.append(value.kind.part)
+        else:
+            parts.extend(options_of(value))
+    first = parts[0]
+    if any(_frame(part) != _frame(first) for part in parts) or _frame(first) is None:
+        return None
+    for number, expressions in enumerate(zip(*map(_numbers, parts), strict=True)):
+        if any(e != expressions[0] for e in expressions) or not steady(expressions[0]):
+            held.add(number)
+    return Moving(first, tuple(sorted(held)))
+
+
+def merged(a: Moving, b: Moving) -> Moving | None:
+    """Return what stands for the parts that either stands for."""
+    return joined([_group(a), _group(b)], lambda number: True)
+
+
+def width(kind: Moving) -> Group:
+    """Return the types of the cells of a part."""
+    return Group((dt.int64,) * len(kind.held), (), kind)  # type: ignore[arg-type]
+
+
+def as_moving(value: Any, kind: Moving) -> Group | None:
+    """Return an array as numbers of a kind, None if it may be more than those can tell."""
+    options = options_of(value)
+    if any(_frame(o) != _frame(kind.part) for o in options):
+        return None
+    numbers = [tuple(_numbers(o)) for o in options]
+    for number, known in enumerate(_numbers(kind.part)):
+        if number not in kind.held and any(n[number] != known for n in numbers):
+            return None
+    found = []
+    for number in kind.held:
+        e = numbers[-1][number]
+        for k in reversed(range(len(numbers) - 1)):
+            e = ex.where(value.items[0].eq(k), numbers[k][number], e)
+        found.append(e)
+    return Group(tuple(found), (), kind)  # type: ignore[arg-type]
+
+
+def placed(value: Group) -> View | Fields:
+    """Return the array that numbers tell of."""
+    kind: Any = value.kind
+    numbers = dict(zip(kind.held, value.items, strict=True))
+    found: View | Fields = _rebuilt(kind.part, numbers, iter(range(1 << 30)))
+    return found
+
+
+def _group(kind: Moving) -> Group:
+    return Group((), (), kind)  # type: ignore[arg-type]
+
+
+def _frame(array: Any) -> Any:
+    """Return what must be the same of parts of one array, None if its parts do not move."""
+    if isinstance(array, Fragment):
+        return None
+    if isinstance(array, Fields):
+        return (array.names, array.ndim, array.kind, tuple(map(_frame, array.parts)))
+    return (array.memory, array.readonly, tuple(a.axis for a in array.axes))
+
+
+def _numbers(array: Any) -> Iterator[Expr]:
+    if isinstance(array, Fields):
+        for part in array.parts:
+            yield from _numbers(part)
+        return
+    yield from array.starts
+    for axis in array.axes:
+        yield axis.extent
+        yield axis.step
+
+
+def _rebuilt(array: Any, numbers: dict[int, Expr], count: Iterator[int]) -> Any:
+    if isinstance(array, Fields):
+        return array.replace(parts=tuple(_rebuilt(p, numbers, count) for p in array.parts))
+    starts = tuple(numbers.get(next(count), s) for s in array.starts)
+    axes = []
+    for axis in array.axes:
+        extent, step = (numbers.get(next(count), e) for e in (axis.extent, axis.step))
+        axes.append(axis.replace(extent=extent, step=step, cut=None))
+    return array.replace(starts=starts, axes=tuple(axes))
