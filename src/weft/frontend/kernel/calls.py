@@ -18,8 +18,11 @@ from weft.frontend.kernel.elements import (
     array_of,
     as_dtype,
     as_element,
+    in_pairs,
     itemsize_of,
     made,
+    pair,
+    spelled,
 )
 from weft.frontend.kernel.expressions import VISIT, Expressions
 from weft.frontend.kernel.hints import NO_THREADS, called
@@ -490,14 +493,14 @@ class Calls(Expressions):
                              f"a block has at most {MOST_SHARED}")
 
     def _dtype(self, value: Value, node: ast.AST) -> DType:
-        d = as_dtype(value.value) if isinstance(value, Known) else None
+        d = as_dtype(spelled(value.value)) if isinstance(value, Known) else None
         if d is None:
             raise self.wrong(node, f"{describe(value)} is not a dtype",
                              "weft.float32, weft.int64, ..., and NumPy's types")
         return d
 
     def _element(self, value: Value, node: ast.AST) -> Element:
-        d = as_element(value.value) if isinstance(value, Known) else None
+        d = as_element(spelled(value.value)) if isinstance(value, Known) else None
         if d is None:
             raise self.wrong(node, f"{describe(value)} is not a dtype",
                              "weft.float32, weft.int64, ..., and NumPy's types")
@@ -505,15 +508,17 @@ class Calls(Expressions):
 
     def _dynamic(self, node: ast.Call, dtype: Value) -> Value:
         """Return the shared memory whose size the launch gives; all such arrays share it."""
-        d = self._dtype(dtype, node)
-        count = self.dynamic_bytes // d.itemsize
-        if count < 1:
+        element = self._element(dtype, node)
+        d = element.dtype if isinstance(element, ComplexOf) else self._dtype(dtype, node)
+        if self.dynamic_bytes < itemsize_of(element):
             raise self.wrong(node, f"{self.dynamic_bytes} bytes of shared memory in this launch",
                              "give them: kernel[grid, block, stream, bytes]")
         if d not in self.dynamic:
-            memory = Memory(self.name("dynamic"), d, (ex.index(count),), "shared")
-            self.dynamic[d] = memory, self.source.place(node)
-        return whole(self.dynamic[d][0])
+            count = ex.index(self.dynamic_bytes // d.itemsize)
+            self.dynamic[d] = (Memory(self.name("dynamic"), d, (count,), "shared"),
+                               self.source.place(node))
+        memory = self.dynamic[d][0]
+        return whole(memory) if element is d else pair(in_pairs(memory))
 
     def dynamic_allocs(self) -> list[Alloc]:
         """Return what declares the dynamic shared memory, with a view for each type of elements."""

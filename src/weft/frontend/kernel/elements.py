@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPLEX", "ComplexOf", "Element", "RecordOf", "array_of", "as_dtype", "as_element", "first_of",
-    "itemsize_of", "made", "pair",
+    "in_pairs", "itemsize_of", "made", "pair", "spelled",
 ]  # fmt: skip
 
 COMPLEX = ("real", "imag")
@@ -115,6 +115,18 @@ def _record(kind: Any) -> RecordOf | None:
     return RecordOf(tuple(fields), kind.itemsize)
 
 
+def spelled(value: Any) -> Any:
+    """Return NumPy's dtype for its name, such as ``"float32"``, anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    import numpy as np
+
+    try:
+        return np.dtype(value)
+    except TypeError:
+        return value
+
+
 def itemsize_of(element: Element) -> int:
     """Return the bytes of an element."""
     if isinstance(element, ComplexOf):
@@ -131,6 +143,12 @@ def pair(view: View) -> Fields:
     parts = (View(view.memory, view.starts, axes, view.readonly),
              View(view.memory, tuple(other), axes, view.readonly))
     return Fields(parts, COMPLEX, len(axes), complex)
+
+
+def in_pairs(memory: Memory) -> View:
+    """Return a memory of one axis as pairs of elements that follow each other."""
+    axes = (ViewAxis(memory.shape[0] // 2, 0, ex.index(2)), ViewAxis(ex.index(2), 0, ex.index(1)))
+    return View(memory, (ex.index(0),), axes, False)
 
 
 def made(name: str, element: Element, shape: tuple[Expr, ...],
