@@ -1,8 +1,7 @@
 """``numba.cuda.libdevice``: NVIDIA's functions by name, for kernels, with Weft's own arithmetic.
 
 A name that ends in ``f`` takes and gives float32, the others float64. The ``fast_`` functions are
-as precise as the plain ones. Functions that round other than to the nearest (``_rd``, ``_ru``) are
-not here, but for conversions to integers.
+as precise as the plain ones. What numba gives back by pointers is returned after the result.
 """
 
 from __future__ import annotations
@@ -13,11 +12,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft.compat.cuda import rounding
+from weft.compat.cuda.bits import (
+    double_as_longlong,
+    float_as_int,
+    half_as_short,
+    int_as_float,
+    longlong_as_double,
+    short_as_half,
+)
+from weft.compat.cuda.rounding import minus, nextafter, nextafterf, plus, times
 from weft.frontend.kernel import gpu as _operations
 from weft.frontend.kernel.launch import DeviceFunction, func
-from weft.ir import dtype as dt
-from weft.ir import expr as ex
-from weft.ir.dtype import DType
 
 gpu: Any = _operations
 single: Any = np.float32
@@ -25,28 +31,6 @@ double: Any = np.float64
 _ZERO: Final[Any] = np.int8(0)  # beside a float32 they leave it one
 _UNIT: Final[Any] = np.int8(1)
 _TEN: Final[Any] = np.float32(10)
-
-
-class Bits:
-    """A number with the bits of another one."""
-
-    def __init__(self, name: str, source: DType, target: DType) -> None:
-        self.__name__, self._source, self._target = name, source, target
-
-    def __weft_call__(self, reader: Any, args: list[Any], node: Any) -> Any:
-        """Return what a call in a kernel gives."""
-        if len(args) != 1:
-            raise reader.wrong(node, f"{self.__name__} takes one argument, found {len(args)}")
-        from weft.frontend.kernel import scalars
-
-        x = scalars.convert(reader.scalar(args[0], node), self._source)
-        return ex.bitcast(x, self._target)
-
-
-float_as_int: Final = Bits("float_as_int", dt.float32, dt.int32)
-int_as_float: Final = Bits("int_as_float", dt.int32, dt.float32)
-double_as_longlong: Final = Bits("double_as_longlong", dt.float64, dt.int64)
-longlong_as_double: Final = Bits("longlong_as_double", dt.int64, dt.float64)
 
 
 # --- what the tables below name: functions in the type of their arguments
@@ -149,21 +133,6 @@ def divide(x: Any, y: Any) -> Any:
     return x / y
 
 
-def plus(x: Any, y: Any) -> Any:
-    """Return ``x + y``."""
-    return x + y
-
-
-def minus(x: Any, y: Any) -> Any:
-    """Return ``x - y``."""
-    return x - y
-
-
-def times(x: Any, y: Any) -> Any:
-    """Return ``x * y``."""
-    return x * y
-
-
 def clamp01(x: Any) -> Any:
     """Return a number, or the nearer of 0 and 1."""
     return np.fmin(np.fmax(x, _ZERO), _UNIT)
@@ -257,6 +226,7 @@ def fmaf(x: Any, y: Any, z: Any) -> Any:
 
 
 fma_rn, fmaf_rn = fma, fmaf
+globals().update(rounding.FUNCTIONS)
 
 
 @func
@@ -436,3 +406,153 @@ def brev(x: Any) -> Any:
 def brevll(x: Any) -> Any:
     """Return an int64 with its bits in the other order."""
     return np.int64(gpu.brev(np.uint64(x)))
+
+
+# --- parts of numbers, and integers of a few bits
+
+
+@func
+def double2hiint(x: Any) -> Any:
+    """Return the upper 32 bits of a float64."""
+    return np.int32(double_as_longlong(x) >> 32)
+
+
+@func
+def double2loint(x: Any) -> Any:
+    """Return the lower 32 bits of a float64."""
+    return np.int32(double_as_longlong(x))
+
+
+@func
+def hiloint2double(x: Any, y: Any) -> Any:
+    """Return the float64 of upper and lower 32 bits."""
+    return longlong_as_double((np.int64(np.int32(x)) << 32) | (np.int64(y) & 0xFFFFFFFF))
+
+
+@func
+def float2half_rn(x: Any) -> Any:
+    """Return the bits of the float16 nearest to a float32."""
+    return half_as_short(np.float16(single(x)))
+
+
+@func
+def half2float(x: Any) -> Any:
+    """Return the float32 of the bits of a float16."""
+    return single(short_as_half(x))
+
+
+@func
+def ilogb(x: Any) -> Any:
+    """Return the exponent of a number: the least int32 for 0 and NaN, the largest for infinity."""
+    size = math.fabs(double(x))
+    found = np.int32(-2147483648)
+    if size == math.inf:
+        found = np.int32(2147483647)
+    elif size > 0.0:
+        found = np.int32(math.frexp(size)[1] - 1)
+    return found
+
+
+@func
+def remquo(x: Any, y: Any) -> Any:
+    """Return what is left of `x` by the nearest multiple of `y`, and the multiple's last 3 bits."""
+    return left_and_count(double(x), double(y))
+
+
+@func
+def remquof(x: Any, y: Any) -> Any:
+    """Return :func:`remquo` of float32."""
+    rest, count = left_and_count(double(single(x)), double(single(y)))
+    return single(rest), count
+
+
+def left_and_count(x: Any, y: Any) -> Any:
+    """Return the remainder of two float64, and the last bits of the quotient with its sign."""
+    rest = math.remainder(x, y)
+    count = np.int32(0)
+    if math.fabs(x) < math.inf and 0.0 < math.fabs(y) < math.inf:
+        size = math.fabs(y)
+        turns = math.fmod(math.fabs(x), 8.0 * size) if size < 2.0e307 else math.fabs(x)
+        # Of a number below eight times `y`, the nearest multiple is found without error.
+        count = np.int32(np.rint((turns - math.fabs(math.remainder(turns, size))
+                                  if math.remainder(turns, size) > 0.0
+                                  else turns + math.fabs(math.remainder(turns, size))) / size))
+        count = np.int32(count & 7)
+        if np.signbit(x) != np.signbit(y):
+            count = np.int32(-count)
+    return rest, count
+
+
+@func
+def sincospi(x: Any) -> Any:
+    """Return sine and cosine of ``pi * x``."""
+    return sinpi(double(x)), cospi(double(x))
+
+
+@func
+def sincospif(x: Any) -> Any:
+    """Return sine and cosine of ``pi * x`` of a float32."""
+    return single(sinpi(single(x))), single(cospi(single(x)))
+
+
+@func
+def byte_perm(x: Any, y: Any, s: Any) -> Any:
+    """Return four of the eight bytes of `x` and `y`; each four bits of `s` name one."""
+    both = (np.uint64(np.uint32(y)) << np.uint64(32)) | np.uint64(np.uint32(x))
+    found = np.uint64(0)
+    for k in range(4):
+        place = (np.uint64(np.uint32(s)) >> np.uint64(4 * k)) & np.uint64(7)
+        byte = (both >> (place * np.uint64(8))) & np.uint64(255)
+        found |= byte << np.uint64(8 * k)
+    return np.int32(found)
+
+
+@func
+def hadd(x: Any, y: Any) -> Any:
+    """Return half the sum of two int32, rounded down."""
+    return np.int32((np.int64(np.int32(x)) + np.int64(np.int32(y))) >> 1)
+
+
+@func
+def rhadd(x: Any, y: Any) -> Any:
+    """Return half the sum of two int32, rounded up."""
+    return np.int32((np.int64(np.int32(x)) + np.int64(np.int32(y)) + 1) >> 1)
+
+
+@func
+def uhadd(x: Any, y: Any) -> Any:
+    """Return half the sum of two uint32, rounded down."""
+    return np.uint32((np.int64(np.uint32(x)) + np.int64(np.uint32(y))) >> 1)
+
+
+@func
+def urhadd(x: Any, y: Any) -> Any:
+    """Return half the sum of two uint32, rounded up."""
+    return np.uint32((np.int64(np.uint32(x)) + np.int64(np.uint32(y)) + 1) >> 1)
+
+
+@func
+def sad(x: Any, y: Any, z: Any) -> Any:
+    """Return `z` and the distance of two int32."""
+    apart = np.int64(np.int32(x)) - np.int64(np.int32(y))
+    return np.int32(max_int(apart, -apart) + np.int64(z))
+
+
+@func
+def usad(x: Any, y: Any, z: Any) -> Any:
+    """Return `z` and the distance of two uint32."""
+    apart = np.int64(np.uint32(x)) - np.int64(np.uint32(y))
+    return np.uint32(max_int(apart, -apart) + np.int64(z))
+
+
+@func
+def umul24(x: Any, y: Any) -> Any:
+    """Return the lower 32 bits of a product of the lower 24 bits of two uint32."""
+    return np.uint32((np.int64(x) & 0xFFFFFF) * (np.int64(y) & 0xFFFFFF))
+
+
+@func
+def mul64hi(x: Any, y: Any) -> Any:
+    """Return the upper 64 bits of a product of int64."""
+    high = np.int64(umul64hi(x, y))
+    return high - (np.int64(y) if np.int64(x) < 0 else 0) - (np.int64(x) if np.int64(y) < 0 else 0)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft.errors import WeftError
-from weft.frontend.kernel import chosen, complexes, fields, mathlib, operators, scalars
+from weft.frontend.kernel import chosen, complexes, fields, mathlib, operators, scalars, structs
 from weft.frontend.kernel.elements import (
     ComplexOf,
     Element,
@@ -127,28 +127,29 @@ class Calls(Expressions):
                 z = complexes.as_complex(self, z, node)
                 return Group((z.items[0], ex.unary(Op.NEG, z.items[1])), z.names, z.kind)
             return self.scalar(z, node)
-        if isinstance(func.value, ast.Call):  # of what a function returns
+        if isinstance(func.value, ast.Call | ast.BinOp):  # of what a function returns
             made = self.visit(func.value)
             if not isinstance(made, Group):
                 callee = self.attribute(made, func)
                 if isinstance(callee, Known):
                     return self.call_object(callee.value, node)
                 raise self.wrong(node, f"{describe(callee)} cannot be called")
-            method = getattr(made.kind, func.attr, None)
-            if not inspect.isfunction(method):
+            function = structs.method(made, func.attr)
+            if function is None:
                 raise self.wrong(node, f"{describe(made)} has no {func.attr!r}")
             args, named = self.arguments(node)
-            return self.inline(method, [made, *args], named, node)
-        if not isinstance(func.value, ast.Name) or func.value.id not in self.env:
+            return self.inline(function, [made, *args], named, node)
+        root = func.value
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if not isinstance(root, ast.Name) or not isinstance(self.env.get(root.id), Group):
             return None
-        owner = self.env[func.value.id]
-        if isinstance(owner, Group) and owner.kind is not None and func.attr not in owner.names:
-            function = getattr(owner.kind, func.attr, None)
-            if inspect.isfunction(function):
-                owner = self.visit(func.value)
-                args, named = self.arguments(node)
-                return self.inline(function, [owner, *args], named, node)
-        return None
+        owner = self.visit(func.value)
+        function = structs.method(owner, func.attr)
+        if function is None:
+            return None
+        args, named = self.arguments(node)
+        return self.inline(function, [owner, *args], named, node)
 
     def arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value]]:
         """Return the values of the arguments of a call."""

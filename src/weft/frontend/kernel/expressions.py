@@ -18,6 +18,7 @@ from weft.frontend.kernel import (
     moving,
     operators,
     scalars,
+    structs,
 )
 from weft.frontend.kernel.elements import as_dtype, itemsize_of
 from weft.frontend.kernel.emitter import Emitter
@@ -161,6 +162,8 @@ class Expressions(Emitter):
         if complexes.is_complex(value):
             value = operators.compare(self, ast.NotEq, value, Known(0), node)
         if isinstance(value, Known | Group):
+            if isinstance(value, Group) and not structs.is_tuple(value):
+                return True
             return bool(value.value if isinstance(value, Known) else value.items)
         return scalars.truth(self.scalar(value, node, "a condition"))
 
@@ -236,6 +239,14 @@ class Expressions(Emitter):
     def _attribute(self, node: ast.Attribute) -> Value:
         return self.attribute(self.visit(node.value), node)
 
+    def field(self, owner: Value, name: str, node: ast.AST) -> Value:
+        """Return what a struct holds under a name."""
+        if isinstance(owner, Known):
+            return self.outside(getattr(owner.value, name), node)
+        assert isinstance(owner, Group)
+        item: Value = owner.items[owner.names.index(name)]
+        return item
+
     def attribute(self, owner: Value, node: ast.Attribute) -> Value:
         """Return what the attribute of a value is."""
         if isinstance(owner, View):
@@ -248,8 +259,7 @@ class Expressions(Emitter):
             return owner if node.attr == "real" else ex.const(0, owner.dtype)
         if isinstance(owner, Group):
             if node.attr in owner.names:
-                item: Value = owner.items[owner.names.index(node.attr)]
-                return item
+                return self.field(owner, node.attr, node)
             made = getattr(owner.kind, node.attr, None)
             if isinstance(made, property) and inspect.isfunction(made.fget):
                 return self.inline(made.fget, [owner], {}, node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from weft.frontend.kernel import choices, complexes, scalars
+from weft.frontend.kernel import choices, complexes, scalars, structs
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import operands
 from weft.frontend.kernel.source import Stop
@@ -26,6 +26,9 @@ _SYMBOLS: Final[dict[type[ast.AST], str]] = {
     ast.BitXor: "^", ast.MatMult: "@", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
     ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
     ast.NotIn: "not in", ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not",
+}  # fmt: skip
+_STRICT: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.Lt, ast.LtE: ast.Lt, ast.Gt: ast.Gt, ast.GtE: ast.Gt,
 }  # fmt: skip
 
 
@@ -54,7 +57,11 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
         made_ = complexes.operate(c, kind, left, right, node)
         if made_ is not None:
             return made_
-    if isinstance(left, Group) and isinstance(right, Group) and kind is ast.Add:
+    if isinstance(left, Group) or isinstance(right, Group):
+        found = structs.operate(c, kind, left, right, node)
+        if found is not None:
+            return found
+    if structs.is_tuple(left) and structs.is_tuple(right) and kind is ast.Add:
         return Group(left.items + right.items)
     left, right = c.alike([left, right], kind in (ast.FloorDiv, ast.Mod))
     a = _operand(c, left, right, kind, node)
@@ -102,7 +109,10 @@ def negated(c: Expressions, kind: type[ast.unaryop], value: Value, node: ast.AST
         signed = (scalars.apply_unary(kind, x) for x in value.items)
         return Group(tuple(signed), value.names, value.kind)
     if kind is ast.Not and isinstance(value, Group):
-        return Known(not value.items)
+        return Known(not c.truth(value, node))
+    found = structs.negated(c, kind, value, node)
+    if found is not None:
+        return found
     try:
         return scalars.apply_unary(kind, c.scalar(value, node))
     except scalars.NoOperator:
@@ -146,8 +156,15 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
         found = complexes.compare(c, kind, left, right, node)
         if found is not None:
             return found
-    if isinstance(left, Group) and isinstance(right, Group) and kind in (ast.Eq, ast.NotEq):
-        return _compare_groups(c, kind, left, right, node)
+    if isinstance(left, Group) or isinstance(right, Group):
+        found = structs.compare(c, kind, left, right, node, compare)
+        if found is not None:
+            return found
+    if structs.is_tuple(left) and structs.is_tuple(right):
+        if kind in (ast.Eq, ast.NotEq):
+            return _compare_groups(c, kind, left, right, node)
+        if kind in _STRICT:
+            return _order(c, kind, left, right, node)
     left, right = c.alike([left, right])
     a = _operand(c, left, right, kind, node)
     b = _operand(c, right, left, kind, node, first=False)
@@ -189,6 +206,19 @@ def _compare_groups(c: Expressions, kind: type[ast.cmpop], left: Group, right: G
         one = compare(c, ast.Eq, a, b, node)
         equal = ex.binary(Op.AND, equal, c.scalar(one, node))
     return equal if kind is ast.Eq else negation(equal)
+
+
+def _order(c: Expressions, kind: type[ast.cmpop], left: Group, right: Group,
+           node: ast.AST) -> Value:  # fmt: skip
+    """Return which of two tuples comes first: the first items that differ decide."""
+    count = min(len(left.items), len(right.items))
+    found: Value = compare(c, kind, Known(len(left.items)), Known(len(right.items)), node)
+    for a, b in zip(left.items[:count][::-1], right.items[:count][::-1], strict=True):
+        same = c.scalar(compare(c, ast.Eq, a, b, node), node)
+        here = c.scalar(compare(c, _STRICT[kind], a, b, node), node)
+        found = ex.binary(Op.OR, ex.binary(Op.AND, negation(same), here),
+                          ex.binary(Op.AND, same, c.scalar(found, node)))
+    return found
 
 
 def _is_none(value: Value) -> bool:

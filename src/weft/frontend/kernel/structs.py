@@ -1,0 +1,115 @@
+"""What named tuples and dataclasses say of themselves: their methods, and operators among them."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+from weft.frontend.kernel.values import Group, Known, Value
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.expressions import Expressions
+
+__all__ = ["compare", "is_tuple", "method", "negated", "operate"]
+
+_NAMES: Final[dict[type[ast.AST], str]] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.LShift: "lshift", ast.RShift: "rshift", ast.BitAnd: "and",
+    ast.BitOr: "or", ast.BitXor: "xor", ast.MatMult: "matmul",
+}  # fmt: skip
+_TESTS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {  # what is asked of the left, of the right
+    ast.Lt: ("__lt__", "__gt__"), ast.LtE: ("__le__", "__ge__"), ast.Gt: ("__gt__", "__lt__"),
+    ast.GtE: ("__ge__", "__le__"), ast.Eq: ("__eq__", "__eq__"), ast.NotEq: ("__ne__", "__ne__"),
+}  # fmt: skip
+_SIGNS: Final[dict[type[ast.AST], str]] = {
+    ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__",
+}  # fmt: skip
+
+
+def method(value: Value, name: str) -> Callable[..., Any] | None:
+    """Return the method of a struct that its class writes in Python, None without one."""
+    kind = _kind(value)
+    found = None if kind is None else getattr(kind, name, None)
+    return found if inspect.isfunction(found) else None
+
+
+def is_tuple(value: Value) -> TypeGuard[Group]:
+    """Whether a value is a tuple for Python, named or not; dataclasses are none."""
+    return isinstance(value, Group) and (
+        value.kind is None or (isinstance(value.kind, type) and issubclass(value.kind, tuple)))
+
+
+def operate(c: Expressions, kind: type[ast.AST], left: Value, right: Value,
+            node: ast.AST) -> Value | None:  # fmt: skip
+    """Return ``left op right`` by a method of one of the two, None where neither has one."""
+    name = _NAMES[kind]
+    asked = [(left, right, f"__i{name}__")] if isinstance(node, ast.AugAssign) else []
+    asked += [(left, right, f"__{name}__"), (right, left, f"__r{name}__")]
+    return _asked(c, asked, node)
+
+
+def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value, node: ast.AST,
+            plain: Callable[..., Value]) -> Value | None:  # fmt: skip
+    """Return a comparison by a method of one of the two, None where neither has one.
+
+    `plain` compares what is no struct.
+    """
+    if kind not in _TESTS:
+        return None
+    first, second = _TESTS[kind]
+    made = [_is_made(left, first), _is_made(right, second)]
+    if all(made) and _kind(left) is _kind(right):
+        return plain(c, kind, *_compared(c, left, right, node), node)
+    sides = [(left, right), (right, left)]
+    written = [side for side, known in zip(sides, made, strict=True) if not known]
+    names = dict(zip(sides, (first, second), strict=True))
+    found = _asked(c, [(*side, names[side]) for side in written], node)
+    if found is None and kind is ast.NotEq:
+        found = _asked(c, [(*side, "__eq__") for side in written], node)
+        found = None if found is None else plain(c, ast.Eq, found, Known(False), node)
+    if found is None and any(made) and kind in (ast.Eq, ast.NotEq):
+        return Known(kind is ast.NotEq)  # things of two classes
+    return found
+
+
+def negated(c: Expressions, kind: type[ast.AST], value: Value, node: ast.AST) -> Value | None:
+    """Return ``op value`` by a method of the value, None where it has none."""
+    function = method(value, _SIGNS[kind]) if kind in _SIGNS else None
+    return None if function is None else c.inline(function, [value], {}, node)
+
+
+def _kind(value: Value) -> type | None:
+    kind = value.kind if isinstance(value, Group) else None
+    if isinstance(value, Known) and dataclasses.is_dataclass(value.value):
+        kind = type(value.value)
+    return kind if isinstance(kind, type) and kind is not complex else None
+
+
+def _is_made(value: Value, name: str) -> bool:
+    """Whether a comparison of a dataclass is the one that the decorator makes, of its fields."""
+    kind = _kind(value)
+    given = getattr(kind, "__dataclass_params__", None)
+    if given is None or not (given.eq if name in ("__eq__", "__ne__") else given.order):
+        return False
+    found = method(value, name)
+    return found is None or found.__code__.co_filename == "<string>"
+
+
+def _compared(c: Expressions, left: Value, right: Value, node: ast.AST) -> list[Group]:
+    """Return the fields of two dataclasses of one class that count when they are compared."""
+    of: Any = _kind(left)
+    names = [f.name for f in dataclasses.fields(of) if f.compare]
+    return [Group(tuple(c.field(v, name, node) for name in names)) for v in (left, right)]
+
+
+def _asked(c: Expressions, asked: list[tuple[Value, Value, str]], node: ast.AST) -> Value | None:
+    for owner, other, name in asked:
+        function = method(owner, name)
+        if function is not None:
+            found: Value = c.inline(function, [owner, other], {}, node)
+            if not (isinstance(found, Known) and found.value is NotImplemented):
+                return found
+    return None
