@@ -168,8 +168,8 @@ def test_integers():
         np.testing.assert_array_equal(call(name, x, y, z, result=np.int64).astype(object) & low,
                                       expected & low)
     m, n = RNG.integers(-2**63, 2**63 - 1, (2, 40))
-    np.testing.assert_array_equal(call("mul64hi", m, n, result=np.int64),
-                                  [p * q >> 64 for p, q in zip(m.tolist(), n.tolist(), strict=True)])
+    high = [p * q >> 64 for p, q in zip(m.tolist(), n.tolist(), strict=True)]
+    np.testing.assert_array_equal(call("mul64hi", m, n, result=np.int64), high)
     found = call("byte_perm", x, y, z, result=np.int64)
     for p, q, s, got in zip(u, v, w, found.tolist(), strict=True):
         both = (p | q << 32).to_bytes(8, "little")

@@ -12,16 +12,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.compat.cuda import rounding
+from weft.compat.cuda import bits, rounding
 from weft.compat.cuda.bits import (
     double_as_longlong,
-    float_as_int,
     half_as_short,
-    int_as_float,
     longlong_as_double,
     short_as_half,
 )
-from weft.compat.cuda.rounding import minus, nextafter, nextafterf, plus, times
+from weft.compat.cuda.rounding import minus, plus, times
 from weft.frontend.kernel import gpu as _operations
 from weft.frontend.kernel.launch import DeviceFunction, func
 
@@ -32,6 +30,8 @@ _ZERO: Final[Any] = np.int8(0)  # beside a float32 they leave it one
 _UNIT: Final[Any] = np.int8(1)
 _TEN: Final[Any] = np.float32(10)
 
+
+float_as_int, int_as_float = bits.float_as_int, bits.int_as_float
 
 # --- what the tables below name: functions in the type of their arguments
 

@@ -24,7 +24,7 @@ from weft.compat.cuda.bits import (
 from weft.frontend.kernel import gpu as _operations
 from weft.frontend.kernel.launch import DeviceFunction, func
 
-__all__ = ["FUNCTIONS", "minus", "nextafter", "nextafterf", "plus", "times"]
+__all__ = ["FUNCTIONS", "minus", "plus", "times"]
 
 gpu: Any = _operations
 double: Any = np.float64
@@ -349,7 +349,7 @@ def narrow_of_unsigned(x: Any, mode: int) -> Any:
     return narrowed(total, rest, mode)
 
 
-FUNCTIONS: Final[dict[str, DeviceFunction]] = {}
+FUNCTIONS: Final[dict[str, DeviceFunction]] = {"nextafter": nextafter, "nextafterf": nextafterf}
 _TABLE: Final[tuple[tuple[str, Callable[..., Any], Any, Any], ...]] = (
     ("dadd", _two, sum_of, double), ("fadd", _two, sum_of_singles, single),
     ("dsub", _two, difference_of, double), ("fsub", _two, difference_of_singles, single),
