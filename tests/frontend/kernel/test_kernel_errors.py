@@ -135,7 +135,7 @@ TYPES = {
     "print('%d' % x[0])": ("unsupported operands for %: str '%d' and float64", "no text"),
     "x[0] = 'a' < 1": ("unsupported operands for <: str 'a' and int 1", "no text"),
     "x[0] = 'a' + 'b'": ("expected a number, found str 'ab'", ""),
-    "x[0] = int('3')": ("text cannot be converted", ""),
+    "x[0] = int('x')": ("invalid literal for int", ""),
     "x[0] = x[0] << 1": ("unsupported operands for <<: float64 and int 1", "int()"),
     "x[0] = 1.5 & 1": ("unsupported operands for &: float 1.5 and int 1", "int()"),
     "x[0] = abs('a')": ("abs: bad operand type", ""),

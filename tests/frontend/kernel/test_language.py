@@ -343,3 +343,16 @@ def test_a_chain_of_comparisons_ends_where_one_does_not_hold(device):
     weft.kernel(device=device)(chained.__weft_function__)[1, 16](x, out)
     np.testing.assert_array_equal(out[:6], [-1, -1, 2, 2, 2, 1])
     np.testing.assert_array_equal(out[6:], np.full(10, -1.0))
+
+
+def test_text_that_names_a_number():
+    """Text that is known when a kernel is compiled is converted as Python does."""
+
+    @weft.kernel
+    def k(out):
+        out[0], out[1], out[2] = float("nan"), float("-inf"), np.float32("inf")
+        out[3] = int("7")
+
+    out = np.zeros(4)
+    k[1, 1](out)
+    np.testing.assert_array_equal(out, [np.nan, -np.inf, np.inf, 7])

@@ -246,10 +246,11 @@ class Calls(Expressions):
               node: ast.Call) -> Value:  # fmt: skip
         if len(args) != 1 or named:
             raise self.wrong(node, f"{d.name} takes one argument, found {len(args) + len(named)}")
-        if isinstance(args[0], Known) and d in (dt.int64, dt.float64) and isinstance(
-            args[0].value, str
-        ):
-            raise self.wrong(node, "text cannot be converted in kernels")
+        if isinstance(args[0], Known) and isinstance(args[0].value, str):
+            try:  # such as float("inf")
+                args = [Known((float if d.is_float else int)(args[0].value))]
+            except ValueError as error:
+                raise self.wrong(node, str(error)) from None
         return scalars.convert(self.scalar(args[0], node), d)
 
     def _construct(self, kind: type, args: list[Value], named: dict[str, Value],
