@@ -153,3 +153,72 @@ def test_a_star_leaves_the_names_of_other_modules_alone():
     exec("import numpy as np\nfrom weft.compat import *", names)
     assert names["np"] is np
     assert names["cuda"] is cuda
+
+
+def test_kernels_by_the_names_of_a_dispatcher():
+    @cuda.jit
+    def local(x, value):
+        i = cuda.grid(1)
+        if i < x.size:
+            x[i] = value
+
+    x = np.zeros(5)
+    assert local.signatures == []
+    assert local.compile("void(float64[:], float64)") is local
+    assert local.compile((types.float64[:], types.float64)) is local
+    with pytest.raises(errors.KernelError, match="a signature of 1 types"):
+        local.compile("void(float64[:])")
+    local.configure(1, 8)(x, 2.0)
+    local.configure((1, 1), (8, 1), cuda.stream(), 16)(x, 2.0)
+    assert list(x) == [2] * 5
+    assert len(local.signatures) == 1
+    assert local.compile(8, x, 2.0) is local
+
+
+def test_elements_by_call():
+    x = cuda.to_device(np.arange(6.0).reshape(2, 3))
+    x.setitem((0, 1), 9, stream=cuda.stream())
+    x.setitem(1, np.ones(3))
+    assert x.getitem((0, 1), stream=0) == 9
+    assert list(x.getitem(1).copy_to_host()) == [1, 1, 1]
+
+
+def test_streams_call_back_and_can_be_awaited():
+    import asyncio
+
+    stream = cuda.stream()
+    met = []
+    x = np.zeros(4)
+
+    async def work():
+        fill[1, 4, stream](x, 3.0)
+        return await stream.async_done()
+
+    stream.add_callback(lambda *args: met.append(args), "what")
+    assert met == [(stream, 0, "what")]
+    assert asyncio.run(work()) is stream
+    assert list(x) == [3] * 4
+
+
+def test_names_of_the_host():
+    assert numba.__version__.split(".")[0] == "0"
+    assert numba.version_info >= (0, 50)
+    numba.set_num_threads(3)
+    assert numba.get_num_threads() == 3
+    numba.set_num_threads(1)
+
+    @numba.extending.register_jitable
+    def added(values):
+        total = 0
+        for value in numba.literal_unroll(values):
+            total += value
+        return total
+
+    @cuda.jit
+    def total(x):
+        x[0] = added((1, 2.5, x[1]))
+
+    x = np.array([0.0, 4.0])
+    total[1, 1](x)
+    assert x[0] == 7.5 == added((1, 2.5, 4.0))
+    assert numba.NumbaPerformanceWarning is numba.errors.NumbaPerformanceWarning

@@ -8,7 +8,28 @@ numba`` for ``import numba``; the types that such programs take from numba (``fl
 from weft.compat import core as core
 from weft.compat import cuda, errors, types
 from weft.compat import np as np  # not in __all__: programs have another np
-from weft.compat.host import config, jit, njit, prange
+from weft.compat.errors import (
+    LoweringError,
+    NumbaDeprecationWarning,
+    NumbaError,
+    NumbaExperimentalFeatureWarning,
+    NumbaPendingDeprecationWarning,
+    NumbaPerformanceWarning,
+    NumbaWarning,
+    TypingError,
+    UnsupportedError,
+)
+from weft.compat.host import (
+    config,
+    extending,
+    get_num_threads,
+    jit,
+    literal_unroll,
+    njit,
+    prange,
+    set_num_threads,
+    version_info,
+)
 from weft.compat.numba_types import (
     ALIASES,
     boolean,
@@ -33,11 +54,16 @@ from weft.compat.numba_types import (
 )
 from weft.compat.vectorize import guvectorize, vectorize
 
+__version__ = ".".join(map(str, version_info))
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
 
 __all__ = [
-    "boolean", "complex64", "complex128", "config", "cuda", "errors", "float16", "float32",
-    "float64", "from_dtype", "guvectorize", "int8", "int16", "int32", "int64", "intp", "jit",
-    "njit", "prange", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp",
-    "vectorize", "void", *(name for name in ALIASES if name not in ("void", "none")),
+    "LoweringError", "NumbaDeprecationWarning", "NumbaError", "NumbaExperimentalFeatureWarning",
+    "NumbaPendingDeprecationWarning", "NumbaPerformanceWarning", "NumbaWarning", "TypingError",
+    "UnsupportedError", "boolean", "complex64", "complex128", "config", "cuda", "errors",
+    "extending", "float16", "float32", "float64", "from_dtype", "get_num_threads", "guvectorize",
+    "int8", "int16", "int32", "int64", "intp", "jit", "literal_unroll", "njit", "prange",
+    "set_num_threads", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp",
+    "vectorize", "version_info", "void",
+    *(name for name in ALIASES if name not in ("void", "none")),
 ]  # fmt: skip

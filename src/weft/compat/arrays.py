@@ -54,6 +54,16 @@ class DeviceArray(np.ndarray[Any, Any]):
         del stream
         np.copyto(self.view(np.ndarray), np.asarray(ary))
 
+    def getitem(self, item: Any, stream: Any = 0) -> Any:
+        """Return an element or a part, as ``array[item]``."""
+        del stream
+        return self[item]
+
+    def setitem(self, key: Any, value: Any, stream: Any = 0) -> None:
+        """Set an element or a part, as ``array[key] = value``."""
+        del stream
+        self[key] = value
+
     def is_c_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
         return bool(self.flags.c_contiguous)

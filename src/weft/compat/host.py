@@ -9,7 +9,12 @@ from typing import Any
 from weft.compat.numba_types import NumbaType, Signature
 from weft.frontend.kernel.launch import DeviceFunction
 
-__all__ = ["config", "jit", "njit", "prange"]
+__all__ = [
+    "config", "extending", "get_num_threads", "jit", "literal_unroll", "njit", "prange",
+    "set_num_threads", "version_info",
+]  # fmt: skip
+
+version_info = (0, 61, 0)  # of the numba whose names these are
 
 config = SimpleNamespace(ENABLE_CUDASIM=False, NUMBA_NUM_THREADS=1)  # what is set is kept
 prange = range
@@ -41,3 +46,21 @@ def jit(signature: Any = None, **options: Any) -> Any:
 
 
 njit = jit
+
+
+def literal_unroll(items: Any) -> Any:
+    """Return a tuple itself: loops over tuples are unrolled anyway."""
+    return items
+
+
+def set_num_threads(count: int) -> None:
+    """Keep a number of threads, for `get_num_threads`: functions under ``@jit`` stay Python."""
+    config.NUMBA_NUM_THREADS = count
+
+
+def get_num_threads() -> int:
+    """Return the number of threads that was set last, at first 1."""
+    return int(config.NUMBA_NUM_THREADS)
+
+
+extending = SimpleNamespace(register_jitable=jit)

@@ -12,8 +12,8 @@ from weft.compat.numba_types import (
 )
 
 __all__ = [
-    "Array", "CPointer", "NoneType", "Record", "Tuple", "UniTuple", "optional", "pyobject",
-    "string", "unicode_type", "voidptr", *ALIASES,
+    "Array", "CPointer", "NoneType", "Optional", "Record", "Tuple", "UniTuple", "optional",
+    "pyobject", "string", "unicode_type", "voidptr", *ALIASES,
 ]  # fmt: skip
 
 Array = array_type
@@ -35,9 +35,12 @@ unicode_type = string = Named("unicode_type", None)
 voidptr = Named("voidptr", None)
 
 
-def optional(kind: NumbaType) -> NumbaType:
+def Optional(kind: NumbaType) -> NumbaType:
     """Return a type: an argument that is None has a kernel of its own."""
     return kind
+
+
+optional = Optional
 
 
 class Record:

@@ -159,6 +159,25 @@ class Kernel(KernelFunction):
         """The compiled forms of the kernel by the types of its arguments."""
         return Overloads(self)
 
+    @property
+    def signatures(self) -> list[tuple[Any, ...]]:
+        """The types of arguments of the forms that are compiled so far."""
+        return list({key[0]: None for key in self._loaded})
+
+    def configure(self, griddim: Any, blockdim: Any, stream: Any = 0,
+                  sharedmem: int = 0) -> Configured:  # fmt: skip
+        """Return the kernel with the shape of a launch, as ``kernel[griddim, blockdim]``."""
+        return self[griddim, blockdim, stream, sharedmem]
+
+    def compile(self, *args: Any, **kwargs: Any) -> Kernel:
+        """Compile as `weft.kernel`'s; for a signature, which has no block, wait for a launch."""
+        if len(args) == 1 and not kwargs and not hasattr(args[0], "__index__"):
+            found = args[0] if isinstance(args[0], Signature) else parse_signature(args[0])
+            _wanted(self.__weft_function__, found)
+            return self
+        super().compile(*args, **kwargs)
+        return self
+
     def specialize(self, *args: Any) -> Kernel:
         """Return the kernel itself: it is compiled for the types of its arguments anyway."""
         del args

@@ -7,11 +7,14 @@ been asked for has happened. Programs that wait where they have to are right on 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from weft.errors import LaunchError
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Event", "Stream", "check_stream", "event", "stream"]
 
@@ -35,6 +38,18 @@ class Stream:
         found = Event() if event is None else event
         found.record(self)
         return found
+
+    def add_callback(self, callback: Callable[[Self, int, Any], Any], arg: Any = None) -> None:
+        """Call ``callback(stream, 0, arg)`` after the work so far, which is now."""
+        callback(self, 0, arg)
+
+    def async_done(self) -> asyncio.Future[Self]:
+        """Return what can be awaited: the stream, when the work so far is finished."""
+        import asyncio
+
+        done: asyncio.Future[Self] = asyncio.get_running_loop().create_future()
+        done.set_result(self)
+        return done
 
     @contextmanager
     def auto_synchronize(self) -> Iterator[Self]:
