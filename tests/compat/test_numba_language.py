@@ -254,3 +254,22 @@ def test_arrays_of_unlike_types_do_not_meet():
 
     with pytest.raises(KernelError, match="row changes from one array to another"):
         moving[1, 1](np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(3))
+
+
+def test_ranges_of_floats_round_to_zero():
+    """Numba converts them, as it finds no range of floats."""
+
+    @cuda.jit
+    def floats(n, x, bytes_, out):
+        for i in range(n / 2):
+            out[0] += 1
+        for i in range(x, 5.9, 1.2):
+            out[1] += i
+        for i in range(-0.9):
+            out[2] += 1
+        for i in range(min((bytes_[0] << 8) | bytes_[1], 4)):  # uint64 and int64 meet as float64
+            out[3] += 1
+
+    out = np.zeros(4, np.int64)
+    floats[1, 1](7, np.float32(1.5), np.array([0, 3], np.uint8), out)
+    np.testing.assert_array_equal(out, [3, 1 + 2 + 3 + 4, 0, 3])

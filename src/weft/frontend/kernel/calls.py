@@ -277,7 +277,7 @@ class Calls(Expressions):
         ends = [self.scalar(v, node, "an integer") for v in (first, second, third)
                 if v is not None]
         for e in ends:
-            if e.dtype.is_float:
+            if e.dtype.is_float and not self.wraps:  # numba's ranges round to zero
                 raise self.wrong(node, f"range of {e.dtype.name}", "convert it with int()")
         ends = [scalars.convert(e, dt.int64) for e in ends]
         if len(ends) == 1:
