@@ -261,13 +261,13 @@ def test_ranges_of_floats_round_to_zero():
 
     @cuda.jit
     def floats(n, x, bytes_, out):
-        for i in range(n / 2):
+        for _ in range(n / 2):
             out[0] += 1
         for i in range(x, 5.9, 1.2):
             out[1] += i
-        for i in range(-0.9):
+        for _ in range(-0.9):
             out[2] += 1
-        for i in range(min((bytes_[0] << 8) | bytes_[1], 4)):  # uint64 and int64 meet as float64
+        for _ in range(min((bytes_[0] << 8) | bytes_[1], 4)):  # uint64 and int64 meet as float64
             out[3] += 1
 
     out = np.zeros(4, np.int64)

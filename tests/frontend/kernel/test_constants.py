@@ -40,6 +40,33 @@ def test_arrays_from_outside() -> None:
     assert not report.findings
 
 
+DIGITS = b"0123456789abcdef"
+OFFSET = np.array(2.5)
+
+
+@weft.kernel
+def hexadecimal(x: Any, out: Any, sums: Any) -> None:
+    i = gpu.grid(1)
+    if i < x.size:
+        out[2 * i], out[2 * i + 1] = DIGITS[x[i] >> 4], DIGITS[x[i] & 15]
+        word = b"\xffabc"
+        total = len(word) + len(b"")
+        for letter in word:
+            total += letter
+        sums[i] = total + word[i] + OFFSET[()]
+
+
+def test_bytes_and_arrays_without_axes() -> None:
+    """Bytes are numbers, as in Python, and one number may come as an array."""
+    x = np.array([0, 255, 171], np.uint8)
+    for run in (hexadecimal[1, 4], weft.sanitize(hexadecimal, 1, 4)):
+        out, sums = np.zeros(6, np.uint8), np.zeros(3)
+        run(x, out, sums)
+        assert bytes(out) == b"00ffab"
+        total = 4 + sum(b"\xffabc") + 2.5
+        np.testing.assert_array_equal(sums, [total + b for b in b"\xffab"])
+
+
 def test_constants_cannot_be_written() -> None:
     """An assignment to one is an error of the kernel."""
 

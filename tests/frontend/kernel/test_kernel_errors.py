@@ -83,7 +83,7 @@ SYNTAX = {
     "match x[0]:\n    case 1:\n        x[0] = 2": ("match is not", "if and elif"),
     "x[0] = max(**{})": ("** in a call is not", ""),
     "v = x[0]\nv[0] = 1": ("float64 cannot be assigned to", "arrays have elements"),
-    "b = b'abc'": ("bytes values are not supported", ""),
+    "b = b'abc'\nb[0] = 1": ("constant is read-only", ""),
     "v = x[0] @ x[1]": ("unsupported operands for @", ""),
 }
 NAMES_AND_CALLS = {

@@ -6,6 +6,7 @@ It has copies of them, which it can only read; arrays of the device it has as th
 from __future__ import annotations
 
 import ast
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from weft.ir.stmt import Memory
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["Constant", "view_of"]
+__all__ = ["Constant", "bytes_of", "view_of"]
 
 
 class Constant(NamedTuple):
@@ -31,6 +32,12 @@ class Constant(NamedTuple):
     arrays: tuple[Any, ...]
     view: View | Fields
     node: ast.AST
+
+
+@cache
+def bytes_of(value: bytes) -> Any:
+    """Return bytes as an array of uint8, the same one each time."""
+    return np.frombuffer(value, np.uint8)
 
 
 def view_of(c: Expressions, array: Any, node: ast.AST) -> View | Fields:

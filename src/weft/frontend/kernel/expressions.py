@@ -8,6 +8,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import numpy as np
+
 from weft.frontend.kernel import (
     addresses,
     choices,
@@ -171,7 +173,7 @@ class Expressions(Emitter):
 
     def _constant(self, node: ast.Constant) -> Value:
         if isinstance(node.value, bytes):
-            raise self.wrong(node, f"{type(node.value).__name__} values are not supported")
+            return self.outside(node.value, node)
         if isinstance(node.value, int) and scalars.literal(node.value) is None:
             raise self.wrong(node, f"{scalars.shown(node.value)} does not fit 64 bits")
         return Known(node.value)
@@ -215,7 +217,11 @@ class Expressions(Emitter):
         """Return an object from outside of the kernel, frozen as it is now."""
         if isinstance(value, Special):
             return self.special(value, node)
-        if not isinstance(value, type) and hasattr(value, "__array_interface__") and value.shape:
+        if isinstance(value, bytes):
+            return constants.view_of(self, constants.bytes_of(value), node)
+        if isinstance(value, np.ndarray) or (
+            not isinstance(value, type) and hasattr(value, "__array_interface__") and value.shape
+        ):
             return constants.view_of(self, value, node)
         if not isinstance(value, type) and hasattr(value, "__cuda_array_interface__") and (
             value.__cuda_array_interface__["shape"]
