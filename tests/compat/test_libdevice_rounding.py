@@ -217,7 +217,8 @@ def test_remainders_and_quotients():
         assert count == (abs(round(exact)) & 7) * (1 if exact > 0 else -1)
 
 
-def test_names_of_numba():
-    """What numba lists is here, but for Bessel functions and inverses of distributions."""
-    names = ("byte_perm", "sincospi", "sincospif", "remquof", "fma_rd", "fmaf_rz", "frcp_ru")
-    assert all(hasattr(libdevice, name) for name in names)
+def test_exponents_of_singles():
+    f = numbers(np.float32)
+    np.testing.assert_array_equal(
+        call("ilogbf", f, result=np.int32),
+        [math.frexp(v)[1] - 1 if v else -2**31 for v in f.tolist()])

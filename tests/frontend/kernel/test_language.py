@@ -356,3 +356,28 @@ def test_text_that_names_a_number():
     out = np.zeros(4)
     k[1, 1](out)
     np.testing.assert_array_equal(out, [np.nan, -np.inf, np.inf, 7])
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_narrow_integers_are_numbas(native):
+    """What numba 0.68 computes: signs and ``~`` in the type itself, powers of float32 in it."""
+
+    @weft.kernel
+    def k(u, w, i, f, big, flag, out):
+        out[0], out[1] = -u[0], ~u[0]
+        out[2], out[3] = gpu.popc(~w[0]), -w[0]
+        out[4], out[5] = -i[0], ~i[0]
+        out[6], out[7] = f[0] ** 2, f[0] ** i[1]
+        out[8], out[9] = big[0] < flag[0], flag[0] >= big[0]
+        out[10] = divmod(big[0], i[1])[0]
+        out[11] = -flag[0]
+
+    out = np.zeros(12)
+    given = (np.array([3], np.uint8), np.array([3], np.uint32), np.array([-128, 3], np.int8),
+             np.array([0.1], np.float32), np.array([2**64 - 1], np.uint64), np.array([True]))
+    (k[1, 1] if native else weft.interpret(k, 1, 1))(*given, out)
+    f = np.float32(0.1)
+    np.testing.assert_allclose(out, [253, 252, 30, 2**32 - 3, -128, 127, f * f, f * f * f, 0, 0,
+                                     2.0**64 / 3, -1], rtol=1e-7)
+    assert out[6] == np.float32(out[6])
+    assert out[7] == np.float32(out[7])

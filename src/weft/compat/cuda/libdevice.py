@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.compat.cuda import bits, rounding
+from weft.compat.cuda import bits, rounding, special
 from weft.compat.cuda.bits import (
     double_as_longlong,
     half_as_short,
@@ -169,6 +169,8 @@ _ONE: Final[dict[str, Callable[..., Any]]] = {
     "nearbyint": nearest, "normcdf": normcdf, "rcbrt": rcbrt, "rint": nearest, "round": away,
     "rsqrt": rsqrt, "sin": math.sin, "sinh": math.sinh, "sinpi": sinpi, "sqrt": math.sqrt,
     "tan": math.tan, "tanh": math.tanh, "tgamma": math.gamma, "trunc": np.trunc,
+    "erfcinv": special.erfcinv, "normcdfinv": special.normcdfinv, "j0": special.bessel_j0,
+    "j1": special.bessel_j1, "y0": special.bessel_y0, "y1": special.bessel_y1,
 }  # fmt: skip
 _TWO: Final[dict[str, Callable[..., Any]]] = {
     "atan2": math.atan2, "copysign": math.copysign, "fdim": fdim, "fmax": np.fmax, "fmin": np.fmin,
@@ -211,6 +213,30 @@ globals()["llrint"] = _of_one(nearest, double, np.int64)
 globals()["llrintf"] = _of_one(nearest, single, np.int64)
 globals()["llround"] = _of_one(away, double, np.int64)
 globals()["llroundf"] = _of_one(away, single, np.int64)
+
+
+@func
+def jn(n: Any, x: Any) -> Any:
+    """Return the Bessel function of the first kind of an order."""
+    return special.bessel_j(np.int64(n), double(x)) if n >= 0 else math.nan
+
+
+@func
+def jnf(n: Any, x: Any) -> Any:
+    """Return the Bessel function of the first kind of an order, of a float32."""
+    return single(jn(n, double(single(x))))
+
+
+@func
+def yn(n: Any, x: Any) -> Any:
+    """Return the Bessel function of the second kind of an order."""
+    return special.bessel_y(np.int64(n), double(x)) if n >= 0 else math.nan
+
+
+@func
+def ynf(n: Any, x: Any) -> Any:
+    """Return the Bessel function of the second kind of an order, of a float32."""
+    return single(yn(n, double(single(x))))
 
 
 @func
@@ -451,6 +477,12 @@ def ilogb(x: Any) -> Any:
     elif size > 0.0:
         found = np.int32(math.frexp(size)[1] - 1)
     return found
+
+
+@func
+def ilogbf(x: Any) -> Any:
+    """Return the exponent of a float32, as :func:`ilogb`."""
+    return ilogb(single(x))
 
 
 @func

@@ -10,8 +10,8 @@ from weft.compat.numba_types import NumbaType
 __all__ = ["VECTORS", "Vector"]
 
 _SCALARS: Final = {
-    "int8": "char", "int16": "short", "int32": "int", "int64": "longlong", "uint8": "uchar",
-    "uint16": "ushort", "uint32": "uint", "uint64": "ulonglong", "float32": "float",
+    "int8": "char", "int16": "short", "int32": "int", "int64": "longlong long", "uint8": "uchar",
+    "uint16": "ushort", "uint32": "uint", "uint64": "ulonglong ulong", "float32": "float",
     "float64": "double",
 }  # fmt: skip
 
@@ -29,10 +29,11 @@ class Vector:
         Other names of the type.
     """
 
-    def __init__(self, name: str, element: NumbaType, count: int, alias: str) -> None:
+    def __init__(self, name: str, element: NumbaType, count: int,
+                 aliases: tuple[str, ...]) -> None:  # fmt: skip
         self.__name__, self.element = name, element
         self.names = tuple("xyzw"[:count])
-        self.aliases = (alias,)
+        self.aliases = aliases
 
     def __weft_call__(self, reader: Any, args: list[Any], node: Any) -> Any:
         """Return the vector that a call in a kernel makes."""
@@ -43,8 +44,8 @@ class Vector:
 
 
 VECTORS: Final[dict[str, Vector]] = {}
-for _name, _alias in _SCALARS.items():
+for _name, _words in _SCALARS.items():
     for _count in (1, 2, 3, 4):
-        _made = Vector(f"{_name}x{_count}", getattr(numba_types, _name), _count,
-                       f"{_alias}{_count}")  # fmt: skip
-        VECTORS[_made.__name__] = VECTORS[_made.aliases[0]] = _made
+        _aliases = tuple(f"{_word}{_count}" for _word in _words.split())
+        _made = Vector(f"{_name}x{_count}", getattr(numba_types, _name), _count, _aliases)
+        VECTORS.update(dict.fromkeys((_made.__name__, *_aliases), _made))

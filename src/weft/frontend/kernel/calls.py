@@ -348,6 +348,9 @@ class Calls(Expressions):
         return operators.operate(self, ast.Pow, base, exponent, node)
 
     def _divmod(self, node: ast.Call, a: Value, b: Value) -> Value:
+        kinds = {v.dtype.name for v in (a, b) if isinstance(v, Expr)}
+        if "uint64" in kinds and any(name.startswith("int") for name in kinds):  # as in numba
+            a, b = (scalars.convert(self.scalar(v, node), dt.float64) for v in (a, b))
         return Group((operators.operate(self, ast.FloorDiv, a, b, node),
                       operators.operate(self, ast.Mod, a, b, node)))
 

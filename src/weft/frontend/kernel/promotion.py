@@ -2,8 +2,11 @@
 
 * Integers compute in 64 bits: unsigned if both operands are unsigned, else signed. A comparison or
   an index takes them as they are; storing wraps to the type of the array.
+* ``-x`` and ``~x`` of a narrow integer are computed in its own type, and widened then: ``~`` of the
+  uint8 3 is 252. ``-`` of an int32, which may be an index, is computed in 64 bits.
 * ``/`` of integers gives float64. A float32 with an integer of at most 16 bits, or a bool, stays
-  float32; with a wider integer it becomes float64, because float32 could not hold it.
+  float32; with a wider integer it becomes float64, because float32 could not hold it. A float32 to
+  the power of any integer stays float32.
 * A variable that is given values of two types has the smallest type that holds both (int64 and
   uint64: float64).
 * 16-bit floats compute in float32 and round after each operation; with another float they take

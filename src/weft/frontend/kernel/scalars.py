@@ -108,6 +108,8 @@ def apply_binary(kind: type[ast.operator], a: Expr, b: Expr) -> Expr:
     if op is None:
         raise NoOperator
     d = arithmetic(a.dtype, b.dtype)
+    if kind is ast.Pow and a.dtype is dt.float32 and not b.dtype.is_float:
+        d = a.dtype  # a whole power of a float32 is one, as in numba
     return ex.binary(op, convert(a, d), convert(b, d))
 
 
@@ -138,12 +140,16 @@ def apply_unary(kind: type[ast.unaryop], x: Expr) -> Expr:
     if kind is ast.Invert:
         if x.dtype.is_float:
             raise NoOperator
-        if not x.dtype.is_bool:
-            x = convert(x, shift(x.dtype))
-        return ex.unary(Op.NOT, x)
-    if not x.dtype.is_float:
-        x = convert(x, shift(x.dtype))
-    return x if kind is ast.UAdd else ex.unary(Op.NEG, x)
+        found = ex.unary(Op.NOT, x)
+        return found if x.dtype.is_bool else convert(found, shift(x.dtype))
+    if x.dtype.is_float or x.dtype.is_bool:
+        x = x if x.dtype.is_float else convert(x, dt.int64)
+        return x if kind is ast.UAdd else ex.unary(Op.NEG, x)
+    if kind is ast.USub and x.dtype is not dt.int32:  # the least of which may be an index
+        x = ex.unary(Op.NEG, x)
+    elif kind is ast.USub:
+        return ex.unary(Op.NEG, convert(x, dt.int64))
+    return convert(x, shift(x.dtype))
 
 
 def apply_compare(kind: type[ast.cmpop], a: Expr, b: Expr) -> Expr:
@@ -153,6 +159,9 @@ def apply_compare(kind: type[ast.cmpop], a: Expr, b: Expr) -> Expr:
             mixed = _mixed_compare(kind, a, b)
             if mixed is not None:
                 return mixed
+        if {a.dtype.kind, b.dtype.kind} == {"b", "u"}:
+            d = b.dtype if a.dtype.is_bool else a.dtype
+            return apply_compare(kind, convert(a, d), convert(b, d))
         narrow = a.dtype.is_integer and b.dtype.is_integer and a.dtype.kind == b.dtype.kind
         d = arithmetic(a.dtype, b.dtype)
         if narrow:
