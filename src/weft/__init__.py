@@ -6,73 +6,76 @@ Tensors are lazy: operations build a graph, and looking at values compiles it to
 import sys
 from typing import TYPE_CHECKING
 
-from weft import nn, optim
-from weft.config import VERSION as __version__
-from weft.errors import (
-    AllocationError,
-    AxisError,
-    BoundsError,
-    CaptureError,
-    DependenceWarning,
-    DeviceError,
-    DTypeError,
-    GradientError,
-    RangeError,
-    ShapeError,
-    VariableError,
-    WeftError,
-)
-from weft.frontend import autograd, build, creation, functions, random
-from weft.frontend import counted as _counted  # noqa: F401 - it serves methods of tensors
-from weft.frontend.autograd import (
-    enable_grad,
-    grad,
-    is_grad_enabled,
-    no_grad,
-    set_grad_enabled,
-)
-from weft.frontend.compute import compute, ndrange
-from weft.frontend.creation import *  # noqa: F403 - the modules list their public names
-from weft.frontend.critical import critical
-from weft.frontend.devices import (
-    devices,
-    get_default_device,
-    is_available,
-    set_default_device,
-    synchronize,
-)
-from weft.frontend.dynamic import jit
-from weft.frontend.files import load, save
-from weft.frontend.functions import *  # noqa: F403
-from weft.frontend.kernel import gpu
-from weft.frontend.kernel.decorators import kernel
-from weft.frontend.kernel.launch import cdiv, func
-from weft.frontend.kernel.sanitize import interpret, sanitize
-from weft.frontend.kernel.streams import event, stream
-from weft.frontend.kernel.together import fuse
-from weft.frontend.random import *  # noqa: F403
-from weft.frontend.tensor import Parameter, Tensor
-from weft.frontend.tuning import tune
-from weft.ir.dtype import (
-    DType,
-    bfloat16,
-    constexpr,
-    float8_e4m3fn,
-    float8_e5m2,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from weft.ir.dtype import bool_ as bool
-from weft.ir.expr import Variable
+from weft.imports import importing
+
+with importing:
+    from weft import nn, optim
+    from weft.config import VERSION as __version__
+    from weft.errors import (
+        AllocationError,
+        AxisError,
+        BoundsError,
+        CaptureError,
+        DependenceWarning,
+        DeviceError,
+        DTypeError,
+        GradientError,
+        RangeError,
+        ShapeError,
+        VariableError,
+        WeftError,
+    )
+    from weft.frontend import autograd, build, creation, functions, random
+    from weft.frontend import counted as _counted  # noqa: F401 - it serves methods of tensors
+    from weft.frontend.autograd import (
+        enable_grad,
+        grad,
+        is_grad_enabled,
+        no_grad,
+        set_grad_enabled,
+    )
+    from weft.frontend.compute import compute, ndrange
+    from weft.frontend.creation import *  # noqa: F403 - the modules list their public names
+    from weft.frontend.critical import critical
+    from weft.frontend.devices import (
+        devices,
+        get_default_device,
+        is_available,
+        set_default_device,
+        synchronize,
+    )
+    from weft.frontend.dynamic import jit
+    from weft.frontend.files import load, save
+    from weft.frontend.functions import *  # noqa: F403
+    from weft.frontend.kernel import gpu
+    from weft.frontend.kernel.decorators import kernel
+    from weft.frontend.kernel.launch import cdiv, func
+    from weft.frontend.kernel.sanitize import interpret, sanitize
+    from weft.frontend.kernel.streams import event, stream
+    from weft.frontend.kernel.together import fuse
+    from weft.frontend.random import *  # noqa: F403
+    from weft.frontend.tensor import Parameter, Tensor
+    from weft.frontend.tuning import tune
+    from weft.ir.dtype import (
+        DType,
+        bfloat16,
+        constexpr,
+        float8_e4m3fn,
+        float8_e5m2,
+        float16,
+        float32,
+        float64,
+        int8,
+        int16,
+        int32,
+        int64,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+    )
+    from weft.ir.dtype import bool_ as bool
+    from weft.ir.expr import Variable
 
 if TYPE_CHECKING:
     from weft.frontend.kernel import groups as cg

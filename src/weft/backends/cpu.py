@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import threading
@@ -9,6 +10,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from weft.backends.registry import Backend
+from weft.errors import WeftError
+from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir.op import Op
 from weft.target import ASSUMED, REPORTED, Target, native_operations
@@ -17,26 +20,22 @@ if TYPE_CHECKING:
     from weft.renderers.llvm import LLVMRenderer
     from weft.runtimes.cpu import CpuRuntime
 
-__all__ = ["BACKEND", "LADDER", "host_target", "importing", "probe", "renderer", "runtime",
+__all__ = ["BACKEND", "LADDER", "host_target", "prepare", "probe", "renderer", "runtime",
            "target_from", "tiles_state", "trust_tiles"]
 
 _lock = threading.Lock()
-# Held while what compiles is imported: a fork meanwhile would leave the child modules that nobody
-# there goes on to import, and that it would wait for. Nothing else is waited for inside.
-importing: Final = threading.RLock()
 
 
 def _unlock_child() -> None:
-    global _lock
-    importing.release()
-    _lock = threading.Lock()  # a thread that held the old one is not there
+    global _loads, _lock
+    _lock, _loads = threading.Lock(), False  # a thread that held the old one is not there
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=importing.acquire, after_in_parent=importing.release,
-                        after_in_child=_unlock_child)
+    os.register_at_fork(after_in_child=_unlock_child)
 
 _runtime: CpuRuntime | None = None
+_loads = False  # whether a thread loads LLVM, or did
 _trusted = False  # tile registers without the check of them: in the child process that checks
 
 _SYSFS: Final = "/sys/devices/system/cpu/cpu0/cache"
@@ -171,15 +170,60 @@ def renderer(target: Target | None = None) -> LLVMRenderer:
 
 def runtime() -> CpuRuntime:
     """Return the one runtime of the host: its pool and its threads are shared by all callers."""
-    global _runtime
     if _runtime is None:
-        with importing:
-            from weft.compilers import llvm
-            from weft.runtimes.cpu import CpuRuntime
-            from weft.store import cache
+        _import()
+        return _started()
+    return _runtime
+
+
+def prepare() -> None:
+    """Have LLVM loaded, and the code of the thread pool made, while the caller goes on.
+
+    Who is about to compile or to load for the first time calls this, and then imports and runs
+    what comes before its own code: LLVM needs no Python.
+    """
+    global _loads
+    if _loads or _runtime is not None:
+        return
+    with contextlib.suppress(ImportError):  # whoever needs it finds out
+        _import()
         with _lock:
-            if _runtime is None:
-                _runtime = CpuRuntime(llvm.compiler(), llvm.session(), cache())
+            begins, _loads = not _loads, True
+        if begins:
+            with contextlib.suppress(RuntimeError):  # the system gives no more threads
+                threading.Thread(target=_load, name="weft loads").start()
+
+
+def _import() -> None:
+    """Import what a runtime needs, so that a thread can make it without an import."""
+    with importing:
+        import llvmlite  # noqa: F401
+
+        from weft.compilers import llvm  # noqa: F401
+        from weft.runtimes import cpu  # noqa: F401
+        from weft.store import cache  # noqa: F401
+
+
+def _load() -> None:
+    from weft.compilers import llvm
+
+    with contextlib.suppress(WeftError, OSError, RuntimeError):
+        compiler = llvm.compiler()
+        if _cores() > 1:
+            compiler.warm_up()  # no more than it saves where it keeps others waiting
+        _started().prepare()
+
+
+def _started() -> CpuRuntime:
+    global _runtime
+    from weft.compilers import llvm
+    from weft.runtimes.cpu import CpuRuntime
+    from weft.store import cache
+
+    compiler, session = llvm.compiler(), llvm.session()  # which take a lock of their own
+    with _lock:
+        if _runtime is None:
+            _runtime = CpuRuntime(compiler, session, cache())
     return _runtime
 
 

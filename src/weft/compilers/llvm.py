@@ -44,6 +44,55 @@ _RUNS: Final[dict[str, tuple[str, ...] | int]] = {
     "Os": 2,
 }  # fmt: skip
 
+# What a kernel is mostly made of: vectors with masks, a loop with its tail, a failure.
+_FIRST: Final = """
+define void @first(ptr noalias %data, i64 %n, ptr %status) {
+entry:
+  %slot = alloca i64
+  store i64 %n, ptr %slot
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %end ]
+  %at = getelementptr float, ptr %data, i64 %i
+  %bound = load i64, ptr %slot
+  %left = sub i64 %bound, %i
+  %one = insertelement <8 x i64> poison, i64 %left, i64 0
+  %all = shufflevector <8 x i64> %one, <8 x i64> poison, <8 x i32> zeroinitializer
+  %mask = icmp slt <8 x i64> <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>, %all
+  %bits = bitcast <8 x i1> %mask to i8
+  %whole = icmp eq i8 %bits, -1
+  br i1 %whole, label %full, label %part
+full:
+  %x = load <8 x float>, ptr %at, align 4
+  %square = fmul <8 x float> %x, %x
+  store <8 x float> %square, ptr %at, align 4
+  br label %end
+part:
+  %y = call <8 x float> @llvm.masked.load.v8f32.p0(ptr %at, i32 4, <8 x i1> %mask,
+                                                   <8 x float> zeroinitializer)
+  %wide = fpext <8 x float> %y to <8 x double>
+  %sum = fadd <8 x double> %wide, %wide
+  %narrow = fptrunc <8 x double> %sum to <8 x float>
+  call void @llvm.masked.store.v8f32.p0(<8 x float> %narrow, ptr %at, i32 4, <8 x i1> %mask)
+  call void @fail(ptr %status, i64 %i)
+  br label %end
+end:
+  %next = add nuw nsw i64 %i, 8
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
+define internal void @fail(ptr %status, i64 %index) noinline {
+  %pair = cmpxchg ptr %status, i64 0, i64 %index acq_rel monotonic
+  ret void
+}
+
+declare <8 x float> @llvm.masked.load.v8f32.p0(ptr, i32, <8 x i1>, <8 x float>)
+declare void @llvm.masked.store.v8f32.p0(<8 x float>, ptr, i32, <8 x i1>)
+"""
+
 # Everything that touches LLVM holds this lock, so that no two compiles mix, but for the collector
 # when it frees code: that holds a lock of the library. A fork during either would leave it locked
 # for ever in the child: both are taken around a fork.
@@ -149,6 +198,7 @@ class LLVMCompiler:
             if self.triple != host.triple:
                 llvm.register_all_targets()
             self._machines: dict[int, Any] = {}
+            self._worked = False
             self._machine(_CODEGEN_LEVEL["short"])  # raises where there is no such target
         import llvmlite
 
@@ -170,6 +220,12 @@ class LLVMCompiler:
         """
         return self._run(source, pipeline, "object")
 
+    def warm_up(self) -> None:
+        """Translate something, unless this was done: LLVM's first module takes 6 ms longer."""
+        with _lock:
+            if not self._worked:
+                self.compile(_FIRST)
+
     def assembly(self, source: str, pipeline: str = "short") -> str:
         """Return the assembly that `compile` would encode."""
         return self._run(source, pipeline, "assembly").decode()
@@ -187,6 +243,7 @@ class LLVMCompiler:
             raise CompileError("LLVM", found="IR with a NUL character", expected="text")
         with _lock:
             machine = self._machine(_CODEGEN_LEVEL[pipeline])
+            self._worked = True
             made: bytes = _llvm().translate(machine, source, _RUNS[pipeline], pipeline == "Os",
                                             product)  # fmt: skip
             return made

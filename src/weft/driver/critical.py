@@ -14,11 +14,10 @@ from weft.driver import device, pipeline
 from weft.driver.levels import LEVELS, levelled
 from weft.ir.linear import LinearKernel
 from weft.ir.record import Record
-from weft.ir.stmt import Kernel, Location
+from weft.ir.stmt import CHECK, Kernel, Location
 from weft.ir.traverse import walk
 from weft.ir.verify import verify
 from weft.ir.verify_linear import verify_linear
-from weft.kernelize.emit import CHECK
 from weft.passes.extremes import splitter
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from weft.backends import cpu
+from weft.imports import importing
 from weft.store import DiskCache, cache
 from weft.target import Target
 
@@ -35,10 +36,15 @@ def runtime() -> CpuRuntime:
     return cpu.runtime()
 
 
+def prepare() -> None:
+    """Have LLVM and the pool's code loaded on the side, for what will be launched."""
+    cpu.prepare()
+
+
 def preparing() -> AbstractContextManager[bool]:
     """Have the pool's code made on the side; inside, import what compiles: no fork interrupts."""
     runtime().prepare()
-    return cpu.importing
+    return importing
 
 
 def target() -> Target:

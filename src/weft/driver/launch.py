@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.driver import device, kernels, report
-from weft.ir.stmt import For, Kernel, Location, While
+from weft.ir.stmt import CHECK, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
-from weft.kernelize.emit import CHECK
 from weft.renderers.base import NO_MEMORY
 from weft.schedule.space import constant
 from weft.strategies.nest import PARALLEL_WORK, work

@@ -15,10 +15,9 @@ from weft.ir.bounds import bounds
 from weft.ir.linear import LinearKernel
 from weft.ir.program import Program
 from weft.ir.record import Record
-from weft.ir.stmt import PARALLEL, For, Kernel
+from weft.ir.stmt import CHECK, PARALLEL, For, Kernel
 from weft.ir.text import print_kernel, print_linear
 from weft.ir.traverse import Tally, walk
-from weft.kernelize.emit import CHECK
 from weft.passes.barrier import blocks_to_loops, has_threads, unroll_loops
 from weft.passes.extremes import splitter
 from weft.passes.legalize import Legalizer, legalize

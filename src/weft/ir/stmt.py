@@ -25,6 +25,7 @@ GPU_AXES: Final = tuple(f"{level}.{axis}" for level in ("block", "thread") for a
 AXIS_KINDS: Final = (SERIAL, PARALLEL, VECTOR, UNROLLED, *GPU_AXES)
 
 SCOPES: Final = ("global", "shared", "local", "register", "constant")
+CHECK: Final = "<check>"  # the file of assertion places; the line numbers the kernel's checks
 
 
 class Location(Record):

@@ -8,7 +8,8 @@ text but source locations, which stand in a table behind it where asked for. Cac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.ir import linear as li
 from weft.ir import stmt as st
@@ -21,9 +22,11 @@ from weft.ir.op import Op
 from weft.ir.stmt import Body, Kernel, Memory, Meta, Stmt
 from weft.ir.text_expr import ExprPrinter, name, number, print_expr, quoted, typed_name
 from weft.ir.text_expr import variable as variable_text
-from weft.ir.text_graph import parse_graph, print_graph
-from weft.ir.text_parse import parse_expr, parse_kernel
-from weft.ir.text_parse_linear import parse_linear
+
+if TYPE_CHECKING:
+    from weft.ir.text_graph import parse_graph, print_graph
+    from weft.ir.text_parse import parse_expr, parse_kernel
+    from weft.ir.text_parse_linear import parse_linear
 
 __all__ = [
     "canonical_text",
@@ -42,6 +45,17 @@ __all__ = [
 ]
 
 _INDENT: Final = "  "
+_READERS: Final = {"parse_expr": "text_parse", "parse_kernel": "text_parse",
+                   "parse_linear": "text_parse_linear", "parse_graph": "text_graph",
+                   "print_graph": "text_graph"}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import what reads text, and the text of graphs, when it is asked for: compiling is not."""
+    if name not in _READERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"weft.ir.{_READERS[name]}"), name)
+    return found
 
 
 class _Names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
@@ -12,15 +12,13 @@ from weft.ir.expr import Expr
 from weft.ir.infer import as_expr, same_dim
 from weft.ir.node import Node, Shape
 from weft.ir.op import Op
-from weft.ir.stmt import Alloc, Assert, Load, Location, Memory, Stmt
+from weft.ir.stmt import CHECK, Alloc, Assert, Load, Location, Memory, Stmt
 from weft.ir.traverse import Tally
 from weft.kernelize import indexing
 from weft.kernelize.cost import is_leaf
 from weft.kernelize.indexing import Index
 from weft.kernelize.softmax import is_weight
 from weft.rules.index import simplify
-
-CHECK: Final = "<check>"  # the file of assertion places; the line numbers the kernel's checks
 
 
 class Key(NamedTuple):

@@ -36,7 +36,17 @@ from weft.ir.stmt import (
     While,
 )
 from weft.ir.traverse import walk
-from weft.passes.lanes import Affine, Mapped, Mapper, Mask, Scope, any_of, conjunction, is_small
+from weft.passes.lanes import (
+    MOST_BITS,
+    Affine,
+    Mapped,
+    Mapper,
+    Mask,
+    Scope,
+    any_of,
+    conjunction,
+    is_small,
+)
 from weft.rules import index as index_rules
 
 _NOTHING: Final[Mapping[Expr, tuple[Limit, Limit]]] = {}
@@ -394,10 +404,33 @@ class AccessLowering(Mapper):
             bad = ex.binary(Op.AND, scope.mask.lanes, bad)
         bad = self.name(out, "bad", bad, s)
         inner: list[Stmt] = []
-        value, bound = (None if m is None else first_lane(bad, self.vector(m, lanes))
-                        for m in report)  # fmt: skip
+        value, bound = self._first(report, bad, inner, s)
         self.emit(inner, Assert(ex.const(False, dt.bool_), s.message, value, bound), s)
         self.emit(out, If(any_of(bad), tuple(inner)), s)
+
+    def _first(self, report: list[Mapped | None], bad: Expr, out: list[Stmt],
+               s: Stmt) -> list[Expr | None]:  # fmt: skip
+        """Return what is to be reported of the first lane whose flag is set.
+
+        Nearly always that follows from the lane's number: to choose among the lanes of a vector
+        takes a compiler as long as the rest of a small kernel.
+        """
+        lane: Expr | None = None
+        found: list[Expr | None] = []
+        for m in report:
+            if m is None or (isinstance(m, Expr) and m.lanes == 1):
+                found.append(m)
+            elif isinstance(m, Expr) or bad.lanes > MOST_BITS:
+                found.append(first_lane(bad, self.vector(m, bad.lanes)))
+            else:
+                if lane is None:
+                    bits = self.name(out, "bits", ex.bits(bad), s)
+                    one = ex.const(1, bits.dtype)
+                    below = ex.binary(Op.AND, bits - one, ex.unary(Op.NOT, bits))
+                    count = ex.cast(ex.unary(Op.POPCOUNT, below), dt.int64)
+                    lane = self.name(out, "lane", count, s)
+                found.append(m.base + lane * m.stride)
+        return found
 
 
 def _ranges_at(body: Body) -> dict[Stmt, Mapping[Expr, tuple[Limit, Limit]]]:

@@ -83,7 +83,7 @@ def _depth(scope: Scope) -> int:
 
 
 _INLINE_NODES: Final = 24
-_MOST_BITS: Final = 64
+MOST_BITS: Final = 64
 _NO_WRAP: Final = 1 << 62
 _COMPARISONS: Final = (Op.LT, Op.LE, Op.EQ, Op.NE)
 
@@ -382,7 +382,7 @@ def conjunction(a: Expr, b: Expr) -> Expr:
 
 def any_of(v: Expr) -> Expr:
     """Return whether any lane of a vector bool holds."""
-    return ex.bits(v).ne(0) if 1 < v.lanes <= _MOST_BITS else fold_lanes(v, Op.OR)
+    return ex.bits(v).ne(0) if 1 < v.lanes <= MOST_BITS else fold_lanes(v, Op.OR)
 
 
 def fold_lanes(v: Expr, op: Operation) -> Expr:

@@ -26,8 +26,6 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Body, Kernel, Stmt
 from weft.ir.traverse import map_exprs
-from weft.passes import transcendental
-from weft.passes.transcendental.exponential import scale
 from weft.target import Target
 
 __all__ = ["Legalizer", "is_legal", "legalize"]
@@ -75,8 +73,8 @@ class Legalizer:
         ``(op, args) -> Expr or None`` for the transcendental functions.
     """
 
-    def __init__(self, target: Target, decompose: Decompose = transcendental.decompose) -> None:
-        self.target, self.decompose = target, decompose
+    def __init__(self, target: Target, decompose: Decompose | None = None) -> None:
+        self.target, self.decompose = target, decompose or _plain
         self._done: dict[Expr, Expr] = {}
 
     def one(self, root: Expr) -> Expr:
@@ -132,6 +130,19 @@ class Legalizer:
             return _narrow(e)
         own = _OWN.get((e.op, operand.kind))
         return own(*e.args) if own is not None else self.decompose(e.op, e.args)
+
+
+def _plain(op: Operation, args: tuple[Expr, ...]) -> Expr | None:
+    """See `weft.passes.transcendental.decompose`, which few kernels need."""
+    from weft.passes.transcendental import decompose
+
+    return decompose(op, args)
+
+
+def _scale(x: Expr, n: Expr) -> Expr:
+    from weft.passes.transcendental.exponential import scale
+
+    return scale(x, n)
 
 
 def _fold(e: Expr) -> Expr:
@@ -297,7 +308,7 @@ _OWN: Final[dict[tuple[Operation, str], Callable[..., Expr]]] = {
     (Op.FLOORDIV, "f"): _float_floordiv,
     (Op.POW, "i"): _integer_pow,
     (Op.POW, "u"): _integer_pow,
-    (Op.SCALB, "f"): scale,
+    (Op.SCALB, "f"): _scale,
     (Op.DOT2, "u"): _dot2,
     (Op.DOT4, "u"): _dot4,
 }

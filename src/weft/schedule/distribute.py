@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
-from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Reduce, Stmt, Store
 from weft.schedule import dependence as dep
 from weft.schedule.memory import MAX_EXTENT
-from weft.schedule.space import Copy, Edit, constant, find_for, find_loop
-
-HEAVY: Final = frozenset({
-    Op.EXP, Op.EXP2, Op.EXPM1, Op.LOG, Op.LOG2, Op.LOG10, Op.LOG1P, Op.SIN, Op.COS, Op.TAN,
-    Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
-    Op.ERFC, Op.SIGMOID, Op.POW, Op.ATAN2, Op.FMOD, Op.MOD, Op.FLOORDIV,
-})  # what becomes many operations
+from weft.schedule.space import HEAVY, Copy, Edit, constant, find_for, find_loop
 
 
 def distribute(kernel: Kernel, loop: str, count: int) -> Kernel:

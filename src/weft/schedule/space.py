@@ -14,6 +14,11 @@ from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Kernel, Location, Memory, Reduce, Stmt
 
 SEPARATOR: Final = "."
+HEAVY: Final = frozenset({
+    Op.EXP, Op.EXP2, Op.EXPM1, Op.LOG, Op.LOG2, Op.LOG10, Op.LOG1P, Op.SIN, Op.COS, Op.TAN,
+    Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
+    Op.ERFC, Op.SIGMOID, Op.POW, Op.ATAN2, Op.FMOD, Op.MOD, Op.FLOORDIV,
+})  # what becomes many operations
 
 
 class Site:

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, Final, Self
 
 from weft.config import Debug, debug
 from weft.errors import ParseError
 from weft.ir.stmt import Kernel
-from weft.schedule import loops, memory, reduction, scan
-from weft.schedule.blocking import block_reduction, share_reduction
-from weft.schedule.cascade import block_sums, cascade
-from weft.schedule.distribute import distribute, lift
-from weft.schedule.matrix import matrix
-from weft.schedule.omit import branch, omit
-from weft.schedule.precompute import precompute
-from weft.schedule.prefetch import prefetch, prefetch_panel
-from weft.schedule.search import search
-from weft.schedule.tensorize import tensorize
-from weft.schedule.window import window
 
 Verify = Callable[[Kernel], object]
 
@@ -75,7 +65,7 @@ class Schedule:
         del self.trace[state[1] :]
 
     def _apply(self, name: str, arguments: tuple[Any, ...], **named: Any) -> Self:
-        made = _PRIMITIVES[name](self._kernel, *arguments, **named)
+        made = _primitive(name)(self._kernel, *arguments, **named)
         if made is self._kernel:
             return self  # nothing to do leaves no trace
         self._kernel = made
@@ -250,17 +240,31 @@ class Schedule:
         return schedule
 
 
-_PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {
-    f.__name__: f
-    for f in (loops.split, loops.peel, loops.fuse, loops.reorder, loops.tile, loops.sink,
-              loops.unroll, loops.vectorize, loops.parallel, reduction.contract, reduction.rfactor,
-              reduction.decompose_reduction, block_reduction, share_reduction, tensorize, scan.scan,
-              memory.stage,
-              precompute, matrix, window,
-              memory.layout, memory.pad, memory.stream, memory.inline, memory.hoist,
-              prefetch, prefetch_panel, cascade, block_sums, distribute, lift, search, omit,
-              branch)
+# The modules of `weft.schedule` that have the primitives, each imported when one is applied: a
+# simple nest takes two or three of them.
+_MODULES: Final[dict[str, tuple[str, ...]]] = {
+    "loops": ("split", "peel", "fuse", "reorder", "tile", "sink", "unroll", "vectorize",
+              "parallel"),
+    "reduction": ("contract", "rfactor", "decompose_reduction"),
+    "blocking": ("block_reduction", "share_reduction"), "tensorize": ("tensorize",),
+    "scan": ("scan",),
+    "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
+    "precompute": ("precompute",), "matrix": ("matrix",), "window": ("window",),
+    "prefetch": ("prefetch", "prefetch_panel"), "cascade": ("cascade", "block_sums"),
+    "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
 }
+_HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
+_PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {}  # those that were applied
+
+
+def _primitive(name: str) -> Callable[..., Kernel]:
+    found = _PRIMITIVES.get(name)
+    if found is None:
+        found = getattr(import_module(f"weft.schedule.{_HOME[name]}"), name)
+        _PRIMITIVES[name] = found
+    return found
+
+
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,
     ("decompose_reduction", "scope"): "register", ("stage", "scope"): "local", ("stage", "skew"): 0,
@@ -303,9 +307,9 @@ def parse_line(line: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         If the line is malformed or names no primitive.
     """
     match = _LINE.fullmatch(line)
-    if match is None or match[1] not in _PRIMITIVES:
+    if match is None or match[1] not in _HOME:
         raise ParseError("schedule", found=repr(line),
-                         expected="one of " + ", ".join(f"{p}(...)" for p in _PRIMITIVES))
+                         expected="one of " + ", ".join(f"{p}(...)" for p in _HOME))
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for part in match[2].split(",") if match[2].strip() else ():

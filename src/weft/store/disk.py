@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from weft.config import VERSION, config
+from weft.config import VERSION, config, user_folder
 from weft.errors import CacheError
 from weft.store.digest import blake2b
 
@@ -127,7 +127,7 @@ class DiskCache:
     """
 
     def __init__(self, path: str | None = None, limit: int = _LIMIT) -> None:
-        self.path = path or config().cache_dir or _default_path()
+        self.path = path or config().cache_dir or user_folder("cache")
         self.limit = limit
         self.stats: dict[str, KindStats] = {}
         self._root = os.path.join(self.path, _FOLDER)
@@ -415,12 +415,6 @@ def _scan(path: str) -> list["os.DirEntry[str]"]:
             return list(entries)
     except OSError:
         return []
-
-
-def _default_path() -> str:
-    import platformdirs  # costs milliseconds, so never at import
-
-    return platformdirs.user_cache_dir("weft", appauthor=False)
 
 
 _warnings_left: Final = [1]

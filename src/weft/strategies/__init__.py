@@ -1,4 +1,7 @@
-"""Which schedule, for this loop nest and this target? A good default at once, without a search."""
+"""Which schedule, for this loop nest and this target? A good default at once, without a search.
+
+A strategy is imported when a nest asks for it: most processes have few kinds of nests.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,8 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.stmt import For, Kernel, Reduce
 from weft.schedule.choices import Choices
-from weft.strategies import (
-    attention,
-    contraction,
-    elementwise,
-    loops,
-    phases,
-    rowwise,
-    scan,
-    scatter,
-    sort,
-)
-from weft.strategies.nest import Plan
+from weft.strategies import elementwise, phases
+from weft.strategies.nest import COMPUTE, Plan
 from weft.strategies.plain import share_out
 from weft.target import Target
 
@@ -51,36 +44,54 @@ def choose(kernel: Kernel, target: Target, threads: int,
     """
     if kernel.meta.schedule:
         return kernel
-    if dict(kernel.meta.hints).get(loops.COMPUTE):
+    if dict(kernel.meta.hints).get(COMPUTE):
+        from weft.strategies import loops
+
         return loops.schedule_tree(kernel, target, threads, choices, _nest)
     plan = Plan(kernel, target, threads, choices)
     whole = [s for s in kernel.body if isinstance(s, Reduce)]
-    whole_kernel = {"sort": sort.schedule_sort, "scan": scan.schedule_rows}.get(kernel.meta.kind)
-    if whole_kernel is not None and _attempt(plan, lambda: whole_kernel(plan, kernel.body)):
+    if _whole_kernel(plan):
         pass
     elif whole:
+        from weft.strategies import rowwise
+
         _attempt(plan, lambda: rowwise.schedule_reduction(plan, kernel.body))
     else:
         for stmt in kernel.body:
             if isinstance(stmt, For) and stmt.kind == st.SERIAL:
                 _nest(plan, stmt)
             elif isinstance(stmt, For) and kernel.meta.kind == "scatter":
+                from weft.strategies import scatter
+
                 scatter.schedule_parts(plan, stmt)
     made = plan.schedule.kernel
     hints = (*kernel.meta.hints, ("why", "; ".join(dict.fromkeys(plan.why)) or "serial"))
     return made.replace(meta=made.meta.replace(hints=hints))
 
 
+def _whole_kernel(plan: Plan) -> bool:
+    """Schedule a kernel that is one thing, whatever its statements are; return whether it is."""
+    kernel = plan.kernel
+    if kernel.meta.kind == "sort":
+        from weft.strategies import sort
+
+        return _attempt(plan, lambda: sort.schedule_sort(plan, kernel.body))
+    if kernel.meta.kind == "scan":
+        from weft.strategies import scan
+
+        return _attempt(plan, lambda: scan.schedule_rows(plan, kernel.body))
+    return False
+
+
 def _nest(plan: Plan, loop: For) -> None:
     """Try the strategies from the most special to the default."""
     root = loop.var.attr
-    if plan.kernel.meta.kind == "scan" and _attempt(plan, lambda: scan.schedule_scan(plan, root)):
-        return
-    if plan.kernel.meta.kind == "attention" and _attempt(
-            plan, lambda: attention.schedule_attention(plan, root)):
+    if plan.kernel.meta.kind in ("scan", "attention") and _special(plan, root):
         return
     reduces = any(isinstance(s, Reduce) for s in traverse.walk(loop.body))
     if reduces:
+        from weft.strategies import contraction, rowwise
+
         pattern = contraction.match(plan, root)
         if pattern is not None and _attempt(
                 plan, lambda: contraction.schedule_contraction(plan, pattern)):
@@ -88,12 +99,26 @@ def _nest(plan: Plan, loop: For) -> None:
         if _attempt(plan, lambda: phases.schedule_phases(plan, root)) or _attempt(
                 plan, lambda: rowwise.schedule_rows(plan, root)):
             return
-    elif (plan.kernel.meta.kind == "scatter" and _attempt(
-            plan, lambda: scatter.schedule_updates(plan, root))) or _attempt(
-                plan, lambda: phases.schedule_phases(plan, root)) or _attempt(
-                plan, lambda: elementwise.schedule_nest(plan, root)):
+    elif (plan.kernel.meta.kind == "scatter" and _special(plan, root)) or _attempt(
+            plan, lambda: phases.schedule_phases(plan, root)) or _attempt(
+            plan, lambda: elementwise.schedule_nest(plan, root)):
         return
     share_out(plan, loop)
+
+
+def _special(plan: Plan, root: str) -> bool:
+    """Try what the kind of the kernel says."""
+    if plan.kernel.meta.kind == "scan":
+        from weft.strategies import scan
+
+        return _attempt(plan, lambda: scan.schedule_scan(plan, root))
+    if plan.kernel.meta.kind == "attention":
+        from weft.strategies import attention
+
+        return _attempt(plan, lambda: attention.schedule_attention(plan, root))
+    from weft.strategies import scatter
+
+    return _attempt(plan, lambda: scatter.schedule_updates(plan, root))
 
 
 def _attempt(plan: Plan, strategy: object) -> bool:

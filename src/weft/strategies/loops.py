@@ -8,7 +8,6 @@ vectors. What the other strategies left scalar in the end becomes vectors where 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir import stmt as st
@@ -25,9 +24,8 @@ from weft.strategies.rowwise import phases, schedule_reduction
 from weft.strategies.wishes import UNMET, Wishes
 from weft.target import Target
 
-__all__ = ["COMPUTE", "schedule_tree"]
+__all__ = ["schedule_tree"]
 
-COMPUTE: Final = "compute"  # the hint of a kernel that is such a tree
 
 Strategy = Callable[[Plan, For], None]  # schedules a nest whose outermost loop is independent
 

@@ -15,8 +15,7 @@ from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
 from weft.schedule import Schedule
 from weft.schedule.choices import Choices, Value
 from weft.schedule.dependence import Access, Space, accesses
-from weft.schedule.distribute import HEAVY
-from weft.schedule.space import constant
+from weft.schedule.space import HEAVY, constant
 from weft.target import Target
 
 V = TypeVar("V", bound=Value)
@@ -25,6 +24,7 @@ PARALLEL_WORK: Final = 1 << 18  # weighted operations below which threads cost m
 STREAM_BYTES: Final = 32 << 20  # an output that no cache keeps until it is read again
 MAX_LANES: Final = 64
 PRIVATE_BYTES: Final = 1 << 20  # of a kernel in private arrays: they lie on a thread's stack
+COMPUTE: Final = "compute"  # the hint of a kernel whose loops `strategies.loops` schedules
 HEAVY_COST: Final = 15  # a transcendental in simple operations, roughly
 
 

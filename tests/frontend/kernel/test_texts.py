@@ -1,5 +1,6 @@
 """Kernels are made of the text that Python has read, whatever became of the file since."""
 
+import ast
 import importlib
 import sys
 import types
@@ -141,3 +142,31 @@ def test_long_functions_of_modules_that_import():
     rows = text.splitlines(keepends=True)
     assert texts._in_lines(rows, code) is not None
     assert texts._in_lines([row.replace("+ 30", "+ 31") for row in rows], code) is None
+
+
+SHAPES = {
+    "one line": "def f(x): x[0] = 1\n",
+    "last line": "def f(x):\n    x[0] = 1",
+    "header": "def f(\n    x,\n    y=(1,\n2),\n):\n    x[0] = 1\n\n\nz = 1\n",
+    "end of a statement": "def f(x):\n    x[0] = (\n1\n)\nz = 1\n",
+    "comments": "def f(x):\n    x[0] = 1\n# here\n    # there\n\n    x[1] = 2\n# behind\nz = 1\n",
+    "text": "def f(x):\n    '''One\ntwo\n'''\n    x[0] = 1\nz = 1\n",
+    "text at the end": "def f(x):\n    x[0] = 1\n    '''One\ntwo\n'''\nz = 1\n",
+    "nothing at the end": "def f(x):\n    x[0] = 1\n    if x[0]:\n        pass\nz = 1\n",
+    "never reached": "def f(x):\n    return 1\n    x[0] = (\n2\n)\nz = 1\n",
+    "inside": "def f(x):\n    def g(y):\n        return [\ny for a in y]\n    return g(x)\nz = 1\n",
+    "decorated": "@(lambda g:\n g)\n@(\nlambda g: g\n)\ndef f(x):\n    x[0] = 1\nz = 1\n",
+    "in a class": "class A:\n    def f(x):\n        x[0] = 1\n    z = 1\nf = A.f\n",
+    "tabs": "if True:\n\tdef f(x):\n\t\tx[0] = 1\n\t\n\tz = 1\n",
+}
+
+
+@pytest.mark.parametrize("shape", list(SHAPES))
+def test_a_definition_ends_where_it_ends(shape):
+    lines = SHAPES[shape].splitlines(keepends=True)
+    space = {}
+    exec(compile(SHAPES[shape], "<shape>", "exec"), space)
+    found = texts._in_lines(lines, space["f"].__code__)
+    everything = texts._in_file(lines, space["f"].__code__)
+    assert ast.dump(found, include_attributes=True) == (
+        ast.dump(everything, include_attributes=True))  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -59,6 +58,8 @@ def instead(node: ast.AST) -> str:
 
 def closest(name: str, names: Iterable[str]) -> str:
     """Return a hint that names what was probably meant; nothing if no name is near."""
+    import difflib  # only a message needs it
+
     near = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1, 0.7)
     return f"did you mean {near[0]!r}?" if near else ""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from weft.config import config, watchers
+from weft.driver import device
 from weft.errors import (
     KernelError,
     LaunchError,
@@ -26,6 +27,7 @@ from weft.frontend.kernel.resources import check_cluster
 from weft.frontend.kernel.streams import check_stream
 from weft.frontend.kernel.texts import keep
 from weft.frontend.state import state
+from weft.imports import importing
 from weft.ir.record import Record
 from weft.runtimes.callables import native_class, set_code, takes_code
 
@@ -128,7 +130,11 @@ class KernelFunction:
     @property
     def _signature(self) -> Signature:
         if self._known is None:
-            from weft.frontend.kernel.signature import Signature
+            device.prepare()
+            with importing:
+                from weft.driver import launch, pipeline  # noqa: F401 - what comes next
+                from weft.frontend.kernel import host, translate  # noqa: F401
+                from weft.frontend.kernel.signature import Signature
 
             self._known = Signature(self.__weft_function__, self._given)
         return self._known

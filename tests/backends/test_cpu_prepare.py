@@ -1,0 +1,106 @@
+"""LLVM loaded on the side: whoever needs it finds it, whatever became of the thread."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from weft.backends import cpu
+from weft.compilers import llvm
+from weft.errors import CompileError
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """As in a process that has done nothing yet, LLVM's library apart."""
+    for name, value in (("_runtime", None), ("_loads", False)):
+        monkeypatch.setattr(cpu, name, value)
+    for name in ("_compiler", "_session"):
+        monkeypatch.setattr(llvm, name, None)
+
+
+def settled():
+    for thread in threading.enumerate():
+        if thread.name in ("weft loads", "weft prepares"):
+            thread.join(60)
+
+
+def test_a_runtime_is_made_once(fresh):
+    cpu.prepare()
+    cpu.prepare()
+    found = cpu.runtime()
+    settled()
+    assert cpu.runtime() is found
+    assert found.threads.threads >= 1
+    cpu.prepare()
+    assert not [t for t in threading.enumerate() if t.name == "weft loads"]
+
+
+def test_one_thread_however_many_ask(fresh, monkeypatch):
+    loads = []
+    monkeypatch.setattr(cpu, "_load", lambda: loads.append(True))
+    threads = [threading.Thread(target=cpu.prepare) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    settled()
+    assert loads == [True]
+
+
+def test_without_more_threads_it_is_made_here(fresh, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    cpu.prepare()
+    assert cpu.runtime().threads.threads >= 1
+
+
+def test_what_goes_wrong_there_is_told_here(fresh, monkeypatch):
+    def broken(self, *words):
+        raise CompileError("LLVM", found="a broken compiler")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llvm.LLVMCompiler, "__init__", broken)
+        cpu.prepare()
+        settled()
+        with pytest.raises(CompileError, match="broken compiler"):
+            cpu.runtime()
+    assert cpu.runtime().compiler is llvm.compiler()
+
+
+def test_the_first_translation_is_made_once(monkeypatch):
+    compiler = llvm.LLVMCompiler()
+    sources = []
+    compile_ = llvm.LLVMCompiler.compile
+    monkeypatch.setattr(llvm.LLVMCompiler, "compile",
+                        lambda *words: sources.append(words[1]) or compile_(*words))  # fmt: skip
+    compiler.warm_up()
+    compiler.warm_up()
+    assert len(sources) == 1
+    assert "@first" in sources[0]
+
+
+@pytest.mark.requires("fork")
+def test_a_fork_while_llvm_is_loaded(tmp_path):
+    code = (
+        "import os, sys, weft\n"
+        "from weft.backends import cpu\n"
+        "cpu.prepare()\n"
+        "children = []\n"
+        "for _ in range(4):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        good = (weft.ones(5) + 1).sum().item() == 10\n"
+        "        os._exit(0 if good else 1)\n"
+        "    children.append(child)\n"
+        "codes = [os.waitpid(child, 0)[1] for child in children]\n"
+        "assert (weft.ones(7) + 1).sum().item() == 14\n"
+        "sys.exit(any(codes))\n"
+    )
+    environment = {**os.environ, "WEFT_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False, timeout=120)
+    assert done.returncode == 0
