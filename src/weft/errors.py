@@ -5,6 +5,7 @@ which line of the user's program asked for it. Each class also inherits the buil
 a Python programmer would catch there, so ``except IndexError`` works without importing Weft.
 """
 
+import builtins
 import contextlib
 import functools
 import itertools
@@ -12,7 +13,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 __all__ = [
     "AllocationError",
@@ -267,9 +268,10 @@ class LaunchError(WeftError, RuntimeError):
     """A kernel could not be launched, or reported a failure while it ran."""
 
 
-_RAISED = {kind.__name__: kind for kind in (
-    ArithmeticError, AssertionError, FloatingPointError, IndexError, KeyError, LookupError,
-    MemoryError, NotImplementedError, OverflowError, TypeError, ValueError, ZeroDivisionError)}
+_RAISED: Final = frozenset((
+    "ArithmeticError", "AssertionError", "FloatingPointError", "IndexError", "KeyError",
+    "LookupError", "MemoryError", "NotImplementedError", "OverflowError", "TypeError", "ValueError",
+    "ZeroDivisionError"))  # fmt: skip
 
 
 def raised(message: str) -> type[LaunchError]:
@@ -282,9 +284,9 @@ def raised(message: str) -> type[LaunchError]:
 
 @functools.cache
 def _raised(kind: str) -> type[LaunchError]:
-    base = _RAISED.get(kind)
-    if base is None:
+    if kind not in _RAISED:
         return LaunchError
+    base: type[Exception] = getattr(builtins, kind)
 
     def __reduce__(error: LaunchError) -> tuple[Any, ...]:
         return _raised_again, (kind, error.args, vars(error))
