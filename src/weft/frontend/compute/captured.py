@@ -37,7 +37,8 @@ def call_captured(function: ComputeFunction, args: tuple[Any, ...]) -> None:
     sharing = Sharing(same) if same else None
     plain = all(-LARGEST <= host.variables[n] <= LARGEST for n in host.integers)
     written = _translated(function, host, sharing, exact=not plain)
-    nest = normalise(written.kernel) if plain else written.kernel
+    checked = not function.annotations.unchecked
+    nest = normalise(written.kernel, checked) if plain else written.kernel
     hints: tuple[tuple[str, Any], ...] = (("compute", True), ("noalias", True),
                                           *function.annotations.hints())
     if not plain or any(isinstance(s, Assert) and s.message == FALLBACK for s in walk(nest.body)):

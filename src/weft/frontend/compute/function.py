@@ -318,7 +318,7 @@ class _Compiled:
 
         self.fallback = FALLBACK  # what a failure says where the function has to run as written
         written = call.translate(static, exact=False)
-        kernel = normalise(written.kernel)
+        kernel = normalise(written.kernel, not function.annotations.unchecked)
         wishes = function.annotations.hints()
         hints = (("compute", True), ("noalias", True), *wishes)
         kernel = kernel.replace(meta=kernel.meta.replace(hints=hints))

@@ -16,6 +16,9 @@ from weft.passes.nests.values import follow_registers
 __all__ = ["FALLBACK", "normalise"]
 
 
-def normalise(kernel: Kernel) -> Kernel:
-    """Return a kernel of serial loops in the form in which strategies know it."""
-    return distribute(accumulate(follow_registers(hoist_checks(kernel))))
+def normalise(kernel: Kernel, checked: bool = True) -> Kernel:
+    """Return a kernel of serial loops in the form in which strategies know it.
+
+    `checked` says that indices are checked wherever they are not known to be right.
+    """
+    return distribute(accumulate(follow_registers(hoist_checks(kernel), checked)))

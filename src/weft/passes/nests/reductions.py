@@ -1,6 +1,7 @@
 """Updates that are reductions: which operation, and what joins the running value.
 
     s + x, s - x, s * x, s & x ...     if x < s: s = x     s = max(s, x)     if c: s += x
+    s and c, s or c                    if c: s = True      if x < s: s = x; place = i
 
 The order in which terms meet is a property of REDUCE, and the schedule's to choose. That changes
 the rounding of float sums, as it does in tensor code. Nothing else may change, so a minimum or
@@ -11,6 +12,7 @@ does not matter.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from weft.ir import dtype as dt
@@ -20,7 +22,8 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Accumulator, lhs, rhs
 
-__all__ = ["Update", "accumulator", "join", "neutral", "recognise", "starts"]
+__all__ = ["Update", "accumulator", "accumulators_of_extreme", "follows", "is_const", "join",
+           "neutral", "recognise", "starts"]
 
 _PLAIN: Final = (Op.ADD, Op.MUL, Op.AND, Op.OR, Op.XOR)
 
@@ -50,7 +53,7 @@ def recognise(value: Expr, old: Expr) -> Update | None:
         other = _other(value, old)
         return None if other is None else Update(kind, other)
     if value.op is Op.WHERE:
-        return _extreme(value, old) or _conditional(value, old)
+        return _logical(value, old) or _extreme(value, old) or _conditional(value, old)
     return None
 
 
@@ -100,7 +103,7 @@ def _extreme(value: Expr, old: Expr) -> Update | None:
     if x is None or not _is_free(x, old) or x.dtype.is_bool:
         return None
     takes = x is a  # where the test holds
-    low, high = test.args
+    low, high = _compared(*test.args)
     if low is x and high is old:
         kind = "min" if takes else "max"
     elif low is old and high is x:
@@ -110,6 +113,87 @@ def _extreme(value: Expr, old: Expr) -> Update | None:
     if x.dtype.is_float and (not takes or test.op is Op.LE):
         return None  # a NaN would replace the running value; of equal ones the last would count
     return Update(kind, x)
+
+
+def _logical(value: Expr, old: Expr) -> Update | None:
+    """Return what `and` and `or` are read as, and flags that conditions set: ``if c: s = True``."""
+    if not old.dtype.is_bool:
+        return None
+    test, a, b = value.args
+    if test.op is Op.NOT:
+        test, a, b = test.args[0], b, a
+    if test is old:  # one side is what it is where s is known
+        if (b is old or is_const(b, False)) and _is_free(a, old):
+            return Update("and", a)
+        if (a is old or is_const(a, True)) and _is_free(b, old):
+            return Update("or", b)
+    if _is_free(test, old):
+        for side, other, holds in ((a, b, test), (b, a, ex.unary(Op.NOT, test))):
+            if other is old and is_const(side, True):
+                return Update("or", holds)
+            if other is old and is_const(side, False):
+                return Update("and", ex.unary(Op.NOT, holds))
+    return None
+
+
+def is_const(e: Expr, value: bool) -> bool:
+    """Whether an expression is a constant of this truth."""
+    return e.op is Op.CONST and bool(e.attr) is value
+
+
+def follows(value: Expr, old: Expr, extreme: Expr, leads: Expr) -> Expr | None:
+    """Return what a register becomes where another one finds a new extreme, None if it does else.
+
+    ``if x > m: m = x; p = t``: of `p` this is ``t``. `extreme` is the new value of `m`, and
+    `leads` its old one. An extreme that also takes what is equal to it does not count.
+    """
+    if value.op is not Op.WHERE or extreme.op is not Op.WHERE:
+        return None
+    test, a, b = value.args
+    if test is not extreme.args[0] or test.op is not Op.LT or b is not old:
+        return None
+    if extreme.args[2] is not leads or not _is_free(a, old) or not _is_free(a, leads):
+        return None
+    return a
+
+
+def accumulators_of_extreme(kind: str, var: Expr, term: Expr, places: Mapping[Expr, Expr]
+                            ) -> tuple[Accumulator, ...]:  # fmt: skip
+    """Return a minimum or maximum, and what goes with it: `places` has the terms by their names.
+
+    The terms grow from point to point, so of equal extremes the first is the one whose place is the
+    lowest, whatever order the schedule has.
+    """
+    one, two = (lhs(var), rhs(var)) if kind == "max" else (rhs(var), lhs(var))
+    plain = accumulator(var, Update(kind, term))
+    better = var.lt(term) if kind == "max" else term.lt(var)
+    first = next(iter(places))
+    takes = ex.binary(Op.OR, one.lt(two), ex.binary(
+        Op.AND, one.eq(two), rhs(first).lt(lhs(first))))
+    made = [plain.replace(combine=ex.where(takes, rhs(var), lhs(var)))]
+    for place, t in places.items():
+        made.append(Accumulator(place, ex.const(int(place.dtype.max), place.dtype),
+                                ex.where(better, t, place),
+                                ex.where(takes, rhs(place), lhs(place))))
+    return tuple(made)
+
+
+def _compared(low: Expr, high: Expr) -> tuple[Expr, Expr]:
+    """Return what a comparison compares, before both sides were made wider."""
+    if low.op is Op.CAST and high.op is Op.CAST:
+        a, b = low.args[0], high.args[0]
+        if a.dtype is b.dtype and _holds(low.dtype, a.dtype):
+            return a, b
+    return low, high
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether a type has all numbers of another one."""
+    if wide.is_float and narrow.is_float:
+        return dt.promote(wide, narrow) is wide
+    if wide.is_integer and narrow.is_integer:
+        return bool(wide.min <= narrow.min and narrow.max <= wide.max)
+    return False
 
 
 def _conditional(value: Expr, old: Expr) -> Update | None:

@@ -14,12 +14,16 @@ it is, and so do the accesses of it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from typing import Final
 
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import (
+    Accumulator,
     Alloc,
     Assert,
     Atomic,
@@ -40,16 +44,26 @@ from weft.ir.stmt import (
     Store,
 )
 from weft.ir.traverse import walk
-from weft.passes.nests.reductions import Update, accumulator, join, recognise, starts
+from weft.passes.nests.reductions import (
+    Update,
+    accumulator,
+    accumulators_of_extreme,
+    follows,
+    join,
+    recognise,
+    starts,
+)
 
 __all__ = ["follow_registers", "merged"]
 
+_NEAR: Final = 32  # statements above a load among which a store to its element is looked for
 
-def follow_registers(kernel: Kernel) -> Kernel:
+
+def follow_registers(kernel: Kernel, checked: bool = True) -> Kernel:
     """Return the kernel with its registers turned into values, as far as that can be."""
     kept: set[Memory] = set()
     while True:
-        attempt = _Follow(kernel, kept)
+        attempt = _Follow(kernel, kept, checked)
         try:
             return attempt.run()
         except _Keep as found:
@@ -67,8 +81,8 @@ Cells = dict[Memory, Expr]
 
 
 class _Follow:
-    def __init__(self, kernel: Kernel, kept: set[Memory]) -> None:
-        self.kernel, self.kept = kernel, kept
+    def __init__(self, kernel: Kernel, kept: set[Memory], checked: bool) -> None:
+        self.kernel, self.kept, self.checked = kernel, kept, checked
         self.locations: dict[Stmt, Location] = dict(kernel.locations)
         self.values: dict[Expr, Expr] = {}  # of names that are gone
         self.names = {str(v.attr) for s in walk(kernel.body) for v in _bound(s)}
@@ -150,6 +164,10 @@ class _Follow:
             if held is not None:
                 self.values[made.var] = held  # read before: under a mask that needs none
                 return
+            stored = self._just_stored(made, out)
+            if stored is not None:
+                self.values[made.var] = stored
+                return
             if mask is None:
                 self.seen[made.memory, made.index] = made.var
         elif isinstance(made, Store | Atomic):
@@ -157,6 +175,27 @@ class _Follow:
         elif isinstance(made, Call | Barrier | Fence):
             self.seen = {}
         self.put(out, made if mask is None else _masked(made, mask), stmt)
+
+    def _just_stored(self, load: Load, out: list[Stmt]) -> Expr | None:
+        """Return the value that a load finds because it stands a few statements above it."""
+        for at in range(len(out) - 1, max(len(out) - _NEAR, 0) - 1, -1):
+            before = out[at]
+            if isinstance(before, Store) and before.memory is load.memory:
+                value = before.value
+                if before.index != load.index or before.mask is not None or (
+                        value.dtype is not load.var.dtype):
+                    return None
+                if value.op not in (Op.VAR, Op.CONST):
+                    name = self.fresh(str(load.var.attr) + "_stored", value)
+                    made: list[Stmt] = []
+                    self.put(made, Let(name, value), before)
+                    self.put(made, before.replace(value=name), before)
+                    out[at:at + 1] = made
+                    value = name
+                return value
+            if not isinstance(before, Let | Load | Store | Assert):
+                return None
+        return None
 
     def _follows(self, stmt: Let) -> bool:
         """Whether a name is one for what a register holds next."""
@@ -220,6 +259,9 @@ class _Follow:
         self.olds.update(olds.values())
         body = self.body(loop.body, inside, None)
         ends = {m: inside[m] for m in written}
+        if self.checked:
+            body = self._read_anyway(body, {olds[m] for m in written if m.dtype.is_bool
+                                            and recognise(ends[m], olds[m]) is not None})
         if written and all(ends[m] is olds[m] for m in written):
             body = self.body(loop.body, dict(cells), None)  # nothing changes: read what they hold
             self.put(out, For(loop.var, extent, loop.kind, body), loop)
@@ -227,28 +269,77 @@ class _Follow:
         read = {v for s in walk(body) for v in ex.free_vars(s.exprs())}
         lets = {s.var: s.value for s in body if isinstance(s, Let)}
         updates: dict[Memory, Update] = {}
-        carried = {memory for memory, end in ends.items() if olds[memory] in read
-                   or not self._settle(memory, end, olds, lets, updates, cells)}
+        places = self._places(loop, body, ends, olds, lets)
+        carried = {memory for memory, end in ends.items() if memory not in places and (
+                   olds[memory] in read
+                   or not self._settle(memory, end, olds, lets, updates, cells))}
         if carried:
             raise _Keep(carried)
         if not updates:
             self.put(out, For(loop.var, extent, loop.kind, body), loop)
             return
         if not all(isinstance(s, Let | Load | Reduce | Assert) for s in body):
-            if not _can_part(body):
-                raise _Keep(set(updates))
+            if places or not _can_part(body):
+                raise _Keep({*updates, *places})
             # Reductions beside stores: first a loop that stores, then one that reduces.
             self.put(out, For(loop.var, extent, loop.kind, body), loop)
             var, body, updates = self._copied(loop.var, body, updates)
             loop = For(var, extent, loop.kind, body)
-        accumulators = []
+        accumulators: list[Accumulator] = []
         for memory, update in updates.items():
             old, start = olds[memory], cells.get(memory, ex.const(0, memory.dtype))
+            mine = {m: term for m, (leads, term) in places.items() if leads is memory}
+            if mine:
+                accumulators += accumulators_of_extreme(
+                    update.kind, old, update.term, {olds[m]: term for m, term in mine.items()})
+                cells[memory] = join(update.kind, start, old)
+                found = start.lt(old) if update.kind == "max" else old.lt(start)
+                for m in mine:
+                    before = cells.get(m, ex.const(0, m.dtype))
+                    cells[m] = ex.where(found, olds[m], before)
+                continue
             direct = start if starts(update.kind, start) else None
             accumulators.append(accumulator(old, update, direct))
             cells[memory] = old if direct is not None else join(update.kind, start, old)
         reduce = Reduce((Axis(loop.var, extent),), tuple(accumulators), body)
         self.put(out, merged(reduce), loop)
+
+    def _places(self, loop: For, body: Body, ends: Cells, olds: Cells, lets: Mapping[Expr, Expr]
+                ) -> dict[Memory, tuple[Memory, Expr]]:  # fmt: skip
+        """Return the registers that keep where an extreme was found: with its register, and where.
+
+        What they are set to has to grow from turn to turn, as the loop's own variable does, so
+        that the first of equal extremes is known by it.
+        """
+        found: dict[Memory, tuple[Memory, Expr]] = {}
+        inside = {loop.var, *(v for s in walk(body) for v in _bound(s)), *olds.values()}
+        for memory, end in ends.items():
+            if memory.dtype is not dt.int64:
+                continue
+            for other, extreme in ends.items():
+                update = _update(extreme, lets, olds[other])
+                if other is memory or update is None or update.kind not in ("min", "max"):
+                    continue
+                term = follows(end, olds[memory], extreme, olds[other])
+                if term is not None and _grows(term, loop.var, inside, lets):
+                    found[memory] = other, term
+        return found
+
+    def _read_anyway(self, body: Body, flags: set[Expr]) -> Body:
+        """Return a body that reads what `and` and `or` would leave out.
+
+        No check stands before such a read, so it is within its array whatever was found before.
+        """
+        made: list[Stmt] = []
+        for stmt in body:
+            if flags and isinstance(stmt, Load) and stmt.mask is not None:
+                kept = [e for e in _conjuncts(stmt.mask)
+                        if e not in flags and not (e.op is Op.NOT and e.args[0] in flags)]
+                mask = functools.reduce(_and, kept) if kept else None
+                self.put(made, stmt.replace(mask=mask), stmt)
+            else:
+                made.append(stmt)
+        return tuple(made)
 
     def _copied(self, var: Expr, body: Body, updates: dict[Memory, Update]
                 ) -> tuple[Expr, Body, dict[Memory, Update]]:  # fmt: skip
@@ -259,11 +350,15 @@ class _Follow:
         def now(e: Expr) -> Expr:
             return ex.substitute([e], renamed)[0]
 
+        kept = _kept(body, var)
         made: list[Stmt] = []
         for stmt in body:
             new = stmt.map_exprs(now)
             if isinstance(new, Store | Assert):
                 continue  # done in the first loop
+            if isinstance(stmt, Let) and stmt.var in kept:  # and what that stored is there to read
+                store = kept[stmt.var]
+                new = Load(stmt.var, store.memory, tuple(map(now, store.index)))
             if isinstance(new, Let | Load):
                 new = new.replace(var=renamed[new.var])
             self.put(made, new, stmt)
@@ -282,11 +377,51 @@ class _Follow:
             self.lost[lost] = memory
             cells[memory] = lost
             return True
-        update = recognise(_opened(end, lets, olds[memory]), olds[memory])
+        update = _update(end, lets, olds[memory])
         if update is None or names & ex.free_vars([update.term]):
             return False
         updates[memory] = update
         return True
+
+
+def _conjuncts(e: Expr) -> list[Expr]:
+    found, stack = [], [e]
+    while stack:
+        e = stack.pop()
+        if e.op is Op.AND and e.dtype.is_bool:
+            stack.extend(e.args[::-1])
+        else:
+            found.append(e)
+    return found
+
+
+def _grows(e: Expr, var: Expr, inside: set[Expr], lets: Mapping[Expr, Expr]) -> bool:
+    """Whether an integer grows with a loop's variable: that and what stays the same, added."""
+    while True:
+        e = lets.get(e, e)
+        if e is var:
+            return True
+        if e.op is Op.CAST and e.dtype is dt.int64 and e.args[0].dtype.is_integer:
+            e = e.args[0]
+            continue
+        if e.op is not Op.ADD:
+            return False
+        varying = [a for a in e.args if inside & ex.free_vars([a])]
+        if len(varying) != 1:
+            return False
+        e = varying[0]
+
+
+def _kept(body: Body, var: Expr) -> dict[Expr, Store]:
+    """Return the values of a turn of a loop that are in memory when the loop is over."""
+    stores = [s for s in body if isinstance(s, Store)]
+    lets = {s.var: s.value for s in body if isinstance(s, Let)}
+    inside = {var, *(v for s in body for v in _bound(s))}
+    return {s.value: s for s in stores
+            if s.value in lets and s.mask is None
+            and sum(other.memory is s.memory for other in stores) == 1
+            and any(_grows(i, var, inside, lets) for i in s.index)
+            and s.memory.scope == "global"}
 
 
 def _can_part(body: Body) -> bool:
@@ -294,6 +429,16 @@ def _can_part(body: Body) -> bool:
     written = {s.memory for s in body if isinstance(s, Store)}
     return all(isinstance(s, Let | Store | Assert) or (
         isinstance(s, Load) and s.memory not in written) for s in body)
+
+
+def _update(value: Expr, lets: Mapping[Expr, Expr], old: Expr) -> Update | None:
+    """Return how a value updates the old one; elements that were made wider count as they are."""
+    value = _opened(value, lets, old)
+    found = recognise(value, old)
+    if found is None and value.op is Op.WHERE:
+        wider = {v: lets[v] for v in ex.free_vars([value]) if v in lets and lets[v].op is Op.CAST}
+        found = recognise(ex.substitute([value], wider)[0], old) if wider else None
+    return found
 
 
 def _opened(value: Expr, lets: Mapping[Expr, Expr], old: Expr) -> Expr:
