@@ -15,7 +15,7 @@ from weft.ir.stmt import Address
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["as_ctypes", "place_of"]
+__all__ = ["as_ctypes", "as_stored", "place_of"]
 
 
 def place_of(view: View) -> Expr:
@@ -24,6 +24,13 @@ def place_of(view: View) -> Expr:
     for i, n in zip(view.starts, view.memory.shape, strict=True):
         place = place * n + i
     return place
+
+
+def as_stored(c: Expressions, array: View, node: ast.AST) -> None:
+    """Refuse an array whose elements are seen as another type than the memory has."""
+    if array.seen is not None:
+        raise c.wrong(node, f"a view of {array.memory.dtype.name} elements as {array.seen.name} "
+                      "here", "read and write its elements by [], or use the array itself")
 
 
 def as_ctypes(c: Expressions, array: View | Fields, node: ast.AST) -> Group:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from weft.errors import WeftError
 from weft.frontend.kernel import chosen, complexes, fields, mathlib, operators, scalars, structs
+from weft.frontend.kernel.addresses import as_stored
 from weft.frontend.kernel.elements import (
     ComplexOf,
     Element,
@@ -30,7 +31,17 @@ from weft.frontend.kernel.inner import Inner
 from weft.frontend.kernel.intrinsics import Intrinsic, Triple
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
-from weft.frontend.kernel.values import Fields, Group, Known, Value, View, axes_of, describe, whole
+from weft.frontend.kernel.values import (
+    Fields,
+    Fragment,
+    Group,
+    Known,
+    Value,
+    View,
+    axes_of,
+    describe,
+    whole,
+)
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -121,6 +132,10 @@ class Calls(Expressions):
                         self, option, sizes, node), node)
                 if isinstance(array, View | Fields):
                     return fields.reshaped(self, array, sizes, node)
+        if func.attr == "view":
+            array = self.visit(func.value)
+            if isinstance(array, View) and not isinstance(array, Fragment):
+                return self._seen(array, node)
         if func.attr == "conjugate" and not node.args:
             z = self.visit(func.value)
             if complexes.is_complex(z):
@@ -268,6 +283,20 @@ class Calls(Expressions):
         items = [v if isinstance(v, Value) else self.outside(v, node)
                  for v in (bound.arguments[name] for name in names)]
         return Group(tuple(items), names, kind)
+
+    def _seen(self, array: View, node: ast.Call) -> Value:
+        """Return ``array.view(dtype)``: the bits of its elements as numbers of another type."""
+        args, named = self.arguments(node)
+        given = [*args, *(v for name, v in named.items() if name == "dtype")]
+        if len(given) != 1 or len(named) + len(args) != 1:
+            raise self.wrong(node, "view takes one dtype")
+        d = self._dtype(given[0], node)
+        if d is array.dtype:
+            return array
+        if d.is_bool or array.dtype.is_bool or d.itemsize != array.dtype.itemsize:
+            raise self.wrong(node, f"a view of {array.dtype.name} elements as {d.name}",
+                             "kernels view numbers as others of as many bytes")
+        return array.replace(seen=None if d is array.memory.dtype else d)
 
     # --- builtins
 
@@ -559,6 +588,7 @@ class Calls(Expressions):
         values = values[:-2]
         if not isinstance(array, View):
             raise self.wrong(node, f"gpu.atomic.{kind} of {describe(array)}", "give it an array")
+        as_stored(self, array, node)
         kind = kind.strip("_")
         if kind == "compare_and_swap":
             kind, index, values = "cas", Group((Known(0),) * len(array.axes)), (index, *values)

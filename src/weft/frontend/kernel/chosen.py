@@ -65,7 +65,7 @@ def joined(values: list[Any]) -> Chosen | None:
 def _dtypes(array: View | Fields) -> Any:
     if isinstance(array, Fields):
         return (array.names, array.kind, tuple(map(_dtypes, array.parts)))
-    return array.memory.dtype
+    return array.dtype
 
 
 def as_chosen(value: Any, kind: Chosen) -> Group | None:

@@ -311,7 +311,7 @@ class Expressions(Emitter):
                 total = total * extent
             return total
         if node.attr == "dtype":
-            return Known(view.memory.dtype)
+            return Known(view.dtype)
         if node.attr == "itemsize":
             return Known(itemsize_of(view.memory.dtype))
         if isinstance(view, Fragment) and node.attr == "num_elements":
@@ -321,8 +321,9 @@ class Expressions(Emitter):
         if node.attr == "ctypes":
             return addresses.as_ctypes(self, view, node)
         if node.attr == "T":
-            return View(view.memory, view.starts, tuple(reversed(view.axes)), view.readonly)
-        has = ("shape", "size", "ndim", "dtype", "itemsize", "T", "ctypes")
+            axes = tuple(reversed(view.axes))
+            return View(view.memory, view.starts, axes, view.readonly, view.seen)
+        has = ("shape", "size", "ndim", "dtype", "itemsize", "T", "ctypes", "view")
         raise self.wrong(node, f"arrays in kernels have no {node.attr!r}",
                          closest(node.attr, has) or f"they have {', '.join(has)}")
 
@@ -491,7 +492,7 @@ class Expressions(Emitter):
             place = self.index(value, axis.extent, key)
             starts[axis.axis] = starts[axis.axis] + place * axis.step
         axes.extend(view.axes[len(parts):])
-        return View(view.memory, tuple(starts), tuple(axes), view.readonly)
+        return View(view.memory, tuple(starts), tuple(axes), view.readonly, view.seen)
 
     def index(self, value: Value, extent: Expr, node: ast.AST) -> Expr:
         """Return an index, checked against its axis."""
@@ -578,7 +579,7 @@ class Expressions(Emitter):
             return array
         var = self.fresh(view.memory.name, view.memory.dtype)
         self.emit(Load(var, view.memory, view.starts), node)
-        return var
+        return var if array.seen is None else ex.bitcast(var, array.seen)
 
     def write(self, view: Any, value: Value, node: ast.AST) -> None:
         """Store a scalar in an element, or in every element of a part of an array."""
@@ -597,7 +598,9 @@ class Expressions(Emitter):
         if view.axes:
             fields.assign(self, view, value, node)
             return
-        x = scalars.convert(self.scalar(value, node), view.memory.dtype)
+        x = scalars.convert(self.scalar(value, node), view.dtype)
+        if view.seen is not None:
+            x = ex.bitcast(x, view.memory.dtype)
         self.emit(Store(view.memory, view.starts, x), node)
 
     def inline(self, function: Any, args: list[Value], named: dict[str, Value],

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.frontend.kernel import scalars
+from weft.frontend.kernel.addresses import as_stored
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.expressions import as_dtype
 from weft.frontend.kernel.values import Fragment, Known, Value, View, describe, whole
@@ -62,8 +63,8 @@ def _fragment(c: Calls, node: ast.Call, _: str, use: Value, m: Value, n: Value, 
     memory = Memory(c.name("fragment"), d, (ex.index(rows * columns // WARP),), "local")
     c.emit(Alloc(memory), node)
     view = whole(memory)
-    return Fragment(view.memory, view.starts, view.axes, False,
-                    Tile(kind, shape, order, precision))
+    return Fragment(view.memory, view.starts, view.axes,
+                    tile=Tile(kind, shape, order, precision))
 
 
 def _must_exist(c: Calls, node: ast.Call, kind: str, shape: tuple[int, int, int], d: DType,
@@ -110,6 +111,7 @@ def _move(kind: type[MatrixLoad | MatrixStore]) -> Callable[..., Value]:
         if not isinstance(array, View) or isinstance(array, Fragment):
             raise c.wrong(node, f"a matrix in {describe(array)}", "an array, from its first element"
                           " on: a[i:, j:]")
+        as_stored(c, array, node)
         if array.memory.dtype is not found.memory.dtype:
             raise c.wrong(node, f"{describe(found)} and {describe(array)}", "one type of elements")
         if kind is MatrixStore and array.readonly:

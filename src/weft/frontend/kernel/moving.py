@@ -101,7 +101,7 @@ def _frame(array: Any) -> Any:
         return None
     if isinstance(array, Fields):
         return (array.names, array.ndim, array.kind, tuple(map(_frame, array.parts)))
-    return (array.memory, array.readonly, tuple(a.axis for a in array.axes))
+    return (array.memory, array.readonly, array.seen, tuple(a.axis for a in array.axes))
 
 
 def _numbers(array: Any) -> Iterator[Expr]:

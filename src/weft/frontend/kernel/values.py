@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from weft.ir import expr as ex
+from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Memory
@@ -56,13 +57,20 @@ class View(Record):
     """An array as a kernel sees it: ``view[i, j]`` is ``memory[start + i * step, ...]``.
 
     ``starts`` holds one index for each axis of the memory; several axes of the view may run along
-    one axis of the memory (an array of any strides is a view of flat memory).
+    one axis of the memory (an array of any strides is a view of flat memory). With ``seen`` the
+    bits of its elements are read as numbers of that type, of the same width.
     """
 
     memory: Memory
     starts: tuple[Expr, ...]
     axes: tuple[ViewAxis, ...]
     readonly: bool = False
+    seen: DType | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return self.memory.dtype if self.seen is None else self.seen
 
     @property
     def shape(self) -> tuple[Expr, ...]:
@@ -157,7 +165,7 @@ def describe(value: Any) -> str:
     if isinstance(value, Fragment):
         return f"{value.memory.dtype.name} fragment {value.tile.use} of {value.tile.shape}"
     if isinstance(value, View):
-        return f"{value.memory.dtype.name} array of {axes_of(len(value.axes))}"
+        return f"{value.dtype.name} array of {axes_of(len(value.axes))}"
     if isinstance(value, Fields):
         what = "complex" if value.kind is complex else "record"
         return f"{what} array of {axes_of(value.ndim)}" if value.ndim else what

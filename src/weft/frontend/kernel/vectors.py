@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.frontend.kernel import scalars
-from weft.frontend.kernel.addresses import place_of
+from weft.frontend.kernel.addresses import as_stored, place_of
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.values import Group, Known, Value, View, describe
 from weft.ir import dtype as dt
@@ -30,6 +30,7 @@ def _elements(c: Calls, node: ast.Call, array: Value, index: Value, count: int, 
     """Return the first of some elements, checked against the array; they lie side by side."""
     if not isinstance(array, View) or not array.axes:
         raise c.wrong(node, f"{what} of {describe(array)}", "give it an array")
+    as_stored(c, array, node)
     last = array.axes[-1]
     if beside and (last.axis != len(array.starts) - 1 or not ex.is_const(last.step, 1)):
         raise c.wrong(node, f"{what} of elements that do not lie side by side",
@@ -137,6 +138,8 @@ def _copy(c: Calls, node: ast.Call, _: str, target: Value, source: Value, count:
     if not (isinstance(target, View) and isinstance(source, View)):
         raise c.wrong(node, f"a copy from {describe(source)} to {describe(target)}", "arrays, each"
                       " from its first element on: s[i:], x[j:]")
+    as_stored(c, target, node)
+    as_stored(c, source, node)
     if target.memory.scope != "shared" or source.memory.scope not in ("global", "constant"):
         raise c.wrong(node, f"a copy from {source.memory.scope} to {target.memory.scope} memory",
                       "copies on the side go from arguments to shared arrays")
