@@ -203,6 +203,7 @@ def test_streams_call_back_and_can_be_awaited():
 def test_names_of_the_host():
     assert numba.__version__.split(".")[0] == "0"
     assert numba.version_info >= (0, 50)
+    assert numba.numba is numba
     numba.set_num_threads(3)
     assert numba.get_num_threads() == 3
     numba.set_num_threads(1)

@@ -5,6 +5,8 @@ numba`` for ``import numba``; the types that such programs take from numba (``fl
 ``int64[:]``), `vectorize`, `guvectorize` and `jit` are here, too.
 """
 
+import sys
+
 from weft.compat import core as core
 from weft.compat import cuda, errors, types
 from weft.compat import np as np  # not in __all__: programs have another np
@@ -54,6 +56,7 @@ from weft.compat.numba_types import (
 )
 from weft.compat.vectorize import guvectorize, vectorize
 
+numba = sys.modules[__name__]  # as numba has it
 __version__ = ".".join(map(str, version_info))
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
 

@@ -34,7 +34,7 @@ _SYNTAX: Final[dict[str, tuple[str, str]]] = {
     "Import": ("import", "import it outside: kernels know the names of their module"),
     "ImportFrom": ("import", "import it outside: kernels know the names of their module"),
     "JoinedStr": ("an f-string", "print takes several arguments: print('x =', x)"),
-    "Match": ("match", "use if and elif"),
+    "Match": ("match with such patterns", "match values, or use if and elif"),
     "Slice": ("a slice here", "slices stand in [] of an array or a tuple"),
     "Starred": ("a starred value here", "write the items one by one"),
     "TemplateStr": ("a template string", "print takes several arguments: print('x =', x)"),

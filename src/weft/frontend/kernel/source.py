@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from weft.errors import KernelError, shown_file
 from weft.frontend.kernel.flow import named
+from weft.frontend.kernel.matching import unfolded
 from weft.frontend.kernel.texts import definition_of
 from weft.ir.record import Record
 from weft.ir.stmt import Location
@@ -155,5 +156,5 @@ def read_source(function: Callable[..., Any]) -> Source:
         raise KernelError(f"kernel {name}", found=type(definition).__name__,
                           expected="a plain def",
                           where=(code.co_filename, code.co_firstlineno, ""))
-    return Source(function, definition, file)
+    return Source(function, unfolded(definition), file)
 

@@ -85,8 +85,7 @@ def definition_of(function: Callable[..., Any]) -> Found:
 
 def _hint(name: str) -> str:
     if name == "<stdin>":
-        return ("Python before 3.13 does not keep what it reads from a pipe: write it to a file "
-                "and run that")
+        return "Python does not keep what it reads from a pipe: write it to a file and run that"
     return ("write it to a file, or put its text into linecache.cache: it was compiled before Weft "
             "was imported, or too long ago")
 
