@@ -274,3 +274,33 @@ class TestBuilt:
 
         for k in range(3):
             np.testing.assert_array_equal(f(weft.full((16,), float(k))).numpy(), [3 * k] * 16)
+
+
+@weft.compute
+def grown(x: Any, by: Any = 2.5, times: Any = 3, how: Any = None, sign: weft.int8 = -1) -> None:
+    for i in weft.ndrange(x.size):
+        x[i] += by * times * sign
+        if how is not None:
+            x[i] += 100
+
+
+def test_defaults_are_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that are always the same; what is given by name goes the way of Python."""
+    x = np.zeros(5)
+    total = 0.0
+    for _ in range(9):
+        grown(x)
+        grown(x, 1.0)
+        grown(x, 1.0, 2)
+        grown(x, sign=1)
+        grown(x, 1.0, times=-7)
+        grown(x, 1.0, 2, "sum")
+        total += -7.5 - 3 - 2 + 7.5 + 7 - 2 + 100
+        np.testing.assert_array_equal(x, total)
+    monkeypatch.setattr(ComputeFunction, "_called", None)
+    grown(x)
+    grown(x, 1.0)
+    grown(x, 1.0, 2)
+    np.testing.assert_array_equal(x, total - 12.5)
+    with pytest.raises(TypeError):
+        grown(x, sign=1)

@@ -95,7 +95,7 @@ class ComputeFunction:
         call.host.finish()
         if failed is not None:
             raise failure(self.__name__, failed)
-        if call.is_plain and call.sharing is None and len(args) == len(call.types):
+        if call.is_plain and call.sharing is None and not named:
             self._quicken(call, args)
 
     _miss = __call__  # what native code calls with arguments that it does not know

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.frontend.compute.arguments import LARGEST
 from weft.frontend.kernel.native import Python, Rows
+from weft.frontend.kernel.types import ConstantType, ScalarType
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from weft.driver.launch import Loaded
     from weft.frontend.compute.arguments import Arguments
+    from weft.frontend.kernel.types import KernelType
     from weft.runtimes.launches import Context, Launcher
 
 __all__ = ["native_call"]
@@ -37,7 +39,8 @@ def native_call(launcher: Launcher, loaded: Loaded, fallback: str, args: tuple[A
     fallback
         What a failure says after which the function has to run as it was written.
     args, host
-        The arguments of the call, and what it passed.
+        The arguments of the call, without those that are left to their defaults, and what it
+        passed.
     annotated, written
         Names of the parameters with annotations, and of those that are written to.
     fail
@@ -48,12 +51,20 @@ def native_call(launcher: Launcher, loaded: Loaded, fallback: str, args: tuple[A
         return None
     try:
         rows = _Rows(loaded, args, host, written)
-        for k, (value, (name, kind)) in enumerate(zip(args, host.types.items(), strict=True)):
+        kinds = list(host.types.items())
+        for k, (value, (name, kind)) in enumerate(zip(args, kinds, strict=False)):
             rows.take(1 + k, name, kind, value, name in annotated)
-        rows.constants()
+        rows.constants(known=_defaults(host, kinds[len(args):]))
     except Python:
         return None
     return rows.assemble(launcher, fail, 1, 1, sum(1 << code for code in again))
+
+
+def _defaults(host: Arguments, kinds: list[tuple[str, KernelType]]) -> dict[str, int]:
+    """Return the numbers that calls leave to their defaults, which are always the same."""
+    if not all(isinstance(kind, ScalarType | ConstantType) for _, kind in kinds):
+        raise Python
+    return {name: host.variables[name] for name, _ in kinds if name in host.variables}
 
 
 class _Rows(Rows):
