@@ -7,7 +7,8 @@ import schedule_nests as nests
 import weft
 from schedule_nests import assert_same
 from weft.errors import ScheduleError
-from weft.ir.stmt import Prefetch
+from weft.ir.interpret import evaluate
+from weft.ir.stmt import For, Prefetch
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
 from weft.strategies import choose
@@ -41,6 +42,65 @@ def test_panels_are_fetched_ahead(shape):
     assert_same(before, schedule.kernel)
     again = Schedule.replay(panels(*shape).kernel, schedule.kernel.meta.schedule[-1:])
     assert_same(schedule.kernel, again.kernel)
+
+
+@pytest.mark.parametrize("shape", [(40, 24, 6), (33, 17, 9), (7, 41, 2)])
+def test_panels_are_fetched_ahead_in_steps(shape):
+    depth, columns, rows = shape
+    schedule = Schedule(nests.matmul(rows, columns, depth)).split("j", 8, "overlap").reorder(
+        "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
+    before = schedule.kernel
+    schedule.prefetch_steps("b", "k.s", "i", "k", "j.o")
+    assert_same(before, schedule.kernel)
+    again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
+    assert_same(schedule.kernel, again.kernel)
+    panels = range(8, columns, 8)
+    assert lines_of(schedule.kernel, columns) >= {
+        (k, min(j, columns - 8)) for j in panels for k in range(depth)}
+
+
+@pytest.mark.parametrize("depth", [32, 48])
+def test_each_block_of_panels_is_fetched_ahead(depth):
+    """The last block of a panel asks for the first one of the next panel."""
+    schedule = Schedule(nests.matmul(6, 24, depth)).split("j", 8).reorder(
+        "j.o", "i", "j.i").block_reduction("s", "i", "k", 16).stage(
+        "b", "k.o", ("k.i", "j.i")).decompose_reduction("s.b", "j.i")
+    before = schedule.kernel
+    schedule.prefetch_steps("b", "k.i.s", "i", "k.i", "k.o", "j.o")
+    assert_same(before, schedule.kernel)
+    again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
+    assert_same(schedule.kernel, again.kernel)
+    every = {(k, j) for j in (0, 8, 16) for k in range(depth)}
+    assert lines_of(schedule.kernel, 24) >= every - {(k, 0) for k in range(16)}
+
+
+def lines_of(kernel, columns):
+    """Return the places that the prefetches of a kernel name, by walking its loops."""
+    places = set()
+
+    def run(body, names):
+        for s in body:
+            if isinstance(s, Prefetch):
+                places.add(tuple(int(evaluate(e, names)) for e in s.index))
+            elif isinstance(s, For) and any(isinstance(t, Prefetch) for t in walk(s.body)):
+                for n in range(int(evaluate(s.extent, names))):
+                    run(s.body, {**names, s.var: n})
+
+    run(kernel.body, {})
+    return places
+
+
+def test_refuses_steps():
+    schedule = Schedule(nests.matmul(2, 24, 40)).split("j", 8).reorder(
+        "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
+    with pytest.raises(ScheduleError, match="not between"):
+        schedule.prefetch_steps("b", "k.s", "j.o", "k", "j.o")
+    with pytest.raises(ScheduleError, match="0 loads of a"):
+        schedule.prefetch_steps("a", "k.s", "i", "k", "j.o")
+    narrow = Schedule(nests.matmul(1, 128, 5)).split("j", 64).reorder(
+        "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
+    with pytest.raises(ScheduleError, match="20 lines for 5 steps"):
+        narrow.prefetch_steps("b", "k.s", "i", "k", "j.o")
 
 
 def test_refuses_panels():

@@ -53,6 +53,9 @@ CASES = {
     "stream": lambda: Schedule(nests.chain(10)).stream("y"),
     "prefetch_panel": lambda: Schedule(nests.matmul(3, 9, 20, right="jk")).split("j", 4).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).prefetch_panel("b", "k.s", "i", "j.o"),
+    "prefetch_steps": lambda: Schedule(nests.matmul(3, 12, 20)).split("j", 4).reorder(
+        "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction(
+        "s", "j.i").prefetch_steps("b", "k.s", "i", "k", "j.o"),
     "prefetch": lambda: Schedule(nests.softmax(2, 5)).prefetch("x", "q", "r"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from weft.errors import ScheduleError
@@ -11,7 +12,7 @@ from weft.ir.stmt import SERIAL, Body, For, Kernel, Load, Prefetch, Reduce
 from weft.ir.traverse import walk
 from weft.schedule import dependence as dep
 from weft.schedule.memory import MAX_EXTENT
-from weft.schedule.space import Edit, find_for, find_loop, find_memory
+from weft.schedule.space import Edit, Site, find_for, find_loop, find_memory
 
 LINE_BYTES: Final = 64  # of a cache line, on nearly every machine; a wrong guess costs speed only
 
@@ -93,10 +94,118 @@ def prefetch_panel(kernel: Kernel, memory: str, copy: str, loop: str, ahead: str
         If there is no such load, or the loops do not nest like this.
     """
     what = f"prefetch_panel({memory}, {copy}, {loop}, {ahead})"
-    source, outer = find_memory(kernel, memory, "prefetch_panel"), find_for(kernel, ahead, what)
-    first, site = find_for(kernel, copy, what), find_for(kernel, loop, what)
+    site = find_for(kernel, loop, what)
+    space, outer, load, moves = _copied(kernel, what, memory, copy, site, ahead)
+    source = load.memory
+    count = space.ranges.of(site.loop.extent).hi
+    if not moves or not 1 <= count <= MAX_EXTENT:
+        raise ScheduleError(what, found=f"{loop} in {site.loop.extent!r}",
+                            expected="a constant extent, and loops of a copy that move")
+    edit = Edit(kernel)
+    far = max(moves, key=lambda v: (moves[v], str(v.attr)))
+    places: dict[Expr, Expr] = {outer: outer + 1}
+    loops: list[tuple[Expr, int]] = []
+    for var in sorted(moves, key=lambda v: (-moves[v], str(v.attr))):
+        n = space.ranges.of(space.extents[var]).hi
+        every = max(LINE_BYTES // (moves[var] * source.dtype.itemsize), 1)
+        times = -(-n // every)
+        share = -(-times // count) if var is far else times
+        point = edit.names.index(f"{var.attr}.f")
+        loops.append((point, share))
+        turn = site.loop.var * share + point if var is far else point
+        places[var] = ex.minimum(turn * every, ex.index(n - 1))
+    hint = Prefetch(source, tuple(ex.substitute(load.index, places)))
+    edit.locate(load, hint)
+    nest: Body = (hint,)
+    for point, n in reversed(loops):
+        nest = (For(point, ex.index(n), SERIAL, nest),)
+    return edit.replace(site.parents, site.stmt,
+                        (site.stmt.with_bodies((*nest, *site.body)),))
+
+
+def prefetch_steps(kernel: Kernel, memory: str, copy: str, tile: str, steps: str, ahead: str,
+                   around: str = "") -> Kernel:
+    """Ask for what the next copy of a panel reads, at most one line in each step of a tile.
+
+    for j: { for r: for c in 16: t[r, c] = a[r, j, c]; for i in n: for k in m: ... t ... }
+    ->  for j: { for r: for c in 16: t[r, c] = a[r, j, c]
+                 for i in n: for k in m: { prefetch a[i * (m / 8) + k / 8, j + 1, 0]; ... t ... } }
+    (copy = r, tile = i, steps = k, ahead = j)
+
+    As `prefetch_panel`, but dealt out so finely that requests never queue up: a core has few of
+    them under way at once, and loads of the tile would wait behind them. A line is asked for in
+    some steps in turn, a power of two of them, which costs no branch and next to no time.
+
+    Parameters
+    ----------
+    memory : str
+        Read by one load in the loop `copy`.
+    copy : str
+        The outermost loop of the copy.
+    tile : str
+        The outermost of the loops, of known length, whose steps share the lines.
+    steps : str
+        The innermost of them.
+    ahead : str
+        A loop around all, whose variable is part of the load's subscript.
+    around : str
+        A loop around `ahead` that moves on when `ahead` begins anew; none if empty.
+
+    Raises
+    ------
+    ScheduleError
+        If there is no such load, the loops do not nest like this, or have fewer steps than lines.
+    """
+    names = ", ".join((memory, copy, tile, steps, ahead, around)).rstrip(", ")
+    what = f"prefetch_steps({names})"
+    site = find_for(kernel, steps, what)
+    space, outer, load, moves = _copied(kernel, what, memory, copy, site, ahead)
+    loops = [p for p in site.parents if isinstance(p, For)]
+    at = next((n for n, p in enumerate(loops) if p.var.attr == tile), None)
+    if at is None or not any(p.var is outer for p in loops[:at]):
+        raise ScheduleError(what, found=f"{tile} not between {ahead} and {steps}",
+                            expected="a loop inside the one and around the other")
+    size = load.memory.dtype.itemsize
+    lines: list[tuple[Expr, int, int]] = []  # places along each loop, and elements between them
+    for var in sorted(moves, key=lambda v: (-moves[v], str(v.attr))):
+        every = max(LINE_BYTES // (moves[var] * size), 1)
+        lines.append((var, -(-space.ranges.of(space.extents[var]).hi // every), every))
+    total = prod(n for _, n, _ in lines)
+    turns = [space.ranges.of(p.extent).hi for p in loops[at:]]
+    length = space.ranges.of(site.loop.extent).hi
+    each = 1  # steps that ask for one line
+    while prod(turns) * -(-length // (2 * each)) >= total and 2 * each <= length:
+        each *= 2
+    if prod(turns) * length < total or total < 1:
+        raise ScheduleError(what, found=f"{total} lines for {prod(turns) * length} steps",
+                            expected="at least a step for each line")
+    turn: Expr = ex.index(0)
+    for p, n in zip(loops[at:], turns, strict=True):
+        turn = turn * n + p.var
+    line = turn * -(-length // each) + site.loop.var // each
+    places: dict[Expr, Expr] = {outer: outer + 1}
+    if around:
+        wider = find_for(kernel, around, what).loop
+        begun = next(p for p in loops if p.var is outer).extent
+        places = {outer: (outer + 1) % begun, wider.var: wider.var + (outer + 1) // begun}
+    for number, (var, n, every) in enumerate(lines):
+        rest = prod(n for _, n, _ in lines[number + 1:])
+        here = line // rest if number == 0 else line // rest % n
+        last = space.ranges.of(space.extents[var]).hi - 1
+        places[var] = ex.minimum(here * every, ex.index(last))
+    edit = Edit(kernel)
+    hint = Prefetch(load.memory, tuple(ex.substitute(load.index, places)))
+    edit.locate(load, hint)
+    return edit.replace(site.parents, site.stmt, (site.stmt.with_bodies((hint, *site.body)),))
+
+
+def _copied(kernel: Kernel, what: str, memory: str, copy: str, site: Site, ahead: str,
+            ) -> tuple[dep.Space, Expr, Load, dict[Expr, int]]:
+    """Return the load of a copy, the loop to look ahead in, and how far each loop moves it."""
+    source, outer = find_memory(kernel, memory, what), find_for(kernel, ahead, what)
+    first = find_for(kernel, copy, what)
     if not all(any(p is outer.stmt for p in s.parents) for s in (first, site)):
-        raise ScheduleError(what, found=f"{copy} and {loop} not inside {ahead}",
+        raise ScheduleError(what, found=f"{copy} and {site.loop.var.attr} not inside {ahead}",
                             expected="a loop around both")
     found = [s for s in walk(first.body) if isinstance(s, Load) and s.memory is source]
     if len(found) != 1 or outer.var not in ex.free_vars(found[0].index):
@@ -112,27 +221,4 @@ def prefetch_panel(kernel: Kernel, memory: str, copy: str, loop: str, ahead: str
             raise ScheduleError(what, found=f"a subscript not linear in {var.attr}",
                                 expected="sums of loop variables times constants")
         moves[var] = abs(step)
-    count = space.ranges.of(site.loop.extent).hi
-    if not moves or not 1 <= count <= MAX_EXTENT:
-        raise ScheduleError(what, found=f"{loop} in {site.loop.extent!r}",
-                            expected="a constant extent, and loops of a copy that move")
-    edit = Edit(kernel)
-    far = max(moves, key=lambda v: (moves[v], str(v.attr)))
-    places: dict[Expr, Expr] = {outer.var: outer.var + 1}
-    loops: list[tuple[Expr, int]] = []
-    for var in sorted(moves, key=lambda v: (-moves[v], str(v.attr))):
-        n = space.ranges.of(space.extents[var]).hi
-        every = max(LINE_BYTES // (moves[var] * source.dtype.itemsize), 1)
-        times = -(-n // every)
-        share = -(-times // count) if var is far else times
-        point = edit.names.index(f"{var.attr}.f")
-        loops.append((point, share))
-        turn = site.loop.var * share + point if var is far else point
-        places[var] = ex.minimum(turn * every, ex.index(n - 1))
-    (hint,) = [Prefetch(source, tuple(ex.substitute(found[0].index, places)))]
-    edit.locate(found[0], hint)
-    nest: Body = (hint,)
-    for point, n in reversed(loops):
-        nest = (For(point, ex.index(n), SERIAL, nest),)
-    return edit.replace(site.parents, site.stmt,
-                        (site.stmt.with_bodies((*nest, *site.body)),))
+    return space, outer.var, found[0], moves

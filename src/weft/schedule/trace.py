@@ -190,6 +190,11 @@ class Schedule:
         """See `weft.schedule.prefetch.prefetch_panel`."""
         return self._apply("prefetch_panel", (memory, copy, loop, ahead))
 
+    def prefetch_steps(self, memory: str, copy: str, tile: str, steps: str, ahead: str,
+                       around: str = "") -> Self:
+        """See `weft.schedule.prefetch.prefetch_steps`."""
+        return self._apply("prefetch_steps", (memory, copy, tile, steps, ahead), around=around)
+
     def inline(self, name: str) -> Self:
         """See `weft.schedule.memory.inline`."""
         return self._apply("inline", (name,))
@@ -250,7 +255,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "scan": ("scan",),
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
     "precompute": ("precompute",), "matrix": ("matrix",), "window": ("window",),
-    "prefetch": ("prefetch", "prefetch_panel"), "cascade": ("cascade", "block_sums"),
+    "prefetch": ("prefetch", "prefetch_panel", "prefetch_steps"),
+    "cascade": ("cascade", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
@@ -269,7 +275,8 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,
     ("decompose_reduction", "scope"): "register", ("stage", "scope"): "local", ("stage", "skew"): 0,
     ("window", "order"): (), ("window", "skew"): 0, ("precompute", "scope"): "local",
-    ("precompute", "skew"): 0, ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,
+    ("precompute", "skew"): 0, ("prefetch_steps", "around"): "",
+    ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,
 }
 
 

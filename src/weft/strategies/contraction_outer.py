@@ -8,6 +8,7 @@ from weft.errors import ScheduleError
 from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load
+from weft.ir.traverse import walk
 from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant
 from weft.strategies.contraction_far import far_tile, is_far
@@ -43,6 +44,9 @@ from weft.strategies.nest import (
 
 SINGLY: Final = 2  # cycles in which one result leaves its vector
 STEP: Final = 2  # half cycles that a step of a narrow tile takes beside its products
+BROAD: Final = Parameters(rows=6, vectors=4)  # a tile of nearly as many registers as there are
+_USUAL: Final = Parameters()
+AHEAD_ROWS: Final = 384  # fewer share one copy of a panel, and its time counts
 MOST_PIECES: Final = 7  # of half a vector, in a row of a tile: more would leave too few rows
 
 
@@ -225,7 +229,43 @@ def _block(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
 
 
 def _rows(plan: Plan, p: Parameters, row: For) -> int:
+    if _is_broad(p):
+        return _broad_rows(size_of(row.extent))
     return tile_rows(size_of(row.extent), p.rows if registers(plan) >= 32 else p.rows // 2)
+
+
+def _is_broad(p: Parameters) -> bool:
+    return (p.rows, p.vectors) == (BROAD.rows, BROAD.vectors)
+
+
+def _broad_rows(n: int) -> int:
+    """Return how many rows a broad tile takes: the fewest cycles, one of each step for its loop."""
+    most = BROAD.rows
+    return min(range(most, most // 2, -1), key=lambda r: -(-n // r) * (r * BROAD.vectors + 1))
+
+
+def _broad(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> Parameters:
+    """Return parameters of lower, broader tiles where those take fewer steps.
+
+    They read less for each product, and longer rows where a panel is copied: both count where
+    panels lie in the second cache and come from memory.
+    """
+    n, m = constant(row.extent), constant(wide.extent)
+    if (n is None or m is None or n < p.pack_rows or registers(plan) < 32
+            or (p.rows, p.vectors) != (_USUAL.rows, _USUAL.vectors)
+            or not _packed(plan, pattern, p, row, wide)):
+        return p
+    q = p.replace(rows=BROAD.rows, vectors=BROAD.vectors)
+    lanes, broad = (_lanes(plan, wide, row, pattern, x) for x in (p, q))
+    if broad <= lanes or not _packed(plan, pattern, q, row, wide):
+        return p
+    block = _block(plan, pattern, q, row, wide)
+    if block is not None and block.tiles * _rows(plan, q, row) < n:
+        return p  # fewer rows would share a copy
+    native = native_lanes(plan, pattern)
+    steps = [-(-n // r) * (r * w // native + 1) * -(-m // (w * plan.threads))
+             for r, w in ((_rows(plan, p, row), lanes), (_rows(plan, q, row), broad))]
+    return q if steps[1] < steps[0] else p
 
 
 def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> int:
@@ -254,6 +294,8 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     rows = _rows(plan, p, row)
     if is_far(plan, pattern, p, row, wide):
         return far_tile(plan, pattern, p, row, wide, rows, lanes)
+    p = _broad(plan, pattern, p, row, wide)
+    rows, lanes = _rows(plan, p, row), _lanes(plan, wide, row, pattern, p)
     packed = _packed(plan, pattern, p, row, wide)
     scattered = _scattered(plan, pattern, wide)
     block = None
@@ -284,7 +326,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
                         amount, keep=True in packed.values())
     if block is not None and order[-2:] == [f"{j}.o", f"{i}.o"]:
         ((memory, strided),) = packed.items()
-        _blocked_tile(plan, pattern, p, block, memory, strided, i, j, scattered)
+        _blocked_tile(plan, pattern, p, block, memory, strided, row, j, scattered)
         plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}")
         return True
     for memory, strided in packed.items():
@@ -301,6 +343,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
         _unrolled_tile(plan, f"{name}.b", i, j)
         plan.why.append(f"{how}, at most {p.chain} terms in one sum")
+        _ahead(plan, pattern, p, packed, row, f"{i}.o", f"{j}.o")
         return True
     spill = epilogue_cost(pattern) > p.spill
     schedule.decompose_reduction(name, f"{i}.i", spill=spill)
@@ -310,6 +353,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     if spill:
         schedule.vectorize(f"{j}.i.f")
     plan.why.append(how + (", epilogue from a local copy" if spill else ""))
+    _ahead(plan, pattern, p, packed, row, f"{i}.o", f"{j}.o")
     return True
 
 
@@ -328,9 +372,9 @@ def _scattered(plan: Plan, pattern: Pattern, wide: For) -> bool:
 
 
 def _blocked_tile(plan: Plan, pattern: Pattern, p: Parameters, block: _Block, memory: str,
-                  strided: bool, i: str, j: str, scattered: bool) -> None:
+                  strided: bool, row: For, j: str, scattered: bool) -> None:
     """Sum block by block into results that stay in cache, each from a panel of its own."""
-    schedule = plan.schedule
+    schedule, i = plan.schedule, row.var.attr
     name = pattern.reduce.accumulators[0].var.attr
     top = f"{i}.o"
     loop = find(plan.kernel, top)
@@ -357,6 +401,40 @@ def _blocked_tile(plan: Plan, pattern: Pattern, p: Parameters, block: _Block, me
         name = f"{name}.b"
     _unrolled_tile(plan, name, i, j)
     plan.why.append(f"{memory} copied into panels over {block.points} of {block.axis} at a time")
+    _ahead(plan, pattern, p, {memory: strided}, row, top, f"{block.axis}.o",
+           "" if top != f"{i}.o" else f"{j}.o")
+
+
+def _ahead(plan: Plan, pattern: Pattern, p: Parameters, packed: dict[str, bool], row: For,
+           tile: str, ahead: str, around: str = "") -> None:
+    """Ask for the next panel while tiles read this one, if it comes from memory.
+
+    Its rows are short and lie far apart, which no processor fetches ahead by itself. In narrow
+    tiles asking would take as long as it saves.
+    """
+    if not _is_broad(p) or size_of(row.extent) > AHEAD_ROWS:
+        return
+    for memory, strided in packed.items():
+        reads = [a.memory for a in accesses(pattern.reduce.body) if a.memory.name == memory]
+        copy = find_copy(plan, memory)
+        if strided or copy is None or (
+                size_of(reads[0].size) * reads[0].dtype.itemsize <= plan.target.l2_bytes):
+            continue  # no panel, or near enough
+        rows = f"{row.var.attr}.i"
+        steps = next(s for s in walk(plan.kernel.body) if isinstance(s, For)
+                     and any(isinstance(b, For) and b.var.attr == rows for b in s.body))
+        if plan.attempt("prefetch_steps", memory, copy, tile, steps.var.attr, ahead, around):
+            plan.why.append(f"the next panel of {memory} is asked for meanwhile")
+
+
+def find_copy(plan: Plan, memory: str) -> str | None:
+    """Return the outermost loop that does nothing but copy a panel of an operand."""
+    for stmt in walk(plan.kernel.body):
+        if isinstance(stmt, For) and stmt.var.attr.endswith(".s"):
+            inside = [s for s in walk(stmt.body) if not isinstance(s, For)]
+            if any(isinstance(s, Load) and s.memory.name == memory for s in inside):
+                return str(stmt.var.attr)
+    return None
 
 
 def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> dict[str, bool]:
