@@ -12,7 +12,8 @@ import itertools
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 __all__ = [
@@ -274,30 +275,34 @@ _RAISED: Final = frozenset((
     "ZeroDivisionError"))  # fmt: skip
 
 
-def raised(message: str) -> type[LaunchError]:
+def raised(message: str, known: Mapping[str, object] = MappingProxyType({})) -> type[LaunchError]:
     """Return the class of the error of a kernel that was stopped.
 
-    It is `LaunchError`, and also the exception of Python's whose name comes first in the message.
+    It is `LaunchError`, and also the exception whose name comes first in the message: one of
+    Python's, or one among the names that the kernel knows.
     """
-    return _raised(message.partition(" ")[0].removesuffix(":"))
+    kind = message.partition(" ")[0].removesuffix(":")
+    found = known.get(kind, getattr(builtins, kind) if kind in _RAISED else None)
+    own = isinstance(found, type) and issubclass(found, Exception)
+    return _raised(found) if own else LaunchError
 
 
-@functools.cache
-def _raised(kind: str) -> type[LaunchError]:
-    if kind not in _RAISED:
-        return LaunchError
-    base: type[Exception] = getattr(builtins, kind)
-
+@functools.lru_cache(64)
+def _raised(base: type[Exception]) -> type[LaunchError]:
     def __reduce__(error: LaunchError) -> tuple[Any, ...]:
-        return _raised_again, (kind, error.args, vars(error))
+        return _raised_again, (base, error.args, vars(error))
 
-    made: type[LaunchError] = type(LaunchError.__name__, (LaunchError, base), {
-        "__doc__": LaunchError.__doc__, "__module__": __name__, "__reduce__": __reduce__})
+    try:
+        made: type[LaunchError] = type(LaunchError.__name__, (LaunchError, base), {
+            "__doc__": LaunchError.__doc__, "__module__": __name__, "__reduce__": __reduce__})
+    except TypeError:  # of a kind that no other class can be, too
+        return LaunchError
     return made
 
 
-def _raised_again(kind: str, args: tuple[Any, ...], state: dict[str, Any]) -> LaunchError:
-    error = _raised(kind)(*args)
+def _raised_again(base: type[Exception], args: tuple[Any, ...],
+                  state: dict[str, Any]) -> LaunchError:  # fmt: skip
+    error = _raised(base)(*args)
     vars(error).update(state)
     return error
 

@@ -209,6 +209,8 @@ class Calls(Expressions):
             value = complexes.function(self, name, args[0], node)
             if value is not None:
                 return value
+        if callee is cmath.rect and len(args) == 2 and not named:
+            return complexes.rect(self, args, node)
         if name in _MATH and getattr(math, name) is callee:
             return mathlib.math_named(self, name, args, named, node)
         if mathlib.is_ufunc(callee, name):

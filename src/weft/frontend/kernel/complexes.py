@@ -118,6 +118,13 @@ def function(c: Expressions, name: str, value: Value, node: ast.AST) -> Value | 
     return None if found is None else _call(c, found, z.items, d, node)
 
 
+def rect(c: Expressions, args: tuple[Value, ...], node: ast.AST) -> Value:
+    """Return ``cmath.rect(r, phi)``."""
+    r, phi = (as_complex(c, a, node).items[0] for a in args)
+    d = arithmetic(r.dtype, phi.dtype)
+    return _call(c, polar, (scalars.convert(r, d), scalars.convert(phi, d)), d, node)
+
+
 def _call(c: Expressions, wanted: Callable[..., Any], args: tuple[Any, ...], d: DType,
           node: ast.AST) -> Value:  # fmt: skip
     found = c.inline(wanted, list(args), {}, node)
@@ -162,6 +169,21 @@ def power(a: float, b: float, c: float, d: float) -> Parts:
             length = length / math.exp(angle * d)
             phase = phase + d * math.log(size)
         found = length * math.cos(phase), length * math.sin(phase)
+    return found
+
+
+def polar(r: float, phi: float) -> Parts:
+    """Return the complex number of an absolute value and a phase."""
+    real = math.cos(phi)
+    imag = math.sin(phi)
+    if not math.isfinite(phi) and r == 0:
+        found = r, 0.0
+    elif math.isinf(r) and not math.isfinite(phi):
+        found = math.inf, math.nan
+    elif math.isinf(r):
+        found = real * r if real != 0 else real, imag * r if imag != 0 else imag
+    else:
+        found = real * r, imag * r
     return found
 
 

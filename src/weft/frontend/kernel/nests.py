@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import AllocationError, BoundsError, raised
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.types import KernelType
     from weft.ir.stmt import Kernel
 
-__all__ = ["failure", "translated", "translated_function"]
+__all__ = ["failure", "names_of", "translated", "translated_function"]
 
 
 def translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
@@ -66,4 +67,19 @@ def failure(name: str, failed: Failed, launch: Configured | None = None) -> Exce
     message = failed.message
     if launch is not None and failed.value > 0:
         message += in_thread(failed.value - 1, launch.grid, launch.block)
-    return raised(failed.message)(name, found=message, where=where)
+    kernel = getattr(launch, "kernel", None)
+    known = names_of(getattr(kernel, "__weft_function__", None))
+    return raised(failed.message, known)(name, found=message, where=where)
+
+
+def names_of(function: Any) -> dict[str, object]:
+    """Return the names that a function knows from outside."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {}
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    known = dict(function.__globals__)
+    for name, cell in cells:
+        with contextlib.suppress(ValueError):  # that is not set yet
+            known[name] = cell.cell_contents
+    return known
