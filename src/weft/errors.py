@@ -300,7 +300,7 @@ def _raised(base: type[Exception]) -> type[LaunchError]:
     return made
 
 
-def _raised_again(base: type[Exception], args: tuple[Any, ...],
+def _raised_again(base: Any, args: tuple[Any, ...],
                   state: dict[str, Any]) -> LaunchError:  # fmt: skip
     error = _raised(base)(*args)
     vars(error).update(state)

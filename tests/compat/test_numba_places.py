@@ -223,3 +223,9 @@ def test_names_of_the_host():
     total[1, 1](x)
     assert x[0] == 7.5 == added((1, 2.5, 4.0))
     assert numba.NumbaPerformanceWarning is numba.errors.NumbaPerformanceWarning
+
+
+def test_what_a_type_tells_of_itself():
+    assert (types.int8.minval, types.int8.maxval, types.uint64.maxval) == (-128, 127, 2**64 - 1)
+    assert [t.bitwidth for t in (types.float16, types.int32, types.complex128)] == [16, 32, 128]
+    assert not numba.core.config.DISABLE_JIT

@@ -16,7 +16,10 @@ __all__ = [
 
 version_info = (0, 61, 0)  # of the numba whose names these are
 
-config = SimpleNamespace(ENABLE_CUDASIM=False, NUMBA_NUM_THREADS=1)  # what is set is kept
+config = SimpleNamespace(  # what is set is kept, and changes nothing
+    CUDA_DEBUGINFO_DEFAULT=0, CUDA_LOW_OCCUPANCY_WARNINGS=1, CUDA_WARN_ON_IMPLICIT_COPY=1,
+    DISABLE_CUDA=False, DISABLE_JIT=False, ENABLE_CUDASIM=False, NUMBA_DEFAULT_NUM_THREADS=1,
+    NUMBA_NUM_THREADS=1, THREADING_LAYER="default")
 prange = range
 
 

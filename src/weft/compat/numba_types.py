@@ -69,6 +69,21 @@ class NumbaType:
         """The type itself, as of an array."""
         return self
 
+    @property
+    def bitwidth(self) -> int:
+        """Bits of a number."""
+        return 8 * int(self.kind.itemsize)
+
+    @property
+    def minval(self) -> int:
+        """The smallest integer of the type."""
+        return int(np.iinfo(self.kind).min)
+
+    @property
+    def maxval(self) -> int:
+        """The largest integer of the type."""
+        return int(np.iinfo(self.kind).max)
+
     def __getitem__(self, key: Any) -> ArrayOf:
         """Return the array type that slices describe: ``[:]``, ``[:, :]``, ``[:, ::1]``."""
         parts = key if isinstance(key, tuple) else (key,)

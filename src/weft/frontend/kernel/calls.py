@@ -210,7 +210,7 @@ class Calls(Expressions):
             if value is not None:
                 return value
         if callee is cmath.rect and len(args) == 2 and not named:
-            return complexes.rect(self, args, node)
+            return complexes.rect(self, tuple(args), node)
         if name in _MATH and getattr(math, name) is callee:
             return mathlib.math_named(self, name, args, named, node)
         if mathlib.is_ufunc(callee, name):
