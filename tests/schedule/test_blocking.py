@@ -34,6 +34,23 @@ def test_panels_and_register_tiles_of_a_block(factor, tail):
     assert_same(kernel, made.kernel)
 
 
+@pytest.mark.parametrize("factor", [1, 2, 5])
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_lanes_have_sums_of_their_own_until_the_last_block(factor, lanes):
+    kernel = nests.matmul(4, 3, 21)
+    made = Schedule(kernel).split("k", lanes, "mask")
+    made.block_reduction("s", "i", "k.o", factor, partial=("k.i",))
+    made.decompose_reduction("s.b", "i")
+    for suffix in (".z", "", ".f"):
+        made.unroll(f"i{suffix}").unroll(f"j{suffix}").vectorize(f"k.i{suffix}")
+    made.vectorize("k.i.begin").vectorize("k.i.end")
+    assert_same(kernel, made.kernel)
+    assert_same(made.kernel, Schedule.replay(kernel, made.trace).kernel)
+    (sums,) = [s.memory for s in walk(made.bare.body) if isinstance(s, Alloc)
+               and s.memory.name == "s.t"]
+    assert [e.attr for e in sums.shape] == [4, 3, lanes]
+
+
 def test_a_tuple_is_summed_together():
     kernel = nests.argmax(3, 10)
     made = Schedule(kernel).block_reduction("best", "r", "k", 4)
@@ -45,7 +62,8 @@ def test_a_tuple_is_summed_together():
 def test_block_reduction_refuses():
     kernel = nests.matmul(4, 8, 6)
     for arguments, text in ((("s", "i", "q", 2), "no axis 'q'"), (("s", "k", "k", 2), "no loop"),
-                            (("x", "i", "k", 2), "no accumulator"), (("s", "i", "k", 0), "factor")):
+                            (("x", "i", "k", 2), "no accumulator"), (("s", "i", "k", 0), "factor"),
+                            (("s", "i", "k", 2, ("k",)), "no axis 'k'")):
         with pytest.raises(ScheduleError, match=text):
             Schedule(kernel).block_reduction(*arguments)
     with pytest.raises(ScheduleError, match="only reads"):

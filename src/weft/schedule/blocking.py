@@ -11,8 +11,8 @@ from weft.schedule.reduction import Decompose, combination, renamed
 from weft.schedule.space import Copy, Site, ceildiv, constant, find_reduce
 
 
-def block_reduction(kernel: Kernel, accumulator: str, loop: str, axis: str,
-                    factor: int) -> Kernel:
+def block_reduction(kernel: Kernel, accumulator: str, loop: str, axis: str, factor: int,
+                    partial: tuple[str, ...] = ()) -> Kernel:
     """Cut an axis of a REDUCE into blocks that run outside a tile ("cache blocking" over k).
 
     for i in n: { reduce k in m (s=0) {s + a[i, k]*b[k]}; store c[i] = s }
@@ -36,12 +36,15 @@ def block_reduction(kernel: Kernel, accumulator: str, loop: str, axis: str,
         The axis that is cut.
     factor : int
         Points of a block, at least 1.
+    partial : tuple of str
+        Reduce axes that become loops of the tile: the sums of the blocks are one for each of their
+        iterations, and meet behind the last block, in ``reduce NAME.end``.
     """
     what = f"block_reduction({accumulator}, {loop}, {axis}, {factor})"
     if factor < 1:
         raise ScheduleError(what, found=f"factor {factor}", expected="at least 1")
     site = find_reduce(kernel, accumulator, "block_reduction")
-    return _Block(site, loop, axis, factor, what).apply()
+    return _Block(site, loop, axis, factor, partial, what).apply()
 
 
 def share_reduction(kernel: Kernel, accumulator: str, loop: str, axis: str,
@@ -77,9 +80,10 @@ class _Block(Decompose):
     FINISH = ".end"
     MEMORY = ".t"
 
-    def __init__(self, site: Site, loop: str, axis: str, factor: int, what: str) -> None:
-        super().__init__(site, loop, (), False, "local", what)
-        known = [a.var.attr for a in self.stmt.axes]
+    def __init__(self, site: Site, loop: str, axis: str, factor: int, partial: tuple[str, ...],
+                 what: str) -> None:
+        super().__init__(site, loop, partial, False, "local", what)
+        known = [a.var.attr for a in self.serial]
         if axis not in known:
             raise ScheduleError(what, found=f"no axis {axis!r}",
                                 expected="one of " + ", ".join(known))
@@ -87,7 +91,7 @@ class _Block(Decompose):
 
     def _update(self, memories: list[Memory]) -> Stmt:
         edit, stmt, f = self.edit, self.stmt, self.factor
-        axis = stmt.axes[self.at]
+        axis = self.serial[self.at]
         outer = edit.names.index(f"{axis.var.attr}.o")
         inner = edit.names.index(f"{axis.var.attr}.i")
         n = constant(axis.extent)
@@ -98,7 +102,8 @@ class _Block(Decompose):
         copy = Copy(edit.locations, {axis.var: outer * f + inner})
         part = renamed(edit, stmt, parts)
         accumulators = tuple([a.replace(update=copy.expr(a.update)) for a in part.accumulators])
-        axes = (*stmt.axes[: self.at], Axis(inner, width, axis.kind), *stmt.axes[self.at + 1 :])
+        axes = (*self.serial[: self.at], Axis(inner, width, axis.kind),
+                *self.serial[self.at + 1 :])
         needed = self._needed(stmt.body, tuple(a.update for a in stmt.accumulators))
         terms = part.body
         if self.condition is not None:  # before the axis is cut: then it is plain where loads stay
@@ -106,11 +111,15 @@ class _Block(Decompose):
             terms = self.guarded(terms, self.condition)
         inside = (*needed, Reduce(axes, accumulators, copy.body(terms)))
         after = self._after(outer, parts, memories)
-        return For(outer, ceildiv(axis.extent, f), st.SERIAL, (self._nest({}, (*inside, *after)),))
+        body: Body = (*inside, *after)
+        for lane in reversed(self.partial):
+            body = (For(lane.var, lane.extent, lane.kind, body),)
+        return For(outer, ceildiv(axis.extent, f), st.SERIAL, (self._nest({}, body),))
 
     def _after(self, _block: Expr, parts: dict[Expr, Expr], memories: list[Memory]) -> Body:
         """Return the statements that put away the results of a block."""
-        edit, stmt, index = self.edit, self.stmt, tuple([t.var for t in self.tile])
+        edit, stmt = self.edit, self.stmt
+        index = (*[t.var for t in self.tile], *[a.var for a in self.partial])
         before = {a.var: edit.names.var(f"{a.var.attr}.c", a.var) for a in stmt.accumulators}
         both: dict[Expr, Expr] = {st.lhs(v): c for v, c in before.items()}
         both |= {st.rhs(v): b for v, b in parts.items()}
@@ -126,7 +135,7 @@ class _Share(_Block):
     MEMORY = ".h"
 
     def __init__(self, site: Site, loop: str, axis: str, factor: int, what: str) -> None:
-        super().__init__(site, loop, axis, factor, what)
+        super().__init__(site, loop, axis, factor, (), what)
         self.count = ceildiv(self.stmt.axes[self.at].extent, factor)
         if constant(self.count) is None:
             raise ScheduleError(what, found=f"an extent of {self.stmt.axes[self.at].extent!r}",

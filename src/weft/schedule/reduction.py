@@ -291,7 +291,7 @@ class Decompose:
 
     def _start(self, memories: list[Memory]) -> For:
         variables = self._tile_vars(self.START)
-        extra = [self.edit.names.index(f"{a.var.attr}.z") for a in self.partial]
+        extra = [self.edit.names.index(f"{a.var.attr}{self.START}") for a in self.partial]
         index = (*variables.values(), *extra)
         needed = self._needed((), tuple(a.init for a in self.stmt.accumulators))
         copy = Copy(self.edit.locations, variables, self.edit.names, self.START)
@@ -347,7 +347,7 @@ class Decompose:
     def _results(self, memories: list[Memory], at: tuple[Expr, ...]) -> Body:
         """Return the statements that bind the results, of which `memories` may hold parts."""
         if self.partial and len(memories[0].shape) > len(at):
-            axes = tuple([Axis(self.edit.names.index(f"{a.var.attr}.f"), a.extent)
+            axes = tuple([Axis(self.edit.names.index(f"{a.var.attr}{self.FINISH}"), a.extent)
                           for a in self.partial])
             return (combination(self.edit, self.stmt, memories, at, axes),)
         return tuple([Load(a.var, m, at)

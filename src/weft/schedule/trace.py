@@ -147,9 +147,11 @@ class Schedule:
         """See `weft.schedule.scan.scan`."""
         return self._apply("scan", (loop, lanes, each))
 
-    def block_reduction(self, accumulator: str, loop: str, axis: str, factor: int) -> Self:
+    def block_reduction(self, accumulator: str, loop: str, axis: str, factor: int,
+                        partial: tuple[str, ...] = ()) -> Self:  # fmt: skip
         """See `weft.schedule.blocking.block_reduction`."""
-        return self._apply("block_reduction", (accumulator, loop, axis, factor))
+        return self._apply("block_reduction", (accumulator, loop, axis, factor),
+                           partial=tuple(partial))
 
     def share_reduction(self, accumulator: str, loop: str, axis: str, factor: int) -> Self:
         """See `weft.schedule.blocking.share_reduction`."""
@@ -273,7 +275,8 @@ def _primitive(name: str) -> Callable[..., Kernel]:
 
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "partial"): (), ("decompose_reduction", "spill"): False,
-    ("decompose_reduction", "scope"): "register", ("stage", "scope"): "local", ("stage", "skew"): 0,
+    ("decompose_reduction", "scope"): "register", ("block_reduction", "partial"): (),
+    ("stage", "scope"): "local", ("stage", "skew"): 0,
     ("window", "order"): (), ("window", "skew"): 0, ("precompute", "scope"): "local",
     ("precompute", "skew"): 0, ("prefetch_steps", "around"): "",
     ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,

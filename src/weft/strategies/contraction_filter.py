@@ -8,7 +8,6 @@ channels live in registers, and each step multiplies a piece of a row with the p
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from weft.ir.stmt import For
@@ -18,6 +17,8 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
+    lane_chains,
+    lane_sums,
     native_lanes,
     order_loops,
     tile_rows,
@@ -27,7 +28,7 @@ from weft.strategies.contraction_window import Windowed, copy_box, find_windows
 from weft.strategies.nest import Plan, flat_stride, power_above, product, registers, size_of, work
 
 BOX_BYTES: Final = 96 << 10  # of the images that are copied at once
-SHORTEST: Final = 24  # steps of partial sums that start anew
+STEPS: Final = (1, 2, 3, 4)  # of the images, from which a vector is picked
 FEW: Final = 4  # results for which a tile is too small to keep the unit for products busy
 
 
@@ -42,7 +43,8 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if any(constant(e) is None for e in extents):
         return False
     along, width = axes[-1].var, size_of(axes[-1].extent)
-    if any(flat_stride(space, Access(s), along) != 1 for s in (found.image, found.weight)):
+    step = flat_stride(space, Access(found.image), along)
+    if flat_stride(space, Access(found.weight), along) != 1 or step not in STEPS:
         return False
     reduced = {a.var for a in axes}
     moving = set().union(*[space.symbols(i) for i in found.image.index
@@ -55,7 +57,8 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         return False  # a convolution itself: its results are the image, its sums the filter
     lanes = min(native, power_above(width))
     idle = 8 * width < 5 * -(-width // lanes) * lanes
-    if not taps or idle or product(c.extent for c in found.channels) >= native:
+    enough = native if step == 1 else min(native, 8)  # picking takes time, too
+    if not taps or idle or product(c.extent for c in found.channels) >= enough:
         return False  # rows too short for lanes, or channels enough
     return _apply(plan, pattern, found, taps, lanes, p)
 
@@ -99,38 +102,13 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
     for moved in [*inner, *[f"{n}.o" for n in names]]:
         schedule.sink(moved)
     schedule.reorder(*[f"{n}.o" for n in names], *inner)
-    steps = _chain(pattern, p, cut if name.endswith(".b") else None, lanes)
-    if steps:
-        schedule.block_reduction(name, inner[0], *steps)
-        name = f"{name}.b"
+    block = cut if name.endswith(".b") else None
+    steps = lane_chains(pattern, p, k, lanes, block)
     schedule.split(k, lanes, "mask")
-    schedule.decompose_reduction(name, inner[0], partial=(f"{k}.i",))
-    for suffix in (".z", "", ".f"):
-        for at in inner:
-            schedule.unroll(f"{at}{suffix}")
-        schedule.vectorize(f"{k}.i{suffix}")
+    lane_sums(plan, name, inner, f"{k}.i", steps)
     plan.why.append(f"contraction: {held} results as {lanes} partial sums along {k}, windows of "
                     f"{found.image.memory.name} copied without masks")
     return True
-
-
-def _chain(pattern: Pattern, p: Parameters, block: tuple[str, int] | None,
-           lanes: int) -> tuple[str, int] | None:
-    """Return the axis and the steps of it after which partial sums start anew, None if never."""
-    sizes = {a.var.attr: size_of(a.extent) for a in pattern.reduce.axes}
-    pieces = -(-sizes.popitem()[1] // lanes)  # of a row
-    if block is not None:
-        del sizes[block[0]]
-        sizes[f"{block[0]}.i"] = block[1]
-    steps = pieces * math.prod(sizes.values())
-    chain = min(max(steps // 2, SHORTEST), p.nested_chain)
-    if not sizes or 4 * steps <= 5 * chain:
-        return None
-    longest = max(sizes, key=lambda name: sizes[name])
-    length = sizes[longest]
-    each = pieces * math.prod(sizes.values()) // length
-    blocks = -(-length // max(chain // each, 1))
-    return (longest, -(-length // blocks)) if blocks > 1 else None
 
 
 def _cut(plan: Plan, pattern: Pattern, found: Windowed) -> tuple[str, int] | None:

@@ -14,9 +14,10 @@ from weft.strategies.contraction_pattern import (
     MOVED,
     Parameters,
     Pattern,
-    chain_steps,
     copy_strided,
     epilogue_cost,
+    lane_chains,
+    lane_sums,
     native_lanes,
     order_loops,
     tile_rows,
@@ -175,17 +176,9 @@ def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         dims = [a.var.attr for a in pattern.reduce.axes if a is not axis and a.var in used]
         schedule.stage(found.turned, f"{names[0]}.o", (*dims, f"{names[0]}.i", k))
         copy_strided(plan, [f"{names[0]}.i.s"], f"{k}.s")
-    first = f"{tile[0].var.attr}.i"
-    steps = chain_steps(pattern, p, lanes=lanes)
-    if steps:
-        schedule.block_reduction(name, first, *steps)
-        name, k = f"{name}.b", f"{k}.i" if steps[0] == k else k
+    steps = lane_chains(pattern, p, k, lanes)
     schedule.split(k, lanes, "mask")
-    schedule.decompose_reduction(name, first, partial=(f"{k}.i",))
-    for suffix in (".z", "", ".f"):
-        for loop in tile:
-            schedule.unroll(f"{loop.var.attr}.i{suffix}")
-        schedule.vectorize(f"{k}.i{suffix}")
+    lane_sums(plan, name, [f"{loop.var.attr}.i" for loop in tile], f"{k}.i", steps)
     shape = "×".join(map(str, sizes))
     plan.why.append(f"contraction: {shape} results as {lanes} partial sums along {k}"
                     + (f", {found.turned} turned for them" if found.turned else ""))

@@ -18,10 +18,12 @@ from weft.strategies.contraction_pattern import (
     MOVED,
     Parameters,
     Pattern,
+    chain_levels,
     chain_steps,
     copy_loops,
     copy_strided,
     cost_of_moves,
+    cut_sums,
     epilogue_cost,
     native_lanes,
     order_loops,
@@ -30,6 +32,7 @@ from weft.strategies.contraction_pattern import (
     tile_split,
 )
 from weft.strategies.contraction_wide import panels_first, wide_tile
+from weft.strategies.contraction_window import find_windows, sum_chains
 from weft.strategies.nest import (
     Cost,
     Plan,
@@ -292,6 +295,8 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     name = pattern.reduce.accumulators[0].var.attr
     lanes = _lanes(plan, wide, row, pattern, p)
     rows = _rows(plan, p, row)
+    windows = find_windows(plan, pattern)
+    chains = p if windows is None else sum_chains(plan, pattern, windows, p)
     if is_far(plan, pattern, p, row, wide):
         return far_tile(plan, pattern, p, row, wide, rows, lanes)
     p = _broad(plan, pattern, p, row, wide)
@@ -335,13 +340,12 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         elif strided:
             return False
     how = f"contraction: {rows}×{lanes} results in registers along {i} and {j}"
-    steps = chain_steps(pattern, p)
-    if steps:
-        schedule.block_reduction(name, f"{i}.i", *steps)
+    levels = chain_levels(pattern, chains)
+    if levels:
+        name = cut_sums(plan, name, f"{i}.i", f"{j}.i", levels)
         if scattered:
             schedule.unroll(f"{i}.i.end")
-        schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
-        _unrolled_tile(plan, f"{name}.b", i, j)
+        _unrolled_tile(plan, name, i, j)
         plan.why.append(f"{how}, at most {p.chain} terms in one sum")
         _ahead(plan, pattern, p, packed, row, f"{i}.o", f"{j}.o")
         return True

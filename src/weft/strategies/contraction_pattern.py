@@ -31,6 +31,7 @@ MAC_SPEED: Final = 6  # a term of a contraction is cheaper than its weight: data
 MOVED: Final = 2  # elements that change places in a cycle, in squares that registers hold
 CHAINS: Final = 3  # parts of a sum that is short
 SHORTEST: Final = 12  # terms of a part
+LANE_STEPS: Final = 16  # terms of a part in each lane
 LINE_POINTS: Final = 16  # elements of a row that are copied before the next row
 
 
@@ -232,12 +233,88 @@ def chain_steps(pattern: Pattern, p: Parameters, block: tuple[str, int] | None =
         sizes[f"{block[0]}.i"] = block[1]
     terms = math.prod(sizes.values())
     chain = (p.chain if len(sizes) == 1 else max(p.nested_chain, math.isqrt(terms))) * lanes
-    if 4 * terms <= 5 * chain:  # hardly longer
+    # Sums along one axis start anew after as many terms elsewhere; others may be a bit longer.
+    if terms <= chain or (len(sizes) * lanes > 1 and 4 * terms <= 5 * chain):
         return None
     longest = max(sizes, key=lambda name: sizes[name])
     length = sizes[longest]
     blocks = -(-length // max(chain * length // terms, 1))
     return longest, -(-length // (blocks * lanes)) * lanes
+
+
+def chain_levels(pattern: Pattern, p: Parameters) -> list[tuple[str, int]]:
+    """Return where sums start anew, at two levels if one leaves chains that are much too long.
+
+    A cut along one axis leaves the terms of all others; the outer level comes first.
+    """
+    first = chain_steps(pattern, p)
+    if first is None:
+        return []
+    sizes = {a.var.attr: size_of(a.extent) for a in pattern.reduce.axes}
+    del sizes[first[0]]
+    sizes[f"{first[0]}.i"] = first[1]
+    terms = math.prod(sizes.values())
+    if first[1] > 1 or terms <= 2 * p.nested_chain:
+        return [first]
+    longest = max(sizes, key=lambda name: sizes[name])
+    length = sizes[longest]
+    blocks = -(-length // max(math.isqrt(terms) * length // terms, 1))
+    return [first, (longest, -(-length // blocks))] if blocks > 1 else [first]
+
+
+def cut_sums(plan: Plan, name: str, loop: str, column: str,
+             levels: list[tuple[str, int]]) -> str:  # fmt: skip
+    """Start sums anew at some levels; return the name of the innermost ones.
+
+    `loop` is the outermost of the tile, `column` the one of its vectors.
+    """
+    for axis, length in levels:
+        known = loop_names(plan)
+        plan.schedule.block_reduction(name, loop, axis, length)
+        for made in sorted(loop_names(plan) - known):  # others may have names like these
+            if made.startswith((f"{column}.begin", f"{column}.end")):
+                plan.schedule.vectorize(made)
+        name = f"{name}.b"
+    return name
+
+
+def lane_chains(pattern: Pattern, p: Parameters, along: str, lanes: int,
+                block: tuple[str, int] | None = None) -> list[tuple[str, int]]:  # fmt: skip
+    """Return what `chain_steps` does, of sums whose lanes share the points `along` an axis.
+
+    Each lane has the terms of all other axes, and of its pieces of this one (``along.o``). Its sums
+    stay apart until the last, so that starting anew costs little; those of many terms do so at two
+    levels, the outer one first.
+    """
+    axes = pattern.reduce.axes
+    if not pattern.reduce.accumulators[0].var.dtype.is_float or any(
+            constant(a.extent) is None for a in axes):
+        return []
+    sizes = {a.var.attr: size_of(a.extent) for a in axes}
+    sizes[f"{along}.o"] = -(-sizes.pop(along) // lanes)
+    if block is not None:
+        del sizes[block[0]]
+        sizes[f"{block[0]}.i"] = block[1]
+    found: list[tuple[str, int]] = []
+    while True:
+        steps = math.prod(sizes.values())
+        many = not found and steps >= LANE_STEPS**3 // 4
+        chain = round(steps ** (2 / 3)) if many else max(math.isqrt(steps), LANE_STEPS)
+        if len(axes) == 1:
+            chain = p.chain
+        elif not many:
+            chain = min(chain, p.nested_chain)
+        if 4 * steps <= 5 * chain:
+            return found
+        longest = max(sizes, key=lambda name: sizes[name])
+        length = sizes.pop(longest)
+        blocks = -(-length // max((chain * length + steps // 2) // steps, 1))
+        if blocks == 1:
+            return found
+        found.append((longest, -(-length // blocks)))
+        if not many:
+            return found
+        sizes[f"{longest}.i"] = found[-1][1]
 
 
 def short_chains(pattern: Pattern, p: Parameters) -> Parameters:
@@ -296,6 +373,38 @@ def epilogue_cost(pattern: Pattern) -> int:
     body = pattern.rows[-1].body
     at = next(p for p, s in enumerate(body) if s is pattern.reduce)
     return Cost(body[at + 1 :]).ops
+
+
+def lane_sums(plan: Plan, name: str, tile: list[str], lanes: str,
+              steps: list[tuple[str, int]]) -> None:
+    """Keep a tile of results in registers, each as a vector of partial sums.
+
+    `tile` are the loops of the tile, `lanes` the reduced axis of the vectors, `steps` the result of
+    `lane_chains`.
+    """
+    schedule = plan.schedule
+    partial: tuple[str, ...] = (lanes,)
+    for axis, length in steps:
+        known = loop_names(plan)
+        schedule.block_reduction(name, tile[0], axis, length, partial=partial)
+        for made in sorted(loop_names(plan) - known):
+            if made.startswith((f"{lanes}.begin", f"{lanes}.end")):
+                schedule.vectorize(made)
+            elif any(made.startswith((f"{x}.begin", f"{x}.end")) for x in tile):
+                schedule.unroll(made)
+        name, partial = f"{name}.b", ()
+    schedule.decompose_reduction(name, tile[0], partial=partial)
+    for suffix in (".z", "", ".f"):
+        for loop in tile:
+            schedule.unroll(f"{loop}{suffix}")
+        schedule.vectorize(f"{lanes}{suffix}")
+
+
+def loop_names(plan: Plan) -> set[str]:
+    """Return the names of all loops and axes."""
+    loops = {s.var.attr for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
+    return loops.union(*[{a.var.attr for a in s.axes} for s in traverse.walk(plan.kernel.body)
+                         if isinstance(s, Reduce)])
 
 
 def copy_loops(plan: Plan, row: str) -> list[str]:

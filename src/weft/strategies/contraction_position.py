@@ -17,14 +17,20 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
-    chain_steps,
+    chain_levels,
+    cut_sums,
     native_lanes,
     order_loops,
     short_chains,
     tile_rows,
     tile_split,
 )
-from weft.strategies.contraction_window import Windowed, copy_box, find_windows
+from weft.strategies.contraction_window import (
+    Windowed,
+    copy_box,
+    find_windows,
+    sum_chains,
+)
 from weft.strategies.nest import Plan, find, flat_stride, power_above, product, size_of, work
 
 BOX_BYTES: Final = 160 << 10  # of an image beside the rest that a core keeps near
@@ -51,6 +57,7 @@ def schedule_position(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
 
 def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None:
     schedule = plan.schedule
+    chains = sum_chains(plan, pattern, found, short_chains(pattern, p))
     name = pattern.reduce.accumulators[0].var.attr
     native = native_lanes(plan, pattern)
     width = size_of(found.positions[-1].extent)
@@ -99,19 +106,16 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     x, inner = inner[-1], inner[:-1]
     if not inner:
         inner = [x]
-    steps = chain_steps(pattern, short_chains(pattern, p))
-    if steps:  # the error of a sum grows with the terms of one chain
-        schedule.block_reduction(name, inner[0], *steps)
-        schedule.vectorize(f"{x}.begin").vectorize(f"{x}.end")
-        name = f"{name}.b"
+    levels = chain_levels(pattern, chains)  # the error of a sum grows with the terms of one chain
+    name = cut_sums(plan, name, inner[0], x, levels)
     schedule.decompose_reduction(name, inner[0])
     points = 1
     for axis in reversed(pattern.reduce.axes):  # a loop of a few steps costs more than they do
-        cut = steps is not None and axis.var.attr == steps[0]
-        points *= steps[1] if steps and cut else size_of(axis.extent)
+        lengths = [length for cut, length in levels if cut == axis.var.attr]
+        points *= lengths[0] if lengths else size_of(axis.extent)
         if points > UNROLLED_POINTS:
             break
-        schedule.unroll(f"{axis.var.attr}.i" if cut else axis.var.attr)
+        schedule.unroll(f"{axis.var.attr}.i" if lengths else axis.var.attr)
     for suffix in (".z", "", ".f"):
         for loop in inner:
             if loop != x:

@@ -36,8 +36,15 @@ def panels_first(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: Fo
         return False
     written = size_of(row.extent) * size_of(wide.extent) * Cost(pattern.rows[-1].body).itemsize
     return (written > plan.target.l2_bytes and size_of(row.extent) >= 2 * p.pack_rows
-            and chain_steps(pattern, p) is None
+            and _is_short(pattern, p)
             and _wide_columns(plan, pattern, p, wide, lanes) >= WIDE * lanes)
+
+
+def _is_short(pattern: Pattern, p: Parameters) -> bool:
+    """Whether a sum does not start anew, or once."""
+    axes = pattern.reduce.axes
+    return chain_steps(pattern, p) is None or (
+        len(axes) == 1 and 4 * size_of(axes[0].extent) <= 5 * p.chain)
 
 
 def _wide_columns(plan: Plan, pattern: Pattern, p: Parameters, wide: For, lanes: int) -> int:

@@ -8,13 +8,14 @@ the rows of the register tile are neighbouring positions.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import traverse
 from weft.ir.stmt import PARALLEL, For, Load, Reduce
-from weft.schedule.dependence import Space, accesses
+from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant, scan
 from weft.strategies.contraction_pattern import (
     LINE_POINTS,
@@ -51,6 +52,8 @@ COPY_SHARE: Final = 32  # copying weights should take no more than one part of s
 MOST_TILES: Final = 2  # of a row that is written out
 EDGE: Final = 64  # positions at the ends of a row that are looked at
 WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
+SHORTEST: Final = 8  # terms of a chain: what follows it costs two of them
+PARTWISE: Final = 1.1  # roundings beside those of a sum part by part
 MOST_EDGES: Final = 2  # positions of a row with branches of their own
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
 
@@ -136,6 +139,49 @@ def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     return found is not None and Convolution(plan, pattern, *found, p).apply()
 
 
+def sum_chains(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> Parameters:
+    """Return parameters with which gradients err no more than where they are made of products.
+
+    By the images, others sum the products of all channels for each tap of the window, and add up
+    the taps afterwards, where images are strided or groups have few channels; by the weights, they
+    sum those of one image after the other. Of ``c * t`` roundings ``c + t`` follow one another so.
+    Hardly more do here: chains of n terms have ``n + c * t / n``.
+    """
+    space, axes = Space(plan.kernel), pattern.reduce.axes
+    terms = product(a.extent for a in axes)
+    # A tap of the adjoint moves the images one way, the weights the other.
+    moves = {a: [flat_stride(space, Access(s), a.var) or 0 for s in (found.image, found.weight)]
+             for a in axes}
+    taps = product(a.extent for a, (image, weight) in moves.items() if image * weight < 0)
+    if taps > 1:
+        steps = [flat_stride(space, a, f.var) or 0 for f in found.positions[-1:]
+                 for a in accesses(pattern.rows[-1].body) if a.write]
+        if max(steps, default=0) <= 1 and not (
+                found.shared and terms < taps * native_lanes(plan, pattern)):
+            return p  # of all channels at once, products are summed in one chain elsewhere, too
+        return _no_more_than(p, terms, taps)
+    seen = [space.symbols(i) for i in found.image.index]
+    inside, outside = {a.var for a in axes}, {f.var for f in found.positions}
+    windows = set().union(*[i for i in seen if i & inside and i & outside])
+    sums = product(a.extent for a in axes if a.var in windows)
+    # The images are what lies farthest apart; else more is summed than there are weights.
+    far = [max([0, *[abs(flat_stride(space, Access(found.image), v) or 0) for v in some - windows]])
+           for some in (inside, outside)]
+    if windows and (far[0] < far[1] if all(far) else sums <= product(
+            f.extent for f in found.positions if f.var in windows)):
+        return p
+    if found.shared and len(axes) > 1:  # small products, summed in the lanes of vectors
+        p = p.replace(nested_chain=min(p.nested_chain, max(math.isqrt(terms), 2 * SHORTEST)))
+    return _no_more_than(p, terms, terms // sums)
+
+
+def _no_more_than(p: Parameters, terms: int, parts: int) -> Parameters:
+    """Return parameters for sums that err as those of some parts of them, added up, do."""
+    most = PARTWISE * (parts + terms // parts)
+    chain = int(most + math.sqrt(max(most * most - 4 * terms, 0))) // 2
+    return p.replace(nested_chain=min(p.nested_chain, max(chain, SHORTEST)))
+
+
 def even_block(depth: int, most: int) -> int:
     """Return the steps of a block: a divisor if it is not much smaller, else nearly even ones.
 
@@ -168,6 +214,7 @@ class Convolution:
     def __init__(self, plan: Plan, pattern: Pattern, found: Windowed, lanes: int,
                  p: Parameters) -> None:
         self.plan, self.pattern, self.found, self.p = plan, pattern, found, p
+        self.chains = sum_chains(plan, pattern, found, p)
         self.lanes = lanes
         self.rows = p.window_rows if registers(plan) >= 32 else 6
         if lanes <= native_lanes(plan, pattern):
@@ -476,14 +523,14 @@ class Convolution:
         schedule, name = self.plan.schedule, self.name
         # The error of a sum grows with the terms of one chain.
         if not self.blocked:
-            p = short_chains(self.pattern, self.p) if self.found.shared else self.p
+            p = short_chains(self.pattern, self.chains) if self.found.shared else self.chains
             steps = chain_steps(self.pattern, p)
             if steps:
                 schedule.block_reduction(name, rows[0], *steps)
                 self.blocked = True
                 self._finish_block(rows[-1], column)
         elif self.length:
-            steps = chain_steps(self.pattern, self.p, (self.cut, self.length))
+            steps = chain_steps(self.pattern, self.chains, (self.cut, self.length))
             if steps:
                 known, name = self._names(), f"{name}.b"
                 schedule.block_reduction(name, rows[0], *steps)
