@@ -6,8 +6,9 @@ import schedule_nests as nests
 from schedule_nests import assert_same, convolution, loop, memory, v
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
+from weft.ir import stmt as st
 from weft.ir.op import Op
-from weft.ir.stmt import Alloc, Kernel, Load, Reduce, Store
+from weft.ir.stmt import Accumulator, Alloc, Axis, Kernel, Load, Reduce, Store
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
 
@@ -60,6 +61,26 @@ def test_rows_of_a_matrix():
     kernel = nests.matmul(9, 6, 7)
     made = Schedule(kernel).split("i", 4).window("a", "i.o", skew=1)
     assert_same(kernel, made.kernel)
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_bounds_may_be_divided_by_what_all_loops_step_over(divided):
+    x, y, s = memory("x", 9), memory("y", 4), nests.f("s")
+    place, value = v("i") + v("k"), nests.f("a")
+    at = place * 2 - 3
+    mask = (place.gt(1) & place.lt(6)) if divided else (ex.index(0).le(at) & at.lt(9))
+    total = Reduce((Axis(v("k"), ex.index(3)),), (
+        Accumulator(s, ex.const(0.0, s.dtype), s + ex.where(mask, value, 0.0),
+                    st.lhs(s) + st.rhs(s)),),
+        (Load(value, x, (at,), mask),))
+    kernel = Kernel("strided", (x, y), (
+        loop("r", 1, loop("i", 4, total, Store(y, (v("i"),), s))),))
+    made = Schedule(kernel).window("x", "r")
+    assert_same(kernel, made.kernel)
+    (load,) = [f for f in walk(made.bare.body) if isinstance(f, Load) and f.memory.name == "x.w"]
+    assert load.mask is None
+    sums = [f for f in walk(made.bare.body) if isinstance(f, Reduce)]
+    assert not any(e.op is Op.WHERE for f in sums for e in ex.toposort(list(f.exprs())))
 
 
 def test_a_mask_that_says_more_stays():
