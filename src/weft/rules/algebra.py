@@ -215,6 +215,10 @@ def _cast_chain(e: Expr) -> Expr | None:
     inner = middle.args[0]
     if inner.dtype.is_integer and e.dtype.kind == "f" and not holds(dt.float32, inner.dtype):
         return None  # a device may pass through float32 on its way to a narrow float
+    if middle.dtype is dt.float32 and inner.dtype is not e.dtype and any(
+        d.kind == "f" and d.bits < 32 for d in (inner.dtype, e.dtype)
+    ):
+        return None  # processors convert narrow floats from and to float32 alone
     if middle.dtype.is_float and inner.dtype.is_integer and e.dtype.is_integer and (
         not holds(e.dtype, inner.dtype)
     ):

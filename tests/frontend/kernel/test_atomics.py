@@ -228,3 +228,27 @@ def test_what_a_type_has_not_is_told() -> None:
         turned[1, 1](np.zeros(1, np.float16))
     with pytest.raises(KernelError, match="bools and_, or_, xor, exch and cas"):
         added[1, 1](np.zeros(1, np.bool_))
+
+
+def test_values_of_narrow_floats_in_branches():
+    """What a float16 becomes for an atomic operation is in operations that processors have."""
+
+    @weft.kernel
+    def k(x, counts):
+        t = gpu.threadIdx.x
+        part = gpu.shared.array(8, weft.int32)
+        if t < 8:
+            part[t] = 0
+        gpu.syncthreads()
+        for turn in range(counts[0] & 3):
+            gpu.atomic.max(part, int(x[t] * 0.5) & 7, t + turn)
+        gpu.syncthreads()
+        if t < 8:
+            counts[t] = part[t]
+
+    x = np.arange(33, dtype=np.float16)
+    found, expected = np.full(8, 2), np.full(8, 2)
+    k[1, 33](x, found)
+    weft.interpret(k, 1, 33)(x, expected)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found, [33, 20, 22, 24, 26, 28, 30, 32])
