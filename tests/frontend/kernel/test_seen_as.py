@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import gpu
 from weft.compat import cuda
-from weft.errors import KernelError
+from weft.errors import KernelError, LaunchError
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -66,6 +66,56 @@ def test_types(wide: type, other: type) -> None:
     seen[1, 8](a, b, out)
     expected = np.where(np.arange(5) % 2, b.view(other), a.view(other))
     np.testing.assert_array_equal(out, expected)
+
+
+@weft.kernel
+def packed(raw, out, back, half):
+    i = gpu.grid(1)
+    shared = gpu.shared.array((8, 4), weft.uint8)
+    for k in range(4):
+        shared[i, k] = raw[12 * i + k]
+    gpu.syncthreads()
+    record = raw[12 * i : 12 * i + 12]
+    ints = record.view(weft.int32)
+    out[i] = ints[0] + len(ints) + record[4:].view(weft.float64)[0] + shared[i].view(np.uint32)[0]
+    words = back.view(weft.uint32)
+    words[i] = ints[2] ^ ints[1]
+    words.view(weft.uint16)[2 * i] += 1
+    half.view(np.float64)[i, 0] = 1.5 * i
+    half.view(np.float64).view(np.int64)[i, 1] -= 1
+
+
+def test_several_elements_seen_as_one() -> None:
+    """Records of bytes and halves of numbers, read and written; rows and slices of them."""
+    rng = np.random.default_rng(1)
+    raw = np.zeros(96, np.uint8)
+    record = raw.view([("a", "i4"), ("b", "f8")])
+    record["a"], record["b"] = rng.integers(-(2**31), 2**31, 8), rng.normal(size=8)
+    for run in (packed[1, 8], weft.sanitize(packed, 1, 8)):
+        out, back, half = np.zeros(8), np.zeros(32, np.uint8), np.zeros((8, 4), np.float32)
+        report = run(raw, out, back, half)
+        assert report is None or not report.findings
+        a = record["a"].astype(np.int64)
+        np.testing.assert_array_equal(out, a + 3 + record["b"] + (a & 0xFFFFFFFF))
+        words = raw.view(np.uint32).reshape(8, 3)
+        expected = words[:, 2] ^ words[:, 1]
+        low = (expected + 1) & 0xFFFF
+        np.testing.assert_array_equal(back.view(np.uint32), expected & ~np.uint32(0xFFFF) | low)
+        np.testing.assert_array_equal(half.view(np.float64)[:, 0], 1.5 * np.arange(8))
+        assert (half.view(np.int64)[:, 1] == -1).all()
+
+
+def test_elements_that_are_not_filled() -> None:
+    """A length that is no multiple stops the kernel; columns do not lie side by side."""
+
+    @weft.kernel
+    def odd(x, out):
+        out[0] = x.view(weft.int32)[0]
+
+    with pytest.raises(LaunchError, match="not filled"):
+        odd[1, 1](np.zeros(7, np.uint8), np.zeros(1))
+    with pytest.raises(KernelError, match="that do not lie side by side as int32"):
+        odd[1, 1](np.zeros(16, np.uint8)[::2], np.zeros(1))
 
 
 @pytest.mark.parametrize(("line", "message"), [

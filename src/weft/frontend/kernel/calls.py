@@ -11,7 +11,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft.errors import WeftError
-from weft.frontend.kernel import chosen, complexes, fields, mathlib, operators, scalars, structs
+from weft.frontend.kernel import (
+    chosen,
+    complexes,
+    fields,
+    mathlib,
+    operators,
+    scalars,
+    seen,
+    structs,
+)
 from weft.frontend.kernel.addresses import as_stored
 from weft.frontend.kernel.elements import (
     ComplexOf,
@@ -292,13 +301,7 @@ class Calls(Expressions):
         given = [*args, *(v for name, v in named.items() if name == "dtype")]
         if len(given) != 1 or len(named) + len(args) != 1:
             raise self.wrong(node, "view takes one dtype")
-        d = self._dtype(given[0], node)
-        if d is array.dtype:
-            return array
-        if d.is_bool or array.dtype.is_bool or d.itemsize != array.dtype.itemsize:
-            raise self.wrong(node, f"a view of {array.dtype.name} elements as {d.name}",
-                             "kernels view numbers as others of as many bytes")
-        return array.replace(seen=None if d is array.memory.dtype else d)
+        return seen.as_type(self, array, self._dtype(given[0], node), node)
 
     # --- builtins
 

@@ -20,6 +20,7 @@ from weft.frontend.kernel import (
     moving,
     operators,
     scalars,
+    seen,
     structs,
 )
 from weft.frontend.kernel.elements import as_dtype, itemsize_of
@@ -577,9 +578,11 @@ class Expressions(Emitter):
         array: View = view
         if array.axes:
             return array
+        if array.seen is not None:
+            return seen.read(self, array, node)
         var = self.fresh(view.memory.name, view.memory.dtype)
         self.emit(Load(var, view.memory, view.starts), node)
-        return var if array.seen is None else ex.bitcast(var, array.seen)
+        return var
 
     def write(self, view: Any, value: Value, node: ast.AST) -> None:
         """Store a scalar in an element, or in every element of a part of an array."""
@@ -600,7 +603,8 @@ class Expressions(Emitter):
             return
         x = scalars.convert(self.scalar(value, node), view.dtype)
         if view.seen is not None:
-            x = ex.bitcast(x, view.memory.dtype)
+            seen.write(self, view, x, node)
+            return
         self.emit(Store(view.memory, view.starts, x), node)
 
     def inline(self, function: Any, args: list[Value], named: dict[str, Value],

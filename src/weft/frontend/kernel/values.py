@@ -57,8 +57,8 @@ class View(Record):
     """An array as a kernel sees it: ``view[i, j]`` is ``memory[start + i * step, ...]``.
 
     ``starts`` holds one index for each axis of the memory; several axes of the view may run along
-    one axis of the memory (an array of any strides is a view of flat memory). With ``seen`` the
-    bits of its elements are read as numbers of that type, of the same width.
+    one axis of the memory (an array of any strides is a view of flat memory). With ``seen`` its
+    elements are numbers of that type, each of the bits of one or several elements of the memory.
     """
 
     memory: Memory
