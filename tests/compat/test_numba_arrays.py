@@ -93,3 +93,32 @@ def test_too_little_memory_for_one_complex_number():
     out = np.zeros(1)
     one[1, 1, 0, 24](out)
     assert out[0] == 1
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int8, np.bool_, np.complex64])
+def test_arrays_without_axes(kind):
+    @cuda.jit
+    def moved(out, x, facts):
+        out[()] = x[()]
+        facts[()] += out.ndim + 10 * x.size + 100 * len(x.shape)
+
+    facts = np.array(1, np.int32)
+    for turn in range(4):  # also by the native path
+        out = np.zeros((), kind)
+        moved[1, 1](out, np.array(turn, kind), facts)
+        assert out == kind(turn)
+    assert facts == 41
+    held = cuda.to_device(np.array(5, kind))
+    moved[1, 1](held, cuda.to_device(np.array(1, kind)), cuda.to_device(facts))
+    assert held.copy_to_host() == kind(1)
+    assert facts == 41
+
+
+def test_an_array_without_axes_is_added_to_by_all_threads():
+    @cuda.jit
+    def count(total):
+        cuda.atomic.add(total, (), 2)
+
+    total = np.array(0, np.int64)
+    count[3, 7](total)
+    assert total == 42

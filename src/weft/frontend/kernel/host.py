@@ -102,7 +102,7 @@ class Host:
         """
         if wanted is not None:
             return self._wanted(name, value, wanted)
-        if isinstance(value, np.ndarray) and value.ndim:
+        if isinstance(value, np.ndarray) and (value.ndim or self.lenient):
             return self._array(name, value)
         if isinstance(value, np.void) and value.dtype.fields is not None:
             return self._record(name, value)
@@ -362,7 +362,7 @@ class Host:
 
     def _array(self, name: str, array: np.ndarray[Any, Any],
                shape: tuple[int | None, ...] = ()) -> KernelType:  # fmt: skip
-        if array.ndim == 0:
+        if array.ndim == 0 and not self.lenient:
             return self.take(name, array[()])
         if array.dtype.kind == "c":
             return self._complex(name, array)
