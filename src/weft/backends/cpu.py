@@ -272,7 +272,7 @@ def _caches_of_sysfs(folder: str) -> dict[str, int]:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="utf-8") as file:
             return file.read().strip()
     except OSError:
         return ""

@@ -26,7 +26,6 @@ from weft.ir.op import Op
 from weft.ir.stmt import VECTOR, Accumulator, Body, Kernel, Let, Reduce, Stmt, lhs, rhs
 from weft.ir.traverse import Rewriter, walk
 from weft.rules.index import simplify
-from weft.schedule.search import prefer
 from weft.schedule.space import constant
 from weft.target import Target
 
@@ -147,6 +146,8 @@ def _place(stmt: Reduce) -> Body | None:
         x.dtype not in (dt.float32, dt.float64) or not _grows(stmt, place)
     ):
         return None
+    from weft.schedule.search import prefer  # few kernels get so far
+
     largest = next((m for m in (True, False)
                     if prefer(m, x, place, a.var, b.var) is condition), None)
     running = {a.var, b.var}

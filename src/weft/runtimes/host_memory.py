@@ -113,7 +113,7 @@ def _cgroup_memory() -> int | None:
     """Return the memory limit of this container, or None if there is none."""
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
-            with open(path, encoding="ascii") as file:
+            with open(path, encoding="utf-8") as file:
                 text = file.read().strip()
         except OSError:
             continue

@@ -94,7 +94,7 @@ def usable_cpus() -> int:
 def _cgroup_cpus() -> int | None:
     """Return the CPU quota of this container, rounded up, or None if there is none."""
     try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+        with open("/sys/fs/cgroup/cpu.max", encoding="utf-8") as file:
             quota, period = file.read().split()
         return None if quota == "max" else -(-int(quota) // int(period))
     except (OSError, ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
@@ -83,9 +82,14 @@ def negated(c: Expressions, kind: type[ast.AST], value: Value, node: ast.AST) ->
 
 def _kind(value: Value) -> type | None:
     kind = value.kind if isinstance(value, Group) else None
-    if isinstance(value, Known) and dataclasses.is_dataclass(value.value):
+    if isinstance(value, Known) and _is_dataclass(value.value):
         kind = type(value.value)
     return kind if isinstance(kind, type) and kind is not complex else None
+
+
+def _is_dataclass(value: object) -> bool:
+    """As `dataclasses` has it, whose import takes a millisecond."""
+    return hasattr(value if isinstance(value, type) else type(value), "__dataclass_fields__")
 
 
 def _is_made(value: Value, name: str) -> bool:
@@ -100,6 +104,8 @@ def _is_made(value: Value, name: str) -> bool:
 
 def _compared(c: Expressions, left: Value, right: Value, node: ast.AST) -> list[Group]:
     """Return the fields of two dataclasses of one class that count when they are compared."""
+    import dataclasses
+
     of: Any = _kind(left)
     names = [f.name for f in dataclasses.fields(of) if f.compare]
     return [Group(tuple(c.field(v, name, node) for name in names)) for v in (left, right)]
