@@ -21,6 +21,7 @@ from weft.ir.traverse import walk
 from weft.schedule.join import group
 from weft.schedule.joined import joined
 from weft.schedule.launches import Array, Group, Part
+from weft.schedule.pages import LARGE, PAGE, with_barriers
 
 __all__ = ["join_launches"]
 
@@ -123,7 +124,7 @@ def _joined(first: Node, second: Node, users: dict[Node, list[Node]],
     spare = [m for m, (part, k) in made.arrays.items() if part == 0 and k in first.attr.writes
              and _part(first, first.attr.writes.index(k)) not in kept
              and not _written_by(second, _part(first, first.attr.writes.index(k)))]
-    kernel = joined(made, spare)
+    kernel = joined(with_barriers(made, spare, parts), spare)
     return _Pair(_values(first, second, made, kernel))
 
 
@@ -152,9 +153,10 @@ def _parts(first: Node, second: Node) -> list[Part]:
             nbytes = memory.dtype.itemsize
             for n in memory.shape:
                 nbytes *= int(n.attr)
-            if key not in addresses:
-                addresses[key] = free
-                free += -(-max(nbytes, 1) // _ALIGNMENT) * _ALIGNMENT
+            if key not in addresses:  # a runtime lets large arrays begin with a page
+                step = PAGE if nbytes >= LARGE else _ALIGNMENT
+                addresses[key] = -(-free // step) * step
+                free = addresses[key] + -(-max(nbytes, 1) // _ALIGNMENT) * _ALIGNMENT
             arrays.append(Array(addresses[key], nbytes, tuple(n.attr for n in memory.shape)))
         sizes = {s.kind: int(s.extent.attr) for s in walk(kernel.body)
                  if isinstance(s, For) and s.kind.startswith(("block.", "thread."))}

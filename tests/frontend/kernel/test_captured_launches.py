@@ -1,6 +1,6 @@
 """Launches of kernels on tensors inside of `weft.jit`."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -9,6 +9,9 @@ import weft
 from weft import gpu
 from weft.driver import report
 from weft.errors import BoundsError, CaptureError, GradientError, LaunchError
+from weft.graph import launches
+from weft.schedule import joined as join
+from weft.schedule import pages
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -461,3 +464,45 @@ class TestEffects:
         for _ in range(4):
             assert f(weft.ones(8)) is None
         assert capfd.readouterr().out == "at 0 1.0\n" * 4
+
+
+@weft.kernel
+def added(a: Any, b: Any, c: Any) -> None:
+    i = gpu.grid(1)
+    if i < a.size:
+        c[i] = a[i] + 2 * b[i]
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_large_results_are_written_one_after_the_other(large: bool, monkeypatch: Any) -> None:
+    """By the rule of `weft.fuse`: from the third array on a barrier stands between."""
+    made: list[Any] = []
+    n = 640 if large else 600  # of other sizes, so that it is planned anew
+    if large:
+        monkeypatch.setattr(pages, "LARGE", 2048)
+        monkeypatch.setattr(launches, "LARGE", 2048)
+
+    def joined(group: Any, spare: Any) -> Any:
+        made.append(group.barriers)
+        return join.joined(group, spare)
+
+    monkeypatch.setattr(launches, "joined", joined)
+
+    @weft.jit
+    def step(a: Any, b: Any) -> Any:
+        c, d, e, f = (weft.zeros(n) for _ in range(4))
+        added[5, 128](a, b, c)
+        added[5, 128](c, b, d)
+        added[5, 128](d, a, e)
+        added[5, 128](e, c, f)
+        return c, d, e, f
+
+    a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
+    found = step(weft.tensor(a), weft.tensor(b))
+    c = a + 2 * b
+    d = c + 2 * b
+    e = d + 2 * a
+    for got, wanted in zip(found, (c, d, e, e + 2 * c), strict=True):
+        np.testing.assert_array_equal(got.numpy(), wanted)
+    assert len(made) == 3
+    assert [bool(barriers) for barriers in made] == [False, large, large]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,12 +11,13 @@ import numpy as np
 from weft.errors import LaunchError, ShapeError, outermost_methods
 from weft.frontend.kernel.fused import active, attend
 from weft.ir.dtype import DType, as_dtype
-from weft.ir.stmt import SERIAL, For, Kernel, Memory, While
-from weft.ir.traverse import stores, walk
+from weft.ir.stmt import Kernel
+from weft.ir.traverse import stores
 from weft.schedule import launches
 from weft.schedule.footprint import shape_variables
 from weft.schedule.join import group
 from weft.schedule.joined import joined
+from weft.schedule.pages import crowded, with_barriers
 
 if TYPE_CHECKING:
     from weft.driver.launch import Loaded
@@ -29,10 +30,6 @@ __all__ = ["Fusion"]
 
 _COPIES: Final = "works on copies of fields that cannot be passed as they lie"
 _VIEWS: Final = "not fused: one of several views of a tensor is written to"
-_LARGE: Final = 4 << 20  # bytes of an array that no cache near a core holds beside others
-_STREAMS: Final = 3  # large arrays that a thread writes
-_PAGE: Final = 4096  # bytes by which processors compare addresses at first
-_NEAR: Final = 64  # bytes of a vector
 _MOST_DECISIONS: Final = 256  # that are kept; a program that needs more forgets the oldest
 
 
@@ -285,7 +282,7 @@ def _key(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> Any
         open_spans = [s for s in open_spans if s[0] + s[1] > span[0]]
         crossing.extend((first[s], first[span]) for s in open_spans)
         open_spans.append(span)
-    return tuple(parts), tuple(crossing), _crowded(first)
+    return tuple(parts), tuple(crossing), crowded(first)
 
 
 def _arrays(noted: _Noted, prepared: _Prepared) -> list[launches.Array]:
@@ -319,38 +316,6 @@ def _decide(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> 
     return _Decision(tuple(_step(g, groups, parts) for g in groups), tuple(reasons))
 
 
-def _crowded(spans: Iterable[tuple[int, int]]) -> bool:
-    """Return whether several large arrays begin near the same place of a page."""
-    places = [address % _PAGE for address, nbytes in spans if nbytes >= _LARGE]
-    return any(sum((q - p) % _PAGE <= _NEAR for q in places) > _STREAMS for p in places)
-
-
-def _with_barriers(made: launches.Group, spare: list[Memory],
-                   parts: list[launches.Part]) -> launches.Group:  # fmt: skip
-    """Return a group whose blocks write one large array after the other, where that is faster.
-
-    Most large arrays begin at the same place of a page. A processor that writes to several such
-    in turn holds reads back that are as far into a page, as if they read what it has just written.
-    Where some arrays are not kept, or threads loop, values stay in registers all the same.
-    """
-    spans = {parts[part].arrays[k][:2] for part, k in made.arrays.values()}
-    if spare or not _crowded(spans):
-        return made
-    sizes = {m: parts[part].arrays[k].nbytes for m, (part, k) in made.arrays.items()}
-    written = [{m for m in stores(kernel.body) if sizes.get(m, 0) >= _LARGE}
-               for kernel in made.kernels]
-    loops = any(isinstance(s, While) or (isinstance(s, For) and s.kind == SERIAL)
-                for kernel in made.kernels for s in walk(kernel.body))
-    if loops or len(set[Memory]().union(*written)) < _STREAMS:
-        return made
-    barriers, busy = set(made.barriers), False
-    for number, several in zip(made.parts, written, strict=True):
-        if busy and several:
-            barriers.add(number)
-        busy |= bool(several)
-    return made.replace(barriers=frozenset(barriers))
-
-
 def _step(made: launches.Group, groups: list[launches.Group], parts: list[launches.Part]) -> _Step:
     from weft.driver.launch import load_kernel
 
@@ -359,7 +324,7 @@ def _step(made: launches.Group, groups: list[launches.Group], parts: list[launch
     elsewhere = {m for other in groups if other is not made for m in other.arrays}
     spare = [m for m, (part, k) in made.arrays.items()
              if parts[part].arrays[k].temporary and m not in elsewhere]
-    kernel = joined(_with_barriers(made, spare, parts), spare)
+    kernel = joined(with_barriers(made, spare, parts), spare)
     loaded = load_kernel(kernel)
     return _Step(made.parts, loaded, tuple(made.arrays[m] for m in kernel.params),
                  tuple(made.variables[name] for name in loaded.variables))
