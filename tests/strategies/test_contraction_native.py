@@ -54,6 +54,15 @@ def test_few_rows_times_a_matrix_that_no_cache_holds():
         exact(x[0] @ y, a[0].astype(np.float64) @ b)
 
 
+@pytest.mark.parametrize("columns", [2, 3, 5, 6, 7, 9, 11, 12, 13, 15, 17])
+@pytest.mark.parametrize("depth", [5, 16, 33, 75])
+def test_panels_that_are_no_power_of_two_wide(columns, depth):
+    for batch, rows in ((3, 20), (1, 65), (2, 8)):
+        a, b = whole(batch, rows, depth), whole(batch, columns, depth)
+        x, y = tensors(a, b)
+        exact(weft.einsum("bqd,bkd->bqk", x, y), np.einsum("bqd,bkd->bqk", a.astype(np.float64), b))
+
+
 @pytest.mark.parametrize("shape", [
     (1, 0, 20), (1, 1, 33), (1, 4001, 17), (1, 3001, 75), (1, 2048, 137), (1, 601, 449),
     (1, 701, 700), (2, 1999, 150), (3, 1503, 200), (5, 37, 448), (61, 67, 61), (4, 300, 1031)])

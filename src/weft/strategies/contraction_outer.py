@@ -314,7 +314,14 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     if not pieces and block is None and packed and not scattered and panels_first(
             plan, pattern, p, row, wide, lanes):
         return wide_tile(plan, pattern, p, row, wide, rows, lanes, *next(iter(packed.items())))
-    tile_split(plan, j, wide.extent, lanes)
+    n = size_of(wide.extent)
+    # A panel that is no power of two wide is copied in squares that overlap, without masks.
+    narrow = True in packed.values() and n < native_lanes(plan, pattern) and n & (n - 1) > 0 and (
+        block is None and constant(wide.extent) is not None)
+    if narrow:
+        schedule.split(j, n)
+    else:
+        tile_split(plan, j, wide.extent, lanes)
     rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
     tile_split(plan, i, row.extent, rows, rows=True)
     amount = work((pattern.rows[0],)) // MAC_SPEED
@@ -340,6 +347,9 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         elif strided:
             return False
     how = f"contraction: {rows}×{lanes} results in registers along {i} and {j}"
+    if narrow:
+        j = f"{j}.i"
+        schedule.split(j, lanes).reorder(f"{j}.o", f"{i}.i", f"{j}.i")
     levels = chain_levels(pattern, chains)
     if levels:
         name = cut_sums(plan, name, f"{i}.i", f"{j}.i", levels)

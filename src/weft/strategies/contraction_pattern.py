@@ -470,8 +470,14 @@ def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
     wide = find(plan.kernel, column)
     if last is None or wide is None:
         raise ScheduleError(f"copy of {column}", found="no loops of a panel")
-    lanes = min(LINE_POINTS, power_above(size_of(wide.extent)))
+    lanes = min(LINE_POINTS, power_above(size_of(wide.extent) + 1) // 2)
     outer, inside = [], [axes[-1], column]
+    whole = constant(wide.extent)
+    if whole is not None and whole % lanes:  # first: then both may overlap, and no loops change
+        schedule.split(column, lanes, "overlap").reorder(f"{column}.o", axes[-1], f"{column}.i")
+        column = inside[1] = f"{column}.i"
+        wide = find(plan.kernel, column)
+        assert wide is not None
     for at, factor in enumerate((LINE_POINTS, lanes)):
         name = inside[at]
         fixed = constant((last, wide)[at].extent)
@@ -480,5 +486,6 @@ def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
             schedule.split(name, factor, "peel" if fixed is None else "overlap")
             outer.append(f"{name}.o")
             inside[at] = f"{name}.i"
-    schedule.reorder(*outer, *inside)
+    if whole is None or whole % lanes == 0:
+        schedule.reorder(*outer, *inside)
     schedule.unroll(inside[0]).vectorize(inside[1])
