@@ -54,6 +54,14 @@ def test_few_rows_times_a_matrix_that_no_cache_holds():
         exact(x[0] @ y, a[0].astype(np.float64) @ b)
 
 
+def test_threads_share_strips_that_do_not_divide_evenly():
+    """Seven strips of columns at two threads: each copies its panels itself."""
+    for rows, depth, columns in ((147, 201, 197), (150, 97, 220), (61, 129, 90)):
+        a, b = whole(rows, depth), whole(columns, depth)
+        x, y = tensors(a, b)
+        exact((x @ y.T).relu(), np.maximum(a.astype(np.float64) @ b.T, 0))
+
+
 @pytest.mark.parametrize("columns", [2, 3, 5, 6, 7, 9, 11, 12, 13, 15, 17])
 @pytest.mark.parametrize("depth", [5, 16, 33, 75])
 def test_panels_that_are_no_power_of_two_wide(columns, depth):

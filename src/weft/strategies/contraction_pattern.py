@@ -32,6 +32,7 @@ MOVED: Final = 2  # elements that change places in a cycle, in squares that regi
 CHAINS: Final = 3  # parts of a sum that is short
 SHORTEST: Final = 12  # terms of a part
 LANE_STEPS: Final = 16  # terms of a part in each lane
+BUSY: Final = 0.8  # of the threads have work on average: enough where sharing shares copies, too
 LINE_POINTS: Final = 16  # elements of a row that are copied before the next row
 
 
@@ -364,7 +365,9 @@ def order_loops(plan: Plan, outer: list[str], inner: list[str], amount: int,
         if good and good[0] != outer[0]:
             outer = [good[0], *[x for x in outer if x != good[0]]]
     schedule.reorder(*outer, *inner)
-    parallelise(plan, outer, amount)
+    around = outer[:-1] if keep else []  # of what is copied, which one thread would do alone
+    busy = [sizes[x] / (-(-sizes[x] // threads) * threads) for x in around if sizes[x]]
+    parallelise(plan, around if max(busy, default=0) >= BUSY else outer, amount)
     return outer
 
 
