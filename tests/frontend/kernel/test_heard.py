@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.compat import cuda
 from weft.errors import KernelError
 from weft.frontend.kernel import heard
 
@@ -35,7 +36,7 @@ def made(text: str, name: str = "<string>") -> dict[str, Any]:
 def test_functions_that_are_decorated_after_their_text(name: str) -> None:
     """Each has its own text, also if more was compiled under that name since."""
     spaces = [made(BODY.format(value=v), name) for v in (1, 20, 300)]
-    kernels = [weft.kernel(s["add"]) for s in spaces]
+    kernels = [cuda.jit(s["add"]) for s in spaces]
     x = np.zeros(3)
     for k in (*kernels, kernels[0]):
         k[1, 4](x)
@@ -113,17 +114,78 @@ def test_what_is_kept_is_bounded_and_strange_trees_do_no_harm() -> None:
     heard._listen("open", ())
     long = "def long(x): pass\n" + "#" * (1 << 18)
     exec(long, {})
-    assert heard.heard("strange") == heard.heard("long") == []
+    assert heard.heard("strange") == []
+    assert long not in heard.heard("long")
     for k in range(300):
         exec(f"def short(x): return {k}", {})
-    assert len(heard.heard("short")) <= 128
+    assert len(heard._texts) <= 128
+
+
+def python(code: str, folder: Path) -> str:
+    """Run a program in a process of its own and return what it prints."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,
+                          timeout=60)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_files_are_left_alone(tmp_path: Path) -> None:
     """Modules that are imported are not kept: their files have the text."""
-    code = ("import weft; from weft.frontend.kernel import heard\nweft.kernel\n"
-            "n = len(heard._texts)\nimport this_is_new\nassert len(heard._texts) == n\n")
     (tmp_path / "this_is_new.py").write_text("def f(x):\n    return x\n")
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True,
-                          text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    python("import weft.compat.cuda; from weft.frontend.kernel import heard\n"
+           "n = len(heard._texts)\nimport this_is_new\nassert len(heard._texts) == n\n", tmp_path)
+
+
+LOCAL = """
+import ast
+import numpy as np
+import weft
+from weft.frontend.kernel import heard
+
+class Generator:
+    def __init__(self, value):
+        self.text = "def add(x):\\n    x[0] += " + str(value)
+
+    def of_attribute(self):
+        space = {}
+        exec(self.text, space)
+        return weft.kernel(space["add"])
+
+    def of_tree(self):
+        tree, space = ast.parse(self.text), {}
+        tree.body[0].body = 2 * tree.body[0].body
+        exec(compile(ast.fix_missing_locations(tree), "<tree>", "exec"), space)
+        return weft.kernel(space["add"])
+
+    def of_helper(self):
+        space = {}
+        exec("def more(a): return a + 1000", space)
+        more = weft.func(space["more"])
+
+        @weft.kernel
+        def add(x):
+            x[0] = more(x[0])
+        return add
+
+x = np.zeros(1)
+Generator(1).of_attribute()[1, 1](x)
+Generator(20).of_tree()[1, 1](x)
+Generator(0).of_helper()[1, 1](x)
+print(x[0], len(heard._texts))
+"""
+
+
+def test_texts_that_a_caller_holds(tmp_path: Path) -> None:
+    """They are found without listening, which `import weft` does not do."""
+    (tmp_path / "program.py").write_text(LOCAL)
+    assert python("import program", tmp_path).split() == ["1041.0", "0"]
+
+
+def test_a_text_that_nothing_holds(tmp_path: Path) -> None:
+    """Without listening, an error says what to do."""
+    (tmp_path / "program.py").write_text(
+        "import weft\ndef made():\n    space = {}\n"
+        "    exec('def add(x):' + '    x[0] = ' + str(1), space)\n    return space['add']\n"
+        "try:\n    weft.kernel(made())[1, 1](memoryview(bytearray(4)).cast('i'))\n"
+        "except weft.errors.KernelError as error:\n    print(error)\n")
+    assert "where a variable holds its text" in python("import program", tmp_path)

@@ -79,14 +79,14 @@ def test_notebook() -> None:
 
 
 def test_without_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text that was compiled before Weft was there: the error says so, and what to do."""
+    """A text that nothing holds any more: the error says so, and what to do."""
     monkeypatch.setattr(texts, "heard", lambda name: [])
     space: dict[str, Any] = {}
     exec(HEAD + KERNEL.format(value=1), space)
     with pytest.raises(KernelError, match="without its source") as caught:
         space["add"][1, 4](np.zeros(4))
     assert "linecache" in str(caught.value)
-    assert "before Weft" in str(caught.value)
+    assert "a variable holds its text" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["<string>", "generated.py"])

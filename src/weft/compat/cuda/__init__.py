@@ -109,6 +109,7 @@ from weft.frontend.kernel.gpu import (
     threadIdx,
     warpsize,
 )
+from weft.frontend.kernel.heard import listen
 from weft.frontend.kernel.launch import Configured, DeviceFunction, KernelFunction, Options, cdiv
 from weft.frontend.kernel.resources import resources
 from weft.frontend.kernel.streams import Event, Stream, event, stream
@@ -209,6 +210,8 @@ class Overloads:
         for n in blockdim if isinstance(blockdim, tuple | list) else (blockdim,):
             threads *= n
         return max(MOST_WAITING // max(threads, 1), 0)
+
+listen()  # libraries decorate functions of texts that are gone, which numba does not mind
 
 
 def _wanted(function: Callable[..., Any], signature: Signature | None) -> dict[str, Any]:

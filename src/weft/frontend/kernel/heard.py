@@ -1,24 +1,41 @@
 """The texts that a program compiles while it runs, for kernels that are made of them.
 
 A generator of kernels runs `exec` on a text, or compiles a syntax tree, and decorates what comes of
-it later, when the text is gone. Python tells of what it compiles; what has no file of its own is
-kept here for a while. Whether a text is that of a function is for others to find out.
+it later. Often a variable of a caller still holds the text. Where none does, only Python itself can
+tell of it, by an event: `listen` makes it tell, and what has no file of its own is kept here for a
+while. Whether a text is that of a function is for others to find out.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import sys
 from collections import deque
-from typing import Any, Final
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, Final, TypeGuard
 
-__all__ = ["heard"]
+__all__ = ["heard", "listen"]
 
 _KEPT: Final = 128  # texts: those of named tuples and data classes are among them
 _LONGEST: Final = 1 << 17  # characters of a text that is kept
+_FRAMES: Final = 16  # callers whose variables may hold a text
 
-_texts: Final[deque[str | bytes | ast.AST]] = deque(maxlen=_KEPT)
+Text = str | bytes | ast.AST
+
+_texts: Final[deque[Text]] = deque(maxlen=_KEPT)
+
+
+@functools.cache
+def listen() -> None:
+    """Keep texts that are compiled from now on.
+
+    Python calls a function for each of its audit events then, for good, and there are events as
+    frequent as `id`: this is for programs whose kernels need it.
+    """
+    sys.addaudithook(_listen)
 
 
 def _listen(event: str, args: tuple[Any, ...]) -> None:
@@ -28,17 +45,15 @@ def _listen(event: str, args: tuple[Any, ...]) -> None:
     text, name = args
     if name == "<unknown>" or (isinstance(name, str) and os.path.isfile(name)):
         return  # parsed only, or linecache has it
-    if isinstance(text, ast.Module | ast.Interactive) or (
-        isinstance(text, str | bytes) and len(text) <= _LONGEST
-    ):
+    if _is_program(text):
         _texts.append(text)
 
 
 def heard(name: str) -> list[str]:
-    """Return the texts, newest first, that may have a function of this name in them."""
+    """Return the texts, nearest and newest first, that may have a function of this name in them."""
     found: list[str] = []
     wanted = "lambda" if name == "<lambda>" else f"def {name}"
-    for text in reversed(list(_texts)):
+    for text in (*_held(), *reversed(_texts.copy())):
         if isinstance(text, ast.AST):
             if not any(isinstance(n, ast.Lambda | ast.FunctionDef) for n in ast.walk(text)):
                 continue
@@ -50,12 +65,29 @@ def heard(name: str) -> list[str]:
     return found
 
 
+def _held() -> Iterator[Text]:
+    """Yield the texts that variables of callers hold, and attributes of their objects."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is None:
+            return
+        values = [*frame.f_locals.values(), *frame.f_code.co_consts]
+        if "self" in frame.f_locals:
+            values.extend(getattr(frame.f_locals["self"], "__dict__", {}).values())
+        for value in values:
+            if _is_program(value):
+                yield value
+        frame = frame.f_back
+
+
+def _is_program(value: object) -> TypeGuard[Text]:
+    return isinstance(value, ast.Module | ast.Interactive) or (
+        isinstance(value, str | bytes) and len(value) <= _LONGEST)
+
+
 def _written(tree: ast.AST) -> str:
     """Return a syntax tree as text, empty if it is none: a program may build it in any way."""
     try:
         return ast.unparse(tree)
     except (AttributeError, TypeError, ValueError, RecursionError):
         return ""
-
-
-sys.addaudithook(_listen)

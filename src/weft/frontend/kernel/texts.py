@@ -86,8 +86,8 @@ def definition_of(function: Callable[..., Any]) -> Found:
 def _hint(name: str) -> str:
     if name == "<stdin>":
         return "Python does not keep what it reads from a pipe: write it to a file and run that"
-    return ("write it to a file, or put its text into linecache.cache: it was compiled before Weft "
-            "was imported, or too long ago")
+    return ("write it to a file, put its text into linecache.cache, or decorate it where "
+            "a variable holds its text")
 
 
 def _texts(function: Callable[..., Any]) -> Iterator[Sequence[str]]:
