@@ -67,7 +67,7 @@ def heard(name: str) -> list[str]:
 
 def _held() -> Iterator[Text]:
     """Yield the texts that variables of callers hold, and attributes of their objects."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(2)  # the caller of `heard`
     for _ in range(_FRAMES):
         if frame is None:
             return
