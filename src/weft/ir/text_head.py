@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Any
 
 from weft.ir import dtype as dt
 from weft.ir.expr import Expr, make
 from weft.ir.op import Op
 from weft.ir.stmt import Location, Memory, Meta
-from weft.ir.text_lexer import Line
+from weft.ir.text_lexer import Line, Names
 
 __all__ = ["Head", "place_of"]
 
@@ -25,6 +26,19 @@ class Head:
         self.params: list[Memory] = []
         self.variables: list[Expr] = []
         self.messages: list[tuple[str, Location | None]] = []
+
+    def opened(self, text: str, keyword: str, names: Names) -> tuple[Line, Iterator[Line]]:
+        """Read all up to the brace; return the line of the brace and those that follow."""
+        rows = [(n, row) for n, row in enumerate(text.splitlines(), 1) if row.strip()]
+        lines = (Line(row, n, names) for n, row in rows)
+        line = next(lines, Line("", 1, names))
+        self.title(line, keyword)
+        for line in lines:
+            more = self.read(line)
+            line.end()
+            if not more:
+                return line, lines
+        line.fail("{", "the end of the text")
 
     def title(self, line: Line, keyword: str) -> None:
         """Read the first line: what it is, its name and attributes."""

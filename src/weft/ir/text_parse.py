@@ -55,20 +55,10 @@ class _KernelParser:
         self.names = Names()
         self.head = Head()
         self.stack: list[_Region] = []
-        self.rows = text.splitlines()
+        self.text = text
 
     def run(self) -> Kernel:
-        rows = [(n, row) for n, row in enumerate(self.rows, 1) if row.strip()]
-        lines = (Line(row, n, self.names) for n, row in rows)
-        line = next(lines, Line("", 1, self.names))
-        self.head.title(line, "kernel")
-        for line in lines:
-            more = self.head.read(line)
-            line.end()
-            if not more:
-                break
-        else:
-            line.fail("{", "the end of the text")
+        line, lines = self.head.opened(self.text, "kernel", self.names)
         root = _Region("kernel", lambda r: None)
         self.stack.append(root)
         for line in lines:

@@ -26,20 +26,10 @@ class _LinearParser:
         self.values: dict[str, Value] = {}
         self.code: list[Inst] = []
         self.stack: list[str] = []
-        self.rows = text.splitlines()
+        self.text = text
 
     def run(self) -> LinearKernel:
-        rows = [(n, row) for n, row in enumerate(self.rows, 1) if row.strip()]
-        lines = (Line(row, n, self.names) for n, row in rows)
-        line = next(lines, Line("", 1, self.names))
-        self.head.title(line, "linear")
-        for line in lines:
-            more = self.head.read(line)
-            line.end()
-            if not more:
-                break
-        else:
-            line.fail("{", "the end of the text")
+        line, lines = self.head.opened(self.text, "linear", self.names)
         self.stack.append("kernel")
         for line in lines:
             self.instruction(line)

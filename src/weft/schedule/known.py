@@ -67,6 +67,17 @@ class Known:
     def says(self, condition: Expr, truth: bool) -> tuple[Constraint, ...]:
         """Return what is true of linear forms if a condition holds, or if it does not."""
         out: list[Constraint] = []
+        for e, holds in self._parts(condition, truth):
+            if e.op is Op.CONST:
+                out.extend(() if bool(e.attr) is holds else (NEVER,))
+            elif e in self.told:
+                out.extend(self.told[e][0 if holds else 1])
+            else:
+                out.extend(self._compared(e, holds))
+        return tuple(out)
+
+    def _parts(self, condition: Expr, truth: bool) -> Iterator[tuple[Expr, bool]]:
+        """Yield what holds, or does not, where a condition does: all of it together says so."""
         stack = [(condition, truth)]
         while stack:
             e, holds = stack.pop()
@@ -76,13 +87,8 @@ class Known:
                 stack.append((e.args[0], not holds))
             elif e.dtype.is_bool and ((e.op is Op.AND and holds) or (e.op is Op.OR and not holds)):
                 stack.extend((a, holds) for a in e.args)
-            elif e.op is Op.CONST:
-                out.extend(() if bool(e.attr) is holds else (NEVER,))
-            elif e in self.told:
-                out.extend(self.told[e][0 if holds else 1])
             else:
-                out.extend(self._compared(e, holds))
-        return tuple(out)
+                yield e, holds
 
     def _compared(self, e: Expr, holds: bool) -> list[Constraint]:
         op = e.op if holds else _NEGATED.get(e.op)
@@ -100,20 +106,8 @@ class Known:
 
     def is_told(self, condition: Expr, truth: bool) -> bool:
         """Whether a condition is no more than what `says` returns."""
-        stack = [(condition, truth)]
-        while stack:
-            e, holds = stack.pop()
-            if e.op is Op.VAR and e in self.lets:
-                stack.append((self.lets[e], holds))
-            elif e.op is Op.NOT and e.dtype.is_bool:
-                stack.append((e.args[0], not holds))
-            elif e.dtype.is_bool and ((e.op is Op.AND and holds) or (e.op is Op.OR and not holds)):
-                stack.extend((a, holds) for a in e.args)
-            elif (e.op if holds else _NEGATED.get(e.op)) not in (Op.LT, Op.LE, Op.EQ) or not (
-                e.args[0].dtype.is_integer
-            ):
-                return False
-        return True
+        return all((e.op if holds else _NEGATED.get(e.op)) in (Op.LT, Op.LE, Op.EQ)
+                   and e.args[0].dtype.is_integer for e, holds in self._parts(condition, truth))
 
     def below(self, a: Linear, b: Linear) -> None:
         """Note that one form is less than another one."""
@@ -139,22 +133,8 @@ class Known:
 
     def holds(self, condition: Expr) -> bool:
         """Whether a condition is proved where it stands."""
-        stack = [(condition, True)]
-        while stack:
-            e, wanted = stack.pop()
-            if e.op is Op.VAR and e in self.lets:
-                stack.append((self.lets[e], wanted))
-            elif e.op is Op.CONST:
-                if bool(e.attr) is not wanted:
-                    return False
-            elif e.op is Op.NOT and e.dtype.is_bool:
-                stack.append((e.args[0], not wanted))
-            elif e.dtype.is_bool and ((e.op is Op.AND and wanted)
-                                      or (e.op is Op.OR and not wanted)):
-                stack.extend((a, wanted) for a in e.args)
-            elif not self._impossible(e, not wanted):
-                return False
-        return True
+        return all(bool(e.attr) is wanted if e.op is Op.CONST else self._impossible(e, not wanted)
+                   for e, wanted in self._parts(condition, True))
 
     def _impossible(self, e: Expr, holds: bool) -> bool:
         if e.args and (e.op if holds else _NEGATED.get(e.op)) is Op.NE:  # either less or greater
