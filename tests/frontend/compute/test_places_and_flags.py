@@ -203,3 +203,45 @@ def test_sums_of_what_is_stored() -> None:
             np.testing.assert_allclose(ours, wanted, rtol=1e-13)
     loops = softmax.explain(x, out).loops
     assert all("vector" in loop.kinds for loop in loops if loop.name == "j"), loops
+
+
+@weft.compute
+def looks_at_its_place(x: Any, place: Any, value: Any) -> None:
+    m = x[0]
+    at = 0
+    s = x[0]
+    for i in range(x.size):
+        s += x[at]
+        if x[i] > m:
+            m = x[i]
+            at = i
+    place[0] = at
+    value[0] = m
+    value[1] = s
+
+
+@weft.compute
+def under_another_condition(x: Any, place: Any, value: Any) -> None:
+    m = x[0]
+    at = -1
+    for i in range(x.size):
+        if x[x.size - 1 - i] > 0:
+            m = max(m, x[i])
+            at = i
+    place[0] = at
+    value[0] = m
+
+
+@pytest.mark.parametrize("function", [looks_at_its_place, under_another_condition],
+                         ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64], ids=lambda d: d.__name__)
+def test_what_is_no_place_of_an_extreme(function: Any, dtype: Any) -> None:
+    """A turn that reads where the last one was found, and a place that another condition sets."""
+    for n in SIZES:
+        x = given(dtype, n, "plain")[0]
+        ours = np.zeros(1, np.int64), np.zeros(2, dtype)
+        wanted = np.zeros(1, np.int64), np.zeros(2, dtype)
+        function(x, *ours)
+        function.__weft_function__(x, *wanted)
+        np.testing.assert_array_equal(ours[0], wanted[0])
+        np.testing.assert_array_equal(ours[1], wanted[1])

@@ -145,12 +145,15 @@ def follows(value: Expr, old: Expr, extreme: Expr, leads: Expr) -> Expr | None:
     """Return what a register becomes where another one finds a new extreme, None if it does else.
 
     ``if x > m: m = x; p = t``: of `p` this is ``t``. `extreme` is the new value of `m`, and
-    `leads` its old one. An extreme that also takes what is equal to it does not count.
+    `leads` its old one. An extreme that also takes what is equal to it does not count, nor does a
+    condition that is about something else: it holds where nothing new is found, too.
     """
     if value.op is not Op.WHERE or extreme.op is not Op.WHERE:
         return None
     test, a, b = value.args
     if test is not extreme.args[0] or test.op is not Op.LT or b is not old:
+        return None
+    if _is_free(test, leads):
         return None
     if extreme.args[2] is not leads or not _is_free(a, old) or not _is_free(a, leads):
         return None

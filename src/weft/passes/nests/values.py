@@ -269,7 +269,7 @@ class _Follow:
         read = {v for s in walk(body) for v in ex.free_vars(s.exprs())}
         lets = {s.var: s.value for s in body if isinstance(s, Let)}
         updates: dict[Memory, Update] = {}
-        places = self._places(loop, body, ends, olds, lets)
+        places = self._places(loop, body, ends, olds, lets, read)
         carried = {memory for memory, end in ends.items() if memory not in places and (
                    olds[memory] in read
                    or not self._settle(memory, end, olds, lets, updates, cells))}
@@ -304,17 +304,17 @@ class _Follow:
         reduce = Reduce((Axis(loop.var, extent),), tuple(accumulators), body)
         self.put(out, merged(reduce), loop)
 
-    def _places(self, loop: For, body: Body, ends: Cells, olds: Cells, lets: Mapping[Expr, Expr]
-                ) -> dict[Memory, tuple[Memory, Expr]]:  # fmt: skip
+    def _places(self, loop: For, body: Body, ends: Cells, olds: Cells, lets: Mapping[Expr, Expr],
+                read: set[Expr]) -> dict[Memory, tuple[Memory, Expr]]:  # fmt: skip
         """Return the registers that keep where an extreme was found: with its register, and where.
 
         What they are set to has to grow from turn to turn, as the loop's own variable does, so
-        that the first of equal extremes is known by it.
+        that the first of equal extremes is known by it. No turn may look at what they hold.
         """
         found: dict[Memory, tuple[Memory, Expr]] = {}
         inside = {loop.var, *(v for s in walk(body) for v in _bound(s)), *olds.values()}
         for memory, end in ends.items():
-            if memory.dtype is not dt.int64:
+            if memory.dtype is not dt.int64 or olds[memory] in read:
                 continue
             for other, extreme in ends.items():
                 update = _update(extreme, lets, olds[other])
