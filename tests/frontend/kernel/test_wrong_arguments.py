@@ -4,7 +4,9 @@ import ctypes
 import dataclasses
 import decimal
 import enum
+import sys
 import traceback
+import types
 import warnings
 from array import array
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 import weft
 from weft import build, gpu
 from weft.compat import cuda
-from weft.errors import LaunchError, RangeError, WeftError
+from weft.errors import DTypeError, LaunchError, RangeError, WeftError
 
 pytestmark = pytest.mark.usefixtures("compiled")
 PACKAGE = str(Path(weft.__file__).parent)
@@ -236,3 +238,19 @@ def test_tensors_of_torch(front: str) -> None:
                    torch.zeros(8).to_sparse(), torch.zeros(8, device="meta"),
                    torch.zeros(8, dtype=torch.complex64).conj(), torch.zeros(1).expand(8)):
         outcome(front, tensor, 4)
+
+
+def test_annotations_in_cells_of_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a parameter was annotated is told as users know it, not by the file of a cell."""
+    @weft.kernel
+    def takes(x: weft.float32[:], n: weft.int32) -> None:
+        x[0] = n
+
+    shell = types.SimpleNamespace(compile=types.SimpleNamespace(
+        format_code_name=lambda file: ("Cell", "In[3]") if file == __file__ else None))
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    for args, count in (((np.zeros(3), 1), 1), ((np.zeros(3), 2.5), 2)):
+        with pytest.raises(DTypeError) as caught:
+            takes[1, 1](*args)
+        assert str(caught.value).count("annotated at Cell In[3]:") == count
+        assert __file__ not in str(caught.value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from weft.errors import DTypeError, LaunchError, RangeError, ShapeError, WeftError
+from weft.errors import DTypeError, LaunchError, RangeError, ShapeError, WeftError, shown_file
 from weft.exchange import host as exchange
 from weft.frontend.core import TensorCore
 from weft.frontend.kernel.elements import COMPLEX
@@ -80,7 +80,8 @@ class Host:
                 self.types[name] = self.take(name, value, wanted)
             except WeftError as error:
                 if wanted is not None and error.hint is None:
-                    error.hint = "annotated at {}:{}".format(*signature.where)
+                    file, line = signature.where
+                    error.hint = f"annotated at {shown_file(file)}:{line}"
                 wrong.append(error)
         if len(wrong) > 1:
             title = f"launch of {self.kernel}: {len(wrong)} errors"
