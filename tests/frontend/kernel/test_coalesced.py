@@ -107,6 +107,35 @@ def test_tiles_of_every_width(width: int) -> None:
         np.testing.assert_array_equal(out[:, k], column)
 
 
+@weft.kernel
+def scans(x: Any, out: Any) -> None:
+    i = gpu.grid(1)
+    tile = cg.tiled_partition(cg.this_thread_block(), 8)
+    out[i, 0] = cg.exclusive_scan(tile, x[i], cg.greater)
+    out[i, 1] = cg.exclusive_scan(tile, x[i], cg.less)
+    out[i, 2] = cg.exclusive_scan(tile, x[i], cg.bit_and)
+    out[i, 3] = cg.exclusive_scan(tile, x[i])
+    out[i, 4] = cg.inclusive_scan(tile, x[i])
+    out[i, 5] = cg.exclusive_scan(tile, x[i], cg.greater, -5)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-100, -1), (1, 100)])
+def test_scans_without_a_first_value(low: int, high: int) -> None:
+    """Nothing joins what the threads have; where none is below, the value is 0."""
+    x = RNG.integers(low, high, 64)
+    out = np.zeros((64, 6), np.int64)
+    both(scans, 2, 32, x, out)
+    for k, function in enumerate(
+            [np.maximum, np.minimum, np.bitwise_and, np.add, np.add, np.maximum]):
+        for mine, of in zip(out[:, k].reshape(-1, 8), x.reshape(-1, 8), strict=True):
+            running = function.accumulate(of)
+            if k == 5:
+                expected = np.maximum([-5, *running[:-1]], -5)
+            else:
+                expected = running if k == 4 else np.array([0, *running[:-1]])
+            np.testing.assert_array_equal(mine, expected)
+
+
 def test_parts_of_groups() -> None:
     """Of a tile a smaller tile; of threads that are together as many as follow each other."""
 

@@ -322,20 +322,25 @@ def reduce(group: Any, value: Any, op: Any) -> Any:
     return group.reduce(value, op)
 
 
-def inclusive_scan(group: Any, value: Any, op: Any) -> Any:
+def plus(a: Any, b: Any) -> Any:
+    """Return the sum."""
+    return a + b
+
+
+def inclusive_scan(group: Any, value: Any, op: Any = plus) -> Any:
     """Return what a function of two values makes of this thread's value and of those below it."""
     return group.inclusive_scan(value, op)
 
 
-def exclusive_scan(group: Any, value: Any, op: Any, first: Any = 0) -> Any:
-    """Return what a function of two values makes of `first` and the values below this thread's."""
+def exclusive_scan(group: Any, value: Any, op: Any = plus, first: Any = None) -> Any:
+    """Return what a function of two values makes of `first` and the values below this thread's.
+
+    Without `first` that is what it makes of the values alone, and 0 where there is none.
+    """
     found = group.shfl_up(group.inclusive_scan(value, op), 1)
+    if first is None:
+        return found if group.thread_rank() > 0 else 0
     return op(first, found) if group.thread_rank() > 0 else first
-
-
-def plus(a: Any, b: Any) -> Any:
-    """Return the sum."""
-    return a + b
 
 
 def less(a: Any, b: Any) -> Any:

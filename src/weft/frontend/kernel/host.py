@@ -276,10 +276,10 @@ class Host:
         try:
             return exchange.as_array(value, f"argument {name}")
         except DTypeError as error:
-            raise LaunchError(f"launch of {self.kernel}",
-                              found=f"{type(value).__name__} for {name}",
+            kind = type(value).__name__
+            raise LaunchError(f"launch of {self.kernel}", found=f"{kind} for {name}",
                               expected="an array, a number, or a tuple of them",
-                              hint=error.found) from error
+                              hint=error.found if error.found != f"a {kind}" else None) from error
 
     def _group(self, name: str, items: tuple[Any, ...], names: tuple[str, ...],
                kind: type | None = None) -> GroupType:  # fmt: skip
