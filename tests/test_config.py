@@ -205,19 +205,40 @@ def test_default_file_may_be_absent(tmp_path, monkeypatch):
     assert Config.load({}).autotune.n_seeds == 2
 
 
-@pytest.mark.parametrize("base", [None, "", "  ", "/elsewhere"])
+@pytest.mark.parametrize("home", [None, "", "here", "/home/me", "/"])
+@pytest.mark.parametrize("base", [None, "", "  ", "here", "~/mine", "/elsewhere", "/elsewhere/"])
 @pytest.mark.parametrize("kind", ["config", "cache"])
-def test_user_folder_is_as_platformdirs_says(kind, base, monkeypatch):
+def test_user_folder_is_as_platformdirs_says(kind, base, home, monkeypatch):
     import platformdirs
 
-    name = f"XDG_{kind.upper()}_HOME"
-    monkeypatch.delenv(name, raising=False)
-    if base is not None:
-        monkeypatch.setenv(name, base)
+    for name, value in ((f"XDG_{kind.upper()}_HOME", base), ("HOME", home)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
     expected = getattr(platformdirs, f"user_{kind}_dir")("weft", appauthor=False)
     assert settings.user_folder(kind) == expected
     monkeypatch.setattr(sys, "platform", "other")
     assert settings.user_folder(kind) == expected
+
+
+@pytest.mark.parametrize("platform", [sys.platform, "other"])
+def test_who_has_no_home_has_no_folder(platform, monkeypatch, tmp_path):
+    import platformdirs
+
+    def unknown(name, appauthor):
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text("tiered = true")
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME", "WEFT_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.setattr(sys, "platform", platform)
+    for find in (unknown, lambda name, appauthor: "~/.cache/weft"):
+        for kind in ("config", "cache"):
+            monkeypatch.setattr(platformdirs, f"user_{kind}_dir", find)
+            assert settings.user_folder(kind) == ""
+        assert Config.load({}) == Config()
 
 
 def test_default_file_is_in_the_users_config_folder():

@@ -343,16 +343,25 @@ def debug(bit: int) -> bool:
 def user_folder(kind: Literal["config", "cache"]) -> str:
     """Return the user's own folder for Weft's settings or its cache; it need not exist.
 
-    The rules are those of platformdirs. On Linux they are two lines, and every process needs them,
-    so its import of 9 ms is saved there.
+    An empty string if there is no home directory to be found: the working folder, which may be
+    anybody's, is never one. The rules are those of platformdirs. On Linux they are few lines, and
+    every process needs them, so its import of 9 ms is saved there.
     """
-    if sys.platform == "linux" and "ANDROID_DATA" not in os.environ:
-        base = os.environ.get(f"XDG_{kind.upper()}_HOME", "").strip()
-        return os.path.join(base or os.path.expanduser(f"~/.{kind}"), "weft")
+    android = hasattr(sys, "getandroidapilevel") or "ANDROID_DATA" in os.environ
+    if sys.platform == "linux" and not android:
+        base = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
+        if not os.path.isabs(base) and os.path.isabs(os.environ.get("HOME", os.sep)):
+            base = os.path.expanduser(f"~/.{kind}")
+        if os.path.isabs(base):
+            return os.path.join(base, "weft")
     import platformdirs
 
     find = platformdirs.user_config_dir if kind == "config" else platformdirs.user_cache_dir
-    return find("weft", appauthor=False)
+    try:
+        folder = find("weft", appauthor=False)
+    except RuntimeError:  # nobody knows the user, and nothing is set
+        return ""
+    return folder if os.path.isabs(folder) else ""
 
 
 # ---- reading -------------------------------------------------------------------------------------
@@ -360,6 +369,8 @@ def user_folder(kind: Literal["config", "cache"]) -> str:
 
 def _read_file(env: Mapping[str, str]) -> dict[str, object]:
     path = env.get("WEFT_CONFIG") or _default_path()
+    if not path:
+        return {}
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -382,7 +393,8 @@ def _read_file(env: Mapping[str, str]) -> dict[str, object]:
 
 
 def _default_path() -> str:
-    return os.path.join(user_folder("config"), "config.toml")
+    folder = user_folder("config")
+    return folder and os.path.join(folder, "config.toml")
 
 
 def _load_autotune(env: Mapping[str, str], file: Mapping[str, object]) -> AutotuneConfig:

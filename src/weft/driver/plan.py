@@ -301,7 +301,8 @@ class Plan:
                               expected=f"{-bound if wraps else 0} to {bound - 1}" if bound else
                               "no index: the axis is empty", where=where)
         reason = reason or text
-        raise raised(reason)(operation, found=reason, where=where)
+        kind = raised(reason) if told is None else told.error
+        raise kind(operation, found=reason, where=where)
 
 
 def largest(size: Expr | int) -> int:

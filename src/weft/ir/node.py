@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from weft.errors import LaunchError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
@@ -170,7 +171,8 @@ class LaunchAttr(Record):
 class Check(Record):
     """What a failed check of a launch says: its place, its message, and of how many threads.
 
-    Of loops there are no threads. ``bounds`` tells that it is about an index.
+    Of loops there are no threads. ``bounds`` tells that it is about an index, ``error`` what is
+    raised.
     """
 
     place: Location
@@ -178,6 +180,7 @@ class Check(Record):
     blocks: Triple | None
     threads: Triple | None
     bounds: bool = False
+    error: type[LaunchError] = LaunchError
 
 
 class LaunchPlace(Location):

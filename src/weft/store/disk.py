@@ -205,6 +205,8 @@ class DiskCache:
     def _open(self) -> None:
         """Make the folder or check that it is ours."""
         try:
+            if not self.path:
+                raise CacheError("cache folder", found="no home directory")
             os.makedirs(self.path, mode=0o700, exist_ok=True)
             try:
                 os.mkdir(self._root, 0o700)
@@ -235,7 +237,8 @@ class DiskCache:
             return
         reason = error.message if isinstance(error, CacheError) else str(error)
         warnings.warn(
-            f"Weft works without its cache in {self.path}: {reason}. WEFT_CACHE_DIR names another.",
+            f"Weft works without its cache{self.path and ' in '}{self.path}: {reason}. "
+            "WEFT_CACHE_DIR names another.",
             RuntimeWarning,
             stacklevel=2,
         )

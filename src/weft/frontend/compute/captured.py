@@ -48,7 +48,7 @@ def call_captured(function: ComputeFunction, args: tuple[Any, ...]) -> None:
     else:
         function._check_wishes(nest.replace(meta=nest.meta.replace(hints=hints)), written)
     kernel, nodes, writes = operands(nest, written.constants, taken)
-    kernel, checks = marked(kernel, None, None)
+    kernel, checks = marked(kernel, None, None, function)
     kernel = kernel.replace(meta=kernel.meta.replace(hints=hints))
     fresh = [k for k in writes if _sets_all(kernel, kernel.params[k])]
     note(name, kernel, checks, taken, nodes, writes, fresh)

@@ -14,7 +14,7 @@ from weft.frontend.compute.annotations import Annotations, check_made
 from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.launch import QUICKEN_AT
-from weft.frontend.kernel.nests import failure
+from weft.frontend.kernel.nests import failure, names_of
 from weft.frontend.kernel.signature import Signature
 from weft.frontend.kernel.texts import keep
 from weft.frontend.state import state
@@ -94,7 +94,7 @@ class ComputeFunction:
         failed = self._run(call)
         call.host.finish()
         if failed is not None:
-            raise failure(self.__name__, failed)
+            raise failure(self.__name__, failed, functions=[self])
         if call.is_plain and call.sharing is None and not named:
             self._quicken(call, args)
 
@@ -141,11 +141,11 @@ class ComputeFunction:
         from weft.frontend.compute.native import native_call
 
         compiled = self._compiled(call)
-        loaded, name = compiled.fast, self.__name__
+        loaded, name, source = compiled.fast, self.__name__, self.__weft_function__
 
         @outermost
         def fail(code: int, _: int, __: int, value: int, bound: int) -> None:
-            raise failure(name, loaded.failed(code, value, bound))
+            raise failure(name, loaded.failed(code, value, bound), functions=[source])
 
         annotated = {n for n, kind in self._signature.wanted.items() if kind is not None}
         written = self._written_by(call.host) if call.host.tensors else frozenset()
@@ -243,7 +243,8 @@ class ComputeFunction:
         written = call.translate({}, exact=True)
         addresses = [*call.addresses,
                      *(c.__array_interface__["data"][0] for c in written.constants)]
-        run(written.kernel, addresses, host.variables, Grid((1, 1, 1), (1, 1, 1)))
+        run(written.kernel, addresses, host.variables, Grid((1, 1, 1), (1, 1, 1)),
+            known=names_of(self))
         host.finish()
 
 

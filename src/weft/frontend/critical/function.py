@@ -90,7 +90,7 @@ class CriticalFunction:
         loaded, arguments, results = self._prepared(args, kwargs)
         failed = loaded.run(arguments.words, results)
         if failed is not None:
-            raise _error(self.__name__, failed)
+            raise _error(self, failed)
         return value_of(loaded.code.result, iter(results))
 
     def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -155,7 +155,7 @@ class CriticalFunction:
 
             @outermost
             def failed(status: int, value: int, bound: int) -> None:
-                raise _error(self.__name__, code.failure(status, value, bound))
+                raise _error(self, code.failure(status, value, bound))
 
             loaded = driver.Loaded(code, failed)
             self._loaded[key] = loaded
@@ -321,13 +321,17 @@ def _dense(kind: KernelType | None) -> Any:
     return kind
 
 
-def _error(name: str, failed: Failed) -> Exception:
+def _error(function: CriticalFunction, failed: Failed) -> Exception:
+    from weft.frontend.kernel.nests import names_of
+
+    name = function.__name__
     place = failed.place
     where = None if place is None else (place.file, place.line)
     if failed.message == "index out of bounds":
         return BoundsError(name, found=f"index {failed.value}",
                            expected=f"an index from 0 to {failed.bound - 1}", where=where)
-    return raised(failed.message)(name, found=failed.message, where=where)
+    known = names_of(function)
+    return raised(failed.message, known)(name, found=failed.message, where=where)
 
 
 def make(function: Any, options: dict[str, Any]) -> Any:

@@ -12,9 +12,10 @@ from zlib import crc32
 
 import numpy as np
 
-from weft.errors import CaptureError, GradientError, LaunchError, user_location
+from weft.errors import CaptureError, GradientError, LaunchError, raised, user_location
 from weft.exchange import host as exchange
 from weft.frontend.core import TensorCore
+from weft.frontend.kernel.nests import names_of
 from weft.frontend.state import state
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -64,7 +65,7 @@ def launch_captured(launch: Configured, args: tuple[Any, ...]) -> None:
     taken = Taken(f"launch of {name}", launch.take(args))
     nest, constants = launch.kernel._nest_of(taken.types, launch, 32)
     kernel, nodes, writes = operands(nest, constants, taken)
-    kernel, checks = marked(kernel, launch.grid, launch.block)
+    kernel, checks = marked(kernel, launch.grid, launch.block, launch.kernel)
     print_of = footprint(kernel, {})
     others = {m for s in walk(kernel.body) if not isinstance(s, Load | Store | Atomic)
               for m in (*s.reads(), *s.writes())}  # which the footprint does not tell of
@@ -127,12 +128,14 @@ def note(name: str, kernel: Kernel, checks: dict[str, nd.Check], taken: Taken, n
             taken.tensors[position]._write(out)
 
 
-def marked(kernel: Kernel, blocks: nd.Triple | None,
-           threads: nd.Triple | None) -> tuple[Kernel, dict[str, nd.Check]]:  # fmt: skip
+def marked(kernel: Kernel, blocks: nd.Triple | None, threads: nd.Triple | None,
+           function: object) -> tuple[Kernel, dict[str, nd.Check]]:  # fmt: skip
     """Return the kernel with a mark at the end of each check's message, and what marks stand for.
 
     What is compiled must not depend on the lines of the source; marks are numbers in the kernel.
+    The function that it was made of knows the exceptions of the program.
     """
+    known = names_of(function)
     digest = crc32(print_kernel(kernel).encode())
     checks: dict[str, nd.Check] = {}
     marks: dict[Stmt, str] = {}
@@ -140,7 +143,8 @@ def marked(kernel: Kernel, blocks: nd.Triple | None,
         if isinstance(s, Assert) and s not in marks:
             mark = marks[s] = f"{digest:08x}.{len(marks)}"
             place = kernel.locations.get(s) or Location("", 0)
-            checks[mark] = nd.Check(place, s.message, blocks, threads, s.message == BOUNDS)
+            checks[mark] = nd.Check(place, s.message, blocks, threads, s.message == BOUNDS,
+                                    raised(s.message, known))
 
     def turned(s: Stmt) -> Stmt:
         return s.replace(message=f"{s.message} #{marks[s]}") if isinstance(s, Assert) else s

@@ -201,8 +201,9 @@ class Fusion:
             if failed is not None:
                 from weft.frontend.kernel.nests import failure
 
-                raise failure("_".join(noted[k].launch.kernel.__name__ for k in step.parts),
-                              failed, first.launch)
+                kernels = [noted[k].launch.kernel for k in step.parts]
+                raise failure("_".join(kernel.__name__ for kernel in kernels), failed,
+                              first.launch, kernels)
 
 
 def _address(array: Any) -> int:

@@ -14,6 +14,7 @@ __all__ = ["run"]
 def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
         seed: int | None = None, steps: int | None = None) -> Outcome:  # fmt: skip
     """Run a launch on the interpreter device."""
+    from weft.frontend.kernel.nests import names_of
     from weft.frontend.kernel.translate import Launch, translate
     from weft.ir.traverse import stores
     from weft.runtimes.lockstep.run import STEPS, Grid
@@ -30,6 +31,7 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
     addresses = [*host.addresses, *(c.__array_interface__["data"][0] for c in constants)]
     try:
         return carry_out(nest, addresses, host.variables, Grid(launch.grid, launch.block),
-                         sanitise=sanitise, seed=seed, steps=STEPS if steps is None else steps)
+                         sanitise=sanitise, seed=seed, steps=STEPS if steps is None else steps,
+                         known=names_of(launch.kernel))
     finally:
         host.finish()

@@ -10,6 +10,8 @@ from weft.frontend.kernel.promises import check_nest
 from weft.ir.position import in_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.driver.launch import Failed
     from weft.frontend.kernel.launch import Configured, KernelFunction
     from weft.frontend.kernel.types import KernelType
@@ -53,8 +55,19 @@ def translated_function(kernel: KernelFunction, types: dict[str, KernelType], la
     return nest, constants
 
 
-def failure(name: str, failed: Failed, launch: Configured | None = None) -> Exception:
-    """Return the error of a launch that a kernel stopped; `launch` tells the thread that did."""
+def failure(name: str, failed: Failed, launch: Configured | None = None,
+            functions: Sequence[Any] = ()) -> Exception:  # fmt: skip
+    """Return the error of a launch that a kernel stopped.
+
+    Parameters
+    ----------
+    name, failed
+        What was called, and what it said.
+    launch
+        Tells the thread that stopped it.
+    functions
+        Those that were compiled, by default that of the launch: they know the program's exceptions.
+    """
     place = failed.place
     where = None if place is None else (place.file, place.line)
     if failed.message == "index out of bounds":
@@ -67,19 +80,20 @@ def failure(name: str, failed: Failed, launch: Configured | None = None) -> Exce
     message = failed.message
     if launch is not None and failed.value > 0:
         message += in_thread(failed.value - 1, launch.grid, launch.block)
-    kernel = getattr(launch, "kernel", None)
-    known = names_of(getattr(kernel, "__weft_function__", None))
+    known = names_of(*functions or (getattr(launch, "kernel", None),))
     return raised(failed.message, known)(name, found=message, where=where)
 
 
-def names_of(function: Any) -> dict[str, object]:
-    """Return the names that a function knows from outside."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return {}
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    known = dict(function.__globals__)
-    for name, cell in cells:
-        with contextlib.suppress(ValueError):  # that is not set yet
-            known[name] = cell.cell_contents
+def names_of(*functions: Any) -> dict[str, object]:
+    """Return the names that functions, or what was made of them, know from outside."""
+    known: dict[str, object] = {}
+    for decorated in functions:
+        function = getattr(decorated, "__weft_function__", decorated)
+        code = getattr(function, "__code__", None)
+        if code is None:
+            continue
+        known.update(function.__globals__)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # that is not set yet
+                known[name] = cell.cell_contents
     return known

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -100,8 +101,9 @@ class Machine:
 
     def __init__(self, kernel: Kernel, addresses: Sequence[int], variables: Mapping[str, int],
                  grid: Grid, handlers: Handlers, *, sanitise: bool = False,
-                 seed: int | None = None, limit: int = 10_000_000) -> None:  # fmt: skip
-        self._handlers = handlers
+                 seed: int | None = None, limit: int = 10_000_000,
+                 known: Mapping[str, object] = MappingProxyType({})) -> None:  # fmt: skip
+        self._handlers, self._known = handlers, known
         self.kernel, self.variables, self.grid, self.seed = kernel, variables, grid, seed
         self.per_block = grid.threads[0] * grid.threads[1] * grid.threads[2]
         self.names: dict[Expr, Array] = {}
@@ -484,7 +486,7 @@ class Machine:
             message = s.message
             if value > 0:
                 message += in_thread(value - 1, self.grid.blocks, self.grid.threads)
-            raise raised(message)(
+            raise raised(message, self._known)(
                 self.kernel.name, found=message, where=where_of(self.kernel.locations.get(s)))
         self.checks.failed(s, bad)
         self.lose(bad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from weft.ir.record import Record
@@ -39,8 +40,8 @@ class Outcome(Record):
 
 
 def run(kernel: Kernel, addresses: Sequence[int], variables: Mapping[str, int], grid: Grid, *,
-        sanitise: bool = False, seed: int | None = None,
-        steps: int = STEPS) -> Outcome:  # fmt: skip
+        sanitise: bool = False, seed: int | None = None, steps: int = STEPS,
+        known: Mapping[str, object] = MappingProxyType({})) -> Outcome:  # fmt: skip
     """Run a kernel of threads on memory of the host, which it changes in place.
 
     Parameters
@@ -59,6 +60,8 @@ def run(kernel: Kernel, addresses: Sequence[int], variables: Mapping[str, int], 
         Runs the blocks in an order that this number chooses; None for the natural order.
     steps
         How many statements may be carried out.
+    known
+        Names under which the kernel may find what it raises.
 
     Raises
     ------
@@ -67,7 +70,7 @@ def run(kernel: Kernel, addresses: Sequence[int], variables: Mapping[str, int], 
         has found something else.
     """
     machine = Machine(kernel, addresses, variables, grid, _HANDLERS, sanitise=sanitise, seed=seed,
-                      limit=steps)
+                      limit=steps, known=known)
     try:
         machine.run()
     except Endless as error:
