@@ -144,7 +144,22 @@ def _user_part() -> tuple[Where | None, str]:
     octets, indent = line.encode(), len(line) - len(place.text)
     start = len(octets[:start].decode(errors="replace")) - indent
     end = len(octets[:end].decode(errors="replace")) - indent if last == first else len(place.text)
-    return place, " " * start + "^" * (end - start)
+    return place, underlined(place.text, start, end)
+
+
+def underlined(text: str, start: int, end: int) -> str:
+    """Return carets that stand below some characters of a line, however wide it is shown."""
+    before = "".join(c if c == "\t" else " " * _width(c) for c in text[:start].ljust(start))
+    return before + "^" * sum(map(_width, text[start:end].ljust(end - start)))
+
+
+def _width(c: str) -> int:
+    """Return how many columns a character takes where each has the same width."""
+    if c.isascii():
+        return 1
+    from unicodedata import combining, east_asian_width  # nothing else needs it
+
+    return 0 if combining(c) else 2 if east_asian_width(c) in "FW" else 1
 
 
 def _with_text(file: str, line: int) -> Where:

@@ -442,3 +442,19 @@ def test_all_wrong_arguments_at_once() -> None:
     with pytest.raises(DTypeError) as caught:
         kernel[1, 1](np.zeros(3, np.float32), "n", np.zeros((4, 4)))
     assert str(caught.value).count("\n") == 2
+
+
+@pytest.mark.parametrize(("line", "marked", "below"), [
+    ('y = "äö" + x[0]; z = nöpe(x)', "nöpe", " " * 21 + "^^^^"),
+    ('y = "日本" if x[0] > 0 else nope', "nope", " " * 29 + "^^^^"),
+    ("y\t= 1; y\t+=\tnope", "nope", " \t      \t  \t^^^^"),
+], ids=["bytes", "wide", "tabs"])  # fmt: skip
+def test_carets_below_any_text(line: str, marked: str, below: str, tmp_path: Path) -> None:
+    """Columns count characters, of which some take two columns and a tab takes several."""
+    with pytest.raises(KernelError) as caught:
+        written(tmp_path, line)[1, 32](np.full(32, 2.0))
+    problem = next(p for p in caught.value.problems if marked in p.message)
+    told = str(problem).splitlines()
+    assert told[1:3] == ["    " + line, "    " + below]
+    assert problem.column == line.index(marked) + 4
+    assert problem.end == problem.column + len(marked)

@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any, Final
 
-from weft.errors import KernelError, shown_file
+from weft.errors import KernelError, shown_file, underlined
 from weft.frontend.kernel.flow import named
 from weft.frontend.kernel.matching import unfolded
 from weft.frontend.kernel.texts import definition_of
@@ -44,9 +44,9 @@ class Problem(Record):
         if text.strip():
             indent = len(text) - len(text.lstrip())
             start = max(self.column, indent)
-            width = max(min(self.end, len(text)) - start, 1)
+            end = max(min(self.end, len(text)), start + 1)
             rows.append("    " + text[indent:])
-            rows.append("    " + " " * (start - indent) + "^" * width)
+            rows.append("    " + underlined(text[indent:], start - indent, end - indent))
         if self.hint:
             rows.append(f"    {self.hint}")
         rows.extend(f"    called at {place}" for place in self.calls[:_CALLS])
@@ -156,5 +156,19 @@ def read_source(function: Callable[..., Any]) -> Source:
         raise KernelError(f"kernel {name}", found=type(definition).__name__,
                           expected="a plain def",
                           where=(code.co_filename, code.co_firstlineno, ""))
+    _count_characters(definition, file)
     return Source(function, unfolded(definition), file)
+
+
+def _count_characters(definition: ast.FunctionDef, file: str) -> None:
+    """Let columns count characters: Python's trees count the bytes of a line in UTF-8."""
+    lines = linecache.getlines(file)
+    if all(map(str.isascii, lines[definition.lineno - 1:definition.end_lineno])):
+        return
+    for node in ast.walk(definition):
+        for row, column in (("lineno", "col_offset"), ("end_lineno", "end_col_offset")):
+            number, octets = getattr(node, row, None), getattr(node, column, None)
+            if number is not None and octets is not None and 0 < number <= len(lines):
+                before = lines[number - 1].encode()[:octets]
+                setattr(node, column, len(before.decode(errors="replace")))
 
