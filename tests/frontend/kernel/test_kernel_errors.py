@@ -446,7 +446,7 @@ def test_all_wrong_arguments_at_once() -> None:
 
 @pytest.mark.parametrize(("line", "marked", "below"), [
     ('y = "äö" + x[0]; z = nöpe(x)', "nöpe", " " * 21 + "^^^^"),
-    ('y = "日本" if x[0] > 0 else nope', "nope", " " * 29 + "^^^^"),
+    ('y = "日本" if x[0] > 0 else nope', "nope", " " * 28 + "^^^^"),
     ("y\t= 1; y\t+=\tnope", "nope", " \t      \t  \t^^^^"),
 ], ids=["bytes", "wide", "tabs"])  # fmt: skip
 def test_carets_below_any_text(line: str, marked: str, below: str, tmp_path: Path) -> None:
