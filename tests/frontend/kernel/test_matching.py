@@ -140,3 +140,31 @@ def test_an_error_in_a_case_is_where_it_stands():
         wrong[1, 1](np.zeros(2))
     first = wrong.__weft_function__.__code__.co_firstlineno
     assert [p.line for p in caught.value.problems] == [first + 4, first + 5]
+
+
+def kept(value, limit):
+    """Return what names of patterns hold after guards that do not hold."""
+    x = y = z = -1
+    match value:
+        case x if x > limit:
+            found = 1
+        case 1 | 2 | 3 as y if y > 2 and y > limit:
+            found = 2
+        case 1 | 2 as z:
+            found = 3
+        case _:
+            found = 4
+    return found + 10 * x + 1000 * y + 100000 * z
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_names_stay_set_where_guards_fail(native):
+    @weft.kernel
+    def keep(x, out):
+        i = gpu.grid(1)
+        out[i] = kept(x[i], 4)
+
+    x = np.arange(-2, 7)
+    out = np.zeros(9, np.int64)
+    (keep[1, 9] if native else weft.interpret(keep, 1, 9))(x, out)
+    np.testing.assert_array_equal(out, [kept(int(v), 4) for v in x])

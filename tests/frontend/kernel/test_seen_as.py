@@ -130,3 +130,14 @@ def test_what_cannot_be_seen(line: str, message: str) -> None:
     exec(f"@weft.kernel\ndef wrong(x):\n    {line}\n", space)
     with pytest.raises(KernelError, match=message):
         space["wrong"][1, 1](np.zeros(2))
+
+
+def test_sizes_of_elements():
+    @weft.kernel
+    def sizes(x, out):
+        wide = x.view(np.int32)
+        out[0], out[1], out[2] = x.itemsize, wide.itemsize, wide.T.itemsize
+
+    out = np.zeros(3, np.int64)
+    sizes[1, 1](np.zeros(8, np.int8), out)
+    assert out.tolist() == [1, 4, 4]

@@ -1,6 +1,7 @@
 """Operators between structs: what their classes say in Python is what kernels do."""
 
 import dataclasses
+import math
 import typing
 
 import numpy as np
@@ -118,3 +119,109 @@ def test_a_dataclass_without_operators_is_no_tuple():
     for kernel in (added, less):
         with pytest.raises(KernelError, match="unsupported operands"):
             kernel[1, 1](np.zeros(1), Body(ORIGIN, 1.0))
+
+
+class Plain(typing.NamedTuple):
+    x: float
+    y: float
+
+
+class Length(Plain):
+    """A tuple that orders itself by ``<`` alone; what else is asked, tuples answer."""
+
+    def __lt__(self, other):
+        return self.x * self.x + self.y * self.y < other.x * other.x + other.y * other.y
+
+    def __radd__(self, other):
+        return other.x + 100.0 * self.x
+
+    def __bool__(self):
+        return self.x != 2.0
+
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, k):
+        return self.x * k
+
+    def __contains__(self, value):
+        return value == self.y
+
+    def __abs__(self):
+        return math.hypot(self.x, self.y)
+
+    def __float__(self):
+        return self.y
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """Equal by its name alone."""
+
+    name: int
+    value: float
+
+    def __eq__(self, other):
+        return self.name == other.name
+
+    def __hash__(self):
+        return self.name
+
+    def __add__(self, other):
+        if isinstance(other, Named):
+            return self.value + other.value
+        return NotImplemented
+
+    def __radd__(self, other):
+        return self.value - other
+
+    def __sub__(self, other):
+        return NotImplemented
+
+    def __rsub__(self, other):
+        return -1.0
+
+
+class Offset(typing.NamedTuple):
+    by: float
+
+    def __radd__(self, other):
+        return other.value + self.by * 1000.0
+
+    def __len__(self):
+        return int(self.by)
+
+
+def said(i):
+    a, b, p = Length(float(i), 5.0), Length(5.0, 1.0), Plain(1.0, float(i))
+    n, m = Named(i, 1.0), Named(2, float(i))
+    return (a < b, a > b, a < a, a <= b, p < b, p > b, b < p, p + a, 1.0 if a else 2.0, not a,
+            len(a), a[i], 5.0 in a, 4.0 in a, i not in a, abs(a), float(a), a.x if a and i else 0.5,
+            n == m, n != m, n + m, i + n, n + Offset(float(i)), 2 if Offset(1.0) and i else 3,
+            7 if Offset(float(i)) else 8, i - n,
+            isinstance(a, Plain), isinstance(p, Length), isinstance(a, (int, tuple)),
+            isinstance(a.x, float), isinstance(i, float), isinstance(n, tuple))
+
+
+@weft.kernel
+def sayings(out):
+    i = gpu.grid(1)
+    for k, value in enumerate(said(i)):
+        out[i, k] = value
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_structs_say_what_they_are(native):
+    wanted = np.array([said(i) for i in range(6)], float)
+    out = np.zeros(wanted.shape)
+    (sayings[1, 6] if native else weft.interpret(sayings, 1, 6))(out)
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_two_of_a_class_are_asked_once():
+    @weft.kernel
+    def taken(out, n):
+        out[0] = n - n
+
+    with pytest.raises(KernelError, match="unsupported operands for -"):
+        taken[1, 1](np.zeros(1), Named(1, 2.0))

@@ -200,7 +200,12 @@ class Calls(Expressions):
             return self.inline(callee, args, named, node)
         if isinstance(callee, Intrinsic):
             return self._intrinsic(callee, args, named, node)
-        builtin = _BUILTINS.get(callee) if _is_hashable(callee) else None
+        builtin = None
+        if _is_hashable(callee):
+            said = structs.called(self, callee, args, node) if not named else None
+            if said is not None:
+                return said
+            builtin = _BUILTINS.get(callee)
         if builtin is not None:
             return self._checked(builtin, callee, args, named, node)
         own = getattr(callee, "__weft_call__", None)  # of what a compatible interface has
@@ -653,6 +658,7 @@ _BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     range: Calls._range, len: Calls._len, max: Calls._max, min: Calls._min, abs: Calls._abs,
     round: Calls._round, pow: Calls._pow, divmod: Calls._divmod, sum: Calls._sum,
     tuple: Calls._tuple_of, enumerate: Calls._enumerate, zip: Calls._zip, print: Calls._print,
+    isinstance: structs.is_instance,
     operator.index: lambda self, node, value: self.scalar(value, node),
 }  # fmt: skip
 

@@ -165,6 +165,9 @@ class Expressions(Emitter):
         if complexes.is_complex(value):
             value = operators.compare(self, ast.NotEq, value, Known(0), node)
         if isinstance(value, Known | Group):
+            said = structs.truth(self, value, node)
+            if said is not None:
+                return self.truth(said, node)
             if isinstance(value, Group) and not structs.is_tuple(value):
                 return True
             return bool(value.value if isinstance(value, Known) else value.items)
@@ -314,7 +317,7 @@ class Expressions(Emitter):
         if node.attr == "dtype":
             return Known(view.dtype)
         if node.attr == "itemsize":
-            return Known(itemsize_of(view.memory.dtype))
+            return Known(itemsize_of(view.dtype))
         if isinstance(view, Fragment) and node.attr == "num_elements":
             return Known(int(view.shape[0].attr))
         if isinstance(view, Fragment) and node.attr == "x":
@@ -407,6 +410,9 @@ class Expressions(Emitter):
         return self.read(self.element(owner, node), node)
 
     def _item(self, owner: Group, node: ast.Subscript) -> Value:
+        own = structs.item(self, owner, node.slice, node)
+        if own is not None:
+            return own
         if isinstance(node.slice, ast.Slice):
             ends = [None if e is None else self.visit(e)
                     for e in (node.slice.lower, node.slice.upper, node.slice.step)]

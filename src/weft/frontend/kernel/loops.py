@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from weft.errors import KernelError, shown_file
-from weft.frontend.kernel import chosen, complexes, flow, moving
+from weft.frontend.kernel import chosen, complexes, flow, moving, structs
 from weft.frontend.kernel.calls import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
@@ -460,6 +460,8 @@ class Functions(Loops):
         if gives and not self.wraps and flow.falls(body):
             raise self.wrong(node, f"{source.name} returns a value on some ways only",
                              "return one at its end, too")
+        if frame.types is None and structs.is_refusal(frame.result):
+            return Known(NotImplemented)
         if frame.cells is None or isinstance(frame.cells, _Nothing):
             return Known(None)
         found: Value = chosen.settled(self.opened(frame.cells, source.name, node))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
 from typing import TypeVar
 
 __all__ = ["unfolded"]
@@ -42,18 +41,39 @@ def _statement(stmt: ast.stmt) -> list[ast.stmt]:
         tests = _tests(case.pattern, subject)
         if tests is None:
             return [stmt]
-        taken = _captures(case.pattern)
-        body = [_at(case.pattern, ast.Assign([ast.Name(name, ast.Store())],
-                                             ast.Name(subject, ast.Load())))
-                for name in taken] + case.body
-        if case.guard is not None:
-            tests = [*tests, _renamed(case.guard, taken, subject)]
-        if tests:
-            test = tests[0] if len(tests) == 1 else _at(tests[0], ast.BoolOp(ast.And(), tests))
-            rest = [_at(case.pattern, ast.If(test, body, rest))]
+        taken: list[ast.stmt] = [_set(name, ast.Name(subject, ast.Load()))
+                                 for name in _captures(case.pattern)]
+        if taken and case.guard is not None:
+            rest = _guarded(case, tests, taken, rest)
         else:
-            rest = body
-    return [_at(stmt.subject, ast.Assign([ast.Name(subject, ast.Store())], stmt.subject)), *rest]
+            if case.guard is not None:
+                tests = [*tests, case.guard]
+            rest = _chosen(tests, [*taken, *case.body], rest)
+        rest = [_at(case.pattern, part) for part in rest]
+    return [_at(stmt.subject, _set(subject, stmt.subject)), *rest]
+
+
+def _guarded(case: ast.match_case, tests: list[ast.expr], taken: list[ast.stmt],
+             rest: list[ast.stmt]) -> list[ast.stmt]:  # fmt: skip
+    """Return a case whose guard is asked after its names are set, which they stay if it fails."""
+    assert case.guard is not None
+    if not tests:
+        return [*taken, ast.If(case.guard, case.body, rest)]
+    fits = f"_fits_{case.pattern.lineno}_{case.pattern.col_offset}"
+    asked = ast.If(case.guard, [_set(fits, ast.Constant(True))], [])
+    return [_set(fits, ast.Constant(False)), *_chosen(tests, [*taken, asked], []),
+            ast.If(ast.Name(fits, ast.Load()), case.body, rest)]
+
+
+def _chosen(tests: list[ast.expr], body: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements that are carried out where tests hold, and those for elsewhere."""
+    if not tests:
+        return body
+    return [ast.If(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests), body, rest)]
+
+
+def _set(name: str, value: ast.expr) -> ast.stmt:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
 
 
 def _tests(pattern: ast.pattern, subject: str) -> list[ast.expr] | None:
@@ -80,14 +100,6 @@ def _captures(pattern: ast.pattern) -> list[str]:
     """Return the names that a pattern gives the subject."""
     return [node.name for node in ast.walk(pattern)
             if isinstance(node, ast.MatchAs) and node.name is not None]
-
-
-def _renamed(guard: ast.expr, names: Sequence[str], subject: str) -> ast.expr:
-    """Return a guard, which is asked before the names are set, about the subject itself."""
-    for node in ast.walk(guard):
-        if isinstance(node, ast.Name) and node.id in names:
-            node.id = subject
-    return guard
 
 
 def _at(place: ast.AST, made: _Node) -> _Node:

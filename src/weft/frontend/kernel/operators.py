@@ -109,7 +109,8 @@ def negated(c: Expressions, kind: type[ast.unaryop], value: Value, node: ast.AST
         signed = (scalars.apply_unary(kind, x) for x in value.items)
         return Group(tuple(signed), value.names, value.kind)
     if kind is ast.Not and isinstance(value, Group):
-        return Known(not c.truth(value, node))
+        held = c.truth(value, node)
+        return Known(not held) if isinstance(held, bool) else negation(held)
     found = structs.negated(c, kind, value, node)
     if found is not None:
         return found
@@ -151,6 +152,11 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
     if kind in (ast.Is, ast.IsNot) and (_is_none(left) or _is_none(right)):
         return Known(kind is ast.IsNot)
     if kind in (ast.In, ast.NotIn) and isinstance(right, Group):
+        own = structs.contains(c, right, left, node)
+        if own is not None:
+            held = c.truth(own, node)
+            return negated(c, ast.Not, own, node) if kind is ast.NotIn else (
+                Known(held) if isinstance(held, bool) else held)
         return _contains(c, left, right, kind is ast.NotIn, node)
     if complexes.is_complex(left) or complexes.is_complex(right):
         found = complexes.compare(c, kind, left, right, node)

@@ -7,12 +7,16 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from weft.frontend.kernel.values import Group, Known, Value
+import numpy as np
+
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe
+from weft.ir.expr import Expr
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["compare", "is_tuple", "method", "negated", "operate"]
+__all__ = ["called", "compare", "contains", "is_instance", "is_refusal", "is_tuple", "item",
+           "method", "negated", "operate", "truth"]  # fmt: skip
 
 _NAMES: Final[dict[type[ast.AST], str]] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
@@ -25,6 +29,10 @@ _TESTS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {  # what is asked of th
 }  # fmt: skip
 _SIGNS: Final[dict[type[ast.AST], str]] = {
     ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__",
+}  # fmt: skip
+_CALLED: Final[dict[Any, str]] = {
+    abs: "__abs__", bool: "__bool__", float: "__float__", int: "__int__", len: "__len__",
+    round: "__round__",
 }  # fmt: skip
 
 
@@ -41,12 +49,19 @@ def is_tuple(value: Value) -> TypeGuard[Group]:
         value.kind is None or (isinstance(value.kind, type) and issubclass(value.kind, tuple)))
 
 
+def is_refusal(value: Value | None) -> bool:
+    """Whether a method has left an operator to the other side."""
+    return isinstance(value, Known) and value.value is NotImplemented
+
+
 def operate(c: Expressions, kind: type[ast.AST], left: Value, right: Value,
             node: ast.AST) -> Value | None:  # fmt: skip
     """Return ``left op right`` by a method of one of the two, None where neither has one."""
     name = _NAMES[kind]
     asked = [(left, right, f"__i{name}__")] if isinstance(node, ast.AugAssign) else []
-    asked += [(left, right, f"__{name}__"), (right, left, f"__r{name}__")]
+    asked.append((left, right, f"__{name}__"))
+    if _kind(left) is not _kind(right):  # Python asks two of a class but once
+        asked.insert(len(asked) - _is_derived(right, left), (right, left, f"__r{name}__"))
     return _asked(c, asked, node)
 
 
@@ -59,15 +74,19 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value, no
     if kind not in _TESTS:
         return None
     first, second = _TESTS[kind]
+    before = _is_derived(right, left)
+    if is_tuple(left) and is_tuple(right) and method(left, first) is None:
+        return _asked(c, [(right, left, second)], node) if before else None  # as tuples
     made = [_is_made(left, first), _is_made(right, second)]
     if all(made) and _kind(left) is _kind(right):
         return plain(c, kind, *_compared(c, left, right, node), node)
-    sides = [(left, right), (right, left)]
+    sides = [(left, right, first), (right, left, second)]
     written = [side for side, known in zip(sides, made, strict=True) if not known]
-    names = dict(zip(sides, (first, second), strict=True))
-    found = _asked(c, [(*side, names[side]) for side in written], node)
+    if before:
+        written.reverse()
+    found = _asked(c, written, node)
     if found is None and kind is ast.NotEq:
-        found = _asked(c, [(*side, "__eq__") for side in written], node)
+        found = _asked(c, [(owner, other, "__eq__") for owner, other, _ in written], node)
         found = None if found is None else plain(c, ast.Eq, found, Known(False), node)
     if found is None and any(made) and kind in (ast.Eq, ast.NotEq):
         return Known(kind is ast.NotEq)  # things of two classes
@@ -80,11 +99,72 @@ def negated(c: Expressions, kind: type[ast.AST], value: Value, node: ast.AST) ->
     return None if function is None else c.inline(function, [value], {}, node)
 
 
+def called(c: Expressions, callee: Any, args: list[Value], node: ast.AST) -> Value | None:
+    """Return what a function of Python's finds by a method of a struct, None without one."""
+    name = _CALLED.get(callee) if args and _kind(args[0]) is not None else None
+    function = None if name is None else method(args[0], name)
+    return None if function is None else c.inline(function, args, {}, node)
+
+
+def is_instance(c: Expressions, node: ast.AST, value: Value, kinds: Value) -> Value:
+    """Return ``isinstance(value, kinds)``, which is known when the kernel is compiled."""
+    asked = kinds.items if isinstance(kinds, Group) else (kinds,)
+    classes = tuple(k.value for k in asked if isinstance(k, Known) and isinstance(k.value, type))
+    held = _class(value)
+    if held is None or len(classes) < len(asked):
+        raise c.wrong(node, f"isinstance of {describe(value)} and {describe(kinds)}",
+                      "kernels tell numbers, tuples, structs and arrays apart, by their classes")
+    return Known(issubclass(held, classes))
+
+
+def _class(value: Value) -> type | None:
+    """Return the class that a value has in Python, None if it has none there."""
+    if isinstance(value, Known):
+        return type(value.value)
+    if isinstance(value, Group):
+        return value.kind if isinstance(value.kind, type) else None if value.kind else tuple
+    if isinstance(value, View | Fields) and value.shape:
+        return np.ndarray
+    if not isinstance(value, Expr):
+        return None
+    d = value.dtype
+    return bool if d.is_bool else float if d.is_float else int
+
+
+def truth(c: Expressions, value: Value, node: ast.AST) -> Value | None:
+    """Return what a struct says that is true where it is, None where it says nothing."""
+    for name in ("__bool__", "__len__"):
+        function = method(value, name)
+        if function is not None:
+            return c.inline(function, [value], {}, node)
+    return None
+
+
+def item(c: Expressions, owner: Value, key: ast.expr, node: ast.AST) -> Value | None:
+    """Return ``owner[key]`` by a method of the owner, None without one."""
+    function = method(owner, "__getitem__")
+    return None if function is None else c.inline(function, [owner, c.visit(key)], {}, node)
+
+
+def contains(c: Expressions, owner: Value, value: Value, node: ast.AST) -> Value | None:
+    """Return ``value in owner`` by a method of the owner, None without one."""
+    function = method(owner, "__contains__")
+    return None if function is None else c.inline(function, [owner, value], {}, node)
+
+
 def _kind(value: Value) -> type | None:
     kind = value.kind if isinstance(value, Group) else None
     if isinstance(value, Known) and _is_dataclass(value.value):
         kind = type(value.value)
     return kind if isinstance(kind, type) and kind is not complex else None
+
+
+def _is_derived(value: Value, other: Value) -> bool:
+    """Whether the class of a value is derived from that of another one: it is asked first."""
+    kinds = [_kind(v) or (tuple if is_tuple(v) else None) for v in (value, other)]
+    derived, base = kinds
+    return derived is not base and derived is not None and base is not None and (
+        issubclass(derived, base))
 
 
 def _is_dataclass(value: object) -> bool:
@@ -99,6 +179,8 @@ def _is_made(value: Value, name: str) -> bool:
     if given is None or not (given.eq if name in ("__eq__", "__ne__") else given.order):
         return False
     found = method(value, name)
+    if found is None and name == "__ne__":  # it is what the other is not
+        found = method(value, "__eq__")
     return found is None or found.__code__.co_filename == "<string>"
 
 
@@ -116,6 +198,6 @@ def _asked(c: Expressions, asked: list[tuple[Value, Value, str]], node: ast.AST)
         function = method(owner, name)
         if function is not None:
             found: Value = c.inline(function, [owner, other], {}, node)
-            if not (isinstance(found, Known) and found.value is NotImplemented):
+            if not is_refusal(found):
                 return found
     return None
