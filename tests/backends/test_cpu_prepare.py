@@ -104,3 +104,59 @@ def test_a_fork_while_llvm_is_loaded(tmp_path):
     environment = {**os.environ, "WEFT_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=False, timeout=120)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("mode", ["default", "error"])
+def test_who_launches_is_told_of_a_cache_that_cannot_be_used(mode, tmp_path):
+    code = (
+        "import numpy, weft\n"
+        "from weft import gpu\n"
+        "@weft.kernel\n"
+        "def add(x):\n"
+        "    x[gpu.grid(1)] += 1\n"
+        "x = numpy.zeros(4, 'f4')\n"
+        "add[1, 4](x)\n"
+        "print(x.sum())\n"
+    )
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    environment = {**os.environ, "WEFT_CACHE_DIR": str(program / "none")}
+    done = subprocess.run([sys.executable, "-W", mode, program], env=environment, text=True,
+                          capture_output=True, check=False, timeout=120)  # fmt: skip
+    assert done.stderr.count("RuntimeWarning: Weft works without its cache") == 1
+    assert (done.returncode, done.stdout) == ((0, "4.0\n") if mode == "default" else (1, ""))
+    assert "Exception in thread" not in done.stderr
+
+
+@pytest.mark.requires("fork")
+@pytest.mark.parametrize(
+    "module", ["weft.strategies.contraction", "weft.schedule.loops", "weft.passes.transcendental"]
+)
+def test_a_fork_while_another_thread_imports_what_compiles(module, tmp_path):
+    code = (
+        "import os, signal, sys, threading, time, weft\n"
+        "begun = threading.Event()\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == sys.argv[1]:\n"
+        "            begun.set()\n"
+        "            time.sleep(0.3)\n"
+        "def work():\n"
+        "    x = weft.ones((3, 4))\n"
+        "    assert (x @ x.T).sin().numpy().shape == (3, 3)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "thread = threading.Thread(target=work)\n"
+        "thread.start()\n"
+        "assert begun.wait(60)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    signal.alarm(30)\n"
+        "    work()\n"
+        "    os._exit(0)\n"
+        "thread.join()\n"
+        "sys.exit(os.waitpid(child, 0)[1] != 0)\n"
+    )
+    environment = {**os.environ, "WEFT_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code, module], env=environment, check=False,
+                          timeout=120)  # fmt: skip
+    assert done.returncode == 0

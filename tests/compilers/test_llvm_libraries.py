@@ -91,16 +91,38 @@ def test_both_make_the_same(libraries, pipeline, product):
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("define i32 @f( {", "does not parse"), ("define i32 @f() { ret i64 0 }", "does not parse"),
+    [("define i32 @f( {", "does not parse"),
+     ('define i32 @f() { ret i32 %"\\ff" }', "does not parse"),
+     ("define i32 @f() { ret i64 0 }", "does not parse"),
      ("define i32 @f() {\na:\n %x = add i32 %y, 1\n %y = add i32 %x, 1\n ret i32 %x\n}",
       "is not valid")],
-    ids=["syntax", "type", "order"],
+    ids=["syntax", "name", "type", "order"],
 )  # fmt: skip
 def test_bad_text(library, source, message):
     machine = host_machine(library)
     with pytest.raises(CompileError, match=message):
         library.translate(machine, source, 2, False, "object")
     assert library.translate(machine, SUM, 2, False, "object")
+
+
+@pytest.mark.parametrize("text", ["define i32 @f( {", "@x = global i32 0\n@x = global i32 1"])
+def test_both_say_the_same_of_bad_text(libraries, text):
+    said = []
+    for library in libraries:
+        with pytest.raises(CompileError) as caught:
+            library.translate(host_machine(library), text, 2, False, "object")
+        said.append(caught.value.message)
+    assert said[0] == said[1]
+
+
+def test_what_cannot_be_unloaded_is_an_error(libraries, monkeypatch):
+    direct = libraries[0]
+    image = direct.translate(host_machine(direct), SUM, 1, False, "object")
+    kept, _ = direct.link(direct.engine(host_machine(direct, jit=True)), "u", [image], {}, ["f"])
+    monkeypatch.setitem(direct._functions, "LLJIT_Dylib_Tracker_Dispose", lambda *words: True)
+    with pytest.raises(CompileError, match="unload"):
+        kept.close()
+    kept.close()
 
 
 def test_targets(library):

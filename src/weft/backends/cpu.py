@@ -187,6 +187,9 @@ def prepare() -> None:
         return
     with contextlib.suppress(ImportError):  # whoever needs it finds out
         _import()
+        from weft.store import cache
+
+        cache().folder()  # what is wrong with it is told to the caller, not to a thread
         with _lock:
             begins, _loads = not _loads, True
         if begins:

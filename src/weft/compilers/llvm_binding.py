@@ -143,8 +143,9 @@ class BoundLibrary:
     def _parsed(self, source: str) -> Any:
         try:
             module = self._llvm.parse_assembly(source, self._llvm.create_context())
-        except RuntimeError as error:
-            raise CompileError("LLVM", found=f"IR that does not parse: {error}") from error
+        except (RuntimeError, UnicodeError) as error:  # a name that is no text
+            found = str(error).removeprefix("LLVM IR parsing error\n")
+            raise CompileError("LLVM", found=f"IR that does not parse: {found}") from error
         try:
             module.verify()
         except RuntimeError as error:

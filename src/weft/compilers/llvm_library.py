@@ -256,8 +256,10 @@ class DirectLibrary:
 
     def _dispose_tracker(self, pointer: int) -> None:
         error = ctypes.c_void_p()
-        self._call("LLJIT_Dylib_Tracker_Dispose", pointer, ctypes.byref(error))
-        self._taken(error)
+        failed = self._call("LLJIT_Dylib_Tracker_Dispose", pointer, ctypes.byref(error))
+        found = self._taken(error)
+        if failed:
+            raise CompileError("LLVM unload", found=found.strip())
 
     def _call(self, name: str, *arguments: object) -> Any:
         return self._functions[name](*arguments)
@@ -272,7 +274,7 @@ class DirectLibrary:
         """Return a string of LLVM's and free it."""
         if not out.value:
             return ""
-        text = ctypes.string_at(out.value).decode()
+        text = ctypes.string_at(out.value).decode(errors="replace")  # names may be no text
         self._call("DisposeString", out)
         return text
 

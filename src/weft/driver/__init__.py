@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from weft.driver.device import allocate, dispatcher, from_host, memory_limit
 from weft.driver.realize import Compiled, Panel, compile, compute, realize
+from weft.imports import importing
 from weft.ir.node import Node
 
 __all__ = ["Compiled", "Panel", "allocate", "compile", "compute", "dispatcher", "from_host",
@@ -16,6 +17,7 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
 
     See `weft.graph.autodiff.gradients`, which is loaded by the first call.
     """
-    from weft.graph import autodiff
+    with importing:
+        from weft.graph import autodiff
 
     return autodiff.gradients(outputs, seeds, wrt)

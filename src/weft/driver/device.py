@@ -102,6 +102,7 @@ def dispatcher(tensor: type, function: type, state: object) -> Dispatcher | None
     state
         The thread-local object that says whether gradients are recorded.
     """
-    from weft.runtimes.dispatch import Host
+    with importing:
+        from weft.runtimes.dispatch import Host
 
     return runtime().dispatcher(Host(tensor, function, state))

@@ -12,6 +12,7 @@ from weft.config import Debug, config, debug
 from weft.driver import device, report, tuned
 from weft.driver.aside import Aside, Once
 from weft.errors import CacheError, CompileError
+from weft.imports import importing
 from weft.ir.stmt import Kernel
 from weft.store import fingerprint
 from weft.tune.records import Record
@@ -218,7 +219,8 @@ def _begun(kernel: Kernel, tiers: bool, under_way: Mapping[str, _Job],
            resident: tuple[int, ...]) -> Code | _Job:  # fmt: skip
     """Return the code that a cache has, or a kernel lowered for the compiler."""
     if config().tune and report.active() is None:
-        from weft.driver.tuning import tune_first
+        with importing:
+            from weft.driver.tuning import tune_first
 
         tune_first(kernel)
     key = key_of(kernel)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.driver import device, kernels, report
+from weft.imports import importing
 from weft.ir.stmt import CHECK, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
 from weft.renderers.base import NO_MEMORY
@@ -140,7 +141,8 @@ def launcher(types: Types) -> Launcher | None:
     """Return the native launches; None where the interpreter allows none."""
     with device.lock:
         if types not in _launchers:
-            from weft.runtimes import launches
+            with importing:
+                from weft.runtimes import launches
 
             _launchers[types] = None
             with contextlib.suppress(launches.NotSupported, AttributeError, TypeError):
@@ -171,6 +173,7 @@ def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
 
 def schedule(kernel: Kernel) -> Kernel:
     """Return a kernel with the schedule that it gets on this machine."""
-    from weft.strategies import choose
+    with importing:
+        from weft.strategies import choose
 
     return choose(kernel, device.target(), device.runtime().thread_count)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weft.driver import device, kernels
 from weft.driver.kernels import Code
 from weft.errors import AllocationError, BoundsError, VariableError, WeftError, raised
+from weft.imports import importing
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
@@ -196,7 +197,8 @@ class Plan:
     def _layout(self, env: Env) -> tuple[dict[int, int], int]:
         """Return the offset of each allocation and the bytes of the arena in an environment."""
         from weft.ir.bounds import bounds
-        from weft.kernelize.memory import Lifetime, plan_arena
+        with importing:
+            from weft.kernelize.memory import Lifetime, plan_arena
 
         lives: dict[int, list[int]] = {}
         launches = 0

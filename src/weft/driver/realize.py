@@ -14,6 +14,7 @@ from weft.driver.plan import check_variables
 from weft.driver.plan_cache import is_planned, plan_for, ready
 from weft.driver.slices import Parts, take_slices
 from weft.driver.structure import Structure, glance
+from weft.imports import importing
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
@@ -308,7 +309,8 @@ class Compiled:
         """
         if self._limits or not self._new_only:
             return None
-        from weft.runtimes.dispatch import Program, Slot
+        with importing:
+            from weft.runtimes.dispatch import Program, Slot
 
         native, pool = self.native, device.runtime().pool
         program = Program(native)

@@ -7,6 +7,7 @@ from typing import Final
 
 from weft.config import Debug, debug
 from weft.driver import device
+from weft.imports import importing
 from weft.ir.stmt import Kernel
 from weft.tune.records import Record, digest_of, key_of, records
 
@@ -44,7 +45,8 @@ def recorded(kernel: Kernel, record: Record) -> tuple[Kernel, str] | None:
     None if it no longer applies: strategies have changed since.
     """
     from weft.schedule.choices import Choices
-    from weft.strategies import choose
+    with importing:
+        from weft.strategies import choose
 
     scheduled = choose(kernel, device.target(), device.runtime().thread_count,
                        Choices(record.choices))

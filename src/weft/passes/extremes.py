@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -146,7 +147,8 @@ def _place(stmt: Reduce) -> Body | None:
         x.dtype not in (dt.float32, dt.float64) or not _grows(stmt, place)
     ):
         return None
-    from weft.schedule.search import prefer  # few kernels get so far
+    with importing:
+        from weft.schedule.search import prefer  # few kernels get so far
 
     largest = next((m for m in (True, False)
                     if prefer(m, x, place, a.var, b.var) is condition), None)

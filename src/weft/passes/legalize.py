@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from weft.errors import UnsupportedError
+from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -134,13 +135,15 @@ class Legalizer:
 
 def _plain(op: Operation, args: tuple[Expr, ...]) -> Expr | None:
     """See `weft.passes.transcendental.decompose`, which few kernels need."""
-    from weft.passes.transcendental import decompose
+    with importing:
+        from weft.passes.transcendental import decompose
 
     return decompose(op, args)
 
 
 def _scale(x: Expr, n: Expr) -> Expr:
-    from weft.passes.transcendental.exponential import scale
+    with importing:
+        from weft.passes.transcendental.exponential import scale
 
     return scale(x, n)
 

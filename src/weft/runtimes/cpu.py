@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from weft.config import Debug, debug
-from weft.errors import CompileError, CopyError, HandleError, LaunchError
+from weft.errors import CompileError, CopyError, HandleError, LaunchError, WeftError
+from weft.imports import importing
 from weft.runtimes import native, threads
 from weft.runtimes.base import Event, Library, ObjectCompiler, ObjectLoader, consume
 from weft.runtimes.buffer import Buffer
@@ -204,6 +205,8 @@ class CpuRuntime:
         Python, imports and runs what comes before its own code.
         """
         if self._native is None and self._maker is None:
+            if self.cache is not None:
+                self.cache.folder()  # what is wrong with it is told to the caller, not to a thread
             with self._lock:
                 if self._native is None and self._maker is None:
                     maker = threading.Thread(target=self._make, name="weft prepares")
@@ -269,7 +272,8 @@ class CpuRuntime:
 
     def dispatcher(self, host: "Host") -> "Dispatcher | None":
         """Return the code that calls captured functions natively; None where it cannot be."""
-        from weft.runtimes import dispatch  # only a function that is called again needs it
+        with importing:
+            from weft.runtimes import dispatch  # only a function that is called again needs it
 
         executor = self.executor
         with self._lock:
@@ -306,7 +310,7 @@ class CpuRuntime:
 
     def _make(self) -> None:
         """Compile the pool and the executor; whoever needs them finds out what went wrong."""
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(WeftError, OSError, RuntimeError):
             self._made = self._cached(_support()) or self._compiled(_support())
 
     def _load_support(self, sources: Sequence[tuple[str, str]], symbols: Sequence[str],

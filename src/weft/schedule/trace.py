@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from weft.config import Debug, debug
 from weft.errors import ParseError
+from weft.imports import importing
 from weft.ir.stmt import Kernel
 
 Verify = Callable[[Kernel], object]
@@ -268,7 +269,8 @@ _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {}  # those that were app
 def _primitive(name: str) -> Callable[..., Kernel]:
     found = _PRIMITIVES.get(name)
     if found is None:
-        found = getattr(import_module(f"weft.schedule.{_HOME[name]}"), name)
+        with importing:  # a child without this thread would wait for its end for ever
+            found = getattr(import_module(f"weft.schedule.{_HOME[name]}"), name)
         _PRIMITIVES[name] = found
     return found
 

@@ -1,11 +1,13 @@
 """Which schedule, for this loop nest and this target? A good default at once, without a search.
 
-A strategy is imported when a nest asks for it: most processes have few kinds of nests.
+A strategy is imported when a nest asks for it: most processes have few kinds of nests. Forks
+wait for the end of such an import: the child would have its beginning alone.
 """
 
 from __future__ import annotations
 
 from weft.errors import ScheduleError
+from weft.imports import importing
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.stmt import For, Kernel, Reduce
@@ -45,7 +47,8 @@ def choose(kernel: Kernel, target: Target, threads: int,
     if kernel.meta.schedule:
         return kernel
     if dict(kernel.meta.hints).get(COMPUTE):
-        from weft.strategies import loops
+        with importing:
+            from weft.strategies import loops
 
         return loops.schedule_tree(kernel, target, threads, choices, _nest)
     plan = Plan(kernel, target, threads, choices)
@@ -53,7 +56,8 @@ def choose(kernel: Kernel, target: Target, threads: int,
     if _whole_kernel(plan):
         pass
     elif whole:
-        from weft.strategies import rowwise
+        with importing:
+            from weft.strategies import rowwise
 
         _attempt(plan, lambda: rowwise.schedule_reduction(plan, kernel.body))
     else:
@@ -61,7 +65,8 @@ def choose(kernel: Kernel, target: Target, threads: int,
             if isinstance(stmt, For) and stmt.kind == st.SERIAL:
                 _nest(plan, stmt)
             elif isinstance(stmt, For) and kernel.meta.kind == "scatter":
-                from weft.strategies import scatter
+                with importing:
+                    from weft.strategies import scatter
 
                 scatter.schedule_parts(plan, stmt)
     made = plan.schedule.kernel
@@ -73,11 +78,13 @@ def _whole_kernel(plan: Plan) -> bool:
     """Schedule a kernel that is one thing, whatever its statements are; return whether it is."""
     kernel = plan.kernel
     if kernel.meta.kind == "sort":
-        from weft.strategies import sort
+        with importing:
+            from weft.strategies import sort
 
         return _attempt(plan, lambda: sort.schedule_sort(plan, kernel.body))
     if kernel.meta.kind == "scan":
-        from weft.strategies import scan
+        with importing:
+            from weft.strategies import scan
 
         return _attempt(plan, lambda: scan.schedule_rows(plan, kernel.body))
     return False
@@ -90,7 +97,8 @@ def _nest(plan: Plan, loop: For) -> None:
         return
     reduces = any(isinstance(s, Reduce) for s in traverse.walk(loop.body))
     if reduces:
-        from weft.strategies import contraction, rowwise
+        with importing:
+            from weft.strategies import contraction, rowwise
 
         pattern = contraction.match(plan, root)
         if pattern is not None and _attempt(
@@ -109,14 +117,17 @@ def _nest(plan: Plan, loop: For) -> None:
 def _special(plan: Plan, root: str) -> bool:
     """Try what the kind of the kernel says."""
     if plan.kernel.meta.kind == "scan":
-        from weft.strategies import scan
+        with importing:
+            from weft.strategies import scan
 
         return _attempt(plan, lambda: scan.schedule_scan(plan, root))
     if plan.kernel.meta.kind == "attention":
-        from weft.strategies import attention
+        with importing:
+            from weft.strategies import attention
 
         return _attempt(plan, lambda: attention.schedule_attention(plan, root))
-    from weft.strategies import scatter
+    with importing:
+        from weft.strategies import scatter
 
     return _attempt(plan, lambda: scatter.schedule_updates(plan, root))
 
