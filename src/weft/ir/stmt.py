@@ -265,7 +265,7 @@ class Block(Stmt):
         return Block(self.name, bodies[0])
 
 
-LEFT: Final = "left"  # an empty block where threads leave the kernel, for the interpreter device
+LEFT: Final = "left"  # an empty block where threads leave the kernel
 
 
 class Axis(Record):

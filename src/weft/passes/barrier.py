@@ -14,7 +14,8 @@ loop over the blocks; in it, between any two barriers, a loop over the threads o
   and indices that threads share; where it cannot be, the threads' values are compared and the
   kernel fails if they differ.
 * A condition that closes the body, as an early return makes, may differ: threads that have left
-  take no part in later barriers.
+  take no part in later barriers. Where threads leave from inside of a loop, it is kept for each
+  whether it is still there (`weft.passes.departures`).
 * What a thread keeps over a barrier lies in an array with one element for each thread; what all
   threads share is computed once for the block.
 * A block that begins with an early return has a version for the case that nobody leaves, without
@@ -56,7 +57,8 @@ from weft.ir.stmt import (
 from weft.ir.tile import MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Rewriter, Tally, walk
 from weft.passes.copies import copy_at_once
-from weft.passes.divergence import MUCH, WARP, has_barrier
+from weft.passes.departures import departs, may_depart, prepared, without_departures
+from weft.passes.divergence import MUCH, WARP, has_barrier, leaves
 from weft.passes.grid import blocks_of_grid, grid_to_block, waits_for_grid
 from weft.passes.orient import CLEARLY, lanes_last
 from weft.passes.strides import count_turns
@@ -238,6 +240,7 @@ class Nest:
         self.body: Body = ()  # of a thread
         self.rows: set[Stmt] = set()  # loops over rows of threads
         self.diverged = _DIVERGED
+        self.departs = False  # whether threads leave where others wait for each other later on
         self.blocks = 0  # axes of blocks of a grid that waits, before those of threads
 
     def run(self, body: Body) -> Body:
@@ -260,21 +263,35 @@ class Nest:
         if any(isinstance(s, For) and s.kind.startswith("thread.") for s in walk(body)):
             raise VerifyError("barrier", found="a loop over threads beside other statements",
                               expected="one nest of them in each block")
-        body = _without_unread(body, self.locations)
-        body = count_turns(body, lambda name: self.fresh(name, self.names),
-                           self._turn_cell, self.locations)
-        body = _without_unread(body, self.locations)  # what is known by the turn is not kept
         for axis in self.axes:
             if axis.extent.op is not Op.CONST:
                 raise VerifyError("barrier", found=f"{axis.extent!r} threads",
                                   expected="a number that is known when the kernel is compiled")
             self.count *= int(axis.extent.attr)
+        body = _without_unread(self._with_departures(body), self.locations)
+        body = count_turns(body, lambda name: self.fresh(name, self.names),
+                           self._turn_cell, self.locations)
+        body = _without_unread(body, self.locations)  # what is known by the turn is not kept
         self.body = body
         coalesced = self.hints.get("coalesced")
         if not self.warps and coalesced is not False:
             self.axes = [*self.axes[:self.blocks], *lanes_last(
                 self.axes[self.blocks:], body, self.lanes, 1 if coalesced else CLEARLY)]
         return (*before, *self._versions(body, _VERSIONS))
+
+    def _with_departures(self, body: Body) -> Body:
+        """Return a body that says where threads leave if others wait for each other then."""
+        if not leaves(body):
+            return body
+        plain = without_departures(body, self.locations)
+        if not may_depart(body):
+            return plain
+        names, memory_names, counts = set(self.names), set(self.memory_names), dict(self.counts)
+        block = Threads(self)
+        block.analyse(plain)
+        self.names, self.memory_names, self.counts = names, memory_names, counts
+        self.departs = departs(body, block.differs)
+        return prepared(body, self.locations) if self.departs else plain
 
     def _turn_cell(self) -> Memory:
         made = Memory(self.fresh("turn", self.memory_names), dt.int64, (), "register")

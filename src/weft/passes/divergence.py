@@ -13,10 +13,12 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import (
+    LEFT,
     Address,
     Alloc,
     Atomic,
     Barrier,
+    Block,
     Body,
     Call,
     Clock,
@@ -37,7 +39,7 @@ from weft.passes.strides import goes_through_a_grid
 if TYPE_CHECKING:
     from weft.passes.barrier import Nest
 
-__all__ = ["MUCH", "WARP", "Divergence", "has_barrier", "memories_read"]
+__all__ = ["MUCH", "WARP", "Divergence", "always_leaves", "has_barrier", "leaves", "memories_read"]
 
 _PRIVATE: Final = ("local", "register")
 WARP: Final = 32  # threads whose collective operations are those of lanes
@@ -59,6 +61,9 @@ class Divergence:
         What holds something over a barrier, and where all threads have theirs.
     kept, values : dict
         Names that are used behind a barrier: where they are kept, or what they are computed from.
+    departs : bool
+        Whether threads leave while others go on and wait for each other. What is the same in all
+        threads is then so in those that are still there.
     """
 
     def __init__(self, nest: Nest) -> None:
@@ -72,10 +77,12 @@ class Divergence:
         self.values: dict[Expr, Expr] = {}
         self.in_step: set[Stmt] = set()
         self.lets: dict[Expr, Expr] = {}
+        self.departs = False
 
     def analyse(self, body: Body) -> None:
         """Find what differs between threads, and what they keep over barriers."""
         self.lets = {s.var: s.value for s in walk(body) if isinstance(s, Let)}
+        self.departs = self.nest.departs and leaves(body)
         self._find_varying(body)
         together = self._find_in_step(body)
         if together:
@@ -116,7 +123,7 @@ class Divergence:
 
     def _find_in_step(self, body: Body) -> bool:
         """Find the loops over a grid whose turns all threads are to make before the next."""
-        if self.lanes >= self.count or self.lanes < 2:
+        if self.departs or self.lanes >= self.count or self.lanes < 2:
             return False  # that is so anyway, or there is no vector to read
         lets = {s.var: s.value for s in walk(body) if isinstance(s, Let)}
         stack = [body]
@@ -185,9 +192,10 @@ class Divergence:
             elif isinstance(s, If):
                 # Behind a last condition nobody asks what those do who left there.
                 apart = diverges or self.differs(s.condition)
-                leaves = final and self.is_leaving(s)
+                loses = (final or self.departs) and self.is_leaving(s) and (
+                    final or self.loses(s))
                 for inner in s.bodies():
-                    stays = leaves and any(map(self.splits, inner))
+                    stays = loses and any(map(self.splits, inner))
                     self._spread(inner, diverges if stays else apart, final)
             else:
                 for inner in s.bodies():
@@ -196,6 +204,11 @@ class Divergence:
     def is_leaving(self, s: If) -> bool:
         """Whether at most one branch of a condition has barriers."""
         return not (any(map(self.splits, s.then)) and any(map(self.splits, s.orelse)))
+
+    def loses(self, s: If) -> bool:
+        """Whether all who go one way at a condition leave, and others wait for each other."""
+        inside = any(map(self.splits, s.then))
+        return self.departs and always_leaves(s.orelse if inside else s.then)
 
     def differs(self, e: Expr) -> bool:
         """Whether a value may differ between the threads of a block."""
@@ -248,6 +261,8 @@ class Divergence:
                         note(s.exprs())
                     if not inside and self.splits(s):
                         self.region += 1
+                if self.departs and not inside and leaves((s,)):
+                    self.region += 1  # behind it, who has left is not there
 
         def note(exprs: tuple[Expr, ...]) -> None:
             for v in ex.free_vars(exprs):
@@ -283,6 +298,23 @@ def has_barrier(s: Stmt) -> bool:
     """Whether a statement is, or holds, a barrier of the block."""
     return any(isinstance(inner, Barrier | Collective) and inner.scope == "block"
                for inner in walk((s,)))
+
+
+def leaves(body: Body) -> bool:
+    """Whether a body says where threads leave the kernel."""
+    return any(isinstance(s, Block) and s.name == LEFT for s in walk(body))
+
+
+def always_leaves(body: Body) -> bool:
+    """Whether all threads leave the kernel at the end of a body."""
+    while body:
+        last = body[-1]
+        if isinstance(last, Block):
+            return last.name == LEFT
+        if not isinstance(last, If) or not always_leaves(last.then):
+            return False
+        body = last.orelse
+    return False
 
 
 def memories_read(s: Stmt) -> set[Memory]:

@@ -40,7 +40,8 @@ from weft.ir.stmt import (
     rhs,
 )
 from weft.ir.traverse import walk
-from weft.passes.divergence import Divergence, memories_read
+from weft.passes.departures import marked
+from weft.passes.divergence import Divergence, leaves, memories_read
 from weft.passes.region import Copy, Region, copies_of
 from weft.passes.turns import few_statements, holds_for_all, with_prefetches, without_checks
 
@@ -60,11 +61,20 @@ class Threads(Divergence):
         self.locations, self.names, self.counts = nest.locations, nest.names, nest.counts
         self.bound, self.allocated = nest.bound, nest.allocated
         self.thread = self.fresh("t", self.names)
+        self.stays: Memory | None = None  # for each thread whether it has not left
 
     def run(self, body: Body) -> Body:
         """Return a body that has been analysed as loops over threads."""
         out: list[Stmt] = []
-        self._split(body, (), out, True)
+        guards: tuple[Memory, ...] = ()
+        if self.departs:
+            self.stays = Memory(self.fresh("stays", self.memory_names), dt.bool_,
+                                (ex.index(self.count),), "local")
+            guards = (self.stays,)
+            out.append(Alloc(self.stays))
+            there = Store(self.stays, (self.index(),), ex.const(True, dt.bool_))
+            self._threads([there], (), out)
+        self._split(body, guards, out, True)
         return (*(Alloc(m) for m in self.homes), *out)
 
     def early_return(self, body: Body) -> tuple[Body, Expr, Body] | None:
@@ -223,11 +233,36 @@ class Threads(Divergence):
                 self._around(s, guards, out, last and position == len(body) - 1)
             else:
                 pending.append(s)
+            if self.stays is not None and leaves((s,)):
+                self._flush(pending, guards, out)
+                self._rest(body[position + 1:], guards, out, last)
+                return
         self._flush(pending, guards, out)
+
+    def _rest(self, body: Body, guards: tuple[Memory, ...], out: list[Stmt], last: bool) -> None:
+        """Write what follows where threads may have left: if any is still there, if they wait.
+
+        Nobody would stop loops that the threads that have left would not have come to.
+        """
+        if not any(map(self.splits, body)):
+            self._split(body, guards, out, last)
+            return
+        inner: list[Stmt] = []
+        some = self._some(out)
+        self._split(body, guards, inner, last)
+        out.append(If(some, tuple(inner)))
+
+    def _some(self, out: list[Stmt]) -> Expr:
+        """Return whether any thread has not left."""
+        assert self.stays is not None
+        return self.joint(self.stays, Op.OR, ex.const(False, dt.bool_), out)
 
     def _around(self, s: Stmt, guards: tuple[Memory, ...], out: list[Stmt], last: bool) -> None:
         """Write a loop or condition that has a barrier in it."""
         if isinstance(s, If) and self.differs(s.condition):
+            if self.stays is not None and self.is_leaving(s):
+                self._parting(s, guards, out, last)
+                return
             if last and self.is_leaving(s):
                 self._leaving(s, guards, out)
                 return
@@ -253,6 +288,8 @@ class Threads(Divergence):
             condition = s.condition
             if self.differs(condition):
                 condition = self._agreed(condition, s, guards, head)
+            elif self.stays is not None:
+                condition = ex.binary(Op.AND, condition, self._some(head))
             self._split(s.body, guards, inner, False)
             out.append(self.placed(While(tuple(head), condition, tuple(inner)), s))
         else:
@@ -298,16 +335,38 @@ class Threads(Divergence):
         self._flush(first, guards, out)
         self._split(body, (here,), out, True)
 
+    def _parting(self, s: If, guards: tuple[Memory, ...], out: list[Stmt], last: bool) -> None:
+        """Write a condition where threads may leave: first who goes where nobody waits.
+
+        Those who are still there then must all go the other way, unless nothing follows.
+        """
+        assert self.stays is not None
+        inside = any(map(self.splits, s.then))
+        condition = s.condition if inside else ex.unary(Op.NOT, s.condition)
+        body, other = (s.then, s.orelse) if inside else (s.orelse, s.then)
+        if last:
+            other = (*other, Store(self.stays, (self.index(),), ex.const(False, dt.bool_)))
+        apart = self.placed(If(ex.unary(Op.NOT, condition), other), s)
+        if last or self.loses(s):
+            self._flush([apart], guards, out)
+            some = self._some(out)
+        else:
+            some = self._agreed(condition, s, guards, out, (apart,))
+        inner: list[Stmt] = []
+        self._split(body, guards, inner, last)
+        out.append(self.placed(If(some, tuple(inner)), s))
+
     def _agreed(self, value: Expr, s: Stmt, guards: tuple[Memory, ...],
-                out: list[Stmt]) -> Expr:  # fmt: skip
+                out: list[Stmt], then: Body = ()) -> Expr:  # fmt: skip
         """Return a value that all threads must have alike at a barrier, after comparing them.
 
-        Those that have left are not asked; if nobody is there, it is 0, which ends a loop.
+        They are compared when the threads have done what `then` says. Those that have left are not
+        asked; if nobody is there, it is 0, which ends a loop.
         """
         each = Memory(self.fresh("each", self.memory_names), value.dtype, (ex.index(self.count),),
                       "local")
         out.append(Alloc(each))
-        self._flush([self.placed(Store(each, (self.index(),), value), s)], guards, out)
+        self._flush([self.placed(Store(each, (self.index(),), value), s), *then], guards, out)
         s = next((b for b in walk((s,)) if isinstance(b, Barrier | Collective)
                   and b.scope == "block"), s)  # where threads wait for those that do not come
         first = ex.var(self.fresh("first", self.names), value.dtype)
@@ -341,7 +400,11 @@ class Threads(Divergence):
     def _flush(self, pending: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt]) -> None:
         """Write what stands between two barriers as a loop over the threads."""
         if any(not isinstance(s, Let) or s.var in self.kept for s in pending):
-            self._threads(list(pending), guards, out)
+            body: Body = tuple(pending)
+            if self.stays is not None:
+                left = Store(self.stays, (self.index(),), ex.const(False, dt.bool_))
+                body = marked(body, left, self.locations)
+            self._threads(list(body), guards, out)
         pending.clear()  # names alone are written where they are used
 
     def _threads(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt]) -> None:

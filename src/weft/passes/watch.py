@@ -21,13 +21,11 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.registers import copied, copies, is_register
 from weft.ir.stmt import (
-    LEFT,
     SERIAL,
     Alloc,
     Assert,
     Atomic,
     Barrier,
-    Block,
     Body,
     Collective,
     For,
@@ -40,6 +38,7 @@ from weft.ir.stmt import (
     Store,
 )
 from weft.ir.traverse import Rewriter, walk
+from weft.passes.divergence import always_leaves
 
 __all__ = ["ROW", "UNSET", "UNWRITTEN", "Check", "watch"]
 
@@ -95,7 +94,7 @@ def _closed(body: Body, places: dict[Stmt, Location]) -> Body:
         return body
     last = body[-1]
     meets = [any(map(_is_meeting, walk(part))) for part in last.bodies()]
-    if meets[0] == meets[1] or not _leaves(last.orelse if meets[0] else last.then):
+    if meets[0] == meets[1] or not always_leaves(last.orelse if meets[0] else last.then):
         return (*body, Barrier("block")) if any(meets) else body
     then, orelse = (_closed(part, places) if meet else part
                     for part, meet in zip(last.bodies(), meets, strict=True))
@@ -123,18 +122,6 @@ def _maybe_unset(body: Body) -> list[Memory]:
 
 def _is_meeting(s: Stmt) -> bool:
     return isinstance(s, Barrier | Collective) and s.scope == "block"
-
-
-def _leaves(body: Body) -> bool:
-    """Whether all threads leave the kernel at the end of a body."""
-    while body:
-        last = body[-1]
-        if isinstance(last, Block):
-            return last.name == LEFT
-        if not isinstance(last, If) or not _leaves(last.then):
-            return False
-        body = last.orelse
-    return False
 
 
 def _renotes(body: Body, old: Memory, new: Memory, places: dict[Stmt, Location]) -> Body:
@@ -252,8 +239,6 @@ class _Watch(Rewriter):
 
     def visit(self, stmt: Stmt) -> Stmt | Body:
         place = self.kernel.locations.get(stmt)
-        if isinstance(stmt, Block) and stmt.name == LEFT:
-            return ()
         if isinstance(stmt, Assert):
             check = Check(stmt.message, place)
             bad = ex.unary(Op.NOT, stmt.condition)

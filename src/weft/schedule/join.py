@@ -25,6 +25,7 @@ from weft.errors import shown_file
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import (
+    LEFT,
     Alloc,
     Assert,
     Atomic,
@@ -181,6 +182,8 @@ class _View:
         if self.kernel.meta.fastmath:
             return f"{name} may round otherwise in another kernel (fastmath)"
         for s in walk(self.kernel.body):
+            if isinstance(s, Block) and s.name == LEFT:
+                return f"threads leave {name} while others go on, {self.place(s)}"
             if not isinstance(s, _KNOWN):
                 return f"{name} uses {type(s).__name__}, {self.place(s)}"
         found = self.footprint

@@ -244,7 +244,7 @@ class _Unmarked(Rewriter):
 
 
 def without_marks(kernel: Kernel) -> Kernel:
-    """Return a kernel without the marks that only the sanitiser reads."""
+    """Return a kernel that does not say where threads leave it."""
     return _Unmarked(kernel).run()
 
 

@@ -26,6 +26,7 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import Barrier, For, Kernel, Stmt
 from weft.ir.traverse import walk
+from weft.passes.departures import may_depart
 from weft.runtimes.callables import native_class, set_code, takes_code
 
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ class BuiltKernel(KernelFunction):
                 values[self._specials[f"gridDim.{axis}"]] = ex.index(1)
         made = without_reductions(specialised(self._kernel, values))
         if not sanitised:
-            made = without_marks(made)
+            made = _marked(made)
         body = made.body
         for index, extent in reversed(inner):
             body = (For(index, extent, str(index.attr), body),)
@@ -424,11 +425,16 @@ def quicken(instance: Any, contexts: list[Context], loaded: Loaded, signature: S
         launcher.attach(instance, contexts, context)
 
 
+def _marked(kernel: Kernel) -> Kernel:
+    """Return a kernel with the marks that compiled code needs."""
+    return kernel if may_depart(kernel.body) else without_marks(kernel)
+
+
 def _key(kernel: Kernel) -> str:
     from weft.ir.text import canonical_text
     from weft.store import fingerprint
 
-    return str(fingerprint("built", canonical_text(without_marks(kernel))))
+    return str(fingerprint("built", canonical_text(_marked(kernel))))
 
 
 def _text(parts: Sequence[Kernel], whole: Kernel, level: str) -> str:

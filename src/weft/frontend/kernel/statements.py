@@ -617,7 +617,7 @@ class Statements(Calls):
         self._raise_flags(frame.loops, True, node)
         if frame.flag is not None:
             self.put(frame.flag, ex.const(True, dt.bool_), node)
-        if self.sanitised and len(self.frames) == 1:
+        if len(self.frames) == 1 and (self.sanitised or frame.loops or frame.flag is not None):
             self.emit(Block(LEFT, ()), node)
         return JUMPS
 

@@ -19,6 +19,8 @@ from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import Barrier, Body, For, Kernel, Meta, Stmt
 from weft.ir.traverse import walk
+from weft.passes.departures import may_depart, without_departures
+from weft.passes.divergence import leaves
 
 __all__ = ["GridNeeded", "Launch", "translate"]
 
@@ -141,7 +143,10 @@ def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, 
     if launch.grid is None and any(isinstance(s, Barrier) and s.scope == "grid"
                                    for s in walk(tuple(out))):
         raise GridNeeded
-    nest = _nest(tuple(out), (*lowering.dynamic_allocs(), *lowering.shared), axes)
+    inner = tuple(out)
+    if not sanitised and leaves(inner) and not may_depart(inner):
+        inner = without_departures(inner, lowering.locations)
+    nest = _nest(inner, (*lowering.dynamic_allocs(), *lowering.shared), axes)
     return Kernel(source.name, memories, nest, Meta("custom"),
                   lowering.locations)
 
