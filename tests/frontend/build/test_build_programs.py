@@ -392,6 +392,36 @@ def test_kernels_of_threads():
     assert report.findings == ()
 
 
+def test_threads_that_return_while_others_go_on():
+    with build.kernel("falling") as k:
+        x = k.array("x", weft.float64, 1)
+        y = k.array("y", weft.float64, 1, writable=True)
+        tile = k.shared("tile", weft.float64, 64)
+        t = k.thread("x")
+        value = k.variable("value", weft.float64, x[t])
+        with k.loop(5, name="turn") as turn:
+            tile[t] = value.get()
+            k.barrier()
+            with k.if_(value < 0):
+                k.return_()
+            value.set(value - tile[(t + 1) % 64] - turn)
+            y[t] = value.get()
+            k.barrier()
+    x = RNG.normal(size=64) * 8
+    value, tile, expected = x.copy(), np.zeros(64), np.zeros(64)
+    there = np.ones(64, bool)
+    for turn in range(5):
+        tile[there] = value[there]
+        there &= value >= 0
+        value[there] = (value - np.roll(tile, -1) - turn)[there]
+        expected[there] = value[there]
+    for run in (k.program[1, 64], weft.interpret(k.program, 1, 64)):
+        y = np.zeros(64)
+        run(x, y)
+        np.testing.assert_array_equal(y, expected)
+    assert weft.sanitize(k.program, 1, 64)(x, np.zeros(64)).findings == ()
+
+
 def test_a_kernel_over_three_axes_with_warps_and_reductions():
     with build.kernel("cube") as k:
         x = k.array("x", weft.int64, (2, 4, 32))
