@@ -245,3 +245,21 @@ def test_what_is_no_place_of_an_extreme(function: Any, dtype: Any) -> None:
         function.__weft_function__(x, *wanted)
         np.testing.assert_array_equal(ours[0], wanted[0])
         np.testing.assert_array_equal(ours[1], wanted[1])
+
+
+@weft.compute
+def far(x: Any, place: Any) -> None:
+    m = x[0]
+    at = 0
+    for i in range(x.size):
+        if x[i] > m:
+            m = x[i]
+            at = i + 9223372036854775805
+    place[0] = at
+
+
+def test_places_that_wrap() -> None:
+    """The first of equals, though the places of the others are lower."""
+    place = np.zeros(1, np.int64)
+    far(np.array([0.0, 5.0, 5.0, 5.0, 5.0]), place)
+    assert place[0] == 2**63 - 2

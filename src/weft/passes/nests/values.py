@@ -56,6 +56,7 @@ from weft.passes.nests.reductions import (
 
 __all__ = ["follow_registers", "merged"]
 
+_LARGE: Final = 1 << 62  # what is added to a counter, or it may wrap
 _NEAR: Final = 32  # statements above a load among which a store to its element is looked for
 
 
@@ -409,6 +410,8 @@ def _grows(e: Expr, var: Expr, inside: set[Expr], lets: Mapping[Expr, Expr]) -> 
         varying = [a for a in e.args if inside & ex.free_vars([a])]
         if len(varying) != 1:
             return False
+        if any(a.op is Op.CONST and abs(int(a.attr)) > _LARGE for a in e.args):
+            return False  # the sum may wrap
         e = varying[0]
 
 
