@@ -179,3 +179,13 @@ def test_an_image_program(folder):
     assert "found index -1, expected an index from 0 to 29" in err
     assert "photo.img:4: r = red(x - 1, y) }" in err
     assert sys.executable not in err
+
+
+def test_no_line_is_told_where_the_command_is_wrong(folder):
+    """Not that of what reads the command line."""
+    (folder / "two.py").write_text("import weft\n" + "".join(
+        f"@weft.critical\ndef {name}(a: weft.int64) -> weft.int64:\n    return a\n"
+        for name in ("one", "two")))
+    _, err = weft("compile", "two.py", "-o", "both.so", code=1)
+    assert err.strip() == ("weft: compile two.py: found --output and 2 functions, expected "
+                           "no --output: each is written to a file of its name")

@@ -40,6 +40,8 @@ def command(file: Path, arguments: tuple[str, ...], target: str, arch: str, outp
     except WeftError as error:
         place = error.where  # a line of Python is of no use to who wrote another language
         known = place is not None and (file.suffix == ".py" or not place.file.endswith(".py"))
+        if place is not None and Path(place.file).is_relative_to(Path(click.__file__).parent):
+            known = False  # nobody's line: what is wrong is in the command
         told = error if getattr(error, "problems", ()) or known else error.message
         click.echo(f"weft: {told}", err=True)
         sys.exit(1)

@@ -230,3 +230,21 @@ def test_a_system_call_ends_a_sealed_child(tmp_path):
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True,
                           timeout=120, check=False, env=environ)
     assert "killed by SIG" in done.stdout, done.stderr
+
+
+def test_errors_tell_the_calls_that_are_in_the_source():
+    """Nothing calls the function that is compiled."""
+    def unknown(a):
+        return a + nowhere  # noqa: F821
+
+    @weft.critical
+    def calls(a: weft.int64) -> weft.int64:
+        b = {}
+        return unknown(a) + b
+
+    with pytest.raises(KernelError) as caught:
+        calls(3)
+    line = calls.__weft_function__.__code__.co_firstlineno
+    told = [row.strip() for row in str(caught.value).splitlines() if "called at" in row]
+    assert told == [f"called at {__file__}:{line + 3}"]
+    assert [len(p.calls) for p in caught.value.problems] == [1, 0]

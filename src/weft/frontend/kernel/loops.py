@@ -439,14 +439,17 @@ class Functions(Loops):
             frame.types = types
             self.frames[-1].env = self.env
             self.frames.append(frame)
-            self.calls.append(f"{shown_file(self.source.file)}:{getattr(node, 'lineno', 0)}")
+            calls = self.calls
+            if source is not self.source:  # else nobody calls it: it is what is compiled
+                place = f"{shown_file(self.source.file)}:{getattr(node, 'lineno', 0)}"
+                self.calls = [*calls, place]
             self.source, self.env, self.after = source, dict(values), []
             known = len(self.problems.found)
             try:
                 self.run(body)
             finally:
                 self.frames.pop()
-                self.calls.pop()
+                self.calls = calls
                 self.source, self.env, self.after = outer
             if len(self.problems.found) > known:
                 raise Stop
