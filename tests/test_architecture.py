@@ -229,5 +229,7 @@ def import_graph():
                 for alias in node.names:
                     name = f"{node.module}.{alias.name}"
                     targets.add(name if name in known else node.module)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Late":
+                targets.add(ast.literal_eval(node.args[0]))
         graph[module] = sorted(t for t in targets if t in known and t != module)
     return graph

@@ -99,11 +99,12 @@ def tiles_state() -> str:
     """
     from weft.compilers.llvm import host_cpu
     from weft.config import config
-    from weft.runtimes import tiles
 
     host = host_cpu()
     if "+amx-tile" not in host.features.split(","):
         return "absent"
+    from weft.runtimes import tiles
+
     if not config().amx:
         return "switched off by WEFT_AMX"
     reason = tiles.request()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from weft.backends import cpu
 from weft.config import Debug, debug
@@ -22,10 +22,12 @@ from weft.passes.barrier import blocks_to_loops, has_threads, unroll_loops
 from weft.passes.extremes import splitter
 from weft.passes.legalize import Legalizer, legalize
 from weft.passes.linearize import linearize
-from weft.passes.panels import Panel, take_panels
 from weft.passes.vectorize import vectorize
 from weft.strategies import choose
 from weft.strategies.plain import choose_plain
+
+if TYPE_CHECKING:
+    from weft.passes.panels import Panel
 
 T = TypeVar("T")
 
@@ -199,6 +201,8 @@ def render(kernel: Kernel, name: str, tier: str = FULL,
         scheduled = (choose if tier == FULL else choose_plain)(kernel, target, threads)
     panels: tuple[Panel, ...] = ()
     if resident:
+        from weft.passes.panels import take_panels
+
         scheduled, panels = take_panels(scheduled, {kernel.params[i].name for i in resident})
     by_primitives = Tally.passes - before
     flat = vectorize(legalize(scheduled, target, splitter(target)), Legalizer(target).one)

@@ -17,9 +17,10 @@ Limits: one vector axis at a time (a vector axis inside another runs serially).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import UnsupportedError
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import reduction
@@ -56,11 +57,17 @@ from weft.ir.stmt import (
 )  # fmt: skip
 from weft.ir.tile import MatrixLoad, MatrixMultiply, MatrixStore
 from weft.ir.traverse import walk
-from weft.passes import atomics, fragments, warp
 from weft.passes.access import flat_memory
 from weft.passes.lanes import Affine, Mapped, Mask, Scope, any_of
 from weft.passes.reduce import ReduceLowering
 from weft.passes.strided import regroup
+
+if TYPE_CHECKING:
+    from weft.passes import atomics, fragments, warp
+else:
+    atomics = Late("weft.passes.atomics")
+    fragments = Late("weft.passes.fragments")
+    warp = Late("weft.passes.warp")
 
 _SHORT: Final = 40  # statements of a branch that is written twice
 
@@ -327,8 +334,9 @@ _HANDLERS: Final[dict[type[Stmt], Callable[[Vectorize, Any, Scope, list[Stmt]], 
     Call: Vectorize._call, Print: Vectorize._print, Barrier: Vectorize._barrier,
     Fence: Vectorize._fence, Collective: Vectorize._collective,
     Prefetch: Vectorize.prefetch, Clock: Vectorize._clock, Address: Vectorize._address,
-    MatrixLoad: fragments.access,
-    MatrixStore: fragments.access, MatrixMultiply: fragments.multiply,
+    MatrixLoad: lambda *words: fragments.access(*words),
+    MatrixStore: lambda *words: fragments.access(*words),
+    MatrixMultiply: lambda *words: fragments.multiply(*words),
 }  # fmt: skip
 
 

@@ -22,7 +22,6 @@ from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
 from weft.renderers.base import Source
 from weft.renderers.llvm_function import Function, KernelText, symbol
-from weft.renderers.llvm_print import NUMBER
 from weft.target import Target
 
 __all__ = ["LLVMRenderer"]
@@ -70,6 +69,8 @@ def _module(k: KernelText) -> Source:
     if k.asserts:
         parts.append(_FAIL)
     if k.module.prints:
+        from weft.renderers.llvm_print import NUMBER
+
         parts.append(NUMBER)
     parts.append("\n".join(k.module.declarations))
     parts.append(f"attributes #0 = {{ {_attributes(k.target)} }}")

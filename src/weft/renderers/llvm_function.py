@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import UnsupportedError, VerifyError
+from weft.imports import Late
 from weft.ir import linear as li
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import Op
@@ -16,12 +17,16 @@ from weft.ir.stmt import Memory
 from weft.renderers import llvm_memory as memory
 from weft.renderers import llvm_ranges as ranges
 from weft.renderers.base import NO_MEMORY
-from weft.renderers.llvm_atomic import atomic
 from weft.renderers.llvm_memory import Memories
 from weft.renderers.llvm_ops import compute
-from weft.renderers.llvm_print import printable
 from weft.renderers.llvm_types import FunctionWriter, Module, element, stored, vector
 from weft.target import Target
+
+if TYPE_CHECKING:
+    from weft.renderers import llvm_atomic, llvm_print
+else:
+    llvm_atomic = Late("weft.renderers.llvm_atomic")
+    llvm_print = Late("weft.renderers.llvm_print")
 
 __all__ = ["Function", "KernelText", "symbol"]
 
@@ -446,7 +451,7 @@ class Function(FunctionWriter):
         """Print a line by one call of printf."""
         forms, args = [], []
         for a in inst.args:
-            form, kind, reference = printable(self, a)
+            form, kind, reference = llvm_print.printable(self, a)
             forms.append(form)
             args.append(f"{kind} {reference}")
         text = inst.text.replace("%", "%%")
@@ -497,7 +502,7 @@ _WRITERS: Final[dict[type[Inst], Callable[[Function, Any], None]]] = {
     li.EndIf: Function.end_if,
     li.AssertInst: Function.check,
     li.BarrierInst: Function.barrier, li.FenceInst: lambda f, i: f.put("fence seq_cst"),
-    li.AtomicInst: lambda f, i: atomic(f, i, f.pointer(i.memory)),
+    li.AtomicInst: lambda f, i: llvm_atomic.atomic(f, i, f.pointer(i.memory)),
     li.CallInst: Function.call, li.ClockInst: Function.clock, li.AddressInst: _address,
     li.PrintInst: Function.print,
     li.PrefetchInst: lambda f, i: memory.prefetch(f, i, f.pointer(i.memory)),

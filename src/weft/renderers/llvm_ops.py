@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import UnsupportedError
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir.expr import picks_of
 from weft.ir.linear import Compute, Value
 from weft.ir.op import Op, Operation
 from weft.renderers import llvm_ranges as ranges
-from weft.renderers.llvm_avx512 import extreme, scalb
 from weft.renderers.llvm_convert import cast
-from weft.renderers.llvm_dot import dot, matrix
 from weft.renderers.llvm_types import FunctionWriter, constant, element, splat, suffix, vector
+
+if TYPE_CHECKING:
+    from weft.renderers import llvm_avx512, llvm_dot
+else:
+    llvm_avx512 = Late("weft.renderers.llvm_avx512")
+    llvm_dot = Late("weft.renderers.llvm_dot")
 
 __all__ = ["RENDERED", "compute"]
 
@@ -132,7 +137,7 @@ def _extreme(which: str) -> Row:
             return w.new(f"{'and' if which == 'min' else 'or'} {kind} {w.ref(a)}, {w.ref(b)}")
         if k == "f" and all(w.ref(x).startswith("%") for x in inst.args) and (
                 {"+avx512dq", "+avx512vl"} <= set(w.module.target.features)):
-            return extreme(w, inst, which == "max")
+            return llvm_avx512.extreme(w, inst, which == "max")
         name = {"f": f"{which}imum", "i": f"s{which}", "u": f"u{which}"}[k]
         full = f"llvm.{name}.{suffix(element(a.dtype), a.lanes)}"
         # x86 inspects the sign of the first operand: the second one here, so that the running
@@ -456,11 +461,11 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.NE: _compare("une", "ne", "ne"),
     Op.WHERE: _where,
     Op.MAD: _intrinsic("fma"),
-    Op.SCALB: scalb,
-    Op.DOT2: dot,
-    Op.DOT4: dot,
-    Op.MATRIX2: matrix,
-    Op.MATRIX4: matrix,
+    Op.SCALB: lambda w, i: llvm_avx512.scalb(w, i),
+    Op.DOT2: lambda w, i: llvm_dot.dot(w, i),
+    Op.DOT4: lambda w, i: llvm_dot.dot(w, i),
+    Op.MATRIX2: lambda w, i: llvm_dot.matrix(w, i),
+    Op.MATRIX4: lambda w, i: llvm_dot.matrix(w, i),
     Op.CAST: _cast,
     Op.BITCAST: _bitcast,
     Op.BROADCAST: _broadcast,

@@ -12,17 +12,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from math import gcd
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.bounds import INT64, Env
 from weft.ir.expr import Expr, make, rebuild
 from weft.ir.op import Op, Operation
 from weft.rules import polynomial as po
-from weft.rules.algebra import ALGEBRA
 from weft.rules.division import Divider
 from weft.rules.polynomial import Poly
+
+if TYPE_CHECKING:
+    from weft.rules import algebra
+else:
+    algebra = Late("weft.rules.algebra")
 
 TERMS: Final = 24  # a longer sum is not flattened further
 PRODUCTS: Final = 12  # a product of sums with more terms is not expanded
@@ -143,7 +148,7 @@ class Simplifier(Divider):
         """Return an operation of int64 that no rule of this file knows, as an atom."""
         made = self._rebuilt(e)
         for _ in range(STEPS):
-            step = ALGEBRA.step(made, self.ranges)
+            step = algebra.ALGEBRA.step(made, self.ranges)
             if step is None:
                 break
             made = step
@@ -171,7 +176,7 @@ class Simplifier(Divider):
                 if known.is_single:
                     value = bool(known.lo) if e.dtype.is_bool else known.lo
                     return make(Op.CONST, e.dtype, (), value, e.lanes)
-            step = ALGEBRA.step(made, self.ranges)
+            step = algebra.ALGEBRA.step(made, self.ranges)
             if step is None:
                 return made
             made = step

@@ -6,16 +6,23 @@ wait for the end of such an import: the child would have its beginning alone.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from weft.errors import ScheduleError
-from weft.imports import importing
+from weft.imports import Late, importing
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.stmt import For, Kernel, Reduce
 from weft.schedule.choices import Choices
-from weft.strategies import elementwise, phases
 from weft.strategies.nest import COMPUTE, Plan
 from weft.strategies.plain import share_out
 from weft.target import Target
+
+if TYPE_CHECKING:
+    from weft.strategies import elementwise, phases
+else:
+    elementwise = Late("weft.strategies.elementwise")
+    phases = Late("weft.strategies.phases")
 
 __all__ = ["choose"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from weft.errors import ScheduleError
+from weft.imports import Late
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir import traverse
@@ -14,9 +15,14 @@ from weft.ir.expr import Expr
 from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
 from weft.schedule import Schedule
 from weft.schedule.choices import Choices, Value
-from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import HEAVY, constant
 from weft.target import Target
+
+if TYPE_CHECKING:
+    from weft.schedule import dependence
+    from weft.schedule.dependence import Access, Space
+else:
+    dependence = Late("weft.schedule.dependence")
 
 V = TypeVar("V", bound=Value)
 
@@ -130,7 +136,7 @@ def flat_stride(space: Space, access: Access, var: Expr) -> int | None:
 
 def strides(space: Space, body: Body, var: Expr) -> list[tuple[Access, int | None]]:
     """Return the accesses of a body with their distance per iteration of `var`."""
-    return [(a, flat_stride(space, a, var)) for a in accesses(body)]
+    return [(a, flat_stride(space, a, var)) for a in dependence.accesses(body)]
 
 
 def _value_exprs(body: Body) -> list[Expr]:

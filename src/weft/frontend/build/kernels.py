@@ -11,7 +11,7 @@ from weft.frontend.build.places import At
 from weft.frontend.build.programs import BuiltKernel
 from weft.frontend.build.values import Array, Scalar
 from weft.frontend.kernel import scalars
-from weft.frontend.kernel.warp import WARP
+from weft.frontend.kernel.intrinsics import WARP
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from weft.errors import KernelError
-from weft.frontend.kernel import flow, scalars, warp
+from weft.frontend.kernel import flow, scalars
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.loops import Functions
 from weft.frontend.kernel.source import Problems, Source, Stop, read_source
@@ -45,7 +45,6 @@ __all__ = ["STACK", "Translated", "proof_error", "translate", "written"]
 
 STACK: Final = 64 << 10  # bytes of local arrays: what any thread has left on its stack
 
-_ = warp  # which enters its intrinsics in the table of all
 _ALLOWED: Final = frozenset({
     "brev", "clz", "ffs", "fma", "local", "popc", "rsqrt", "selp", "threadfence",
     "threadfence_block", "threadfence_system", "atomic",

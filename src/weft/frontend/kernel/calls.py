@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import ast
-import cmath
 import inspect
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import WeftError
 from weft.frontend.kernel import (
     chosen,
     complexes,
-    fields,
-    mathlib,
     operators,
     scalars,
-    seen,
     structs,
 )
-from weft.frontend.kernel.addresses import as_stored
 from weft.frontend.kernel.elements import (
     ComplexOf,
     Element,
@@ -51,6 +46,7 @@ from weft.frontend.kernel.values import (
     describe,
     whole,
 )
+from weft.imports import Late, importing
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -67,6 +63,14 @@ from weft.ir.stmt import (
     Memory,
     Print,
 )
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel import addresses, fields, mathlib, seen
+else:
+    addresses = Late("weft.frontend.kernel.addresses")
+    fields = Late("weft.frontend.kernel.fields")
+    mathlib = Late("weft.frontend.kernel.mathlib")
+    seen = Late("weft.frontend.kernel.seen")
 
 __all__ = ["INTRINSICS", "MOST_LOCAL", "MOST_SHARED", "Calls", "Range", "Walk"]
 
@@ -219,12 +223,10 @@ class Calls(Expressions):
         if isinstance(element, ComplexOf):
             return self._complex(element.dtype, args, node)
         name = getattr(callee, "__name__", "")
-        if name in complexes.NAMES and getattr(cmath, name) is callee and len(args) == 1:
-            value = complexes.function(self, name, args[0], node)
+        if getattr(callee, "__module__", "") == "cmath":
+            value = complexes.called(self, name, tuple(args), named, node)
             if value is not None:
                 return value
-        if callee is cmath.rect and len(args) == 2 and not named:
-            return complexes.rect(self, tuple(args), node)
         if name in _MATH and getattr(math, name) is callee:
             return mathlib.math_named(self, name, args, named, node)
         if mathlib.is_ufunc(callee, name):
@@ -460,7 +462,10 @@ class Calls(Expressions):
                              callee.usage) from None
         bound.apply_defaults()
         family, _, kind = callee.name.rpartition(".")
-        method = INTRINSICS.get(callee.name) or INTRINSICS[family]
+        method = INTRINSICS.get(callee.name) or INTRINSICS.get(family)
+        if method is None:
+            _rare_intrinsics()
+            method = INTRINSICS[callee.name]
         given = [v if isinstance(v, Value) else Known(v) for v in bound.arguments.values()]
         return method(self, node, kind, *given)
 
@@ -598,7 +603,7 @@ class Calls(Expressions):
         values = values[:-2]
         if not isinstance(array, View):
             raise self.wrong(node, f"gpu.atomic.{kind} of {describe(array)}", "give it an array")
-        as_stored(self, array, node)
+        addresses.as_stored(self, array, node)
         kind = kind.strip("_")
         if kind == "compare_and_swap":
             kind, index, values = "cas", Group((Known(0),) * len(array.axes)), (index, *values)
@@ -688,4 +693,14 @@ INTRINSICS: Final[dict[str, Callable[..., Value]]] = {
     "const": Calls._constant_like, "shared": Calls._shared, "local": Calls._local,
     "atomic": Calls._atomic,
 }  # fmt: skip
+
+
+def _rare_intrinsics() -> None:
+    """Add those that few kernels call."""
+    with importing:
+        from weft.frontend.kernel import matrix, vectors, warp
+
+    INTRINSICS.update({**warp.LOWERED, **matrix.LOWERED, **vectors.LOWERED})
+
+
 VISIT[ast.Call] = Calls._call  # type: ignore[assignment]

@@ -7,7 +7,6 @@ Those that are not arithmetic compute in float64 and are rounded to the type of 
 from __future__ import annotations
 
 import ast
-import cmath
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -96,6 +95,16 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
     a, b = convert(a, d), convert(b, d)
     same = ex.binary(Op.AND, a.items[0].eq(b.items[0]), a.items[1].eq(b.items[1]))
     return same if kind is ast.Eq else ex.unary(Op.NOT, same)
+
+
+def called(c: Expressions, name: str, args: tuple[Value, ...], named: dict[str, Value],
+           node: ast.AST) -> Value | None:  # fmt: skip
+    """Return what a call of ``cmath.name`` means, or None if kernels lack it."""
+    if name == "rect" and len(args) == 2 and not named:
+        return rect(c, args, node)
+    if name in ("rect", "isclose") or len(args) != 1:
+        return None
+    return function(c, name, args[0], node)
 
 
 def function(c: Expressions, name: str, value: Value, node: ast.AST) -> Value | None:
@@ -320,4 +329,3 @@ _FUNCTIONS: Final[dict[str, Callable[..., Parts]]] = {
     f.__name__: f for f in (exp, log, log10, sqrt, sin, cos, tan, asin, acos, atan, sinh, cosh,
                             tanh, asinh, acosh, atanh)
 }  # fmt: skip
-NAMES: Final = frozenset(n for n in dir(cmath) if callable(getattr(cmath, n))) - {"rect", "isclose"}

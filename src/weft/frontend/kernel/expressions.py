@@ -6,23 +6,11 @@ import ast
 import enum
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.frontend.kernel import (
-    addresses,
-    choices,
-    chosen,
-    complexes,
-    constants,
-    fields,
-    moving,
-    operators,
-    scalars,
-    seen,
-    structs,
-)
+from weft.frontend.kernel import chosen, complexes, operators, scalars, structs
 from weft.frontend.kernel.elements import as_dtype, itemsize_of
 from weft.frontend.kernel.emitter import Emitter
 from weft.frontend.kernel.hints import NO_THREADS, closest, instead, title, unindexed
@@ -43,12 +31,23 @@ from weft.frontend.kernel.values import (
     describe,
     described,
 )
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import If, Load, Memory, Store
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel import addresses, choices, constants, fields, moving, seen
+else:
+    addresses = Late("weft.frontend.kernel.addresses")
+    choices = Late("weft.frontend.kernel.choices")
+    constants = Late("weft.frontend.kernel.constants")
+    fields = Late("weft.frontend.kernel.fields")
+    moving = Late("weft.frontend.kernel.moving")
+    seen = Late("weft.frontend.kernel.seen")
 
 __all__ = ["VISIT", "Expressions", "as_dtype"]
 
@@ -651,7 +650,8 @@ VISIT: Final[dict[type[ast.AST], Callable[[Expressions, Any], Value]]] = {
     ast.Constant: Expressions._constant, ast.Name: Expressions._name,
     ast.Attribute: Expressions._attribute, ast.BinOp: operators.binary,
     ast.UnaryOp: operators.unary, ast.Compare: operators.comparison,
-    ast.BoolOp: choices.both, ast.IfExp: choices.either,
+    ast.BoolOp: lambda c, node: choices.both(c, node),
+    ast.IfExp: lambda c, node: choices.either(c, node),
     ast.Tuple: Expressions._tuple, ast.List: Expressions._tuple,
     ast.Subscript: Expressions._subscript, ast.NamedExpr: Expressions._walrus,
 }  # fmt: skip

@@ -8,9 +8,9 @@ from typing import Any, Final, NoReturn
 
 from weft.errors import KernelError
 
-__all__ = ["DEVICE", "Everyone", "Intrinsic", "Special", "intrinsic"]
+__all__ = ["DEVICE", "WARP", "Everyone", "Intrinsic", "Special", "intrinsic"]
 
-
+WARP: Final = 32  # threads of a warp, whatever the width of a vector
 DEVICE: Final = {"threadIdx", "blockIdx", "blockDim", "gridDim", "laneid", "warpsize"}  # names
 
 

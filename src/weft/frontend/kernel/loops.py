@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import KernelError, shown_file
-from weft.frontend.kernel import chosen, complexes, flow, moving, structs
+from weft.frontend.kernel import chosen, complexes, flow, structs
 from weft.frontend.kernel.calls import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
@@ -24,12 +24,18 @@ from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Source, Stop, read_source
 from weft.frontend.kernel.statements import FALLS, MAYBE, STATEMENTS, Frame, Loop, Statements
 from weft.frontend.kernel.values import Group, Known, Value, View, Wrong, describe
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For, If, Memory, While
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel import moving
+else:
+    moving = Late("weft.frontend.kernel.moving")
 
 __all__ = ["Functions", "Loops"]
 

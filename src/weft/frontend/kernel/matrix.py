@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weft.frontend.kernel import scalars
 from weft.frontend.kernel.addresses import as_stored
-from weft.frontend.kernel.calls import Calls
-from weft.frontend.kernel.expressions import as_dtype
+from weft.frontend.kernel.elements import as_dtype
+from weft.frontend.kernel.intrinsics import WARP
 from weft.frontend.kernel.values import Fragment, Known, Value, View, describe, whole
-from weft.frontend.kernel.warp import WARP
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -19,6 +18,9 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Memory, Store
 from weft.ir.tile import MatrixLoad, MatrixMultiply, MatrixStore, Tile, extent, shapes
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.calls import Calls
 
 __all__ = ["LOWERED"]
 

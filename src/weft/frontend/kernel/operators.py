@@ -5,18 +5,22 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from weft.frontend.kernel import choices, complexes, scalars, structs
+from weft.frontend.kernel import complexes, scalars, structs
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import operands
 from weft.frontend.kernel.source import Stop
 from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 
 if TYPE_CHECKING:
+    from weft.frontend.kernel import choices
     from weft.frontend.kernel.expressions import Expressions
+else:
+    choices = Late("weft.frontend.kernel.choices")
 
 __all__ = ["binary", "compare", "comparison", "negated", "operate", "unary"]
 

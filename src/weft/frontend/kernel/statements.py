@@ -11,9 +11,9 @@ import ast
 import contextlib
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import chosen, complexes, fields, flow, moving, operators, scalars
+from weft.frontend.kernel import chosen, complexes, flow, operators, scalars
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.elements import as_dtype
@@ -23,11 +23,18 @@ from weft.frontend.kernel.inner import inner_names
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source, Stop
 from weft.frontend.kernel.values import FIXED, Fields, Group, Known, Value, View, Wrong, describe
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import LEFT, Assert, Block, If, Load, Memory, Stmt, Store
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel import fields, moving
+else:
+    fields = Late("weft.frontend.kernel.fields")
+    moving = Late("weft.frontend.kernel.moving")
 
 __all__ = ["FALLS", "JUMPS", "MAYBE", "STATEMENTS", "Frame", "Loop", "Statements"]
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import flow, matrix, vectors
-from weft.frontend.kernel.calls import INTRINSICS
-from weft.frontend.kernel.fields import FlatNeeded
+from weft.frontend.kernel import flow
+from weft.frontend.kernel.intrinsics import WARP
 from weft.frontend.kernel.loops import Functions
 from weft.frontend.kernel.source import Problems, Source, read_source
 from weft.frontend.kernel.statements import Frame
 from weft.frontend.kernel.types import KernelType, Parameters
-from weft.frontend.kernel.warp import WARP
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -22,10 +21,14 @@ from weft.ir.traverse import walk
 from weft.passes.departures import may_depart, without_departures
 from weft.passes.divergence import leaves
 
+if TYPE_CHECKING:
+    from weft.frontend.kernel import fields
+else:
+    fields = Late("weft.frontend.kernel.fields")
+
 __all__ = ["GridNeeded", "Launch", "translate"]
 
 _MOST_BLOCKS: Final = (1 << 31) - 1
-INTRINSICS.update({**matrix.LOWERED, **vectors.LOWERED})
 
 
 class Launch(Record):
@@ -103,7 +106,7 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
         try:
             return _translate(source, types, launch, flat, wraps, checked, sanitised, fma,
                               None if constants is None else known, functions)
-        except FlatNeeded:
+        except fields.FlatNeeded:
             continue
     raise AssertionError("no memory has more than one axis")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weft.frontend.kernel import scalars
 from weft.frontend.kernel.addresses import as_stored, place_of
-from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.values import Group, Known, Value, View, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -16,6 +15,9 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Address, Barrier, Clock, Load, Store
 from weft.ir.tile import CACHES, COPY_BYTES, MISALIGNED, AsyncCopy, CopyCommit, CopyWait
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.calls import Calls
 
 __all__ = ["LOWERED"]
 

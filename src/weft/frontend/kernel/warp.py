@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weft.frontend.kernel import scalars
-from weft.frontend.kernel.calls import INTRINSICS, Calls
-from weft.frontend.kernel.intrinsics import Everyone
+from weft.frontend.kernel.intrinsics import WARP, Everyone
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.values import Group, Known, Value
 from weft.ir import dtype as dt
@@ -18,9 +17,11 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Barrier, Collective, Fence
 
-__all__ = ["WARP"]
+if TYPE_CHECKING:
+    from weft.frontend.kernel.calls import Calls
 
-WARP: Final = 32  # threads of a warp, whatever the width of a vector
+__all__ = ["LOWERED"]
+
 _FULL: Final = (1 << WARP) - 1
 
 
@@ -182,7 +183,7 @@ def _selp(c: Calls, node: ast.Call, _: str, condition: Value, a: Value, b: Value
     return ex.where(test, scalars.convert(x, d), scalars.convert(y, d))
 
 
-INTRINSICS.update({
+LOWERED: Final[dict[str, Callable[..., Value]]] = {
     "shfl_sync": _shuffle("shuffle_idx"), "shfl_up_sync": _shuffle("shuffle_up"),
     "shfl_down_sync": _shuffle("shuffle_down"), "shfl_xor_sync": _shuffle("shuffle_xor"),
     "any_sync": _vote("vote_any", dt.bool_), "all_sync": _vote("vote_all", dt.bool_),
@@ -193,4 +194,4 @@ INTRINSICS.update({
     "syncthreads_count": _count("count", dt.int64), "syncthreads_and": _count("all", dt.bool_),
     "syncthreads_or": _count("any", dt.bool_), "popc": _popc, "clz": _clz, "brev": _brev,
     "ffs": _ffs, "fma": _fma, "rsqrt": _rsqrt, "selp": _selp, "cbrt": _cbrt,
-})  # fmt: skip
+}  # fmt: skip
