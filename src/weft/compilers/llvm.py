@@ -101,14 +101,19 @@ _library: Any = None  # a DirectLibrary or a BoundLibrary
 _freeing: Any = freeing
 
 
+_forks: list[Any] = []  # what is held during a fork
+
+
 def _before_fork() -> None:
     _lock.acquire()
     _freeing.__enter__()
+    _forks.append(_freeing)
 
 
 def _after_fork() -> None:
-    _freeing.__exit__(None, None, None)
-    _lock.release()
+    if _forks:  # else this module was imported while the fork waited for imports
+        _forks.pop().__exit__(None, None, None)
+        _lock.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -18,6 +18,7 @@ from weft.frontend.kernel.nests import failure, names_of
 from weft.frontend.kernel.signature import Signature
 from weft.frontend.kernel.texts import keep
 from weft.frontend.state import state
+from weft.imports import importing
 from weft.runtimes.callables import native_class, set_code
 
 if TYPE_CHECKING:
@@ -314,8 +315,9 @@ class _Compiled:
     """A function for some types and shapes: the code for the usual case, and what it does."""
 
     def __init__(self, function: ComputeFunction, call: _Call, static: Mapping[str, int]) -> None:
-        from weft.driver.launch import load_kernel
-        from weft.passes.nests import FALLBACK, normalise
+        with importing:
+            from weft.driver.launch import load_kernel
+            from weft.passes.nests import FALLBACK, normalise
 
         self.fallback = FALLBACK  # what a failure says where the function has to run as written
         written = call.translate(static, exact=False)

@@ -22,6 +22,7 @@ from weft.errors import (
     raised,
 )
 from weft.frontend.kernel.texts import keep
+from weft.imports import importing
 from weft.runtimes.callables import native_class, set_code
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class CriticalFunction:
     @outermost
     def _miss(self, *args: Any, **kwargs: Any) -> Any:
         """Take arguments apart that native code does not know."""
-        from weft.frontend.critical.contract import value_of
+        with importing:
+            from weft.frontend.critical.contract import value_of
 
         loaded, arguments, results = self._prepared(args, kwargs)
         failed = loaded.run(arguments.words, results)
@@ -95,7 +97,8 @@ class CriticalFunction:
 
     def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]
                   ) -> tuple[Loaded, Arguments, array[int]]:  # fmt: skip
-        from weft.frontend.critical.contract import Arguments
+        with importing:
+            from weft.frontend.critical.contract import Arguments
 
         signature = self._signature()
         arguments = Arguments(signature, signature.bind(args, kwargs))
@@ -104,13 +107,15 @@ class CriticalFunction:
 
     def _signature(self) -> Signature:
         if self._known is None:
-            from weft.frontend.critical.contract import Signature
+            with importing:
+                from weft.frontend.critical.contract import Signature
 
             self._known = Signature(self.__weft_function__)
         return self._known
 
     def _contract(self) -> Contract:
-        from weft.driver.critical import Contract
+        with importing:
+            from weft.driver.critical import Contract
 
         return Contract(*self._options)
 
@@ -145,8 +150,9 @@ class CriticalFunction:
         found = self._loaded.get(key)
         if found is not None:
             return found
-        from weft.driver import critical as driver
-        from weft.driver import device
+        with importing:
+            from weft.driver import critical as driver
+            from weft.driver import device
 
         with device.lock:
             if key in self._loaded:
@@ -166,10 +172,11 @@ class CriticalFunction:
         return loaded
 
     def _compiled(self, types: dict[str, KernelType]) -> Code:
-        from weft.driver import critical as driver
-        from weft.frontend.critical.contract import parameter_of
-        from weft.frontend.critical.names import symbol
-        from weft.frontend.critical.translate import proof_error, translate, written
+        with importing:
+            from weft.driver import critical as driver
+            from weft.frontend.critical.contract import parameter_of
+            from weft.frontend.critical.names import symbol
+            from weft.frontend.critical.translate import proof_error, translate, written
 
         signature, contract = self._signature(), self._contract()
         made = translate(self.__weft_function__, types, signature.returns,
@@ -244,7 +251,8 @@ class CriticalFunction:
         LaunchError
             If a call fails.
         """
-        from weft.frontend.critical.latency import measure
+        with importing:
+            from weft.frontend.critical.latency import measure
 
         if calls < 1:
             raise LaunchError(f"{self.__name__}.latency", found=f"{calls} calls",
@@ -264,7 +272,8 @@ class CriticalFunction:
         LaunchError
             If the child was killed, or a call failed.
         """
-        from weft.frontend.critical.latency import sealed
+        with importing:
+            from weft.frontend.critical.latency import sealed
 
         sealed(self.__name__, *self._prepared(args, {}), calls)
 
@@ -278,7 +287,8 @@ class CriticalFunction:
     @property
     def ctypes(self) -> Any:
         """The C function for ctypes: called through it, it runs without Python's lock."""
-        from weft.frontend.critical.export import prototype
+        with importing:
+            from weft.frontend.critical.export import prototype
 
         loaded = self._annotated()
         made = prototype(loaded.code)(loaded.address)
@@ -287,7 +297,8 @@ class CriticalFunction:
 
     def header(self) -> str:
         """Return a C header for the function, as it is in the file that `save` writes."""
-        from weft.frontend.critical.export import header
+        with importing:
+            from weft.frontend.critical.export import header
 
         return header(self._annotated().code, self.__doc__ or "")
 
@@ -302,7 +313,8 @@ class CriticalFunction:
         LibraryNotFoundError
             If a shared library is asked for and there is no linker.
         """
-        from weft.frontend.critical.export import save
+        with importing:
+            from weft.frontend.critical.export import save
 
         save(self._annotated().code, self.__doc__ or "", os.fspath(path))
 
@@ -312,7 +324,8 @@ Native: Final = native_class(CriticalFunction)
 
 def _dense(kind: KernelType | None) -> Any:
     """Return a type as annotated, arrays without gaps."""
-    from weft.frontend.kernel.types import ArrayType, GroupType
+    with importing:
+        from weft.frontend.kernel.types import ArrayType, GroupType
 
     if isinstance(kind, ArrayType):
         return kind.replace(order="C")
@@ -322,7 +335,8 @@ def _dense(kind: KernelType | None) -> Any:
 
 
 def _error(function: CriticalFunction, failed: Failed) -> Exception:
-    from weft.frontend.kernel.nests import names_of
+    with importing:
+        from weft.frontend.kernel.nests import names_of
 
     name = function.__name__
     place = failed.place
