@@ -12,7 +12,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load, Reduce
-from weft.schedule.dependence import Space
+from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant
 from weft.strategies.nest import (
     PARALLEL_WORK,
@@ -20,6 +20,7 @@ from weft.strategies.nest import (
     Plan,
     chain_of,
     find,
+    flat_stride,
     parallelise,
     power_above,
     product,
@@ -466,7 +467,8 @@ def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
         if any(f is not None and constant(f.extent) is None for f in loops) and (
                 loops[1] is not None and size_of(loops[1].extent) >= LINE_POINTS // 2):
             break  # a short last block: a place in it would be a division
-        if not plan.attempt("fuse", inner, axes[-1]):
+        if not _neighbours(plan, inner, axes[-1], column) or not plan.attempt(
+                "fuse", inner, axes[-1]):
             break
         axes = [*axes[:-2], f"{inner}_{axes[-1]}"]
     last = find(plan.kernel, axes[-1])
@@ -492,3 +494,17 @@ def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
     if whole is None or whole % lanes == 0:
         schedule.reorder(*outer, *inside)
     schedule.unroll(inside[0]).vectorize(inside[1])
+
+
+def _neighbours(plan: Plan, outer: str, inner: str, column: str) -> bool:
+    """Whether a copy reads on where an inner loop ends: a square must not reach over a gap.
+
+    Its rows would be gathered element by element, each at a place that is found by division.
+    """
+    space, loops = Space(plan.kernel), [find(plan.kernel, n) for n in (outer, inner, column)]
+    if any(f is None for f in loops):
+        return False
+    outer_loop, inner_loop, last = (f for f in loops if f is not None)
+    return all(
+        flat_stride(space, a, outer_loop.var) == (flat_stride(space, a, inner_loop.var) or 0)
+        * size_of(inner_loop.extent) for a in accesses(last.body) if not a.write)

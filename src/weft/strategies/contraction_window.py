@@ -54,6 +54,8 @@ EDGE: Final = 64  # positions at the ends of a row that are looked at
 WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
 SHORTEST: Final = 8  # terms of a chain: what follows it costs two of them
 PARTWISE: Final = 1.1  # roundings beside those of a sum part by part
+MOST_PIECES: Final = 4  # vectors of a row of a box that are written out
+NEAR_BYTES: Final = 4 << 10  # of such a length on a processor fetches ahead by itself
 MOST_EDGES: Final = 2  # positions of a row with branches of their own
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
 
@@ -205,6 +207,8 @@ def copy_box(plan: Plan, image: Load, loop: str) -> None:
     while lanes > 2 and lanes >= 2 * n:
         lanes //= 2
     tile_split(plan, name, last.extent, lanes)
+    if -(-n // lanes) <= MOST_PIECES:  # what lies outside is known then, piece by piece
+        plan.attempt("unroll", f"{name}.o")
     plan.schedule.vectorize(f"{name}.i")
 
 
@@ -266,9 +270,11 @@ class Convolution:
         if last:
             self._pack(weight.name, order[0], f"{o}.i", f"{o}.o")
             self.packed = True
-        place = self._block([*order, *inner], f"{o}.o")
+        loops = [*order, *inner]
+        place = self._block(loops, f"{o}.o", len(order))
         if place is None:
             return False
+        order = loops[:-len(inner)]
         box = order[-2] if last else order[-1]
         copy_box(plan, found.image, f"{self.cut}.o" if self.blocked and (
             last or place not in order) else box)
@@ -396,12 +402,12 @@ class Convolution:
         return tile_rows(size_of(positions[-2].extent),
                          max(min((most - around) // step + 1, 8), 1))
 
-    def _block(self, loops: list[str], channel: str) -> str | None:
+    def _block(self, loops: list[str], channel: str, outer: int) -> str | None:
         """Cut the reduction if the weights of a tile are more than the first cache holds.
 
         A panel of moderate size is copied once, and read block by block; of a larger one each
         block is copied for itself. Returns the outermost loop of the block, "" if none is needed,
-        None if none fits.
+        None if none fits. One of the first `outer` loops may be cut for it, also in the list.
         """
         reduce, p = self.pattern.reduce, self.p
         points = product(a.extent for a in reduce.axes)
@@ -427,14 +433,35 @@ class Convolution:
         first = max(loops.index(channel) - last if channel in loops else -1,
                     *[at for at, f in enumerate(nests) if f is not None and f.kind == PARALLEL],
                     -1) + 1
+        room = min(p.panel_bytes, p.whole_bytes) // self.itemsize
         for at in range(first, len(loops)):
             held = product(f.extent for f in nests[at:] if f is not None)
-            if held * self.itemsize <= min(p.panel_bytes, p.whole_bytes):
+            if held > room and at < outer:
+                extent = size_of(self._loop(loops[at]).extent)
+                inside = self._part(loops, at, room * extent // held)
+                if inside:
+                    loops[at : at + 1] = inside
+                    at, held = at + 1, room
+            if held <= room:
                 self.length = even_block(depth, most)
                 self.plan.schedule.block_reduction(self.name, loops[at], self.cut, self.length)
                 self.blocked = True
                 return loops[at]
         return "" if panel <= p.panel_bytes else None
+
+    def _part(self, loops: list[str], at: int, most: int) -> list[str]:
+        """Cut a loop of which not all results can wait, if those inside are no whole line.
+
+        Results that leave for many of its iterations together leave as they lie in memory.
+        """
+        inside = {name.split(".")[0] for name in loops[at + 1:]}
+        line = product(f.extent for f in self.found.positions if f.var.attr in inside)
+        n = size_of(self._loop(loops[at]).extent)
+        part = max([d for d in range(1, most + 1) if n % d == 0], default=1)
+        if line >= LINE_POINTS or part < 2:
+            return []
+        self.plan.schedule.split(loops[at], part)
+        return [f"{loops[at]}.o", f"{loops[at]}.i"]
 
     def _channels_last(self, outer: list[str]) -> bool:
         """Whether a box serves all channels: all weights are near, and copied seldom enough."""
@@ -467,25 +494,65 @@ class Convolution:
         if steps == {1}:
             plan.schedule.vectorize(f"{column}.s")
         else:
-            if ahead:
+            loops = [self._loop(f"{a}.s") for a in [*axes, column]]
+            if ahead and self._piece(space, loops) < NEAR_BYTES:
                 plan.attempt("prefetch_panel", memory, f"{axes[0]}.s", *ahead)
             copy_strided(plan, [f"{a}.s" for a in axes], f"{column}.s")
+
+    def _piece(self, space: Space, loops: list[For]) -> int:
+        """Return how many bytes a copy reads that lie one behind the other."""
+        read = next(a for a in accesses(loops[-1].body) if not a.write)
+        steps = sorted((abs(flat_stride(space, read, f.var) or 0), size_of(f.extent))
+                       for f in loops)
+        count = 1
+        for step, extent in steps:
+            if step == count:
+                count *= extent
+        return count * self.itemsize
 
     def _finish_block(self, x: str, column: str) -> None:
         """Vectorise what comes before and after the blocks; results leave along the positions."""
         schedule = self.plan.schedule
         schedule.vectorize(f"{column}.begin")
-        names = [f"{column}.end", f"{x}.end"]
-        if epilogue_cost(self.pattern) > self.p.spill or not self._turned(names, names):
-            schedule.vectorize(f"{column}.end")
+        column = f"{column}.end"
+        if epilogue_cost(self.pattern) > self.p.spill or not (
+                self._turned(column, self._line(f"{x}.end"))
+                or self._turned(column, [f"{x}.end"])):
+            schedule.vectorize(column)
 
-    def _turned(self, names: list[str], order: list[str]) -> bool:
-        """Let results leave as rows of positions, if that is legal: turned in registers."""
+    def _line(self, last: str) -> list[str]:
+        """Return the loops, down to a last one, whose results lie one behind the other.
+
+        Rows that are shorter than vectors would leave in pieces, and each line of memory would be
+        fetched and written several times: sums of all rows are there when a block is done.
+        """
+        space, loop = Space(self.plan.kernel), self._loop(last)
+        steps = [flat_stride(space, a, loop.var) for a in accesses(loop.body)]
+        found, count = [last], size_of(loop.extent)
+        parents = next(p for s, p in scan(self.plan.kernel) if s is loop)
+        for above in reversed(parents):
+            if not isinstance(above, For) or len(above.body) > 1 or (
+                    not above.var.attr.endswith(".end") or constant(above.extent) is None):
+                break
+            if above.extent != ex.index(1) and any(
+                    step is None or flat_stride(space, a, above.var) != step * count
+                    for a, step in zip(accesses(loop.body), steps, strict=True)):
+                break
+            found.insert(0, above.var.attr)
+            count *= size_of(above.extent)
+        return found
+
+    def _turned(self, column: str, rows: list[str], *before: str) -> bool:
+        """Let results leave along rows of positions, if that is legal: turned in registers."""
         schedule = self.plan.schedule
         saved = schedule.mark()
         try:
-            schedule.reorder(*order)
-            self._squares(names)
+            schedule.reorder(*before, column, *rows)
+            last = rows[-1]
+            for outer in reversed(rows[:-1]):
+                schedule.fuse(outer, last)
+                last = f"{outer}_{last}"
+            self._squares([column, last])
         except ScheduleError:  # of two splits that overlap, little can be proved
             schedule.reset(saved)
             return False
@@ -555,6 +622,5 @@ class Convolution:
         if epilogue_cost(self.pattern) > self.p.spill:
             schedule.vectorize(f"{column}.f")
             return
-        order = [*last[:-1], f"{column}.f", last[-1]]
-        if not self._turned([f"{column}.f", last[-1]], order):
+        if not self._turned(f"{column}.f", last[-1:], *last[:-1]):
             schedule.vectorize(f"{column}.f")
