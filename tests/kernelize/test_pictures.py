@@ -6,6 +6,7 @@ import pytest
 import schedule_nests as nests
 import weft
 from schedule_nests import assert_same, loop, memory, v
+from weft.driver import report
 from weft.ir import expr as ex
 from weft.ir.stmt import Accumulator, Axis, Kernel, Load, Meta, Reduce, Store, lhs, rhs
 from weft.ir.traverse import walk
@@ -71,3 +72,25 @@ def test_gradients_of_tiny_results(shape, kernel, stride, padding):
         found = weft.grad(lambda t, name=name, other=other, g=g: (getattr(t, name)(
             other, stride=stride, padding=padding) * weft.from_numpy(g)).sum())(weft.from_numpy(x))
         np.testing.assert_allclose(found.numpy(), tx.grad.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 9, 20), (1, 3, 8, 7)])
+def test_parameters_of_a_padded_picture_are_read_without_its_mask(shape):
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(shape).astype(np.float32)
+    mean, scale = (rng.standard_normal(shape[1]).astype(np.float32) for _ in range(2))
+
+    def pooled(x, mean, scale):
+        y = (x - mean.reshape(-1, 1, 1)) * scale.reshape(-1, 1, 1)
+        return y.max_pool2d(3, stride=2, padding=1)
+
+    with report.record() as record:
+        found = weft.jit(pooled)(*map(weft.tensor, (x, mean, scale))).realize().numpy()
+    (nest,) = [b.nest for b in record.built]
+    loads = [s for s in walk(nest.body) if isinstance(s, Load)]
+    assert {s.mask is None for s in loads if len(s.memory.shape) == 1} == {True}
+    assert {s.mask is None for s in loads if len(s.memory.shape) > 1} == {False}
+    y = (x - mean[:, None, None]) * scale[:, None, None]
+    y = np.pad(y, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    seen = np.lib.stride_tricks.sliding_window_view(y, (3, 3), (2, 3))[:, :, ::2, ::2]
+    np.testing.assert_array_equal(found, seen.max((4, 5)))

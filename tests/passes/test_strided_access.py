@@ -9,7 +9,7 @@ from schedule_nests import assert_same, loop, memory, v
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.op import Op
-from weft.ir.stmt import Kernel, Load, Meta, Store
+from weft.ir.stmt import Alloc, Kernel, Load, Meta, Store
 from weft.ir.traverse import walk
 from weft.ir.verify import verify
 from weft.passes.vectorize import vectorize
@@ -92,6 +92,17 @@ def test_interleaved_stores_are_whole(stride):
     i, j = v("i"), v("j")
     flat = lowered(copying(stride, 32, i * 32 + j, j * stride + i), stride, 16)
     assert not vector_accesses(flat)
+
+
+def test_storage_of_their_own_does_not_keep_stores_apart():
+    """Sums in registers: each unrolled copy has its own, and comes between two stores."""
+    x, y, kept = (memory("x", 128), memory("y", 64), memory("kept", 1, scope="register"))
+    i, j, a, b = v("i"), v("j"), nests.f("a"), nests.f("b")
+    kernel = Kernel("kept", (x, y), (loop("i", 2, loop(
+        "j", 32, Alloc(kept), Store(kept, (ex.index(0),), ex.const(2.0, dt.float32)),
+        Load(a, x, (i * 32 + j,)), Load(b, kept, (ex.index(0),)),
+        Store(y, (j * 2 + i,), a * b))),), GRAPH)
+    assert not vector_accesses(lowered(kernel, 2, 16))
 
 
 def test_a_write_to_the_memory_that_is_read_is_an_obstacle():

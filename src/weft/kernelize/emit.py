@@ -254,6 +254,8 @@ class Emitter:
         return self._load(memory, index, mask)
 
     def _load(self, memory: Memory, index: Index, mask: Expr | None) -> Expr:
+        if mask is not None and self._everywhere(memory, index, mask):
+            mask = None
         found = (memory, index, mask)
         scope: Scope | None = self.scope
         while scope is not None:
@@ -265,6 +267,17 @@ class Emitter:
         target.body.append(Load(name, memory, index, mask))
         target.loads[found] = name
         return name
+
+    def _everywhere(self, memory: Memory, index: Index, mask: Expr) -> bool:
+        """Whether an element is there whatever the mask says, which the place does not depend on.
+
+        A parameter of a padded picture is one of all its windows, and so is what is made of it.
+        """
+        if ex.free_vars(index) & ex.free_vars([mask]):
+            return False
+        zero, true = ex.const(0, dt.int64), ex.const(True, dt.bool_)
+        return all(self.simplify(zero.le(i) & i.lt(n)) is true
+                   for i, n in zip(index, memory.shape, strict=True))
 
     def place(self, stmt: Stmt, *exprs: Expr) -> None:
         """Append a statement to the outermost scope that knows every name of some expressions."""

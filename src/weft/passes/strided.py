@@ -33,7 +33,7 @@ from weft.passes.lanes import Affine, linear
 LEAST: Final = 4  # neighbouring places that are worth a transposition
 MOST: Final = 16  # vectors transposed at once: with their results they fill the registers
 NEAR: Final = 8  # strides up to which the places between the lanes are read as well
-_PLAIN: Final = (Load, Store, Let, Prefetch)
+_PLAIN: Final = (Load, Store, Let, Prefetch, Alloc)  # storage of a copy's own touches no other
 
 
 class _Access(NamedTuple):
