@@ -462,13 +462,13 @@ def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
     throw each other out of the cache).
     """
     schedule = plan.schedule
-    for inner in reversed(axes[:-1]):  # neighbours in the source, whichever axes they belong to
+    together = max(_reaching(plan, axes, column), 1)
+    for inner in reversed(axes[-together:-1]):  # neighbours in the source, whosever they are
         loops = [find(plan.kernel, inner), find(plan.kernel, axes[-1])]
         if any(f is not None and constant(f.extent) is None for f in loops) and (
                 loops[1] is not None and size_of(loops[1].extent) >= LINE_POINTS // 2):
             break  # a short last block: a place in it would be a division
-        if not _neighbours(plan, inner, axes[-1], column) or not plan.attempt(
-                "fuse", inner, axes[-1]):
+        if not plan.attempt("fuse", inner, axes[-1]):
             break
         axes = [*axes[:-2], f"{inner}_{axes[-1]}"]
     last = find(plan.kernel, axes[-1])
@@ -496,15 +496,23 @@ def copy_strided(plan: Plan, axes: list[str], column: str) -> None:
     schedule.unroll(inside[0]).vectorize(inside[1])
 
 
-def _neighbours(plan: Plan, outer: str, inner: str, column: str) -> bool:
-    """Whether a copy reads on where an inner loop ends: a square must not reach over a gap.
+def _reaching(plan: Plan, axes: list[str], column: str) -> int:
+    """Return how many of the last axes a copy reads on through, from where an inner one ends.
 
-    Its rows would be gathered element by element, each at a place that is found by division.
+    A square must not reach over a gap: its rows would be gathered element by element, each at a
+    place that is found by division.
     """
-    space, loops = Space(plan.kernel), [find(plan.kernel, n) for n in (outer, inner, column)]
-    if any(f is None for f in loops):
-        return False
-    outer_loop, inner_loop, last = (f for f in loops if f is not None)
-    return all(
-        flat_stride(space, a, outer_loop.var) == (flat_stride(space, a, inner_loop.var) or 0)
-        * size_of(inner_loop.extent) for a in accesses(last.body) if not a.write)
+    found = [find(plan.kernel, name) for name in [*axes, column]]
+    loops = [f for f in found if f is not None]
+    if len(loops) < len(found):
+        return len(axes)
+    space = Space(plan.kernel)
+    read = [a for a in accesses(loops.pop().body) if not a.write]
+    count = 1
+    for at, loop in enumerate(reversed(loops)):
+        inner = loops[-1]
+        if any(flat_stride(space, a, loop.var) != (flat_stride(space, a, inner.var) or 0) * count
+               for a in read):
+            return at
+        count *= size_of(loop.extent)
+    return len(axes)
