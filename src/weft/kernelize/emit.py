@@ -57,6 +57,7 @@ class Emitter:
         Tally.passes += 1
         self.scope = Scope()
         self.env: dict[Expr, tuple[int, int]] = {}  # ranges of loop variables
+        self.whole = True  # whether masks come from pictures alone, not from loops past a range
         self.locations: dict[Stmt, Location] = {}
         self.bound: dict[Node, tuple[Index, Expr]] = {}  # member reductions: place, result
         self.staged: dict[Node, tuple[Index, Memory, Index]] = {}  # place, row buffer, its index
@@ -123,6 +124,7 @@ class Emitter:
     def value(self, node: Node, index: Index, mask: Expr | None = None) -> Expr:
         """Return the value of `node` at `index`, emitting what must be loaded."""
         root = Key(node, tuple(self.simplify(i) for i in index), mask)
+        self.whole = mask is None
         stack = [root]
         while stack:
             key = stack[-1]
@@ -254,7 +256,7 @@ class Emitter:
         return self._load(memory, index, mask)
 
     def _load(self, memory: Memory, index: Index, mask: Expr | None) -> Expr:
-        if mask is not None and self._everywhere(memory, index, mask):
+        if mask is not None and self.whole and self._everywhere(memory, index, mask):
             mask = None
         found = (memory, index, mask)
         scope: Scope | None = self.scope
