@@ -1,5 +1,6 @@
 """Each form of a contraction, on nests small enough to interpret, with replay of its trace."""
 
+import math
 import re
 
 import numpy as np
@@ -8,8 +9,11 @@ import pytest
 import schedule_nests as nests
 import weft
 from schedule_nests import assert_same
+from weft.ir import traverse
+from weft.ir.stmt import PARALLEL, Alloc, For
 from weft.schedule import Schedule
 from weft.strategies import (
+    choose,
     contraction,
     contraction_deep,
     contraction_inner,
@@ -21,7 +25,7 @@ from weft.strategies import (
     nest,
 )
 from weft.strategies.nest import Plan
-from weft.target import Target
+from weft.target import ARRAY_BYTES, Target
 
 NARROW = Target("cpu", "aarch64", vector_bytes=16, vector_registers=32, cores=1)
 
@@ -261,3 +265,17 @@ def test_broad_tiles_run(shape):
     got = (weft.from_numpy(a) @ weft.from_numpy(b)).numpy()
     bound = np.abs(a).astype(np.float64) @ np.abs(b) * 1e-6
     assert (np.abs(got - a.astype(np.float64) @ b) <= bound).all()
+
+
+@pytest.mark.parametrize(("threads", "depth", "columns"), [
+    (2, 768, 50257), (2, 64, 33000), (2, 65, 20011), (16, 512, 12500), (192, 20011, 440),
+    (400, 40037, 440)])
+def test_shares_of_a_sum_are_small_enough_for_a_stack(threads, depth, columns):
+    """Threads share the columns where results of theirs for all of them would be too much."""
+    for kernel in (nests.vectors_times_matrices(1, columns, depth),
+                   nests.column_sum(depth, columns)):
+        made = choose(kernel, NARROW.replace(vector_bytes=64), threads)
+        sizes = [math.prod(n.attr for n in s.memory.shape) * s.memory.dtype.itemsize
+                 for s in traverse.walk(made.body) if isinstance(s, Alloc)]
+        assert max(sizes, default=0) <= ARRAY_BYTES
+        assert any(isinstance(s, For) and s.kind == PARALLEL for s in traverse.walk(made.body))

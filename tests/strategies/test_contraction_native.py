@@ -73,7 +73,8 @@ def test_panels_that_are_no_power_of_two_wide(columns, depth):
 
 @pytest.mark.parametrize("shape", [
     (1, 0, 20), (1, 1, 33), (1, 4001, 17), (1, 3001, 75), (1, 2048, 137), (1, 601, 449),
-    (1, 701, 700), (2, 1999, 150), (3, 1503, 200), (5, 37, 448), (61, 67, 61), (4, 300, 1031)])
+    (1, 701, 700), (2, 1999, 150), (3, 1503, 200), (5, 37, 448), (61, 67, 61), (4, 300, 1031),
+    (1, 64, 33001)])
 def test_vectors_times_matrices_of_their_own(shape):
     batch, k, n = shape
     a, b = whole(batch, 1, k), whole(batch, k, n)

@@ -10,6 +10,7 @@ from weft.ir.linear import LinearKernel, Value
 from weft.ir.op import Op
 from weft.ir.stmt import Memory
 from weft.renderers.llvm_types import Module, splat, stored, suffix, vector
+from weft.target import ARRAY_BYTES, PRIVATE_BYTES
 
 if TYPE_CHECKING:
     from weft.renderers.llvm_types import FunctionWriter
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Memories", "address", "from_memory", "load", "prefetch", "stack_bytes", "store",
            "to_memory"]
 
-_LARGEST: Final = 256 << 10  # bytes of one private array
-_STACK: Final = 1 << 20  # bytes of all private arrays of one function
 _MOVED: Final = (Op.SHUFFLE, Op.REVERSE, Op.SLIDE)  # what takes lanes to other lanes
 
 
@@ -134,11 +133,12 @@ def stack_bytes(allocas: list[str], inst: li.StorageInst, elsewhere: bool) -> tu
     """
     size = max(-(-inst.size * inst.memory.dtype.itemsize // 64) * 64, 64)
     total = size + sum(int(a.partition("[")[2].partition(" ")[0]) for a in allocas)
-    fits = size <= _LARGEST and total <= _STACK
+    fits = size <= ARRAY_BYTES and total <= PRIVATE_BYTES
     if not fits and not elsewhere:
         found = f"{size} bytes of {inst.memory.name}, {total} in all"
         raise UnsupportedError("render", found=found, hint="tile the loop so that less is kept",
-                               expected=f"private arrays of {_LARGEST} bytes, {_STACK} in all")
+                               expected=f"private arrays of {ARRAY_BYTES} bytes, "
+                                        f"{PRIVATE_BYTES} in all")
     return size, fits
 
 

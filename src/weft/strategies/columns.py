@@ -32,6 +32,7 @@ from weft.strategies.nest import (
     strides,
 )
 from weft.strategies.sums import STEPS, adds, block_of, cascade, reduce_cost, widen
+from weft.target import ARRAY_BYTES
 
 PRIVATE_BYTES: Final = 128 << 10  # private memory of all lanes together
 NEAR: Final = 8  # steps between neighbouring windows up to which their elements are read together
@@ -130,7 +131,8 @@ def _lines(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
     try:
         schedule.split(name, native, "overlap")
         if shared:
-            points = -(-points // plan.threads)
+            shares = min(plan.threads, ARRAY_BYTES // (vectors * plan.target.vector_bytes))
+            points = -(-points // shares)
             schedule.share_reduction(running, tile, k, points).parallel(f"{k}.o")
             plan.why.append(f"{k} is shared out to {plan.threads} threads")
             running, k = f"{running}.b", f"{k}.i"

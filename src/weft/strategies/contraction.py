@@ -40,7 +40,7 @@ from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, mat
 from weft.strategies.contraction_position import schedule_position
 from weft.strategies.contraction_stream import schedule_stream
 from weft.strategies.contraction_window import schedule_window
-from weft.strategies.nest import Plan, private_bytes
+from weft.strategies.nest import Plan, fit_the_stack, private_arrays
 
 __all__ = ["Parameters", "Pattern", "match", "schedule_contraction"]
 
@@ -67,7 +67,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     if first:
         forms.insert(0, forms.pop(names.index(first)))
     decided = plan.choices.mark()
-    before = private_bytes(plan.kernel)
+    before = private_arrays(plan.kernel)
     for form in forms:
         space = SPACES[form.__name__.removeprefix("schedule_")]
         for smaller in range(SMALLER):
@@ -78,7 +78,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
             fits = False
             with contextlib.suppress(ScheduleError):
                 fits = form(plan, pattern, p)
-            if fits and private_bytes(plan.kernel) - before <= plan.private_bytes:
+            if fits and fit_the_stack(plan, private_arrays(plan.kernel) - before):
                 return True
             plan.schedule.reset(saved)
             plan.choices.reset(decided)

@@ -30,6 +30,7 @@ from weft.strategies.nest import (
     shares_evenly,
     size_of,
 )
+from weft.target import ARRAY_BYTES
 
 SPARE: Final = 4  # registers beside those of the results
 LEAST_SHARE: Final = 32  # steps of a sum that are worth a thread
@@ -89,7 +90,8 @@ def schedule_lines(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         alike.append(blocks)
     schedule.split(j, native, "overlap")
     schedule.reorder(*outer, f"{j}.o", f"{j}.i")
-    shares = row_shares(plan, alike, depth, amount)
+    size = pattern.reduce.accumulators[0].var.dtype.itemsize
+    shares = row_shares(plan, alike, depth, amount, -(-n // (blocks * native)) * native * size)
     if shares > 1:
         _shared_sum(plan, pattern, p, f"{j}.o", f"{j}.i", -(-depth // shares))
     else:
@@ -99,14 +101,15 @@ def schedule_lines(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     return True
 
 
-def row_shares(plan: Plan, around: list[int], depth: int, amount: int) -> int:
+def row_shares(plan: Plan, around: list[int], depth: int, amount: int, nbytes: int) -> int:
     """Return into how many shares a sum is cut inside loops of some extents, 1 if it is not.
 
-    A loop around it that shares out evenly is better.
+    A loop around it that shares out evenly is better; and each share has `nbytes` of results, all
+    of which have to lie in one private array.
     """
     if amount < PARALLEL_WORK or any(shares_evenly(n, plan.threads) for n in around):
         return 1
-    return max(min(plan.threads, depth // LEAST_SHARE), 1)
+    return max(min(plan.threads, depth // LEAST_SHARE, ARRAY_BYTES // nbytes), 1)
 
 
 def _shared_sum(plan: Plan, pattern: Pattern, p: Parameters, row: str, column: str,

@@ -35,6 +35,7 @@ from weft.strategies.nest import (
     size_of,
     work,
 )
+from weft.target import ARRAY_BYTES
 
 WAITED: Final = 4  # a term is loaded, multiplied and added, and its element waited for
 HELD_BYTES: Final = 192 << 10  # of the results that several tiles of rows add to
@@ -92,7 +93,9 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     # Multiplied with one row, a matrix is waited for; several rows have more to compute.
     amount = work((pattern.rows[0],)) // (MAC_SPEED if rows > 1 else WAITED)
     alike = [size_of(r.extent) for r in found.batch]
-    shares = row_shares(plan, alike, depth, n * depth) if rows == 1 else 1
+    sums = n * pattern.reduce.accumulators[0].var.dtype.itemsize
+    shares = row_shares(plan, alike, depth, n * depth, sums) if (
+        rows == 1 and plan.threads * sums <= ARRAY_BYTES) else 1  # else they share the columns
     # As few blocks of columns as the caches and the threads ask for, all of one width.
     # What several tiles of rows add to is used seldom enough to lie in the second cache.
     high = tile_rows(rows, p.rows)

@@ -16,7 +16,7 @@ from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
 from weft.schedule import Schedule
 from weft.schedule.choices import Choices, Value
 from weft.schedule.space import HEAVY, constant
-from weft.target import Target
+from weft.target import ARRAY_BYTES, PRIVATE_BYTES, Target
 
 if TYPE_CHECKING:
     from weft.schedule import dependence
@@ -29,7 +29,6 @@ V = TypeVar("V", bound=Value)
 PARALLEL_WORK: Final = 1 << 18  # weighted operations below which threads cost more than gain
 STREAM_BYTES: Final = 32 << 20  # an output that no cache keeps until it is read again
 MAX_LANES: Final = 64
-PRIVATE_BYTES: Final = 1 << 20  # of a kernel in private arrays: they lie on a thread's stack
 COMPUTE: Final = "compute"  # the hint of a kernel whose loops `strategies.loops` schedules
 HEAVY_COST: Final = 15  # a transcendental in simple operations, roughly
 
@@ -221,10 +220,15 @@ def registers(plan: Plan) -> int:
     return max(getattr(plan.target, "vector_registers", 16), 8)
 
 
-def private_bytes(kernel: Kernel) -> int:
-    """Return the bytes of the private arrays of a kernel."""
-    found = [s.memory for s in traverse.walk(kernel.body) if isinstance(s, st.Alloc)]
-    return sum(size_of(m.size) * m.dtype.itemsize for m in found)
+def private_arrays(kernel: Kernel) -> set[st.Memory]:
+    """Return the private arrays of a kernel."""
+    return {s.memory for s in traverse.walk(kernel.body) if isinstance(s, st.Alloc)}
+
+
+def fit_the_stack(plan: Plan, arrays: Iterable[st.Memory]) -> bool:
+    """Whether private arrays are small enough, each and all of them together."""
+    sizes = [size_of(m.size) * m.dtype.itemsize for m in arrays]
+    return max(sizes, default=0) <= ARRAY_BYTES and sum(sizes) <= plan.private_bytes
 
 
 def power_above(n: int) -> int:
