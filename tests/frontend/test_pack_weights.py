@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft import gpu, nn, optim
 from weft.errors import DTypeError
-from weft.frontend import entry
+from weft.frontend import entry, panels
 from weft.frontend import panels as kept_panels
 from weft.nn import functional
 
@@ -330,6 +330,24 @@ def test_sizes_that_are_dynamic(weight, rng):
         x = weft.tensor(rng.standard_normal((rows, DEPTH), dtype=np.float32))
         agree(plain, packed, x, times=3)
         weight[rows % DEPTH] = rows
+
+
+def test_memory_that_a_weight_had_before():
+    """A call that looked up memory, and was overtaken by a write, leaves its panels to nobody."""
+    w = weft.tensor(np.ones((DEPTH, COLUMNS), np.float32)).realize()
+    before = w._buffer
+    w.copy_(np.full((DEPTH, COLUMNS), 2, np.float32)).realize()
+    assert w._buffer is not before
+    filled = []
+
+    class Plan:
+        def fill(self, number, source, made):
+            filled.append(source)
+
+    kept = panels.Kept(w, 64)
+    for source in (before, w._buffer, w._buffer):
+        kept.current(Plan(), 0, source)
+    assert filled == [before, w._buffer]
 
 
 def test_threads_that_call_while_a_weight_changes(rng):

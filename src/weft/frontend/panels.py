@@ -74,7 +74,9 @@ class Kept:
         tensor = self.tensor
         with self._filling:  # two threads that fill at once would take one another's versions
             versions = tensor._version, source.version
-            counted = not source.exposed and tensor._base is None
+            # Another thread may have given the tensor other memory, and a version, since `source`
+            # was looked up: the memory is replaced first, so it is asked for last.
+            counted = not source.exposed and tensor._base is None and tensor._buffer is source
             if counted and versions == self._versions:
                 return self.holder._buffer
             self._versions = None
