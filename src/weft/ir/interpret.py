@@ -89,11 +89,12 @@ def run_linear(kernel: LinearKernel, buffers: Arrays,
 def _run(compiled: Callable[..., None], params: Sequence[Memory], written: set[Memory],
          buffers: Arrays, variables: Mapping[str, int]) -> None:  # fmt: skip
     by_name = isinstance(buffers, Mapping)
+    given: Any = buffers  # by name or by position
     lists: dict[Any, list[Any]] = {}
     arrays: list[Array] = []
     operands: list[list[Any]] = []
     for position, memory in enumerate(params):
-        array: Array = buffers[memory.name] if by_name else buffers[position]  # type: ignore[call-overload,index]
+        array = given[memory.name if by_name else position]
         _check(memory, array, variables)
         arrays.append(array)
         # One array given twice is one memory, as on a device.

@@ -1,8 +1,8 @@
 """Critical functions as LLVM IR text: around the kernel, its C interface and its call from Python.
 
 Two modules. The first is what is proved, saved and called: the body of the kernel inside of one
-function of plain C types, ``int32_t NAME(arguments…, results…, failure *)``. The second, which is
-no part of the proof, takes Python objects apart for it:
+function of plain C types, ``int32_t NAME(arguments…, results…, failure *)``. The second, which
+is no part of the proof, takes Python objects apart for it:
 
 * ``weft_frame(ptr words, ptr results, ptr failure)``: arguments from 64-bit words, results to
   words;

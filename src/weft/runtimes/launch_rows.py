@@ -10,8 +10,9 @@ from typing import Final
 
 __all__ = ["BODIES", "OPERATIONS"]
 
-# %object is the argument, %w2… are the operands as integers, %p2… as pointers. Each operation goes
-# to `hit`, to `miss` if the argument does not fit, or to `clear` if an exception has to go first.
+# %object is the argument, %w2… are the operands as integers, %p2… as pointers. Each operation
+# goes to `hit`, to `miss` if the argument does not fit, or to `clear` if an exception has to go
+# first.
 BODIES: Final = {
     # Word w2 is w3.
     "set": """

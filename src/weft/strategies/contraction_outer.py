@@ -328,8 +328,8 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     if pieces:
         order_loops(plan, [*rest, f"{i}.o"], [f"{i}.i", f"{j}.o", f"{j}.i"], amount)
         register_tile(plan, pattern, p, f"{i}.i", [f"{j}.o", f"{j}.i"])
-        plan.why.append(f"contraction: {rows}×{pieces}×{lanes} results in registers along {i} and "
-                        f"{j}, whose rows fill half vectors better")
+        plan.why.append(f"contraction: {rows}×{pieces}×{lanes} results in registers along {i} "
+                        f"and {j}, whose rows fill half vectors better")
         return True
     outer = [f"{j}.o", f"{i}.o"]
     if not packed and _lies_near(plan, pattern, wide):
