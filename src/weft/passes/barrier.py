@@ -268,7 +268,9 @@ class Nest:
                 raise VerifyError("barrier", found=f"{axis.extent!r} threads",
                                   expected="a number that is known when the kernel is compiled")
             self.count *= int(axis.extent.attr)
-        body = _without_unread(self._with_departures(body), self.locations)
+        body = _without_unread(body, self.locations)
+        if leaves(body):
+            body = _without_unread(self._with_departures(body), self.locations)
         body = count_turns(body, lambda name: self.fresh(name, self.names),
                            self._turn_cell, self.locations)
         body = _without_unread(body, self.locations)  # what is known by the turn is not kept
@@ -281,8 +283,6 @@ class Nest:
 
     def _with_departures(self, body: Body) -> Body:
         """Return a body that says where threads leave if others wait for each other then."""
-        if not leaves(body):
-            return body
         plain = without_departures(body, self.locations)
         if not may_depart(body):
             return plain
@@ -345,14 +345,22 @@ class Nest:
 
 
 def _without_unread(body: Body, locations: dict[Stmt, Location]) -> Body:
-    """Return a body without the registers that nothing reads, such as those of loop counters."""
-    read = {s.memory for s in walk(body) if isinstance(s, Load | Atomic)}
+    """Return a body without registers that nothing uses, and what only goes into such.
+
+    Those are counters of loops, and what is handed from branch to branch up to the end: were it
+    left, threads that return early would come back to hand it over.
+    """
+    used = _used(body)
 
     def kept(part: Body) -> Body:
         out: list[Stmt] = []
         for s in part:
             if isinstance(s, Alloc | Store) and s.memory.scope == "register" and (
-                s.memory not in read
+                s.memory not in used
+            ):
+                continue
+            if (isinstance(s, Let) or (isinstance(s, Load) and s.memory.scope == "register")) and (
+                s.var not in used
             ):
                 continue
             inner = s.bodies()
@@ -362,10 +370,36 @@ def _without_unread(body: Body, locations: dict[Stmt, Location]) -> Body:
                 if s in locations:
                     locations[new] = locations[s]
                 s = new
+                if isinstance(s, If) and not any(made):
+                    continue
             out.append(s)
         return part if len(out) == len(part) and all(map(operator.is_, out, part)) else tuple(out)
 
     return kept(body)
+
+
+def _used(body: Body) -> set[Expr | Memory]:
+    """Return the names, and the registers, that something which has an effect depends on."""
+    needs: dict[Expr | Memory, list[Expr | Memory]] = {}
+    todo: list[Expr | Memory] = []
+    for s in walk(body):
+        found = ex.free_vars(s.exprs())
+        if isinstance(s, Let):
+            needs.setdefault(s.var, []).extend(found)
+        elif isinstance(s, Load) and s.memory.scope == "register":
+            needs.setdefault(s.var, []).extend((*found, s.memory))
+        elif isinstance(s, Store) and s.memory.scope == "register":
+            needs.setdefault(s.memory, []).extend(found)
+        else:
+            todo.extend(found)
+            todo.extend(m for m in s.reads() if m.scope == "register")
+    used: set[Expr | Memory] = set()
+    while todo:
+        one = todo.pop()
+        if one not in used:
+            used.add(one)
+            todo.extend(needs.get(one, ()))
+    return used
 
 
 def _has_short_loops(body: Body) -> bool:

@@ -458,3 +458,33 @@ def test_launches_that_threads_leave_are_not_joined():
         doubled[1, 64](x, y)
     np.testing.assert_array_equal(y, expected)
     assert "threads leave in_a_branch while others go on" in str(f.explain())
+
+
+@cuda.jit
+def returns_before_a_loop(x, n, y):
+    t = cuda.threadIdx.x
+    s = cuda.shared.array(64, np.float64)
+    if t < 4:
+        s[t] = 0.0  # what is done first cannot be done twice: there is one version of the block
+    if x[t] < -1:
+        y[t] = -1
+        return
+    if x[t] > 1:
+        y[t] = -2
+        return
+    left = n[0] & 3
+    while left > 0:
+        left -= 1
+        s[t] = x[t] + left
+        cuda.syncthreads()
+        y[t] += s[t]
+        cuda.syncthreads()
+
+
+@pytest.mark.parametrize("n", range(4))
+def test_nobody_comes_back_from_a_return_with_a_counter(n):
+    """The counter is set in a branch; were it handed on, all would have to come behind it."""
+    x = np.random.default_rng(8).normal(size=64)
+    expected = np.where(x < -1, -1, np.where(x > 1, -2, n * x + n * (n - 1) / 2))
+    found = runs(returns_before_a_loop, x, np.array([n]), np.zeros(64))
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
