@@ -175,3 +175,101 @@ def test_the_usual_cache_folder_costs_no_import(tmp_path):
     environment["XDG_CACHE_HOME"] = str(tmp_path)
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=False)
     assert done.returncode == 0
+
+
+_WATCHED = """
+import sys
+import numpy as np
+import weft
+from weft import gpu, nn, optim
+from weft.imports import importing
+
+open_, here = [], weft.__file__.removesuffix("__init__.py")
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        frame = sys._getframe(1)
+        while "importlib" in frame.f_code.co_filename:
+            frame = frame.f_back
+        caller = frame.f_code.co_filename
+        while frame is not None and frame.f_code.co_name == "<module>":  # imports of an import
+            frame = frame.f_back
+            while frame is not None and "importlib" in frame.f_code.co_filename:
+                frame = frame.f_back
+        begins = frame.f_code.co_filename if frame is not None else ""
+        if begins.startswith(here) and not importing._depth and not probing(frame):
+            open_.append(f"{name} for {caller} by {begins}:{frame.f_lineno}")
+
+def probing(frame):
+    return frame.f_code.co_name == "probe"  # asks whether a module is there, and imports none
+
+sys.meta_path.insert(0, Watch())
+
+@weft.kernel
+def double(x):
+    x[gpu.grid(1)] *= 2
+
+@weft.kernel
+def total(x, out):
+    part = gpu.shared.array(32, weft.float32)
+    t = gpu.threadIdx.x
+    part[t] = x[gpu.grid(1)]
+    if t < 64:
+        gpu.syncthreads()
+    gpu.atomic.add(out, 0, part[t])
+
+@weft.compute
+def product(a, b, c):
+    for i, j in weft.ndrange(a.shape[0], b.shape[1]):
+        t = 0.0
+        for k in range(a.shape[1]):
+            t += a[i, k] * b[k, j]
+        c[i, j] = t
+
+@weft.critical
+def mean(x: weft.float64, y: weft.float64) -> weft.float64:
+    return (x + y) / 2
+
+@weft.kernel
+def wrong(x):
+    x[0] = nowhere
+
+x = weft.rand(33, 17)
+(x @ x.T).sin().numpy()
+doubled = weft.jit(lambda a: a * 2)
+doubled(x), doubled(x), doubled(x)
+weft.rand(50).sort()[0].cumsum(0).softmax(-1).numpy()
+net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
+opt = optim.Adam(net.parameters(), lr=0.1)
+
+@weft.jit
+def step(x):
+    loss = net(x).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    return loss
+
+step(weft.rand(2, 3, 8, 8)), step(weft.rand(2, 3, 8, 8)), step(weft.rand(2, 3, 8, 8))
+data, out = np.ones(64, np.float32), np.zeros(1, np.float32)
+double[2, 32](data), double[2, 32](data), double[2, 32](data)
+double[2, 32](weft.rand(64).realize())
+total[2, 32](data, out)
+a = np.ones((9, 9), np.float32)
+product(a, a, np.ones((9, 9), np.float32)), product.explain(a, a, a.copy())
+mean(1.0, 2.0)
+weft.sanitize(total, 2, 32)(data, out)
+try:
+    wrong[1, 1](data)
+except weft.errors.KernelError:
+    print(*open_, sep="\\n")
+"""
+
+
+def test_what_is_imported_late_is_imported_where_forks_wait(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(_WATCHED)
+    environment = {**os.environ, "WEFT_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, str(path)], env=environment, capture_output=True,
+                          text=True, check=True)  # fmt: skip
+    assert done.stdout.split("\n") == ["", ""]

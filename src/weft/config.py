@@ -42,6 +42,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
 from weft.errors import ParseError
+from weft.imports import importing
 
 __all__ = [
     "VERSION",
@@ -354,7 +355,8 @@ def user_folder(kind: Literal["config", "cache"]) -> str:
             base = os.path.expanduser(f"~/.{kind}")
         if os.path.isabs(base):
             return os.path.join(base, "weft")
-    import platformdirs
+    with importing:
+        import platformdirs
 
     find = platformdirs.user_config_dir if kind == "config" else platformdirs.user_cache_dir
     try:
@@ -384,7 +386,8 @@ def _read_file(env: Mapping[str, str]) -> dict[str, object]:
         raise ParseError(
             "config file", found=f"{path}: {error.strerror}", expected="a readable file"
         ) from error
-    import tomllib  # parsing is rare: most users have no file
+    with importing:
+        import tomllib  # parsing is rare: most users have no file
 
     try:
         return tomllib.loads(content.decode())

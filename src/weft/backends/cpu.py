@@ -60,7 +60,8 @@ _DOTS: Final = (
 
 def probe() -> str:
     """Return why the device is absent, or an empty string: the host is always there."""
-    import importlib.util
+    with importing:
+        import importlib.util
 
     return "" if importlib.util.find_spec("llvmlite") else "the package llvmlite is not installed"
 

@@ -12,6 +12,7 @@ from weft.backends import cpu
 from weft.compilers.machine_code import Reach, reach
 from weft.driver import device, pipeline
 from weft.driver.levels import LEVELS, levelled
+from weft.imports import importing
 from weft.ir.linear import LinearKernel
 from weft.ir.record import Record
 from weft.ir.stmt import CHECK, Kernel, Location
@@ -123,7 +124,8 @@ def build(kernel: Kernel, name: str, params: Mapping[str, ir.Param], result: ir.
     UnsupportedError
         For what the host cannot do.
     """
-    from weft.ir.text import canonical_text
+    with importing:
+        from weft.ir.text import canonical_text
 
     places: list[Location | None] = []
     numbers: dict[Any, Location] = {}

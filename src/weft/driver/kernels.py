@@ -116,7 +116,8 @@ def symbol(key: str) -> str:
 
 def key_of(kernel: Kernel) -> str:
     """Return the cache key: text, target, compiler, threads and Weft's version."""
-    from weft.ir.text import canonical_text
+    with importing:
+        from weft.ir.text import canonical_text
 
     runtime = device.runtime()
     text = canonical_text(kernel)
@@ -140,7 +141,8 @@ def nanoseconds(kernel: Kernel | None) -> int:
 
 def alone(kernel: Kernel) -> int:
     """Return about how many nanoseconds a kernel takes on one thread, its arrays in the caches."""
-    from weft.strategies.nest import work
+    with importing:
+        from weft.strategies.nest import work
 
     meta = kernel.meta
     if meta.kind in ("contraction", "attention"):
@@ -299,8 +301,9 @@ def _job(kernel: Kernel, key: str, tier: str = "full", resident: tuple[int, ...]
 
 def _packings(built: Built) -> tuple[Packing, ...]:
     """Return what fills the panels of a kernel, compiling it if no cache has it."""
-    from weft.ir.text import canonical_text
-    from weft.strategies.nest import size_of
+    with importing:
+        from weft.ir.text import canonical_text
+        from weft.strategies.nest import size_of
 
     out: list[Packing] = []
     places = {p.name: i for i, p in enumerate(built.nest.params)}

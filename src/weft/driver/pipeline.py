@@ -11,6 +11,7 @@ from weft.backends import cpu
 from weft.config import Debug, debug
 from weft.driver import device
 from weft.driver.levels import LEVELS, levelled
+from weft.imports import importing
 from weft.ir.bounds import bounds
 from weft.ir.linear import LinearKernel
 from weft.ir.program import Program
@@ -201,15 +202,17 @@ def render(kernel: Kernel, name: str, tier: str = FULL,
         scheduled = (choose if tier == FULL else choose_plain)(kernel, target, threads)
     panels: tuple[Panel, ...] = ()
     if resident:
-        from weft.passes.panels import take_panels
+        with importing:
+            from weft.passes.panels import take_panels
 
         scheduled, panels = take_panels(scheduled, {kernel.params[i].name for i in resident})
     by_primitives = Tally.passes - before
     flat = vectorize(legalize(scheduled, target, splitter(target)), Legalizer(target).one)
     linear = linearize(flat)
     if verifying:
-        from weft.ir.verify import verify
-        from weft.ir.verify_linear import verify_linear
+        with importing:
+            from weft.ir.verify import verify
+            from weft.ir.verify_linear import verify_linear
 
         for stage in (kernel, scheduled, flat):
             verify(stage)

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
+from weft.imports import importing
 from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node, Storage
@@ -121,6 +122,7 @@ class Structure:
             symbols.update(dict.fromkeys(d for d in places if isinstance(d, Expr)))
         if not symbols:
             return repr(self.key)
-        from weft.ir.text_expr import print_expr  # names alone do not tell the bounds
+        with importing:
+            from weft.ir.text_expr import print_expr  # names alone do not tell the bounds
 
         return "\n".join((repr(self.key), *map(print_expr, symbols)))

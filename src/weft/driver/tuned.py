@@ -33,7 +33,8 @@ def mark(record: Record | None) -> str:
 
 def schedule_digest(scheduled: Kernel) -> str:
     """Return what stands for a scheduled nest, whatever its names and the way that led there."""
-    from weft.ir.text import canonical_text
+    with importing:
+        from weft.ir.text import canonical_text
 
     bare = scheduled.replace(meta=scheduled.meta.replace(schedule=(), hints=()))
     return digest_of(canonical_text(bare))
@@ -44,7 +45,8 @@ def recorded(kernel: Kernel, record: Record) -> tuple[Kernel, str] | None:
 
     None if it no longer applies: strategies have changed since.
     """
-    from weft.schedule.choices import Choices
+    with importing:
+        from weft.schedule.choices import Choices
     with importing:
         from weft.strategies import choose
 

@@ -39,6 +39,7 @@ from weft.frontend.entry import (
 from weft.frontend.pytree import flatten
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
+from weft.imports import importing
 from weft.ir.dtype import DType
 
 __all__ = ["MOST_TRIES", "Jitted", "capturing"]
@@ -119,7 +120,8 @@ class Jitted(Generic[P, R]):
         kinds = tuple(map(type, arrays))
         if entry.tries > 1 and kinds not in entry.attached:
             entry.attached.add(kinds)
-            from weft.frontend import replay  # of no use to what is called once
+            with importing:
+                from weft.frontend import replay  # of no use to what is called once
 
             replay.attach(Jitted, Out, self, entry, args, kwargs)
 

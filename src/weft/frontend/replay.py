@@ -20,6 +20,7 @@ from weft.frontend.capture import GradientOf, Owner
 from weft.frontend.core import TensorCore
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
+from weft.imports import importing
 from weft.ir.node import Storage
 
 if TYPE_CHECKING:
@@ -324,6 +325,7 @@ def _nowhere(program: Program) -> Any:
 
 def _object(value: object) -> Any:
     """Return an operand that is this object, be it an integer."""
-    from weft.runtimes.dispatch import Object
+    with importing:
+        from weft.runtimes.dispatch import Object
 
     return Object(value)

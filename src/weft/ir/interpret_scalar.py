@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from weft.errors import UnsupportedError
+from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.op import Op, Operation
@@ -217,7 +218,8 @@ def _mad_f64(x: float, y: float, z: float) -> float:
         return plain
     if not math.isfinite(z):
         return z  # the product itself may overflow, but not in infinite precision
-    from fractions import Fraction
+    with importing:
+        from fractions import Fraction
 
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     if exact == 0:

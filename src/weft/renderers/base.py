@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from weft.imports import importing
 from weft.ir.dtype import DType, float8_e4m3fn
 from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
@@ -83,7 +84,8 @@ def encode_float(value: float, dtype: DType) -> int:
     if magnitude == 0:
         return sign
     exponent = max(math.frexp(magnitude)[1] - 1, 1 - bias)
-    from fractions import Fraction  # with decimal behind it, slow to import, and rarely needed
+    with importing:  # with decimal behind it, slow to import, and rarely needed
+        from fractions import Fraction
 
     # Exact: how many units in the last place; round() of a Fraction is to nearest even.
     units = round(Fraction(magnitude) / Fraction(2) ** (exponent - mantissa))

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from weft.imports import importing
 from weft.ir.dtype import DType
 from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
@@ -69,7 +70,8 @@ def _module(k: KernelText) -> Source:
     if k.asserts:
         parts.append(_FAIL)
     if k.module.prints:
-        from weft.renderers.llvm_print import NUMBER
+        with importing:
+            from weft.renderers.llvm_print import NUMBER
 
         parts.append(NUMBER)
     parts.append("\n".join(k.module.declarations))

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr, Scalar, floordiv, floormod, make
@@ -39,7 +40,8 @@ def round_float(value: float | int | Fraction, d: DType) -> float:
         except OverflowError:
             return math.copysign(math.inf, value)
         return rounded
-    from fractions import Fraction
+    with importing:
+        from fractions import Fraction
 
     exact = Fraction(value)
     if exact == 0:
@@ -59,7 +61,8 @@ def round_float(value: float | int | Fraction, d: DType) -> float:
 
 
 def _largest(d: DType) -> Fraction:
-    from fractions import Fraction
+    with importing:
+        from fractions import Fraction
 
     if d is dt.float8_e4m3fn:
         return Fraction(448)
@@ -205,7 +208,8 @@ def _float(op: Operation, values: list[float], d: DType) -> float | None:
     if op in _FLOAT_UNARY:
         return _compute(_FLOAT_UNARY[op](values[0]), d)
     if op is Op.MAD and d.bits >= 32 and all(map(math.isfinite, values)):
-        from fractions import Fraction
+        with importing:
+            from fractions import Fraction
 
         exact = Fraction(values[0]) * Fraction(values[1]) + Fraction(values[2])
         return round_float(exact, d) if exact else None  # the sign of an exact zero

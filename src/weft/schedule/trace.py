@@ -288,7 +288,8 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
 def _debug_verifier() -> Verify | None:
     if not debug(Debug.SCHEDULE):
         return None
-    from weft.ir.verify import verify
+    with importing:
+        from weft.ir.verify import verify
 
     return verify
 

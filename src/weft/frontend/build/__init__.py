@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import KernelError, outermost
+from weft.imports import importing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,7 +99,8 @@ def function(name: str, *, at: At | None = None, fastmath: bool = False,
     unchecked
         Do not check indices: one that is out of bounds may do anything.
     """
-    from weft.frontend.build.functions import FunctionBuilder
+    with importing:
+        from weft.frontend.build.functions import FunctionBuilder
 
     return FunctionBuilder(name, at, fastmath=fastmath, unchecked=unchecked)
 
@@ -107,7 +109,8 @@ def function(name: str, *, at: At | None = None, fastmath: bool = False,
 def kernel(name: str, *, at: At | None = None, fastmath: bool = False,
            unchecked: bool = False) -> KernelBuilder:  # fmt: skip
     """Begin a kernel: what one thread of a grid of blocks does; see `function`."""
-    from weft.frontend.build.kernels import KernelBuilder
+    with importing:
+        from weft.frontend.build.kernels import KernelBuilder
 
     return KernelBuilder(name, at, fastmath=fastmath, unchecked=unchecked)
 
@@ -136,8 +139,9 @@ def device(name: str, params: Mapping[str, Any], returns: Any = None, *,
     """
     from collections.abc import Mapping
 
-    from weft.frontend.build.base import Device
-    from weft.frontend.build.places import place_of
+    with importing:
+        from weft.frontend.build.base import Device
+        from weft.frontend.build.places import place_of
     from weft.frontend.kernel.expressions import as_dtype
 
     place = place_of(at)

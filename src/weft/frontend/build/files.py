@@ -10,6 +10,7 @@ from weft.errors import UnsupportedError
 from weft.frontend.build.grids import specialised
 from weft.frontend.build.parameters import ArrayParameter, Signature
 from weft.frontend.build.programs import BuiltFunction, BuiltKernel, BuiltLaunch
+from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.op import Op
@@ -40,7 +41,8 @@ def save(programs: Sequence[BuiltFunction | BuiltLaunch], path: str | Path) -> l
     UnsupportedError
         For another suffix, and for several functions in one object.
     """
-    from weft.frontend.critical.export import header, link, writing
+    with importing:
+        from weft.frontend.critical.export import header, link, writing
 
     target = Path(path)
     if isinstance(programs, BuiltFunction | BuiltLaunch):
@@ -87,8 +89,9 @@ def _name(programs: Sequence[Any], number: int) -> str:
 
 
 def _functions(program: BuiltFunction | BuiltLaunch, name: str) -> list[Code]:
-    from weft.driver.export import c_function
-    from weft.frontend.critical.names import symbol
+    with importing:
+        from weft.driver.export import c_function
+        from weft.frontend.critical.names import symbol
 
     if isinstance(program, BuiltLaunch):
         kernel = program.kernel

@@ -11,6 +11,7 @@ from weft.errors import LaunchError, ShapeError
 from weft.frontend.build.lowering import Lowering
 from weft.frontend.build.places import Place
 from weft.frontend.kernel.types import ArrayType, KernelType, Parameters, ScalarType
+from weft.imports import importing
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
@@ -135,7 +136,8 @@ class Signature:
         DTypeError, ShapeError, RangeError
             If one is not what was declared.
         """
-        from weft.frontend.kernel.host import Host
+        with importing:
+            from weft.frontend.kernel.host import Host
 
         title = f"launch of {name}"
         args = self.bound(title, args, named)
@@ -223,7 +225,8 @@ def value_of(e: Expr, variables: dict[str, int]) -> int:
     """Return the value of an expression of sizes."""
     if e.op is Op.CONST:
         return int(e.attr)
-    from weft.ir.interpret import evaluate
+    with importing:
+        from weft.ir.interpret import evaluate
 
     return int(evaluate(e, {v: variables[v.attr.name] for v in ex.variables([e])}))
 

@@ -22,6 +22,7 @@ from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.launch import QUICKEN_AT, Configured, KernelFunction, Options, Size
 from weft.frontend.kernel.nests import failure
 from weft.frontend.state import state
+from weft.imports import importing
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import Barrier, For, Kernel, Stmt
@@ -80,7 +81,8 @@ class BuiltFunction:
             return
         host = self._passed(args, named)
         if self._native is None:
-            from weft.driver.launch import load_kernel
+            with importing:
+                from weft.driver.launch import load_kernel
 
             self._native = [(part, load_kernel(part.kernel)) for part in self.launches]
         values = host.variables
@@ -142,7 +144,8 @@ class BuiltFunction:
 
     def _carry_out(self, args: tuple[Any, ...], named: dict[str, Any], sanitise: bool,
                    seed: int | None, steps: int | None) -> list[Any]:  # fmt: skip
-        from weft.runtimes.lockstep.run import STEPS, Grid, run
+        with importing:
+            from weft.runtimes.lockstep.run import STEPS, Grid, run
 
         host = self._passed(args, named)
         found = []
@@ -303,7 +306,8 @@ class BuiltLaunch(Configured):
         kernel = self.kernel
         args = kernel.signature.bound(f"launch of {kernel.name}", args, named)
         if state.capture is not None:
-            from weft.frontend.kernel.captured import belongs, launch_captured
+            with importing:
+                from weft.frontend.kernel.captured import belongs, launch_captured
 
             if belongs(args):
                 launch_captured(self, args)
@@ -315,7 +319,8 @@ class BuiltLaunch(Configured):
             self.carry_out(args)
             return
         if config().sanitize == "native":
-            from weft.frontend.kernel.checked import checked_launch, raise_first
+            with importing:
+                from weft.frontend.kernel.checked import checked_launch, raise_first
 
             raise_first(self, checked_launch(self, args))
             return
@@ -341,7 +346,8 @@ class BuiltLaunch(Configured):
         key = self.block, self.ndim, self.grid if kernel.waits else None
         found = kernel._loaded.get(key)
         if found is None:
-            from weft.driver.launch import load_kernel
+            with importing:
+                from weft.driver.launch import load_kernel
 
             found = kernel._loaded[key] = load_kernel(
                 kernel.nest(self.block, self.ndim, grid=self.grid))
@@ -357,7 +363,8 @@ class BuiltLaunch(Configured):
     def carry_out(self, args: tuple[Any, ...], *, sanitise: bool = False,
                   seed: int | None = None, steps: int | None = None) -> Any:  # fmt: skip
         """Run the launch on the interpreter device; return its outcome."""
-        from weft.runtimes.lockstep.run import STEPS, Grid, run
+        with importing:
+            from weft.runtimes.lockstep.run import STEPS, Grid, run
 
         host = self.take(args)
         self.kernel.signature.settle(self.kernel.name, host, False)
@@ -401,7 +408,8 @@ def quicken(instance: Any, contexts: list[Context], loaded: Loaded, signature: S
     """
     from weft.driver import report
     from weft.frontend.kernel.launch import native_launcher
-    from weft.frontend.kernel.native import Python, Rows
+    with importing:
+        from weft.frontend.kernel.native import Python, Rows
 
     launcher = None if report.active() is not None else native_launcher()
     if launcher is None or not takes_code(type(instance)):  # or calls are recorded
@@ -431,21 +439,24 @@ def _marked(kernel: Kernel) -> Kernel:
 
 
 def _key(kernel: Kernel) -> str:
-    from weft.ir.text import canonical_text
+    with importing:
+        from weft.ir.text import canonical_text
     from weft.store import fingerprint
 
     return str(fingerprint("built", canonical_text(_marked(kernel))))
 
 
 def _text(parts: Sequence[Kernel], whole: Kernel, level: str) -> str:
-    from weft.ir.text import print_kernel, print_linear
+    with importing:
+        from weft.ir.text import print_kernel, print_linear
 
     if level == "loop":
         return print_kernel(whole)
     if level not in _LEVELS:
         raise UnsupportedError(f"text of {whole.name}", found=f"the level {level!r}",
                                expected=", ".join(_LEVELS))
-    from weft.driver.pipeline import build
+    with importing:
+        from weft.driver.pipeline import build
 
     made = [build(part, f"weft_{whole.name}") for part in parts]
     if level == "schedule":

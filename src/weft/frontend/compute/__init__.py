@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from weft.errors import KernelError, outermost
 from weft.frontend.compute.ranges import ndrange
+from weft.imports import importing
 
 if TYPE_CHECKING:
     from weft.frontend.compute.function import ComputeFunction
@@ -75,8 +76,9 @@ def compute(function: Callable[..., Any] | None = None, *, kind: str = "custom",
         If an annotation means nothing; one that the loops cannot follow is an error of the first
         call.
     """
-    from weft.frontend.compute.annotations import check_signature, checked_annotations
-    from weft.frontend.compute.function import Native
+    with importing:
+        from weft.frontend.compute.annotations import check_signature, checked_annotations
+        from weft.frontend.compute.function import Native
 
     made = checked_annotations(kind=kind, device=device, workgroup=workgroup, shared=shared,
                                tile=tile, hints=hints, vectorizable=vectorizable,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weft.errors import DeviceError, KernelError
 from weft.frontend.devices import get_default_device, is_available
 from weft.frontend.kernel.resources import HINTS, KINDS
+from weft.imports import importing
 from weft.ir.record import Record
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Annotations(Record):
 
     def hints(self) -> tuple[tuple[str, Any], ...]:
         """Return what is kept with the kernel, the wishes of which its strategy meets."""
-        from weft.strategies.wishes import PREFIX
+        with importing:
+            from weft.strategies.wishes import PREFIX
 
         found: list[tuple[str, Any]] = []
         if self.kind != "custom":
@@ -142,8 +144,9 @@ def check_made(made: Annotations, name: str, where: tuple[str, int], kernel: Ker
     KernelError
         With all that is not so.
     """
-    from weft.frontend.compute.kinds import CHECKS
-    from weft.strategies.wishes import UNMET
+    with importing:
+        from weft.frontend.compute.kinds import CHECKS
+        from weft.strategies.wishes import UNMET
 
     wrong: list[str] = []
     if made.kind != "custom":

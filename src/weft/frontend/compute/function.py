@@ -77,12 +77,14 @@ class ComputeFunction:
 
     def _called(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         if state.capture is not None and not self._is_interpreted():
-            from weft.frontend.kernel.captured import belongs
+            with importing:
+                from weft.frontend.kernel.captured import belongs
 
             args = self._bound(args, named)
             named = {}
             if belongs(args):
-                from weft.frontend.compute.captured import call_captured
+                with importing:
+                    from weft.frontend.compute.captured import call_captured
 
                 call_captured(self, args)
                 return
@@ -139,7 +141,8 @@ class ComputeFunction:
         if count > QUICKEN_AT:  # it has its code, which a change of devices may have taken away
             launcher.enable(self)
             return
-        from weft.frontend.compute.native import native_call
+        with importing:
+            from weft.frontend.compute.native import native_call
 
         compiled = self._compiled(call)
         loaded, name, source = compiled.fast, self.__name__, self.__weft_function__
@@ -159,7 +162,8 @@ class ComputeFunction:
 
     def _take(self, args: tuple[Any, ...], named: Mapping[str, Any]
               ) -> tuple[Arguments, dict[str, KernelType]]:  # fmt: skip
-        from weft.frontend.compute.arguments import Arguments
+        with importing:
+            from weft.frontend.compute.arguments import Arguments
 
         args = self._bound(args, named)
         host = Arguments(self.__name__, self._signature)
@@ -185,8 +189,9 @@ class ComputeFunction:
 
         It refuses annotations that cannot be followed, and warns of promises that are not kept.
         """
-        from weft.driver.launch import schedule
-        from weft.frontend.compute.report import report
+        with importing:
+            from weft.driver.launch import schedule
+            from weft.frontend.compute.report import report
 
         scheduled = schedule(kernel)
         found = report(written, kernel, scheduled)
@@ -201,8 +206,9 @@ class ComputeFunction:
 
     def _written_by(self, host: Arguments) -> frozenset[str]:
         """Return the arguments that the function writes to."""
-        from weft.frontend.compute.arguments import Declared
-        from weft.frontend.compute.translate import written_memories
+        with importing:
+            from weft.frontend.compute.arguments import Declared
+            from weft.frontend.compute.translate import written_memories
 
         key = tuple(host.types.values())
         if key not in self._written:
@@ -226,7 +232,8 @@ class ComputeFunction:
 
     def _as_written(self, call: _Call) -> Loaded:
         """Return the function as it stands in the source: in order, every index checked."""
-        from weft.driver.launch import load_kernel
+        with importing:
+            from weft.driver.launch import load_kernel
 
         family = self._families.setdefault((call.family, "as written"), {})
         if () not in family:
@@ -238,7 +245,8 @@ class ComputeFunction:
         return family[()]  # type: ignore[return-value]
 
     def _interpret(self, host: Arguments, types: dict[str, KernelType]) -> None:
-        from weft.runtimes.lockstep.run import Grid, run
+        with importing:
+            from weft.runtimes.lockstep.run import Grid, run
 
         call = _Call(self, host, types)
         written = call.translate({}, exact=True)
@@ -279,7 +287,8 @@ class _Call:
 
     def __init__(self, function: ComputeFunction, host: Arguments,
                  types: dict[str, KernelType]) -> None:  # fmt: skip
-        from weft.frontend.compute.arguments import LARGEST
+        with importing:
+            from weft.frontend.compute.arguments import LARGEST
 
         self.function, self.host, self.types = function, host, types
         self.sharing: Sharing | None = host.sharing()
@@ -298,9 +307,10 @@ class _Call:
 
     def translate(self, static: Mapping[str, int], exact: bool) -> Written:
         """Return the function as loop nests as they were written."""
-        from weft.frontend.compute.arguments import Declared
-        from weft.frontend.compute.translate import translate
-        from weft.frontend.kernel.fields import FlatNeeded
+        with importing:
+            from weft.frontend.compute.arguments import Declared
+            from weft.frontend.compute.translate import translate
+            from weft.frontend.kernel.fields import FlatNeeded
 
         function, checked = self.function.__weft_function__, not self.function.annotations.unchecked
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
 from weft.errors import outermost
+from weft.imports import importing
 
 if TYPE_CHECKING:
     from weft.frontend.critical.function import CriticalFunction
@@ -56,7 +57,8 @@ def critical(function: Callable[..., Any] | None = None, *, no_allocation: bool 
         How it is optimised: ``O0``, ``O1``, ``O2``, ``O3``, ``Os``, or ``Olatency`` (O3, heads of
         loops on 32 bytes, the first lines of arrays prefetched).
     """
-    from weft.frontend.critical.function import make
+    with importing:
+        from weft.frontend.critical.function import make
 
     return make(function, {
         "no_allocation": no_allocation, "no_syscalls": no_syscalls,

@@ -15,6 +15,7 @@ from typing import Any, Final
 from weft.driver.critical import Code
 from weft.errors import CompileError, LibraryNotFoundError, UnsupportedError
 from weft.frontend.critical.names import identifiers
+from weft.imports import importing
 from weft.ir.dtype import DType
 
 __all__ = ["header", "link", "prototype", "save", "writing"]
@@ -96,7 +97,8 @@ def _ctypes_type(d: DType) -> Any:
 
 def _element_types(code: Code) -> list[tuple[DType, bool]]:
     """Return the type of each array's elements, and whether the function writes to it."""
-    from weft.runtimes.critical_ir import Array, Struct
+    with importing:
+        from weft.runtimes.critical_ir import Array, Struct
 
     found: list[tuple[DType, bool]] = []
     stack = list(code.params.values())[::-1]

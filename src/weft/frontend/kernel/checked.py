@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft.errors import BoundsError, LaunchError
+from weft.imports import importing
 from weft.ir.position import thread_at
 from weft.ir.tile import MISALIGNED
 
@@ -34,9 +35,11 @@ class Watched:
 
 
 def _watched(launch: Configured, types: dict[str, Any]) -> Watched:
-    from weft.driver.launch import load_kernel
+    with importing:
+        from weft.driver.launch import load_kernel
     from weft.frontend.kernel.nests import translated
-    from weft.passes.watch import ROW, watch
+    with importing:
+        from weft.passes.watch import ROW, watch
 
     kernel = launch.kernel
     key = ("watched", tuple(types.values()), launch.block, launch.ndim, launch.shared,
@@ -74,7 +77,8 @@ def checked_launch(launch: Configured, args: tuple[Any, ...]) -> Report:
 
 
 def _kind(message: str) -> str:
-    from weft.passes.watch import UNSET, UNWRITTEN
+    with importing:
+        from weft.passes.watch import UNSET, UNWRITTEN
 
     if message == _BOUNDS:
         return "out-of-bounds"
@@ -87,7 +91,8 @@ def _kind(message: str) -> str:
 def _finding(launch: Configured, check: Check, row: list[int]) -> Finding:
     count, number, value, bound = row
     thread = thread_at(number, launch.grid, launch.block)
-    from weft.passes.watch import UNSET
+    with importing:
+        from weft.passes.watch import UNSET
 
     kind = _kind(check.message)
     said = {"out-of-bounds": f"uses index {value}, which is not from 0 to {bound - 1}",
@@ -101,7 +106,8 @@ def _finding(launch: Configured, check: Check, row: list[int]) -> Finding:
 
 
 def _made(kind: str, place: Any, threads: tuple[Any, ...], message: str, count: int) -> Finding:
-    from weft.runtimes.lockstep.findings import Finding
+    with importing:
+        from weft.runtimes.lockstep.findings import Finding
 
     file, line = ("", 0) if place is None else (place.file, place.line)
     return Finding(kind, file, line, threads, message, (line,), count)

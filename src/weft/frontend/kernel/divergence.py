@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
+from weft.imports import importing
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.record import Record
@@ -31,7 +32,8 @@ def diverges(way: Sequence[Fork], specials: Mapping[str, Expr]) -> bool:
     are asked of the first block, which every launch has. A test of anything but indices and numbers
     is not known here, and behind it nothing is certain.
     """
-    from weft.ir.interpret import evaluate  # most kernels have no barrier under a condition
+    with importing:
+        from weft.ir.interpret import evaluate  # few kernels have barriers under a condition
 
     if not way:
         return False

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.errors import LaunchError, ShapeError, outermost_methods
 from weft.frontend.kernel.fused import active, attend
+from weft.imports import importing
 from weft.ir.dtype import DType, as_dtype
 from weft.ir.stmt import Kernel
 from weft.ir.traverse import stores
@@ -237,7 +238,8 @@ def _settled(noted: list[_Noted], prepared: list[_Prepared]) -> list[Written] | 
         return []
     if any(n.host.copies for n in noted):
         return None
-    from weft.frontend.kernel.tensors import Written, readable
+    with importing:
+        from weft.frontend.kernel.tensors import Written, readable
 
     known = {id(t): t for n in noted for _, _, t in n.host.tensors}
     if any(t._base is not None and t._base._shared is not None for t in known.values()):
@@ -318,7 +320,8 @@ def _decide(noted: list[_Noted], prepared: list[_Prepared], spare: set[int]) -> 
 
 
 def _step(made: launches.Group, groups: list[launches.Group], parts: list[launches.Part]) -> _Step:
-    from weft.driver.launch import load_kernel
+    with importing:
+        from weft.driver.launch import load_kernel
 
     if len(made.parts) == 1:
         return _Step(made.parts)

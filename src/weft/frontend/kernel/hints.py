@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from weft.frontend.kernel.values import Known, Value, View
+from weft.imports import importing
 
 __all__ = ["NO_THREADS", "called", "closest", "instead", "operands", "title", "unindexed"]
 
@@ -58,7 +59,8 @@ def instead(node: ast.AST) -> str:
 
 def closest(name: str, names: Iterable[str]) -> str:
     """Return a hint that names what was probably meant; nothing if no name is near."""
-    import difflib  # only a message needs it
+    with importing:
+        import difflib  # only a message needs it
 
     near = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1, 0.7)
     return f"did you mean {near[0]!r}?" if near else ""

@@ -22,6 +22,7 @@ from weft.frontend.kernel.types import (
     ScalarType,
     bits_of,
 )
+from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType, constexpr
 
@@ -127,7 +128,8 @@ class Host:
         """Look up the memory of tensors; `written` are the parameters that the kernel writes to."""
         if not self.tensors:
             return
-        from weft.frontend.kernel.tensors import Written, readable, together
+        with importing:
+            from weft.frontend.kernel.tensors import Written, readable, together
 
         joined: set[int] = set()
         for members, target in together(self.tensors, written, self.takes_views, self.kernel):

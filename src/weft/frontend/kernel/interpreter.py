@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.imports import importing
+
 if TYPE_CHECKING:
     from weft.frontend.kernel.launch import Configured
     from weft.runtimes.lockstep.run import Outcome
@@ -14,11 +16,12 @@ __all__ = ["run"]
 def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
         seed: int | None = None, steps: int | None = None) -> Outcome:  # fmt: skip
     """Run a launch on the interpreter device."""
-    from weft.frontend.kernel.nests import names_of
-    from weft.frontend.kernel.translate import Launch, translate
-    from weft.ir.traverse import stores
-    from weft.runtimes.lockstep.run import STEPS, Grid
-    from weft.runtimes.lockstep.run import run as carry_out
+    with importing:
+        from weft.frontend.kernel.nests import names_of
+        from weft.frontend.kernel.translate import Launch, translate
+        from weft.ir.traverse import stores
+        from weft.runtimes.lockstep.run import STEPS, Grid
+        from weft.runtimes.lockstep.run import run as carry_out
 
     host = launch.take(args)
     function = launch.kernel.__weft_function__

@@ -357,7 +357,8 @@ class Configured:
         if kwargs or len(args) != len(self.kernel._signature.names):
             args = _bound(self.kernel, args, kwargs)
         if state.capture is not None:
-            from weft.frontend.kernel.captured import belongs, launch_captured
+            with importing:
+                from weft.frontend.kernel.captured import belongs, launch_captured
 
             if belongs(args):
                 launch_captured(self, args)
@@ -369,7 +370,8 @@ class Configured:
             self.carry_out(args)
             return
         if self.kernel.options.check or config().sanitize == "native":
-            from weft.frontend.kernel.checked import checked_launch, raise_first
+            with importing:
+                from weft.frontend.kernel.checked import checked_launch, raise_first
 
             raise_first(self, checked_launch(self, args))
             return
@@ -389,7 +391,8 @@ class Configured:
 
     def take(self, args: tuple[Any, ...]) -> Host:
         """Return what a launch with some arguments passes."""
-        from weft.frontend.kernel.host import Host
+        with importing:
+            from weft.frontend.kernel.host import Host
 
         kernel = self.kernel
         if len(args) != len(kernel._signature.names):
@@ -413,7 +416,8 @@ class Configured:
     def carry_out(self, args: tuple[Any, ...], *, sanitise: bool = False, seed: int | None = None,
                   steps: int | None = None) -> Outcome:  # fmt: skip
         """Run the launch on the interpreter device."""
-        from weft.frontend.kernel.interpreter import run
+        with importing:
+            from weft.frontend.kernel.interpreter import run
 
         return run(self, args, sanitise=sanitise, seed=seed, steps=steps)
 
@@ -428,7 +432,8 @@ class Configured:
 
         if report.active() is not None:  # native launches are not recorded
             return
-        from weft.frontend.kernel.native import native_launch
+        with importing:
+            from weft.frontend.kernel.native import native_launch
 
         found = native_launcher()
         if found is None:
@@ -450,9 +455,11 @@ Native: Final = native_class(Configured)
 
 def native_launcher() -> Launcher | None:
     """Return the native launches; None where the interpreter allows none."""
-    from weft.driver.launch import launcher
+    with importing:
+        from weft.driver.launch import launcher
     from weft.frontend.tensor import Tensor
-    from weft.runtimes.launches import Types
+    with importing:
+        from weft.runtimes.launches import Types
 
     return launcher(Types(Configured, KernelFunction, Tensor))
 
@@ -469,7 +476,8 @@ def _dense(kind: Any) -> Any:
 
 
 def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured) -> Loaded:
-    from weft.driver.launch import load_kernel
+    with importing:
+        from weft.driver.launch import load_kernel
 
     nest, constants = translated(kernel, types, launch)
     try:

@@ -7,6 +7,7 @@ from typing import Any
 from weft.errors import KernelError, outermost
 from weft.frontend.kernel.launch import Configured, KernelFunction
 from weft.frontend.kernel.reports import Report
+from weft.imports import importing
 
 __all__ = ["Report", "interpret", "sanitize"]
 
@@ -27,7 +28,8 @@ class Interpreted:
     def __call__(self, *args: Any) -> Any:
         """Run the kernel; return a `Report` if it is sanitised, else nothing."""
         if self._native:
-            from weft.frontend.kernel.checked import checked_launch
+            with importing:
+                from weft.frontend.kernel.checked import checked_launch
 
             return checked_launch(self._launch, args)
         found = self._launch.carry_out(args, sanitise=self._sanitise, seed=self._seed,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.imports import importing
+
 if TYPE_CHECKING:
     from weft.frontend.kernel.fusion import Fusion
 
@@ -30,6 +32,7 @@ def fuse() -> Fusion:
     Inside the block nothing has run yet: its arrays are not to be read or changed there. If the
     block raises an error, nothing runs.
     """
-    from weft.frontend.kernel.fusion import Fusion
+    with importing:
+        from weft.frontend.kernel.fusion import Fusion
 
     return Fusion()
