@@ -1,5 +1,6 @@
 """LLVM loaded on the side: whoever needs it finds it, whatever became of the thread."""
 
+import _thread
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import threading
 
 import pytest
 
+from weft import background
 from weft.backends import cpu
 from weft.compilers import llvm
 from weft.errors import CompileError
@@ -21,21 +23,15 @@ def fresh(monkeypatch):
         monkeypatch.setattr(llvm, name, None)
 
 
-def settled():
-    for thread in threading.enumerate():
-        if thread.name in ("weft loads", "weft prepares"):
-            thread.join(60)
-
-
 def test_a_runtime_is_made_once(fresh):
     cpu.prepare()
     cpu.prepare()
     found = cpu.runtime()
-    settled()
+    background.settle()
     assert cpu.runtime() is found
     assert found.threads.threads >= 1
     cpu.prepare()
-    assert not [t for t in threading.enumerate() if t.name == "weft loads"]
+    assert not background._running
 
 
 def test_one_thread_however_many_ask(fresh, monkeypatch):
@@ -46,15 +42,15 @@ def test_one_thread_however_many_ask(fresh, monkeypatch):
         thread.start()
     for thread in threads:
         thread.join()
-    settled()
+    background.settle()
     assert loads == [True]
 
 
 def test_without_more_threads_it_is_made_here(fresh, monkeypatch):
-    def refused(thread):
+    def refused(function, arguments):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(_thread, "start_new_thread", refused)
     cpu.prepare()
     assert cpu.runtime().threads.threads >= 1
 
@@ -66,7 +62,7 @@ def test_what_goes_wrong_there_is_told_here(fresh, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(llvm.LLVMCompiler, "__init__", broken)
         cpu.prepare()
-        settled()
+        background.settle()
         with pytest.raises(CompileError, match="broken compiler"):
             cpu.runtime()
     assert cpu.runtime().compiler is llvm.compiler()

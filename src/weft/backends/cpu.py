@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from weft.backends.registry import Backend
+from weft.background import Task
 from weft.errors import WeftError
 from weft.imports import importing
 from weft.ir import dtype as dt
@@ -195,8 +196,7 @@ def prepare() -> None:
         with _lock:
             begins, _loads = not _loads, True
         if begins:
-            with contextlib.suppress(RuntimeError):  # the system gives no more threads
-                threading.Thread(target=_load, name="weft loads").start()
+            Task(_load).start()  # without a thread, who needs it does it
 
 
 def _import() -> None:
@@ -216,7 +216,7 @@ def _load() -> None:
         compiler = llvm.compiler()
         if _cores() > 1:
             compiler.warm_up()  # no more than it saves where it keeps others waiting
-        _started().prepare()
+        _started().prepare(here=True)
 
 
 def _started() -> CpuRuntime:

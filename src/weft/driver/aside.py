@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import sys
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
+
+from weft.background import Task
 
 T = TypeVar("T")
-
-# How long a thread may keep the interpreter while another waits for it, in seconds. LLVM is called
-# some thirty times a kernel, and by default each of these calls would wait 5 ms for its return.
-_SWITCH: Final = 1e-4
-
 
 class Once(Generic[T]):
     """A function that is called once, by whoever comes first; the others wait for its result."""
@@ -48,22 +44,18 @@ class Aside:
     def __init__(self, allowed: bool) -> None:
         self._allowed = allowed
         self._waiting: queue.SimpleQueue[Once[object] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._interval = 0.0
+        self._task: Task | None = None
 
     def start(self, function: Once[T]) -> None:
         """Have a function called soon."""
         if not self._allowed:
             return
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="weft compiles", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the system gives no more threads: who wants the result calls
+        if self._task is None:
+            task = Task(self._run, daemon=True)
+            if not task.start():  # who wants the result calls
                 self._allowed = False
                 return
-            self._thread, self._interval = thread, sys.getswitchinterval()
-            sys.setswitchinterval(min(self._interval, _SWITCH))
+            self._task = task
         self._waiting.put(function)  # type: ignore[arg-type]
 
     def _run(self) -> None:
@@ -78,12 +70,11 @@ class Aside:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
-        if self._thread is None:
+        if self._task is None:
             return
-        sys.setswitchinterval(self._interval)
         if error is not None:
             with contextlib.suppress(queue.Empty):
                 while True:
                     self._waiting.get_nowait()
         self._waiting.put(None)
-        self._thread.join()
+        self._task.wait()

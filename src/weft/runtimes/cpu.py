@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from weft.background import Task
 from weft.config import Debug, debug
 from weft.errors import CompileError, CopyError, HandleError, LaunchError, WeftError
 from weft.imports import importing
@@ -181,8 +182,8 @@ class CpuRuntime:
         self._thread_count = thread_count
         self._lock = threading.Lock()
         self._native: tuple[ThreadPool, Executor] | None = None
-        self._maker: threading.Thread | None = None
-        self._made: list[bytes] | None = None
+        self._maker: Task | None = None
+        self._made: Library | None = None
         self._dispatchers: dict[Host, Dispatcher | None] = {}
         _runtimes.add(self)
 
@@ -198,21 +199,24 @@ class CpuRuntime:
             return self._native[0].threads
         return threads.allowed(self._thread_count)
 
-    def prepare(self) -> None:
+    def prepare(self, here: bool = False) -> None:
         """Make the code of the pool and the executor on the side, if no cache has it.
 
         Who is about to compile for the first time calls this: LLVM works while the caller, in
-        Python, imports and runs what comes before its own code.
+        Python, imports and runs what comes before its own code. A thread that is on the side
+        already does it `here`.
         """
         if self._native is None and self._maker is None:
             if self.cache is not None:
                 self.cache.folder()  # what is wrong with it is told to the caller, not to a thread
+            maker = None
             with self._lock:
                 if self._native is None and self._maker is None:
-                    maker = threading.Thread(target=self._make, name="weft prepares")
-                    with contextlib.suppress(RuntimeError):  # the system gives no more threads
-                        maker.start()
+                    maker = Task(self._make)
+                    if here or maker.start():
                         self._maker = maker
+            if here and maker is not None:
+                maker.run()
 
     @property
     def executor(self) -> Executor:
@@ -298,10 +302,8 @@ class CpuRuntime:
             with self._lock:
                 if self._native is None:
                     if self._maker is not None:
-                        self._maker.join()
-                    library = self._load_support(
-                        _support(), (*threads.SYMBOLS, *native.SYMBOLS), native.imports(),
-                        self._made)  # fmt: skip
+                        self._maker.wait()
+                    library = self._made or self._linked()
                     self._made = None
                     library.pin()  # workers live in this code until the process ends
                     pool = ThreadPool(library, self._thread_count)
@@ -311,13 +313,16 @@ class CpuRuntime:
     def _make(self) -> None:
         """Compile the pool and the executor; whoever needs them finds out what went wrong."""
         with contextlib.suppress(WeftError, OSError, RuntimeError):
-            self._made = self._cached(_support()) or self._compiled(_support())
+            self._made = self._linked()
+
+    def _linked(self) -> Library:
+        symbols = (*threads.SYMBOLS, *native.SYMBOLS)
+        return self._load_support(_support(), symbols, native.imports())
 
     def _load_support(self, sources: Sequence[tuple[str, str]], symbols: Sequence[str],
-                      imports: Mapping[str, int],
-                      made: Sequence[bytes] | None = None) -> Library:  # fmt: skip
+                      imports: Mapping[str, int]) -> Library:  # fmt: skip
         """Return code of the runtime itself, each text compiled by its pipeline, or cached."""
-        found = made or self._cached(sources)
+        found = self._cached(sources)
         if found:
             with contextlib.suppress(CompileError):  # whole, but not for this linker: compile anew
                 return self.loader.load(found, symbols, imports)

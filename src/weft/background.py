@@ -1,0 +1,140 @@
+"""Work in other threads that begins at once and gets its turns, while the caller goes on.
+
+`threading.Thread.start` waits until the new thread runs Python code, and who computes keeps the
+interpreter from the others for 5 ms at a time. Loading LLVM is a chain of a hundred short calls:
+with both, the caller stood still until nearly all of it was done.
+"""
+
+import _thread
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+__all__ = ["Task", "settle", "turns"]
+
+# How long a thread may keep the interpreter while another waits for it, in seconds. LLVM is called
+# some thirty times a kernel, and by default each of these calls would wait 5 ms for its return.
+_TURN: Final = 1e-4
+
+
+class _Turns:
+    """A block in which threads take short turns; blocks may overlap, in one thread or several."""
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._inside, self._usual = 0, 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._usual = sys.getswitchinterval()
+                if self._usual > _TURN:
+                    sys.setswitchinterval(_TURN)
+            self._inside += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:  # fmt: skip
+        with self._lock:
+            self._inside = max(self._inside - 1, 0)  # a forked child begins anew
+            if not self._inside:
+                self._restore()
+
+    def _restore(self) -> None:
+        if self._usual > _TURN >= sys.getswitchinterval() - 1e-6:  # nobody changed it meanwhile
+            sys.setswitchinterval(self._usual + 5e-7)  # what is not a microsecond is cut off
+
+    def begin_anew(self) -> None:
+        """Forget blocks of threads that are not in this process."""
+        self._lock = _thread.allocate_lock()
+        if self._inside:
+            self._inside = 0
+            self._restore()
+
+
+turns: Final = _Turns()
+
+
+class Task:
+    """A function that is called once, here or in a thread of its own.
+
+    The process does not end before it does: code of LLVM's must not run while the process tears
+    down what that code uses.
+
+    Parameters
+    ----------
+    function
+        What is called.
+    daemon : bool
+        Whether the end of the process is not to wait: the caller does.
+    """
+
+    def __init__(self, function: Callable[[], object], daemon: bool = False) -> None:
+        self._function, self._daemon = function, daemon
+        self._done = _thread.allocate_lock()
+        self._done.acquire()
+
+    def start(self) -> bool:
+        """Call the function in a thread; False if there can be none, and nothing was done."""
+        if _ending:
+            return False
+        turns.__enter__()
+        if not self._daemon:
+            _running.add(self)
+        try:
+            _thread.start_new_thread(self._run, ())
+        except BaseException as error:
+            _running.discard(self)
+            turns.__exit__(None, None, None)
+            if isinstance(error, RuntimeError):  # the system gives no more threads
+                return False
+            raise
+        return True
+
+    def run(self) -> None:
+        """Call the function here."""
+        try:
+            self._function()
+        finally:
+            self._done.release()
+
+    def _run(self) -> None:
+        try:
+            self._function()
+        finally:
+            turns.__exit__(None, None, None)
+            self._done.release()
+            _running.discard(self)
+
+    def wait(self) -> None:
+        """Wait until the function was called."""
+        with self._done:
+            pass
+
+
+_running: Final[set[Task]] = set()
+_ending: bool = False
+
+
+def settle() -> None:
+    """Wait for all tasks."""
+    for task in list(_running):
+        task.wait()
+
+
+def _end() -> None:
+    global _ending
+    _ending = True
+    settle()
+
+
+def _begin_anew() -> None:
+    _running.clear()
+    turns.begin_anew()
+
+
+atexit.register(_end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
