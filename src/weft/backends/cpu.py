@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft.backends.registry import Backend
 from weft.background import Task
-from weft.errors import WeftError
+from weft.errors import LibraryNotFoundError, WeftError
 from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir.op import Op
@@ -188,7 +188,7 @@ def prepare() -> None:
     global _loads
     if _loads or _runtime is not None:
         return
-    with contextlib.suppress(ImportError):  # whoever needs it finds out
+    with contextlib.suppress(LibraryNotFoundError):  # whoever needs it finds out
         _import()
         from weft.store import cache
 
@@ -202,11 +202,12 @@ def prepare() -> None:
 def _import() -> None:
     """Import what a runtime needs, so that a thread can make it without an import."""
     with importing:
-        import llvmlite  # noqa: F401
-
         from weft.compilers import llvm  # noqa: F401
+        from weft.compilers.llvm_library import package
         from weft.runtimes import cpu  # noqa: F401
         from weft.store import cache  # noqa: F401
+
+        package()
 
 
 def _load() -> None:

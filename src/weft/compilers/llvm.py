@@ -12,7 +12,13 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from weft.compilers.llvm_library import DirectLibrary, freeing, library_path
+from weft.compilers.llvm_library import (
+    DirectLibrary,
+    freeing,
+    incomplete,
+    library_path,
+    package,
+)
 from weft.errors import CompileError, HandleError
 
 __all__ = [
@@ -123,7 +129,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def _llvm() -> Any:
-    """Load LLVM and register the native target, once."""
+    """Load LLVM and register the native target, once.
+
+    Raises
+    ------
+    LibraryNotFoundError
+        If llvmlite is not installed, or not as a whole.
+    """
     global _library, _freeing
     if _library is None:
         with _lock:
@@ -134,7 +146,10 @@ def _llvm() -> Any:
             if _library is None:
                 from weft.compilers.llvm_binding import BoundLibrary
 
-                library = BoundLibrary()
+                try:
+                    library = BoundLibrary()
+                except (ImportError, OSError, AttributeError) as error:
+                    raise incomplete(error) from None
                 _freeing, _library = library.lock, library
     return _library
 
@@ -205,9 +220,7 @@ class LLVMCompiler:
             self._machines: dict[int, Any] = {}
             self._worked = False
             self._machine(_CODEGEN_LEVEL["short"])  # raises where there is no such target
-        import llvmlite
-
-        words = (llvmlite.__version__, llvm.version, _PASSES, self.triple, self.cpu, self.features)
+        words = (package().__version__, llvm.version, _PASSES, self.triple, self.cpu, self.features)
         self._key = "llvm;" + ";".join(words)
 
     @property

@@ -14,9 +14,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from weft.errors import CompileError
+from weft.errors import CompileError, LibraryNotFoundError
 
-__all__ = ["DirectLibrary", "freeing", "library_path"]
+__all__ = ["DirectLibrary", "freeing", "incomplete", "library_path", "package"]
 
 # The first version with these functions, and the first that nobody has looked at.
 _KNOWN: Final = ((0, 45), (0, 51))
@@ -96,10 +96,35 @@ class _Address(ctypes.Structure):
     _fields_ = (("name", _STRING), ("address", ctypes.c_uint64))
 
 
+def incomplete(error: Exception) -> LibraryNotFoundError:
+    """Return the error of an installation that is there but does not load."""
+    return LibraryNotFoundError("cpu", found=f"llvmlite does not load: {error}",
+                                expected="a whole installation",
+                                hint="python -m pip install --force-reinstall llvmlite")
+
+
+def package() -> Any:
+    """Return the package llvmlite.
+
+    Raises
+    ------
+    LibraryNotFoundError
+        If it is not installed, or its Python does not run.
+    """
+    try:
+        import llvmlite
+    except ModuleNotFoundError:
+        raise LibraryNotFoundError("cpu", found="no package llvmlite",
+                                   expected="the one that Weft compiles with",
+                                   hint="python -m pip install llvmlite") from None
+    except ImportError as error:
+        raise incomplete(error) from None
+    return llvmlite
+
+
 def library_path() -> str:
     """Return the library's file if its functions are known, else an empty string."""
-    import llvmlite
-
+    llvmlite = package()
     digits = llvmlite.__version__.split(".")[:2]
     if not all(word.isdigit() for word in digits) or os.name != "posix":
         return ""

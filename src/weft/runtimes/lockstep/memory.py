@@ -67,7 +67,7 @@ class Storage:
         if not nbytes:
             return cls(memory, np.zeros(0, kind), shape, None)
         raw = (ctypes.c_uint8 * nbytes).from_address(address)
-        return cls(memory, np.frombuffer(raw, np.uint8).view(kind), shape, None)
+        return cls(memory, np.frombuffer(memoryview(raw), np.uint8).view(kind), shape, None)
 
     @classmethod
     def fresh(cls, memory: Memory, shape: tuple[int, ...], owner: Array, copies: int) -> Storage:
