@@ -116,3 +116,52 @@ def test_long_columns_that_threads_share_err_no_more_than_blocks(shape):
     again = weft.from_numpy(data).sum(0)
     assert again.numpy().tobytes() == got.numpy().tobytes()
     np.testing.assert_array_equal(weft.from_numpy(data).amax(0).numpy(), data.max(0))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 6), (15, 3), (16, 1), (17, 8), (32, 13),
+                                               (37, 16), (131, 33), (40, 48), (67, 5)])
+def test_short_rows_are_reduced_side_by_side(rows, columns):
+    x = np.random.default_rng(rows * columns).standard_normal((rows, columns), dtype=np.float32)
+    x[rows // 2, columns // 2] = -np.inf
+    t = weft.from_numpy(x)
+    np.testing.assert_allclose(t.sum(1).numpy(), x.astype(np.float64).sum(1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(t.amax(1).numpy(), x.max(1))
+    np.testing.assert_array_equal(t.amin(1).numpy(), x.min(1))
+    np.testing.assert_array_equal((t > 0).any(1).numpy(), (x > 0).any(1))
+    np.testing.assert_array_equal((t > 0).sum(1).numpy(), (x > 0).sum(1))
+    v = np.linspace(-1, 1, columns, dtype=np.float32)
+    finite = np.where(np.isfinite(x), x, 0).astype(np.float32)
+    np.testing.assert_allclose((weft.from_numpy(finite) @ weft.from_numpy(v)).numpy(),
+                               finite.astype(np.float64) @ v, rtol=1e-4, atol=1e-5)
+
+
+def test_short_rows_of_special_values():
+    """NaN stays in its row; the larger of -0 and 0 is 0; a sum of -0 is 0."""
+    x = np.zeros((40, 6), np.float32)
+    x[3, 2], x[7], x[9, 5], x[11] = np.nan, -0.0, -0.0, -np.inf
+    t = weft.from_numpy(x)
+    largest, total = t.amax(1).numpy(), t.sum(1).numpy()
+    assert np.isnan(largest[3])
+    assert np.isnan(total[3])
+    assert np.isfinite(np.delete(largest, (3, 11))).all()
+    assert np.signbit(largest[7])
+    assert not np.signbit(largest[9])
+    assert not np.signbit(total[7])
+    assert largest[11] == total[11] == -np.inf
+
+
+@pytest.mark.parametrize(("rows", "columns", "dtype"), [
+    (1, 5, np.float32), (63, 2, np.float32), (64, 8, np.float64), (257, 3, np.int32),
+    (1000, 9, np.float32), (1001, 11, np.float64), (999, 12, np.float32), (130, 2, np.int32)])
+def test_places_of_extremes_in_a_few_columns(rows, columns, dtype):
+    rng = np.random.default_rng(rows + columns)
+    x = rng.integers(-40, 40, (rows, columns)).astype(dtype)  # many are equal: the first counts
+    t = weft.from_numpy(x)
+    np.testing.assert_array_equal(t.argmax(0).numpy(), x.argmax(0))
+    np.testing.assert_array_equal(t.argmin(0).numpy(), x.argmin(0))
+    if dtype is not np.int32:
+        x[rng.integers(rows), columns // 2] = np.nan
+        x[rng.integers(rows), 0] = np.inf
+        t = weft.from_numpy(x)
+        np.testing.assert_array_equal(t.argmax(0).numpy(), x.argmax(0))
+        np.testing.assert_array_equal(t.argmin(0).numpy(), x.argmin(0))

@@ -28,6 +28,7 @@ from weft.ir.traverse import walk
 
 T = TypeVar("T")
 
+FOLDED: Final = (Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR)  # of several rows at once
 MAX_LANES: Final = 64
 MAX_UNROLL: Final = 1024
 
@@ -64,6 +65,12 @@ def vector_axis(reduce: Reduce) -> Axis | None:
 def unrolled_axes(reduce: Reduce) -> list[Axis]:
     """Return the axes each of whose points has its own partial result."""
     return [a for a in reduce.axes if copies_of(a) is not None]
+
+
+def is_once(reduce: Reduce) -> bool:
+    """Whether each partial result is updated once, outside of any loop."""
+    vector = vector_axis(reduce)
+    return all(a is vector or copies_of(a) is not None for a in reduce.axes)
 
 
 def combine_neighbours(parts: Sequence[T], combine: Callable[[T, T], T]) -> T:

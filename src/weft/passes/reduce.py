@@ -13,6 +13,7 @@ are never combined across lanes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from weft.errors import VerifyError
@@ -31,6 +32,7 @@ from weft.ir.stmt import (
     Axis,
     Body,
     For,
+    Kernel,
     Load,
     Memory,
     Reduce,
@@ -40,6 +42,7 @@ from weft.ir.stmt import (
     rhs,
 )  # fmt: skip
 from weft.passes.access import AccessLowering
+from weft.passes.folds import REGISTER_BYTES, Fold
 from weft.passes.lanes import Affine, Mapped, Mask, Scope, fold_lanes
 
 Partial = tuple[Expr, ...]
@@ -47,6 +50,10 @@ Partial = tuple[Expr, ...]
 
 class ReduceLowering(AccessLowering):
     """Emits REDUCE statements."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.folds: dict[Stmt, Fold] = {}  # for `passes.folds`, by their first steps
 
     def lower(self, body: Body, scope: Scope, out: list[Stmt]) -> None:
         """Emit the statements of a body (given by the subclass)."""
@@ -105,6 +112,9 @@ class ReduceLowering(AccessLowering):
         whole = reduction.combine_halves(row, combine)
         if scope.lanes == 1:
             whole = self._across(s, whole, scope, out)
+        elif _starts_late(s):
+            whole = (self.name(out, str(s.accumulators[0].var.attr), ex.binary(
+                Op.ADD, ex.broadcast(s.accumulators[0].init, lanes), whole[0]), s),)
         for a, value in zip(s.accumulators, whole, strict=True):
             scope.mapped[a.var] = value
 
@@ -141,10 +151,21 @@ class ReduceLowering(AccessLowering):
 
     def _across(self, s: Reduce, whole: Partial, scope: Scope, out: list[Stmt]) -> Partial:
         """Combine the lanes of each accumulator by halves."""
+        root, start = whole[0], len(out)
         while whole[0].lanes > 1:
+            if whole[0].lanes * whole[0].dtype.itemsize >= REGISTER_BYTES:
+                root, start = whole[0], len(out)  # halves of more are registers already
             cut = ex.extract if whole[0].lanes == 2 else ex.half
             low, high = (tuple(cut(v, which) for v in whole) for which in (0, 1))
             whole = self._combine(s, low, high, scope, out)
+        a, late = s.accumulators[0], _starts_late(s)
+        if late:
+            whole = (self.name(out, str(a.var.attr), ex.binary(Op.ADD, a.init, whole[0]), s),)
+        if root.lanes > 1 and len(whole) == 1 and a.combine.op in reduction.FOLDED and (
+                a.combine.args == (lhs(a.var), rhs(a.var))):
+            steps = tuple(out[start:])
+            self.folds[steps[0]] = Fold(root, whole[0], a.combine.op, steps,
+                                        a.init if late else None)
         return whole
 
 
@@ -164,7 +185,7 @@ class _Nest:
                  slots: list[list[list[Memory]]]) -> None:  # fmt: skip
         self.lowering, self.reduce, self.vector = lowering, reduce, vector
         self.lanes, self.slots = lanes, slots
-        self.once = all(a.kind != SERIAL for a in reduce.axes)  # each slot is updated
+        self.once = reduction.is_once(reduce)
 
     def emit(self, depth: int, at: _Point, out: list[Stmt]) -> None:
         """Emit the axes from `depth` on."""
@@ -207,26 +228,49 @@ class _Nest:
         for a, value in zip(s.accumulators, old, strict=True):
             inner.mapped[a.var] = value
         low.lower(s.body, inner, out)
-        updates = [_first(a) if self.once else a.update for a in s.accumulators]
+        alone = len(s.accumulators) == 1
+        updates = [_first(a, alone) if self.once else a.update for a in s.accumulators]
         new = [low.vector(low.map(u, inner), lanes) for u in updates]
         for memory, before, after in zip(slots, old, new, strict=True):
             kept = after if at.guard is None else ex.where(at.guard, after, before)
             low.emit(out, Store(memory, (ex.index(0),), kept), s)
 
 
-def _first(a: Accumulator) -> Expr:
+def _starts_late(s: Reduce) -> bool:
+    """Whether partial sums start with their terms, and zero is added to the result instead.
+
+    That changes the sign of a zero or nothing: the sum of 0 + x over all x is 0 + the sum of x.
+    """
+    a = s.accumulators[0]
+    return reduction.is_once(s) and len(s.accumulators) == 1 and _is_zero(a.init) and (
+        _first(a, alone=True) is not a.update)
+
+
+def _first(a: Accumulator, alone: bool) -> Expr:
     """Return the update of a running value that is still the initial one.
 
-    The larger of -inf and x is x, whatever x is.
+    The larger of -inf and x is x, whatever x is; zero is added to a sum that is `alone` at its end.
     """
     update, mask = a.update, None
     if update.op is Op.WHERE and update.args[2] is a.var:
         mask, update, _ = update.args
-    if update.op not in (Op.MAX, Op.MIN) or a.var not in update.args or not _is_worst(
-            a.init, update.op is Op.MAX):
+    if update.op is Op.ADD:
+        if not alone or a.combine is not lhs(a.var) + rhs(a.var) or not _is_zero(a.init):
+            return a.update
+    elif update.op not in (Op.MAX, Op.MIN) or not _is_worst(a.init, update.op is Op.MAX):
+        return a.update
+    if a.var not in update.args or update.args[0] is update.args[1]:
         return a.update
     x = update.args[1] if update.args[0] is a.var else update.args[0]
+    if a.var in ex.free_vars([x]):
+        return a.update
     return x if mask is None else ex.where(mask, x, a.init)
+
+
+def _is_zero(init: Expr) -> bool:
+    """Whether an initial value is a positive zero."""
+    return ex.is_const(init) and init.dtype.is_float and math.copysign(
+        1.0, float(init.attr)) > 0 and float(init.attr) == 0.0
 
 
 def _is_worst(init: Expr, largest: bool) -> bool:

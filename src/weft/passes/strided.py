@@ -32,7 +32,8 @@ from weft.passes.lanes import Affine, linear
 
 LEAST: Final = 4  # neighbouring places that are worth a transposition
 MOST: Final = 16  # vectors transposed at once: with their results they fill the registers
-NEAR: Final = 8  # strides up to which the places between the lanes are read as well
+NEAR: Final = 12  # strides up to which the places between the lanes are read as well
+CLOSE: Final = 8  # up to which they are written together, or read under a mask
 _PLAIN: Final = (Load, Store, Let, Prefetch, Alloc)  # storage of a copy's own touches no other
 
 
@@ -130,7 +131,7 @@ class _Line:
                 self._flush_of(self.loads, stmt.memory, None)
             place = self.owner.strided.get(stmt)
             if place is not None and isinstance(stmt, Load) and stmt.mask is not None:
-                if place.stride <= NEAR and self.owner.apart:
+                if place.stride <= CLOSE and self.owner.apart:
                     self._masked(position, stmt, place)
             elif place is not None and isinstance(stmt, Load | Store):
                 self._add(position, stmt, place)
@@ -301,7 +302,7 @@ class _Line:
         last = max(m.position for m in group.members)
         out = self.before.setdefault(last, [])
         start, stride = min(offsets), group.stride
-        if 1 < stride <= NEAR and sorted(offsets) == list(range(start, start + stride)):
+        if 1 < stride <= CLOSE and sorted(offsets) == list(range(start, start + stride)):
             self._interleaved(group, start, [self._value(offsets[start + i])
                                              for i in range(stride)], out)
             self.gone.update(m.position for m in group.members)

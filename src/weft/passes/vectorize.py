@@ -58,6 +58,7 @@ from weft.ir.stmt import (
 from weft.ir.tile import MatrixLoad, MatrixMultiply, MatrixStore
 from weft.ir.traverse import walk
 from weft.passes.access import flat_memory
+from weft.passes.folds import gather
 from weft.passes.lanes import Affine, Mapped, Mask, Scope, any_of
 from weft.passes.reduce import ReduceLowering
 from weft.passes.strided import regroup
@@ -94,6 +95,7 @@ def vectorize(kernel: Kernel, legal: Callable[[Expr], Expr] = lambda e: e) -> Ke
     pass_.lower(kernel.body, scope, out)
     body = tuple(out)
     apart = bool(dict(kernel.meta.hints).get("noalias", kernel.meta.kind != "custom"))
+    body = gather(body, pass_.folds, pass_.locations, apart)
     body = regroup(body, pass_.strided, pass_.locations, apart)
     return kernel.replace(params=tuple(params), body=body, locations=pass_.locations)
 

@@ -34,7 +34,7 @@ from weft.strategies.nest import (
     work,
 )
 
-SUMMED: Final = 6  # cycles in which the partial sums of one result become one
+SUMMED: Final = 3  # cycles in which the partial sums of one result become one, beside others
 NEAR_BYTES: Final = 32  # of the second cache in one cycle
 SHARED_BYTES: Final = 16  # of the third
 FAR_BYTES: Final = 8  # and of memory

@@ -38,6 +38,7 @@ from weft.strategies.nest import (
 from weft.target import ARRAY_BYTES
 
 WAITED: Final = 4  # a term is loaded, multiplied and added, and its element waited for
+BATCH_ROWS: Final = 2  # for which a matrix is not read in strips, though a cache holds it
 HELD_BYTES: Final = 192 << 10  # of the results that several tiles of rows add to
 
 
@@ -68,7 +69,10 @@ def _find(plan: Plan, pattern: Pattern, p: Parameters) -> _Found | None:
         if len(few) > 1 or any(size_of(r.extent) >= p.stream_rows for r in few):
             continue
         whole = product([*extents[:1], wide.extent]) * moving[0].dtype.itemsize
-        if whole > plan.target.l2_bytes or (batch and not few):
+        every = whole * product([r.extent for r in batch])
+        seldom = product([r.extent for r in few]) <= BATCH_ROWS and (
+            every > 2 * plan.target.l2_bytes)
+        if whole > plan.target.l2_bytes or (batch and (not few or seldom)):
             return _Found(wide, few[0] if few else None, batch)
     return None
 
@@ -85,6 +89,8 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     lanes = native * (4 if rows <= 4 else 2)
     # Each row is a stream of its own for the prefetcher; with little to compute, fewer are better.
     deep = p.stream_depth if rows > 2 else p.stream_depth // 2
+    if found.batch and rows > 1:
+        lanes = max(min(lanes, 1 << (n.bit_length() - 2)), 2 * native)
     if n < 2 * lanes or depth < 2 * deep:
         return False
     schedule = plan.schedule

@@ -17,7 +17,7 @@ from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
-from weft.ir import traverse
+from weft.ir import reduction, traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Let, Load, Reduce, Stmt, Store
@@ -34,6 +34,7 @@ from weft.strategies.nest import (
     find,
     parallelise,
     product,
+    registers,
     size_of,
     strides,
     work,
@@ -49,6 +50,7 @@ LONG_BYTES: Final = 4 << 20  # from where on memory, not the core, is the limit
 BLOCK: Final = 64  # steps of a sum that are added up before they join the rest
 SHORT_ROW: Final = 4  # vectors of a row that are written out, so that one mask at most is left
 SEARCH_STEPS: Final = 8  # vectors of a block in which the place of an extreme is looked for
+SEARCHED: Final = 11  # columns whose extremes are looked for one after the other
 LEAST_ROWS: Final = 4  # rows whose statistics are worth a vector
 WASTE: Final = 8  # one in so many rows may be computed twice to fill the last vector
 LEAST_AHEAD: Final = 2048  # bytes of a row; the processor itself looks ahead over shorter ones
@@ -64,6 +66,8 @@ def schedule_rows(plan: Plan, root: str) -> None:
     body = rows[-1].body
     amount = work((loop,))
     names = [r.var.attr for r in rows]
+    if _searched_columns(plan, rows, body, amount):
+        return
     if prefers_columns(plan, rows[-1], body):
         schedule_columns(plan, rows, amount)
         return
@@ -76,6 +80,7 @@ def schedule_rows(plan: Plan, root: str) -> None:
     parallelise(plan, names, amount)
     for part in _together(plan, names[-1]):
         phases(plan, part, chunked=False)
+    _short_rows(plan, names[-1])
     _prefetch_rows(plan, names[-1])
 
 
@@ -126,6 +131,28 @@ def _together(plan: Plan, row: str) -> list[Body]:
         return [body]
     plan.why.append(f"statistics of {lanes} rows side by side")
     return [found.body for found in map(partial(find, plan.kernel), parts) if found is not None]
+
+
+def _short_rows(plan: Plan, row: str) -> None:
+    """Write out several rows of a few vectors each, whose lanes are then combined side by side.
+
+    Of such a row that takes longer than all that comes before (`weft.passes.folds`).
+    """
+    loop = find(plan.kernel, row)
+    if loop is None or not all(isinstance(s, Reduce | Let | Load | Store) for s in loop.body):
+        return
+    found = [s for s in loop.body if isinstance(s, Reduce)]
+    if len(found) != 1 or len(found[0].accumulators) != 1 or not reduction.is_once(found[0]):
+        return
+    vector = reduction.vector_axis(found[0])
+    accumulator = found[0].accumulators[0]
+    count = min(0 if vector is None else reduction.lanes_of(vector), registers(plan) // 2)
+    n = constant(loop.extent)
+    if n is None or count < 2 or n < 2 * count or accumulator.combine.op not in reduction.FOLDED:
+        return
+    if plan.attempt("split", row, count, "overlap"):
+        plan.schedule.unroll(f"{row}.i")
+        plan.why.append(f"{count} rows side by side")
 
 
 def _prefetch_rows(plan: Plan, row: str) -> None:
@@ -273,6 +300,29 @@ def _reduce(plan: Plan, accumulator: str) -> None:
     split_reduction(plan, names[-1], extent, cost, blocked=adds(stmt) and len(names) == 1)
 
 
+def _searched_columns(plan: Plan, rows: list[For], body: Body, amount: int) -> bool:
+    """Look for the places of extremes in one column after the other, if there are few of them.
+
+    Several neighbours are read at once, and the elements of a column picked from them: of one
+    column in so many lanes as there are, the running results would be a short vector.
+    """
+    found = [s for s in body if isinstance(s, Reduce)]
+    n = constant(rows[-1].extent)
+    if len(rows) > 1 or len(found) != 1 or n is None or not 2 <= n <= SEARCHED or any(
+            isinstance(s, For) for s in body):
+        return False
+    space = Space(plan.kernel)
+    axis = found[0].axes[-1].var
+    if {step for _, step in strides(space, found[0].body, axis)} != {n}:
+        return False
+    saved = plan.schedule.mark()
+    parallelise(plan, [rows[-1].var.attr], amount)
+    if _search(plan, found[0]):
+        return True
+    plan.schedule.reset(saved)
+    return False
+
+
 def _search(plan: Plan, stmt: Reduce) -> bool:
     """Look for the place of an extreme by blocks; whether the reduction is one."""
     if len(stmt.accumulators) != 2 or len(stmt.axes) != 1 or Cost(stmt.body).heavy:
@@ -320,7 +370,7 @@ def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
     try:
         if n is not None and (n % lanes == 0 or n < 4 * lanes):
             schedule.split(name, lanes, "mask").vectorize(f"{name}.i")
-            if 1 < -(-n // lanes) <= SHORT_ROW:
+            if -(-n // lanes) <= SHORT_ROW:
                 plan.attempt("unroll", f"{name}.o")
         else:
             native = max(plan.target.vector_bytes // cost.itemsize, 1)
