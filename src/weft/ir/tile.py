@@ -22,15 +22,17 @@ from weft.ir.record import Record
 from weft.ir.stmt import Memory, Stmt
 
 __all__ = [
-    "CACHES", "COPY_BYTES", "LANES", "MISALIGNED", "USES", "AsyncCopy", "CopyCommit", "CopyWait",
-    "MatrixAccess", "MatrixLoad", "MatrixMultiply", "MatrixStore", "Place", "Tile", "extent",
-    "shapes",
+    "ALIGNED", "CACHES", "COPY_BYTES", "LANES", "MISALIGNED", "ODD_MATRIX", "USES", "AsyncCopy",
+    "CopyCommit", "CopyWait", "MatrixAccess", "MatrixLoad", "MatrixMultiply", "MatrixStore",
+    "Place", "Tile", "extent", "shapes",
 ]  # fmt: skip
 
 LANES: Final = 32  # threads that hold a fragment
 USES: Final = ("a", "b", "accumulator")
 CACHES: Final = ("default", "L1", "L2", "streaming")
 COPY_BYTES: Final = (4, 8, 16)  # of one copy on the side
+ALIGNED: Final = 16  # bytes: what a matrix, and each of its rows, begins at a multiple of
+ODD_MATRIX: Final = f"an access of a matrix whose rows do not begin at multiples of {ALIGNED} bytes"
 MISALIGNED: Final = "an access of several elements that does not begin at a multiple of its bytes"
 
 Shape = tuple[int, int, int]  # m, n, k of a product of an (m, k) and a (k, n) matrix

@@ -6,8 +6,9 @@ values of the assertion. An assertion notes its failure and then stops the kerne
 this pass. A read of shared or local memory that nothing has written, or of a name that has no value
 yet, is noted, and the kernel goes on.
 
-Whether an element was written is kept in an array of flags beside each array. Arrays whose elements
-are also accessed as matrices, by copies on the side or as other types have none.
+Whether an element was written is kept in an array of flags beside each array, also beside the
+fragments of matrices. Arrays whose elements are also accessed by copies on the side or as other
+types have none.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from weft.ir.stmt import (
     Stmt,
     Store,
 )
+from weft.ir.tile import LANES, MatrixAccess, MatrixMultiply
 from weft.ir.traverse import Rewriter, walk
 from weft.passes.divergence import always_leaves
 
@@ -172,7 +174,7 @@ class _Watch(Rewriter):
                     left_out |= {s.memory, s.base}
                 if s.memory.scope in ("shared", "local") and s.memory.shape:
                     found[s.memory] = s.memory
-            elif not isinstance(s, Load | Store | Atomic):
+            elif not isinstance(s, Load | Store | Atomic | MatrixAccess | MatrixMultiply):
                 left_out |= {*s.reads(), *s.writes()}
         return {m: Memory(self._fresh(f"{m.name}.written"), dt.uint8, m.shape, m.scope)
                 for m in found if m not in left_out}
@@ -251,6 +253,8 @@ class _Watch(Rewriter):
             return stmt, Alloc(cell), Store(cell, (), ex.const(0, dt.uint8))
         if isinstance(stmt, Load | Store) and is_register(stmt.memory):
             return self._cell(stmt, place)
+        if isinstance(stmt, MatrixAccess | MatrixMultiply):
+            return self._matrix(stmt, place)
         if not isinstance(stmt, Load | Store | Atomic) or stmt.memory not in self.flags:
             return stmt
         flags = self.flags[stmt.memory]
@@ -265,3 +269,35 @@ class _Watch(Rewriter):
         if not isinstance(stmt, Load):
             out.append(Store(flags, stmt.index, ex.const(1, dt.uint8)))
         return tuple(out)
+
+    def _matrix(self, stmt: MatrixAccess | MatrixMultiply, place: Location | None) -> Body:
+        """Return an access or a product of matrices, each thread with the flags of its elements."""
+        out: list[Stmt] = []
+        for memory in dict.fromkeys(stmt.reads()):
+            if memory in self.flags:
+                k, index, count = self._own(stmt, memory)
+                flag = ex.var(self._fresh("flag"), dt.uint8)
+                check = Check(UNWRITTEN, place, memory.name)
+                noted = self._noted(stmt, flag.eq(0), check, index[0] if len(index) == 1 else None,
+                                    None)
+                out.append(For(k, count, SERIAL, (Load(flag, self.flags[memory], index), noted)))
+        out.append(stmt)
+        for memory in stmt.writes():
+            if memory in self.flags:
+                k, index, count = self._own(stmt, memory)
+                stored = Store(self.flags[memory], index, ex.const(1, dt.uint8))
+                out.append(For(k, count, SERIAL, (stored,)))
+        return tuple(out)
+
+    def _own(self, stmt: MatrixAccess | MatrixMultiply,
+             memory: Memory) -> tuple[Expr, tuple[Expr, ...], Expr]:  # fmt: skip
+        """Return a counter, where the elements of a thread lie in a memory, and how many it has."""
+        k = ex.var(self._fresh("k"), dt.int64)
+        if isinstance(stmt, MatrixMultiply) or memory is stmt.fragment:
+            return k, (k,), memory.shape[0]
+        rows, columns = stmt.size
+        element = k * LANES + self._inside % LANES
+        row, column = element // columns, element % columns
+        index = tuple(i + row * r + column * c for i, r, c in zip(
+            stmt.index, stmt.row, stmt.column, strict=True))
+        return k, index, ex.index(rows * columns // LANES)

@@ -90,6 +90,7 @@ def test_products_against_float64(operand: Any, sums: Any, shape: Any, layouts: 
     else:
         eps = 0 if sums.is_integer else k * float(np.finfo(sums.numpy).eps)
         np.testing.assert_allclose(out, expected, rtol=eps, atol=8 * eps)
+    stored = [np.ascontiguousarray(x) for x in stored]  # whose rows begin where GPUs want them
     assert not weft.sanitize(kernel, 1, 32 * WARPS)(*stored, other).findings
 
 
@@ -137,7 +138,7 @@ def in_one_axis(a: Any, b: Any, c: Any, ld: Any) -> None:
     fb = wm.fragment(wm.matrix_b, 8, 8, 4, weft.float64, wm.row_major)
     fc = wm.fragment(wm.accumulator, 8, 8, 4, weft.float64)
     wm.fill_fragment(fc, 0.5)
-    wm.load_matrix_sync(fa, a[3:], ld)
+    wm.load_matrix_sync(fa, a[4:], ld)
     wm.load_matrix_sync(fb, b, ld)
     wm.mma_sync(fc, fa, fb, fc)
     wm.store_matrix_sync(c, fc, 8)
@@ -147,7 +148,7 @@ def test_matrices_in_arrays_of_one_axis_have_a_pitch() -> None:
     a, b, c = np.arange(50.0), np.arange(60.0) / 7, np.zeros(64)
     for ld in (8, 11):
         in_one_axis[1, 32](a, b, c, ld)
-        left = np.array([[a[3 + k * ld + m] for k in range(4)] for m in range(8)])
+        left = np.array([[a[4 + k * ld + m] for k in range(4)] for m in range(8)])
         right = np.array([[b[k * ld + n] for n in range(8)] for k in range(4)])
         np.testing.assert_allclose(c.reshape(8, 8), left @ right + 0.5)
     with pytest.raises(BoundsError):

@@ -236,11 +236,7 @@ def test_planted_bug(name: str) -> None:
     check_bug(BUGS[name], __file__, None)
 
 
-FRAGMENTS = ("sum_that_was_never_set", "element_that_was_never_set")  # compiled checks know none
-
-
-@pytest.mark.parametrize("name", [n for n in BUGS if BUGS[n].kind in NATIVE
-                                  and n not in FRAGMENTS])
+@pytest.mark.parametrize("name", [n for n in BUGS if BUGS[n].kind in NATIVE])
 def test_planted_bug_in_compiled_code(name: str) -> None:
     check_bug_natively(BUGS[name], __file__)
 

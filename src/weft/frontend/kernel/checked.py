@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import BoundsError, LaunchError
 from weft.imports import importing
 from weft.ir.position import thread_at
-from weft.ir.tile import MISALIGNED
+from weft.ir.tile import MISALIGNED, ODD_MATRIX
 
 if TYPE_CHECKING:
     from weft.driver.launch import Loaded
@@ -84,7 +84,7 @@ def _kind(message: str) -> str:
         return "out-of-bounds"
     if message.startswith("a barrier that some threads") or message.startswith("a barrier of a k"):
         return "barrier-divergence"
-    return {MISALIGNED: "misaligned", UNWRITTEN: "uninitialised",
+    return {MISALIGNED: "misaligned", ODD_MATRIX: "misaligned", UNWRITTEN: "uninitialised",
             UNSET: "uninitialised"}.get(message, "assertion")
 
 

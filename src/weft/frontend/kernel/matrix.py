@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from weft.frontend.kernel import scalars
-from weft.frontend.kernel.addresses import as_stored
+from weft.frontend.kernel.addresses import as_stored, place_of
 from weft.frontend.kernel.elements import as_dtype
 from weft.frontend.kernel.intrinsics import WARP
 from weft.frontend.kernel.values import Fragment, Known, Value, View, describe, whole
@@ -16,8 +16,17 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Alloc, Memory, Store
-from weft.ir.tile import MatrixLoad, MatrixMultiply, MatrixStore, Tile, extent, shapes
+from weft.ir.stmt import Address, Alloc, Memory, Store
+from weft.ir.tile import (
+    ALIGNED,
+    ODD_MATRIX,
+    MatrixLoad,
+    MatrixMultiply,
+    MatrixStore,
+    Tile,
+    extent,
+    shapes,
+)
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.calls import Calls
@@ -129,6 +138,7 @@ def _move(kind: type[MatrixLoad | MatrixStore]) -> Callable[..., Value]:
         if len(array.axes) == 2:
             array = c.window(c.window(array, 0, rows, node), 1, columns, node)
         row, column = _steps(c, node, array, pitch, rows, columns)
+        _must_be_aligned(c, node, array, row, column)
         if order == "col_major":
             row, column = column, row
         c.emit(kind(found.memory, (), tile.use, tile.shape, array.memory, array.starts, row,
@@ -172,6 +182,31 @@ def _steps(c: Calls, node: ast.Call, array: View, pitch: Value, rows: int,
             own = own * size + step
         c.require(given.eq(own), "a pitch that is not that of the array", node)
     return steps
+
+
+def _must_be_aligned(c: Calls, node: ast.Call, first: View, row: Steps, column: Steps) -> None:
+    """Tell the sanitiser where a matrix, or the next row of it, begins as no GPU takes it.
+
+    A CPU takes it, and so does compiled code.
+    """
+    if not (c.checked and c.sanitised):
+        return
+    memory = first.memory
+    size = memory.dtype.itemsize
+    place = place_of(first)
+    start = place * size
+    if memory.scope in ("global", "constant"):
+        base = c.fresh("address", dt.int64)
+        c.emit(Address(base, memory), node)
+        start = base + start
+    c.require((start % ALIGNED).eq(0), ODD_MATRIX, node, place)
+    far = []  # from a row to the next, and from a column: what lies side by side is one of them
+    for steps in (row, column):
+        distance = ex.index(0)
+        for step, n in zip(steps, memory.shape, strict=True):
+            distance = distance * n + step
+        far.append((distance * size % ALIGNED).eq(0))
+    c.require(ex.binary(Op.OR, *far), ODD_MATRIX, node, place)
 
 
 def _fits(c: Calls, node: ast.Call, condition: Expr, last: Expr, bound: Expr) -> None:

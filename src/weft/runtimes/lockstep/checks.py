@@ -10,7 +10,7 @@ from weft.ir.expr import Expr
 from weft.ir.position import thread_at
 from weft.ir.registers import copied, copies, is_register
 from weft.ir.stmt import Atomic, For, If, Let, Load, Location, Memory, Stmt, Store, While
-from weft.ir.tile import MISALIGNED, AsyncCopy, MatrixLoad
+from weft.ir.tile import MISALIGNED, ODD_MATRIX, AsyncCopy, MatrixLoad
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep import findings as fi
 from weft.runtimes.lockstep.shadow import (
@@ -352,7 +352,7 @@ class Checks:
 
     def failed(self, s: Any, bad: Array) -> None:
         """Report an assertion that does not hold."""
-        if s.message == MISALIGNED:
+        if s.message in (MISALIGNED, ODD_MATRIX):
             self.report(fi.MISALIGNED, s, np.flatnonzero(bad), f"makes {s.message}")
             return
         self.report(fi.ASSERTION, s, np.flatnonzero(bad), f"fails: {s.message}")

@@ -40,7 +40,7 @@ __all__ = ["TILES", "Pending"]
 def _warps(m: Machine, s: Stmt) -> Array:
     """Return the warps that are here, all of whose threads must be."""
     if m.checks is not None:
-        Warps(m, None).check(s, "a matrix operation")
+        Warps(m, None).check(s, "a matrix operation", whole=True)
     warps: Array = np.flatnonzero(m.mask.reshape(-1, LANES).any(1))
     return warps
 

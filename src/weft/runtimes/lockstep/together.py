@@ -165,12 +165,15 @@ class Warps:
         self.named = (self.masks[:, None] >> np.arange(WARP)) & 1 != 0
         self.together = self.named & self.here[self.number]
 
-    def check(self, s: Stmt, what: str) -> None:
-        """Report masks that do not name the threads that are here."""
+    def check(self, s: Stmt, what: str, whole: bool = False) -> None:
+        """Report masks that do not name the threads that are here.
+
+        Nobody waits for threads that have returned, unless it takes the `whole` warp.
+        """
         m = self.machine
         assert m.checks is not None
         alive = np.zeros(self.here.shape, np.bool_)
-        alive[self.number, self.slot] = ~(m.gone | m.left)
+        alive[self.number, self.slot] = ~m.gone if whole else ~(m.gone | m.left)
         own = m.mask & ~self.named[m.lanes, self.slot]
         if own.any():
             m.checks.warp(s, f"takes part in {what} whose mask does not name it", own)
