@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 SWAPPED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 BARRIERS = ("gpu.syncthreads", "gpu.syncwarp", "gpu.threadfence")
+COPIES = ("gpu.commit_group", "gpu.wait_group")
+MATRICES = ("wmma.load_matrix_sync", "wmma.store_matrix_sync")
 
 
 class Mutant(NamedTuple):
@@ -40,18 +42,43 @@ def _changes(node: ast.AST) -> Iterator[str]:
         yield "delete-barrier"
     if isinstance(node, ast.Expr) and ast.unparse(node).startswith("gpu.atomic.add"):
         yield "plain-add"
+    if isinstance(node, ast.Expr) and ast.unparse(node).startswith(COPIES):
+        yield "delete-copy"
+    if isinstance(node, ast.Call):
+        yield from _changes_of_call(node)
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        yield from (f"drop-check-{k}" for k in range(len(node.values)))
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.FloorDiv) and (
+        ast.unparse(node.value) == "2"
+    ):
+        yield "double-step"
     if isinstance(node, ast.Subscript) and not ast.unparse(node.value).endswith(".shape"):
         keys = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         yield from (f"shift-index-{k}" for k, key in enumerate(keys)
                     if not isinstance(key, ast.Slice) or key.lower is not None)
     if isinstance(node, ast.Attribute) and ast.unparse(node) == "gpu.ALL":
-        yield "drop-lane"
+        yield from ("drop-lane", "half-mask")
     if isinstance(node, ast.Compare):
-        yield from (f"swap-{k}" for k, op in enumerate(node.ops) if type(op) in SWAPPED)
+        yield from (f"{what}-{k}" for k, op in enumerate(node.ops) if type(op) in SWAPPED
+                    for what in ("swap", "exchange"))
     if isinstance(node, ast.If) and not node.orelse:
         yield "remove-guard"
     if isinstance(node, ast.IfExp):
         yield "remove-guard"
+
+
+def _changes_of_call(node: ast.Call) -> Iterator[str]:
+    name = ast.unparse(node.func)
+    if name == "gpu.shared.array":
+        shape = node.args[0]
+        count = len(shape.elts) if isinstance(shape, ast.Tuple) else 1
+        yield from (f"smaller-{k}" for k in range(count))
+    if name == "range":
+        yield "one-more"
+        if len(node.args) == 3:
+            yield "other-stride"
+    if name.endswith(MATRICES) and len(node.args) == 3:
+        yield "other-leading"
 
 
 def _plus_one(key: ast.expr) -> ast.expr:
@@ -70,6 +97,19 @@ def _changed(node: ast.AST, change: str) -> ast.AST | list[ast.stmt]:
         else:
             node.slice = _plus_one(node.slice)
         return node
+    if isinstance(node, ast.Call):
+        return _changed_call(node, change, number)
+    if isinstance(node, ast.BoolOp):
+        del node.values[number]
+        return node.values[0] if len(node.values) == 1 else node
+    if isinstance(node, ast.AugAssign):
+        node.value = ast.Constant(4)
+        return node
+    if isinstance(node, ast.Compare) and change.startswith("exchange"):
+        operands = [node.left, *node.comparators]
+        operands[number:number + 2] = reversed(operands[number:number + 2])
+        node.left, *node.comparators = operands
+        return node
     if isinstance(node, ast.Compare):
         node.ops[number] = SWAPPED[type(node.ops[number])]()
         return node
@@ -79,12 +119,30 @@ def _changed(node: ast.AST, change: str) -> ast.AST | list[ast.stmt]:
     if isinstance(node, ast.IfExp):
         return node.body
     if isinstance(node, ast.Attribute):
-        return ast.Constant(0xFFFFFFFB)
+        return ast.Constant(0xFFFFFFFB if change == "drop-lane" else 0xFFFF)
     assert isinstance(node, ast.Expr)
-    if change == "delete-barrier":
+    if change.startswith("delete"):
         return ast.Pass()
     array, index, value = (ast.unparse(a) for a in node.value.args)
     return ast.parse(f"{array}[{index}] += {value}").body[0]
+
+
+def _changed_call(node: ast.Call, change: str, number: int) -> ast.Call:
+    """Return an array of another size, a loop of other turns, or a matrix of other rows."""
+    place = len(node.args) - 1
+    if change.startswith("smaller"):
+        shape = node.args[0]
+        minus = ast.BinOp(shape.elts[number] if isinstance(shape, ast.Tuple) else shape,
+                          ast.Sub(), ast.Constant(1))
+        if isinstance(shape, ast.Tuple):
+            shape.elts[number] = minus
+        else:
+            node.args[0] = minus
+        return node
+    if change == "one-more":
+        place = min(place, 1)
+    node.args[place] = _plus_one(node.args[place])
+    return node
 
 
 class _Replace(ast.NodeTransformer):
