@@ -52,6 +52,7 @@ __all__ = [
     "outermost",
     "outermost_methods",
     "raised",
+    "said",
     "shown_file",
     "trim",
     "user_line",
@@ -290,6 +291,9 @@ _RAISED: Final = frozenset((
     "ZeroDivisionError"))  # fmt: skip
 
 
+ASSERTED: Final = "AssertionError"  # what the messages of failed assertions begin with
+
+
 def raised(message: str, known: Mapping[str, object] = MappingProxyType({})) -> type[LaunchError]:
     """Return the class of the error of a kernel that was stopped.
 
@@ -300,6 +304,11 @@ def raised(message: str, known: Mapping[str, object] = MappingProxyType({})) -> 
     found = known.get(kind, getattr(builtins, kind) if kind in _RAISED else None)
     own = isinstance(found, type) and issubclass(found, Exception)
     return _raised(found) if own else LaunchError
+
+
+def said(message: str) -> str:
+    """Return what a kernel that was stopped says: without the kind where an ``assert`` failed."""
+    return message.removeprefix(f"{ASSERTED}: ")
 
 
 @functools.lru_cache(64)

@@ -299,7 +299,7 @@ def test_functions_of_the_host_and_signatures():
     assert cube(3) == 27
     assert cubes.py_func.__name__ == "cubes"
     with cuda.gpus[0]:
-        assert cuda.gpus.current.name == b"cpu"
+        assert cuda.gpus.current.name == "cpu" == cuda.gpus.current.name.decode()
     with cuda.pinned(x), cuda.mapped(x) as there:
         there[0] = 5
     assert x[0] == 5

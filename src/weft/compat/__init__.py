@@ -8,7 +8,7 @@ numba`` for ``import numba``; the types that such programs take from numba (``fl
 import sys
 
 from weft.compat import core as core
-from weft.compat import cuda, errors, types
+from weft.compat import cuda, errors, extending, types
 from weft.compat import np as np  # not in __all__: programs have another np
 from weft.compat.errors import (
     LoweringError,
@@ -23,13 +23,13 @@ from weft.compat.errors import (
 )
 from weft.compat.host import (
     config,
-    extending,
     get_num_threads,
     jit,
     literal_unroll,
     njit,
     prange,
     set_num_threads,
+    stencil,
     version_info,
 )
 from weft.compat.numba_types import (
@@ -66,7 +66,7 @@ __all__ = [
     "UnsupportedError", "boolean", "complex64", "complex128", "config", "cuda", "errors",
     "extending", "float16", "float32", "float64", "from_dtype", "get_num_threads", "guvectorize",
     "int8", "int16", "int32", "int64", "intp", "jit", "literal_unroll", "njit", "prange",
-    "set_num_threads", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp",
+    "set_num_threads", "stencil", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp",
     "vectorize", "version_info", "void",
     *(name for name in ALIASES if name not in ("void", "none")),
 ]  # fmt: skip

@@ -77,6 +77,12 @@ class DeviceArray(np.ndarray[Any, Any]):
         """Bytes of the array."""
         return self.nbytes
 
+    def get_ipc_handle(self) -> None:
+        """Refuse: arrays lie in the memory of one process."""
+        raise LaunchError("IPC handle", found="an array in the memory of this process",
+                          expected="multiprocessing.shared_memory, and an array on its buffer",
+                          hint="kernels take such arrays as they are")
+
     def bind(self, stream: Any = 0) -> DeviceArray:
         """Return the array itself: there is one order of work."""
         del stream

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from weft.compat.numba_types import NumbaType, Signature
+from weft.errors import LaunchError
 from weft.frontend.kernel.launch import DeviceFunction
 
 __all__ = [
-    "config", "extending", "get_num_threads", "jit", "literal_unroll", "njit", "prange",
-    "set_num_threads", "version_info",
+    "config", "get_num_threads", "jit", "literal_unroll", "njit", "prange",
+    "set_num_threads", "stencil", "version_info",
 ]  # fmt: skip
 
 version_info = (0, 61, 0)  # of the numba whose names these are
@@ -66,4 +70,63 @@ def get_num_threads() -> int:
     return int(config.NUMBA_NUM_THREADS)
 
 
-extending = SimpleNamespace(register_jitable=jit)
+
+class Stencil:
+    """A function under ``@stencil``: called with arrays it goes over all elements, in Python.
+
+    In its body ``a[i, j]`` is the element so far away from the one that is computed. Elements whose
+    neighbours are not all there are 0, or `cval`.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self.function, self.options = function, options
+
+    def __call__(self, *args: Any, out: Any = None) -> Any:
+        """Return an array of what the function gives for each element of the first array."""
+        arrays = [np.asarray(a) for a in args if np.ndim(a)]
+        if not arrays:
+            raise LaunchError("stencil", found="no array", expected="an array to go over")
+        shape = arrays[0].shape
+        reach = self._reach(args, len(shape))
+        inside = [range(-low, size - high)
+                  for (low, high), size in zip(reach, shape, strict=True)]
+        found: dict[tuple[int, ...], Any] = {
+            at: self.function(*(_Around(a, at) if np.ndim(a) else a for a in args))
+            for at in itertools.product(*inside)}
+        values = np.array(list(found.values()))
+        made = np.full(shape, self.options.get("cval", 0), values.dtype) if out is None else out
+        for at, value in found.items():
+            made[at] = value
+        return made
+
+    def _reach(self, args: tuple[Any, ...], ndim: int) -> list[tuple[int, int]]:
+        """Return the least and the largest distance along each axis."""
+        given = self.options.get("neighborhood")
+        if given is not None:
+            return [(int(low), int(high)) for low, high in given]
+        seen = [_Around(a, None) if np.ndim(a) else a for a in args]
+        self.function(*seen)
+        far = [at for s in seen if isinstance(s, _Around) for at in s.seen] or [(0,) * ndim]
+        return [(min(0, *axis), max(0, *axis)) for axis in zip(*far, strict=True)]
+
+
+class _Around:
+    """An array as a stencil sees it from one element; from None it notes what is looked at."""
+
+    def __init__(self, array: Any, at: tuple[int, ...] | None) -> None:
+        self.array, self.at = np.asarray(array), at
+        self.seen: list[tuple[int, ...]] = []
+
+    def __getitem__(self, distance: Any) -> Any:
+        far = tuple(distance) if isinstance(distance, tuple) else (distance,)
+        if self.at is None:
+            self.seen.append(far)
+            return self.array.dtype.type(1)
+        return self.array[tuple(a + d for a, d in zip(self.at, far, strict=True))]
+
+
+def stencil(function: Any = None, **options: Any) -> Any:
+    """Return a function that goes over the elements of arrays by their neighbours."""
+    if callable(function):
+        return Stencil(function, options)
+    return lambda given: Stencil(given, options)

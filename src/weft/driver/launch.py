@@ -18,7 +18,7 @@ from weft.strategies.nest import PARALLEL_WORK, work
 if TYPE_CHECKING:
     from weft.runtimes.launches import Launcher, Types
 
-__all__ = ["Failed", "Loaded", "launcher", "load_kernel", "schedule"]
+__all__ = ["Failed", "Loaded", "launcher", "load_kernel", "schedule", "texts"]
 
 _LONG_WORK: Final = 40_000  # weighted operations above which other threads of Python may run
 
@@ -169,6 +169,15 @@ def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
         code = kernels.compiled(kernel.replace(locations=numbers), tiers=False)
         kernels.load([code])
         return Loaded(code, kernel, places, constants)
+
+
+def texts(kernel: Kernel, constants: Sequence[Any] = ()) -> tuple[str, str]:
+    """Return the source and the assembly of a kernel, which is compiled once more for them."""
+    with report.record() as recording:
+        load_kernel(kernel, constants)
+    built = recording.built[-1]
+    compiler: Any = device.runtime().compiler
+    return built.source, compiler.assembly(built.source, built.pipeline)
 
 
 def schedule(kernel: Kernel) -> Kernel:

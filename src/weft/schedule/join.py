@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from weft.errors import shown_file
+from weft.errors import said, shown_file
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import (
@@ -192,7 +192,8 @@ class _View:
         if found.failing:
             s = found.failing[0]
             assert isinstance(s, Assert)
-            return f"{name} may fail ({s.message}), and nothing else must have run, {self.place(s)}"
+            return (f"{name} may fail ({said(s.message)}), and nothing else must have run, "
+                    f"{self.place(s)}")
         return None
 
     def place(self, s: Stmt) -> str:

@@ -2,9 +2,10 @@
 
 import sys
 
-from weft.compat import errors, types
+from weft.compat import errors, extending, types
 from weft.compat.host import config
 
-__all__ = ["config", "errors", "types"]
+__all__ = ["config", "errors", "extending", "types"]
 
-sys.modules.update({f"{__name__}.errors": errors, f"{__name__}.types": types})
+sys.modules.update({f"{__name__}.errors": errors, f"{__name__}.extending": extending,
+                    f"{__name__}.types": types})

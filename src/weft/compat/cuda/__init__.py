@@ -31,9 +31,10 @@ from weft.compat.arrays import (
     pinned_array_like,
     to_device,
 )
-from weft.compat.cuda import cudadrv, fp16, libdevice, random
+from weft.compat.cuda import bf16, cudadrv, fp16, libdevice, random
 from weft.compat.cuda.cudadrv import devicearray, devices, driver, runtime
 from weft.compat.cuda.device import (
+    MemoryInfo,
     close,
     current_context,
     detect,
@@ -44,7 +45,24 @@ from weft.compat.cuda.device import (
     select_device,
     synchronize,
 )
+from weft.compat.cuda.inspected import Inspected
 from weft.compat.cuda.reduction import Reduce, reduce
+from weft.compat.cuda.refused import (
+    BaseCUDAMemoryManager,
+    GetIpcHandleMixin,
+    HostOnlyCUDAMemoryManager,
+    IpcHandle,
+    MappedMemory,
+    MemoryPointer,
+    PinnedMemory,
+    compile,
+    compile_all,
+    compile_for_current_device,
+    compile_ptx,
+    compile_ptx_for_current_device,
+    open_ipc_array,
+    set_memory_manager,
+)
 from weft.compat.cuda.vectors import VECTORS
 from weft.compat.errors import CudaSupportError
 from weft.compat.numba_types import (
@@ -110,31 +128,35 @@ from weft.frontend.kernel.gpu import (
     warpsize,
 )
 from weft.frontend.kernel.heard import listen
-from weft.frontend.kernel.launch import Configured, DeviceFunction, KernelFunction, Options, cdiv
+from weft.frontend.kernel.launch import Configured, DeviceFunction, Options, cdiv
 from weft.frontend.kernel.resources import resources
 from weft.frontend.kernel.streams import Event, Stream, event, stream
-from weft.ir.stmt import MOST_WAITING
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.types import KernelType
 
 __all__ = [
-    "CudaSupportError", "DeviceArray", "In", "InOut", "Out", "Reduce", "activemask", "all_sync",
-    "any_sync", "as_cuda_array", "atomic", "ballot_sync", "blockDim", "blockIdx", "brev", "cbrt",
-    "cg", "close", "clz", "const", "cuda_error", "cudadrv", "current_context", "declare_device",
-    "default_stream", "defer_cleanup", "detect", "device_array", "device_array_like",
-    "devicearray", "devices", "driver", "eq_sync", "errors", "event", "event_elapsed_time",
-    "external_stream", "ffs", "fma", "fp16", "from_cuda_array_interface", "from_dtype",
-    "get_current_device", "gpus", "grid", "gridDim", "gridsize", "guvectorize", "is_available",
-    "is_cuda_array", "is_float16_supported", "is_supported_version", "jit", "laneid", "lanemask_lt",
-    "ldca", "ldcg", "ldcs", "ldcv", "ldlu", "legacy_default_stream", "libdevice", "list_devices",
+    "BaseCUDAMemoryManager", "CudaSupportError", "DeviceArray", "GetIpcHandleMixin",
+    "HostOnlyCUDAMemoryManager", "In", "InOut", "IpcHandle", "MappedMemory", "MemoryInfo",
+    "MemoryPointer", "Out", "PinnedMemory", "Reduce", "activemask", "all_sync", "any_sync",
+    "as_cuda_array", "atomic", "ballot_sync", "bf16", "blockDim", "blockIdx", "brev", "cbrt",
+    "cg", "close", "clz", "compile", "compile_all", "compile_for_current_device",
+    "compile_ptx", "compile_ptx_for_current_device", "const", "cuda_error", "cudadrv",
+    "current_context", "declare_device", "default_stream", "defer_cleanup", "detect",
+    "device_array", "device_array_like", "devicearray", "devices", "driver", "eq_sync",
+    "errors", "event", "event_elapsed_time", "external_stream", "ffs", "fma", "fp16",
+    "from_cuda_array_interface", "from_dtype", "get_current_device", "gpus", "grid", "gridDim",
+    "gridsize", "guvectorize", "is_available", "is_bfloat16_supported", "is_cuda_array",
+    "is_float16_supported", "is_supported_version", "jit", "laneid", "lanemask_lt", "ldca",
+    "ldcg", "ldcs", "ldcv", "ldlu", "legacy_default_stream", "libdevice", "list_devices",
     "local", "managed_array", "mapped", "mapped_array", "mapped_array_like", "match_all_sync",
-    "match_any_sync", "nanosleep", "per_thread_default_stream", "pinned", "pinned_array",
-    "pinned_array_like", "popc", "profile_start", "profile_stop", "profiling", "random", "reduce",
-    "require_context", "runtime", "select_device", "selp", "shared", "shfl_down_sync", "shfl_sync",
-    "shfl_up_sync", "shfl_xor_sync", "stcg", "stcs", "stream", "stwb", "stwt", "synchronize",
-    "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp",
-    "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "to_device", "types",
+    "match_any_sync", "nanosleep", "open_ipc_array", "per_thread_default_stream", "pinned",
+    "pinned_array", "pinned_array_like", "popc", "profile_start", "profile_stop", "profiling",
+    "random", "reduce", "require_context", "runtime", "select_device", "selp",
+    "set_memory_manager", "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync",
+    "shfl_xor_sync", "stcg", "stcs", "stream", "stwb", "stwt", "synchronize", "syncthreads",
+    "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp", "threadIdx",
+    "threadfence", "threadfence_block", "threadfence_system", "to_device", "types",
     "vectorize", "warpsize",
 ]  # fmt: skip
 
@@ -143,7 +165,7 @@ sys.modules.update({f"{__name__}.errors": errors, f"{__name__}.types": types})
 
 
 @outermost_methods
-class Kernel(KernelFunction):
+class Kernel(Inspected):
     """A kernel under ``@cuda.jit``."""
 
     def __init__(self, function: Callable[..., Any], options: Options,
@@ -154,16 +176,6 @@ class Kernel(KernelFunction):
     def py_func(self) -> Callable[..., Any]:
         """The Python function."""
         return self.__weft_function__
-
-    @property
-    def overloads(self) -> Overloads:
-        """The compiled forms of the kernel by the types of its arguments."""
-        return Overloads(self)
-
-    @property
-    def signatures(self) -> list[tuple[Any, ...]]:
-        """The types of arguments of the forms that are compiled so far."""
-        return list({key[0]: None for key in self._loaded})
 
     def configure(self, griddim: Any, blockdim: Any, stream: Any = 0,
                   sharedmem: int = 0) -> Configured:  # fmt: skip
@@ -180,9 +192,11 @@ class Kernel(KernelFunction):
         return self
 
     def specialize(self, *args: Any) -> Kernel:
-        """Return the kernel itself: it is compiled for the types of its arguments anyway."""
+        """Return the kernel as one for arguments of some types: it is compiled for those anyway."""
         del args
-        return self
+        made = Kernel(self.__weft_function__, self.options, None)
+        made._given, made.specialized = self._given, True
+        return made
 
     def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Configured:
         """Return the kernel for so many tasks, one a thread."""
@@ -192,24 +206,6 @@ class Kernel(KernelFunction):
                               "of a block", expected="numbers of tasks and threads")
         return self[max(cdiv(ntasks, threads), 1), threads, stream, sharedmem]
 
-
-class Overloads:
-    """What programs ask of a compiled form of a kernel; all its forms say the same."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-
-    def __getitem__(self, signature: Any) -> Overloads:
-        """Return the form for arguments of some types."""
-        return self
-
-    def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
-        """Return how many blocks may wait for each other at a barrier of the grid."""
-        del dynsmemsize
-        threads = 1
-        for n in blockdim if isinstance(blockdim, tuple | list) else (blockdim,):
-            threads *= n
-        return max(MOST_WAITING // max(threads, 1), 0)
 
 listen()  # libraries decorate functions of texts that are gone, which numba does not mind
 
@@ -338,6 +334,11 @@ def is_supported_version() -> bool:
 
 def is_float16_supported() -> bool:
     """Return True: kernels have 16-bit floats."""
+    return True
+
+
+def is_bfloat16_supported() -> bool:
+    """Return True: kernels have 16-bit floats of this kind, too."""
     return True
 
 

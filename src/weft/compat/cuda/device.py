@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from weft.errors import LaunchError, outermost
+from weft.frontend.kernel.launch import MOST_SHARED, MOST_THREADS
 from weft.ir.stmt import MOST_WAITING
 
 __all__ = [
@@ -19,11 +22,35 @@ def synchronize() -> None:
     """Return at once: every launch is finished when it returns."""
 
 
+@functools.cache
+def _clock() -> int:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name.strip() == "cpu MHz":
+                return int(float(value) * 1e3)
+    return 1_000_000
+
+
+class Name(str):
+    """The name of a device: text, which older programs decode first."""
+
+    __slots__ = ()
+
+    def decode(self, *options: Any) -> str:
+        """Return the text, as of bytes."""
+        del options
+        return str(self)
+
+
 class Device:
-    """What programs ask of a device; its limits are those of launches."""
+    """What programs ask of a device; its limits are those of launches.
+
+    It has all attributes of `cudadrv.enums`; those of what a CPU has not, as textures, are 0.
+    """
 
     id = 0
-    name = b"cpu"
+    name = Name("cpu")
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
     compute_capability = (8, 0)
     COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR = compute_capability
@@ -43,6 +70,35 @@ class Device:
     CAN_MAP_HOST_MEMORY = UNIFIED_ADDRESSING = MANAGED_MEMORY = CONCURRENT_KERNELS = 1
     COOPERATIVE_LAUNCH = INTEGRATED = GPU_OVERLAP = 1
     PCI_BUS_ID = PCI_DEVICE_ID = PCI_DOMAIN_ID = 0
+    MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = MOST_SHARED
+    MAX_PITCH = (1 << 31) - 1
+    GLOBAL_MEMORY_BUS_WIDTH = 64
+    HOST_NATIVE_ATOMIC_SUPPORTED = PAGEABLE_MEMORY_ACCESS = CONCURRENT_MANAGED_ACCESS = 1
+    GLOBAL_L1_CACHE_SUPPORTED = LOCAL_L1_CACHE_SUPPORTED = COMPUTE_PREEMPTION_SUPPORTED = 1
+    CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 1
+    SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO = 2
+
+    def __getattr__(self, name: str) -> int:
+        """Return an attribute that says that there is nothing of the kind."""
+        from weft.compat.cuda.cudadrv.enums import ATTRIBUTES
+
+        if name in ATTRIBUTES:
+            return 0
+        raise AttributeError(f"a device has no attribute {name}")
+
+    @property
+    def CLOCK_RATE(self) -> int:
+        """Kilohertz of a core, as the system says; 1 GHz where it does not."""
+        return _clock()
+
+    MEMORY_CLOCK_RATE = CLOCK_RATE
+
+    @property
+    def L2_CACHE_SIZE(self) -> int:
+        """Bytes of the second cache of a core."""
+        from weft.driver import device
+
+        return device.target().l2_bytes
 
     @property
     def MULTIPROCESSOR_COUNT(self) -> int:
@@ -112,6 +168,18 @@ class Context:
 
         pool = device.runtime().pool
         return MemoryInfo(pool.bytes_free, pool.bytes_free + pool.bytes_in_use)
+
+    def get_max_potential_block_size(self, func: Any, b2d_func: Any, memsize: int,
+                                     blocksizelimit: int, flags: Any = None,
+                                     ) -> tuple[int, int]:  # fmt: skip
+        """Return how many blocks keep all cores busy, and a size of a block that is good."""
+        del func, b2d_func, memsize, flags
+        return self.device.MULTIPROCESSOR_COUNT, blocksizelimit or MOST_THREADS
+
+    def can_access_peer(self, peer: int) -> bool:
+        """Return False: there is no other device."""
+        del peer
+        return False
 
     def get_active_blocks_per_multiprocessor(self, func: Any, blocksize: int, memsize: int,
                                              flags: Any = None) -> int:  # fmt: skip

@@ -20,6 +20,7 @@ from weft.errors import (
     outermost,
     outermost_methods,
     raised,
+    said,
 )
 from weft.frontend.kernel.texts import keep
 from weft.imports import importing
@@ -345,7 +346,7 @@ def _error(function: CriticalFunction, failed: Failed) -> Exception:
         return BoundsError(name, found=f"index {failed.value}",
                            expected=f"an index from 0 to {failed.bound - 1}", where=where)
     known = names_of(function)
-    return raised(failed.message, known)(name, found=failed.message, where=where)
+    return raised(failed.message, known)(name, found=said(failed.message), where=where)
 
 
 def make(function: Any, options: dict[str, Any]) -> Any:

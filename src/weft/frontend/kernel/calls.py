@@ -663,7 +663,7 @@ _BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     range: Calls._range, len: Calls._len, max: Calls._max, min: Calls._min, abs: Calls._abs,
     round: Calls._round, pow: Calls._pow, divmod: Calls._divmod, sum: Calls._sum,
     tuple: Calls._tuple_of, enumerate: Calls._enumerate, zip: Calls._zip, print: Calls._print,
-    isinstance: structs.is_instance,
+    isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),
     operator.index: lambda self, node, value: self.scalar(value, node),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-from weft.errors import CaptureError, GradientError, LaunchError, raised, user_location
+from weft.errors import CaptureError, GradientError, LaunchError, raised, said, user_location
 from weft.exchange import host as exchange
 from weft.frontend.core import TensorCore
 from weft.frontend.kernel.nests import names_of
@@ -143,7 +143,7 @@ def marked(kernel: Kernel, blocks: nd.Triple | None, threads: nd.Triple | None,
         if isinstance(s, Assert) and s not in marks:
             mark = marks[s] = f"{digest:08x}.{len(marks)}"
             place = kernel.locations.get(s) or Location("", 0)
-            checks[mark] = nd.Check(place, s.message, blocks, threads, s.message == BOUNDS,
+            checks[mark] = nd.Check(place, said(s.message), blocks, threads, s.message == BOUNDS,
                                     raised(s.message, known))
 
     def turned(s: Stmt) -> Stmt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import AllocationError, BoundsError, raised
+from weft.errors import AllocationError, BoundsError, raised, said
 from weft.frontend.kernel.promises import check_nest
 from weft.ir.position import in_thread
 
@@ -77,7 +77,7 @@ def failure(name: str, failed: Failed, launch: Configured | None = None,
         return AllocationError(name, found=f"no memory for {failed.value} bytes of local arrays",
                                hint="those in use over a barrier are kept for all threads of a "
                                "block: smaller arrays, or smaller blocks, need less")
-    message = failed.message
+    message = said(failed.message)
     if launch is not None and failed.value > 0:
         message += in_thread(failed.value - 1, launch.grid, launch.block)
     known = names_of(*functions or (getattr(launch, "kernel", None),))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final
 
+from weft.errors import ASSERTED
 from weft.frontend.kernel import chosen, complexes, flow, operators, scalars
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
@@ -648,7 +649,7 @@ class Statements(Calls):
             message = str(text.value)
         if isinstance(test, bool):
             test = ex.const(test, dt.bool_)
-        self.emit(Assert(test, message, self.this_thread()), node)
+        self.emit(Assert(test, f"{ASSERTED}: {message}", self.this_thread()), node)
         self.facts[-1].update(conjuncts(test))
 
     def _raise(self, node: ast.Raise) -> int:

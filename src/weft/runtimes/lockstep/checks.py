@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.errors import said
 from weft.ir.expr import Expr
 from weft.ir.position import thread_at
 from weft.ir.registers import copied, copies, is_register
@@ -355,7 +356,7 @@ class Checks:
         if s.message in (MISALIGNED, ODD_MATRIX):
             self.report(fi.MISALIGNED, s, np.flatnonzero(bad), f"makes {s.message}")
             return
-        self.report(fi.ASSERTION, s, np.flatnonzero(bad), f"fails: {s.message}")
+        self.report(fi.ASSERTION, s, np.flatnonzero(bad), f"fails: {said(s.message)}")
 
     # --- barriers and warps
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError, raised
+from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError, raised, said
 from weft.ir.expr import Expr
 from weft.ir.interpret_code import where_of
 from weft.ir.locks import waits_for_lock
@@ -483,10 +483,10 @@ class Machine:
             self.out_of_bounds(s, bad, value, bound, "")
             return
         if self.checks is None:
-            message = s.message
+            message = said(s.message)
             if value > 0:
                 message += in_thread(value - 1, self.grid.blocks, self.grid.threads)
-            raise raised(message, self._known)(
+            raise raised(s.message, self._known)(
                 self.kernel.name, found=message, where=where_of(self.kernel.locations.get(s)))
         self.checks.failed(s, bad)
         self.lose(bad)
