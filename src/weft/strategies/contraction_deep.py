@@ -14,6 +14,7 @@ from typing import Final
 from weft.ir.record import Record
 from weft.schedule.dependence import Space
 from weft.schedule.space import constant
+from weft.strategies.contraction_edges import find_edges, omit_edges, skip_edges
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     MOVED,
@@ -25,20 +26,22 @@ from weft.strategies.contraction_pattern import (
 from weft.strategies.contraction_window import Convolution, copy_box, even_block, prepare
 from weft.strategies.nest import PARALLEL_WORK, Plan, product, size_of, work
 
+PICTURE_CHAIN: Final = 240  # terms of a sum along pictures that are added to one another
 LEAST_POSITIONS: Final = 32  # below it, turning the weights costs as much as their products
 
 
 class _Shares(Record):
     """What is gone through at once: `length` of the loop `cut`, all inside it, `tiles` of channels.
 
-    ``steps`` of the first reduced axis make a block; ``images`` says that threads share out what is
-    outside in positions, not in channels.
+    ``steps`` of the first reduced axis make a block, and ``lines`` of the second one if it is
+    cut, too; ``images`` says that threads share out what is outside in positions, not in channels.
     """
 
     cut: int
     length: int
     tiles: int
     steps: int
+    lines: int
     images: bool
 
 
@@ -91,13 +94,44 @@ class _Deep(Convolution):
         axis = self.axes[0]
         schedule.block_reduction(self.name, top, axis, shares.steps)
         self.blocked = True
+        if shares.lines:
+            self._finish_block(x, f"{o}.i")
+            self._cut_lines(top, f"{o}.i", shares.lines)
+            axis = self.cut
         copy_box(plan, found.image, f"{axis}.o")
-        self._pack(found.weight.memory.name, top, f"{o}.i", ahead=(inner[0], top))
-        self._finish_block(x, f"{o}.i")
+        # Rows of a picture lie near: asking for the next ones costs more than waiting for them.
+        self._pack(found.weight.memory.name, top, f"{o}.i",
+                   ahead=None if shares.lines else (inner[0], top))
+        if not shares.lines:
+            self._finish_block(x, f"{o}.i")
         self._tile(self._rows(x, width, loops[-2] if high > 1 else "", high), f"{o}.i")
-        plan.why.append(f"contraction: {shares.steps} of {axis} at a time for {shares.tiles} tiles "
-                        f"of channels, windows of {found.image.memory.name} copied without masks")
+        plan.why.append(f"contraction: {shares.lines or shares.steps} of {axis} at a time for "
+                        f"{shares.tiles} tiles of channels, windows of {found.image.memory.name} "
+                        "copied without masks")
         return True
+
+    def _cut_lines(self, top: str, column: str, lines: int) -> None:
+        """Cut each block of the first reduced axis into blocks of the second."""
+        schedule, known = self.plan.schedule, self._names()
+        self.axes[0], self.cut = f"{self.axes[0]}.i", self.axes[1]
+        self.name = f"{self.name}.b"
+        schedule.block_reduction(self.name, top, self.cut, lines)
+        for made in sorted(self._names() - known):
+            if made.startswith((f"{column}.begin", f"{column}.end")):
+                schedule.vectorize(made)
+
+    def _omit(self) -> bool:
+        self.edges = find_edges(self.plan, self.pattern, self.found)
+        if not self.edges:
+            return super()._omit()
+        return omit_edges(self.plan, self.name, self.edges, self.pattern.reduce.axes[-1])
+
+    def _skip(self, rows: list[str]) -> None:
+        if self.edges:
+            around = [a.var.attr for a in self._around(self._loop(rows[0]))]
+            skip_edges(self.plan, self.edges, self.pattern.reduce.axes[-1], [*around, *rows])
+        else:
+            super()._skip(rows)
 
     def _choose(self, threads: int) -> _Shares | None:
         """Return the shares that copy the least, None if none fits or the weights are few."""
@@ -106,8 +140,18 @@ class _Deep(Convolution):
         points = product(a.extent for a in self.pattern.reduce.axes)
         depth = size_of(self.pattern.reduce.axes[0].extent)
         each = points // depth  # points of one step
+        chain, lines = p.chain, 0  # of a gradient by weights, rows may be cut
+        if self.edges:
+            chain = PICTURE_CHAIN
+            if any(e.apart for e in self.edges):  # elsewhere those are summed picture by picture
+                chain = min(chain, max(self.chains.nested_chain, each))
+            if each > chain and len(self.axes) > 2:
+                each //= size_of(self.pattern.reduce.axes[1].extent)
+                lines = self._lines(each)
+                each *= lines
         panel = each * self.lanes * self.itemsize
-        if panel * depth <= p.window_bytes:
+        few = panel * depth <= p.window_bytes and not self.edges
+        if few or (lines and 3 * each > 4 * chain):
             return None
         native = native_lanes(self.plan, self.pattern)
         best: _Shares | None = None
@@ -120,10 +164,12 @@ class _Deep(Convolution):
                 most = p.sum_bytes // (count * self.lanes * self.itemsize)
                 if count < LEAST_POSITIONS or most < 1:
                     continue
-                box = self._box(cut, length)
-                steps = min(p.window_bytes // panel, p.chain // each,
+                box = self._box(cut, length, lines)
+                steps = min(p.window_bytes // panel, chain // each,
                             p.sum_bytes // (box * self.itemsize))
-                if steps < 2:
+                if lines:
+                    steps = min(steps, 1)
+                if steps < (1 if self.edges else 2):
                     continue
                 first = size_of(positions[0].extent) if cut else n // length
                 for group in [d for d in range(1, min(most, tiles) + 1) if tiles % d == 0]:
@@ -133,14 +179,22 @@ class _Deep(Convolution):
                     copied = box + group * self.lanes * each
                     cost = copied * native / (MOVED * count * group * self.lanes * each)
                     if best is None or cost < least:
-                        best = _Shares(cut, length, group, even_block(depth, steps), images)
+                        best = _Shares(cut, length, group, even_block(depth, steps), lines, images)
                         least = cost
         return best
 
-    def _box(self, cut: int, length: int) -> int:
+    def _lines(self, width: int) -> int:
+        """Return how many rows of a picture make a block, if all of them are too many."""
+        rows = size_of(self.pattern.reduce.axes[1].extent)
+        room = self.p.window_bytes // (self.lanes * self.itemsize)
+        return even_block(rows, max(min(PICTURE_CHAIN, room) // width, 1))
+
+    def _box(self, cut: int, length: int, lines: int) -> int:
         """Return the elements of the images that one step of the first reduced axis reads."""
         space, total = Space(self.plan.kernel), 1
         counts = {a.var: size_of(a.extent) for a in self.pattern.reduce.axes[1:]}
+        if lines:
+            counts[self.pattern.reduce.axes[1].var] = lines
         counts |= {f.var: size_of(f.extent) for f in self.found.positions[cut:]}
         counts[self.found.positions[cut].var] = length
         for i in self.found.image.index:

@@ -1,0 +1,83 @@
+"""Sums along the pictures of a gradient by weights, without what lies outside of them.
+
+Each step multiplies one place of the results' picture with the places around it in the other, one
+for each tap of the window, and at an end of a row some of those are padding. The steps there have
+code of their own, in which their taps are missing; whether a tap's row is inside is asked before
+its products: a branch that depends on the row alone, which processors foresee.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.ir import expr as ex
+from weft.ir.record import Record
+from weft.ir.stmt import Axis, For
+from weft.schedule.dependence import Space
+from weft.strategies.contraction_pattern import Pattern
+from weft.strategies.contraction_window import Windowed
+from weft.strategies.nest import Plan, size_of
+
+MOST_PEELED: Final = 3  # steps at an end of a row that are written out
+
+
+class Edge(Record):
+    """An axis of the sum, the position that moves the images beside it, and its places.
+
+    At the ``first`` and ``last`` of these some taps lie outside. ``apart``: the places or the taps
+    are no neighbours in the images.
+    """
+
+    axis: Axis
+    tap: For
+    first: int
+    last: int
+    apart: bool
+
+    @property
+    def inside(self) -> int:
+        """Places with all taps inside, less than 1 if there are none."""
+        return size_of(self.axis.extent) - self.first - self.last
+
+
+def find_edges(plan: Plan, pattern: Pattern, found: Windowed) -> list[Edge]:
+    """Return the edges of a gradient by weights, none if the convolution is another."""
+    space, out = Space(plan.kernel), []
+    for i, n in zip(found.image.index, found.image.memory.shape, strict=True):
+        free = ex.free_vars([i])
+        axes = [a for a in pattern.reduce.axes if a.var in free]
+        taps = [f for f in found.positions if f.var in free]
+        if len(axes) != 1 or len(taps) != 1 or size_of(axes[0].extent) <= size_of(taps[0].extent):
+            continue
+        place, size = space.poly(i), size_of(n)
+        start, step, tap = (place.get(m, 0) for m in ((), (axes[0].var,), (taps[0].var,)))
+        count = size_of(axes[0].extent)
+        partly = [not all(0 <= start + step * x + tap * q < size
+                          for q in range(size_of(taps[0].extent))) for x in range(count)]
+        first = next((x for x, out in enumerate(partly) if not out), count)
+        last = next((x for x, out in enumerate(reversed(partly)) if not out), count)
+        out.append(Edge(axes[0], taps[0], first, last, (step, tap) != (1, 1)))
+    return out
+
+
+def omit_edges(plan: Plan, name: str, edges: list[Edge], along: Axis) -> bool:
+    """Leave out what lies outside, except at ends `along` rows that are too long to write out."""
+    still = [e.tap.var.attr for e in edges if e.axis is along and (
+        max(e.first, e.last) > MOST_PEELED or e.inside < 1)]
+    return plan.attempt("omit", name, *still)
+
+
+def skip_edges(plan: Plan, edges: list[Edge], along: Axis,
+               loops: list[str]) -> None:
+    """Branch around taps whose rows lie outside, in all these loops, and peel the ends of rows."""
+    for loop in loops:
+        plan.attempt("branch", loop)
+    for e in edges:
+        if e.axis is not along or max(e.first, e.last) > MOST_PEELED or e.inside < 1:
+            continue
+        name, count = along.var.attr, size_of(along.extent)
+        if e.first:
+            plan.schedule.peel(name, count - e.first).unroll(name)
+            name, count = f"{name}.t", count - e.first
+        if e.last:
+            plan.schedule.peel(name, e.last).unroll(f"{name}.t")
