@@ -312,3 +312,29 @@ def test_names_stay_unique_and_locations_survive():
     assert len(names) == len(set(names))
     assert all(schedule.kernel.locations[s] == place for s in walk(schedule.kernel.body))
     assert_same(kernel, schedule.kernel, exact=False)
+
+
+@pytest.mark.parametrize(("quotient", "remainder", "apart"), [
+    (2, 2, True), (1, 3, True), (2, 1, True), (2, 0, False), (0, 2, False)])
+def test_places_by_quotient_and_remainder_are_told_apart(quotient, remainder, apart):
+    """y[q * (i // 7), r * (i % 7) + 1] is written once for each i, if neither q nor r is 0."""
+    x, y = memory("x", 28), memory("y", 9, 22)
+    i = v("i")
+    place = ((i // 7) * quotient, (i % 7) * remainder + 1)
+    kernel = Kernel("spread", (x, y), (loop("i", 28, Load(nests.f("a"), x, (i,)),
+                                            Store(y, place, nests.f("a"))),))
+    made = Schedule(kernel)
+    if not apart:
+        with pytest.raises(ScheduleError, match="independent"):
+            made.split("i", 8, "overlap")
+        return
+    assert_same(kernel, made.split("i", 8, "overlap").vectorize("i.i").kernel)
+
+
+def test_equal_remainders_of_different_divisors_are_no_proof():
+    x, y = memory("x", 28), memory("y", 9, 22)
+    i = v("i")
+    kernel = Kernel("spread", (x, y), (loop("i", 28, Load(nests.f("a"), x, (i,)),
+                                            Store(y, (i // 4, i % 3), nests.f("a"))),))
+    with pytest.raises(ScheduleError, match="independent"):
+        Schedule(kernel).split("i", 8, "overlap")

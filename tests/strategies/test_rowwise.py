@@ -165,3 +165,29 @@ def test_places_of_extremes_in_a_few_columns(rows, columns, dtype):
         t = weft.from_numpy(x)
         np.testing.assert_array_equal(t.argmax(0).numpy(), x.argmax(0))
         np.testing.assert_array_equal(t.argmin(0).numpy(), x.argmin(0))
+
+
+@pytest.mark.parametrize("shape", [(10, 8, 8, 5, 2, 0), (3, 8, 14, 5, 2, 0), (2, 15, 31, 5, 5, 2),
+                                   (5, 7, 5, 3, 2, 1)])
+def test_gradients_of_a_pool_with_fewer_windows_than_taps(shape):
+    """All positions read the same few windows; they are lanes, by quotient and remainder."""
+    count, height, width, kernel, stride, padding = shape
+    rng = np.random.default_rng(7)
+    x = rng.permutation(count * 3 * height * width).reshape(count, 3, height, width).astype("f4")
+    t = weft.from_numpy(x)
+
+    def pool(a):
+        return a.max_pool2d(kernel, stride, padding)
+
+    g = rng.standard_normal(pool(t).shape).astype("f4")
+    got = weft.grad(lambda a: (pool(a) * weft.from_numpy(g)).sum())(t).numpy()
+    want = np.zeros((count, 3, height + 2 * padding, width + 2 * padding))
+    wide = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)),
+                  constant_values=-np.inf)
+    for n_, c, i, j in np.ndindex(g.shape):
+        rows, columns = (slice(k * stride, k * stride + kernel) for k in (i, j))
+        window = wide[n_, c, rows, columns]
+        at = np.unravel_index(window.argmax(), window.shape)
+        want[n_, c, i * stride + at[0], j * stride + at[1]] += g[n_, c, i, j]
+    end = -padding or None
+    np.testing.assert_allclose(got, want[:, :, padding:end, padding:end], rtol=1e-5, atol=1e-6)

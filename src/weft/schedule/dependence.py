@@ -438,8 +438,24 @@ def same_iteration(space: Space, a: Access, b: Access, var: Expr, inner: set[Exp
     for i, j in zip(a.index, b.index, strict=True):
         if _separated(space, space.poly(i), space.poly(j), var, inner):
             return True
+    if any(_separated(space, p, p, var, inner) for p in _divided(space, a, b, inner | {var})):
+        return True
     flat = [space.poly(space.flat(x.memory, x.index), expand=True) for x in (a, b)]
     return _separated(space, flat[0], flat[1], var, inner)
+
+
+def _divided(space: Space, a: Access, b: Access, varying: set[Expr]) -> list[Poly]:
+    """Return what is equal wherever two accesses meet, because its quotient and remainder are.
+
+    ``a[2 * (x // 7), 2 * (x % 7) + 1]`` is one element for one x only.
+    """
+    equal: set[Expr] = set()
+    for i, j in zip(a.index, b.index, strict=True):
+        moving = [m for m in space.poly(i) if _varies(space, m, varying)]
+        if i is j and len(moving) == 1 and len(moving[0]) == 1:
+            equal.add(moving[0][0])
+    return [space.poly(e.args[0]) for e in equal if e.op is Op.MOD and any(
+        q.op is Op.FLOORDIV and q.args == e.args for q in equal)]
 
 
 def apart(space: Space, a: Access, b: Access, varying: set[Expr]) -> bool:

@@ -69,6 +69,10 @@ def prefers_columns(plan: Plan, row: For, body: Body) -> bool:
             across += points * (stride == 1 and access.memory not in own)
     tiny = longest * 4 <= native or (window and 2 * longest < native)
     enough = size_of(row.extent) >= (2 if window else 16)
+    reads = [step for s in body if isinstance(s, Reduce) for _, step in strides(
+        space, s.body, row.var)]
+    if tiny and reads and not any(step != 0 for step in reads):
+        return True  # the same few elements for all rows: only what is done with them differs
     return across > along or (tiny and enough and across >= along)
 
 
