@@ -17,7 +17,6 @@ from weft.ir.linear import LinearKernel
 from weft.ir.program import Program
 from weft.ir.record import Record
 from weft.ir.stmt import CHECK, PARALLEL, For, Kernel
-from weft.ir.text import print_kernel, print_linear
 from weft.ir.traverse import Tally, walk
 from weft.passes.barrier import blocks_to_loops, has_threads, unroll_loops
 from weft.passes.extremes import splitter
@@ -227,6 +226,8 @@ def render(kernel: Kernel, name: str, tier: str = FULL,
     if debug(Debug.SCHEDULE):
         print("\n".join(scheduled.meta.schedule), file=sys.stderr)
     if debug(Debug.IR):
+        from weft.ir.text import print_kernel, print_linear
+
         print(print_kernel(scheduled), print_linear(linear), sep="\n", file=sys.stderr)
     if debug(Debug.SOURCE):
         print(program.source, file=sys.stderr)

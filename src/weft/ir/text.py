@@ -1,4 +1,4 @@
-"""Canonical text of kernels at loop and kernel level; `parse_*` reads it back exactly.
+"""Canonical text of kernels at loop level; `parse_*` reads it back exactly.
 
 One statement stands on one line; regions are in braces. Every attribute of a kernel is in its
 text but source locations, which stand in a table behind it where asked for. Cache keys are made of
@@ -11,27 +11,27 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.ir import linear as li
 from weft.ir import stmt as st
 from weft.ir import tile as ti
 from weft.ir import traverse
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr, make
-from weft.ir.linear import Inst, LinearKernel, Value, typename
 from weft.ir.op import Op
 from weft.ir.stmt import Body, Kernel, Memory, Meta, Stmt
-from weft.ir.text_expr import ExprPrinter, name, number, print_expr, quoted, typed_name
-from weft.ir.text_expr import variable as variable_text
+from weft.ir.text_expr import ExprPrinter, name, print_expr, quoted, typed_name
 
 if TYPE_CHECKING:
     from weft.ir.text_graph import parse_graph, print_graph
+    from weft.ir.text_linear import print_linear
     from weft.ir.text_parse import parse_expr, parse_kernel
     from weft.ir.text_parse_linear import parse_linear
 
 __all__ = [
+    "INDENT",
     "canonical_text",
     "canonicalise",
-    "inst_text",
+    "meta_lines",
+    "meta_text",
     "parse_expr",
     "parse_graph",
     "parse_kernel",
@@ -41,17 +41,16 @@ __all__ = [
     "print_kernel",
     "print_linear",
     "stmt_text",
-    "value_text",
 ]
 
-_INDENT: Final = "  "
+INDENT: Final = "  "
 _READERS: Final = {"parse_expr": "text_parse", "parse_kernel": "text_parse",
                    "parse_linear": "text_parse_linear", "parse_graph": "text_graph",
-                   "print_graph": "text_graph"}  # fmt: skip
+                   "print_graph": "text_graph", "print_linear": "text_linear"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Import what reads text, and the text of graphs, when it is asked for: compiling is not."""
+    """Import what compiling does not ask for when it is asked for: readers, other levels."""
     if name not in _READERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f"weft.ir.{_READERS[name]}"), name)
@@ -123,8 +122,8 @@ class _KernelPrinter:
     def run(self) -> str:
         kernel, lines = self.kernel, self.lines
         title = "kernel" if self.names.canonical else kernel.name
-        lines.append(f"kernel {name(title)} {_meta(kernel.meta)}")
-        lines.extend(_meta_lines(kernel.meta))
+        lines.append(f"kernel {name(title)} {meta_text(kernel.meta)}")
+        lines.extend(meta_lines(kernel.meta))
         for memory in kernel.params:
             declared = self.declaration(memory)
             lines.append(f"param {declared}")
@@ -153,22 +152,22 @@ class _KernelPrinter:
     def body(self, body: Body) -> None:
         """Print statements; the stack holds what is left of each open region."""
         stack: list[Iterator[Any]] = [iter(body)]
-        self.indent += _INDENT
+        self.indent += INDENT
         while stack:
             item = next(stack[-1], None)
             if item is None:
                 stack.pop()
-                self.indent = self.indent[: -len(_INDENT)]
+                self.indent = self.indent[: -len(INDENT)]
             elif isinstance(item, Stmt):
                 inner = _PRINT[type(item)](self, item)
                 if inner is not None:
                     stack.append(inner)
-                    self.indent += _INDENT
+                    self.indent += INDENT
             elif isinstance(item, tuple):  # the second body of a statement
                 middle, second = item
-                self.indent = self.indent[: -len(_INDENT)]
+                self.indent = self.indent[: -len(INDENT)]
                 self.line(middle)
-                self.indent += _INDENT
+                self.indent += INDENT
                 stack[-1] = iter((*second, _Close()))
             else:
                 item.close(self)
@@ -222,11 +221,11 @@ class _KernelPrinter:
     def reduce(self, s: st.Reduce) -> Iterator[Any]:
         axes = [f"{self.bind(a.var)} in {self.show(a.extent)} {a.kind}" for a in s.axes]
         self.line(f"reduce {', '.join(axes)} {{")
-        self.indent += _INDENT
+        self.indent += INDENT
         for acc in s.accumulators:
             init = self.show(acc.init)
             self.line(f"acc {self.bind(acc.var)} = {init}")
-        self.indent = self.indent[: -len(_INDENT)]
+        self.indent = self.indent[: -len(INDENT)]
         return iter((*s.body, _Update(s), _Close()))
 
     def barrier(self, s: st.Barrier) -> None:
@@ -313,7 +312,7 @@ class _Close:
     """The end of a region."""
 
     def close(self, printer: _KernelPrinter) -> None:
-        printer.lines.append(printer.indent[: -len(_INDENT)] + "}")
+        printer.lines.append(printer.indent[: -len(INDENT)] + "}")
 
 
 class _Test:
@@ -324,7 +323,7 @@ class _Test:
 
     def close(self, printer: _KernelPrinter) -> None:
         condition = printer.show(self.stmt.condition)
-        printer.lines.append(f"{printer.indent[: -len(_INDENT)]}}} test {condition} {{")
+        printer.lines.append(f"{printer.indent[: -len(INDENT)]}}} test {condition} {{")
 
 
 class _Update:
@@ -363,7 +362,8 @@ def _roots(kernel: Kernel) -> Iterator[Expr]:
         yield from stmt.exprs()
 
 
-def _meta(meta: Meta) -> str:
+def meta_text(meta: Meta) -> str:
+    """Return what the head of a kernel says of it."""
     parts = [f"kind={name(meta.kind)}"]
     if meta.flops:
         parts.append(f"flops={meta.flops}")
@@ -374,7 +374,8 @@ def _meta(meta: Meta) -> str:
     return " ".join(parts)
 
 
-def _meta_lines(meta: Meta) -> list[str]:
+def meta_lines(meta: Meta) -> list[str]:
+    """Return the lines below the head: the schedule, and hints."""
     lines = [f"schedule {quoted(line)}" for line in meta.schedule]
     return lines + [f"hint {quoted(key)} {quoted(repr(value))}" for key, value in meta.hints]
 
@@ -473,132 +474,3 @@ class _Renaming:
             args = tuple([memo[a] for a in node.args])
             memo[node] = make(node.op, node.dtype, args, attr, node.lanes)
         return memo[e]
-
-
-# --- kernel level
-
-
-def value_text(v: Value) -> str:
-    """Return a value where it is used: ``%7`` or ``%x.7``."""
-    return f"%{name(v.name)}.{v.id}" if v.name else f"%{v.id}"
-
-
-def _defined(v: Value) -> str:
-    if v.dtype.text == "i64" and v.lanes == 1:
-        return value_text(v)
-    return f"{value_text(v)}: {typename(v.dtype, v.lanes)}"
-
-
-def _values(values: tuple[Value, ...]) -> str:
-    return ", ".join(map(value_text, values))
-
-
-def _options(**values: Value | None) -> str:
-    return "".join([f" {key} {value_text(v)}" for key, v in values.items() if v is not None])
-
-
-def _compute(i: li.Compute) -> str:
-    if i.op is Op.CONST:
-        shown = repr(int(i.attr)) if i.result.dtype.is_integer else number(i.attr)
-        return f"{_defined(i.result)} = const {shown}"
-    head = i.op.name if i.attr is None else f"{i.op.name}.{i.attr}"
-    return f"{_defined(i.result)} = {head} {_values(i.args)}".rstrip()
-
-
-def _memory(memory: Memory, shapes: ExprPrinter, lines: list[str], indent: str = "") -> str:
-    shape = ", ".join([shapes.show(e, lines, indent) for e in memory.shape])
-    scope = "" if memory.scope == "global" else f" {memory.scope}"
-    return f"{name(memory.name)}: {memory.dtype.text}[{shape}]{scope}"
-
-
-def _storage(inst: li.StorageInst) -> str:
-    declared = _memory(inst.memory, ExprPrinter(inst.memory.shape), [])
-    return f"storage {declared} size {inst.size}{_over(inst)}"
-
-
-def _over(inst: li.StorageInst) -> str:
-    align = "" if inst.align == 16 else f" align {inst.align}"
-    return align if inst.base is None else f"{align} over {name(inst.base.name)}"
-
-
-def _at(memory: Memory, offset: Value) -> str:
-    return f"{name(memory.name)}[{value_text(offset)}]"
-
-
-def _atomic(i: li.AtomicInst) -> str:
-    compare = _options(compare=i.compare)
-    return (f"{_defined(i.result)} = atomic {i.kind} {_at(i.memory, i.offset)}, "
-            f"{value_text(i.value)}{compare} {i.scope}")  # fmt: skip
-
-
-def _call(i: li.CallInst) -> str:
-    results = ", ".join(map(_defined, i.vars))
-    return f"call {results}{' = ' if results else ''}{name(i.callee)}({_values(i.args)})"
-
-
-_LINES: Final[dict[type[Inst], Callable[[Any], str]]] = {
-    li.Compute: _compute,
-    li.VariableInst: lambda i: (
-        f"{_defined(i.result)} = variable {i.slot} @{name(i.bounds.name)}"
-        f"[{i.bounds.min}..{i.bounds.max}]"
-    ),
-    li.LoadInst: lambda i: (
-        f"{_defined(i.result)} = load {_at(i.memory, i.offset)}"
-        + _options(mask=i.mask, fill=i.fill)
-    ),
-    li.StoreInst: lambda i: (
-        f"store {_at(i.memory, i.offset)} = {value_text(i.value)}{_options(mask=i.mask)}"
-        + (" streaming" if i.streaming else "")
-    ),
-    li.StorageInst: _storage,
-    li.Loop: lambda i: f"for {_defined(i.var)} in {value_text(i.extent)} {i.kind} {{",
-    li.EndLoop: lambda i: "}",
-    li.WhileBegin: lambda i: "while {",
-    li.WhileTest: lambda i: f"}} test {value_text(i.condition)} {{",
-    li.EndWhile: lambda i: "}",
-    li.IfBegin: lambda i: f"if {value_text(i.condition)} {{",
-    li.Else: lambda i: "} else {",
-    li.EndIf: lambda i: "}",
-    li.AssertInst: lambda i: (
-        f"assert {value_text(i.condition)} {i.message}" + _options(value=i.value, bound=i.bound)
-    ),
-    li.BarrierInst: lambda i: f"barrier {i.scope}", li.FenceInst: lambda i: f"fence {i.scope}",
-    li.AddressInst: lambda i: f"address {_defined(i.result)} = {name(i.memory.name)}",
-    li.ClockInst: lambda i: f"clock {_defined(i.result)} = {i.kind}",
-    li.AtomicInst: _atomic,
-    li.CallInst: _call,
-    li.PrintInst: lambda i: f"print {quoted(i.text)}({_values(i.args)})",
-    li.PrefetchInst: lambda i: f"prefetch {_at(i.memory, i.offset)}",
-}
-
-
-def inst_text(inst: Inst) -> str:
-    """Return one instruction as one line of text."""
-    return _LINES[type(inst)](inst)
-
-
-def print_linear(kernel: LinearKernel) -> str:
-    """Return the exact text of a kernel at kernel level, messages with their places included."""
-    lines = [f"linear {name(kernel.name)} {_meta(kernel.meta)}", *_meta_lines(kernel.meta)]
-    shapes = ExprPrinter([e for memory in li.memories(kernel) for e in memory.shape])
-    for memory in kernel.params:
-        declared = _memory(memory, shapes, lines)
-        lines.append(f"param {declared}")
-    lines += [f"variable {variable_text(v)}" for v in kernel.variables]
-    for text, place in kernel.messages:
-        at = "" if place is None else f" {quoted(place.file)} {place.line} {place.column}"
-        lines.append(f"message {quoted(text)}{at}")
-    lines.append("{")
-    indent = _INDENT
-    for inst in kernel.code:
-        if isinstance(inst, li.CLOSERS + li.MIDDLES):
-            indent = indent[: -len(_INDENT)] or _INDENT
-        if isinstance(inst, li.StorageInst):
-            declared = _memory(inst.memory, shapes, lines, indent)
-            lines.append(f"{indent}storage {declared} size {inst.size}{_over(inst)}")
-            continue
-        lines.append(indent + inst_text(inst))
-        if isinstance(inst, li.OPENERS + li.MIDDLES):
-            indent += _INDENT
-    lines.append("}")
-    return "\n".join(lines) + "\n"

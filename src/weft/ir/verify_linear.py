@@ -13,7 +13,7 @@ from weft.ir.expr import variables
 from weft.ir.linear import Inst, LinearKernel, Value
 from weft.ir.op import Op
 from weft.ir.stmt import Memory
-from weft.ir.text import inst_text, value_text
+from weft.ir.text_linear import inst_text, value_text
 from weft.ir.verify_expr import fault, show_type
 
 

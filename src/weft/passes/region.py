@@ -37,7 +37,7 @@ from weft.ir.tile import LANES, MatrixAccess, MatrixMultiply, Place
 from weft.ir.traverse import walk
 
 if TYPE_CHECKING:
-    from weft.passes.threads import Threads
+    from weft.passes.thread_loops import ThreadLoops
 
 __all__ = ["Copy", "Region", "copies_of"]
 
@@ -93,7 +93,7 @@ class Copy:
 class Region:
     """Statements between two barriers, for some threads side by side."""
 
-    def __init__(self, block: Threads, copies: Sequence[Copy]) -> None:
+    def __init__(self, block: ThreadLoops, copies: Sequence[Copy]) -> None:
         self.block, self.copies = block, copies
 
     def run(self, body: Body) -> Body:

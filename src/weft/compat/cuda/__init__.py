@@ -225,7 +225,7 @@ def _wanted(function: Callable[..., Any], signature: Signature | None) -> dict[s
 
 def _kernel_type(kind: Any) -> KernelType | None:
     """Return a type of a signature as kernels know it, None for complex numbers and records."""
-    from weft.frontend.kernel.expressions import as_dtype
+    from weft.frontend.kernel.elements import as_dtype
     from weft.frontend.kernel.types import ArrayType, ScalarType
 
     found = kind.dtype if isinstance(kind, ArrayOf) else getattr(kind, "kind", None)

@@ -142,7 +142,7 @@ def device(name: str, params: Mapping[str, Any], returns: Any = None, *,
     with importing:
         from weft.frontend.build.base import Device
         from weft.frontend.build.places import place_of
-    from weft.frontend.kernel.expressions import as_dtype
+    from weft.frontend.kernel.elements import as_dtype
 
     place = place_of(at)
     if not isinstance(name, str) or not isinstance(params, Mapping):

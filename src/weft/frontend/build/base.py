@@ -13,7 +13,7 @@ from weft.frontend.build.parameters import Signature
 from weft.frontend.build.places import At, BuiltSource, Place, place_of, positioned
 from weft.frontend.build.values import Array, Reduction, Scalar, Variable
 from weft.frontend.kernel import scalars
-from weft.frontend.kernel.expressions import as_dtype
+from weft.frontend.kernel.elements import as_dtype
 from weft.frontend.kernel.source import Problems, Stop
 from weft.frontend.kernel.values import Group, Known, Value, View, whole
 from weft.ir import dtype as dt

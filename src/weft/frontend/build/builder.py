@@ -13,7 +13,7 @@ from weft.frontend.build.blocks import FALLS, Body, Loop, Return
 from weft.frontend.build.operations import Operations
 from weft.frontend.build.places import At, Place, opens
 from weft.frontend.build.values import Array, Reduction, Scalar
-from weft.frontend.kernel.calls import Range
+from weft.frontend.kernel.builtins import Range, range_of
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.values import Known, Value
 from weft.ir import dtype as dt
@@ -104,7 +104,7 @@ class Builder(Operations):
             first, last = (0, start) if stop is None else (start, stop)
             low = self._low
             ends = [self._extent(v, place) for v in (first, last, step)]
-            items = low._range(place, *ends)  # type: ignore[arg-type]
+            items = range_of(low, place, *ends)  # type: ignore[arg-type]
             assert isinstance(items, Known)
             extent, item = low._range_of(items.value, place)  # type: ignore[arg-type]
             self._known_turns(kind, extent, place)

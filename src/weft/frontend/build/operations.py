@@ -13,6 +13,7 @@ from weft.frontend.build.places import At, Place
 from weft.frontend.build.values import Array, Scalar, Variable
 from weft.frontend.kernel import gpu, operators, scalars
 from weft.frontend.kernel.intrinsics import Intrinsic
+from weft.frontend.kernel.memories import array_in
 from weft.frontend.kernel.values import Group, Known, Value, View
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -231,7 +232,7 @@ class Operations(Base):
             if isinstance(sizes, Expr):
                 raise self._low.wrong(place, f"{name} has a size that is known only when it runs",
                                       f"{scope} memory has a fixed size: a number of Python")
-            made = self._low._array(scope, place, sizes, Known(d))  # type: ignore[arg-type]
+            made = array_in(scope, self._low, place, sizes, Known(d))  # type: ignore[arg-type]
             assert isinstance(made, View)
             if scope == "local":
                 self._homes[made.memory] = len(self._blocks.stack)

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from weft.frontend.compute.ranges import ndrange
 from weft.frontend.kernel import flow
-from weft.frontend.kernel.calls import Range
+from weft.frontend.kernel.builtins import Range, range_of
 from weft.frontend.kernel.loops import Functions
+from weft.frontend.kernel.meetings import Loop
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
-from weft.frontend.kernel.statements import Loop
 from weft.frontend.kernel.values import Group, Known, Value, View, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -172,7 +172,7 @@ class Nests(Functions):
         if not 1 <= len(parts) <= 3:
             raise self.wrong(node, f"an axis of ndrange of {describe(value)}",
                              "a size, (start, stop) or (start, stop, step)")
-        made = self._range(node, *parts)
+        made = range_of(self, node, *parts)
         assert isinstance(made, Known)
         found: Range = made.value
         ends = (self.bind(e, "end", node) for e in (found.start, found.stop, found.step))

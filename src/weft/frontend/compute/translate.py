@@ -8,8 +8,8 @@ from typing import Any
 from weft.frontend.compute.arguments import Declared
 from weft.frontend.compute.nests import LoopPlace, Nests
 from weft.frontend.kernel import flow
+from weft.frontend.kernel.meetings import Frame
 from weft.frontend.kernel.source import Problems, read_source
-from weft.frontend.kernel.statements import Frame
 from weft.frontend.kernel.types import KernelType
 from weft.ir import expr as ex
 from weft.ir import stmt as st

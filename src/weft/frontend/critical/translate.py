@@ -14,8 +14,8 @@ from weft.errors import KernelError
 from weft.frontend.kernel import flow, scalars
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.loops import Functions
+from weft.frontend.kernel.meetings import Frame
 from weft.frontend.kernel.source import Problems, Source, Stop, read_source
-from weft.frontend.kernel.statements import Frame
 from weft.frontend.kernel.types import (
     ConstantType,
     GroupType,

@@ -1,11 +1,10 @@
-"""Calls in kernels: Python's builtins, `math`, dtypes, device functions and intrinsics."""
+"""Calls in kernels: builtins, `math`, dtypes, structs, device functions and intrinsics."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import math
-import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,27 +12,22 @@ from weft.errors import WeftError
 from weft.frontend.kernel import (
     chosen,
     complexes,
-    operators,
     scalars,
     structs,
 )
+from weft.frontend.kernel.builtins import BUILTINS
 from weft.frontend.kernel.elements import (
     ComplexOf,
     Element,
-    array_of,
     as_dtype,
     as_element,
-    in_pairs,
-    itemsize_of,
-    made,
-    pair,
     spelled,
 )
-from weft.frontend.kernel.expressions import VISIT, Expressions
+from weft.frontend.kernel.expressions import Expressions
 from weft.frontend.kernel.hints import NO_THREADS, called
 from weft.frontend.kernel.inner import Inner
-from weft.frontend.kernel.intrinsics import Intrinsic, Triple
-from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.intrinsics import Intrinsic
+from weft.frontend.kernel.reading import VISIT
 from weft.frontend.kernel.source import Problems, Source
 from weft.frontend.kernel.values import (
     Fields,
@@ -42,9 +36,7 @@ from weft.frontend.kernel.values import (
     Known,
     Value,
     View,
-    axes_of,
     describe,
-    whole,
 )
 from weft.imports import Late, importing
 from weft.ir import dtype as dt
@@ -52,46 +44,23 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.record import Record
 from weft.ir.stmt import (
-    ATOMIC_SCOPES,
-    ORDERS,
     Alloc,
-    Atomic,
     Barrier,
     Location,
     Memory,
-    Print,
 )
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import addresses, fields, mathlib, seen
+    from weft.frontend.kernel import fields, mathlib, seen
 else:
-    addresses = Late("weft.frontend.kernel.addresses")
     fields = Late("weft.frontend.kernel.fields")
     mathlib = Late("weft.frontend.kernel.mathlib")
     seen = Late("weft.frontend.kernel.seen")
 
-__all__ = ["INTRINSICS", "MOST_LOCAL", "MOST_SHARED", "Calls", "Range", "Walk"]
+__all__ = ["INTRINSICS", "Calls"]
 
-MOST_SHARED: Final = 227 << 10  # bytes, as much as the largest devices give one block
-MOST_LOCAL: Final = 512 << 10  # bytes, as much as a thread of CUDA may have
-_MOST_ALIGNED: Final = 1024  # bytes
 _MATH: Final = frozenset(name for name in dir(math) if callable(getattr(math, name)))
-
-
-class Range(Record):
-    """What ``range(start, stop, step)`` is."""
-
-    start: Expr
-    stop: Expr
-    step: Expr
-
-
-class Walk(Record):
-    """What ``enumerate(x)`` and ``zip(x, y)`` are: things to walk through side by side."""
-
-    parts: tuple[Any, ...]
 
 
 class Calls(Expressions):
@@ -209,7 +178,7 @@ class Calls(Expressions):
             said = structs.called(self, callee, args, node) if not named else None
             if said is not None:
                 return said
-            builtin = _BUILTINS.get(callee)
+            builtin = BUILTINS.get(callee)
         if builtin is not None:
             return self._checked(builtin, callee, args, named, node)
         own = getattr(callee, "__weft_call__", None)  # of what a compatible interface has
@@ -308,134 +277,7 @@ class Calls(Expressions):
         given = [*args, *(v for name, v in named.items() if name == "dtype")]
         if len(given) != 1 or len(named) + len(args) != 1:
             raise self.wrong(node, "view takes one dtype")
-        return seen.as_type(self, array, self._dtype(given[0], node), node)
-
-    # --- builtins
-
-    def _range(self, node: ast.Call, first: Value, second: Value | None = None,
-               third: Value | None = None) -> Value:  # fmt: skip
-        """Return ``range(stop)``, ``range(start, stop)`` or ``range(start, stop, step)``."""
-        ends = [self.scalar(v, node, "an integer") for v in (first, second, third)
-                if v is not None]
-        for e in ends:
-            if e.dtype.is_float and not self.wraps:  # numba's ranges round to zero
-                raise self.wrong(node, f"range of {e.dtype.name}", "convert it with int()")
-        ends = [scalars.convert(e, dt.int64) for e in ends]
-        if len(ends) == 1:
-            ends.insert(0, ex.index(0))
-        step = ends[2] if len(ends) == 3 else ex.index(1)
-        if ex.is_const(step, 0):
-            raise self.wrong(node, "a range with step 0", "it would never end: 1, or -1")
-        return Known(Range(ends[0], ends[1], step))
-
-    def _len(self, node: ast.Call, value: Value) -> Value:
-        """Return the number of items, or of rows."""
-        if isinstance(value, Group) and not chosen.is_chosen(value):
-            return Known(len(value.items))
-        if chosen.is_chosen(value) and isinstance(value, Group):
-            return chosen.shape(self, value)[0]
-        if isinstance(value, View | Fields) and value.shape:
-            return value.shape[0]
-        raise self.wrong(node, f"len of {describe(value)}")
-
-    def _extreme(self, node: ast.Call, *values: Value, largest: bool) -> Value:
-        items = list(values)
-        if len(items) == 1 and isinstance(items[0], Group):
-            items = list(items[0].items)
-        if not items:
-            raise self.wrong(node, f"{'max' if largest else 'min'} of nothing")
-        if all(isinstance(v, Known) for v in items):
-            known = [v.value for v in items if isinstance(v, Known)]
-            return Known(max(known) if largest else min(known))
-        items = self.alike(items, True)
-        found = self.scalar(items[0], node)
-        for item in items[1:]:
-            other = self.scalar(item, node)
-            d = unify(found.dtype, other.dtype)
-            found = (scalars.maximum if largest else scalars.minimum)(found, other, d)
-        return found
-
-    def _max(self, node: ast.Call, *values: Value) -> Value:
-        return self._extreme(node, *values, largest=True)
-
-    def _min(self, node: ast.Call, *values: Value) -> Value:
-        return self._extreme(node, *values, largest=False)
-
-    def _abs(self, node: ast.Call, value: Value) -> Value:
-        if isinstance(value, Known):
-            return Known(abs(value.value))
-        if complexes.is_complex(value):
-            size = complexes.function(self, "abs", value, node)
-            assert size is not None
-            return size
-        x = self.scalar(value, node)
-        return x if x.dtype.kind in "bu" else ex.unary(Op.ABS, x)
-
-    def _round(self, node: ast.Call, value: Value, digits: Value | None = None) -> Value:
-        x = self.scalar(value, node)
-        if digits is None or (isinstance(digits, Known) and digits.value is None):
-            return scalars.round_(x)
-        if not x.dtype.is_float:
-            raise self.wrong(node, "round of an integer to digits")
-        if isinstance(digits, Known):
-            return scalars.rounded(x, self.known_int(digits, node, "the number of digits"))
-        places = scalars.convert(self.scalar(digits, node, "an integer"), dt.int64)
-        found = x
-        for count in range(-16, 17):  # more than a float64 has
-            found = ex.where(places.eq(count), scalars.rounded(x, count), found)
-        return found
-
-    def _pow(self, node: ast.Call, base: Value, exponent: Value) -> Value:
-        return operators.operate(self, ast.Pow, base, exponent, node)
-
-    def _divmod(self, node: ast.Call, a: Value, b: Value) -> Value:
-        kinds = {v.dtype.name for v in (a, b) if isinstance(v, Expr)}
-        if "uint64" in kinds and any(name.startswith("int") for name in kinds):  # as in numba
-            a, b = (scalars.convert(self.scalar(v, node), dt.float64) for v in (a, b))
-        return Group((operators.operate(self, ast.FloorDiv, a, b, node),
-                      operators.operate(self, ast.Mod, a, b, node)))
-
-    def _sum(self, node: ast.Call, values: Value) -> Value:
-        if not isinstance(values, Group):
-            raise self.wrong(node, f"sum of {describe(values)}", "add in a loop")
-        total: Value = Known(0)
-        for item in values.items:
-            total = operators.operate(self, ast.Add, total, item, node)
-        return total
-
-    def _tuple_of(self, node: ast.Call, value: Value) -> Value:
-        if isinstance(value, Group):
-            return Group(value.items)
-        raise self.wrong(node, f"a tuple of {describe(value)}")
-
-    def _enumerate(self, node: ast.Call, value: Value) -> Value:
-        return Known(Walk((Known(Range(ex.index(0), ex.index((1 << 62)), ex.index(1))), value)))
-
-    def _zip(self, node: ast.Call, *values: Value, strict: Value | None = None) -> Value:
-        del strict  # lengths that are unlike end the loop with the shortest
-        return Known(Walk(values))
-
-    def _print(self, node: ast.Call, *values: Value) -> Value:
-        parts: list[str] = []
-        args: list[Expr] = []
-        for value in values:
-            parts.append(self._shown(value, args, node, str))
-        self.emit(Print(" ".join(parts) + "\n", tuple(args)), node)
-        return Known(None)
-
-    def _shown(self, value: Value, args: list[Expr], node: ast.AST,
-               known: Callable[[Any], str]) -> str:  # fmt: skip
-        """Return how a value is printed, with {} for each number, which goes to `args`."""
-        if isinstance(value, Known) and isinstance(value.value, Triple):
-            triple = value.value
-            value = Group(tuple(self.outside(s, node) for s in (triple.x, triple.y, triple.z)))
-        if isinstance(value, Group) and value.kind is None:
-            inner = [self._shown(v, args, node, repr) for v in value.items]
-            return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
-        if isinstance(value, Known) and self.known_scalar(value.value) is None:
-            return known(value.value).replace("{", "{{").replace("}", "}}")
-        args.append(self.scalar(value, node))
-        return "{}"
+        return seen.as_type(self, array, self.dtype_of(given[0], node), node)
 
     def _numpy(self, callee: Any, name: str, args: list[Value], named: dict[str, Value],
                node: ast.Call) -> Value:  # fmt: skip
@@ -465,7 +307,7 @@ class Calls(Expressions):
         method = INTRINSICS.get(callee.name) or INTRINSICS.get(family)
         if method is None:
             _rare_intrinsics()
-            method = INTRINSICS[callee.name]
+            method = INTRINSICS.get(callee.name) or INTRINSICS[family]
         given = [v if isinstance(v, Value) else Known(v) for v in bound.arguments.values()]
         return method(self, node, kind, *given)
 
@@ -496,79 +338,6 @@ class Calls(Expressions):
         self.emit(Barrier("block"), node)
         return Known(None)
 
-    def _array(self, scope: str, node: ast.Call, shape: Value, dtype: Value,
-               alignment: Value | None = None) -> Value:  # fmt: skip
-        align = 16
-        if alignment is not None and alignment != Known(None):
-            align = self.known_int(alignment, node, "the alignment")
-            if not 1 <= align <= _MOST_ALIGNED or align & (align - 1):
-                raise self.wrong(node, f"an alignment of {align} bytes",
-                                 f"a power of two up to {_MOST_ALIGNED}")
-        sizes = shape.items if isinstance(shape, Group) else (shape,)
-        extents = tuple(self.known_int(s, node, "a size") for s in sizes)
-        if scope == "shared" and extents == (0,):
-            return self._dynamic(node, dtype)
-        if any(n < 1 for n in extents):
-            raise self.wrong(node, f"an array of shape {extents}", "each size must be at least 1")
-        element = self._element(dtype, node)
-        self._fits(scope, math.prod(extents) * itemsize_of(element), node)
-
-        def array(name: str, d: DType, shape: tuple[Expr, ...]) -> View:
-            view = array_of(self.name(name), d, shape, scope, self.flat)
-            alloc = Alloc(view.memory, max(align, 16))
-            if scope == "shared":
-                self.shared.append(alloc)
-                self.locations[alloc] = self.source.place(node)
-            else:
-                self.emit(alloc, node)
-            return view
-
-        return made(self.titles.get(node, scope), element, tuple(map(ex.index, extents)), array)
-
-    def _fits(self, scope: str, size: int, node: ast.AST) -> None:
-        """Refuse an array that no device has room for."""
-        if scope != "shared":
-            if size > MOST_LOCAL:
-                raise self.wrong(node, f"{size} bytes of local memory for each thread",
-                                 f"at most {MOST_LOCAL}; an argument can be of any size")
-            return
-        for alloc in self.shared:
-            if all(alloc.memory is not m for m, _ in self.dynamic.values()):
-                count = math.prod(int(n.attr) for n in alloc.memory.shape)
-                size += count * alloc.memory.dtype.itemsize
-        size += self.dynamic_bytes
-        if size > MOST_SHARED:
-            raise self.wrong(node, f"{size} bytes of shared memory in all",
-                             f"a block has at most {MOST_SHARED}")
-
-    def _dtype(self, value: Value, node: ast.AST) -> DType:
-        d = as_dtype(spelled(value.value)) if isinstance(value, Known) else None
-        if d is None:
-            raise self.wrong(node, f"{describe(value)} is not a dtype",
-                             "weft.float32, weft.int64, ..., and NumPy's types")
-        return d
-
-    def _element(self, value: Value, node: ast.AST) -> Element:
-        d = as_element(spelled(value.value)) if isinstance(value, Known) else None
-        if d is None:
-            raise self.wrong(node, f"{describe(value)} is not a dtype",
-                             "weft.float32, weft.int64, ..., and NumPy's types")
-        return d
-
-    def _dynamic(self, node: ast.Call, dtype: Value) -> Value:
-        """Return the shared memory whose size the launch gives; all such arrays share it."""
-        element = self._element(dtype, node)
-        d = element.dtype if isinstance(element, ComplexOf) else self._dtype(dtype, node)
-        if self.dynamic_bytes < itemsize_of(element):
-            raise self.wrong(node, f"{self.dynamic_bytes} bytes of shared memory in this launch",
-                             "give them: kernel[grid, block, stream, bytes]")
-        if d not in self.dynamic:
-            count = ex.index(self.dynamic_bytes // d.itemsize)
-            self.dynamic[d] = (Memory(self.name("dynamic"), d, (count,), "shared"),
-                               self.source.place(node))
-        memory = self.dynamic[d][0]
-        return whole(memory) if element is d else pair(in_pairs(memory))
-
     def dynamic_allocs(self) -> list[Alloc]:
         """Return what declares the dynamic shared memory, with a view for each type of elements."""
         found = list(self.dynamic.values())
@@ -580,62 +349,21 @@ class Calls(Expressions):
         self.locations.update(zip(allocs, (place for _, place in found), strict=True))
         return allocs if root is None else [Alloc(root), *allocs]
 
-    def _constant_like(self, node: ast.Call, kind: str, array: Value) -> Value:
-        known = any(c.view is array for c in self.constants.values())
-        if not isinstance(array, View | Fields) or not (known or self.wraps):
-            raise self.wrong(node, f"gpu.const.array_like of {describe(array)}",
-                             "give it a NumPy array from outside of the kernel")
-        return array
+    def dtype_of(self, value: Value, node: ast.AST) -> DType:
+        """Return the dtype that an argument names."""
+        d = as_dtype(spelled(value.value)) if isinstance(value, Known) else None
+        if d is None:
+            raise self.wrong(node, f"{describe(value)} is not a dtype",
+                             "weft.float32, weft.int64, ..., and NumPy's types")
+        return d
 
-    def _shared(self, node: ast.Call, kind: str, *given: Value) -> Value:
-        return self._array("shared", node, *given)
-
-    def _local(self, node: ast.Call, kind: str, *given: Value) -> Value:
-        return self._array("local", node, *given)
-
-    def _atomic(self, node: ast.Call, kind: str, array: Value, index: Value,
-                *values: Value) -> Value:  # fmt: skip
-        if chosen.is_chosen(array) and isinstance(array, Group):
-            return chosen.apply(self, array, lambda option: self._atomic(
-                node, kind, option, index, *values), node)
-        scope, order = (self._one_of(v, words, node, what) for v, words, what in (
-            (values[-2], ATOMIC_SCOPES, "the scope"), (values[-1], ORDERS, "the order")))
-        values = values[:-2]
-        if not isinstance(array, View):
-            raise self.wrong(node, f"gpu.atomic.{kind} of {describe(array)}", "give it an array")
-        addresses.as_stored(self, array, node)
-        kind = kind.strip("_")
-        if kind == "compare_and_swap":
-            kind, index, values = "cas", Group((Known(0),) * len(array.axes)), (index, *values)
-        if kind in ("nanmin", "nanmax") and not array.memory.dtype.is_float:
-            kind = kind[3:]
-        d = array.memory.dtype
-        if kind in (("and", "or", "xor", "inc", "dec") if d.is_float else
-                    ("add", "sub", "min", "max", "inc", "dec") if d.is_bool else ()):
-            raise self.wrong(node, f"gpu.atomic.{kind} of {d.name} elements",
-                             "floats have add, sub, min, max, exch and cas; bools and_, or_, xor, "
-                             "exch and cas; integers all")
-        if array.readonly:
-            raise self.wrong(node, f"{array.memory.name} is read-only")
-        keys = index.items if isinstance(index, Group) else (index,)
-        element = self.part(array, [(node.args[1] if len(node.args) > 1 else node, k)
-                                    for k in keys], node)
-        if element.axes:
-            raise self.wrong(node, f"{len(keys)} indices into an array of "
-                             f"{axes_of(len(array.axes))}")
-        given = [scalars.convert(self.scalar(v, node), d) for v in values]
-        var = self.fresh("old", d)
-        compare = given[0] if kind == "cas" else None
-        self.emit(Atomic(var, kind, element.memory, element.starts, given[-1], compare, scope,
-                         order), node)
-        return var
-
-    def _one_of(self, value: Value, words: tuple[str, ...], node: ast.AST, what: str) -> str:
-        """Return a word that must be known when the kernel is compiled."""
-        found = value.value if isinstance(value, Known) else None
-        if not isinstance(found, str) or found not in words:
-            raise self.wrong(node, f"{describe(value)} as {what}", "one of " + ", ".join(words))
-        return found
+    def element_of(self, value: Value, node: ast.AST) -> Element:
+        """Return the type of elements, which may be more than a number, that it names."""
+        d = as_element(spelled(value.value)) if isinstance(value, Known) else None
+        if d is None:
+            raise self.wrong(node, f"{describe(value)} is not a dtype",
+                             "weft.float32, weft.int64, ..., and NumPy's types")
+        return d
 
 
 def _is_of_tensors(function: Callable[..., Any]) -> bool:
@@ -659,48 +387,18 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
-_BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
-    range: Calls._range, len: Calls._len, max: Calls._max, min: Calls._min, abs: Calls._abs,
-    round: Calls._round, pow: Calls._pow, divmod: Calls._divmod, sum: Calls._sum,
-    tuple: Calls._tuple_of, enumerate: Calls._enumerate, zip: Calls._zip, print: Calls._print,
-    isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),
-    operator.index: lambda self, node, value: self.scalar(value, node),
-}  # fmt: skip
-
-
-def _operators() -> None:
-    """Let the functions of `operator` mean their operators."""
-    binary = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "truediv": ast.Div,
-              "floordiv": ast.FloorDiv, "mod": ast.Mod, "pow": ast.Pow, "and_": ast.BitAnd,
-              "or_": ast.BitOr, "xor": ast.BitXor, "lshift": ast.LShift,
-              "rshift": ast.RShift}  # fmt: skip
-    compare = {"lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE, "eq": ast.Eq,
-               "ne": ast.NotEq}  # fmt: skip
-    for name, kind in binary.items():
-        _BUILTINS[getattr(operator, name)] = (
-            lambda self, node, a, b, kind=kind: operators.operate(self, kind, a, b, node))
-        in_place = getattr(operator, "i" + name.rstrip("_"), None)
-        if in_place is not None:
-            _BUILTINS[in_place] = _BUILTINS[getattr(operator, name)]
-    for name, test in compare.items():
-        _BUILTINS[getattr(operator, name)] = (
-            lambda self, node, a, b, test=test: operators.compare(self, test, a, b, node))
-
-
-_operators()
 INTRINSICS: Final[dict[str, Callable[..., Value]]] = {
     "grid": Calls._grid, "gridsize": Calls._grid, "syncthreads": Calls._barrier,
-    "const": Calls._constant_like, "shared": Calls._shared, "local": Calls._local,
-    "atomic": Calls._atomic,
-}  # fmt: skip
+}
 
 
 def _rare_intrinsics() -> None:
     """Add those that few kernels call."""
     with importing:
-        from weft.frontend.kernel import matrix, vectors, warp
+        from weft.frontend.kernel import matrix, memories, vectors, warp
 
-    INTRINSICS.update({**warp.LOWERED, **matrix.LOWERED, **vectors.LOWERED})
+    for family in (memories, warp, matrix, vectors):
+        INTRINSICS.update(family.LOWERED)
 
 
-VISIT[ast.Call] = Calls._call  # type: ignore[assignment]
+VISIT[ast.Call] = Calls._call

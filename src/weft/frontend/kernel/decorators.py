@@ -8,8 +8,8 @@ from typing import Any, overload
 
 from weft.errors import DeviceError, KernelError, outermost
 from weft.frontend.devices import devices, is_available
+from weft.frontend.kernel.intrinsics import MOST_SHARED
 from weft.frontend.kernel.launch import (
-    MOST_SHARED,
     MOST_THREADS,
     KernelFunction,
     Options,

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import ast
-import enum
 import inspect
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.frontend.kernel import chosen, complexes, operators, scalars, structs
-from weft.frontend.kernel.elements import as_dtype, itemsize_of
-from weft.frontend.kernel.emitter import Emitter
-from weft.frontend.kernel.hints import NO_THREADS, closest, instead, title, unindexed
-from weft.frontend.kernel.intrinsics import DEVICE, Everyone, Special
+from weft.frontend.kernel.elements import itemsize_of
+from weft.frontend.kernel.hints import NO_THREADS, closest, unindexed
+from weft.frontend.kernel.intrinsics import DEVICE, Special
 from weft.frontend.kernel.promotion import unify
-from weft.frontend.kernel.source import Problems, Source, Stop
+from weft.frontend.kernel.source import Stop
 from weft.frontend.kernel.values import (
     FIXED,
     Fields,
@@ -25,19 +22,16 @@ from weft.frontend.kernel.values import (
     Known,
     Value,
     View,
-    ViewAxis,
     Wrong,
-    axes_of,
     describe,
     described,
 )
 from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import If, Load, Memory, Store
+from weft.ir.stmt import If, Load, Store
 
 if TYPE_CHECKING:
     from weft.frontend.kernel import addresses, choices, constants, fields, moving, seen
@@ -49,110 +43,18 @@ else:
     moving = Late("weft.frontend.kernel.moving")
     seen = Late("weft.frontend.kernel.seen")
 
-__all__ = ["VISIT", "Expressions", "as_dtype"]
+from weft.frontend.kernel.indexing import Indexing
+from weft.frontend.kernel.reading import VISIT
 
-_NUMBERS: Final = (bool, int, float)
+__all__ = ["Expressions"]
 
 
-class Expressions(Emitter):
-    """Reads expressions in an environment of names.
+class Expressions(Indexing):
+    """Reads expressions."""
 
-    Attributes
-    ----------
-    env : dict of str to (Value or Memory)
-        What the names of the function hold here; a register cell is read when its name is used.
-    wraps : bool
-        Whether a negative index counts from the end, as in NumPy.
-    flat : bool
-        Whether every memory has one axis, so that arrays can be given another shape.
-    checked : bool
-        Whether accesses are checked against the bounds.
-    fma : bool or None
-        Whether a product and the sum it goes into are rounded once; None: where a name or an
-        element is added to, as ``total += a * b`` does.
-    sanitised : bool
-        Whether the kernel is written for the sanitiser, which finds wrong indices when it runs.
-    """
+    assigned: frozenset[str] = frozenset()  # all names that the function assigns
 
-    def __init__(self, source: Source, problems: Problems) -> None:
-        super().__init__(source, problems)
-        self.env: dict[str, Value | Memory] = {}
-        self.wraps = False
-        self.flat = False
-        self.checked = True
-        self.fma: bool | None = False
-        self.kept: list[Any] = []
-        self.unlike: dict[str, str] = {}  # names that hold one kind of thing here, another there
-        self.constants: dict[int, constants.Constant] = {}  # by the identity of the array
-
-    # --- values
-
-    def visit(self, node: ast.expr) -> Value:
-        """Return the value of an expression.
-
-        Raises
-        ------
-        Stop
-            After noting a problem.
-        """
-        method = VISIT.get(type(node))
-        if method is None:
-            raise self.wrong(node, f"{title(node)} is not supported in kernels", instead(node))
-        return method(self, node)
-
-    def visit_all(self, nodes: Iterable[ast.expr]) -> list[Value]:
-        """Return the values of expressions; what is wrong in any of them is noted."""
-        values: list[Value] = []
-        for node in nodes:
-            try:
-                values.append(self.visit(node))
-            except Stop:
-                values.append(Wrong())
-        if any(isinstance(v, Wrong) for v in values):
-            raise Stop
-        return values
-
-    def scalar(self, value: Value, node: ast.AST, what: str = "a number") -> Expr:
-        """Return a value as a scalar."""
-        if isinstance(value, Expr):
-            return value
-        if isinstance(value, Wrong):
-            raise Stop
-        if isinstance(value, Known):
-            found = self.known_scalar(value.value)
-            if found is not None:
-                return found
-        hint = ""
-        if isinstance(value, View):
-            hint = "index it to get a number: kernels compute on scalars"
-        elif isinstance(value, Known) and type(value.value) is int:
-            hint = "the largest integers have 64 bits"
-        raise self.wrong(node, f"expected {what}, found {describe(value)}", hint)
-
-    def known_scalar(self, value: Any) -> Expr | None:
-        """Return a Python or NumPy number as a constant."""
-        if isinstance(value, _NUMBERS) and type(value) in _NUMBERS:
-            return scalars.literal(value)
-        if isinstance(value, enum.IntEnum | Everyone):
-            return scalars.literal(int(value))
-        d = as_dtype(getattr(value, "dtype", None)) if hasattr(value, "item") else None
-        if d is not None and getattr(value, "ndim", 1) == 0:
-            return ex.const(value.item(), d)
-        return None
-
-    def alike(self, values: list[Any], kept: bool = False) -> list[Any]:
-        """Give a type to values that meet; if ``kept``, the result has the sign of one of them."""
-        return values
-
-    def set_before(self, name: str) -> Value | None:
-        """Return what a name holds that only an earlier turn of a loop can have set, if it may."""
-        del name
-        return None
-
-    def number(self, node: ast.expr, d: DType | None = None) -> Expr:
-        """Return an expression as a scalar, converted to a type if one is given."""
-        found = self.scalar(self.visit(node), node)
-        return found if d is None else scalars.convert(found, d)
+    # --- truth
 
     def condition(self, node: ast.expr) -> Expr | bool:
         """Return whether an expression is true: a bool scalar, or a bool that is known."""
@@ -205,16 +107,6 @@ class Expressions(Emitter):
                 closest(node.id, DEVICE).replace("mean '", "mean 'gpu."))
             raise self.wrong(node, f"name {node.id!r} is not defined", hint)
         return self.outside(value, node)
-
-    def opened(self, held: Any, name: str, node: ast.AST) -> Any:
-        """Return what a name holds, after reading it if it lives in cells."""
-        if isinstance(held, Memory):
-            return self.get(held, name, node)
-        if isinstance(held, Group):
-            items = tuple(self.opened(v, name, node) for v in held.items)
-            found = Group(items, held.names, held.kind)
-            return moving.placed(found) if moving.is_moving(found) else found
-        return held
 
     def outside(self, value: Any, node: ast.AST) -> Value:
         """Return an object from outside of the kernel, frozen as it is now."""
@@ -475,102 +367,6 @@ class Expressions(Emitter):
             return fields.part(self, view, list(parts), node)
         return self.part(view, list(parts), node)
 
-    def part(self, view: View, parts: list[tuple[ast.expr, Value | None]],
-             node: ast.AST) -> View:  # fmt: skip
-        """Return the part of a view at some indices and slices (None)."""
-        dots = [k for k, (_, v) in enumerate(parts)
-                if isinstance(v, Known) and v.value is Ellipsis]
-        if dots:
-            missing = len(view.axes) - len(parts) + 1
-            fill = ast.copy_location(ast.Slice(), parts[dots[0]][0])
-            parts[dots[0]:dots[0] + 1] = [(fill, None)] * missing
-        if len(parts) > len(view.axes):
-            raise self.wrong(node, f"{len(parts)} indices into an array of "
-                             f"{axes_of(len(view.axes))}")
-        starts, axes = list(view.starts), []
-        for (key, value), axis in zip(parts, view.axes, strict=False):
-            if value is None:
-                assert isinstance(key, ast.Slice)
-                first, made = self._sliced(axis, key)
-                starts[axis.axis] = starts[axis.axis] + first * axis.step
-                axes.append(made)
-                continue
-            place = self.index(value, axis.extent, key)
-            starts[axis.axis] = starts[axis.axis] + place * axis.step
-        axes.extend(view.axes[len(parts):])
-        return View(view.memory, tuple(starts), tuple(axes), view.readonly, view.seen)
-
-    def index(self, value: Value, extent: Expr, node: ast.AST) -> Expr:
-        """Return an index, checked against its axis."""
-        i = self.scalar(value, node, "an integer index")
-        if i.dtype.is_float:
-            raise self.wrong(node, f"an index of {i.dtype.name}", "convert it with int()")
-        i = scalars.convert(i, dt.int64)
-        if self.wraps:
-            i = i + extent if i.op is Op.CONST and i.attr < 0 else i
-            if i.op is not Op.CONST and self.ranges.of(i).lo < 0:
-                i = ex.where(i.lt(0), i + extent, i)
-        elif i.op is Op.CONST and i.attr < 0 and not self.sanitised:
-            raise self.wrong(node, f"index {i.attr} is out of bounds",
-                             "kernels do not count from the end: use a.shape[0] - 1")
-        if i.op is Op.CONST and extent.op is Op.CONST and not 0 <= i.attr < extent.attr and (
-            not self.sanitised
-        ):
-            raise self.wrong(node, f"index {i.attr} is out of bounds for an axis of {extent.attr}")
-        if self.checked:
-            inside = ex.binary(Op.AND, ex.index(0).le(i), i.lt(extent))
-            self.require(inside, "index out of bounds", node, i, extent)
-        return i
-
-    def _sliced(self, axis: ViewAxis, key: ast.Slice) -> tuple[Expr, ViewAxis]:
-        """Return where a slice of an axis begins, and the axis that it makes."""
-        step = ex.index(1) if key.step is None else self.number(key.step, dt.int64)
-        if step.op is not Op.CONST or step.attr == 0:
-            raise self.wrong(key, "a slice in a kernel needs a step that is known, and not 0")
-        down = step.attr < 0
-        last = axis.extent - 1 if down else axis.extent
-        before = -1 if down else 0  # what lies in front of the axis ends a walk down
-        defaults = (last, ex.index(-1)) if down else (ex.index(0), last)
-        ends = []
-        cut = None
-        for end, default in zip((key.lower, key.upper), defaults, strict=True):
-            e = None if end is None else self.visit(end)
-            if e is None or (isinstance(e, Known) and e.value is None):
-                ends.append(default)
-                continue
-            place = scalars.convert(self.scalar(e, key, "an integer"), dt.int64)
-            if self.ranges.of(place).lo < 0:
-                place = ex.where(place.lt(0), ex.maximum(place + axis.extent, before), place)
-            ends.append(ex.minimum(place, last))
-            if key.upper is None and ex.is_const(step, 1):
-                cut = ends[0], place, axis.extent
-        gap = ends[0] - ends[1] if down else ends[1] - ends[0]
-        size = abs(int(step.attr))
-        count = ex.maximum((gap + (size - 1)) // size, 0)
-        return ends[0], ViewAxis(count, axis.axis, axis.step * step, cut)
-
-    def window(self, view: View, position: int, count: int, node: ast.AST) -> View:
-        """Return a view of which the first `count` elements along an axis are there.
-
-        A slice such as ``x[i:]`` begins at the end of the axis at the latest. Where so many
-        elements follow, it begins at `i`, which is what index rules see through.
-        """
-        axis = view.axes[position]
-        if axis.cut is None:
-            if self.checked:
-                self.require(ex.index(count).le(axis.extent), "index out of bounds", node,
-                             ex.index(count - 1), axis.extent)
-            return view
-        start, place, whole_ = axis.cut
-        if self.checked:
-            # not place + count <= whole, which may wrap around
-            self.require(place.le(whole_ - count), "index out of bounds", node,
-                         place + (count - 1), whole_)
-        starts = tuple(ex.substitute(view.starts, {start: place}))
-        axes = (*view.axes[:position], axis.replace(extent=whole_ - place, cut=None),
-                *view.axes[position + 1:])
-        return view.replace(starts=starts, axes=axes)
-
     def read(self, view: Any, node: ast.AST) -> Value:
         """Return a part of an array: a scalar once no axis is left."""
         if chosen.is_chosen(view):
@@ -617,22 +413,6 @@ class Expressions(Emitter):
         """Return what a device function gives: its body is read in place of the call."""
         raise self.wrong(node, "device functions are not supported here")
 
-    def known_int(self, value: Value, node: ast.AST, what: str) -> int:
-        """Return an integer that must be known when the kernel is compiled."""
-        if isinstance(value, Known) and isinstance(value.value, int) and type(
-            value.value
-        ) is not bool:
-            return int(value.value)
-        if isinstance(value, Known) and getattr(value.value, "dtype", None) is not None:
-            value = self.scalar(value, node)  # of NumPy
-        if isinstance(value, Expr) and value.op is Op.CONST and value.dtype.is_integer:
-            return int(value.attr)
-        raise self.wrong(node, f"{what} must be an integer that is known when the kernel is "
-                         f"compiled, found {describe(value)}",
-                         "a number, or a name from outside of the kernel")
-
-    assigned: frozenset[str] = frozenset()  # all names that the function assigns
-
     def _walrus(self, node: ast.NamedExpr) -> Value:
         value = self.visit(node.value)
         self.env[node.target.id] = value
@@ -646,7 +426,7 @@ def _name_of(view: View | Fields) -> str:
     return view.memory.name
 
 
-VISIT: Final[dict[type[ast.AST], Callable[[Expressions, Any], Value]]] = {
+VISIT.update({
     ast.Constant: Expressions._constant, ast.Name: Expressions._name,
     ast.Attribute: Expressions._attribute, ast.BinOp: operators.binary,
     ast.UnaryOp: operators.unary, ast.Compare: operators.comparison,
@@ -654,4 +434,4 @@ VISIT: Final[dict[type[ast.AST], Callable[[Expressions, Any], Value]]] = {
     ast.IfExp: lambda c, node: choices.either(c, node),
     ast.Tuple: Expressions._tuple, ast.List: Expressions._tuple,
     ast.Subscript: Expressions._subscript, ast.NamedExpr: Expressions._walrus,
-}  # fmt: skip
+})  # fmt: skip

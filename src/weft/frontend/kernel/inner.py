@@ -11,7 +11,7 @@ from weft.frontend.kernel.source import Source
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.loops import Functions
-    from weft.frontend.kernel.statements import Frame
+    from weft.frontend.kernel.meetings import Frame
     from weft.frontend.kernel.values import Value
 
 __all__ = ["Inner", "captured", "inner_function", "inner_names", "of_lambda"]

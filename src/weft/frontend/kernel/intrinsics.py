@@ -8,8 +8,9 @@ from typing import Any, Final, NoReturn
 
 from weft.errors import KernelError
 
-__all__ = ["DEVICE", "WARP", "Everyone", "Intrinsic", "Special", "intrinsic"]
+__all__ = ["DEVICE", "MOST_SHARED", "WARP", "Everyone", "Intrinsic", "Special", "intrinsic"]
 
+MOST_SHARED: Final = 227 << 10  # bytes, as much as the largest devices give one block
 WARP: Final = 32  # threads of a warp, whatever the width of a vector
 DEVICE: Final = {"threadIdx", "blockIdx", "blockDim", "gridDim", "laneid", "warpsize"}  # names
 

@@ -22,6 +22,7 @@ from weft.errors import (
 )
 from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.fused import active
+from weft.frontend.kernel.intrinsics import MOST_SHARED
 from weft.frontend.kernel.nests import failure, translated, translated_function
 from weft.frontend.kernel.resources import check_cluster
 from weft.frontend.kernel.streams import check_stream
@@ -42,12 +43,11 @@ if TYPE_CHECKING:
     from weft.runtimes.lockstep.run import Outcome
 
 __all__ = [
-    "MOST_SHARED", "MOST_THREADS", "Configured", "DeviceFunction", "KernelFunction", "Options",
+    "MOST_THREADS", "Configured", "DeviceFunction", "KernelFunction", "Options",
     "Size", "cdiv", "func", "native_launcher", "sizes_of",
 ]  # fmt: skip
 
 MOST_THREADS: Final = 1024  # of a block
-MOST_SHARED: Final = 227 << 10  # bytes, as much as the largest devices give one block
 _MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)
 _MOST_CONFIGURED: Final = 256  # shapes of launches that a kernel keeps ready
 _MOST_SEEN: Final = 64  # kinds of arguments that one of them counts

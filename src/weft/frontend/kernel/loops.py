@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import KernelError, shown_file
 from weft.frontend.kernel import chosen, complexes, flow, structs
-from weft.frontend.kernel.calls import Range, Walk
+from weft.frontend.kernel.builtins import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
 from weft.frontend.kernel.emitter import conjuncts, negation
-from weft.frontend.kernel.expressions import VISIT
 from weft.frontend.kernel.inner import Inner, captured, inner_function, inner_names, of_lambda
+from weft.frontend.kernel.meetings import FALLS, MAYBE, Frame, Loop
 from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.reading import VISIT
 from weft.frontend.kernel.source import Source, Stop, read_source
-from weft.frontend.kernel.statements import FALLS, MAYBE, STATEMENTS, Frame, Loop, Statements
+from weft.frontend.kernel.statements import STATEMENTS, Statements
 from weft.frontend.kernel.values import Group, Known, Value, View, Wrong, describe
 from weft.imports import Late
 from weft.ir import dtype as dt
@@ -579,4 +580,4 @@ def _targets(target: ast.expr) -> frozenset[str]:
 STATEMENTS[ast.For] = Loops._for
 STATEMENTS[ast.While] = Loops._while
 STATEMENTS[ast.FunctionDef] = Functions._define
-VISIT[ast.Lambda] = lambda c, node: c._lambda(node)  # type: ignore[attr-defined]
+VISIT[ast.Lambda] = lambda c, node: c._lambda(node)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from weft.errors import KernelError
-from weft.frontend.kernel.expressions import as_dtype
+from weft.frontend.kernel.elements import as_dtype
 from weft.frontend.kernel.types import ArrayType, ConstantType, GroupType, KernelType, ScalarType
 from weft.ir.dtype import ArrayAnnotation, ConstantAnnotation, constexpr
 

@@ -1,0 +1,208 @@
+"""Python's builtins in kernels: `range`, `len`, `max`, `print` and their like."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.frontend.kernel import chosen, complexes, operators, scalars, structs
+from weft.frontend.kernel.intrinsics import Triple
+from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.record import Record
+from weft.ir.stmt import Print
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.calls import Calls
+
+__all__ = ["BUILTINS", "Range", "Walk", "range_of"]
+
+
+class Range(Record):
+    """What ``range(start, stop, step)`` is."""
+
+    start: Expr
+    stop: Expr
+    step: Expr
+
+
+class Walk(Record):
+    """What ``enumerate(x)`` and ``zip(x, y)`` are: things to walk through side by side."""
+
+    parts: tuple[Any, ...]
+
+def range_of(c: Calls, node: ast.Call, first: Value, second: Value | None = None,
+           third: Value | None = None) -> Value:  # fmt: skip
+    """Return ``range(stop)``, ``range(start, stop)`` or ``range(start, stop, step)``."""
+    ends = [c.scalar(v, node, "an integer") for v in (first, second, third)
+            if v is not None]
+    for e in ends:
+        if e.dtype.is_float and not c.wraps:  # numba's ranges round to zero
+            raise c.wrong(node, f"range of {e.dtype.name}", "convert it with int()")
+    ends = [scalars.convert(e, dt.int64) for e in ends]
+    if len(ends) == 1:
+        ends.insert(0, ex.index(0))
+    step = ends[2] if len(ends) == 3 else ex.index(1)
+    if ex.is_const(step, 0):
+        raise c.wrong(node, "a range with step 0", "it would never end: 1, or -1")
+    return Known(Range(ends[0], ends[1], step))
+
+
+def _len(c: Calls, node: ast.Call, value: Value) -> Value:
+    """Return the number of items, or of rows."""
+    if isinstance(value, Group) and not chosen.is_chosen(value):
+        return Known(len(value.items))
+    if chosen.is_chosen(value) and isinstance(value, Group):
+        return chosen.shape(c, value)[0]
+    if isinstance(value, View | Fields) and value.shape:
+        return value.shape[0]
+    raise c.wrong(node, f"len of {describe(value)}")
+
+
+def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
+    items = list(values)
+    if len(items) == 1 and isinstance(items[0], Group):
+        items = list(items[0].items)
+    if not items:
+        raise c.wrong(node, f"{'max' if largest else 'min'} of nothing")
+    if all(isinstance(v, Known) for v in items):
+        known = [v.value for v in items if isinstance(v, Known)]
+        return Known(max(known) if largest else min(known))
+    items = c.alike(items, True)
+    found = c.scalar(items[0], node)
+    for item in items[1:]:
+        other = c.scalar(item, node)
+        d = unify(found.dtype, other.dtype)
+        found = (scalars.maximum if largest else scalars.minimum)(found, other, d)
+    return found
+
+
+def _max(c: Calls, node: ast.Call, *values: Value) -> Value:
+    return _extreme(c, node, *values, largest=True)
+
+
+def _min(c: Calls, node: ast.Call, *values: Value) -> Value:
+    return _extreme(c, node, *values, largest=False)
+
+
+def _abs(c: Calls, node: ast.Call, value: Value) -> Value:
+    if isinstance(value, Known):
+        return Known(abs(value.value))
+    if complexes.is_complex(value):
+        size = complexes.function(c, "abs", value, node)
+        assert size is not None
+        return size
+    x = c.scalar(value, node)
+    return x if x.dtype.kind in "bu" else ex.unary(Op.ABS, x)
+
+
+def _round(c: Calls, node: ast.Call, value: Value, digits: Value | None = None) -> Value:
+    x = c.scalar(value, node)
+    if digits is None or (isinstance(digits, Known) and digits.value is None):
+        return scalars.round_(x)
+    if not x.dtype.is_float:
+        raise c.wrong(node, "round of an integer to digits")
+    if isinstance(digits, Known):
+        return scalars.rounded(x, c.known_int(digits, node, "the number of digits"))
+    places = scalars.convert(c.scalar(digits, node, "an integer"), dt.int64)
+    found = x
+    for count in range(-16, 17):  # more than a float64 has
+        found = ex.where(places.eq(count), scalars.rounded(x, count), found)
+    return found
+
+
+def _pow(c: Calls, node: ast.Call, base: Value, exponent: Value) -> Value:
+    return operators.operate(c, ast.Pow, base, exponent, node)
+
+
+def _divmod(c: Calls, node: ast.Call, a: Value, b: Value) -> Value:
+    kinds = {v.dtype.name for v in (a, b) if isinstance(v, Expr)}
+    if "uint64" in kinds and any(name.startswith("int") for name in kinds):  # as in numba
+        a, b = (scalars.convert(c.scalar(v, node), dt.float64) for v in (a, b))
+    return Group((operators.operate(c, ast.FloorDiv, a, b, node),
+                  operators.operate(c, ast.Mod, a, b, node)))
+
+
+def _sum(c: Calls, node: ast.Call, values: Value) -> Value:
+    if not isinstance(values, Group):
+        raise c.wrong(node, f"sum of {describe(values)}", "add in a loop")
+    total: Value = Known(0)
+    for item in values.items:
+        total = operators.operate(c, ast.Add, total, item, node)
+    return total
+
+
+def _tuple_of(c: Calls, node: ast.Call, value: Value) -> Value:
+    if isinstance(value, Group):
+        return Group(value.items)
+    raise c.wrong(node, f"a tuple of {describe(value)}")
+
+
+def _enumerate(c: Calls, node: ast.Call, value: Value) -> Value:
+    return Known(Walk((Known(Range(ex.index(0), ex.index((1 << 62)), ex.index(1))), value)))
+
+
+def _zip(c: Calls, node: ast.Call, *values: Value, strict: Value | None = None) -> Value:
+    del strict  # lengths that are unlike end the loop with the shortest
+    return Known(Walk(values))
+
+
+def _print(c: Calls, node: ast.Call, *values: Value) -> Value:
+    parts: list[str] = []
+    args: list[Expr] = []
+    for value in values:
+        parts.append(_shown(c, value, args, node, str))
+    c.emit(Print(" ".join(parts) + "\n", tuple(args)), node)
+    return Known(None)
+
+
+def _shown(c: Calls, value: Value, args: list[Expr], node: ast.AST,
+           known: Callable[[Any], str]) -> str:  # fmt: skip
+    """Return how a value is printed, with {} for each number, which goes to `args`."""
+    if isinstance(value, Known) and isinstance(value.value, Triple):
+        triple = value.value
+        value = Group(tuple(c.outside(s, node) for s in (triple.x, triple.y, triple.z)))
+    if isinstance(value, Group) and value.kind is None:
+        inner = [_shown(c, v, args, node, repr) for v in value.items]
+        return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+    if isinstance(value, Known) and c.known_scalar(value.value) is None:
+        return known(value.value).replace("{", "{{").replace("}", "}}")
+    args.append(c.scalar(value, node))
+    return "{}"
+
+
+BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
+    range: range_of, len: _len, max: _max, min: _min, abs: _abs,
+    round: _round, pow: _pow, divmod: _divmod, sum: _sum,
+    tuple: _tuple_of, enumerate: _enumerate, zip: _zip, print: _print,
+    isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),
+    operator.index: lambda c, node, value: c.scalar(value, node),
+}  # fmt: skip
+
+
+def _operators() -> None:
+    """Let the functions of `operator` mean their operators."""
+    binary = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "truediv": ast.Div,
+              "floordiv": ast.FloorDiv, "mod": ast.Mod, "pow": ast.Pow, "and_": ast.BitAnd,
+              "or_": ast.BitOr, "xor": ast.BitXor, "lshift": ast.LShift,
+              "rshift": ast.RShift}  # fmt: skip
+    compare = {"lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE, "eq": ast.Eq,
+               "ne": ast.NotEq}  # fmt: skip
+    for name, kind in binary.items():
+        BUILTINS[getattr(operator, name)] = (
+            lambda c, node, a, b, kind=kind: operators.operate(c, kind, a, b, node))
+        in_place = getattr(operator, "i" + name.rstrip("_"), None)
+        if in_place is not None:
+            BUILTINS[in_place] = BUILTINS[getattr(operator, name)]
+    for name, test in compare.items():
+        BUILTINS[getattr(operator, name)] = (
+            lambda c, node, a, b, test=test: operators.compare(c, test, a, b, node))
+
+
+_operators()

@@ -1,0 +1,190 @@
+"""Device functions, whose bodies are read in place of their calls, and functions in functions."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any, Final
+
+from weft.errors import KernelError, shown_file
+from weft.frontend.kernel import chosen, flow, structs
+from weft.frontend.kernel.inner import Inner, captured, inner_function, of_lambda
+from weft.frontend.kernel.loops import Loops, join
+from weft.frontend.kernel.meetings import Frame
+from weft.frontend.kernel.reading import VISIT
+from weft.frontend.kernel.source import Source, Stop, read_source
+from weft.frontend.kernel.statements import STATEMENTS
+from weft.frontend.kernel.values import Group, Known, Value, describe
+from weft.ir.expr import Expr
+
+__all__ = ["Functions"]
+
+_DEPTH: Final = 64  # device functions that call each other
+
+
+class Functions(Loops):
+    """Reads calls of device functions: their bodies, in place of the calls."""
+
+    def inline(self, function: Any, args: list[Value], named: dict[str, Value],
+               node: ast.AST) -> Value:  # fmt: skip
+        """Return what a device function gives; its body is read in place of the call."""
+        name = function.__name__
+        inner = function if isinstance(function, Inner) else None
+        around = {} if inner is None else captured(self, inner)
+        signature = inspect.signature(function) if inner is None else inner.signature
+        open_ = [f.source.function for f in self.frames]
+        if function in open_:
+            between = [f.__name__ for f in open_[open_.index(function) + 1:]]
+            through = f" through {', '.join(between)}" if between else ""
+            raise self.wrong(node, f"{name} calls itself{through}",
+                             "kernels have no recursion: use a loop")
+        if len(self.frames) >= _DEPTH:
+            raise self.wrong(node, f"more than {_DEPTH} calls inside each other")
+        try:
+            bound = signature.bind(*args, **named)
+            source = self._source_of(function) if inner is None else inner
+        except TypeError as error:
+            found = error.found if isinstance(error, KernelError) else str(error)
+            hint = getattr(error, "hint", "") or _usage(name, signature)
+            raise self.wrong(node, f"{name}: {found}", hint) from None
+        bound.apply_defaults()
+        if inner is None and not (function.__module__ or "").startswith("weft."):
+            self.functions[name] = None
+        values = {}
+        for key, value in bound.arguments.items():
+            if signature.parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
+                value = Group(tuple(value))
+            values[key] = value if isinstance(value, Value) else self.outside(value, node)
+        for key, value in values.items():
+            if isinstance(value, Expr):
+                values[key] = self.bind(value, key, node)
+        return self._read_function(source, {**around, **values}, node)
+
+    def _source_of(self, function: Any) -> Source:
+        """Return what a device function was written as, which is looked up once for a kernel."""
+        found = self.sources.get(function)
+        if found is None:
+            found = self.sources[function] = read_source(function)
+        return found
+
+    def _define(self, node: ast.FunctionDef) -> None:
+        self.env[node.name] = Known(inner_function(self, node))
+
+    def _lambda(self, node: ast.Lambda) -> Value:
+        return Known(of_lambda(self, node))
+
+    def _read_function(self, source: Source, values: dict[str, Any], node: ast.AST) -> Value:
+        body: list[ast.stmt] = source.tree.body
+        ends = [n for s in body for n in flow.walk(s) if isinstance(n, ast.Return)]
+        simple = not ends or (len(ends) == 1 and body[-1] is ends[0])
+        if self.wraps and any(n.value is not None for n in ends) and flow.falls(body):
+            # As in numba: None is a mistake where it is used, and only if a thread gets there.
+            body = [*body, *([] if self.unused is node else [_no_value(source, body[-1])])]
+        outer = self.source, self.env, self.after
+        types: Any = None
+        while True:
+            mark = self.mark()
+            frame = Frame(source, self.flag("returned", flow.needs_flag(body), node),
+                          len(self._scopes))
+            if not simple and types is not None:
+                frame.cells = self._empty_cells(source.name, types, node) if not isinstance(
+                    types, _Nothing) else types
+            frame.types = types
+            self.frames[-1].env = self.env
+            self.frames.append(frame)
+            calls = self.calls
+            if source is not self.source:  # else nobody calls it: it is what is compiled
+                place = f"{shown_file(self.source.file)}:{getattr(node, 'lineno', 0)}"
+                self.calls = [*calls, place]
+            self.source, self.env, self.after = source, dict(values), []
+            known = len(self.problems.found)
+            try:
+                self.run(body)
+            finally:
+                self.frames.pop()
+                self.calls = calls
+                self.source, self.env, self.after = outer
+            if len(self.problems.found) > known:
+                raise Stop
+            if simple or frame.types == types:
+                break
+            types = frame.types
+            self.back_to(mark)
+        if simple:
+            return Known(None) if frame.result is None else frame.result
+        gives = frame.types is not None and not isinstance(frame.types, _Nothing)
+        if gives and not self.wraps and flow.falls(body):
+            raise self.wrong(node, f"{source.name} returns a value on some ways only",
+                             "return one at its end, too")
+        if frame.types is None and structs.is_refusal(frame.result):
+            return Known(NotImplemented)
+        if frame.cells is None or isinstance(frame.cells, _Nothing):
+            return Known(None)
+        found: Value = chosen.settled(self.opened(frame.cells, source.name, node))
+        return found
+
+    def give_back(self, frame: Frame, value: Value, node: ast.AST) -> None:
+        """Set what a function returns: a value, or cells where there are several ways out."""
+        super().give_back(frame, value, node)
+        if len(self.frames) == 1:
+            return
+        width = _Nothing() if isinstance(value, Known) and value.value is None else (
+            self._result_widths(value))
+        if frame.cells is None:
+            frame.types = width if frame.types is None else self._both(frame.types, width, node)
+        elif isinstance(frame.cells, _Nothing) != isinstance(width, _Nothing):
+            raise self.wrong(node, f"{frame.source.name} returns {describe(value)} here and "
+                             "something else elsewhere")
+        elif not isinstance(width, _Nothing):
+            outer, self.steady = self.steady, frame.depth
+            try:
+                wider = self._keep(frame.cells, value, frame.source.name, node)
+            finally:
+                self.steady = outer
+            if wider is not None:
+                frame.types = join(frame.types, wider)
+
+    def _result_widths(self, value: Any) -> Any:
+        """Return the types of the cells of what a function returns: also arrays can be in it."""
+        if chosen.is_chosen(value):
+            return chosen.width(value.kind)
+        if chosen.is_array(value):
+            return chosen.width(chosen.Chosen((value,)))
+        if isinstance(value, Group) and value.kind is not complex:
+            found = tuple(map(self._result_widths, value.items))
+            return None if any(f is None for f in found) else Group(found, value.names, value.kind)
+        return self._widths(value)
+
+    def _both(self, a: Any, b: Any, node: ast.AST) -> Any:
+        if isinstance(a, _Nothing) or isinstance(b, _Nothing):
+            if isinstance(a, _Nothing) and isinstance(b, _Nothing):
+                return a
+            raise self.wrong(node, "a function that returns a value on some ways only")
+        return join(a, b)
+
+
+class _Nothing:
+    """Stands for the type of None."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Nothing)
+
+    __hash__ = object.__hash__
+
+
+def _no_value(source: Source, last: ast.stmt) -> ast.stmt:
+    """Return what stops a thread at the end of a function that should have returned a value."""
+    message = ast.Constant(f"{source.name} returned None here, and a value elsewhere")
+    made = ast.Raise(ast.Call(ast.Name("TypeError", ast.Load()), [message], []), None)
+    for inner in ast.walk(made):
+        ast.copy_location(inner, last)
+    return made
+
+
+def _usage(name: str, signature: inspect.Signature) -> str:
+    names = ", ".join(str(p.replace(annotation=p.empty)) for p in signature.parameters.values())
+    return f"{name}({names})"
+
+
+STATEMENTS[ast.FunctionDef] = Functions._define
+VISIT[ast.Lambda] = lambda c, node: c._lambda(node)

@@ -1,0 +1,122 @@
+"""Parts of arrays in kernels: elements, slices, what an array tells of itself."""
+
+from __future__ import annotations
+
+import ast
+
+from weft.frontend.kernel import scalars
+from weft.frontend.kernel.reading import Reading
+from weft.frontend.kernel.values import (
+    Known,
+    Value,
+    View,
+    ViewAxis,
+    axes_of,
+)
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+
+__all__ = ["Indexing"]
+
+
+class Indexing(Reading):
+    """Reads and writes parts of arrays."""
+
+    def part(self, view: View, parts: list[tuple[ast.expr, Value | None]],
+             node: ast.AST) -> View:  # fmt: skip
+        """Return the part of a view at some indices and slices (None)."""
+        dots = [k for k, (_, v) in enumerate(parts)
+                if isinstance(v, Known) and v.value is Ellipsis]
+        if dots:
+            missing = len(view.axes) - len(parts) + 1
+            fill = ast.copy_location(ast.Slice(), parts[dots[0]][0])
+            parts[dots[0]:dots[0] + 1] = [(fill, None)] * missing
+        if len(parts) > len(view.axes):
+            raise self.wrong(node, f"{len(parts)} indices into an array of "
+                             f"{axes_of(len(view.axes))}")
+        starts, axes = list(view.starts), []
+        for (key, value), axis in zip(parts, view.axes, strict=False):
+            if value is None:
+                assert isinstance(key, ast.Slice)
+                first, made = self._sliced(axis, key)
+                starts[axis.axis] = starts[axis.axis] + first * axis.step
+                axes.append(made)
+                continue
+            place = self.index(value, axis.extent, key)
+            starts[axis.axis] = starts[axis.axis] + place * axis.step
+        axes.extend(view.axes[len(parts):])
+        return View(view.memory, tuple(starts), tuple(axes), view.readonly, view.seen)
+
+    def index(self, value: Value, extent: Expr, node: ast.AST) -> Expr:
+        """Return an index, checked against its axis."""
+        i = self.scalar(value, node, "an integer index")
+        if i.dtype.is_float:
+            raise self.wrong(node, f"an index of {i.dtype.name}", "convert it with int()")
+        i = scalars.convert(i, dt.int64)
+        if self.wraps:
+            i = i + extent if i.op is Op.CONST and i.attr < 0 else i
+            if i.op is not Op.CONST and self.ranges.of(i).lo < 0:
+                i = ex.where(i.lt(0), i + extent, i)
+        elif i.op is Op.CONST and i.attr < 0 and not self.sanitised:
+            raise self.wrong(node, f"index {i.attr} is out of bounds",
+                             "kernels do not count from the end: use a.shape[0] - 1")
+        if i.op is Op.CONST and extent.op is Op.CONST and not 0 <= i.attr < extent.attr and (
+            not self.sanitised
+        ):
+            raise self.wrong(node, f"index {i.attr} is out of bounds for an axis of {extent.attr}")
+        if self.checked:
+            inside = ex.binary(Op.AND, ex.index(0).le(i), i.lt(extent))
+            self.require(inside, "index out of bounds", node, i, extent)
+        return i
+
+    def _sliced(self, axis: ViewAxis, key: ast.Slice) -> tuple[Expr, ViewAxis]:
+        """Return where a slice of an axis begins, and the axis that it makes."""
+        step = ex.index(1) if key.step is None else self.number(key.step, dt.int64)
+        if step.op is not Op.CONST or step.attr == 0:
+            raise self.wrong(key, "a slice in a kernel needs a step that is known, and not 0")
+        down = step.attr < 0
+        last = axis.extent - 1 if down else axis.extent
+        before = -1 if down else 0  # what lies in front of the axis ends a walk down
+        defaults = (last, ex.index(-1)) if down else (ex.index(0), last)
+        ends = []
+        cut = None
+        for end, default in zip((key.lower, key.upper), defaults, strict=True):
+            e = None if end is None else self.visit(end)
+            if e is None or (isinstance(e, Known) and e.value is None):
+                ends.append(default)
+                continue
+            place = scalars.convert(self.scalar(e, key, "an integer"), dt.int64)
+            if self.ranges.of(place).lo < 0:
+                place = ex.where(place.lt(0), ex.maximum(place + axis.extent, before), place)
+            ends.append(ex.minimum(place, last))
+            if key.upper is None and ex.is_const(step, 1):
+                cut = ends[0], place, axis.extent
+        gap = ends[0] - ends[1] if down else ends[1] - ends[0]
+        size = abs(int(step.attr))
+        count = ex.maximum((gap + (size - 1)) // size, 0)
+        return ends[0], ViewAxis(count, axis.axis, axis.step * step, cut)
+
+    def window(self, view: View, position: int, count: int, node: ast.AST) -> View:
+        """Return a view of which the first `count` elements along an axis are there.
+
+        A slice such as ``x[i:]`` begins at the end of the axis at the latest. Where so many
+        elements follow, it begins at `i`, which is what index rules see through.
+        """
+        axis = view.axes[position]
+        if axis.cut is None:
+            if self.checked:
+                self.require(ex.index(count).le(axis.extent), "index out of bounds", node,
+                             ex.index(count - 1), axis.extent)
+            return view
+        start, place, whole_ = axis.cut
+        if self.checked:
+            # not place + count <= whole, which may wrap around
+            self.require(place.le(whole_ - count), "index out of bounds", node,
+                         place + (count - 1), whole_)
+        starts = tuple(ex.substitute(view.starts, {start: place}))
+        axes = (*view.axes[:position], axis.replace(extent=whole_ - place, cut=None),
+                *view.axes[position + 1:])
+        return view.replace(starts=starts, axes=axes)
+

@@ -1,0 +1,155 @@
+"""Arrays of blocks and threads, and atomic operations on arrays: intrinsics of `weft.gpu`."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from weft.frontend.kernel import addresses, chosen, scalars
+from weft.frontend.kernel.elements import ComplexOf, array_of, in_pairs, itemsize_of, made, pair
+from weft.frontend.kernel.intrinsics import MOST_SHARED
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View, axes_of, describe, whole
+from weft.ir import expr as ex
+from weft.ir.dtype import DType
+from weft.ir.expr import Expr
+from weft.ir.stmt import ATOMIC_SCOPES, ORDERS, Alloc, Atomic, Memory
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.calls import Calls
+
+__all__ = ["LOWERED", "array_in"]
+
+_MOST_LOCAL: Final = 512 << 10  # bytes, as much as a thread of CUDA may have
+_MOST_ALIGNED: Final = 1024  # bytes
+
+
+def array_in(scope: str, c: Calls, node: ast.Call, shape: Value, dtype: Value,
+             alignment: Value | None = None) -> Value:  # fmt: skip
+    """Return an array of the block or of the thread."""
+    align = 16
+    if alignment is not None and alignment != Known(None):
+        align = c.known_int(alignment, node, "the alignment")
+        if not 1 <= align <= _MOST_ALIGNED or align & (align - 1):
+            raise c.wrong(node, f"an alignment of {align} bytes",
+                             f"a power of two up to {_MOST_ALIGNED}")
+    sizes = shape.items if isinstance(shape, Group) else (shape,)
+    extents = tuple(c.known_int(s, node, "a size") for s in sizes)
+    if scope == "shared" and extents == (0,):
+        return _dynamic(c, node, dtype)
+    if any(n < 1 for n in extents):
+        raise c.wrong(node, f"an array of shape {extents}", "each size must be at least 1")
+    element = c.element_of(dtype, node)
+    _fits(c, scope, math.prod(extents) * itemsize_of(element), node)
+
+    def array(name: str, d: DType, shape: tuple[Expr, ...]) -> View:
+        view = array_of(c.name(name), d, shape, scope, c.flat)
+        alloc = Alloc(view.memory, max(align, 16))
+        if scope == "shared":
+            c.shared.append(alloc)
+            c.locations[alloc] = c.source.place(node)
+        else:
+            c.emit(alloc, node)
+        return view
+
+    return made(c.titles.get(node, scope), element, tuple(map(ex.index, extents)), array)
+
+
+def _fits(c: Calls, scope: str, size: int, node: ast.AST) -> None:
+    """Refuse an array that no device has room for."""
+    if scope != "shared":
+        if size > _MOST_LOCAL:
+            raise c.wrong(node, f"{size} bytes of local memory for each thread",
+                             f"at most {_MOST_LOCAL}; an argument can be of any size")
+        return
+    for alloc in c.shared:
+        if all(alloc.memory is not m for m, _ in c.dynamic.values()):
+            count = math.prod(int(n.attr) for n in alloc.memory.shape)
+            size += count * alloc.memory.dtype.itemsize
+    size += c.dynamic_bytes
+    if size > MOST_SHARED:
+        raise c.wrong(node, f"{size} bytes of shared memory in all",
+                         f"a block has at most {MOST_SHARED}")
+
+
+def _dynamic(c: Calls, node: ast.Call, dtype: Value) -> Value:
+    """Return the shared memory whose size the launch gives; all such arrays share it."""
+    element = c.element_of(dtype, node)
+    d = element.dtype if isinstance(element, ComplexOf) else c.dtype_of(dtype, node)
+    if c.dynamic_bytes < itemsize_of(element):
+        raise c.wrong(node, f"{c.dynamic_bytes} bytes of shared memory in this launch",
+                         "give them: kernel[grid, block, stream, bytes]")
+    if d not in c.dynamic:
+        count = ex.index(c.dynamic_bytes // d.itemsize)
+        c.dynamic[d] = (Memory(c.name("dynamic"), d, (count,), "shared"),
+                           c.source.place(node))
+    memory = c.dynamic[d][0]
+    return whole(memory) if element is d else pair(in_pairs(memory))
+
+
+def _constant_like(c: Calls, node: ast.Call, kind: str, array: Value) -> Value:
+    known = any(c.view is array for c in c.constants.values())
+    if not isinstance(array, View | Fields) or not (known or c.wraps):
+        raise c.wrong(node, f"gpu.const.array_like of {describe(array)}",
+                         "give it a NumPy array from outside of the kernel")
+    return array
+
+
+def _shared(c: Calls, node: ast.Call, kind: str, *given: Value) -> Value:
+    return array_in("shared", c, node, *given)
+
+
+def _local(c: Calls, node: ast.Call, kind: str, *given: Value) -> Value:
+    return array_in("local", c, node, *given)
+
+
+def _atomic(c: Calls, node: ast.Call, kind: str, array: Value, index: Value,
+            *values: Value) -> Value:  # fmt: skip
+    if chosen.is_chosen(array) and isinstance(array, Group):
+        return chosen.apply(c, array, lambda option: _atomic(
+            c, node, kind, option, index, *values), node)
+    scope, order = (_one_of(c, v, words, node, what) for v, words, what in (
+        (values[-2], ATOMIC_SCOPES, "the scope"), (values[-1], ORDERS, "the order")))
+    values = values[:-2]
+    if not isinstance(array, View):
+        raise c.wrong(node, f"gpu.atomic.{kind} of {describe(array)}", "give it an array")
+    addresses.as_stored(c, array, node)
+    kind = kind.strip("_")
+    if kind == "compare_and_swap":
+        kind, index, values = "cas", Group((Known(0),) * len(array.axes)), (index, *values)
+    if kind in ("nanmin", "nanmax") and not array.memory.dtype.is_float:
+        kind = kind[3:]
+    d = array.memory.dtype
+    if kind in (("and", "or", "xor", "inc", "dec") if d.is_float else
+                ("add", "sub", "min", "max", "inc", "dec") if d.is_bool else ()):
+        raise c.wrong(node, f"gpu.atomic.{kind} of {d.name} elements",
+                         "floats have add, sub, min, max, exch and cas; bools and_, or_, xor, "
+                         "exch and cas; integers all")
+    if array.readonly:
+        raise c.wrong(node, f"{array.memory.name} is read-only")
+    keys = index.items if isinstance(index, Group) else (index,)
+    element = c.part(array, [(node.args[1] if len(node.args) > 1 else node, k)
+                                for k in keys], node)
+    if element.axes:
+        raise c.wrong(node, f"{len(keys)} indices into an array of "
+                         f"{axes_of(len(array.axes))}")
+    given = [scalars.convert(c.scalar(v, node), d) for v in values]
+    var = c.fresh("old", d)
+    compare = given[0] if kind == "cas" else None
+    c.emit(Atomic(var, kind, element.memory, element.starts, given[-1], compare, scope,
+                     order), node)
+    return var
+
+
+def _one_of(c: Calls, value: Value, words: tuple[str, ...], node: ast.AST, what: str) -> str:
+    """Return a word that must be known when the kernel is compiled."""
+    found = value.value if isinstance(value, Known) else None
+    if not isinstance(found, str) or found not in words:
+        raise c.wrong(node, f"{describe(value)} as {what}", "one of " + ", ".join(words))
+    return found
+
+
+LOWERED: Final[dict[str, Callable[..., Value]]] = {
+    "const": _constant_like, "shared": _shared, "local": _local, "atomic": _atomic,
+}
