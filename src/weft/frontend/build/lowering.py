@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.frontend.build.places import BuiltSource, Place
 from weft.frontend.kernel import translate
-from weft.frontend.kernel.loops import Functions
+from weft.frontend.kernel.functions import Functions
 from weft.frontend.kernel.source import Problems, Stop
 from weft.frontend.kernel.values import Value
 from weft.ir.stmt import Location, Stmt

@@ -14,7 +14,7 @@ from typing import Any, Final
 from weft.frontend.compute.ranges import ndrange
 from weft.frontend.kernel import flow
 from weft.frontend.kernel.builtins import Range, range_of
-from weft.frontend.kernel.loops import Functions
+from weft.frontend.kernel.functions import Functions
 from weft.frontend.kernel.meetings import Loop
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from weft.errors import KernelError
 from weft.frontend.kernel import flow, scalars
+from weft.frontend.kernel.functions import Functions
 from weft.frontend.kernel.intrinsics import Intrinsic
-from weft.frontend.kernel.loops import Functions
 from weft.frontend.kernel.meetings import Frame
 from weft.frontend.kernel.source import Problems, Source, Stop, read_source
 from weft.frontend.kernel.types import (

@@ -10,7 +10,7 @@ from weft.frontend.kernel import flow
 from weft.frontend.kernel.source import Source
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel.loops import Functions
+    from weft.frontend.kernel.functions import Functions
     from weft.frontend.kernel.meetings import Frame
     from weft.frontend.kernel.values import Value
 

@@ -1,4 +1,4 @@
-"""Loops of kernels and calls of device functions.
+"""Loops of kernels.
 
 A loop is read with the names that it changes in register cells, which it reads at the start of each
 turn and writes at the end. If a cell turns out to be too narrow (an int that becomes a float), what
@@ -8,21 +8,17 @@ was written is dropped and the loop is read again with a wider one.
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import KernelError, shown_file
-from weft.frontend.kernel import chosen, complexes, flow, structs
+from weft.frontend.kernel import chosen, complexes, flow
 from weft.frontend.kernel.builtins import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
 from weft.frontend.kernel.emitter import conjuncts, negation
-from weft.frontend.kernel.inner import Inner, captured, inner_function, inner_names, of_lambda
-from weft.frontend.kernel.meetings import FALLS, MAYBE, Frame, Loop
+from weft.frontend.kernel.inner import inner_names
+from weft.frontend.kernel.meetings import FALLS, MAYBE, Loop
 from weft.frontend.kernel.promotion import unify
-from weft.frontend.kernel.reading import VISIT
-from weft.frontend.kernel.source import Source, Stop, read_source
 from weft.frontend.kernel.statements import STATEMENTS, Statements
 from weft.frontend.kernel.values import Group, Known, Value, View, Wrong, describe
 from weft.imports import Late
@@ -38,9 +34,8 @@ if TYPE_CHECKING:
 else:
     moving = Late("weft.frontend.kernel.moving")
 
-__all__ = ["Functions", "Loops"]
+__all__ = ["Loops", "join"]
 
-_DEPTH: Final = 64  # device functions that call each other
 _ENDLESS: Final = (1 << 62) - 1
 
 Turn = Callable[[], int]  # reads one turn of a loop
@@ -227,7 +222,7 @@ class Loops(Statements):
             early |= loop.early
             wanted = sorted({*wanted, *early})
             for name, wider in loop.wider.items():
-                widths[name] = _join(widths.get(name), wider)
+                widths[name] = join(widths.get(name), wider)
             self.back_to(mark)
         self.after.pop()
         for name, cell in loop.cells.items():
@@ -376,161 +371,11 @@ class Loops(Statements):
             self.emit(If(test, tuple(body)), node)
 
 
-class Functions(Loops):
-    """Reads calls of device functions: their bodies, in place of the calls."""
-
-    def inline(self, function: Any, args: list[Value], named: dict[str, Value],
-               node: ast.AST) -> Value:  # fmt: skip
-        """Return what a device function gives; its body is read in place of the call."""
-        name = function.__name__
-        inner = function if isinstance(function, Inner) else None
-        around = {} if inner is None else captured(self, inner)
-        signature = inspect.signature(function) if inner is None else inner.signature
-        open_ = [f.source.function for f in self.frames]
-        if function in open_:
-            between = [f.__name__ for f in open_[open_.index(function) + 1:]]
-            through = f" through {', '.join(between)}" if between else ""
-            raise self.wrong(node, f"{name} calls itself{through}",
-                             "kernels have no recursion: use a loop")
-        if len(self.frames) >= _DEPTH:
-            raise self.wrong(node, f"more than {_DEPTH} calls inside each other")
-        try:
-            bound = signature.bind(*args, **named)
-            source = self._source_of(function) if inner is None else inner
-        except TypeError as error:
-            found = error.found if isinstance(error, KernelError) else str(error)
-            hint = getattr(error, "hint", "") or _usage(name, signature)
-            raise self.wrong(node, f"{name}: {found}", hint) from None
-        bound.apply_defaults()
-        if inner is None and not (function.__module__ or "").startswith("weft."):
-            self.functions[name] = None
-        values = {}
-        for key, value in bound.arguments.items():
-            if signature.parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
-                value = Group(tuple(value))
-            values[key] = value if isinstance(value, Value) else self.outside(value, node)
-        for key, value in values.items():
-            if isinstance(value, Expr):
-                values[key] = self.bind(value, key, node)
-        return self._read_function(source, {**around, **values}, node)
-
-    def _source_of(self, function: Any) -> Source:
-        """Return what a device function was written as, which is looked up once for a kernel."""
-        found = self.sources.get(function)
-        if found is None:
-            found = self.sources[function] = read_source(function)
-        return found
-
-    def _define(self, node: ast.FunctionDef) -> None:
-        self.env[node.name] = Known(inner_function(self, node))
-
-    def _lambda(self, node: ast.Lambda) -> Value:
-        return Known(of_lambda(self, node))
-
-    def _read_function(self, source: Source, values: dict[str, Any], node: ast.AST) -> Value:
-        body: list[ast.stmt] = source.tree.body
-        ends = [n for s in body for n in flow.walk(s) if isinstance(n, ast.Return)]
-        simple = not ends or (len(ends) == 1 and body[-1] is ends[0])
-        if self.wraps and any(n.value is not None for n in ends) and flow.falls(body):
-            # As in numba: None is a mistake where it is used, and only if a thread gets there.
-            body = [*body, *([] if self.unused is node else [_no_value(source, body[-1])])]
-        outer = self.source, self.env, self.after
-        types: Any = None
-        while True:
-            mark = self.mark()
-            frame = Frame(source, self.flag("returned", flow.needs_flag(body), node),
-                          len(self._scopes))
-            if not simple and types is not None:
-                frame.cells = self._empty_cells(source.name, types, node) if not isinstance(
-                    types, _Nothing) else types
-            frame.types = types
-            self.frames[-1].env = self.env
-            self.frames.append(frame)
-            calls = self.calls
-            if source is not self.source:  # else nobody calls it: it is what is compiled
-                place = f"{shown_file(self.source.file)}:{getattr(node, 'lineno', 0)}"
-                self.calls = [*calls, place]
-            self.source, self.env, self.after = source, dict(values), []
-            known = len(self.problems.found)
-            try:
-                self.run(body)
-            finally:
-                self.frames.pop()
-                self.calls = calls
-                self.source, self.env, self.after = outer
-            if len(self.problems.found) > known:
-                raise Stop
-            if simple or frame.types == types:
-                break
-            types = frame.types
-            self.back_to(mark)
-        if simple:
-            return Known(None) if frame.result is None else frame.result
-        gives = frame.types is not None and not isinstance(frame.types, _Nothing)
-        if gives and not self.wraps and flow.falls(body):
-            raise self.wrong(node, f"{source.name} returns a value on some ways only",
-                             "return one at its end, too")
-        if frame.types is None and structs.is_refusal(frame.result):
-            return Known(NotImplemented)
-        if frame.cells is None or isinstance(frame.cells, _Nothing):
-            return Known(None)
-        found: Value = chosen.settled(self.opened(frame.cells, source.name, node))
-        return found
-
-    def give_back(self, frame: Frame, value: Value, node: ast.AST) -> None:
-        """Set what a function returns: a value, or cells where there are several ways out."""
-        super().give_back(frame, value, node)
-        if len(self.frames) == 1:
-            return
-        width = _Nothing() if isinstance(value, Known) and value.value is None else (
-            self._result_widths(value))
-        if frame.cells is None:
-            frame.types = width if frame.types is None else self._both(frame.types, width, node)
-        elif isinstance(frame.cells, _Nothing) != isinstance(width, _Nothing):
-            raise self.wrong(node, f"{frame.source.name} returns {describe(value)} here and "
-                             "something else elsewhere")
-        elif not isinstance(width, _Nothing):
-            outer, self.steady = self.steady, frame.depth
-            try:
-                wider = self._keep(frame.cells, value, frame.source.name, node)
-            finally:
-                self.steady = outer
-            if wider is not None:
-                frame.types = _join(frame.types, wider)
-
-    def _result_widths(self, value: Any) -> Any:
-        """Return the types of the cells of what a function returns: also arrays can be in it."""
-        if chosen.is_chosen(value):
-            return chosen.width(value.kind)
-        if chosen.is_array(value):
-            return chosen.width(chosen.Chosen((value,)))
-        if isinstance(value, Group) and value.kind is not complex:
-            found = tuple(map(self._result_widths, value.items))
-            return None if any(f is None for f in found) else Group(found, value.names, value.kind)
-        return self._widths(value)
-
-    def _both(self, a: Any, b: Any, node: ast.AST) -> Any:
-        if isinstance(a, _Nothing) or isinstance(b, _Nothing):
-            if isinstance(a, _Nothing) and isinstance(b, _Nothing):
-                return a
-            raise self.wrong(node, "a function that returns a value on some ways only")
-        return _join(a, b)
-
-
 class _Unborn:
     """Stands for the cell of a name that gets its first value inside a loop."""
 
 
-class _Nothing:
-    """Stands for the type of None."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Nothing)
-
-    __hash__ = object.__hash__
-
-
-def _join(a: Any, b: Any) -> Any:
+def join(a: Any, b: Any) -> Any:
     """Return types that hold what both types hold."""
     if a is None or b is None:
         return a if b is None else b
@@ -543,7 +388,7 @@ def _join(a: Any, b: Any) -> Any:
         kind = chosen.joined([*a.kind.options, *b.kind.options])
         return a if kind is None else chosen.width(kind)
     if isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items):
-        return a.replace(items=tuple(_join(x, y) for x, y in zip(a.items, b.items, strict=True)))
+        return a.replace(items=tuple(join(x, y) for x, y in zip(a.items, b.items, strict=True)))
     return unify(a, b) if isinstance(a, DType) and isinstance(b, DType) else a
 
 
@@ -553,20 +398,6 @@ def _join_parts(a: Any, b: Any) -> Any:
         return a if moving.is_moving(a) else b  # which was made of what the other can be
     both = moving.merged(a.kind, b.kind)
     return b if both is None else moving.width(both)
-
-
-def _no_value(source: Source, last: ast.stmt) -> ast.stmt:
-    """Return what stops a thread at the end of a function that should have returned a value."""
-    message = ast.Constant(f"{source.name} returned None here, and a value elsewhere")
-    made = ast.Raise(ast.Call(ast.Name("TypeError", ast.Load()), [message], []), None)
-    for inner in ast.walk(made):
-        ast.copy_location(inner, last)
-    return made
-
-
-def _usage(name: str, signature: inspect.Signature) -> str:
-    names = ", ".join(str(p.replace(annotation=p.empty)) for p in signature.parameters.values())
-    return f"{name}({names})"
 
 
 def _name_of(target: ast.expr) -> str:
@@ -579,5 +410,3 @@ def _targets(target: ast.expr) -> frozenset[str]:
 
 STATEMENTS[ast.For] = Loops._for
 STATEMENTS[ast.While] = Loops._while
-STATEMENTS[ast.FunctionDef] = Functions._define
-VISIT[ast.Lambda] = lambda c, node: c._lambda(node)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.frontend.kernel import flow
+from weft.frontend.kernel.functions import Functions
 from weft.frontend.kernel.intrinsics import WARP
-from weft.frontend.kernel.loops import Functions
 from weft.frontend.kernel.meetings import Frame
 from weft.frontend.kernel.source import Problems, Source, read_source
 from weft.frontend.kernel.types import KernelType, Parameters
