@@ -94,6 +94,45 @@ def test_interleaved_stores_are_whole(stride):
     assert not vector_accesses(flat)
 
 
+@pytest.mark.parametrize("dtype", [dt.float32, dt.int8, dt.float64, dt.bool_])
+@pytest.mark.parametrize("stride", [2, 3, 4, 5, 8, 9])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_lanes_of_lone_stores_are_spread(stride, lanes, dtype):
+    """What lies between the lanes keeps its value; large strides stay a scatter."""
+    j, a = v("j"), ex.var("a", dtype)
+    x, y = memory("x", 64, dtype=dtype), memory("y", 64 * stride + 1, dtype=dtype)
+    kernel = Kernel("lone", (x, y), (loop(
+        "j", 64, Load(a, x, (j,)), Store(y, (j * stride + 1,), a)),), GRAPH)
+    flat = vectorize(Schedule(kernel).split("j", lanes).vectorize("j.i").kernel)
+    verify(flat)
+    assert_same(kernel, flat)
+    assert bool(vector_accesses(flat)) == (stride > 8)
+
+
+def test_two_lone_stores_are_both_spread():
+    """Two strided stores of one memory, side by side in one line of statements."""
+    x, y = memory("x", 64), memory("y", 132)
+    j, a = v("j"), nests.f("a")
+    kernel = Kernel("meet", (x, y), (loop(
+        "j", 8, Load(a, x, (j,)), Store(y, (j * 2,), a), Store(y, (j * 2 + 36,), a * 2.0)),),
+        GRAPH)
+    flat = vectorize(Schedule(kernel).split("j", 8).vectorize("j.i").kernel)
+    verify(flat)
+    assert_same(kernel, flat)
+    assert not vector_accesses(flat)
+
+
+@pytest.mark.parametrize("step", [2, 3, 5, 8, 11])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int64, np.bool_])
+def test_writes_with_a_stride_leave_the_rest(step, dtype):
+    base = np.arange(-100, 101).astype(dtype)
+    found = weft.tensor(base)
+    found[3::step] = weft.tensor(base[3::step][::-1].copy())
+    wanted = base.copy()
+    wanted[3::step] = base[3::step][::-1]
+    np.testing.assert_array_equal(found.numpy(), wanted)
+
+
 def test_storage_of_their_own_does_not_keep_stores_apart():
     """Sums in registers: each unrolled copy has its own, and comes between two stores."""
     x, y, kept = (memory("x", 128), memory("y", 64), memory("kept", 1, scope="register"))

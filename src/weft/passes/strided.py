@@ -11,7 +11,8 @@ out lane by lane. After: for each straight line of statements
 
 * loads with a small stride read everything that lies between their lanes and pick;
 * stores of neighbouring places are transposed likewise, or interleaved where they fill all places
-  between their lanes.
+  between their lanes; alone, with a small stride, their lanes are spread over contiguous stores
+  whose masks leave out what lies between: a scatter takes ten times as long.
 
 A masked load is picked by itself, from loads whose masks leave out what lies between its lanes.
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
@@ -308,9 +310,12 @@ class _Line:
             self.gone.update(m.position for m in group.members)
             return
         for first, count in _runs(sorted(offsets), group.lanes):
+            members = [offsets[first + i] for i in range(count) if first + i in offsets]
             if not LEAST <= count <= min(group.lanes, stride):
+                if 1 < stride <= CLOSE and group.lanes >= LEAST:
+                    for member in members:
+                        self._spread(group, member)
                 continue
-            members = [offsets[first + i] for i in range(count)]
             self._rows(group, first, [self._value(m) for m in members], out)
             self.gone.update(m.position for m in members)
 
@@ -319,11 +324,12 @@ class _Line:
         assert isinstance(member.stmt, Store)
         return member.stmt.value
 
-    def _write(self, group: _Group, offset: int, value: Expr, out: list[Stmt]) -> None:
+    def _write(self, group: _Group, offset: int, value: Expr, out: list[Stmt],
+               mask: Expr | None = None) -> None:
         like = group.members[0].stmt
         assert isinstance(like, Store)
-        out.append(Store(like.memory, (_behind(group.base, offset),), value, None,
-                         like.streaming))  # fmt: skip
+        out.append(Store(like.memory, (_behind(group.base, offset),), value, mask,
+                         like.streaming and mask is None))  # fmt: skip
 
     def _rows(self, group: _Group, start: int, values: list[Expr], out: list[Stmt]) -> None:
         """Transpose vectors and write one row a lane."""
@@ -339,6 +345,22 @@ class _Line:
                       for v in values for which in (0, 1)]  # fmt: skip
         for lane, value in enumerate(values):
             self._write(group, start + lane * group.stride, value, out)
+
+    def _spread(self, group: _Group, member: _Access) -> None:
+        """Write one vector through contiguous stores that leave out what lies between its lanes."""
+        lanes, stride = group.lanes, group.stride
+        out, value = self.before.setdefault(member.position, []), self._value(member)
+        width = lanes * (2 - stride % 2)
+        reach = stride * (lanes - 1) + 1
+        never = ex.const(False, dt.bool_, lanes)
+        always = ex.const(True, dt.bool_, lanes)
+        for start in range(0, reach, width):
+            places = range(start, start + width)
+            spread = ex.shuffle(value, value, [min(p // stride, lanes - 1) for p in places])
+            written = [p // stride if p % stride == 0 and p < reach else lanes for p in places]
+            mask = self._let(ex.shuffle(always, never, written), out, group)
+            self._write(group, member.offset + start, self._let(spread, out, group), out, mask)
+        self.gone.add(member.position)
 
     def _interleaved(self, group: _Group, start: int, values: list[Expr],
                      out: list[Stmt]) -> None:  # fmt: skip
