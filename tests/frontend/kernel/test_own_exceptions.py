@@ -93,3 +93,63 @@ def test_kernels_that_know_different_names():
 
     with pytest.raises(other, match="less than none"):
         both(np.full(4, -3, np.float32), np.zeros(4, np.float32))
+
+
+@weft.kernel
+def kernel_asserts(x, plain):
+    i = gpu.grid(1)
+    if plain:
+        assert x[i] <= 2
+    assert x[i] <= 2, "KeyError x is TooLarge: TooLarge"
+    x[i] = x[i] + 1
+
+
+@weft.compute
+def loop_asserts(x, plain):
+    for i in range(x.shape[0]):
+        if plain:
+            assert x[i] <= 2
+        assert x[i] <= 2, "KeyError x is TooLarge: TooLarge"
+        x[i] = x[i] + 1
+
+
+@weft.critical
+def critical_asserts(x: int, plain: bool) -> int:
+    if plain:
+        assert x <= 2
+    assert x <= 2, "KeyError x is TooLarge: TooLarge"
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("run", "thread"),
+    [(lambda x, plain: kernel_asserts[1, 4](x, plain), "thread (1, 0, 0)"),
+     (lambda x, plain: weft.interpret(kernel_asserts, 1, 4)(x, plain), "thread (1, 0, 0)"),
+     (lambda x, plain: captured(lambda t: kernel_asserts[1, 4](t, plain))(x), "thread (1, 0, 0)"),
+     (loop_asserts, ""), (lambda x, plain: critical_asserts(int(x[1]), plain), "")],
+    ids=["kernel", "interpreter", "captured", "loop", "critical"],
+)  # fmt: skip
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.usefixtures("compiled")
+def test_an_assert_is_an_assertion_error_whatever_it_says(run, thread, plain):
+    for _ in range(4):
+        x = np.array([1.0, 7, 1, 1])
+        with pytest.raises(AssertionError) as found:
+            run(x, plain)
+        assert isinstance(found.value, LaunchError)
+        assert not isinstance(found.value, KeyError | TooLarge)
+        assert thread in str(found.value)
+
+
+@weft.kernel
+def without_words(x):
+    if x[gpu.grid(1)] > 2:
+        raise ValueError
+
+
+@pytest.mark.parametrize("made", [without_words[1, 4], weft.interpret(without_words, 1, 4)],
+                         ids=["kernel", "interpreter"])  # fmt: skip
+def test_a_class_without_words(made):
+    with pytest.raises(ValueError, match=r"ValueError in thread \(1, 0, 0\)") as found:
+        made(np.array([1.0, 7, 1, 1]))
+    assert isinstance(found.value, LaunchError)
