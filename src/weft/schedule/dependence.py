@@ -16,11 +16,12 @@ for Modern Architectures", section 3.3, widened from equal remainders to bounded
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import combinations_with_replacement
 from math import gcd
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from weft.imports import Late
 from weft.ir import stmt as st
 from weft.ir.bounds import Ranges
 from weft.ir.expr import Expr, free_vars, index, show
@@ -28,11 +29,17 @@ from weft.ir.op import Op
 from weft.ir.stmt import Body, Kernel, Memory, Stmt
 from weft.ir.traverse import walk
 
+if TYPE_CHECKING:
+    from weft.schedule import affine
+else:
+    affine = Late("weft.schedule.affine")
+
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
 
 ONE: Final[Monomial] = ()
 MAX_ACCESSES: Final = 256  # pairs grow with the square; beyond it a conflict is assumed
+_MOST_FAILURES: Final = 32  # systems of a kernel with a solution, before no more are solved
 
 
 def add(a: Poly, b: Poly, factor: int = 1) -> Poly:
@@ -118,6 +125,8 @@ class Space:
         What each LET binds.
     ranges : Ranges
         Interval of any index expression.
+    failures : int
+        How many systems of subscripts were found to have a solution, or too much work.
     points : dict
         The one expression through which a variable is used, for the loops of a split whose last
         round overlaps or repeats its last iteration: ``min(i.o*f, n - f) + i.i`` stands for i, or
@@ -140,6 +149,7 @@ class Space:
         self._polys: dict[tuple[Expr, bool], Poly] = {}
         self._symbols: dict[Expr, frozenset[Expr]] = {}
         self._ranges: Ranges | None = None
+        self.failures = 0
         self.points: dict[Expr, Expr] = {}
         self._find_points()
 
@@ -435,13 +445,83 @@ def same_iteration(space: Space, a: Access, b: Access, var: Expr, inner: set[Exp
     at = space.canonical(var)
     if at is not var:
         inner, var = inner - {at}, at
-    for i, j in zip(a.index, b.index, strict=True):
-        if _separated(space, space.poly(i), space.poly(j), var, inner):
-            return True
-    if any(_separated(space, p, p, var, inner) for p in _divided(space, a, b, inner | {var})):
+    pairs = [(space.poly(i), space.poly(j)) for i, j in zip(a.index, b.index, strict=True)]
+    if any(_separated(space, p, q, var, inner) for p, q in pairs):
+        return True
+    divided = [(p, p) for p in _divided(space, a, b, inner | {var})]
+    if any(_separated(space, p, q, var, inner) for p, q in divided):
         return True
     flat = [space.poly(space.flat(x.memory, x.index), expand=True) for x in (a, b)]
-    return _separated(space, flat[0], flat[1], var, inner)
+    return (_separated(space, flat[0], flat[1], var, inner)
+            or _settled(space, [*pairs, *divided, (flat[0], flat[1])], var, inner)
+            or _unsolvable(space, pairs, var, inner))
+
+
+def _settled(space: Space, pairs: list[tuple[Poly, Poly]], var: Expr, inner: set[Expr]) -> bool:
+    """Whether equal subscripts imply ``x == y`` by way of the loops inside.
+
+    All dimensions are equal at once. So a loop inside that one of them tells apart, whatever the
+    others do, is at the same place in both accesses, and no longer varies: in ``a[i + 3*j, j]`` the
+    second one settles j, and then the first settles i; in ``a[i + 1000*j]`` with i below 1000, j is
+    settled before i. Elimination by one variable at a time, as in the Delta test (Goff, Kennedy &
+    Tseng, "Practical dependence testing", 1991).
+    """
+    used = {v for p, q in pairs for side in (p, q) for atoms in side for v in atoms}
+    left = [v for v in used if v in inner and v in space.extents]
+    varying = inner | {var}
+    while left:
+        known = [v for v in left if any(_separated(space, p, q, v, varying - {v})
+                                        for p, q in pairs)]
+        if not known:
+            return False
+        varying.difference_update(known)
+        left = [v for v in left if v not in known]
+        if any(_separated(space, p, q, var, varying - {var}) for p, q in pairs):
+            return True
+    return False
+
+
+def _unsolvable(space: Space, pairs: list[tuple[Poly, Poly]], var: Expr,
+                inner: set[Expr]) -> bool:  # fmt: skip
+    """Whether no ``x != y`` makes subscripts equal that are linear in variables with bounds.
+
+    The system itself is solved, as in ``a[6*i + 4*j]`` with i below 2 and j below 3, where no
+    variable is settled alone.
+    """
+    inside: set[Expr] = {v for pair in pairs for p in pair for atoms in p for v in atoms}
+    linear = all(len(atoms) < 2 for pair in pairs for p in pair for atoms in p)
+    if not linear or space.failures >= _MOST_FAILURES:
+        return False
+    varying = inner | {var}
+    boxes: dict[Hashable, tuple[int, int]] = {}
+    for v in inside:
+        moves = v is var or _varies(space, (v,), varying)
+        if moves and v not in space.extents:  # it depends on what it is made of
+            return False
+        span = space.ranges.of(v)
+        if span.hi - span.lo >= affine.UNBOUNDED:
+            return False
+        boxes["here", v] = (span.lo, span.hi)
+        if moves:
+            width = span.hi - span.lo
+            boxes["on", v] = (-width, width)  # what the other one has more
+    rows = []
+    for p, q in pairs:
+        terms = {}
+        for v in inside:
+            here, there = p.get((v,), 0), q.get((v,), 0)
+            terms["here", v] = here - there
+            if ("on", v) in boxes:
+                terms["on", v] = -there
+        shift = q.get(ONE, 0) - p.get(ONE, 0)
+        rows.append(affine.Constraint({k: w for k, w in terms.items() if w}, shift, shift))
+    if ("on", var) not in boxes:
+        return False
+    low, high = boxes["on", var]
+    found = all(affine.solve({**boxes, ("on", var): box}, rows) is None
+                for box in ((1, high), (low, -1)) if box[0] <= box[1])
+    space.failures += not found
+    return found
 
 
 def _divided(space: Space, a: Access, b: Access, varying: set[Expr]) -> list[Poly]:
