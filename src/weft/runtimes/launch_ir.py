@@ -42,6 +42,8 @@ CONTEXT: Final = (
     "release",  # whether other threads of Python run meanwhile
     "fail",  # the function that raises what a failed kernel reported
     "again",  # a bit for each code of a failure that lets Python make the call anew instead
+    "names",  # the tuple of the names that arguments are given by, or 0
+    "order",  # address of a table: which argument of the call each one is; 0 if they are in order
 )
 
 FUNCTIONS: Final = (
@@ -402,20 +404,65 @@ bad:
 """
 
 _TAIL: Final = """
+; Whether two tuples hold the same names, of which the interpreter has one each; null is no tuple.
+define internal i1 @same_names(ptr %a, ptr %b) nounwind {
+entry:
+  %same = icmp eq ptr %a, %b
+  br i1 %same, label %yes, label %look
+look:
+  %no_a = icmp eq ptr %a, null
+  %no_b = icmp eq ptr %b, null
+  %bare = or i1 %no_a, %no_b
+  br i1 %bare, label %no, label %measure
+measure:
+  %n = call i64 @PyTuple_Size(ptr %a)
+  %m = call i64 @PyTuple_Size(ptr %b)
+  %long = icmp eq i64 %n, %m
+  br i1 %long, label %turn, label %no
+turn:
+  %i = phi i64 [ 0, %measure ], [ %i1, %on ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %item, label %yes
+item:
+  %x = call ptr @PyTuple_GetItem(ptr %a, i64 %i)
+  %y = call ptr @PyTuple_GetItem(ptr %b, i64 %i)
+  %equal = icmp eq ptr %x, %y
+  br i1 %equal, label %on, label %no
+on:
+  %i1 = add i64 %i, 1
+  br label %turn
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
 ; One launch: 0 and a result (null with an exception set), or 1 if the call does not fit it.
-define internal i32 @attempt(ptr %ctx, ptr %args, i64 %nargs, ptr %out) nounwind {
+define internal i32 @attempt(ptr %ctx, ptr %args, i64 %nargs, ptr %kwnames, ptr %out) nounwind {
 entry:
   %frame = alloca [$MOST_WORDS$ x i64], align 16
   %status = alloca %status, align 8
   %wanted = call i64 @word(ptr %ctx, i64 $ctx.nargs$)
   %many = icmp eq i64 %wanted, %nargs
-  br i1 %many, label %copy, label %other
+  br i1 %many, label %call, label %other
+call:
+  %names = call ptr @pointer(ptr %ctx, i64 $ctx.names$)
+  %order = call ptr @pointer(ptr %ctx, i64 $ctx.order$)
+  %named = call i1 @same_names(ptr %names, ptr %kwnames)
+  %ordered = icmp eq ptr %order, null
+  br i1 %named, label %copy, label %other
 copy:
-  %i = phi i64 [ 0, %entry ], [ %i1, %item ]
+  %i = phi i64 [ 0, %call ], [ %i1, %item ]
   %left = icmp slt i64 %i, %nargs
-  br i1 %left, label %item, label %begin
+  br i1 %left, label %which_item, label %begin
+which_item:
+  br i1 %ordered, label %item, label %looked_up
+looked_up:
+  %there = call i64 @at(ptr %order, i64 %i)
+  br label %item
 item:
-  %value = call i64 @at(ptr %args, i64 %i)
+  %place = phi i64 [ %i, %which_item ], [ %there, %looked_up ]
+  %value = call i64 @at(ptr %args, i64 %place)
   %i1 = add i64 %i, 1
   call void @put(ptr %frame, i64 %i1, i64 %value)
   br label %copy
@@ -516,9 +563,15 @@ entry:
   %bare = icmp eq ptr %kwnames, null
   %watched = load i64, ptr @weft_watched
   %unwatched = icmp eq i64 %watched, 0
-  %native = and i1 %bare, %unwatched
-  br i1 %native, label %begin, label %python
+  br i1 %unwatched, label %count, label %python
+count:
+  br i1 %bare, label %begin, label %named
+named:
+  %nnames = call i64 @PyTuple_Size(ptr %kwnames)
+  br label %begin
 begin:
+  %extra = phi i64 [ 0, %count ], [ %nnames, %named ]
+  %all = add i64 %nargs, %extra
   %type = call ptr @pointer(ptr %self, i64 $ob_type$)
   %slot = call i64 @word(ptr %type, i64 $type.vectorcall$)
   %own = add i64 %slot, 8
@@ -529,7 +582,7 @@ try:
   %none = icmp eq ptr %ctx, null
   br i1 %none, label %python, label %attempt
 attempt:
-  %misfit = call i32 @attempt(ptr %ctx, ptr %args, i64 %nargs, ptr %out)
+  %misfit = call i32 @attempt(ptr %ctx, ptr %args, i64 %all, ptr %kwnames, ptr %out)
   %fits = icmp eq i32 %misfit, 0
   br i1 %fits, label %done, label %next
 next:

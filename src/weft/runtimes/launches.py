@@ -154,7 +154,8 @@ class Program:
         self._keep.append(value)
 
     def assemble(self, *, buffers: int, variables: int, owned: int, nowned: int, function: int,
-                 release: bool, fail: Callable[..., object], again: int = 0
+                 release: bool, fail: Callable[..., object], again: int = 0,
+                 names: tuple[str, ...] = (), order: Sequence[int] = ()
                  ) -> Context | None:  # fmt: skip
         """Return the launch; None if its frame is too large.
 
@@ -170,6 +171,9 @@ class Program:
             Raises what a kernel reported.
         again
             Codes of failures, as bits, after which Python makes the call anew.
+        names, order
+            The names of the last arguments, as the call gives them, and which argument of the call
+            each one is; neither where all are given by their place.
         """
         if self._words > MOST_WORDS:
             return None
@@ -178,14 +182,16 @@ class Program:
             row = [OPERATIONS[str(operation)], *map(self._word, operands)]
             words.extend(row + [0] * (ROW_WORDS - len(row)))
         rows = words.buffer_info()[0]
+        interned = tuple(map(sys.intern, names))
+        table = self.table(order) if order else 0
         values = {
             "next": 0, "rows": rows, "end": rows + 8 * len(words), "nargs": self.nargs,
             "buffers": buffers, "variables": variables, "owned": owned, "nowned": nowned,
             "function": function, "release": int(release), "fail": id(fail),
-            "again": again,
+            "again": again, "names": id(interned) if names else 0, "order": table,
         }  # fmt: skip
         head = array("q", [values[name] for name in CONTEXT])
-        return Context(head, (words, self._tables, self._keep, fail))
+        return Context(head, (words, self._tables, self._keep, fail, interned))
 
     def _word(self, operand: Operand) -> int:
         if isinstance(operand, int) and type(operand) in (int, Address):

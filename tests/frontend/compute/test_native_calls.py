@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import build
-from weft.errors import BoundsError, DTypeError, LaunchError, ShapeError
+from weft.errors import BoundsError, DTypeError, KernelError, LaunchError, ShapeError
 from weft.frontend.compute.function import ComputeFunction
 from weft.runtimes.callables import address_in
 
@@ -285,7 +285,7 @@ def grown(x: Any, by: Any = 2.5, times: Any = 3, how: Any = None, sign: weft.int
 
 
 def test_defaults_are_native(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers that are always the same; what is given by name goes the way of Python."""
+    """Numbers that are always the same, however others are given."""
     x = np.zeros(5)
     total = 0.0
     for _ in range(9):
@@ -302,5 +302,72 @@ def test_defaults_are_native(monkeypatch: pytest.MonkeyPatch) -> None:
     grown(x, 1.0)
     grown(x, 1.0, 2)
     np.testing.assert_array_equal(x, total - 12.5)
-    with pytest.raises(TypeError):
-        grown(x, sign=1)
+    grown(x, sign=1)
+    grown(x, 1.0, times=-7)
+    np.testing.assert_array_equal(x, total - 12.5 + 14.5)
+
+
+@weft.compute
+def scaled(a, x, y, k=3, *, shift=0.0):
+    for i in range(x.shape[0]):
+        y[i] += a * x[i] + k + shift
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [(lambda f, x, y: f(2.0, x, y=y), 7.0), (lambda f, x, y: f(x=x, a=2.0, y=y), 7.0),
+     (lambda f, x, y: f(2.0, y=y, x=x), 7.0), (lambda f, x, y: f(2.0, x, y, k=1), 5.0),
+     (lambda f, x, y: f(shift=0.5, k=7, y=y, a=1.0, x=x), 9.5),
+     (lambda f, x, y: f(y=y, shift=0.5, a=1.0, x=x), 5.5),
+     (lambda f, x, y: f(2.0, x, **{"".join(["sh", "ift"]): 1.0}, y=y), 8.0)],
+)  # fmt: skip
+def test_arguments_by_name(call, expected, monkeypatch) -> None:
+    function = fresh(scaled)
+    for n in (5, 5, 5, 7, 7, 7):
+        x, y = np.full(n, 2.0), np.zeros(n)
+        call(function, x, y)
+        np.testing.assert_array_equal(y, np.full(n, expected))
+    assert len(function._launches) == 2
+    monkeypatch.setattr(ComputeFunction, "_called", None)
+    x, y = np.full(5, 2.0), np.zeros(5)
+    if expected == 8.0:  # names that are made at run time are compared in Python
+        with pytest.raises(TypeError):
+            call(function, x, y)
+    else:
+        call(function, x, y)
+        np.testing.assert_array_equal(y, np.full(5, expected))
+
+
+def test_names_of_other_arguments_are_no_match() -> None:
+    function = fresh(scaled)
+    x, y, z = np.full(5, 2.0), np.zeros(5), np.full(5, 1.0)
+    for _ in range(4):
+        function(1.0, x=x, y=y)
+    y[:] = 0
+    function(1.0, y=y, x=x)
+    np.testing.assert_array_equal(y, np.full(5, 5.0))
+    function(1.0, y=x, x=z)
+    np.testing.assert_array_equal(x, np.full(5, 6.0))
+    with pytest.raises(LaunchError, match="unexpected keyword argument 'z'"):
+        function(1.0, x=x, y=y, z=y)
+    with pytest.raises(LaunchError, match="multiple values for argument 'x'"):
+        function(1.0, x, y, x=x)
+    with pytest.raises(LaunchError, match="missing a required argument"):
+        function(x=x, y=y)
+
+
+def test_names_with_what_does_not_fit() -> None:
+    function = fresh(scaled)
+    x, y = np.full(5, 2.0), np.zeros(5)
+    for _ in range(4):
+        function(y=y, x=x, a=1.0)
+    for values, seen in ((np.full(5, 2.0, np.float32), 5.0), (np.full(10, 2.0)[::2], 5.0),
+                         (np.full(5, 2), 5.0)):  # fmt: skip
+        y[:] = 0
+        function(y=y, x=values, a=1.0)
+        np.testing.assert_array_equal(y, np.full(5, seen))
+    with pytest.raises(KernelError, match="unsupported operands"):
+        function(y=y, x=np.ones((2, 2)), a=1.0)
+    y[:] = 0
+    function(y=y, x=y, a=1.0)  # one array twice
+    np.testing.assert_array_equal(y, np.full(5, 3.0))

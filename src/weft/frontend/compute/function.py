@@ -98,8 +98,8 @@ class ComputeFunction:
         call.host.finish()
         if failed is not None:
             raise failure(self.__name__, failed, functions=[self])
-        if call.is_plain and call.sharing is None and not named:
-            self._quicken(call, args)
+        if call.is_plain and call.sharing is None:
+            self._quicken(call, args, named)
 
     _miss = __call__  # what native code calls with arguments that it does not know
 
@@ -126,9 +126,10 @@ class ComputeFunction:
     def __repr__(self) -> str:
         return f"<weft.compute {self.__name__}>"
 
-    def _quicken(self, call: _Call, args: tuple[Any, ...]) -> None:
+    def _quicken(self, call: _Call, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Let calls like one that went well run in native code, from the second of them on."""
-        key = tuple(map(type, args)), call.family, call.static_key
+        kinds = tuple(map(type, (*args, *named.values())))
+        key = kinds, tuple(named), call.family, call.static_key
         count = self._seen[key] = self._seen.get(key, 0) + 1
         if count < QUICKEN_AT or len(self._seen) > _MOST_SEEN or type(self) is ComputeFunction:
             return
@@ -153,8 +154,8 @@ class ComputeFunction:
 
         annotated = {n for n, kind in self._signature.wanted.items() if kind is not None}
         written = self._written_by(call.host) if call.host.tensors else frozenset()
-        context = native_call(launcher, loaded, compiled.fallback, args, call.host, annotated,
-                              written, fail)
+        context = native_call(launcher, loaded, compiled.fallback, args, named, call.host,
+                              annotated, written, fail)
         if context is not None:
             launcher.attach(self, self._launches, context)
 

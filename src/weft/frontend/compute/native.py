@@ -15,7 +15,7 @@ from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping, Sequence
 
     from weft.driver.launch import Loaded
     from weft.frontend.compute.arguments import Arguments
@@ -28,8 +28,8 @@ _MOST_CODES = 64
 
 
 def native_call(launcher: Launcher, loaded: Loaded, fallback: str, args: tuple[Any, ...],
-                host: Arguments, annotated: Container[str], written: Container[str],
-                fail: Any) -> Context | None:  # fmt: skip
+                named: Mapping[str, Any], host: Arguments, annotated: Container[str],
+                written: Container[str], fail: Any) -> Context | None:  # fmt: skip
     """Return the native form of calls like one that went well, None if there is none.
 
     Parameters
@@ -38,9 +38,9 @@ def native_call(launcher: Launcher, loaded: Loaded, fallback: str, args: tuple[A
         What calls it, and what is called: code for the sizes and strides of that call.
     fallback
         What a failure says after which the function has to run as it was written.
-    args, host
-        The arguments of the call, without those that are left to their defaults, and what it
-        passed.
+    args, named, host
+        The arguments of the call by place and by name, without those that are left to their
+        defaults, and what it passed.
     annotated, written
         Names of the parameters with annotations, and of those that are written to.
     fail
@@ -50,14 +50,22 @@ def native_call(launcher: Launcher, loaded: Loaded, fallback: str, args: tuple[A
     if again and max(again) >= _MOST_CODES:
         return None
     try:
-        rows = _Rows(loaded, args, host, written)
-        kinds = list(host.types.items())
-        for k, (value, (name, kind)) in enumerate(zip(args, kinds, strict=False)):
-            rows.take(1 + k, name, kind, value, name in annotated)
-        rows.constants(known=_defaults(host, kinds[len(args):]))
+        kinds, given = list(host.types.items()), [*args, *named.values()]
+        parameters = list(host.types)
+        places = [*range(len(args)), *map(parameters.index, named)]
+        order = sorted(range(len(given)), key=places.__getitem__)
+        rows = _Rows(loaded, given, host, written)
+        for k, at in enumerate(order):
+            name, kind = kinds[places[at]]
+            rows.take(1 + k, name, kind, given[at], name in annotated)
+        left = set(range(len(kinds))) - set(places)
+        rows.constants(known=_defaults(host, [kinds[k] for k in sorted(left)]))
     except Python:
         return None
-    return rows.assemble(launcher, fail, 1, 1, sum(1 << code for code in again))
+    if order == sorted(order):
+        order = []
+    return rows.assemble(launcher, fail, 1, 1, sum(1 << code for code in again), tuple(named),
+                         order)
 
 
 def _defaults(host: Arguments, kinds: list[tuple[str, KernelType]]) -> dict[str, int]:
@@ -70,7 +78,7 @@ def _defaults(host: Arguments, kinds: list[tuple[str, KernelType]]) -> dict[str,
 class _Rows(Rows):
     """The rows of one call."""
 
-    def __init__(self, loaded: Loaded, args: tuple[Any, ...], host: Arguments,
+    def __init__(self, loaded: Loaded, args: Sequence[Any], host: Arguments,
                  written: Container[str]) -> None:  # fmt: skip
         variables = host.variables
         fixed = {k: v for k, v in variables.items() if k not in host.numbers}

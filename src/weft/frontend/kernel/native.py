@@ -132,13 +132,15 @@ class Rows:
             self.program.check("set", 0, self.buffers + self._arrays + k, address)
 
     def assemble(self, launcher: Launcher, fail: Any, threads: int, blocks: int,
-                 again: int = 0) -> Context | None:  # fmt: skip
+                 again: int = 0, names: tuple[str, ...] = (),
+                 order: Sequence[int] = ()) -> Context | None:  # fmt: skip
         """Return the launch; see `weft.runtimes.launches.Program.assemble`."""
         function, release = self.loaded.native(launcher, threads, blocks)
         self.program.keep(self.loaded)
         return self.program.assemble(
             buffers=self.buffers, variables=self.variables, owned=self.owned, nowned=self.nowned,
-            function=function, release=release, fail=fail, again=again)
+            function=function, release=release, fail=fail, again=again, names=names,
+            order=order)
 
     def take(self, word: int, name: str, kind: KernelType, value: Any, annotated: bool) -> None:
         """Add the rows of one argument; without an annotation its type tells what it is."""
