@@ -240,9 +240,9 @@ class Statements(Meetings):
             test = self.condition(node.test)
         except Stop:
             self._forget(node)
-            return self.run(rest)
+            return self._run_rest(rest)
         if isinstance(test, bool):
-            return self.run((*(node.body if test else node.orelse), *rest))
+            return self._run_rest((*(node.body if test else node.orelse), *rest))
         ends = flow.always_jumps(node.body), flow.always_jumps(node.orelse)
         if rest and any(ends):
             self.after.append(frozenset())
@@ -260,8 +260,17 @@ class Statements(Meetings):
         state = self.branches(test, lambda: self.run(node.body), lambda: self.run(node.orelse),
                               node)
         if state == FALLS:
-            return self.run(rest)
+            return self._run_rest(rest)
+        self.after[-1] = frozenset()
         return state if state == JUMPS else self._guarded(rest, node)
+
+    def _run_rest(self, rest: Sequence[ast.stmt]) -> int:
+        """Read what follows a statement that is still open: nothing is behind that.
+
+        Were its names read later, those who leave early would come back to hand them over.
+        """
+        self.after[-1] = frozenset()
+        return self.run(rest)
 
     # --- jumps
 
