@@ -529,6 +529,9 @@ class Prefetch(Stmt):
         return Prefetch(self.memory, tuple(map(fn, self.index)))
 
 
+PARTLY: Final = "partly written"  # hint: names of memories of whose elements parts are written
+
+
 class Meta(Record):
     """What is known of a kernel beside its code.
 

@@ -19,7 +19,7 @@ from weft.passes.lanes import Affine, Mapped, Scope
 if TYPE_CHECKING:
     from weft.passes.vectorize import Vectorize
 
-__all__ = ["is_private", "update"]
+__all__ = ["changed", "is_private", "update"]
 
 _BINARY: Final = {"add": Op.ADD, "sub": Op.SUB, "min": Op.MIN, "max": Op.MAX, "and": Op.AND,
                   "or": Op.OR, "xor": Op.XOR}  # fmt: skip
@@ -52,7 +52,7 @@ def update(low: Vectorize, s: Atomic, scope: Scope, out: list[Stmt]) -> None:
         old = low.new_var(str(s.var.attr), s.var.dtype)
         low.emit(out, Load(old, memory, (place,)), s)
         compare = None if expected is None else _of_lane(expected, k)
-        new = _changed(s.kind, old, _of_lane(values, k), compare)
+        new = changed(s.kind, old, _of_lane(values, k), compare)
         if active is not None:
             new = ex.where(active, new, old)
         low.emit(out, Store(memory, (place,), new), s)
@@ -74,7 +74,7 @@ def _of_lane(m: Mapped, k: int) -> Expr:
     return ex.extract(m, k)
 
 
-def _changed(kind: str, old: Expr, value: Expr, compare: Expr | None) -> Expr:
+def changed(kind: str, old: Expr, value: Expr, compare: Expr | None) -> Expr:
     """Return what an element holds after an operation."""
     d = old.dtype
     if d.is_float and d.bits < 32 and kind != "cas":  # computed in float32

@@ -8,7 +8,7 @@ yet, is noted, and the kernel goes on.
 
 Whether an element was written is kept in an array of flags beside each array, also beside the
 fragments of matrices. Arrays whose elements are also accessed by copies on the side or as other
-types have none.
+types have none, nor have those of which single bytes are written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.registers import copied, copies, is_register
 from weft.ir.stmt import (
+    PARTLY,
     SERIAL,
     Alloc,
     Assert,
@@ -176,8 +177,9 @@ class _Watch(Rewriter):
                     found[s.memory] = s.memory
             elif not isinstance(s, Load | Store | Atomic | MatrixAccess | MatrixMultiply):
                 left_out |= {*s.reads(), *s.writes()}
+        partly = dict(kernel.meta.hints).get(PARTLY, ())
         return {m: Memory(self._fresh(f"{m.name}.written"), dt.uint8, m.shape, m.scope)
-                for m in found if m not in left_out}
+                for m in found if m not in left_out and m.name not in partly}
 
     def _fresh(self, base: str) -> str:
         name, count = base, 0

@@ -80,7 +80,7 @@ SYNTAX = {
     "async def inner(a):\n    return a": ("an async function is not", "outside"),
     "import math\nx[0] = math.sin(1)": ("import is not", "module"),
     "from math import sin\nx[0] = sin(1)": ("import is not", "module"),
-    "match x[0]:\n    case [1]:\n        x[0] = 2": ("match with such patterns is not", "values"),
+    "match x[0]:\n    case {1: b}:\n        pass": ("match with such patterns is not", "values"),
     "x[0] = max(**{})": ("** in a call is not", ""),
     "v = x[0]\nv[0] = 1": ("float64 cannot be assigned to", "arrays have elements"),
     "b = b'abc'\nb[0] = 1": ("constant is read-only", ""),

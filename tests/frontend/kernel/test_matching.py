@@ -116,15 +116,64 @@ def test_returns_and_none(mode, wanted):
     assert list(out) == [wanted] * 3
 
 
-def test_patterns_that_look_inside():
-    @weft.kernel
-    def pairs(x):
-        match (x[0], x[1]):
-            case (a, b):
-                x[0] = a + b
+def tupled(a, b, n):
+    """Return what patterns of tuples say, in one another, with stars, captures and guards."""
+    triple = (a % 3, (b % 2, n))
+    match (a % 2, b // 4):
+        case (0, 0):
+            found = 1
+        case (1, y) if y > 2:
+            found = 10 * y
+        case (0 | 1 as first, second):
+            found = first - second
+        case _:
+            found = 5
+    match triple:
+        case (x,):
+            found += x
+        case (0, (1, m)) | (1, (0, m)):
+            found += 1000 * m
+        case [2, *rest]:
+            found += 100 * len(rest)
+        case (*_, (_, m)):
+            found += 10000 * m
+    match n:
+        case (_, _):
+            found = 0
+        case [*_]:
+            found = 0
+    match (a, b, n, 3):
+        case (first, *_, 2):
+            found = -first
+        case (_, *middle, last):
+            found += middle[0] * last
+    return found
 
+
+@weft.kernel
+def match_tuples(x, y, out):
+    i = gpu.grid(1)
+    if i < x.size:
+        out[i] = tupled(x[i], y[i], i)
+
+
+def test_tuples():
+    x, y = (np.random.default_rng(k).integers(0, 17, 53) for k in range(2))
+    out, again = np.zeros(53, np.int64), np.zeros(53, np.int64)
+    match_tuples[1, 64](x, y, out)
+    weft.interpret(match_tuples, 1, 64)(x, y, again)
+    assert list(out) == list(again)
+    given = zip(x.tolist(), y.tolist(), range(53), strict=True)
+    assert list(out) == [tupled(a, b, i) for a, b, i in given]
+
+
+@pytest.mark.parametrize("pattern", ["{'a': b}", "Kind(value=b)", "(0, b) | (b, 1)"])
+def test_patterns_that_look_inside(pattern):
+    space = {"weft": weft, "Kind": Kind}
+    exec(f"@weft.kernel\ndef pairs(x):\n    match (x[0], x[1]):\n        case {pattern}:\n"
+         "            x[0] = b\n", space)
     with pytest.raises(KernelError, match="match with such patterns is not supported"):
-        pairs[1, 1](np.zeros(2))
+        space["pairs"][1, 1](np.zeros(2))
 
 
 def test_an_error_in_a_case_is_where_it_stands():

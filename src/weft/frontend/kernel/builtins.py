@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import chosen, complexes, operators, scalars, structs
+from weft.frontend.kernel import chosen, complexes, members, operators, scalars, structs
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe
@@ -56,6 +56,10 @@ def range_of(c: Calls, node: ast.Call, first: Value, second: Value | None = None
 
 def _len(c: Calls, node: ast.Call, value: Value) -> Value:
     """Return the number of items, or of rows."""
+    if members.is_member(value) and isinstance(value, Group):
+        size = members.apply(c, value, len)
+        if size is not None:
+            return size
     if isinstance(value, Group) and not chosen.is_chosen(value):
         return Known(len(value.items))
     if chosen.is_chosen(value) and isinstance(value, Group):
@@ -79,6 +83,9 @@ def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
     for item in items[1:]:
         other = c.scalar(item, node)
         d = unify(found.dtype, other.dtype)
+        if c.wraps and d.is_float:  # as on numba's GPUs, where a NaN gives way
+            found = scalars.extreme(found, other, d, largest)
+            continue
         found = (scalars.maximum if largest else scalars.minimum)(found, other, d)
     return found
 
@@ -99,7 +106,9 @@ def _abs(c: Calls, node: ast.Call, value: Value) -> Value:
         assert size is not None
         return size
     x = c.scalar(value, node)
-    return x if x.dtype.kind in "bu" else ex.unary(Op.ABS, x)
+    if x.dtype.kind in "bu":
+        return scalars.convert(x, dt.int8) if x.dtype.is_bool else x
+    return ex.unary(Op.ABS, x)
 
 
 def _round(c: Calls, node: ast.Call, value: Value, digits: Value | None = None) -> Value:
@@ -122,9 +131,9 @@ def _pow(c: Calls, node: ast.Call, base: Value, exponent: Value) -> Value:
 
 
 def _divmod(c: Calls, node: ast.Call, a: Value, b: Value) -> Value:
-    kinds = {v.dtype.name for v in (a, b) if isinstance(v, Expr)}
-    if "uint64" in kinds and any(name.startswith("int") for name in kinds):  # as in numba
-        a, b = (scalars.convert(c.scalar(v, node), dt.float64) for v in (a, b))
+    if not (isinstance(a, Known) and isinstance(b, Known)):
+        x, y = c.alike([a, b])
+        a, b = scalars.as_in_divmod(c.scalar(x, node), c.scalar(y, node))
     return Group((operators.operate(c, ast.FloorDiv, a, b, node),
                   operators.operate(c, ast.Mod, a, b, node)))
 

@@ -89,6 +89,10 @@ class Calls(Expressions):
             if method is not None:
                 return method
         callee = self.visit(node.func)
+        function = structs.method(callee, "__call__")
+        if function is not None:
+            args, named = self.arguments(node)
+            return self.inline(function, [callee, *args], named, node)
         if isinstance(callee, Known):
             return self.call_object(callee.value, node)
         raise self.wrong(node, f"{describe(callee)} cannot be called",
@@ -131,21 +135,27 @@ class Calls(Expressions):
                 if isinstance(callee, Known):
                     return self.call_object(callee.value, node)
                 raise self.wrong(node, f"{describe(callee)} cannot be called")
-            function = structs.method(made, func.attr)
-            if function is None:
+            found = self._of_struct(made, func.attr, node)
+            if found is None:
                 raise self.wrong(node, f"{describe(made)} has no {func.attr!r}")
-            args, named = self.arguments(node)
-            return self.inline(function, [made, *args], named, node)
+            return found
         root = func.value
         while isinstance(root, ast.Attribute):
             root = root.value
         if not isinstance(root, ast.Name) or not isinstance(self.env.get(root.id), Group):
             return None
-        owner = self.visit(func.value)
-        function = structs.method(owner, func.attr)
+        return self._of_struct(self.visit(func.value), func.attr, node)
+
+    def _of_struct(self, owner: Value, name: str, node: ast.Call) -> Value | None:
+        """Return what a method of a struct gives, None if it has none."""
+        if name == "_replace" and structs.is_tuple(owner) and owner.names:
+            return structs.replaced(self, owner, *self.arguments(node), node)
+        function = structs.method(owner, name)
         if function is None:
             return None
         args, named = self.arguments(node)
+        if inspect.ismethod(function):  # of the class
+            return structs.of_class(self, function, args, named, node)
         return self.inline(function, [owner, *args], named, node)
 
     def arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value]]:
@@ -187,7 +197,7 @@ class Calls(Expressions):
             return result
         d = as_dtype(callee)
         if d is not None:
-            return self._cast(d, args, named, node)
+            return self._cast(d, args, named, node, callee is int or callee is float)
         element = as_element(callee)
         if isinstance(element, ComplexOf):
             return self._complex(element.dtype, args, node)
@@ -202,6 +212,8 @@ class Calls(Expressions):
             return self._numpy(callee, name, args, named, node)
         if isinstance(callee, type):
             return self._construct(callee, args, named, node)
+        if inspect.ismethod(callee) and isinstance(callee.__self__, type):  # of a class
+            return structs.of_class(self, callee, args, named, node)
         function = getattr(callee, "__weft_function__", None) or python_of(callee)
         if inspect.isfunction(function) and not _is_of_tensors(function):
             return self.inline(function, args, named, node)
@@ -245,7 +257,8 @@ class Calls(Expressions):
         return complexes.convert(complexes.as_complex(self, args[0], node), d)
 
     def _cast(self, d: DType, args: list[Value], named: dict[str, Value],
-              node: ast.Call) -> Value:  # fmt: skip
+              node: ast.Call, plain: bool = False) -> Value:  # fmt: skip
+        """Return a number in another type; ``int`` and ``float`` (`plain`) keep what is one."""
         if len(args) != 1 or named:
             raise self.wrong(node, f"{d.name} takes one argument, found {len(args) + len(named)}")
         if isinstance(args[0], Known) and isinstance(args[0].value, str):
@@ -253,7 +266,10 @@ class Calls(Expressions):
                 args = [Known((float if d.is_float else int)(args[0].value))]
             except ValueError as error:
                 raise self.wrong(node, str(error)) from None
-        return scalars.convert(self.scalar(args[0], node), d)
+        x = self.scalar(args[0], node)
+        if plain and x.dtype.kind in ("f" if d.is_float else "iu") and not x.dtype.is_storage_only:
+            return x
+        return scalars.convert(x, d)
 
     def _construct(self, kind: type, args: list[Value], named: dict[str, Value],
                    node: ast.Call) -> Value:  # fmt: skip

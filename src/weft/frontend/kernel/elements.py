@@ -7,6 +7,7 @@ complex numbers is one of floats with one axis more; an array of records is an a
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPLEX", "ComplexOf", "Element", "RecordOf", "array_of", "as_dtype", "as_element", "first_of",
-    "in_pairs", "itemsize_of", "made", "pair", "spelled",
+    "in_pairs", "itemsize_of", "made", "pair", "records_over", "spelled",
 ]  # fmt: skip
 
 COMPLEX = ("real", "imag")
@@ -37,10 +38,14 @@ class ComplexOf(Record):
 
 
 class RecordOf(Record):
-    """A record: for each field its name, its element and the shape of a field that is an array."""
+    """A record: for each field its name, its element and the shape of a field that is an array.
+
+    ``offsets`` are the bytes before each field.
+    """
 
     fields: tuple[tuple[str, Any, tuple[int, ...]], ...]
     itemsize: int
+    offsets: tuple[int, ...] = ()
 
 
 Element = DType | ComplexOf | RecordOf
@@ -112,7 +117,8 @@ def _record(kind: Any) -> RecordOf | None:
         if element is None:
             return None
         fields.append((name, element, tuple(shape)))
-    return RecordOf(tuple(fields), kind.itemsize)
+    offsets = tuple(kind.fields[name][1] for name in kind.names)
+    return RecordOf(tuple(fields), kind.itemsize, offsets)
 
 
 def spelled(value: Any) -> Any:
@@ -140,8 +146,7 @@ def pair(view: View) -> Fields:
     other = list(view.starts)
     other[last.axis] = other[last.axis] + last.step
     axes = view.axes[:-1]
-    parts = (View(view.memory, view.starts, axes, view.readonly),
-             View(view.memory, tuple(other), axes, view.readonly))
+    parts = (view.replace(axes=axes), view.replace(starts=tuple(other), axes=axes))
     return Fields(parts, COMPLEX, len(axes), complex)
 
 
@@ -161,6 +166,47 @@ def made(name: str, element: Element, shape: tuple[Expr, ...],
     parts = tuple(made(f"{name}.{field}", inner, (*shape, *map(ex.index, more)), array)
                   for field, inner, more in element.fields)
     return Fields(parts, tuple(field for field, *_ in element.fields), len(shape))
+
+
+def records_over(element: Element, size: int, memory: Callable[[DType], Memory],
+                 axes: tuple[tuple[int, int], ...] = (),
+                 first: int = 0) -> View | Fields:  # fmt: skip
+    """Return an array of records over bytes, as an array for each of their fields.
+
+    Parameters
+    ----------
+    element
+        What lies there.
+    size
+        How many elements, along the first of `axes` if there are any.
+    memory
+        Returns the bytes as elements of a type.
+    axes
+        Extent of each axis, and the bytes of a step along it.
+    first
+        Bytes before the first element.
+
+    """
+    axes = axes or ((size, itemsize_of(element)),)
+    if isinstance(element, RecordOf):
+        parts = []
+        for (_, inner, more), offset in zip(element.fields, element.offsets, strict=True):
+            steps = [itemsize_of(inner)]
+            for n in reversed(more[1:]):
+                steps.insert(0, steps[0] * n)
+            inner_axes = (*axes, *zip(more, steps, strict=False))
+            parts.append(records_over(inner, size, memory, inner_axes, first + offset))
+        return Fields(tuple(parts), tuple(field for field, *_ in element.fields), len(axes))
+    if isinstance(element, ComplexOf):
+        half = element.dtype.itemsize
+        both = records_over(element.dtype, size, memory, (*axes, (2, half)), first)
+        assert isinstance(both, View)
+        return pair(both)
+    unit = math.gcd(element.itemsize, first, *(step for _, step in axes))
+    made_ = tuple(ViewAxis(ex.index(n), 0, ex.index(step // unit)) for n, step in axes)
+    whole_ = unit == element.itemsize  # else it lies across the places where its type may lie
+    held = memory(element if whole_ else dt.unsigned(8 * unit))
+    return View(held, (ex.index(first // unit),), made_, False, None if whole_ else element)
 
 
 def array_of(name: str, dtype: DType, shape: tuple[Expr, ...], scope: str, flat: bool = False,

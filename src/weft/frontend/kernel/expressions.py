@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.frontend.kernel import chosen, complexes, operators, scalars, structs
+from weft.frontend.kernel import chosen, complexes, members, operators, scalars, structs
 from weft.frontend.kernel.elements import itemsize_of
 from weft.frontend.kernel.hints import NO_THREADS, closest, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Special
@@ -69,6 +69,9 @@ class Expressions(Indexing):
             said = structs.truth(self, value, node)
             if said is not None:
                 return self.truth(said, node)
+            if members.is_member(value) and isinstance(value, Group):
+                told = members.apply(self, value, bool)
+                return True if told is None else self.scalar(told, node)
             if isinstance(value, Group) and not structs.is_tuple(value):
                 return True
             return bool(value.value if isinstance(value, Known) else value.items)
@@ -156,6 +159,12 @@ class Expressions(Indexing):
             return fields.attribute(self, owner, node)
         if chosen.is_chosen(owner) and isinstance(owner, Group):
             return self._chosen_attribute(owner, node)
+        if members.is_member(owner) and isinstance(owner, Group):
+            told = members.apply(self, owner, lambda option: getattr(option, node.attr))
+            if told is not None:
+                return told
+        if isinstance(owner, Expr) and node.attr == "value" and owner.dtype.is_integer:
+            return owner  # a member of an IntEnum, once it is not known which
         if isinstance(owner, Expr) and node.attr in ("real", "imag"):
             return owner if node.attr == "real" else ex.const(0, owner.dtype)
         if isinstance(owner, Group):
@@ -240,6 +249,7 @@ class Expressions(Indexing):
                 a = complexes.as_complex(self, a, node)
             with self.extending(orelse):
                 b = complexes.as_complex(self, b, node)
+        a, b = members.agreed(self, [a, b])
         pairs = [(a, b)]
         grouped = isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items)
         if isinstance(a, Group) and isinstance(b, Group) and grouped:
@@ -327,7 +337,22 @@ class Expressions(Indexing):
         count = ex.index(len(owner.items))
         self.require(ex.binary(Op.AND, ex.index(0).le(key), key.lt(count)), "index out of bounds",
                      node, key, count)
-        items = [self.scalar(item, node) for item in owner.items]
+        return self._among(list(owner.items), key, node)
+
+    def _among(self, values: list[Any], key: Expr, node: ast.AST) -> Value:
+        """Return the value at a place among several: numbers, arrays, or tuples of them."""
+        values = members.agreed(self, values)
+        if all(map(chosen.is_array, values)):
+            kind = chosen.joined(values)
+            values = [v if kind is None else chosen.as_chosen(v, kind) or v for v in values]
+        first = values[0]
+        if isinstance(first, Group) and all(
+            isinstance(v, Group) and len(v.items) == len(first.items) and v.kind is first.kind
+            for v in values
+        ):
+            parts = zip(*(v.items for v in values), strict=True)
+            return first.replace(items=tuple(self._among(list(p), key, node) for p in parts))
+        items = [self.scalar(item, node) for item in values]
         d = items[0].dtype
         for item in items[1:]:
             d = unify(d, item.dtype)

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import chosen, complexes, flow
+from weft.frontend.kernel import chosen, complexes, flow, members
 from weft.frontend.kernel.builtins import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
@@ -296,6 +296,8 @@ class Loops(Statements):
             isinstance(width, Group) and width.kind is complex and self.number_of(value) is not None
         ):
             value = complexes.as_complex(self, value, node)
+        if members.is_member(width):
+            value = members.as_member(self, value)
         if isinstance(width, Group) and chosen.is_chosen(width) and chosen.is_array(value):
             value = chosen.as_chosen(value, width.kind) or value  # type: ignore[arg-type]
         if moving.is_moving(width) and chosen.is_array(value):
@@ -328,6 +330,7 @@ class Loops(Statements):
         """Return the types of the cells that a value needs, None if no cells can hold it."""
         if complexes.is_complex(value) and isinstance(value, Known):
             return Group((dt.float64, dt.float64), COMPLEX, complex)
+        value = members.as_member(self, value)
         if isinstance(value, Group):
             found = tuple(self._widths(v) for v in value.items)
             return None if any(f is None for f in found) else Group(found, value.names, value.kind)

@@ -1,18 +1,33 @@
 """``match`` with values: the chain of ``if`` that it means.
 
-Patterns can be literals, dotted names, ``None``, captures, ``_``, and alternatives of those, with
-guards. What looks into sequences, mappings and classes stays, and is refused where it is met.
+Patterns can be literals, dotted names, ``None``, captures, ``_``, tuples of those (with one
+starred name), and alternatives, with guards. What looks into mappings and classes stays, and is
+refused where it is met.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from typing import TypeVar
+from typing import Any, Final, TypeVar
+
+from weft.frontend.kernel import structs
+from weft.frontend.kernel.values import Known
 
 __all__ = ["unfolded"]
 
 _Node = TypeVar("_Node", bound=ast.AST)
+
+
+class _Length:
+    """The number of items of a tuple; -1 for what is none, which no pattern of a tuple fits."""
+
+    def __weft_call__(self, reader: Any, args: list[Any], node: ast.AST) -> Known:
+        del reader, node
+        return Known(len(args[0].items) if structs.is_tuple(args[0]) else -1)
+
+
+_LENGTH: Final = _Length()
 
 
 def unfolded(definition: _Node) -> _Node:
@@ -37,12 +52,11 @@ def _statement(stmt: ast.stmt) -> list[ast.stmt]:
         return [stmt]
     subject = f"_match_{stmt.lineno}_{stmt.col_offset}"
     rest: list[ast.stmt] = []
+    held = ast.Name(subject, ast.Load())
     for case in reversed(stmt.cases):
-        tests = _tests(case.pattern, subject)
-        if tests is None:
+        tests, taken = _tests(case.pattern, held), _captures(case.pattern, held)
+        if tests is None or taken is None:
             return [stmt]
-        taken: list[ast.stmt] = [_set(name, ast.Name(subject, ast.Load()))
-                                 for name in _captures(case.pattern)]
         if taken and case.guard is not None:
             rest = _guarded(case, tests, taken, rest)
         else:
@@ -76,30 +90,77 @@ def _set(name: str, value: ast.expr) -> ast.stmt:
     return ast.Assign([ast.Name(name, ast.Store())], value)
 
 
-def _tests(pattern: ast.pattern, subject: str) -> list[ast.expr] | None:
-    """Return what must be true of a subject, None if that cannot be said."""
-    held = ast.Name(subject, ast.Load())
+def _tests(pattern: ast.pattern, held: ast.expr) -> list[ast.expr] | None:
+    """Return what must be true of what is held, None if that cannot be said."""
     if isinstance(pattern, ast.MatchValue):
         return [_at(pattern, ast.Compare(held, [ast.Eq()], [pattern.value]))]
     if isinstance(pattern, ast.MatchSingleton):
         return [_at(pattern, ast.Compare(held, [ast.Is()], [ast.Constant(pattern.value)]))]
     if isinstance(pattern, ast.MatchAs):
-        return [] if pattern.pattern is None else _tests(pattern.pattern, subject)
+        return [] if pattern.pattern is None else _tests(pattern.pattern, held)
+    if isinstance(pattern, ast.MatchStar):
+        return []
+    found: list[ast.expr] = []
+    if isinstance(pattern, ast.MatchSequence):
+        found.append(_at(pattern, _has_length(pattern, held)))  # else nobody asks for its items
+        for inner, item in _items(pattern, held):
+            tests = _tests(inner, item)
+            if tests is None:
+                return None
+            found += tests
+        return found
     if not isinstance(pattern, ast.MatchOr):
         return None
-    found: list[ast.expr] = []
     for alternative in pattern.patterns:
-        tests = _tests(alternative, subject)
+        tests = _tests(alternative, held)
         if not tests:  # what always fits can only be the last one
             return tests
-        found += tests
+        found.append(tests[0] if len(tests) == 1 else _at(pattern, ast.BoolOp(ast.And(), tests)))
     return [_at(pattern, ast.BoolOp(ast.Or(), found))]
 
 
-def _captures(pattern: ast.pattern) -> list[str]:
-    """Return the names that a pattern gives the subject."""
-    return [node.name for node in ast.walk(pattern)
-            if isinstance(node, ast.MatchAs) and node.name is not None]
+def _has_length(pattern: ast.MatchSequence, held: ast.expr) -> ast.expr:
+    """Return whether a tuple has as many items as a pattern."""
+    stars = sum(isinstance(p, ast.MatchStar) for p in pattern.patterns)
+    count = ast.Constant(len(pattern.patterns) - stars)
+    length = ast.Call(ast.Constant(_LENGTH), [held], [])  # type: ignore[arg-type]
+    return ast.Compare(length, [ast.GtE() if stars else ast.Eq()], [count])
+
+
+def _items(pattern: ast.MatchSequence, held: ast.expr) -> list[tuple[ast.pattern, ast.expr]]:
+    """Return the patterns of a tuple, each with the item that it is for."""
+    found: list[tuple[ast.pattern, ast.expr]] = []
+    place, count = 0, len(pattern.patterns)
+    for position, inner in enumerate(pattern.patterns):
+        key: ast.expr = ast.Constant(place)
+        if isinstance(inner, ast.MatchStar):
+            place = position + 1 - count  # those behind it count from the end
+            key = ast.Slice(key, ast.Constant(place) if place else None)
+        else:
+            place += 1
+        found.append((inner, _at(inner, ast.Subscript(held, key, ast.Load()))))
+    return found
+
+
+def _captures(pattern: ast.pattern, held: ast.expr) -> list[ast.stmt] | None:
+    """Return what sets the names of a pattern, None where its alternatives set them unlike."""
+    if isinstance(pattern, ast.MatchAs | ast.MatchStar):
+        inner = pattern.pattern if isinstance(pattern, ast.MatchAs) else None
+        found = [] if inner is None else _captures(inner, held)
+        own = [] if pattern.name is None else [_set(pattern.name, held)]
+        return None if found is None else [*found, *own]
+    made: list[ast.stmt] = []
+    if isinstance(pattern, ast.MatchSequence):
+        for one, item in _items(pattern, held):
+            found = _captures(one, item)
+            if found is None:
+                return None
+            made += found
+    elif isinstance(pattern, ast.MatchOr):
+        ways = [_captures(one, held) for one in pattern.patterns]
+        texts = {None if way is None else tuple(sorted(map(ast.dump, way))) for way in ways}
+        return ways[0] if len(texts) == 1 else None
+    return made
 
 
 def _at(place: ast.AST, made: _Node) -> _Node:

@@ -27,6 +27,7 @@ _KEPT: Final = frozenset({"remainder", "logaddexp", "heaviside"})  # in the type
 _INTEGERS: Final[dict[str, Callable[..., Any]]] = {
     f.__name__: f for f in (pymath.gcd, pymath.lcm, pymath.isqrt, pymath.perm, pymath.comb)
 }  # fmt: skip
+_TYPED: Final = frozenset({"pow", "fmod", "copysign", "ldexp", "atan2", "hypot"})
 _HINTS: Final = {
     "fsum": "sum() of a tuple, or a loop, rounds each sum",
     "sumprod": "multiply and add in a loop",
@@ -54,7 +55,12 @@ def math_named(c: Expressions, name: str, args: list[Value], named: dict[str, Va
         raise c.wrong(node, f"math.{name} is of tuples in kernels", "put the numbers in a tuple")
     if found is None and not named:
         args = c.alike(args)
-        found = math_call(c, name, args, node)
+        if len(args) == 2 and name in _TYPED:
+            args = list(scalars.as_in_math(name, [c.scalar(a, node) for a in args]))
+        if c.wraps and len(args) == 1 and name in _WHOLE:  # floats, as on numba's GPUs
+            found = _number(c, name, [c.scalar(args[0], node)], args, node)
+        else:
+            found = math_call(c, name, args, node)
     if named:
         raise c.wrong(node, f"math.{name} has no argument {', '.join(named)} in kernels")
     if found is None:

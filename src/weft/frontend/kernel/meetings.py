@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import chosen, complexes, scalars
+from weft.frontend.kernel import chosen, complexes, members, scalars
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.emitter import conjuncts, negation
@@ -16,6 +16,7 @@ from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
 from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
 from weft.imports import Late
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import If, Load, Memory, Stmt, Store
@@ -186,6 +187,11 @@ class Meetings(Calls):
             if any(v is None for v, _ in sides) and len(values) == len(sides):
                 return None
             values = [v for v, _ in sides if v is not None]
+        given_ = members.agreed(self, values)
+        if given_ is not values:
+            rest_ = iter(given_)
+            sides = [(None if v is None else next(rest_), body) for v, body in sides]
+            values = given_
         if all(isinstance(v, Group) for v in values):
             return self._meet_groups(name, sides, node)
         given = [(v, body) for v, body in sides if v is not None]
@@ -303,6 +309,12 @@ class Meetings(Calls):
             return None
         if (chosen.is_array(cell) or moving.is_moving(cell)) and chosen.is_array(value):
             return self._keep_array(cell, value, name, node)
+        if isinstance(cell, Known) and isinstance(value, Known | Group) and cell != value:
+            both = members.agreed(self, [cell, value])
+            if all(map(members.is_member, both)) and both[0].kind is both[1].kind:
+                return both[0].replace(items=(dt.int64,))
+        if members.is_member(cell):
+            value = members.as_member(self, value)
         if isinstance(cell, Group):
             if (cell.kind is complex and self.number_of(value) is not None) or (
                 complexes.is_complex(value)

@@ -7,17 +7,29 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from weft.frontend.kernel import addresses, chosen, scalars
-from weft.frontend.kernel.elements import ComplexOf, array_of, in_pairs, itemsize_of, made, pair
+from weft.frontend.kernel import chosen, scalars
+from weft.frontend.kernel.elements import (
+    ComplexOf,
+    array_of,
+    in_pairs,
+    itemsize_of,
+    made,
+    pair,
+    records_over,
+)
 from weft.frontend.kernel.intrinsics import MOST_SHARED
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, axes_of, describe, whole
+from weft.imports import Late
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.stmt import ATOMIC_SCOPES, ORDERS, Alloc, Atomic, Memory
 
 if TYPE_CHECKING:
+    from weft.frontend.kernel import seen
     from weft.frontend.kernel.calls import Calls
+else:
+    seen = Late("weft.frontend.kernel.seen")
 
 __all__ = ["LOWERED", "array_in"]
 
@@ -76,16 +88,22 @@ def _fits(c: Calls, scope: str, size: int, node: ast.AST) -> None:
 def _dynamic(c: Calls, node: ast.Call, dtype: Value) -> Value:
     """Return the shared memory whose size the launch gives; all such arrays share it."""
     element = c.element_of(dtype, node)
-    d = element.dtype if isinstance(element, ComplexOf) else c.dtype_of(dtype, node)
     if c.dynamic_bytes < itemsize_of(element):
         raise c.wrong(node, f"{c.dynamic_bytes} bytes of shared memory in this launch",
                          "give them: kernel[grid, block, stream, bytes]")
-    if d not in c.dynamic:
-        count = ex.index(c.dynamic_bytes // d.itemsize)
-        c.dynamic[d] = (Memory(c.name("dynamic"), d, (count,), "shared"),
-                           c.source.place(node))
-    memory = c.dynamic[d][0]
-    return whole(memory) if element is d else pair(in_pairs(memory))
+
+    def memory(d: DType) -> Memory:
+        if d not in c.dynamic:
+            count = ex.index(c.dynamic_bytes // d.itemsize)
+            c.dynamic[d] = (Memory(c.name("dynamic"), d, (count,), "shared"),
+                            c.source.place(node))
+        return c.dynamic[d][0]
+
+    if isinstance(element, DType):
+        return whole(memory(element))
+    if isinstance(element, ComplexOf):
+        return pair(in_pairs(memory(element.dtype)))
+    return records_over(element, c.dynamic_bytes // element.itemsize, memory)
 
 
 def _constant_like(c: Calls, node: ast.Call, kind: str, array: Value) -> Value:
@@ -114,13 +132,12 @@ def _atomic(c: Calls, node: ast.Call, kind: str, array: Value, index: Value,
     values = values[:-2]
     if not isinstance(array, View):
         raise c.wrong(node, f"gpu.atomic.{kind} of {describe(array)}", "give it an array")
-    addresses.as_stored(c, array, node)
     kind = kind.strip("_")
     if kind == "compare_and_swap":
         kind, index, values = "cas", Group((Known(0),) * len(array.axes)), (index, *values)
-    if kind in ("nanmin", "nanmax") and not array.memory.dtype.is_float:
+    if kind in ("nanmin", "nanmax") and not array.dtype.is_float:
         kind = kind[3:]
-    d = array.memory.dtype
+    d = array.dtype
     if kind in (("and", "or", "xor", "inc", "dec") if d.is_float else
                 ("add", "sub", "min", "max", "inc", "dec") if d.is_bool else ()):
         raise c.wrong(node, f"gpu.atomic.{kind} of {d.name} elements",
@@ -135,8 +152,10 @@ def _atomic(c: Calls, node: ast.Call, kind: str, array: Value, index: Value,
         raise c.wrong(node, f"{len(keys)} indices into an array of "
                          f"{axes_of(len(array.axes))}")
     given = [scalars.convert(c.scalar(v, node), d) for v in values]
-    var = c.fresh("old", d)
     compare = given[0] if kind == "cas" else None
+    if element.seen is not None:
+        return seen.atomic(c, element, kind, given[-1], compare, node)
+    var = c.fresh("old", d)
     c.emit(Atomic(var, kind, element.memory, element.starts, given[-1], compare, scope,
                      order), node)
     return var

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from weft.frontend.kernel import complexes, scalars, structs
+import numpy as np
+
+from weft.frontend.kernel import complexes, members, scalars, structs
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import operands
 from weft.frontend.kernel.source import Stop
@@ -31,6 +33,7 @@ _SYMBOLS: Final[dict[type[ast.AST], str]] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
     ast.NotIn: "not in", ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not",
 }  # fmt: skip
+_MOST_ITEMS: Final = 1 << 12  # of a tuple
 _STRICT: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.Lt, ast.LtE: ast.Lt, ast.Gt: ast.Gt, ast.GtE: ast.Gt,
 }  # fmt: skip
@@ -50,7 +53,7 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
             raise c.wrong(node, f"{_SYMBOLS[kind]}: a result of more than "
                           f"{scalars.MOST_BITS} bits")
         try:
-            return Known(scalars.KNOWN_BINARY[kind](left.value, right.value))
+            return scalars.known_binary(kind, left.value, right.value)
         except (KeyError, ZeroDivisionError):
             pass  # by zero divides the kernel, which knows no exceptions
         except TypeError:
@@ -67,6 +70,10 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
             return found
     if structs.is_tuple(left) and structs.is_tuple(right) and kind is ast.Add:
         return Group(left.items + right.items)
+    if kind is ast.Mult and (structs.is_tuple(left) or structs.is_tuple(right)):
+        repeated = _repeated(c, left, right, node)
+        if repeated is not None:
+            return repeated
     left, right = c.alike([left, right], kind in (ast.FloorDiv, ast.Mod))
     a = _operand(c, left, right, kind, node)
     b = _operand(c, right, left, kind, node, first=False)
@@ -76,9 +83,36 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
             fused = scalars.apply_fused(kind, a, b)
         if fused is not None and kind is ast.Sub and c.is_same(a, b):
             fused = None  # x - x is 0, not what its rounding left over
-        return scalars.apply_binary(kind, a, b) if fused is None else fused
+        if fused is not None:
+            return fused
+        found = scalars.apply_binary(kind, a, b)
+        return _quotient(c, found) if kind is ast.FloorDiv else found
     except scalars.NoOperator:
         raise _unsupported(c, kind, left, right, node) from None
+
+
+def _repeated(c: Expressions, left: Value, right: Value, node: ast.AST) -> Value | None:
+    """Return a tuple times a number that is known, None for other operands."""
+    group, count = (left, right) if isinstance(left, Group) else (right, left)
+    times = count.value if isinstance(count, Known) else None
+    if not isinstance(group, Group) or not isinstance(times, int | np.integer):
+        return None
+    if len(group.items) * int(times) > _MOST_ITEMS:
+        raise c.wrong(node, f"a tuple of {len(group.items) * int(times)} items",
+                      "gpu.local.array holds many numbers")
+    return Group(group.items * int(times))
+
+
+def _quotient(c: Expressions, quotient: Expr) -> Expr:
+    """Return a quotient that is 0, as numba's, where the least int64 is divided by -1."""
+    d = quotient.dtype
+    if d is not dt.int64 or quotient.op is not Op.FLOORDIV:
+        return quotient
+    least, (a, b) = int(d.min), quotient.args
+    divisor = c.ranges.of(b)
+    if c.ranges.of(a).lo > least or divisor.lo > -1 or divisor.hi < -1:
+        return quotient
+    return ex.where(ex.binary(Op.AND, a.eq(least), b.eq(-1)), ex.const(0, d), quotient)
 
 
 def _operand(c: Expressions, value: Value, other: Value, kind: type[ast.AST], node: ast.AST,
@@ -118,8 +152,11 @@ def negated(c: Expressions, kind: type[ast.unaryop], value: Value, node: ast.AST
     found = structs.negated(c, kind, value, node)
     if found is not None:
         return found
+    x = c.scalar(value, node)
+    if kind is ast.USub and x.dtype is dt.int32 and c.ranges.of(x).lo > dt.int32.min:
+        x = scalars.convert(x, dt.int64)  # in which indices are understood
     try:
-        return scalars.apply_unary(kind, c.scalar(value, node))
+        return scalars.apply_unary(kind, x)
     except scalars.NoOperator:
         raise c.wrong(node, f"unsupported operand for {_SYMBOLS[kind]}: "
                       f"{describe(value)}") from None
@@ -162,6 +199,9 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
             return negated(c, ast.Not, own, node) if kind is ast.NotIn else (
                 Known(held) if isinstance(held, bool) else held)
         return _contains(c, left, right, kind is ast.NotIn, node)
+    chosen = members.compare(c, kind, left, right)
+    if chosen is not None:
+        return chosen
     if complexes.is_complex(left) or complexes.is_complex(right):
         found = complexes.compare(c, kind, left, right, node)
         if found is not None:

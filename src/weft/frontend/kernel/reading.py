@@ -29,7 +29,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import Memory
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import constants, moving
+    from weft.frontend.kernel import constants, members, moving
 else:
     moving = Late("weft.frontend.kernel.moving")
 
@@ -68,6 +68,7 @@ class Reading(Emitter):
         self.fma: bool | None = False
         self.kept: list[Any] = []
         self.unlike: dict[str, str] = {}  # names that hold one kind of thing here, another there
+        self.members: dict[Any, members.Members] = {}  # by class, of what names may mean
         self.constants: dict[int, constants.Constant] = {}  # by the identity of the array
 
     # --- values

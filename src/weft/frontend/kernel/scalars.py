@@ -7,7 +7,19 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from weft.frontend.kernel.promotion import arithmetic, division, shift, unify
+import numpy as np
+
+from weft.errors import DTypeError
+from weft.frontend.kernel.promotion import (
+    arithmetic,
+    division,
+    of_math,
+    power,
+    rounding,
+    shift,
+    unify,
+)
+from weft.frontend.kernel.values import Known
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -20,9 +32,12 @@ __all__ = [
     "apply_binary",
     "apply_compare",
     "apply_unary",
+    "as_in_divmod",
+    "as_in_math",
     "common",
     "convert",
     "coordinate",
+    "extreme",
     "is_huge",
     "maximum",
     "minimum",
@@ -44,6 +59,7 @@ _ARITHMETIC: Final[dict[type[ast.operator], Operation]] = {
 _BITWISE: Final[dict[type[ast.operator], Operation]] = {
     ast.BitAnd: Op.AND, ast.BitOr: Op.OR, ast.BitXor: Op.XOR,
 }
+_ODD_IN_FLOAT32: Final = 1 << 24  # the integers up to which float32 holds the odd ones
 _SHIFTS: Final[dict[type[ast.operator], Operation]] = {ast.LShift: Op.SHL, ast.RShift: Op.SHR}
 
 
@@ -69,8 +85,6 @@ def convert(x: Expr, d: DType) -> Expr:
     if x.op is Op.CONST and d.is_float:
         value = float(x.attr)
         if x.dtype.is_float and x.dtype.bits < d.bits:  # what it holds, not what was written
-            import numpy as np
-
             with np.errstate(over="ignore"):
                 value = float(np.asarray(value).astype(x.dtype.numpy))
         return ex.const(value, d)
@@ -107,10 +121,19 @@ def apply_binary(kind: type[ast.operator], a: Expr, b: Expr) -> Expr:
     op = _ARITHMETIC.get(kind)
     if op is None:
         raise NoOperator
-    d = arithmetic(a.dtype, b.dtype)
-    if kind is ast.Pow and a.dtype is dt.float32 and not b.dtype.is_float:
-        d = a.dtype  # a whole power of a float32 is one, as in numba
+    if kind is ast.Pow:
+        return _power(a, b)
+    d = (rounding if kind in (ast.FloorDiv, ast.Mod) else arithmetic)(a.dtype, b.dtype)
     return ex.binary(op, convert(a, d), convert(b, d))
+
+
+def _power(a: Expr, b: Expr) -> Expr:
+    d = power(a.dtype, b.dtype)
+    exact = b.dtype.is_float or b.dtype.bits < 32 or (
+        b.op is Op.CONST and abs(int(b.attr)) <= _ODD_IN_FLOAT32)
+    if d is dt.float32 and not exact:  # which would round whether the exponent is odd
+        return convert(ex.binary(Op.POW, convert(a, dt.float64), convert(b, dt.float64)), d)
+    return ex.binary(Op.POW, convert(a, d), convert(b, d))
 
 
 def apply_fused(kind: type[ast.operator], a: Expr, b: Expr) -> Expr | None:
@@ -145,10 +168,8 @@ def apply_unary(kind: type[ast.unaryop], x: Expr) -> Expr:
     if x.dtype.is_float or x.dtype.is_bool:
         x = x if x.dtype.is_float else convert(x, dt.int64)
         return x if kind is ast.UAdd else ex.unary(Op.NEG, x)
-    if kind is ast.USub and x.dtype is not dt.int32:  # the least of which may be an index
+    if kind is ast.USub:
         x = ex.unary(Op.NEG, x)
-    elif kind is ast.USub:
-        return ex.unary(Op.NEG, convert(x, dt.int64))
     return convert(x, shift(x.dtype))
 
 
@@ -216,9 +237,30 @@ def maximum(a: Expr, b: Expr, d: DType) -> Expr:
     return ex.where(a.lt(b), b, a)
 
 
+def extreme(a: Expr, b: Expr, d: DType, largest: bool) -> Expr:
+    """Return the smaller or the larger of two floats, the other one where one is NaN."""
+    a, b = convert(a, d), convert(b, d)
+    if b.op is Op.CONST and b.attr == b.attr and b.attr != 0:  # then one comparison tells it
+        return ex.where(b.lt(a) if largest else a.lt(b), a, b)
+    found = maximum(a, b, d) if largest else minimum(a, b, d)
+    if a.op is Op.CONST and a.attr == a.attr:
+        return found
+    return ex.where(a.ne(a), b, found)
+
+
 def round_(x: Expr) -> Expr:
     """Return ``round(x)``: the nearest integer, half to even, as an int64."""
-    return convert(ex.unary(Op.ROUND, x), dt.int64) if x.dtype.is_float else x
+    return convert(ex.unary(Op.ROUND, x) if x.dtype.is_float else x, dt.int64)
+
+
+def as_in_divmod(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Return the arguments of ``divmod`` in the type in which numba computes it."""
+    kinds = {x.dtype.kind for x in (a, b)}
+    if dt.uint64 in (a.dtype, b.dtype) and "i" in kinds:
+        return convert(a, dt.float64), convert(b, dt.float64)
+    if kinds == {"b", "u"}:
+        return convert(a, dt.uint64), convert(b, dt.uint64)
+    return a, b
 
 
 def literal(value: bool | int | float) -> Expr | None:
@@ -230,6 +272,38 @@ def literal(value: bool | int | float) -> Expr | None:
             return ex.const(value, dt.int64)
         return ex.const(value, dt.uint64) if 0 <= value < 1 << 64 else None
     return ex.const(value, dt.float64)
+
+
+def known_binary(kind: type[ast.operator], left: Any, right: Any) -> Known:
+    """Return what Python computes of two things that are known.
+
+    Numbers of NumPy, which keep their type beside Python's, compute as those of arrays do.
+    """
+    compute = KNOWN_BINARY[kind]
+    if not (isinstance(left, np.generic) or isinstance(right, np.generic)):
+        return Known(compute(left, right))
+    a, b = known_type(left), known_type(right)
+    if a is None or b is None:
+        return Known(compute(left, right))
+    try:
+        d = apply_binary(kind, ex.const(0, a), ex.const(0, b)).dtype
+    except NoOperator:
+        raise TypeError from None
+    if d.is_float:
+        with np.errstate(all="ignore"):
+            return Known(d.numpy.type(compute(d.numpy.type(left), d.numpy.type(right))))
+    return Known(d.numpy.type(dt.wrap(int(compute(int(left), int(right))), d)))
+
+
+def known_type(value: Any) -> DType | None:
+    """Return the type of a number that is known, None of anything else."""
+    if isinstance(value, np.generic):
+        try:
+            return dt.as_dtype(value.dtype)
+        except DTypeError:
+            return None
+    found = literal(value) if type(value) in (bool, int, float) else None
+    return None if found is None else found.dtype
 
 
 def shown(value: int) -> str:
@@ -316,6 +390,16 @@ def _math_of_one(name: str, given: Expr) -> Expr | None:
     if name in ("degrees", "radians"):
         return x * (180.0 / math.pi if name == "degrees" else math.pi / 180.0)
     return None
+
+
+def as_in_math(name: str, args: list[Expr]) -> list[Expr]:
+    """Return the arguments of a function of `math` in the type in which numba computes it."""
+    if len(args) != 2:
+        return args
+    d = of_math(name, args[0].dtype, args[1].dtype)
+    if d is None:
+        return args
+    return [convert(args[0], d), args[1] if name == "ldexp" else convert(args[1], d)]
 
 
 def _math_of_two(name: str, a: Expr, b: Expr) -> Expr | None:

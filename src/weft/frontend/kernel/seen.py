@@ -1,13 +1,18 @@
 """Arrays whose bits are read as numbers of another type: ``array.view(dtype)``.
 
-An element is one element of the memory, or several that lie side by side, the first of which has
-the lowest bits. It is put together where it is read and taken apart where it is written, so that no
-memory has two types.
+An element is one element of the memory, several that lie side by side, the first of which has the
+lowest bits, or a part of one. It is put together where it is read and taken apart where it is
+written, so that no memory has two types. Where elements are parts, places along the last axis of
+the memory count parts.
+
+Threads may write parts of one element at the same time, and change it atomically, whatever type it
+is seen as: both are loops of compare-and-exchange on the element that is there.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.frontend.kernel.values import View
@@ -16,41 +21,73 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Load, Store
+from weft.ir.stmt import Atomic, Load, Store, While
+from weft.passes import atomics
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["as_type", "read", "write"]
+__all__ = ["as_type", "atomic", "read", "write"]
 
 
 def as_type(c: Expressions, array: View, d: DType, node: ast.AST) -> View:
-    """Return an array with its elements seen as others, of as many bytes or of more."""
+    """Return an array with its elements seen as others."""
     old, stored = array.dtype, array.memory.dtype
     if d is old:
         return array
-    if d.is_bool or stored.is_bool or d.itemsize % stored.itemsize:
+    if d.is_bool or stored.is_bool:
         raise c.wrong(node, f"a view of {old.name} elements as {d.name}",
-                      "kernels view numbers as others of as many bytes, or of more")
+                      "compare with 0, or store the bools in an array of their own")
     if d.itemsize == old.itemsize:
         return array.replace(seen=None if d is stored else d)
+    array = _in_units(c, array, min(d.itemsize, stored.itemsize), node)
+    unit = min(d.itemsize, stored.itemsize)
     last = array.axes[-1] if array.axes else None
-    width = old.itemsize // stored.itemsize
-    if last is None or last.axis != len(array.starts) - 1 or not ex.is_const(last.step, width):
+    if last is None or last.axis != len(array.starts) - 1 or not ex.is_const(
+        last.step, old.itemsize // unit
+    ):
         raise c.wrong(node, f"a view of {old.name} elements that do not lie side by side as "
                       f"{d.name}", "the last axis of the array must be contiguous")
     bytes_ = last.extent * old.itemsize
-    if c.checked:
+    if c.checked and d.itemsize > old.itemsize:
         c.require((bytes_ % d.itemsize).eq(0), "a view of elements that are not filled", node)
-    axis = last.replace(extent=bytes_ // d.itemsize,
-                        step=ex.index(d.itemsize // stored.itemsize), cut=None)
+    axis = last.replace(extent=bytes_ // d.itemsize, step=ex.index(d.itemsize // unit), cut=None)
     return array.replace(axes=(*array.axes[:-1], axis), seen=None if d is stored else d)
 
 
+def _unit(array: View) -> int:
+    """Return the bytes of a step along the last axis of the memory."""
+    return min(array.dtype.itemsize, array.memory.dtype.itemsize)
+
+
+def _in_units(c: Expressions, array: View, unit: int, node: ast.AST) -> View:
+    """Return an array whose places along the last axis of its memory count other units."""
+    held, last = _unit(array), len(array.starts) - 1
+    if unit == held or not array.starts:
+        return array
+    if unit > held:
+        start = array.starts[last]
+        parts = unit // held
+        c.require((start % parts).eq(0), "a view that begins within an element", node)
+
+    def moved(e: Expr) -> Expr:
+        return e * (held // unit) if unit < held else e // (unit // held)
+
+    starts = (*array.starts[:last], moved(array.starts[last]))
+    # the axis that is seen anew gets its step afterwards
+    axes = tuple(a.replace(step=moved(a.step), cut=None) if a.axis == last else a
+                 for a in array.axes)
+    return array.replace(starts=starts, axes=axes)
+
+
 def read(c: Expressions, array: View, node: ast.AST) -> Expr:
-    """Return an element, which may be several of the memory."""
+    """Return an element, which may be several of the memory, or a part of one."""
     stored, wanted = array.memory.dtype, array.dtype
     bits, whole = _unsigned(stored), _unsigned(wanted)
+    if not _count(array):
+        var = c.fresh(array.memory.name, stored)
+        c.emit(Load(var, array.memory, _around(array)), node)
+        return _part(array, ex.bitcast(var, bits))
     found: Expr | None = None
     for k in range(_count(array)):
         var = c.fresh(array.memory.name, stored)
@@ -67,6 +104,10 @@ def write(c: Expressions, array: View, value: Expr, node: ast.AST) -> None:
     """Store an element, whose type the value has."""
     stored = array.memory.dtype
     bits, whole = _unsigned(stored), _unsigned(array.dtype)
+    if not _count(array):
+        held = c.bind(value, "part", node)
+        _changed(c, array, lambda old: _with_part(array, old, held), node)
+        return
     held = c.bind(ex.bitcast(value, whole), "bits", node)
     for k in range(_count(array)):
         part = held
@@ -76,7 +117,90 @@ def write(c: Expressions, array: View, value: Expr, node: ast.AST) -> None:
         c.emit(Store(array.memory, _place(array, k), part), node)
 
 
+def atomic(c: Expressions, array: View, kind: str, value: Expr, compare: Expr | None,
+           node: ast.AST) -> Expr:  # fmt: skip
+    """Change an element in one indivisible step; return what it was."""
+    if _count(array) > 1:
+        raise c.wrong(node, f"gpu.atomic.{kind} of {array.seen} elements that are several of "
+                      f"{array.memory.dtype.name}", "make an array of the wider type, and view it "
+                      "as the narrower one")
+    given = c.bind(value, "given", node)
+    expected = None if compare is None else c.bind(compare, "expected", node)
+    bits = _unsigned(array.memory.dtype)
+
+    def change(old: Expr) -> Expr:
+        held = _part(array, old) if not _count(array) else ex.bitcast(old, array.dtype)
+        new = atomics.changed(kind, held, given, expected)
+        return _with_part(array, old, new) if not _count(array) else ex.bitcast(new, bits)
+
+    old = _changed(c, array, change, node)
+    return _part(array, old) if not _count(array) else ex.bitcast(old, array.dtype)
+
+
+def _changed(c: Expressions, array: View, change: Callable[[Expr], Expr], node: ast.AST) -> Expr:
+    """Change the bits of the element of the memory that an element is in; return what they were."""
+    memory, bits = array.memory, _unsigned(array.memory.dtype)
+    if memory.dtype.is_float and memory.dtype.bits < 32:  # some of whose NaNs lose bits on the way
+        raise c.wrong(node, f"a change of {array.dtype.name} elements in memory of "
+                      f"{memory.dtype.name}", "make an array of integers, and view it as floats")
+    if not _count(array):
+        c.partly.add(memory.name)  # whose other parts may have no value yet
+    place = tuple(c.bind(e, "place", node) for e in _around(array))
+    first = c.fresh(memory.name, memory.dtype)
+    c.emit(Load(first, memory, place), node)
+    if memory.scope not in ("global", "shared"):  # of one thread
+        old = c.bind(ex.bitcast(first, bits), "old", node)
+        c.emit(Store(memory, place, ex.bitcast(change(old), memory.dtype)), node)
+        return old
+    cell = c.cell("seen", memory.dtype, node)
+    going = c.cell("again", dt.bool_, node)
+    c.put(cell, first, node)
+    c.put(going, ex.const(True, dt.bool_), node)
+    with c.into() as head:
+        again = c.get(going, "again", node)
+        with c.into() as body:
+            held = c.get(cell, "held", node)
+            new = ex.bitcast(change(ex.bitcast(held, bits)), memory.dtype)
+            var = c.fresh("old", memory.dtype)
+            c.emit(Atomic(var, "cas", memory, place, new, held), node)
+            c.put(cell, var, node)
+            c.put(going, ex.bitcast(var, bits).ne(ex.bitcast(held, bits)), node)
+    c.emit(While(tuple(head), again, tuple(body)), node)
+    return ex.bitcast(c.get(cell, "old", node), bits)
+
+
+def _shift(array: View) -> Expr:
+    """Return by how many bits an element is above the lowest one of that which it is in."""
+    parts = array.memory.dtype.itemsize // array.dtype.itemsize
+    bits = _unsigned(array.memory.dtype)
+    return ex.cast(array.starts[-1] % parts * (8 * array.dtype.itemsize), bits)
+
+
+def _part(array: View, old: Expr) -> Expr:
+    """Return the element that is a part of the bits of one of the memory."""
+    part = ex.binary(Op.SHR, old, _shift(array))
+    return ex.bitcast(ex.cast(part, _unsigned(array.dtype)), array.dtype)
+
+
+def _with_part(array: View, old: Expr, value: Expr) -> Expr:
+    """Return the bits of an element of the memory with one part of another value."""
+    bits, own = old.dtype, _unsigned(array.dtype)
+    shift = _shift(array)
+    mask = ex.binary(Op.SHL, ex.const((1 << own.bits) - 1, bits), shift)
+    part = ex.binary(Op.SHL, ex.cast(ex.bitcast(value, own), bits), shift)
+    return ex.binary(Op.OR, ex.binary(Op.AND, old, ex.unary(Op.NOT, mask)), part)
+
+
+def _around(array: View) -> tuple[Expr, ...]:
+    """Return the place of the element of the memory that an element is, or is a part of."""
+    if _count(array):
+        return array.starts
+    parts = array.memory.dtype.itemsize // array.dtype.itemsize
+    return (*array.starts[:-1], array.starts[-1] // parts)
+
+
 def _count(array: View) -> int:
+    """Return of how many elements of the memory an element is made, 0 where it is a part of one."""
     return array.dtype.itemsize // array.memory.dtype.itemsize
 
 

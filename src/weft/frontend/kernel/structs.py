@@ -30,6 +30,7 @@ _TESTS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {  # what is asked of th
 _SIGNS: Final[dict[type[ast.AST], str]] = {
     ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__",
 }  # fmt: skip
+_OF_TUPLES: Final = frozenset({"_make"})  # which collections.namedtuple writes, not the user
 _CALLED: Final[dict[Any, str]] = {
     abs: "__abs__", bool: "__bool__", float: "__float__", int: "__int__", len: "__len__",
     round: "__round__",
@@ -40,7 +41,27 @@ def method(value: Value, name: str) -> Callable[..., Any] | None:
     """Return the method of a struct that its class writes in Python, None without one."""
     kind = _kind(value)
     found = None if kind is None else getattr(kind, name, None)
+    if inspect.ismethod(found) and inspect.isfunction(found.__func__):  # of the class
+        return found if not hasattr(tuple, name) and name not in _OF_TUPLES else None
     return found if inspect.isfunction(found) else None
+
+
+def of_class(c: Expressions, function: Any, args: list[Value], named: dict[str, Value],
+             node: ast.AST) -> Value:  # fmt: skip
+    """Return what a method of a class gives."""
+    found: Value = c.inline(function.__func__, [Known(function.__self__), *args], named, node)
+    return found
+
+
+def replaced(c: Expressions, owner: Group, args: list[Value], named: dict[str, Value],
+             node: ast.AST) -> Value:  # fmt: skip
+    """Return ``owner._replace(name=value)`` of a named tuple."""
+    unknown = sorted(set(named) - set(owner.names))
+    if args or unknown:
+        raise c.wrong(node, f"_replace of {', '.join(unknown) or 'values without names'}",
+                      f"its fields: {', '.join(owner.names)}")
+    items = tuple(named.get(n, v) for n, v in zip(owner.names, owner.items, strict=True))
+    return owner.replace(items=items)
 
 
 def is_tuple(value: Value) -> TypeGuard[Group]:

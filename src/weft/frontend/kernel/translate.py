@@ -16,7 +16,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.record import Record
-from weft.ir.stmt import Barrier, Body, For, Kernel, Meta, Stmt
+from weft.ir.stmt import PARTLY, Barrier, Body, For, Kernel, Meta, Stmt
 from weft.ir.traverse import walk
 from weft.passes.departures import may_depart, without_departures
 from weft.passes.divergence import leaves
@@ -150,8 +150,8 @@ def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, 
     if not sanitised and leaves(inner) and not may_depart(inner):
         inner = without_departures(inner, lowering.locations)
     nest = _nest(inner, (*lowering.dynamic_allocs(), *lowering.shared), axes)
-    return Kernel(source.name, memories, nest, Meta("custom"),
-                  lowering.locations)
+    hints = ((PARTLY, tuple(sorted(lowering.partly))),) if lowering.partly else ()
+    return Kernel(source.name, memories, nest, Meta("custom", hints=hints), lowering.locations)
 
 
 def _axes(lowering: Functions, launch: Launch) -> list[tuple[str, Expr, Expr]]:

@@ -23,6 +23,7 @@ from weft.ir.record import Record
 from weft.ir.shown import shown
 from weft.ir.stmt import (
     LEFT,
+    PARTLY,
     Address,
     Alloc,
     Assert,
@@ -108,6 +109,7 @@ class Machine:
         self.per_block = grid.threads[0] * grid.threads[1] * grid.threads[2]
         self.names: dict[Expr, Array] = {}
         self.storages: dict[Memory, Storage] = {}
+        self._partly: tuple[str, ...] = dict(kernel.meta.hints).get(PARTLY, ())
         self._formulas: dict[object, Formula] = {}
         self._left, self.instructions = limit, 0
         for memory, address in zip(kernel.params, addresses, strict=True):
@@ -374,6 +376,8 @@ class Machine:
             self.storages[s.memory] = Storage.over(s.memory, self.storage(s.base), shape)
             return
         made = self.storages[s.memory] = Storage.fresh(s.memory, shape, owner, copies)
+        if s.memory.name in self._partly:
+            made.written = None
         if shared and self.checks is not None:
             self.checks.watch(made)
 

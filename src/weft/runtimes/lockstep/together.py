@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft.errors import UnsupportedError
+from weft.ir import dtype as dt
 from weft.ir import interpret_scalar as scalar
 from weft.ir.dtype import DType
 from weft.ir.interpret_code import atomic_op, exchange
@@ -97,13 +98,21 @@ def _one_by_one(s: Atomic, data: Array, at: Array, value: Array, compare: Array,
                 old: Array) -> None:  # fmt: skip
     """Carry out many updates of the same elements, in the order of the threads."""
     d = s.memory.dtype
+    if s.kind == "cas" and d.is_float:  # whose bits Python's floats do not keep
+        raw, words = bits(data), dt.unsigned(8 * data.itemsize)
+        new, expected = (bits(to_stored(x, d).astype(data.dtype)) for x in (value, compare))
+        found = np.zeros(len(at), raw.dtype)
+        plain = s.replace(memory=s.memory.replace(dtype=words))
+        _one_by_one(plain, raw, at, new, expected, found)
+        data[at], old[:] = raw[at].view(data.dtype), found.view(data.dtype)
+        return
     op = atomic_op(s.kind, d)
     fn = None if op is None else scalar.function(op, d, d)
     elements, inverse = np.unique(at, return_inverse=True)
     cells = data[elements].astype(old.dtype).tolist()
-    found = [exchange(cells, k, s.kind, v, c, fn) for k, v, c in
+    olds = [exchange(cells, k, s.kind, v, c, fn) for k, v, c in
              zip(inverse.tolist(), value.tolist(), compare.tolist(), strict=True)]
-    old[:] = found
+    old[:] = olds
     data[elements] = np.array(cells, old.dtype).astype(data.dtype)
 
 
