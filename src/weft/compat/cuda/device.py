@@ -161,7 +161,8 @@ class Context:
 
     device = _device
     deallocations = SimpleNamespace(clear=synchronize)  # memory is given back when nothing has it
-    memory_manager = SimpleNamespace(deallocations=deallocations)
+    memory_manager = SimpleNamespace(deallocations=deallocations, initialize=synchronize,
+                                     reset=synchronize)
 
     def get_memory_info(self) -> MemoryInfo:
         """Return the memory that is free, and all of it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.frontend.kernel import chosen, complexes, members, operators, scalars, structs
+from weft.frontend.kernel import chosen, complexes, members, operators, optional, scalars, structs
 from weft.frontend.kernel.elements import itemsize_of
 from weft.frontend.kernel.hints import NO_THREADS, closest, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Special
@@ -65,6 +65,8 @@ class Expressions(Indexing):
         """Return whether a value is true."""
         if complexes.is_complex(value):
             value = operators.compare(self, ast.NotEq, value, Known(0), node)
+        if optional.is_optional(value):
+            return optional.truth(value)
         if isinstance(value, Known | Group):
             said = structs.truth(self, value, node)
             if said is not None:
@@ -250,6 +252,10 @@ class Expressions(Indexing):
             with self.extending(orelse):
                 b = complexes.as_complex(self, b, node)
         a, b = members.agreed(self, [a, b])
+        if self.wraps and any(optional.is_optional(v) or optional.is_none(v) for v in (a, b)):
+            maybe = [optional.as_optional(v, self.number_of(v)) for v in (a, b)]
+            if not any(m is None for m in maybe):
+                a, b = (m for m in maybe if m is not None)
         pairs = [(a, b)]
         grouped = isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items)
         if isinstance(a, Group) and isinstance(b, Group) and grouped:

@@ -7,7 +7,7 @@ import inspect
 from typing import Any, Final
 
 from weft.errors import KernelError, shown_file
-from weft.frontend.kernel import chosen, flow, structs
+from weft.frontend.kernel import chosen, flow, optional, structs
 from weft.frontend.kernel.inner import Inner, captured, inner_function, of_lambda
 from weft.frontend.kernel.loops import Loops, join
 from weft.frontend.kernel.meetings import Frame
@@ -15,6 +15,7 @@ from weft.frontend.kernel.reading import VISIT
 from weft.frontend.kernel.source import Source, Stop, read_source
 from weft.frontend.kernel.statements import STATEMENTS
 from weft.frontend.kernel.values import Group, Known, Value, describe
+from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 
 __all__ = ["Functions"]
@@ -132,10 +133,12 @@ class Functions(Loops):
             self._result_widths(value))
         if frame.cells is None:
             frame.types = width if frame.types is None else self._both(frame.types, width, node)
-        elif isinstance(frame.cells, _Nothing) != isinstance(width, _Nothing):
+        elif not optional.is_optional(frame.cells) and (
+            isinstance(frame.cells, _Nothing) != isinstance(width, _Nothing)
+        ):
             raise self.wrong(node, f"{frame.source.name} returns {describe(value)} here and "
                              "something else elsewhere")
-        elif not isinstance(width, _Nothing):
+        elif not isinstance(frame.cells, _Nothing):
             outer, self.steady = self.steady, frame.depth
             try:
                 wider = self._keep(frame.cells, value, frame.source.name, node)
@@ -159,6 +162,9 @@ class Functions(Loops):
         if isinstance(a, _Nothing) or isinstance(b, _Nothing):
             if isinstance(a, _Nothing) and isinstance(b, _Nothing):
                 return a
+            found = b if isinstance(a, _Nothing) else a
+            if self.wraps and (isinstance(found, DType) or optional.is_optional(found)):
+                return optional.width(found) if isinstance(found, DType) else found
             raise self.wrong(node, "a function that returns a value on some ways only")
         return join(a, b)
 

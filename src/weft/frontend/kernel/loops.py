@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import chosen, complexes, flow, members
+from weft.frontend.kernel import chosen, complexes, flow, members, optional
 from weft.frontend.kernel.builtins import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
@@ -191,7 +191,7 @@ class Loops(Statements):
               test: ast.expr | None) -> int:  # fmt: skip
         """Read a loop, with wider cells as often as that is needed."""
         inside = flow.loaded([*node.body, *([test] if test is not None else [])])
-        self.after.append(inside)
+        self.after += [flow.loaded(node.orelse), inside]
         names = set(flow.assigned(node.body))
         if isinstance(node, ast.For):
             names |= flow.assigned([ast.Assign([node.target], ast.Constant(0))])
@@ -230,6 +230,7 @@ class Loops(Statements):
                 self.env.pop(name, None)
             else:
                 self.env[name] = cell
+        self.after.pop()
         return self._behind(node, loop)
 
     def set_before(self, name: str) -> Value | None:
@@ -302,6 +303,8 @@ class Loops(Statements):
             value = chosen.as_chosen(value, width.kind) or value  # type: ignore[arg-type]
         if moving.is_moving(width) and chosen.is_array(value):
             value = moving.as_moving(value, width.kind) or value
+        if optional.is_optional(width):
+            value = optional.as_optional(value, self.number_of(value)) or value
         if isinstance(value, Group):
             widths = width.items if width is not None else (None,) * len(value.items)
             items = tuple(self._cells(f"{name}.{k}", v, w, node)
@@ -385,6 +388,9 @@ def join(a: Any, b: Any) -> Any:
     for one, other in ((a, b), (b, a)):
         if isinstance(one, Group) and one.kind is complex and isinstance(other, DType):
             return one.replace(items=tuple(unify(x, other) for x in one.items))
+    for one, other in ((a, b), (b, a)):
+        if optional.is_optional(one) and isinstance(other, DType):
+            return optional.width(unify(one.items[1], other))
     if moving.is_moving(a) or moving.is_moving(b):
         return _join_parts(a, b)
     if chosen.is_chosen(a) and chosen.is_chosen(b):

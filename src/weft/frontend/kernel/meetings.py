@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import chosen, complexes, members, scalars
+from weft.frontend.kernel import chosen, complexes, members, optional, scalars
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.emitter import conjuncts, negation
@@ -182,6 +182,12 @@ class Meetings(Calls):
             sides = [(None if v is None else self._chosen_in(body, v, kind, name, node), body)
                      for v, body in sides]
             return self._meet_groups(name, sides, node)
+        if self.wraps and any(optional.is_optional(v) or optional.is_none(v) for v in values):
+            held = [(None if v is None else self._optional_in(body, v, name, node), body)
+                    for v, body in sides]
+            if all((v is None) == (h is None)
+                   for (v, _), (h, _) in zip(sides, held, strict=True)):
+                return self._meet_groups(name, held, node)
         if any(complexes.is_complex(v) for v in values):
             sides = [(self._complex_in(body, v, name, node), body) for v, body in sides]
             if any(v is None for v, _ in sides) and len(values) == len(sides):
@@ -247,6 +253,14 @@ class Meetings(Calls):
         with self.extending(body):
             return None if value is None else complexes.as_complex(self, value, node)
 
+    def _optional_in(self, body: list[Stmt], value: Any, name: str, node: ast.AST) -> Any:
+        """Return None or a number as what may be either, None if it is something else."""
+        if optional.is_optional(value):
+            return value
+        if isinstance(value, Known) and not optional.is_none(value):
+            value = self.alike([value], True)[0]
+        return optional.as_optional(value, self._read_in(body, value, name, node))
+
     def _are_unlike(self, name: str, values: list[Any]) -> None:
         """Remember what a name holds on different ways, for the message where it is read."""
         self.unlike[name.partition(".")[0]] = " or ".join(dict.fromkeys(map(describe, values)))
@@ -270,12 +284,6 @@ class Meetings(Calls):
         self.locations[read] = self.source.place(node)
         body.append(read)
         return var
-
-    def number_of(self, value: Any) -> Expr | None:
-        """Return a value as a scalar, None if it is not one."""
-        if isinstance(value, Known):
-            return self.known_scalar(value.value)
-        return value if isinstance(value, Expr) else None
 
     def _meet_groups(self, name: str, sides: list[tuple[Any, list[Stmt]]],
                      node: ast.AST) -> Any:  # fmt: skip
@@ -305,8 +313,17 @@ class Meetings(Calls):
 
     def _keep(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:
         """Store a value in cells; return the cells' types instead if they are too narrow."""
+        if value is None and isinstance(cell, Known) and name in self.unlike:
+            raise self.wrong(node, f"{name} is {self.unlike[name]}, by the way to this line",
+                             "in a loop only numbers and tuples of them can change")
         if value is None or isinstance(value, Wrong) or isinstance(cell, Wrong):
             return None
+        if self.wraps and not optional.is_optional(cell):
+            wider = self._optional_width(cell, value)
+            if wider is not None:
+                return wider
+        if optional.is_optional(cell):
+            value = optional.as_optional(value, self.number_of(value)) or value
         if (chosen.is_array(cell) or moving.is_moving(cell)) and chosen.is_array(value):
             return self._keep_array(cell, value, name, node)
         if isinstance(cell, Known) and isinstance(value, Known | Group) and cell != value:
@@ -345,6 +362,18 @@ class Meetings(Calls):
             return d
         self.put(cell, scalars.convert(x, d), node)
         return None
+
+    def _optional_width(self, cell: Any, value: Any) -> Any:
+        """Return the types of what holds a number and also None, None if that is not needed."""
+        if isinstance(cell, Memory):
+            if optional.is_none(value):
+                return optional.width(cell.dtype)
+            return optional.width(unify(cell.dtype, value.items[1].dtype)) if (
+                optional.is_optional(value)) else None
+        if not optional.is_none(cell):
+            return None
+        x = value.items[1] if optional.is_optional(value) else self.number_of(value)
+        return None if x is None else optional.width(x.dtype)
 
     def _keep_array(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:
         """Store which array a name means; return what must be told apart if that is more."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft.frontend.kernel import complexes, members, scalars, structs
+from weft.frontend.kernel import complexes, members, optional, scalars, structs
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import operands
 from weft.frontend.kernel.source import Stop
@@ -60,6 +60,7 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
             raise _unsupported(c, kind, left, right, node) from None
         except Exception as error:
             raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
+    left, right = _present(c, left, node), _present(c, right, node)
     if complexes.is_complex(left) or complexes.is_complex(right):
         made_ = complexes.operate(c, kind, left, right, node)
         if made_ is not None:
@@ -141,6 +142,8 @@ def negated(c: Expressions, kind: type[ast.unaryop], value: Value, node: ast.AST
             return Known(scalars.KNOWN_UNARY[kind](value.value))
         except Exception as error:
             raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
+    if kind is not ast.Not:
+        value = _present(c, value, node)
     if complexes.is_complex(value) and isinstance(value, Group) and kind is not ast.Invert:
         if kind is ast.Not:
             return compare(c, ast.Eq, value, Known(0), node)
@@ -190,8 +193,15 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
             raise _unsupported(c, kind, left, right, node) from None
         except Exception as error:
             raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
-    if kind in (ast.Is, ast.IsNot) and (_is_none(left) or _is_none(right)):
+    if kind in (ast.Is, ast.IsNot, ast.Eq, ast.NotEq):
+        for asked, other in ((left, right), (right, left)):
+            if optional.is_optional(asked) and optional.is_none(other):
+                return optional.there(asked, kind)
+            if c.wraps and isinstance(asked, Expr) and optional.is_none(other):
+                return Known(kind in (ast.IsNot, ast.NotEq))
+    if kind in (ast.Is, ast.IsNot) and (optional.is_none(left) or optional.is_none(right)):
         return Known(kind is ast.IsNot)
+    left, right = _present(c, left, node), _present(c, right, node)
     if kind in (ast.In, ast.NotIn) and isinstance(right, Group):
         own = structs.contains(c, right, left, node)
         if own is not None:
@@ -271,5 +281,6 @@ def _order(c: Expressions, kind: type[ast.cmpop], left: Group, right: Group,
     return found
 
 
-def _is_none(value: Value) -> bool:
-    return isinstance(value, Known) and value.value is None
+def _present(c: Expressions, value: Value, node: ast.AST) -> Value:
+    """Return the number that an operand is that may be None; other operands as they are."""
+    return optional.number(c, value, node) if optional.is_optional(value) else value

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import scalars
+from weft.frontend.kernel import optional, scalars
 from weft.frontend.kernel.elements import as_dtype
 from weft.frontend.kernel.emitter import Emitter
 from weft.frontend.kernel.hints import instead, title
@@ -108,6 +108,8 @@ class Reading(Emitter):
             found = self.known_scalar(value.value)
             if found is not None:
                 return found
+        if optional.is_optional(value):
+            return optional.number(self, value, node)
         hint = ""
         if isinstance(value, View):
             hint = "index it to get a number: kernels compute on scalars"
@@ -125,6 +127,12 @@ class Reading(Emitter):
         if d is not None and getattr(value, "ndim", 1) == 0:
             return ex.const(value.item(), d)
         return None
+
+    def number_of(self, value: Any) -> Expr | None:
+        """Return a value as a scalar, None if it is not one."""
+        if isinstance(value, Known):
+            return self.known_scalar(value.value)
+        return value if isinstance(value, Expr) else None
 
     def alike(self, values: list[Any], kept: bool = False) -> list[Any]:
         """Give a type to values that meet; if ``kept``, the result has the sign of one of them."""

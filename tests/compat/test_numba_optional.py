@@ -1,0 +1,163 @@
+"""Names on their ways through kernels, against Python: numbers that may be None, loops' else."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.compat import cuda
+from weft.errors import KernelError
+
+
+@cuda.jit(device=True)
+def positive(x):
+    if x > 0:
+        return x
+    return None
+
+
+@cuda.jit(device=True)
+def first_bin(x, n):
+    if x == n:
+        return n - 1
+    k = int(x // 2)
+    if k < 0 or k >= n:
+        return None
+    else:
+        return k
+
+
+@cuda.jit(device=True)
+def or_else(x, other):
+    return other if x is None else x
+
+
+def by_function(a, out, i):
+    found = positive(a[i])
+    out[i] = -1 if found is None else found * 2
+
+
+def by_branch(a, out, i):
+    found = None
+    if a[i] > 0:
+        found = a[i]
+    if found is not None:
+        out[i] = found
+    else:
+        out[i] = -7
+
+
+def smallest(a, out, i):
+    best = None
+    for j in range(i, a.size):
+        if a[j] > 0 and (best is None or a[j] < best):
+            best = a[j]
+    out[i] = -5 if best is None else best
+
+
+def emptied(a, out, i):
+    last = a[i]
+    k = 0
+    while k < 3:
+        if a[(i + k) % a.size] < 0:
+            last = None
+        elif last == None:  # noqa: E711
+            last = 1
+        k += 1
+    if last:
+        out[i] = last + 0.5
+
+
+def passed_on(a, out, i):
+    out[i] = or_else(positive(a[i]), i) + or_else(None, 1) + or_else(2.5, 1)
+
+
+def integers(a, out, i):
+    k = first_bin(a[i], 3)
+    if k is not None and k >= 0:
+        out[i] = k + 10
+    chosen = None if a[i] < 0 else k
+    if not chosen:
+        out[i] -= 100
+
+
+ALL = (by_function, by_branch, smallest, emptied, passed_on, integers)
+VALUES = np.array([1.0, -2, 3, 0, -0.5, 6, 4, -1, 2, 5, -3])
+
+
+@pytest.mark.parametrize("body", ALL, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int16], ids=str)
+def test_like_python(body, dtype):
+    @cuda.jit
+    def kernel(a, out):
+        i = cuda.grid(1)
+        if i < a.size:
+            body(a, out, i)
+
+    a = VALUES.astype(dtype)
+    want, found, seen = (np.zeros(a.size) for _ in range(3))
+    for i in range(a.size):
+        body(a, want, i)
+    kernel[2, 8](a, found)
+    weft.interpret(kernel, 2, 8)(a, seen)
+    np.testing.assert_array_equal(found, want)
+    np.testing.assert_array_equal(seen, want)
+
+
+def after_loops(out, stop, i):
+    n = 0
+    while n < stop[i]:
+        n += 1
+        if n == 3:
+            break
+    else:
+        out[i, 0] = n
+    total = 0
+    for j in range(4):
+        total += j
+        if j == stop[i]:
+            break
+    else:
+        out[i, 1] = total
+    k = 0
+    while k < 5:
+        k += 2
+    else:
+        out[i, 2] = k
+
+
+def test_an_else_of_a_loop_reads_what_the_loop_set():
+    @cuda.jit
+    def kernel(out, stop):
+        after_loops(out, stop, cuda.grid(1))
+
+    stop, found, want = np.arange(8), np.zeros((8, 3)), np.zeros((8, 3))
+    kernel[1, 8](found, stop)
+    for i in range(8):
+        after_loops(want, stop, i)
+    np.testing.assert_array_equal(found, want)
+
+
+def test_none_is_no_number():
+    @cuda.jit
+    def doubled(a, out):
+        i = cuda.grid(1)
+        out[i] = positive(a[i]) * 2
+
+    out = np.zeros(2)
+    doubled[1, 2](np.array([1.0, 2.0]), out)
+    np.testing.assert_array_equal(out, [2, 4])
+    with pytest.raises(TypeError, match=r"expected a number, got None in thread \(1, 0, 0\)"):
+        doubled[1, 2](np.array([1.0, -2.0]), out)
+
+
+def test_kernels_of_wefts_own_refuse_both():
+    @weft.kernel
+    def best(a, out):
+        found = None
+        for j in range(a.shape[0]):
+            if found is None or a[j] < found:
+                found = a[j]
+        out[0] = 0 if found is None else found
+
+    with pytest.raises(KernelError, match="found is"):
+        best[1, 1](VALUES, np.zeros(1))
