@@ -4,6 +4,8 @@ Whether a rule is broken says a second opinion, which runs kernels as Python, th
 sanitiser must report something where that says so, and nothing where it does not.
 """
 
+from pathlib import Path
+
 import pytest
 from tests.examples.kernel_examples import FOLDER, NAMES, Sanitised, load
 from tests.examples.mutation import Mutant, mutants, mutated
@@ -19,6 +21,7 @@ SIZES = {
     "scan": (7, 70), "softmax": (7, 37), "tensor_core_matmul": (17,),
     "sparse_matvec": (5, 13), "tiled_matmul": (5,),
     "transpose": (5, 19), "warp_reduction": (5, 9),
+    "copies_ahead": (2,), "matrix_pitch": (1, 2), "warps_in_step": (37, 300),
 }  # fmt: skip
 SMALLER = {
     "attention": {"WIDTH = 16": "WIDTH = 4", "TILE = 32": "TILE = 8"},
@@ -31,6 +34,9 @@ SMALLER = {
     "tiled_matmul": {"TILE = 16": "TILE = 4"},
     "transpose": {"TILE = 32": "TILE = 8", "ROWS = 8": "ROWS = 2"},
 }
+MORE = Path(__file__).parent / "more"  # of what no example has: copies on the side, pitches
+FILES = {name: FOLDER / f"{name}.py" for name in NAMES}
+FILES |= {file.stem: file for file in sorted(MORE.glob("[a-z]*.py"))}
 RACES = {"missing-barrier": "race"}  # the second opinion does not tell one from the other
 
 
@@ -45,7 +51,7 @@ def smaller(name: str, text: str) -> str:
 def outcome(name: str, mutant: Mutant, folder) -> tuple[str, set[str], set[str]]:
     """Return how a mutant computes something else, what was found, and what it breaks."""
     file = folder / f"{mutant}.py"
-    file.write_text(smaller(name, mutated(FOLDER / f"{name}.py", mutant)))
+    file.write_text(smaller(name, mutated(FILES[name], mutant)))
     launches = Sanitised()
     example = load(file, launches)
     wrong = ""
@@ -58,9 +64,9 @@ def outcome(name: str, mutant: Mutant, folder) -> tuple[str, set[str], set[str]]
     return wrong, {f.kind for f in launches.findings}, broken_rules(file, SIZES[name])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_mutants(name, tmp_path):
-    todo = mutants(FOLDER / f"{name}.py")
+    todo = mutants(FILES[name])
     assert len(todo) >= 5
     harmless = []
     for mutant in todo:
@@ -80,8 +86,8 @@ def test_mutants(name, tmp_path):
     assert len(harmless) <= len(todo) // 3, harmless
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_the_second_opinion_sees_nothing_in_what_is_right(name, tmp_path):
     file = tmp_path / f"{name}.py"
-    file.write_text(smaller(name, (FOLDER / f"{name}.py").read_text()))
+    file.write_text(smaller(name, (FILES[name]).read_text()))
     assert not broken_rules(file, SIZES[name])

@@ -12,13 +12,13 @@ import types
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 BLOCK = ("syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads_or")
 WARP = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync", "match_any_sync",
-        "ballot_sync")  # fmt: skip
+        "ballot_sync", "syncwarp")  # fmt: skip
 MATRIX = ("wmma.fill_fragment", "wmma.load_matrix_sync", "wmma.mma_sync", "wmma.store_matrix_sync")
 FULL = 0xFFFFFFFF
 TURNS = 1_000  # of the loops of one thread
@@ -54,6 +54,8 @@ class Machine:
         self.broken: set[str] = set()
         self.block = self.thread = self.grid_size = self.block_size = (0, 0, 0)
         self.epoch = 0
+        self.clocks: dict[int, list[int]] = {}  # of the lanes of its warp, as a thread knows them
+        self.copies: dict[int, list[list[Copy]]] = {}  # groups of a thread, the last one open
         self.turns = 0
         self.made: list[Array] = []  # shared arrays of the block
         self.count = 0  # of them that this thread has asked for
@@ -63,6 +65,10 @@ class Machine:
         """The number of the thread in its block."""
         (x, y, z), (w, h, _) = self.thread, self.block_size
         return x + w * (y + h * z)
+
+    def clock(self, number: int) -> list[int]:
+        """Return how often a thread knows that the lanes of its warp have met others."""
+        return self.clocks.setdefault(number, [0] * 32)
 
     def tick(self) -> None:
         """Count a turn of a loop."""
@@ -79,6 +85,7 @@ class Array:
         self.shape, self.size, self.dtype = data.shape, data.size, data.dtype
         self.written = np.full(data.shape, scope in ("global", "const"))
         self.accesses: dict[tuple[int, ...], dict[str, set[tuple[Any, ...]]]] = {}
+        self.coming: set[tuple[int, ...]] = set()  # elements that a copy is on its way to
 
     def _place(self, key: Any) -> tuple[int, ...] | None:
         place = tuple(int(k) for k in key) if isinstance(key, tuple) else (int(key),)
@@ -94,8 +101,10 @@ class Array:
             m.broken.add("uninitialised")
         if self.scope in ("local", "const"):
             return
+        if place in self.coming:
+            m.broken.add("uncommitted-copy")
         bits = np.asarray(value, self.dtype).tobytes() if kind == "write" else b""
-        new = m.block, m.thread, m.epoch, bits
+        new = m.block, m.thread, m.epoch, bits, m.number, m.clock(m.number)[m.number % 32]
         known = self.accesses.setdefault(place, {"read": set(), "write": set(), "atomic": set()})
         if new in known[kind]:
             return
@@ -105,16 +114,21 @@ class Array:
                 self._compare(new, old, kind == other)
 
     def _compare(self, new: tuple[Any, ...], known: set[tuple[Any, ...]], same: bool) -> None:
-        here, me, now, bits = new
-        for block, thread, epoch, old in known:
+        here, me, now, bits, mine, _ = new
+        for block, thread, epoch, old, number, tick in known:
             if (block, thread) == (here, me) or (block == here and epoch != now):
                 continue
+            if block == here and number // 32 == mine // 32 and (
+                self.machine.clock(mine)[number % 32] > tick
+            ):
+                continue  # the warp has met in between
             if not same or old != bits:  # all may write the same
                 self.machine.broken.add("race")
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, tuple) and any(isinstance(k, slice) for k in key):
-            return Part(self, tuple(k.start for k in key))
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(k, slice) for k in keys):
+            return Part(self, tuple(int(k.start if isinstance(k, slice) else k) for k in keys))
         place = self._place(key)
         if place is None:
             return Dtype(self.dtype.name)(0)
@@ -148,6 +162,17 @@ class Part:
     def __init__(self, array: Array, start: tuple[int, ...]) -> None:
         self.array, self.start = array, start
 
+    def at(self, k: int) -> tuple[int, ...]:
+        """Return where the k-th element along the last axis lies."""
+        return (*self.start[:-1], self.start[-1] + k)
+
+    def is_aligned(self, size: int) -> bool:
+        """Whether it begins at a multiple of so many bytes."""
+        place = 0
+        for k, n in zip(self.start, self.array.shape, strict=True):
+            place = place * n + k
+        return place * self.array.dtype.itemsize % size == 0
+
     def _at(self, key: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(a + b for a, b in zip(self.start, key, strict=True))
 
@@ -156,6 +181,14 @@ class Part:
 
     def __setitem__(self, key: tuple[int, ...], value: Any) -> None:
         self.array[self._at(key)] = value
+
+
+class Copy(NamedTuple):
+    """A copy of one element that is on its way."""
+
+    target: Array
+    place: tuple[int, ...]
+    value: Any
 
 
 class Fragment:
@@ -210,6 +243,34 @@ class Gpu:
         n = [a * b for a, b in zip(self.m.grid_size, self.m.block_size, strict=True)]
         return n[0] if axes == 1 else tuple(n[:axes])
 
+    def memcpy_async(self, target: Part, source: Part, count: int = 1) -> None:
+        """Ask for a copy on the side."""
+        m = self.m
+        size = count * target.array.dtype.itemsize
+        if not (target.is_aligned(size) and source.is_aligned(size)):
+            m.broken.add("misaligned")
+        for k in range(count):
+            value = source.array[source.at(k)]
+            place = target.at(k)
+            if not all(0 <= i < n for i, n in zip(place, target.array.shape, strict=True)):
+                m.broken.add("out-of-bounds")
+                continue
+            target.array._seen(place, "write", value)
+            target.array.coming.add(place)
+            m.copies.setdefault(m.number, [[]])[-1].append(Copy(target.array, place, value))
+
+    def commit_group(self) -> None:
+        """End a group of copies."""
+        self.m.copies.setdefault(self.m.number, [[]]).append([])
+
+    def wait_group(self, pending: int = 0) -> None:
+        """Let all but some of the groups arrive."""
+        groups = self.m.copies.setdefault(self.m.number, [[]])
+        while len(groups) - 1 > pending:
+            for target, place, value in groups.pop(0):
+                target.coming.discard(place)
+                target[place] = value
+
     def lanemask_lt(self) -> int:
         """Return the lanes below this one."""
         return (1 << (self.m.number % 32)) - 1
@@ -234,7 +295,7 @@ class _Waits(ast.NodeTransformer):
         name = ast.unparse(node.func)
         if name.removeprefix("gpu.") in (*BLOCK, *WARP, *MATRIX):
             what = [ast.Constant(name.removeprefix("gpu.")), ast.Constant(node.lineno)]
-            if name in MATRIX:
+            if name in MATRIX or (name == "gpu.syncwarp" and not node.args):
                 what.append(ast.Constant(FULL))  # all of a warp
             return ast.Yield(ast.Tuple([*what, *node.args], ast.Load()))
         return ast.YieldFrom(node) if name in self.functions else node
@@ -304,7 +365,7 @@ class _Kernel:
         blocks = _all(m.grid_size)
         m.random.shuffle(blocks)
         for m.block in blocks:
-            m.epoch, m.made = 0, []
+            m.epoch, m.made, m.clocks, m.copies = 0, [], {}, {}
             with np.errstate(all="ignore"):
                 _Block(m, self.function, given).run()
 
@@ -377,15 +438,34 @@ class _Block:
                 here[other][2] != mask for other in named & here.keys()
             ):
                 self.m.broken.add("warp-mask")
-        if next(iter(here.values()))[0] in MATRIX:
+        what = next(iter(here.values()))[0]
+        if what in MATRIX:
             lanes = sorted(here)
-            self.m.thread = self.threads[warp * 32 + lanes[0]]  # in whose name memory is used
-            _matrix([here[lane] for lane in lanes])
+
+            def turn(at: Any) -> None:  # to the thread that has an element on a GPU
+                self.m.thread = self.threads[warp * 32 + at[0] % 8 * 4 + at[1] % 8 // 2]
+
+            _matrix(self.m, [here[lane] for lane in lanes], turn)
             answers = dict.fromkeys(lanes)
+        elif what == "syncwarp":
+            self._meet(warp, here)
+            answers = dict.fromkeys(here)
         else:
             answers = {lane: _answer(lane, w, here) for lane, w in here.items()}
         for lane, answer in answers.items():
             self._go(warp * 32 + lane, answer)
+
+
+    def _meet(self, warp: int, here: dict[int, tuple[Any, ...]]) -> None:
+        """Order what the threads that name each other did before what they do now."""
+        for mask in {w[2] for w in here.values()}:
+            clocks = {lane: self.m.clock(warp * 32 + lane) for lane, w in here.items()
+                      if w[2] == mask}  # fmt: skip
+            for lane, clock in clocks.items():
+                clock[lane] += 1
+            latest = [max(ticks) for ticks in zip(*clocks.values(), strict=True)]
+            for clock in clocks.values():
+                clock[:] = latest
 
 
 def _answer(lane: int, waits: tuple[Any, ...], here: dict[int, tuple[Any, ...]]) -> Any:
@@ -395,30 +475,51 @@ def _answer(lane: int, waits: tuple[Any, ...], here: dict[int, tuple[Any, ...]])
         return sum(1 << other for other, v in values.items() if v == value)
     if what == "ballot_sync":
         return sum(1 << other for other, v in values.items() if v)
-    source = {"shfl_sync": more[0], "shfl_up_sync": lane - more[0],
+    width = more[1] if len(more) > 1 else 32
+    first = lane - lane % width
+    source = {"shfl_sync": first + more[0] % width, "shfl_up_sync": lane - more[0],
               "shfl_down_sync": lane + more[0], "shfl_xor_sync": lane ^ more[0]}[what]  # fmt: skip
-    return values.get(source, value)
+    return values.get(source, value) if first <= source < first + width else value
 
 
-def _matrix(threads: list[tuple[Any, ...]]) -> None:
+def _matrix(m: Machine, threads: list[tuple[Any, ...]], turn: Callable[[Any], None]) -> None:
     """Carry out an operation on fragments for all threads of a warp."""
     what, _, _, *args = threads[0]
     if what == "wmma.store_matrix_sync":
-        place, source = args
-        for at in np.ndindex(source.shape):
-            place[at] = source.data[at]
+        places = _places(m, *args[:2], *args[2:])
+        for at in np.ndindex(args[1].shape):
+            turn(at)
+            places[0][places[1](at)] = args[1].data[at]
         return
     made = np.zeros(args[0].shape, args[0].data.dtype)
     if what == "wmma.fill_fragment":
         made[...] = args[1]
     elif what == "wmma.load_matrix_sync":
+        places = _places(m, args[1], args[0], *args[2:])
         for at in np.ndindex(made.shape):
-            made[at] = args[1][at]
+            turn(at)
+            made[at] = places[0][places[1](at)]
     else:
         _, a, b, total = args
         made[...] = a.data.astype(np.float32) @ b.data.astype(np.float32) + total.data
     for thread in threads:
         thread[3].data = made
+
+
+def _places(m: Machine, place: Any, fragment: Fragment,
+            pitch: int | None = None) -> tuple[Array, Callable[[Any], Any]]:  # fmt: skip
+    """Return an array, and where an element of a matrix lies in it."""
+    part = place if isinstance(place, Part) else Part(place, (0,) * len(place.shape))
+    array = part.array
+    own = array.shape[-1] if len(array.shape) == 2 else pitch
+    if pitch is not None and pitch != own:
+        m.broken.add("assertion")
+    assert own is not None
+    if not part.is_aligned(16) or own * array.dtype.itemsize % 16:
+        m.broken.add("misaligned")
+    if len(array.shape) == 1:
+        return array, lambda at: part.start[0] + at[0] * own + at[1]
+    return array, lambda at: tuple(a + b for a, b in zip(part.start, at, strict=True))
 
 
 def broken_rules(file: Path, sizes: tuple[int, ...], seed: int = 0) -> set[str]:

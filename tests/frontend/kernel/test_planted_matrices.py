@@ -263,6 +263,17 @@ def other_warp_reads_what_was_stored(out: Any) -> None:
         out[e // 16, e % 16] = s[e // 16, e % 16] + s[e // 16 + 16, e % 16]  # BUG
 
 
+@bug("missing-barrier", 1, 32, matrix(16, 16, dtype=f32))
+@weft.kernel
+def relies_on_which_thread_has_an_element(out: Any) -> None:
+    s = gpu.shared.array((16, 16), weft.float32)
+    c = wm.fragment(wm.accumulator, 16, 16, 16, weft.float32)
+    wm.fill_fragment(c, 1.0)
+    wm.store_matrix_sync(s, c)
+    for e in range(gpu.threadIdx.x, 256, 32):
+        out[e // 16, e % 16] = s[e // 16, e % 16]  # BUG
+
+
 @bug("missing-barrier", 1, 64, matrix(64, 16), matrix(32, 16, dtype=f32))
 @weft.kernel
 def next_tile_before_all_have_loaded(x: Any, out: Any) -> None:

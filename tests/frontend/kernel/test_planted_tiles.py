@@ -144,6 +144,23 @@ def next_copy_before_all_have_read(x: Any, out: Any) -> None:
         out[t] = s[31 - t]
 
 
+@bug("missing-barrier", 1, 32, numbers(96), numbers(96))
+@weft.kernel
+def copy_begins_before_all_have_read(x: Any, out: Any) -> None:
+    """It ends behind a barrier, but it may write from where it is asked for."""
+    s = gpu.shared.array((2, 32), weft.float32)
+    t = gpu.threadIdx.x
+    gpu.memcpy_async(s[0, t:], x[t:])
+    gpu.commit_group()
+    for k in range(3):
+        if k < 2:
+            gpu.memcpy_async(s[(k + 1) % 2, t:], x[32 * k + 32 + t:])  # BUG
+        gpu.commit_group()
+        gpu.wait_group(1)
+        gpu.syncthreads()
+        out[32 * k + t] = s[k % 2, 31 - t]
+
+
 # --- fragments
 
 

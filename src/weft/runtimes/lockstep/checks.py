@@ -168,12 +168,15 @@ class Checks:
                 self._race(s, s, storage, pair)
         storage.note_written(at)
 
-    def ask(self, s: AsyncCopy, storage: Storage, at: Array, lanes: Array) -> None:
-        """Note a copy on the side that some threads ask for."""
+    def ask(self, s: AsyncCopy, storage: Storage, at: Array, lanes: Array,
+            values: Array) -> None:  # fmt: skip
+        """Note a copy on the side that some threads ask for: it may write from now on."""
         if storage.pending is None:
             storage.pending = np.zeros(len(storage.data), np.bool_)
         else:
             self._must_have_landed(s, storage, at, lanes)
+        if storage.shadow is not None:
+            self._access(WRITE, s, storage, at, lanes, bits(storage.data[at]) != bits(values))
         storage.pending[at] = True
 
     def land(self, s: AsyncCopy, storage: Storage, at: Array, lanes: Array,

@@ -110,10 +110,11 @@ def _matrix(m: Machine, s: MatrixAccess, warps: Array) -> tuple[Array, Array, Ar
             m.out_of_bounds(s, bad & m.mask, int(place[wrong][0]), n, storage.memory.name)
         flat = flat * n + place
     warps, flat = warps[inside], flat[inside]
-    lanes = warps[:, None] * LANES + np.arange(flat.shape[1]) % LANES
     if storage.first is not None:
-        flat = flat + storage.first[lanes]
-    return warps, flat, lanes
+        flat = flat + storage.first[warps[:, None] * LANES + np.arange(flat.shape[1]) % LANES]
+    # Which thread accesses an element is nowhere promised; GPUs divide a matrix like this.
+    lanes = warps[:, None] * LANES + rows % 8 * 4 + columns % 8 // 2
+    return warps, flat, np.broadcast_to(lanes, flat.shape)
 
 
 def _load(m: Machine, s: MatrixLoad) -> None:
@@ -188,7 +189,7 @@ def _copy(m: Machine, s: AsyncCopy) -> None:
         to, at = to[np.searchsorted(there, both)], at[np.searchsorted(here, both)]
         if m.checks is not None:
             m.checks.read(s, source, at, both)
-            m.checks.ask(s, target, to, both)
+            m.checks.ask(s, target, to, both, source.data[at])
         m.copies.append(Pending(s, target, to, both, source.data[at], m.groups[both]))
 
 
