@@ -7,10 +7,13 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from weft.frontend.kernel import chosen, complexes, members, operators, scalars, structs
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -19,7 +22,10 @@ from weft.ir.record import Record
 from weft.ir.stmt import Print
 
 if TYPE_CHECKING:
+    from weft.frontend.kernel import arrays
     from weft.frontend.kernel.calls import Calls
+else:
+    arrays = Late("weft.frontend.kernel.arrays")
 
 __all__ = ["BUILTINS", "Range", "Walk", "range_of"]
 
@@ -192,6 +198,11 @@ BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     tuple: _tuple_of, enumerate: _enumerate, zip: _zip, print: _print,
     isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),
     operator.index: lambda c, node, value: c.scalar(value, node),
+    np.sum: lambda c, node, array: arrays.summed(c, node, array),
+    np.ndindex: lambda c, node, *sizes: arrays.indices_of(c, node, *sizes),
+    np.ndenumerate: lambda c, node, array: arrays.enumerated(c, node, array),
+    np.transpose: lambda c, node, array: arrays.transposed(c, node, array),
+    type: lambda c, node, value: arrays.type_of(c, node, value),
 }  # fmt: skip
 
 

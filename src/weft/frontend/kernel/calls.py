@@ -52,8 +52,9 @@ from weft.ir.stmt import (
 )
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import fields, mathlib, seen
+    from weft.frontend.kernel import arrays, fields, mathlib, seen
 else:
+    arrays = Late("weft.frontend.kernel.arrays")
     fields = Late("weft.frontend.kernel.fields")
     mathlib = Late("weft.frontend.kernel.mathlib")
     seen = Late("weft.frontend.kernel.seen")
@@ -118,6 +119,10 @@ class Calls(Expressions):
                         self, option, sizes, node), node)
                 if isinstance(array, View | Fields):
                     return fields.reshaped(self, array, sizes, node)
+        if func.attr in ("item", "sum", "transpose"):
+            found = arrays.method(self, node, func)
+            if found is not None:
+                return found
         if func.attr == "view":
             array = self.visit(func.value)
             if isinstance(array, View) and not isinstance(array, Fragment):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.frontend.kernel import chosen, complexes, members, operators, optional, scalars, structs
-from weft.frontend.kernel.elements import itemsize_of
+from weft.frontend.kernel.elements import ComplexOf, itemsize_of
 from weft.frontend.kernel.hints import NO_THREADS, closest, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Special
 from weft.frontend.kernel.promotion import unify
@@ -29,14 +29,16 @@ from weft.frontend.kernel.values import (
 from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
+from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import If, Load, Store
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import addresses, choices, constants, fields, moving, seen
+    from weft.frontend.kernel import addresses, arrays, choices, constants, fields, moving, seen
 else:
     addresses = Late("weft.frontend.kernel.addresses")
+    arrays = Late("weft.frontend.kernel.arrays")
     choices = Late("weft.frontend.kernel.choices")
     constants = Late("weft.frontend.kernel.constants")
     fields = Late("weft.frontend.kernel.fields")
@@ -178,6 +180,8 @@ class Expressions(Indexing):
             hint = f"its fields: {', '.join(owner.names)}" if owner.names else FIXED
             raise self.wrong(node, f"{describe(owner)} has no field {node.attr!r}", hint)
         if isinstance(owner, Known):
+            if node.attr == "type" and isinstance(owner.value, DType | ComplexOf):
+                return owner  # called like the dtype
             try:
                 value = getattr(owner.value, node.attr)
             except AttributeError:
@@ -229,7 +233,11 @@ class Expressions(Indexing):
         if node.attr == "T":
             axes = tuple(reversed(view.axes))
             return View(view.memory, view.starts, axes, view.readonly, view.seen)
-        has = ("shape", "size", "ndim", "dtype", "itemsize", "T", "ctypes", "view")
+        found = arrays.attribute(self, view, node)
+        if found is not None:
+            return found
+        has = ("shape", "size", "ndim", "dtype", "itemsize", "T", "ctypes", "view", "sum",
+               "transpose", "reshape")
         raise self.wrong(node, f"arrays in kernels have no {node.attr!r}",
                          closest(node.attr, has) or f"they have {', '.join(has)}")
 

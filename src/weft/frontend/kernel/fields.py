@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.frontend.kernel import addresses, complexes, scalars
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf, rows
+from weft.frontend.kernel.indexing import is_new
 from weft.frontend.kernel.values import (
     Fields,
     Group,
@@ -17,6 +18,7 @@ from weft.frontend.kernel.values import (
     axes_of,
     describe,
 )
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -24,7 +26,10 @@ from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For
 
 if TYPE_CHECKING:
+    from weft.frontend.kernel import arrays
     from weft.frontend.kernel.expressions import Expressions
+else:
+    arrays = Late("weft.frontend.kernel.arrays")
 
 __all__ = ["FlatNeeded", "assign", "attribute", "named", "part", "read", "reshaped", "write"]
 
@@ -39,18 +44,20 @@ def part(c: Expressions, array: Fields, indices: Indices, node: ast.AST) -> Fiel
     """Return the part of an array at some indices and slices."""
     dots = [k for k, (_, v) in enumerate(indices) if isinstance(v, Known) and v.value is Ellipsis]
     if dots:
-        missing = array.ndim - len(indices) + 1
+        missing = array.ndim - len(indices) + 1 + sum(map(is_new, indices))
         fill = ast.copy_location(ast.Slice(), indices[dots[0]][0])
         indices[dots[0]:dots[0] + 1] = [(fill, None)] * missing
-    if len(indices) > array.ndim:
-        raise c.wrong(node, f"{len(indices)} indices into an array of {axes_of(array.ndim)}")
+    new = sum(map(is_new, indices))
+    count = len(indices) - new
+    if count > array.ndim:
+        raise c.wrong(node, f"{count} indices into an array of {axes_of(array.ndim)}")
     parts: list[View | Fields] = []
     for inner in array.parts:
         given = list(indices)
         parts.append(part(c, inner, given, node) if isinstance(inner, Fields)
                      else c.part(inner, given, node))
     kept = sum(value is None for _, value in indices)
-    return array.replace(parts=tuple(parts), ndim=array.ndim - len(indices) + kept)
+    return array.replace(parts=tuple(parts), ndim=array.ndim - count + kept + new)
 
 
 def named(c: Expressions, array: Fields, name: str, node: ast.AST) -> View | Fields:
@@ -82,6 +89,9 @@ def attribute(c: Expressions, array: Fields, node: ast.Attribute) -> Value:
     if node.attr == "T" and array.kind is complex:
         turned = tuple(p.replace(axes=tuple(reversed(p.axes))) for p in array.parts)
         return array.replace(parts=turned)
+    found = arrays.attribute(c, array, node)
+    if found is not None:
+        return found
     raise c.wrong(node, f"{describe(array)} has no {node.attr!r}",
                   f"its fields: {', '.join(array.names)}")
 

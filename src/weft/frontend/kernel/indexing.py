@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from weft.frontend.kernel import scalars
 from weft.frontend.kernel.reading import Reading
@@ -18,7 +19,12 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 
-__all__ = ["Indexing"]
+__all__ = ["Indexing", "is_new"]
+
+
+def is_new(part: tuple[ast.expr, Any]) -> bool:
+    """Whether a part of a subscript is None, which makes an axis of one element."""
+    return isinstance(part[1], Known) and part[1].value is None
 
 
 class Indexing(Reading):
@@ -30,14 +36,20 @@ class Indexing(Reading):
         dots = [k for k, (_, v) in enumerate(parts)
                 if isinstance(v, Known) and v.value is Ellipsis]
         if dots:
-            missing = len(view.axes) - len(parts) + 1
+            missing = len(view.axes) - len(parts) + 1 + sum(map(is_new, parts))
             fill = ast.copy_location(ast.Slice(), parts[dots[0]][0])
             parts[dots[0]:dots[0] + 1] = [(fill, None)] * missing
-        if len(parts) > len(view.axes):
-            raise self.wrong(node, f"{len(parts)} indices into an array of "
+        count = len(parts) - sum(map(is_new, parts))
+        if count > len(view.axes):
+            raise self.wrong(node, f"{count} indices into an array of "
                              f"{axes_of(len(view.axes))}")
         starts, axes = list(view.starts), []
-        for (key, value), axis in zip(parts, view.axes, strict=False):
+        rest = iter(view.axes)
+        for key, value in parts:
+            if is_new((key, value)):
+                axes.append(ViewAxis(ex.index(1), 0, ex.index(0)))
+                continue
+            axis = next(rest)
             if value is None:
                 assert isinstance(key, ast.Slice)
                 first, made = self._sliced(axis, key)
@@ -46,7 +58,7 @@ class Indexing(Reading):
                 continue
             place = self.index(value, axis.extent, key)
             starts[axis.axis] = starts[axis.axis] + place * axis.step
-        axes.extend(view.axes[len(parts):])
+        axes.extend(rest)
         return View(view.memory, tuple(starts), tuple(axes), view.readonly, view.seen)
 
     def index(self, value: Value, extent: Expr, node: ast.AST) -> Expr:

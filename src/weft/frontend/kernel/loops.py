@@ -27,11 +27,13 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
+from weft.ir.record import Record
 from weft.ir.stmt import SERIAL, For, If, Memory, While
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import moving
+    from weft.frontend.kernel import arrays, moving
 else:
+    arrays = Late("weft.frontend.kernel.arrays")
     moving = Late("weft.frontend.kernel.moving")
 
 __all__ = ["Loops", "join"]
@@ -101,6 +103,8 @@ class Loops(Statements):
                 extent = extent if ex.is_const(other, _ENDLESS) else (
                     other if ex.is_const(extent, _ENDLESS) else ex.minimum(extent, other))
             return extent, lambda k: Group(tuple(item(k) for _, item in parts))
+        if isinstance(known, Record) and isinstance(known, arrays.Indices):
+            return arrays.walked(self, known, node)
         raise self.wrong(node, f"a loop over {describe(items)}",
                          "loops go over range, arrays, tuples, enumerate and zip")
 

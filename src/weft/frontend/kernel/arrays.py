@@ -1,0 +1,169 @@
+"""Arrays as a whole in kernels: their steps, their sum, their axes turned, all their indices."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.frontend.kernel import addresses, complexes, fields, scalars
+from weft.frontend.kernel.builtins import Walk
+from weft.frontend.kernel.elements import ComplexOf, itemsize_of
+from weft.frontend.kernel.values import Fields, Fragment, Group, Known, Value, View, describe
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.expr import Expr
+from weft.ir.record import Record
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel.calls import Calls
+    from weft.frontend.kernel.expressions import Expressions
+
+__all__ = ["attribute", "enumerated", "indices_of", "method", "summed", "transposed", "type_of",
+           "walked"]  # fmt: skip
+
+Array = View | Fields
+
+
+class Indices(Record):
+    """What ``np.ndindex`` is: all indices of a shape, the last one the fastest.
+
+    With an array its elements there, in the same order.
+    """
+
+    shape: tuple[Expr, ...]
+    array: Any = None
+
+
+def attribute(c: Expressions, array: Array, node: ast.Attribute) -> Value | None:
+    """Return strides, nbytes, flat or real, None where a kind of array does not have it."""
+    if isinstance(array, Fragment) or (isinstance(array, Fields) and array.kind is not complex):
+        return None
+    part = array.parts[0] if isinstance(array, Fields) else array
+    bytes_of = itemsize_of(part.dtype)
+    if node.attr == "real" and part is array:
+        return array
+    if node.attr == "nbytes":
+        size = ex.index(bytes_of if part is array else 2 * bytes_of)
+        for extent in array.shape:
+            size = size * extent
+        return size
+    if node.attr == "flat" and array.shape:
+        return fields.reshaped(c, array, [Known(-1)], node)
+    if node.attr == "strides":
+        addresses.as_stored(c, part, node)
+        rows = [ex.index(bytes_of)]
+        for extent in reversed(part.memory.shape[1:]):
+            rows.insert(0, rows[0] * extent)
+        axes = part.axes[:len(array.shape)]
+        return Group(tuple(axis.step * rows[axis.axis] for axis in axes))
+    return None
+
+
+def method(c: Calls, node: ast.Call, func: ast.Attribute) -> Value | None:
+    """Return what item, sum or transpose gives, None for what is neither array nor number."""
+    owner = c.visit(func.value)
+    if func.attr == "item" and isinstance(owner, Expr) and not node.args:
+        return owner
+    if not isinstance(owner, View | Fields) or isinstance(owner, Fragment) or not owner.shape:
+        return None
+    args, named = c.arguments(node)
+    if args or named:
+        raise c.wrong(node, f"{func.attr} with arguments",
+                      "kernels take it of a whole array: write a loop over what is wanted")
+    if func.attr == "transpose":
+        return turned(owner)
+    if func.attr == "item":
+        for extent in owner.shape:
+            c.require(extent.eq(1), "item of an array with other than one element", node)
+        return element(c, owner, (ex.index(0),) * len(owner.shape), func)
+    return summed(c, node, owner)
+
+
+def turned(array: Array) -> Array:
+    """Return an array with its axes in the opposite order."""
+    if isinstance(array, Fields):
+        n = array.ndim
+        parts = tuple(p.replace(axes=(*reversed(p.axes[:n]), *p.axes[n:])) for p in array.parts)
+        return array.replace(parts=parts)
+    return array.replace(axes=tuple(reversed(array.axes)))
+
+
+def walked(c: Calls, shown: Indices, node: ast.AST) -> tuple[Expr, Callable[[Expr], Value]]:
+    """Return how many indices there are, and what a loop over them gets at a place."""
+    total = ex.index(1)
+    for extent in shown.shape:
+        total = total * extent
+
+    def item(k: Expr) -> Value:
+        found: list[Value] = []
+        for extent in reversed(shown.shape[1:]):
+            found.insert(0, k % extent)
+            k = k // extent
+        place = (k, *found) if shown.shape else ()
+        return Group(place) if shown.array is None else element(c, shown.array, place, node)
+
+    return total, item
+
+
+def element(c: Calls, array: Array, place: tuple[Value, ...], node: ast.AST) -> Value:
+    """Return the element of an array at some indices."""
+    parts: list[Any] = [(node, i) for i in place]
+    one = c.part(array, parts, node) if isinstance(array, View) else (
+        fields.part(c, array, parts, node))
+    return c.read(one, node)
+
+
+def _add_up(array: Any, zero: Any) -> Any:
+    """Add all elements up, one behind the other; read in place of the sum of an array."""
+    found = zero
+    for place in np.ndindex(array.shape):
+        found += array[place]
+    return found
+
+
+def summed(c: Calls, node: ast.Call, array: Value) -> Value:
+    """Return the sum of an array, in the type of its elements, or of 64 bits if it has integers."""
+    if not isinstance(array, View | Fields) or not array.shape:
+        raise c.wrong(node, f"a sum of {describe(array)}", "sum is for arrays, + for numbers")
+    if isinstance(array, Fields):
+        if array.kind is not complex:
+            raise c.wrong(node, f"a sum of {describe(array)}")
+        nothing = ex.const(0.0, array.parts[0].dtype)
+        return c.inline(_add_up, [array, complexes.group(nothing, nothing)], {}, node)
+    d = array.dtype
+    if not d.is_float:
+        d = dt.uint64 if d.kind == "u" else dt.int64
+    return c.inline(_add_up, [array, ex.const(0, d)], {}, node)
+
+
+def indices_of(c: Calls, node: ast.Call, *sizes: Value) -> Value:
+    """Return ``np.ndindex`` of a shape or of sizes."""
+    given = sizes[0].items if len(sizes) == 1 and isinstance(sizes[0], Group) else sizes
+    shape = tuple(scalars.convert(c.scalar(v, node, "an integer"), dt.int64) for v in given)
+    return Known(Indices(shape))
+
+
+def enumerated(c: Calls, node: ast.Call, array: Value) -> Value:
+    """Return ``np.ndenumerate`` of an array."""
+    if not isinstance(array, View | Fields) or isinstance(array, Fragment) or not array.shape:
+        raise c.wrong(node, f"numpy.ndenumerate of {describe(array)}", "it is for arrays")
+    return Known(Walk((Known(Indices(array.shape)), Known(Indices(array.shape, array)))))
+
+
+def transposed(c: Calls, node: ast.Call, array: Value) -> Value:
+    """Return ``np.transpose`` of an array."""
+    if not isinstance(array, View | Fields) or isinstance(array, Fragment):
+        raise c.wrong(node, f"numpy.transpose of {describe(array)}", "it is for arrays")
+    return turned(array)
+
+
+def type_of(c: Calls, node: ast.Call, value: Value) -> Value:
+    """Return ``type(x)``: of a number the type that makes numbers like it."""
+    if complexes.is_complex(value) and isinstance(value, Group):
+        return Known(ComplexOf(c.scalar(value.items[0], node).dtype))
+    if isinstance(value, Group) and value.kind is not None:
+        return Known(value.kind)
+    return Known(c.scalar(value, node, "a number").dtype)
