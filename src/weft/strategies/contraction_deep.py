@@ -15,6 +15,8 @@ from weft.ir.record import Record
 from weft.schedule.dependence import Space
 from weft.schedule.space import constant
 from weft.strategies.contraction_edges import find_edges, omit_edges, skip_edges
+from weft.strategies.contraction_image import copy_box
+from weft.strategies.contraction_leave import finish_block
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     MOVED,
@@ -23,8 +25,8 @@ from weft.strategies.contraction_pattern import (
     native_lanes,
     tile_split,
 )
-from weft.strategies.contraction_window import Convolution, copy_box, even_block, prepare
-from weft.strategies.nest import PARALLEL_WORK, Plan, product, size_of, work
+from weft.strategies.contraction_window import Convolution, even_block, prepare
+from weft.strategies.nest import PARALLEL_WORK, Plan, loop_of, product, size_of, work
 
 PICTURE_CHAIN: Final = 240  # terms of a sum along pictures that are added to one another
 LEAST_POSITIONS: Final = 32  # below it, turning the weights costs as much as their products
@@ -81,7 +83,7 @@ class _Deep(Convolution):
         high = self._second(width, shares.length if shares.cut == len(positions) - 2 else 0)
         if high > 1:
             y = loops[-2]
-            tile_split(plan, y, self._loop(y).extent, high)
+            tile_split(plan, y, loop_of(plan, y).extent, high)
             loops[-2:-1] = [f"{y}.o", f"{y}.i"]
         outer = [*before, *groups] if shares.images else [*groups, *before]
         inner = [*loops, f"{o}.i"]
@@ -95,7 +97,7 @@ class _Deep(Convolution):
         schedule.block_reduction(self.name, top, axis, shares.steps)
         self.blocked = True
         if shares.lines:
-            self._finish_block(x, f"{o}.i")
+            finish_block(plan, self.pattern, self.p, x, f"{o}.i")
             self._cut_lines(top, f"{o}.i", shares.lines)
             axis = self.cut
         copy_box(plan, found.image, f"{axis}.o")
@@ -103,7 +105,7 @@ class _Deep(Convolution):
         self._pack(found.weight.memory.name, top, f"{o}.i",
                    ahead=None if shares.lines else (inner[0], top))
         if not shares.lines:
-            self._finish_block(x, f"{o}.i")
+            finish_block(plan, self.pattern, self.p, x, f"{o}.i")
         self._tile(self._rows(x, width, loops[-2] if high > 1 else "", high), f"{o}.i")
         plan.why.append(f"contraction: {shares.lines or shares.steps} of {axis} at a time for "
                         f"{shares.tiles} tiles of channels, windows of {found.image.memory.name} "
@@ -128,7 +130,7 @@ class _Deep(Convolution):
 
     def _skip(self, rows: list[str]) -> None:
         if self.edges:
-            around = [a.var.attr for a in self._around(self._loop(rows[0]))]
+            around = [a.var.attr for a in self._around(loop_of(self.plan, rows[0]))]
             skip_edges(self.plan, self.edges, self.pattern.reduce.axes[-1], [*around, *rows])
         else:
             super()._skip(rows)

@@ -13,6 +13,7 @@ from typing import Final
 from weft.ir.stmt import For
 from weft.schedule.dependence import Access, Space
 from weft.schedule.space import constant
+from weft.strategies.contraction_image import Windowed, copy_box, find_windows
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -24,7 +25,6 @@ from weft.strategies.contraction_pattern import (
     tile_rows,
     tile_split,
 )
-from weft.strategies.contraction_window import Windowed, copy_box, find_windows
 from weft.strategies.nest import Plan, flat_stride, power_above, product, registers, size_of, work
 
 BOX_BYTES: Final = 96 << 10  # of the images that are copied at once

@@ -12,6 +12,7 @@ from weft.ir.traverse import walk
 from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant
 from weft.strategies.contraction_far import far_tile, is_far
+from weft.strategies.contraction_image import find_windows, sum_chains
 from weft.strategies.contraction_pattern import (
     LINE_POINTS,
     MAC_SPEED,
@@ -32,7 +33,6 @@ from weft.strategies.contraction_pattern import (
     tile_split,
 )
 from weft.strategies.contraction_wide import panels_first, wide_tile
-from weft.strategies.contraction_window import find_windows, sum_chains
 from weft.strategies.nest import (
     Cost,
     Plan,

@@ -13,6 +13,7 @@ from weft.errors import ScheduleError
 from weft.ir.stmt import For
 from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant
+from weft.strategies.contraction_image import Windowed, copy_box, find_windows, sum_chains
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -25,13 +26,7 @@ from weft.strategies.contraction_pattern import (
     tile_rows,
     tile_split,
 )
-from weft.strategies.contraction_window import (
-    Windowed,
-    copy_box,
-    find_windows,
-    sum_chains,
-)
-from weft.strategies.nest import Plan, find, flat_stride, power_above, product, size_of, work
+from weft.strategies.nest import Plan, flat_stride, loop_of, power_above, product, size_of, work
 
 BOX_BYTES: Final = 160 << 10  # of an image beside the rest that a core keeps near
 UNROLLED_POINTS: Final = 12  # points of a window that are written out, so that loads are shared
@@ -92,7 +87,7 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     copy_box(plan, found.image, box or outer[0])
     # The box has to be copied before its positions become tiles, which may overlap.
     if top:
-        tile_split(plan, top, _loop(plan, top).extent, rows)
+        tile_split(plan, top, loop_of(plan, top).extent, rows)
         tile.append(top)
     tile_split(plan, x, found.positions[-1].extent, lanes)
     tile.append(x)
@@ -132,12 +127,6 @@ def product_of(tiles: list[tuple[str, int]]) -> int:
     for _, size in tiles:
         total *= size
     return total
-
-
-def _loop(plan: Plan, name: str) -> For:
-    loop = find(plan.kernel, name)
-    assert loop is not None
-    return loop
 
 
 def _box(plan: Plan, pattern: Pattern, found: Windowed, rows: int) -> int:

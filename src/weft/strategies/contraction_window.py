@@ -8,15 +8,15 @@ the rows of the register tile are neighbouring positions.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
-from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import traverse
-from weft.ir.stmt import PARALLEL, For, Load, Reduce
-from weft.schedule.dependence import Access, Space, accesses
+from weft.ir.stmt import PARALLEL, For
+from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant, scan
+from weft.strategies.contraction_image import Windowed, copy_box, find_windows, sum_chains
+from weft.strategies.contraction_leave import finish_block, turned
 from weft.strategies.contraction_pattern import (
     LINE_POINTS,
     MAC_SPEED,
@@ -40,7 +40,7 @@ from weft.strategies.nest import (
     chain_of,
     find,
     flat_stride,
-    power_above,
+    loop_of,
     product,
     registers,
     shares_evenly,
@@ -52,58 +52,9 @@ COPY_SHARE: Final = 32  # copying weights should take no more than one part of s
 MOST_TILES: Final = 2  # of a row that is written out
 EDGE: Final = 64  # positions at the ends of a row that are looked at
 WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
-SHORTEST: Final = 8  # terms of a chain: what follows it costs two of them
-PARTWISE: Final = 1.1  # roundings beside those of a sum part by part
-MOST_PIECES: Final = 4  # vectors of a row of a box that are written out
 NEAR_BYTES: Final = 4 << 10  # of such a length on a processor fetches ahead by itself
 MOST_EDGES: Final = 2  # positions of a row with branches of their own
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
-
-
-class Windowed:
-    """The parts of a convolution: loads, loops over channels, positions, and what both share."""
-
-    def __init__(self, image: Load, weight: Load, channels: list[For], positions: list[For],
-                 shared: list[For]) -> None:
-        self.image, self.weight = image, weight
-        self.channels, self.positions, self.shared = channels, positions, shared
-
-
-def find_windows(plan: Plan, pattern: Pattern) -> Windowed | None:
-    """Return a convolution's parts, None if the contraction is none."""
-    loads = [s for s in pattern.reduce.body if isinstance(s, Load)]
-    if len(loads) != 2 or any(isinstance(s, Reduce) for s in pattern.reduce.body):
-        return None
-    space = Space(plan.kernel)
-    windows = [s for s in loads if s.mask is not None or _overlaps(space, pattern, s)
-               or _skips(space, pattern, s)]
-    if len(windows) != 1:
-        return None
-    image = windows[0]
-    weight = loads[1] if image is loads[0] else loads[0]
-    if image.memory is weight.memory:
-        return None
-    seen = [set().union(*[space.symbols(i) for i in s.index]) for s in (image, weight)]
-    channels = [r for r in pattern.rows if r.var in seen[1] and r.var not in seen[0]]
-    positions = [r for r in pattern.rows if r.var in seen[0] and r.var not in seen[1]]
-    shared = [r for r in pattern.rows if r.var in seen[0] and r.var in seen[1]]
-    if len(shared) + len(positions) + len(channels) != len(pattern.rows):
-        return None
-    return Windowed(image, weight, channels, positions, shared)
-
-
-def _overlaps(space: Space, pattern: Pattern, load: Load) -> bool:
-    """Whether a dimension moves with a position and with a reduced axis: a window."""
-    reduced = {a.var for a in pattern.reduce.axes}
-    outer = {r.var for r in pattern.rows}
-    return any(space.symbols(i) & reduced and space.symbols(i) & outer for i in load.index)
-
-
-def _skips(space: Space, pattern: Pattern, load: Load) -> bool:
-    """Whether positions step over elements in a dimension of their own: a strided convolution."""
-    outer = {r.var for r in pattern.rows}
-    steps = [space.stride(i, v) for i in load.index for v in space.symbols(i) & outer]
-    return any(s is not None and s > 1 for s in steps)
 
 
 def _sums_along(plan: Plan, pattern: Pattern, native: int) -> bool:
@@ -141,49 +92,6 @@ def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     return found is not None and Convolution(plan, pattern, *found, p).apply()
 
 
-def sum_chains(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> Parameters:
-    """Return parameters with which gradients err no more than where they are made of products.
-
-    By the images, others sum the products of all channels for each tap of the window, and add up
-    the taps afterwards, where images are strided or groups have few channels; by the weights, they
-    sum those of one image after the other. Of ``c * t`` roundings ``c + t`` follow one another so.
-    Hardly more do here: chains of n terms have ``n + c * t / n``.
-    """
-    space, axes = Space(plan.kernel), pattern.reduce.axes
-    terms = product(a.extent for a in axes)
-    # A tap of the adjoint moves the images one way, the weights the other.
-    moves = {a: [flat_stride(space, Access(s), a.var) or 0 for s in (found.image, found.weight)]
-             for a in axes}
-    taps = product(a.extent for a, (image, weight) in moves.items() if image * weight < 0)
-    if taps > 1:
-        steps = [flat_stride(space, a, f.var) or 0 for f in found.positions[-1:]
-                 for a in accesses(pattern.rows[-1].body) if a.write]
-        if max(steps, default=0) <= 1 and not (
-                found.shared and terms < taps * native_lanes(plan, pattern)):
-            return p  # of all channels at once, products are summed in one chain elsewhere, too
-        return _no_more_than(p, terms, taps)
-    seen = [space.symbols(i) for i in found.image.index]
-    inside, outside = {a.var for a in axes}, {f.var for f in found.positions}
-    windows = set().union(*[i for i in seen if i & inside and i & outside])
-    sums = product(a.extent for a in axes if a.var in windows)
-    # The images are what lies farthest apart; else more is summed than there are weights.
-    far = [max([0, *[abs(flat_stride(space, Access(found.image), v) or 0) for v in some - windows]])
-           for some in (inside, outside)]
-    if windows and (far[0] < far[1] if all(far) else sums <= product(
-            f.extent for f in found.positions if f.var in windows)):
-        return p
-    if found.shared and len(axes) > 1:  # small products, summed in the lanes of vectors
-        p = p.replace(nested_chain=min(p.nested_chain, max(math.isqrt(terms), 2 * SHORTEST)))
-    return _no_more_than(p, terms, terms // sums)
-
-
-def _no_more_than(p: Parameters, terms: int, parts: int) -> Parameters:
-    """Return parameters for sums that err as those of some parts of them, added up, do."""
-    most = PARTWISE * (parts + terms // parts)
-    chain = int(most + math.sqrt(max(most * most - 4 * terms, 0))) // 2
-    return p.replace(nested_chain=min(p.nested_chain, max(chain, SHORTEST)))
-
-
 def even_block(depth: int, most: int) -> int:
     """Return the steps of a block: a divisor if it is not much smaller, else nearly even ones.
 
@@ -191,25 +99,6 @@ def even_block(depth: int, most: int) -> int:
     """
     divisor = max(d for d in range(1, most + 1) if depth % d == 0)
     return divisor if 3 * divisor >= 2 * most else -(-depth // -(-depth // most))
-
-
-def copy_box(plan: Plan, image: Load, loop: str) -> None:
-    """Copy the box that one iteration of a loop reads, vectorised along its last dimension."""
-    memory = image.memory
-    known = {s.var for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
-    plan.schedule.window(memory.name, loop)
-    last = next((s for s in traverse.walk(plan.kernel.body) if isinstance(s, For)
-                 and s.var not in known and not isinstance(s.body[0], For)), None)
-    if last is None:
-        return
-    n, name = size_of(last.extent), last.var.attr
-    lanes = plan.target.vector_bytes // max(memory.dtype.itemsize, 4)
-    while lanes > 2 and lanes >= 2 * n:
-        lanes //= 2
-    tile_split(plan, name, last.extent, lanes)
-    if -(-n // lanes) <= MOST_PIECES:  # what lies outside is known then, piece by piece
-        plan.attempt("unroll", f"{name}.o")
-    plan.schedule.vectorize(f"{name}.i")
 
 
 class Convolution:
@@ -257,7 +146,7 @@ class Convolution:
         # The lanes go inside alone first: while other loops stand still, that is easy to prove.
         for loop in [*inner, *outer]:
             schedule.sink(loop)
-        below = [f.var.attr for f in chain_of(self._loop(f"{o}.i"))]
+        below = [f.var.attr for f in chain_of(loop_of(self.plan, f"{o}.i"))]
         if below[1:]:
             schedule.reorder(*below[1:], below[0])
         order = order_loops(plan, outer, inner, amount)
@@ -281,7 +170,7 @@ class Convolution:
         if not self.packed and (self.blocked or f"{o}.o" in order):
             self._pack(weight.name, f"{self.cut}.o" if self.blocked else f"{o}.o", f"{o}.i")
         if self.blocked:
-            self._finish_block(x, f"{o}.i")
+            finish_block(plan, self.pattern, self.p, x, f"{o}.i")
         rows = self._rows(x, width, inner[0] if high > 1 else "", high)
         self._tile(rows, f"{o}.i")
         plan.why.append(f"contraction: windows of {image.name} copied without masks, results in "
@@ -325,7 +214,7 @@ class Convolution:
         for large images, most of the time for small ones and for gradients of weights.
         """
         plan, threads = self.plan, self.plan.threads
-        sizes = {name: size_of(self._loop(name).extent) for name in outer}
+        sizes = {name: size_of(loop_of(self.plan, name).extent) for name in outer}
         good = [x for x in outer if shares_evenly(sizes[x], threads)]
         positions = {f.var.attr for f in self.found.positions}
         if threads < 2 or amount < PARALLEL_WORK or not good or good[0] not in positions:
@@ -360,11 +249,6 @@ class Convolution:
         parents = next(p for s, p in scan(self.plan.kernel) if s is loop)
         found = [s for s in parents if isinstance(s, For)]
         return [s for s in found if s.var.attr.removesuffix(".i") in self.axes]
-
-    def _loop(self, name: str) -> For:
-        loop = find(self.plan.kernel, name)
-        assert loop is not None
-        return loop
 
     def _second(self, width: int, count: int = 0) -> int:
         """Return how many rows of positions a tile takes where one is too short to fill it."""
@@ -437,7 +321,7 @@ class Convolution:
         for at in range(first, len(loops)):
             held = product(f.extent for f in nests[at:] if f is not None)
             if held > room and at < outer:
-                extent = size_of(self._loop(loops[at]).extent)
+                extent = size_of(loop_of(self.plan, loops[at]).extent)
                 inside = self._part(loops, at, room * extent // held)
                 if inside:
                     loops[at : at + 1] = inside
@@ -456,7 +340,7 @@ class Convolution:
         """
         inside = {name.split(".")[0] for name in loops[at + 1:]}
         line = product(f.extent for f in self.found.positions if f.var.attr in inside)
-        n = size_of(self._loop(loops[at]).extent)
+        n = size_of(loop_of(self.plan, loops[at]).extent)
         part = max([d for d in range(1, most + 1) if n % d == 0], default=1)
         if line >= LINE_POINTS or part < 2:
             return []
@@ -470,9 +354,9 @@ class Convolution:
             return False
         channels = -(-size_of(found.channels[0].extent) // self.lanes) * self.lanes
         points = product(a.extent for a in self.pattern.reduce.axes)
-        several = product(self._loop(name).extent for name in outer)
+        several = product(loop_of(self.plan, name).extent for name in outer)
         positions = product(f.extent for f in [*found.shared, *found.positions])
-        first = size_of(self._loop(outer[0]).extent)
+        first = size_of(loop_of(self.plan, outer[0]).extent)
         return (channels > self.lanes and points * channels * self.itemsize <= self.p.whole_bytes
                 and several > 1 and positions // first >= COPIED_POSITIONS)
 
@@ -489,12 +373,12 @@ class Convolution:
         if not plan.attempt("stage", memory, loop, (*before, *axes, column)):
             return
         space = Space(plan.kernel)
-        inner = self._loop(f"{column}.s")
+        inner = loop_of(self.plan, f"{column}.s")
         steps = {flat_stride(space, a, inner.var) for a in accesses(inner.body) if not a.write}
         if steps == {1}:
             plan.schedule.vectorize(f"{column}.s")
         else:
-            loops = [self._loop(f"{a}.s") for a in [*axes, column]]
+            loops = [loop_of(self.plan, f"{a}.s") for a in [*axes, column]]
             if ahead and self._piece(space, loops) < NEAR_BYTES:
                 plan.attempt("prefetch_panel", memory, f"{axes[0]}.s", *ahead)
             copy_strided(plan, [f"{a}.s" for a in axes], f"{column}.s")
@@ -510,72 +394,10 @@ class Convolution:
                 count *= extent
         return count * self.itemsize
 
-    def _finish_block(self, x: str, column: str) -> None:
-        """Vectorise what comes before and after the blocks; results leave along the positions."""
-        schedule = self.plan.schedule
-        schedule.vectorize(f"{column}.begin")
-        column = f"{column}.end"
-        if epilogue_cost(self.pattern) > self.p.spill or not (
-                self._turned(column, self._line(f"{x}.end"))
-                or self._turned(column, [f"{x}.end"])):
-            schedule.vectorize(column)
-
-    def _line(self, last: str) -> list[str]:
-        """Return the loops, down to a last one, whose results lie one behind the other.
-
-        Rows that are shorter than vectors would leave in pieces, and each line of memory would be
-        fetched and written several times: sums of all rows are there when a block is done.
-        """
-        space, loop = Space(self.plan.kernel), self._loop(last)
-        steps = [flat_stride(space, a, loop.var) for a in accesses(loop.body)]
-        found, count = [last], size_of(loop.extent)
-        parents = next(p for s, p in scan(self.plan.kernel) if s is loop)
-        for above in reversed(parents):
-            if not isinstance(above, For) or len(above.body) > 1 or (
-                    not above.var.attr.endswith(".end") or constant(above.extent) is None):
-                break
-            if above.extent != ex.index(1) and any(
-                    step is None or flat_stride(space, a, above.var) != step * count
-                    for a, step in zip(accesses(loop.body), steps, strict=True)):
-                break
-            found.insert(0, above.var.attr)
-            count *= size_of(above.extent)
-        return found
-
-    def _turned(self, column: str, rows: list[str], *before: str) -> bool:
-        """Let results leave along rows of positions, if that is legal: turned in registers."""
-        schedule = self.plan.schedule
-        saved = schedule.mark()
-        try:
-            schedule.reorder(*before, column, *rows)
-            last = rows[-1]
-            for outer in reversed(rows[:-1]):
-                schedule.fuse(outer, last)
-                last = f"{outer}_{last}"
-            self._squares([column, last])
-        except ScheduleError:  # of two splits that overlap, little can be proved
-            schedule.reset(saved)
-            return False
-        return True
-
-    def _squares(self, names: list[str]) -> None:
-        schedule, inner = self.plan.schedule, []
-        for name in names:
-            n = size_of(self._loop(name).extent)
-            lanes = min(LINE_POINTS, power_above(n + 1) // 2)
-            if lanes < n:
-                tile_split(self.plan, name, self._loop(name).extent, lanes)
-                inner.append(f"{name}.i")
-            else:
-                inner.append(name)
-        outer = [f"{n}.o" for n, i in zip(names, inner, strict=True) if n != i]
-        schedule.reorder(*outer, *inner)
-        schedule.unroll(inner[0]).vectorize(inner[1])
-
     def _skip(self, rows: list[str]) -> None:
         """Compute no terms that lie outside of the image: most of the time in a small one."""
         plan, x = self.plan, self.found.positions[-1]
-        around = self._around(self._loop(rows[0]))
+        around = self._around(loop_of(self.plan, rows[0]))
         if self.written:
             if rows[-1] != x.var.attr:
                 plan.attempt("unroll", f"{x.var.attr}.o")
@@ -595,7 +417,7 @@ class Convolution:
             if steps:
                 schedule.block_reduction(name, rows[0], *steps)
                 self.blocked = True
-                self._finish_block(rows[-1], column)
+                finish_block(self.plan, self.pattern, self.p, rows[-1], column)
         elif self.length:
             steps = chain_steps(self.pattern, self.chains, (self.cut, self.length))
             if steps:
@@ -622,5 +444,5 @@ class Convolution:
         if epilogue_cost(self.pattern) > self.p.spill:
             schedule.vectorize(f"{column}.f")
             return
-        if not self._turned(f"{column}.f", last[-1:], *last[:-1]):
+        if not turned(self.plan, f"{column}.f", last[-1:], *last[:-1]):
             schedule.vectorize(f"{column}.f")

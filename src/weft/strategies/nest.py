@@ -253,6 +253,13 @@ def find(kernel: Kernel, name: str) -> For | None:
                  if isinstance(s, For) and s.var.attr == name), None)
 
 
+def loop_of(plan: Plan, name: str) -> For:
+    """Return a FOR that there is."""
+    loop = find(plan.kernel, name)
+    assert loop is not None
+    return loop
+
+
 def shares_evenly(n: int, threads: int) -> bool:
     """Whether so many iterations keep all threads busy about as long."""
     return n > 0 and (n % threads == 0 or n >= 4 * threads)

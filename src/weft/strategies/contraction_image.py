@@ -1,0 +1,129 @@
+"""What convolutions are made of: their parts, their chains of sums, the box they read.
+
+The operand that is read through windows (overlapping, strided, or masked where they reach over the
+border) is called the image, the other one the weight, whichever of a convolution and its gradients
+it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from weft.ir import traverse
+from weft.ir.stmt import For, Load, Reduce
+from weft.schedule.dependence import Access, Space, accesses
+from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes, tile_split
+from weft.strategies.nest import Plan, flat_stride, product, size_of
+
+SHORTEST: Final = 8  # terms of a chain: what follows it costs two of them
+PARTWISE: Final = 1.1  # roundings beside those of a sum part by part
+MOST_PIECES: Final = 4  # vectors of a row of a box that are written out
+
+
+class Windowed:
+    """The parts of a convolution: loads, loops over channels, positions, and what both share."""
+
+    def __init__(self, image: Load, weight: Load, channels: list[For], positions: list[For],
+                 shared: list[For]) -> None:
+        self.image, self.weight = image, weight
+        self.channels, self.positions, self.shared = channels, positions, shared
+
+
+def find_windows(plan: Plan, pattern: Pattern) -> Windowed | None:
+    """Return a convolution's parts, None if the contraction is none."""
+    loads = [s for s in pattern.reduce.body if isinstance(s, Load)]
+    if len(loads) != 2 or any(isinstance(s, Reduce) for s in pattern.reduce.body):
+        return None
+    space = Space(plan.kernel)
+    windows = [s for s in loads if s.mask is not None or _overlaps(space, pattern, s)
+               or _skips(space, pattern, s)]
+    if len(windows) != 1:
+        return None
+    image = windows[0]
+    weight = loads[1] if image is loads[0] else loads[0]
+    if image.memory is weight.memory:
+        return None
+    seen = [set().union(*[space.symbols(i) for i in s.index]) for s in (image, weight)]
+    channels = [r for r in pattern.rows if r.var in seen[1] and r.var not in seen[0]]
+    positions = [r for r in pattern.rows if r.var in seen[0] and r.var not in seen[1]]
+    shared = [r for r in pattern.rows if r.var in seen[0] and r.var in seen[1]]
+    if len(shared) + len(positions) + len(channels) != len(pattern.rows):
+        return None
+    return Windowed(image, weight, channels, positions, shared)
+
+
+def _overlaps(space: Space, pattern: Pattern, load: Load) -> bool:
+    """Whether a dimension moves with a position and with a reduced axis: a window."""
+    reduced = {a.var for a in pattern.reduce.axes}
+    outer = {r.var for r in pattern.rows}
+    return any(space.symbols(i) & reduced and space.symbols(i) & outer for i in load.index)
+
+
+def _skips(space: Space, pattern: Pattern, load: Load) -> bool:
+    """Whether positions step over elements in a dimension of their own: a strided convolution."""
+    outer = {r.var for r in pattern.rows}
+    steps = [space.stride(i, v) for i in load.index for v in space.symbols(i) & outer]
+    return any(s is not None and s > 1 for s in steps)
+
+
+def sum_chains(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> Parameters:
+    """Return parameters with which gradients err no more than where they are made of products.
+
+    By the images, others sum the products of all channels for each tap of the window, and add up
+    the taps afterwards, where images are strided or groups have few channels; by the weights, they
+    sum those of one image after the other. Of ``c * t`` roundings ``c + t`` follow one another so.
+    Hardly more do here: chains of n terms have ``n + c * t / n``.
+    """
+    space, axes = Space(plan.kernel), pattern.reduce.axes
+    terms = product(a.extent for a in axes)
+    # A tap of the adjoint moves the images one way, the weights the other.
+    moves = {a: [flat_stride(space, Access(s), a.var) or 0 for s in (found.image, found.weight)]
+             for a in axes}
+    taps = product(a.extent for a, (image, weight) in moves.items() if image * weight < 0)
+    if taps > 1:
+        steps = [flat_stride(space, a, f.var) or 0 for f in found.positions[-1:]
+                 for a in accesses(pattern.rows[-1].body) if a.write]
+        if max(steps, default=0) <= 1 and not (
+                found.shared and terms < taps * native_lanes(plan, pattern)):
+            return p  # of all channels at once, products are summed in one chain elsewhere, too
+        return _no_more_than(p, terms, taps)
+    seen = [space.symbols(i) for i in found.image.index]
+    inside, outside = {a.var for a in axes}, {f.var for f in found.positions}
+    windows = set().union(*[i for i in seen if i & inside and i & outside])
+    sums = product(a.extent for a in axes if a.var in windows)
+    # The images are what lies farthest apart; else more is summed than there are weights.
+    far = [max([0, *[abs(flat_stride(space, Access(found.image), v) or 0) for v in some - windows]])
+           for some in (inside, outside)]
+    if windows and (far[0] < far[1] if all(far) else sums <= product(
+            f.extent for f in found.positions if f.var in windows)):
+        return p
+    if found.shared and len(axes) > 1:  # small products, summed in the lanes of vectors
+        p = p.replace(nested_chain=min(p.nested_chain, max(math.isqrt(terms), 2 * SHORTEST)))
+    return _no_more_than(p, terms, terms // sums)
+
+
+def _no_more_than(p: Parameters, terms: int, parts: int) -> Parameters:
+    """Return parameters for sums that err as those of some parts of them, added up, do."""
+    most = PARTWISE * (parts + terms // parts)
+    chain = int(most + math.sqrt(max(most * most - 4 * terms, 0))) // 2
+    return p.replace(nested_chain=min(p.nested_chain, max(chain, SHORTEST)))
+
+
+def copy_box(plan: Plan, image: Load, loop: str) -> None:
+    """Copy the box that one iteration of a loop reads, vectorised along its last dimension."""
+    memory = image.memory
+    known = {s.var for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
+    plan.schedule.window(memory.name, loop)
+    last = next((s for s in traverse.walk(plan.kernel.body) if isinstance(s, For)
+                 and s.var not in known and not isinstance(s.body[0], For)), None)
+    if last is None:
+        return
+    n, name = size_of(last.extent), last.var.attr
+    lanes = plan.target.vector_bytes // max(memory.dtype.itemsize, 4)
+    while lanes > 2 and lanes >= 2 * n:
+        lanes //= 2
+    tile_split(plan, name, last.extent, lanes)
+    if -(-n // lanes) <= MOST_PIECES:  # what lies outside is known then, piece by piece
+        plan.attempt("unroll", f"{name}.o")
+    plan.schedule.vectorize(f"{name}.i")
