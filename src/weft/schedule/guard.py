@@ -7,7 +7,8 @@ from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Body, Stmt
+from weft.ir.stmt import Body, Load, Stmt
+from weft.schedule.dependence import Poly, Space
 
 
 def both(a: Expr | None, b: Expr) -> Expr:
@@ -57,3 +58,54 @@ def keep(accumulators: tuple[st.Accumulator, ...],
          condition: Expr) -> tuple[st.Accumulator, ...]:
     """Let each accumulator keep its value unless `condition` holds."""
     return tuple([a.replace(update=ex.where(condition, a.update, a.var)) for a in accumulators])
+
+
+def parts(e: Expr) -> list[Expr]:
+    """Return the conditions of a conjunction, in order."""
+    out: list[Expr] = []
+    stack = [e]
+    while stack:
+        part = stack.pop()
+        if part.op is Op.AND:
+            stack.extend(reversed(part.args))
+        else:
+            out.append(part)
+    return out
+
+
+def conjunction(conditions: list[Expr]) -> Expr:
+    """Return what holds where all of some conditions do, at least one."""
+    whole = conditions[0]
+    for c in conditions[1:]:
+        whole = whole & c
+    return whole
+
+
+def slack(space: Space, condition: Expr) -> Poly | None:
+    """Return what is at least 0 where a comparison holds, None if it is none."""
+    if condition.op not in (Op.LT, Op.LE):
+        return None
+    a, b = condition.args
+    return space.poly(b - a - (1 if condition.op is Op.LT else 0))
+
+
+def bounds(space: Space, load: Load) -> list[Poly]:
+    """Return what is at least 0 where a load is inside of its memory."""
+    return [space.poly(e) for i, size in zip(load.index, load.memory.shape, strict=True)
+            for e in (i, size - i - 1)]
+
+
+def stays(space: Space, load: Load) -> bool:
+    """Whether a load is inside of its memory wherever its own mask holds.
+
+    What else is asked around it may then be left out of it, if nobody reads what it gives there.
+    """
+    known = [] if load.mask is None else [slack(space, c) for c in parts(load.mask)]
+    for i, size in zip(load.index, load.memory.shape, strict=True):
+        if space.within(i, size):
+            continue
+        lo = space.ranges.of(i).lo >= 0 or space.poly(i) in known
+        hi = space.ranges.of(i).hi < space.ranges.of(size).lo or space.poly(size - i - 1) in known
+        if not (lo and hi):
+            return False
+    return True

@@ -128,17 +128,27 @@ class _Stage:
             raise ScheduleError(self.what, found=f"a subscript that varies with {', '.join(left)}",
                                 expected="loops of the layout only")
         value = edit.names.var(f"{source.name}.v", self.loads[0].var)
-        body: Body = (Load(value, source, index, self._within(index)),
+        within = self._within(index)
+        body: Body = (Load(value, source, index, within),
                       Store(copy, tuple(self.variables), value))
         for var, count in zip(reversed(self.variables), reversed(self.counts), strict=True):
             body = (For(var, count, st.SERIAL, body),)
         chosen = set(self.loads)
         dims = tuple(self.dims)
+        back = dict(zip(self.variables, self.dims, strict=True))
+        zero = [] if within is None else [  # where the copy has a 0 already
+            gd.slack(self.space, ex.substitute([c], back)[0]) for c in gd.parts(within)]
+
+        def asked(load: Load) -> Expr | None:
+            if load.mask is None or load.fill is not None:
+                return load.mask
+            left = [c for c in gd.parts(load.mask) if gd.slack(self.space, c) not in zero]
+            return gd.conjunction(left) if left else None
 
         class Redirect(Rewriter):
             def visit(self, stmt: Stmt) -> Stmt:
                 if isinstance(stmt, Load) and stmt in chosen:
-                    return Load(stmt.var, copy, dims, stmt.mask, stmt.fill)
+                    return Load(stmt.var, copy, dims, asked(stmt), stmt.fill)
                 return stmt
 
         rewriter = Redirect(edit.kernel)

@@ -9,7 +9,8 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, For, If, Kernel, Load, Memory, Reduce, Stmt, Store
 from weft.ir.traverse import Rewriter, walk
-from weft.schedule.dependence import Poly, Space
+from weft.schedule import guard as gd
+from weft.schedule.dependence import Space
 from weft.schedule.space import Edit, find_for, find_loop, find_reduce
 
 
@@ -56,34 +57,20 @@ def omit(kernel: Kernel, accumulator: str, *still: str) -> Kernel:
     for factor in factors:
         known, value = [], factor
         while value.op is Op.WHERE and ex.is_const(value.args[2], 0.0):  # one for each axis
-            known.extend(_parts(value.args[0]))
+            known.extend(gd.parts(value.args[0]))
             value = value.args[1]
         load = loads.get(value)
         if load is not None and known:
-            bounds = _bounds(space, load)
+            bounds = gd.bounds(space, load)
             for c in known:
                 free = ex.free_vars([c])
-                if _slack(space, c) in bounds and free & axes and free - axes and not free & left:
+                if gd.slack(space, c) in bounds and free & axes and free - axes and not free & left:
                     parts.append(c)
     if not parts:
         raise ScheduleError(what, found="no windows that reach out of a picture", expected="some")
-    made = ex.where(_all(parts), update, acc.var)
+    made = ex.where(gd.conjunction(parts), update, acc.var)
     new = Reduce(stmt.axes, (acc.replace(update=made),), stmt.body)
     return Edit(kernel).replace(site.parents, stmt, (new,))
-
-
-def _bounds(space: Space, load: Load) -> list[Poly]:
-    """Return what is at least 0 where a load is inside of its memory."""
-    return [space.poly(e) for i, size in zip(load.index, load.memory.shape, strict=True)
-            for e in (i, size - i - 1)]
-
-
-def _slack(space: Space, condition: Expr) -> Poly | None:
-    """Return what is at least 0 where a comparison holds, None if it is none."""
-    if condition.op not in (Op.LT, Op.LE):
-        return None
-    a, b = condition.args
-    return space.poly(b - a - (1 if condition.op is Op.LT else 0))
 
 
 def branch(kernel: Kernel, loop: str) -> Kernel:
@@ -110,7 +97,7 @@ def branch(kernel: Kernel, loop: str) -> Kernel:
             if kept is None:
                 raise ScheduleError(what, found=f"a store to {stmt.memory.name}",
                                     expected="elements that keep their value by a condition")
-            parts = {c for c in _parts(kept) if not ex.free_vars([c]) & inside}
+            parts = {c for c in gd.parts(kept) if not ex.free_vars([c]) & inside}
             common = parts if common is None else common & parts
         elif not isinstance(stmt, For | Load | st.Let):
             raise ScheduleError(what, found=f"{type(stmt).__name__} in {loop}",
@@ -124,12 +111,12 @@ def branch(kernel: Kernel, loop: str) -> Kernel:
             if not isinstance(stmt, Store):
                 return stmt
             condition, new, old = stmt.value.args
-            rest = [c for c in _parts(condition) if c not in moved]
-            return stmt.replace(value=ex.where(_all(rest), new, old) if rest else new)
+            rest = [c for c in gd.parts(condition) if c not in moved]
+            return stmt.replace(value=ex.where(gd.conjunction(rest), new, old) if rest else new)
 
     edit = Edit(kernel)
     rewriter = Plain(kernel)
-    body: Body = (If(_all([c for c in _parts(_first(site.body)) if c in moved]),
+    body: Body = (If(gd.conjunction([c for c in gd.parts(_first(site.body)) if c in moved]),
                      rewriter.body(site.body)),)
     edit.locations = rewriter.locations
     old = site.loop
@@ -154,23 +141,3 @@ def _same_place(memory: Memory, index: tuple[Expr, ...], load: Load) -> bool:
 def _first(body: Body) -> Expr:
     """Return the condition of the first store: its order is the order of the parts."""
     return next(s.value.args[0] for s in walk(body) if isinstance(s, Store))
-
-
-def _parts(e: Expr) -> list[Expr]:
-    """Return the conditions of a conjunction, in order."""
-    out: list[Expr] = []
-    stack = [e]
-    while stack:
-        part = stack.pop()
-        if part.op is Op.AND:
-            stack.extend(reversed(part.args))
-        else:
-            out.append(part)
-    return out
-
-
-def _all(parts: list[Expr]) -> Expr:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole & part
-    return whole

@@ -336,8 +336,7 @@ class Decompose:
         def visit(stmt: Stmt) -> Stmt:
             if isinstance(stmt, Reduce):
                 return stmt.with_bodies(tuple([visit(s) for s in stmt.body]))
-            if isinstance(stmt, Load) and stmt.mask is None and all(
-                    space.within(i, n) for i, n in zip(stmt.index, stmt.memory.shape, strict=True)):
+            if isinstance(stmt, Load) and gd.stays(space, stmt):
                 return stmt
             (masked,) = gd.guard((stmt,), condition, self.what)
             return masked

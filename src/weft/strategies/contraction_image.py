@@ -18,6 +18,7 @@ from weft.strategies.nest import Plan, flat_stride, product, size_of
 
 SHORTEST: Final = 8  # terms of a chain: what follows it costs two of them
 PARTWISE: Final = 1.1  # roundings beside those of a sum part by part
+BOX_BYTES: Final = 160 << 10  # of an image beside the rest that a core keeps near
 MOST_PIECES: Final = 4  # vectors of a row of a box that are written out
 
 
@@ -127,3 +128,15 @@ def copy_box(plan: Plan, image: Load, loop: str) -> None:
     if -(-n // lanes) <= MOST_PIECES:  # what lies outside is known then, piece by piece
         plan.attempt("unroll", f"{name}.o")
     plan.schedule.vectorize(f"{name}.i")
+
+
+def box_of_rows(plan: Plan, pattern: Pattern, found: Windowed, rows: int) -> int:
+    """Return the bytes of the image that some rows of positions read."""
+    space, total = Space(plan.kernel), found.image.memory.dtype.itemsize
+    counts = {a.var: size_of(a.extent) for a in pattern.reduce.axes}
+    counts[found.positions[-1].var] = size_of(found.positions[-1].extent)
+    if len(found.positions) > 1:
+        counts[found.positions[-2].var] = rows
+    for i in found.image.index:
+        total *= 1 + sum(abs(space.stride(i, v) or 0) * (n - 1) for v, n in counts.items())
+    return total

@@ -13,7 +13,14 @@ from weft.errors import ScheduleError
 from weft.ir.stmt import For
 from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant
-from weft.strategies.contraction_image import Windowed, copy_box, find_windows, sum_chains
+from weft.strategies.contraction_image import (
+    BOX_BYTES,
+    Windowed,
+    box_of_rows,
+    copy_box,
+    find_windows,
+    sum_chains,
+)
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -28,7 +35,6 @@ from weft.strategies.contraction_pattern import (
 )
 from weft.strategies.nest import Plan, flat_stride, loop_of, power_above, product, size_of, work
 
-BOX_BYTES: Final = 160 << 10  # of an image beside the rest that a core keeps near
 UNROLLED_POINTS: Final = 12  # points of a window that are written out, so that loads are shared
 
 
@@ -60,9 +66,9 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     held = product_of(channels)
     y = found.positions[-2] if len(found.positions) > 1 else None
     rows = 1 if y is None else tile_rows(size_of(y.extent), max(p.rows * 3 // 2 // held, 1))
-    while rows > 1 and _box(plan, pattern, found, rows) > BOX_BYTES:
+    while rows > 1 and box_of_rows(plan, pattern, found, rows) > BOX_BYTES:
         rows //= 2
-    if _box(plan, pattern, found, rows) > BOX_BYTES:
+    if box_of_rows(plan, pattern, found, rows) > BOX_BYTES:
         raise ScheduleError(f"window({found.image.memory.name})", found="a box of many bytes")
     lanes = min(native, power_above(width + 1) // 2)  # whole ones that overlap, and no masks
     if held * rows < 8 and width >= 2 * native:
@@ -129,18 +135,6 @@ def product_of(tiles: list[tuple[str, int]]) -> int:
     return total
 
 
-def _box(plan: Plan, pattern: Pattern, found: Windowed, rows: int) -> int:
-    """Return the bytes of the image that some rows of positions read."""
-    space, total = Space(plan.kernel), found.image.memory.dtype.itemsize
-    counts = {a.var: size_of(a.extent) for a in pattern.reduce.axes}
-    counts[found.positions[-1].var] = size_of(found.positions[-1].extent)
-    if len(found.positions) > 1:
-        counts[found.positions[-2].var] = rows
-    for i in found.image.index:
-        total *= 1 + sum(abs(space.stride(i, v) or 0) * (n - 1) for v, n in counts.items())
-    return total
-
-
 def _group(plan: Plan, pattern: Pattern, found: Windowed, y: For, rows: int,
            p: Parameters) -> int:
     """Return how many rows of positions share one box: neighbours read mostly the same."""
@@ -148,6 +142,6 @@ def _group(plan: Plan, pattern: Pattern, found: Windowed, y: For, rows: int,
     most = n
     if product(f.extent for f in [*found.shared, *found.positions[:-2]]) < 2 * plan.threads:
         most = max(n // plan.threads, rows)
-    while most > rows and _box(plan, pattern, found, most) > p.panel_bytes // 4:
+    while most > rows and box_of_rows(plan, pattern, found, most) > p.panel_bytes // 4:
         most = max(most // 2, rows)
     return n if n <= most else max(most // rows, 1) * rows

@@ -15,7 +15,14 @@ from weft.ir import traverse
 from weft.ir.stmt import PARALLEL, For
 from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant, scan
-from weft.strategies.contraction_image import Windowed, copy_box, find_windows, sum_chains
+from weft.strategies.contraction_image import (
+    BOX_BYTES,
+    Windowed,
+    box_of_rows,
+    copy_box,
+    find_windows,
+    sum_chains,
+)
 from weft.strategies.contraction_leave import finish_block, turned
 from weft.strategies.contraction_pattern import (
     LINE_POINTS,
@@ -54,6 +61,7 @@ EDGE: Final = 64  # positions at the ends of a row that are looked at
 WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
 NEAR_BYTES: Final = 4 << 10  # of such a length on a processor fetches ahead by itself
 MOST_EDGES: Final = 2  # positions of a row with branches of their own
+NARROW: Final = 2  # channels from which on a box of many bytes is gone through in blocks
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
 
 
@@ -72,14 +80,19 @@ def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int]
     native = native_lanes(plan, pattern)
     channels = size_of(found.channels[0].extent)
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
-    if channels < min(native, 8) or any(constant(e) is None for e in extents):
+    if any(constant(e) is None for e in extents):
+        return None
+    x = found.positions[-1].var
+    strided = Space(plan.kernel).stride(found.image.index[-1], x) not in (1, -1)
+    large = strided and box_of_rows(plan, pattern, found, 1) > BOX_BYTES
+    if channels < (NARROW if large else min(native, 8)):
         return None
     if channels < native and _sums_along(plan, pattern, native):
         return None  # the inner form fills its registers
     lanes = 2 * native
     if channels < lanes or -(-channels // lanes) * lanes * 8 > -(-channels // native) * native * 9:
         lanes = native  # two vectors would leave much of the last one idle
-    while lanes > channels:
+    while lanes >= 2 * channels:
         lanes //= 2
     if product(f.extent for f in found.positions) < p.turn_rows:
         return None
