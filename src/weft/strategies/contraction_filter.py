@@ -29,6 +29,7 @@ from weft.strategies.nest import Plan, flat_stride, power_above, product, regist
 
 BOX_BYTES: Final = 96 << 10  # of the images that are copied at once
 STEPS: Final = (1, 2, 3, 4)  # of the images, from which a vector is picked
+FEW_PRODUCTS: Final = 18  # of an element with one of each channel
 FEW: Final = 4  # results for which a tile is too small to keep the unit for products busy
 
 
@@ -58,7 +59,9 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     lanes = min(native, power_above(width))
     idle = 8 * width < 5 * -(-width // lanes) * lanes
     enough = native if step == 1 else min(native, 8)  # picking takes time, too
-    if not taps or idle or product(c.extent for c in found.channels) >= enough:
+    # Where each element of the other image has few products, turning it for them takes longer.
+    few = step == 1 and product(f.extent for f in found.positions) <= FEW_PRODUCTS
+    if not taps or idle or (product(c.extent for c in found.channels) >= enough and not few):
         return False  # rows too short for lanes, or channels enough
     return _apply(plan, pattern, found, taps, lanes, p)
 
