@@ -35,6 +35,7 @@ from weft.strategies.contraction_pattern import (
 )
 from weft.strategies.nest import Plan, flat_stride, loop_of, power_above, product, size_of, work
 
+STEPS: Final = (1, 2, 3, 4)  # from one result to the next
 UNROLLED_POINTS: Final = 12  # points of a window that are written out, so that loads are shared
 
 
@@ -46,8 +47,10 @@ def schedule_position(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     space, x = Space(plan.kernel), found.positions[-1]
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
     stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
+    # Remainders of a strided adjoint leave gaps between results: other forms take several channels.
+    steps = STEPS[:1] if found.channels else STEPS
     if any(constant(e) is None for e in extents) or size_of(x.extent) < 4 or any(
-            flat_stride(space, a, x.var) != 1 for a in stored):
+            flat_stride(space, a, x.var) not in steps for a in stored):
         return False
     if space.stride(found.image.index[-1], x.var) in (0, None) or flat_stride(
             space, Access(found.image), x.var) is None:
