@@ -29,6 +29,7 @@ from weft.strategies.contraction_window import Convolution, even_block, prepare
 from weft.strategies.nest import PARALLEL_WORK, Plan, loop_of, product, size_of, work
 
 PICTURE_CHAIN: Final = 240  # terms of a sum along pictures that are added to one another
+FEW: Final = 5  # part of the weights of a block that need no blocks: a box may serve one tile
 LEAST_POSITIONS: Final = 32  # below it, turning the weights costs as much as their products
 
 
@@ -96,6 +97,8 @@ class _Deep(Convolution):
         axis = self.axes[0]
         schedule.block_reduction(self.name, top, axis, shares.steps)
         self.blocked = True
+        if self.chains.nested_chain < self.p.nested_chain and not self.edges:
+            self.cut, self.length = axis, shares.steps  # others sum it part by part
         if shares.lines:
             finish_block(plan, self.pattern, self.p, x, f"{o}.i")
             self._cut_lines(top, f"{o}.i", shares.lines)
@@ -152,7 +155,7 @@ class _Deep(Convolution):
                 lines = self._lines(each)
                 each *= lines
         panel = each * self.lanes * self.itemsize
-        few = panel * depth <= p.window_bytes and not self.edges
+        few = panel * depth <= p.window_bytes // FEW and not self.edges
         if few or (lines and 3 * each > 4 * chain):
             return None
         native = native_lanes(self.plan, self.pattern)

@@ -14,8 +14,8 @@ from weft.ir import expr as ex
 from weft.ir.record import Record
 from weft.ir.stmt import Axis, For
 from weft.schedule.dependence import Space
+from weft.strategies.contraction_image import Windowed
 from weft.strategies.contraction_pattern import Pattern
-from weft.strategies.contraction_window import Windowed
 from weft.strategies.nest import Plan, size_of
 
 MOST_PEELED: Final = 3  # steps at an end of a row that are written out

@@ -124,10 +124,14 @@ def copy_box(plan: Plan, image: Load, loop: str) -> None:
     lanes = plan.target.vector_bytes // max(memory.dtype.itemsize, 4)
     while lanes > 2 and lanes >= 2 * n:
         lanes //= 2
+    known.add(last.var)
     tile_split(plan, name, last.extent, lanes)
+    # Another box of the same image may have loops of these names already.
+    outer, inner = [s.var.attr for s in traverse.walk(plan.kernel.body) if isinstance(s, For)
+                    and s.var not in known and s.var.attr.startswith(f"{name}.")]
     if -(-n // lanes) <= MOST_PIECES:  # what lies outside is known then, piece by piece
-        plan.attempt("unroll", f"{name}.o")
-    plan.schedule.vectorize(f"{name}.i")
+        plan.attempt("unroll", outer)
+    plan.schedule.vectorize(inner)
 
 
 def box_of_rows(plan: Plan, pattern: Pattern, found: Windowed, rows: int) -> int:
