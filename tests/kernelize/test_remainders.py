@@ -8,10 +8,25 @@ import weft
 from schedule_nests import assert_same, loop, memory, v
 from weft.ir import expr as ex
 from weft.ir.op import Op
-from weft.ir.stmt import Accumulator, Axis, For, Kernel, Load, Meta, Reduce, Store, lhs, rhs
+from weft.ir.stmt import (
+    VECTOR,
+    Accumulator,
+    Alloc,
+    Axis,
+    For,
+    Kernel,
+    Load,
+    Meta,
+    Reduce,
+    Store,
+    lhs,
+    rhs,
+)
 from weft.ir.traverse import walk
 from weft.ir.verify import verify
 from weft.kernelize.remainders import cut_by_remainders
+from weft.strategies import choose
+from weft.target import Target
 
 CASES = [(9, 3, 2, 1), (10, 3, 2, 1), (13, 5, 3, 1), (12, 2, 3, 1), (11, 3, 2, 2), (13, 4, 4, 2),
          (7, 1, 3, 1), (16, 5, 2, 3), (5, 5, 2, 1)]  # fmt: skip
@@ -90,3 +105,31 @@ def test_gradients_of_convolutions(shape, weight, options):
     for mine, theirs in ((u.grad, x.grad), (f.grad, w.grad)):
         want = theirs.numpy()
         np.testing.assert_allclose(mine.numpy(), want, rtol=0, atol=2e-6 * np.abs(want).max())
+
+
+def test_all_remainders_copy_their_boxes_in_vectors():
+    """Loops of the later ones have names of their own: they were copied element by element."""
+    images, channels, outputs, count, kernel = 3, 6, 9, 12, 4
+    g, w = memory("g", images, channels, count), memory("w", channels, outputs, kernel)
+    y = memory("y", images, outputs, 2 * count + 2)
+    m, o, c, i, k = (v(name) for name in "mocik")
+    a, b, s = (nests.f(name) for name in "abs")
+    inside = (i - k).ge(0) & ((i - k) % 2).eq(0) & ((i - k) // 2).lt(count)
+    zero = ex.const(0.0, a.dtype)
+    reduce = Reduce((Axis(c, ex.index(channels)), Axis(k, ex.index(kernel))),
+                    (Accumulator(s, zero, s + ex.where(inside, a, zero) * b, lhs(s) + rhs(s)),),
+                    (Load(a, g, (m, c, (i - k) // 2), inside), Load(b, w, (c, o, k))))
+    body = loop("m", images, loop("o", outputs, loop("i", 2 * count + 2, reduce,
+                                                     Store(y, (m, o, i), s))))
+    before = Kernel("adjoint", (g, w, y), (body,), Meta(kind="contraction"))
+    made = choose(cut_by_remainders(before), Target("cpu", "x86_64", vector_bytes=16,
+                                                    vector_registers=32, cores=1), 1)
+    assert_same(before, made)
+    boxes = {s.memory for s in walk(made.body) if isinstance(s, Alloc)
+             and s.memory.name.startswith("g.w")}
+    assert len(boxes) == 2
+    copies = [s for s in walk(made.body) if isinstance(s, For) and any(
+        isinstance(t, Store) and t.memory in boxes for t in walk(s.body)) and not any(
+        isinstance(t, For) for t in s.body)]
+    assert len(copies) == 2
+    assert all(s.kind == VECTOR for s in copies)

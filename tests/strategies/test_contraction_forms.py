@@ -9,8 +9,9 @@ import pytest
 import schedule_nests as nests
 import weft
 from schedule_nests import assert_same
+from weft.ir import expr as ex
 from weft.ir import traverse
-from weft.ir.stmt import PARALLEL, Alloc, For
+from weft.ir.stmt import PARALLEL, VECTOR, Alloc, For, Load
 from weft.schedule import Schedule
 from weft.strategies import (
     choose,
@@ -19,6 +20,7 @@ from weft.strategies import (
     contraction_inner,
     contraction_lines,
     contraction_pattern,
+    contraction_position,
     contraction_stream,
     contraction_wide,
     contraction_window,
@@ -89,6 +91,43 @@ def test_deep_windows(shape, threads):
                       window_bytes=800, sum_bytes=8 << 10)
     assert "prefetch_panel(w" in trace
     assert trace.index("window(x, c.o)") < trace.index("stage(w")
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("outputs", [9, 12, 15, 17, 31])
+def test_vectors_that_are_not_full_gather_nothing(outputs, long):
+    parameters = {"window_rows": 6, "sum_bytes": 64}
+    if long:
+        parameters |= {"window_bytes": 2000, "whole_bytes": 256, "sum_bytes": 8 << 10}
+    kernel = nests.convolution(7, 9, outputs=outputs, channels=5)
+    target = NARROW.replace(vector_bytes=64)
+    plan = Plan(kernel, target, 1)
+    pattern = contraction.match(plan, "n")
+    assert contraction.schedule_contraction(plan, pattern, contraction.Parameters(**parameters))
+    made = plan.schedule.kernel
+    assert_same(kernel, made)
+    trace = " ".join(made.meta.schedule)
+    assert "split(o, 16" in trace
+    assert bool(re.search(r"block_reduction\(s, o\.o\S*, c", trace)) == long
+    tile = next(s for s in traverse.walk(made.body) if isinstance(s, For)
+                and s.var.attr == "o.i" and s.kind == VECTOR)
+    reads = [s for s in tile.body if isinstance(s, Load)]
+    assert len(reads) == 3  # the image, the weight, and the sum: from private arrays, of whole rows
+    assert not any(tile.var in ex.free_vars([s.mask]) for s in reads if s.mask is not None)
+
+
+def test_strided_images_of_few_outputs_are_gone_through_in_blocks(monkeypatch):
+    wide = NARROW.replace(vector_bytes=64)
+    few = scheduled(nests.convolution(9, 9, 2, 1, 5, 3), wide, window_bytes=600)
+    assert " vectorize(j.i) " in few
+    for module in (contraction_position, contraction_window):
+        monkeypatch.setattr(module, "BOX_BYTES", 100)
+    for outputs in (2, 3, 5):
+        made = scheduled(nests.convolution(9, 9, 2, 1, 5, outputs), wide, window_bytes=600)
+        assert "window(x" in made
+        assert " vectorize(o.i) " in made
+    even = scheduled(nests.convolution(9, 9, 1, 1, 5, 3), wide, window_bytes=600)
+    assert "window(x" not in even  # neighbours are read as they lie
 
 
 @pytest.mark.parametrize(("sums", "threads", "wanted"), [

@@ -331,7 +331,7 @@ class Convolution:
                     *[at for at, f in enumerate(nests) if f is not None and f.kind == PARALLEL],
                     -1) + 1
         room = min(p.panel_bytes, p.whole_bytes) // self.itemsize
-        for at in range(first, len(loops)):
+        for at in range(first, len(loops) - 1):  # whole rows of a tile at least
             held = product(f.extent for f in nests[at:] if f is not None)
             if held > room and at < outer:
                 extent = size_of(loop_of(self.plan, loops[at]).extent)

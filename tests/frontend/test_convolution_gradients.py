@@ -1,0 +1,49 @@
+"""Gradients of convolutions of odd shapes, strides and few channels, against float64."""
+
+import numpy as np
+import pytest
+
+import weft
+
+
+def gradients(n, c, height, width, outputs, kernel, stride, padding, dilation, dtype=np.float32):
+    """Return the gradients by both operands, and those in float64, tap by tap."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, c, height, width)).astype(dtype)
+    w = rng.standard_normal((outputs, c, kernel, kernel)).astype(dtype)
+    rows, columns = ((m + 2 * padding - (kernel - 1) * dilation - 1) // stride + 1
+                     for m in (height, width))
+    g = rng.standard_normal((n, outputs, rows, columns)).astype(dtype)
+    tx, tw, tg = map(weft.from_numpy, (x, w, g))
+    options = {"stride": stride, "padding": padding, "dilation": dilation}
+    found = [weft.grad(lambda t: (t.conv2d(tw, **options) * tg).sum())(tx),
+             weft.grad(lambda t: (tx.conv2d(t, **options) * tg).sum())(tw)]
+    wide = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (padding,) * 2, (padding,) * 2))
+    by_input, by_weight = np.zeros(wide.shape), np.zeros(w.shape)
+    for i in range(kernel):
+        for j in range(kernel):
+            place = (..., *[slice(t * dilation, t * dilation + (m - 1) * stride + 1, stride)
+                            for t, m in ((i, rows), (j, columns))])
+            by_input[place] += np.einsum("nohw,oc->nchw", g.astype(np.float64), w[..., i, j])
+            by_weight[..., i, j] = np.einsum("nohw,nchw->oc", g.astype(np.float64), wide[place])
+    if padding:
+        by_input = by_input[:, :, padding:-padding, padding:-padding]
+    return [f.numpy() for f in found], [by_input, by_weight]
+
+
+# Images, channels, height, width, outputs, kernel, stride, padding, dilation.
+SHAPES = [
+    (2, 12, 13, 9, 40, 3, 2, 1, 1), (3, 9, 7, 5, 33, 5, 1, 2, 1), (2, 17, 11, 8, 24, 3, 2, 0, 1),
+    (2, 1, 23, 19, 17, 7, 2, 3, 1), (1, 1, 30, 31, 5, 3, 3, 1, 1), (2, 1, 11, 13, 3, 2, 4, 0, 1),
+    (3, 1, 6, 33, 35, 3, 1, 1, 1), (2, 2, 5, 18, 21, 3, 1, 1, 1), (2, 65, 9, 8, 16, 3, 2, 0, 1),
+    (1, 3, 17, 13, 44, 3, 2, 1, 2), (2, 13, 14, 6, 20, 2, 3, 0, 1), (1, 31, 5, 5, 10, 1, 2, 0, 1),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SHAPES, ids=["x".join(map(str, s)) for s in SHAPES])
+def test_gradients(shape, dtype):
+    found, wanted = gradients(*shape, dtype=dtype)
+    for got, want in zip(found, wanted, strict=True):
+        scale = np.abs(want).max()
+        assert np.abs(got - want).max() <= (2e-6 if dtype is np.float32 else 1e-14) * scale
