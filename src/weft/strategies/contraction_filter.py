@@ -8,6 +8,8 @@ channels live in registers, and each step multiplies a piece of a row with the p
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Final
 
 from weft.ir.stmt import For
@@ -22,7 +24,6 @@ from weft.strategies.contraction_pattern import (
     lane_sums,
     native_lanes,
     order_loops,
-    tile_rows,
     tile_split,
 )
 from weft.strategies.nest import Plan, flat_stride, power_above, product, registers, size_of, work
@@ -30,6 +31,10 @@ from weft.strategies.nest import Plan, flat_stride, power_above, product, regist
 BOX_BYTES: Final = 96 << 10  # of the images that are copied at once
 STEPS: Final = (1, 2, 3, 4)  # of the images, from which a vector is picked
 FEW_PRODUCTS: Final = 18  # of an element with one of each channel
+ACROSS: Final = 2  # reads of a vector that reaches over a line
+PICKED: Final = 3  # and of one that is picked from two
+WAITING: Final = 8  # products of which none waits for another
+EACH: Final = 1  # what a step costs besides
 FEW: Final = 4  # results for which a tile is too small to keep the unit for products busy
 
 
@@ -71,12 +76,8 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
     k = pattern.reduce.axes[-1].var.attr
-    most = 24 if registers(plan) >= 32 else 10
-    sizes: dict[str, int] = {}
-    held = 1
-    for loop in [*reversed(taps), *found.channels]:
-        sizes[loop.var.attr] = tile_rows(size_of(loop.extent), max(most // held, 1))
-        held *= sizes[loop.var.attr]
+    sizes = _sizes(plan, pattern, found, taps)
+    held = math.prod(sizes.values())
     cut = _cut(plan, pattern, found)
     if held < FEW or cut is None:
         return False
@@ -112,6 +113,30 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
     plan.why.append(f"contraction: {held} results as {lanes} partial sums along {k}, windows of "
                     f"{found.image.memory.name} copied without masks")
     return True
+
+
+def _sizes(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For]) -> dict[str, int]:
+    """Return the sides of the tile: those with the least to multiply and to read in all.
+
+    Each tap reads a vector of its own, which mostly reaches over a line of the cache, and each
+    channel one; sums that follow one another in a register wait for each other.
+    """
+    most = 24 if registers(plan) >= 32 else 10
+    step = flat_stride(Space(plan.kernel), Access(found.image), pattern.reduce.axes[-1].var)
+    loops = [*reversed(taps), *found.channels]
+    extents = [size_of(f.extent) for f in loops]
+    best, least = [1] * len(loops), math.inf
+    for sides in itertools.product(*[range(1, min(n, most) + 1) for n in extents]):
+        held = math.prod(sides)
+        if held > most:
+            continue
+        moved = math.prod(sides[:len(taps)])
+        count = math.prod([-(-n // side) for n, side in zip(extents, sides, strict=True)])
+        read = moved * (ACROSS if step == 1 else PICKED) + held // moved
+        cost = count * (max(held, read, WAITING) + EACH)
+        if cost < least:
+            best, least = list(sides), cost
+    return {f.var.attr: side for f, side in zip(loops, best, strict=True)}
 
 
 def _cut(plan: Plan, pattern: Pattern, found: Windowed) -> tuple[str, int] | None:
