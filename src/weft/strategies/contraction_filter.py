@@ -62,10 +62,12 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if product(t.extent for t in taps) > sums:
         return False  # a convolution itself: its results are the image, its sums the filter
     lanes = min(native, power_above(width))
-    idle = 8 * width < 5 * -(-width // lanes) * lanes
+    vectors = -(-width // lanes) * lanes
+    idle = 2 * width < vectors
     enough = native if step == 1 else min(native, 8)  # picking takes time, too
     # Where each element of the other image has few products, turning it for them takes longer.
-    few = step == 1 and product(f.extent for f in found.positions) <= FEW_PRODUCTS
+    few = step == 1 and 8 * width >= 5 * vectors and product(
+        f.extent for f in found.positions) <= FEW_PRODUCTS
     if not taps or idle or (product(c.extent for c in found.channels) >= enough and not few):
         return False  # rows too short for lanes, or channels enough
     return _apply(plan, pattern, found, taps, lanes, p)
