@@ -47,3 +47,16 @@ def test_gradients(shape, dtype):
     for got, want in zip(found, wanted, strict=True):
         scale = np.abs(want).max()
         assert np.abs(got - want).max() <= (2e-6 if dtype is np.float32 else 1e-14) * scale
+
+
+@pytest.mark.parametrize("outputs", [1, 7, 16, 40])
+@pytest.mark.parametrize("images", [1, 6, 17])
+def test_windows_of_a_picture_of_one_point(images, outputs):
+    """No axis of the sum moves the weights then: the picture has one point for all taps."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((images, 1, 1))
+    w = rng.standard_normal((outputs, 1, 3))
+    found = weft.jit(lambda x, w: x.conv1d(w, stride=2, padding=2))(
+        weft.from_numpy(x), weft.from_numpy(w)).numpy()
+    wanted = np.stack([x[:, :, 0] * w[None, :, 0, 2], x[:, :, 0] * w[None, :, 0, 0]], -1)
+    assert np.array_equal(found, wanted)

@@ -500,6 +500,8 @@ def _pack(plan: Plan, pattern: Pattern, memory: str, loop: str, column: str,
     load = next(s for s in pattern.reduce.body if isinstance(s, Load) and s.memory.name == memory)
     used = set().union(*[space.symbols(i) for i in load.index])
     dims = tuple(a.var.attr for a in pattern.reduce.axes if a.var in used)
+    if not dims:  # a tile reads it once
+        return
     if not plan.attempt("stage", memory, loop, (*dims, column)):
         if strided:
             raise ScheduleError(f"stage({memory})", found="a panel that cannot be copied")
