@@ -43,11 +43,15 @@ class Edge(Record):
 def find_edges(plan: Plan, pattern: Pattern, found: Windowed) -> list[Edge]:
     """Return the edges of a gradient by weights, none if the convolution is another."""
     space, out = Space(plan.kernel), []
+    sums = taken = 1
     for i, n in zip(found.image.index, found.image.memory.shape, strict=True):
         free = ex.free_vars([i])
         axes = [a for a in pattern.reduce.axes if a.var in free]
         taps = [f for f in found.positions if f.var in free]
-        if len(axes) != 1 or len(taps) != 1 or size_of(axes[0].extent) <= size_of(taps[0].extent):
+        if len(axes) != 1 or len(taps) != 1:
+            continue
+        sums, taken = sums * size_of(axes[0].extent), taken * size_of(taps[0].extent)
+        if size_of(axes[0].extent) <= size_of(taps[0].extent):
             continue
         place, size = space.poly(i), size_of(n)
         start, step, tap = (place.get(m, 0) for m in ((), (axes[0].var,), (taps[0].var,)))
@@ -57,7 +61,7 @@ def find_edges(plan: Plan, pattern: Pattern, found: Windowed) -> list[Edge]:
         first = next((x for x, out in enumerate(partly) if not out), count)
         last = next((x for x, out in enumerate(reversed(partly)) if not out), count)
         out.append(Edge(axes[0], taps[0], first, last, (step, tap) != (1, 1)))
-    return out
+    return out if sums > taken else []  # else windows of a picture that is low or narrow
 
 
 def omit_edges(plan: Plan, name: str, edges: list[Edge], along: Axis) -> bool:
