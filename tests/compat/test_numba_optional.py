@@ -1,5 +1,7 @@
 """Names on their ways through kernels, against Python: numbers that may be None, loops' else."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -135,6 +137,37 @@ def test_an_else_of_a_loop_reads_what_the_loop_set():
     for i in range(8):
         after_loops(want, stop, i)
     np.testing.assert_array_equal(found, want)
+
+
+def test_a_number_is_one_wherever_it_is_used():
+    @cuda.jit
+    def kernel(a, counts, pairs, out):
+        i = cuda.grid(1)
+        k = first_bin(a[i], 3)
+        near = cuda.local.array(5, np.int64)
+        if k is not None:
+            cuda.atomic.add(counts, k, 1)
+            cuda.atomic.add(pairs, (k, 0), 1)
+            near[k] = 3
+            out[i, 0] = near[k] + counts[:k].size + pairs[k, 1]
+            out[i, 1] = math.sqrt(k) + max(k, 1) + min(2, k) + abs(-k) + np.float32(k)
+            for j in range(k):
+                out[i, 2] += j + 1
+            both = (k, i)
+            out[i, 3] = both[0] + (k if i > 1 else 7) - (~int(k))
+            out[i, 4] = round(k / 2) + k**2 + (k % 2) + (1 if k in (1, 2) else 0)
+
+    a = np.array([1.0, 4.0, -8.0, 3.0, 2.0])
+    counts, pairs, out = np.zeros(4, np.int32), np.zeros((4, 2)), np.zeros((5, 5))
+    kernel[1, 5](a, counts, pairs, out)
+    bins = [first_bin(x, 3) for x in a]
+    assert bins == [0, 2, None, 2, 1]
+    for k, row, i in zip(bins, out, range(5), strict=True):
+        np.testing.assert_allclose(row, [0] * 5 if k is None else [
+            3 + k, math.sqrt(k) + max(k, 1) + min(2, k) + 2 * k, k * (k + 1) / 2,
+            k + (k if i > 1 else 7) + k + 1, round(k / 2) + k**2 + k % 2 + (k in (1, 2))])
+    np.testing.assert_array_equal(counts, [1, 1, 2, 0])
+    np.testing.assert_array_equal(pairs[:, 0], [1, 1, 2, 0])
 
 
 def test_none_is_no_number():

@@ -12,6 +12,7 @@ from weft.errors import WeftError
 from weft.frontend.kernel import (
     chosen,
     complexes,
+    optional,
     scalars,
     structs,
 )
@@ -186,6 +187,8 @@ class Calls(Expressions):
         args, named = self.arguments(node)
         if isinstance(callee, Inner):
             return self.inline(callee, args, named, node)
+        if not inspect.isfunction(getattr(callee, "__weft_function__", callee)):
+            args = [optional.present(self, a, node) for a in args]
         if isinstance(callee, Intrinsic):
             return self._intrinsic(callee, args, named, node)
         builtin = None

@@ -378,7 +378,7 @@ class Expressions(Indexing):
     def element(self, view: Any, node: ast.Subscript) -> Any:
         """Return the part of a view that a subscript names: an element has no axes."""
         if isinstance(view, Fields) and not isinstance(node.slice, ast.Tuple | ast.Slice):
-            only = self.visit(node.slice)
+            only = optional.present(self, self.visit(node.slice), node)
             if isinstance(only, Known) and isinstance(only.value, str):
                 return fields.named(self, view, only.value, node)
             if isinstance(only, Known) and not view.ndim and view.kind is None and (
@@ -393,7 +393,7 @@ class Expressions(Indexing):
             if isinstance(key, ast.Slice):
                 parts.append((key, None))
                 continue
-            value = self.visit(key)
+            value = optional.present(self, self.visit(key), key)
             items = value.items if isinstance(value, Group) else (value,)
             parts.extend((key, item) for item in items)
         if chosen.is_chosen(view):

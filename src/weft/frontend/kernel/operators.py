@@ -60,7 +60,7 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
             raise _unsupported(c, kind, left, right, node) from None
         except Exception as error:
             raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
-    left, right = _present(c, left, node), _present(c, right, node)
+    left, right = optional.present(c, left, node), optional.present(c, right, node)
     if complexes.is_complex(left) or complexes.is_complex(right):
         made_ = complexes.operate(c, kind, left, right, node)
         if made_ is not None:
@@ -143,7 +143,7 @@ def negated(c: Expressions, kind: type[ast.unaryop], value: Value, node: ast.AST
         except Exception as error:
             raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
     if kind is not ast.Not:
-        value = _present(c, value, node)
+        value = optional.present(c, value, node)
     if complexes.is_complex(value) and isinstance(value, Group) and kind is not ast.Invert:
         if kind is ast.Not:
             return compare(c, ast.Eq, value, Known(0), node)
@@ -201,7 +201,7 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
                 return Known(kind in (ast.IsNot, ast.NotEq))
     if kind in (ast.Is, ast.IsNot) and (optional.is_none(left) or optional.is_none(right)):
         return Known(kind is ast.IsNot)
-    left, right = _present(c, left, node), _present(c, right, node)
+    left, right = optional.present(c, left, node), optional.present(c, right, node)
     if kind in (ast.In, ast.NotIn) and isinstance(right, Group):
         own = structs.contains(c, right, left, node)
         if own is not None:
@@ -279,8 +279,3 @@ def _order(c: Expressions, kind: type[ast.cmpop], left: Group, right: Group,
         found = ex.binary(Op.OR, ex.binary(Op.AND, negation(same), here),
                           ex.binary(Op.AND, same, c.scalar(found, node)))
     return found
-
-
-def _present(c: Expressions, value: Value, node: ast.AST) -> Value:
-    """Return the number that an operand is that may be None; other operands as they are."""
-    return optional.number(c, value, node) if optional.is_optional(value) else value

@@ -20,8 +20,10 @@ from weft.ir.op import Op
 if TYPE_CHECKING:
     from weft.frontend.kernel.reading import Reading
 
-__all__ = ["Optional", "as_optional", "is_none", "is_optional", "number", "there", "truth",
-           "width"]
+__all__ = [
+    "Optional", "as_optional", "is_none", "is_optional", "number", "present", "there", "truth",
+    "width",
+]  # fmt: skip
 
 
 class Optional:
@@ -66,6 +68,11 @@ def number(c: Reading, value: Any, node: ast.AST) -> Expr:
     c.require(value.items[0], "TypeError: expected a number, got None", node, c.this_thread())
     found: Expr = value.items[1]
     return found
+
+
+def present(c: Reading, value: Value, node: ast.AST) -> Value:
+    """Return the number that an operand is that may be None; other operands as they are."""
+    return number(c, value, node) if is_optional(value) else value
 
 
 def truth(value: Any) -> Expr:
