@@ -29,6 +29,14 @@ def first_bin(x, n):
 
 
 @cuda.jit(device=True)
+def inside(x, low):
+    if x > low:
+        return x
+    elif x == 0:
+        return low
+
+
+@cuda.jit(device=True)
 def or_else(x, other):
     return other if x is None else x
 
@@ -82,7 +90,15 @@ def integers(a, out, i):
         out[i] -= 100
 
 
-ALL = (by_function, by_branch, smallest, emptied, passed_on, integers)
+def open_ended(a, out, i):
+    found = inside(a[i], 2)
+    if found is None:
+        out[i] = -3
+    else:
+        out[i] = found
+
+
+ALL = (by_function, open_ended, by_branch, smallest, emptied, passed_on, integers)
 VALUES = np.array([1.0, -2, 3, 0, -0.5, 6, 4, -1, 2, 5, -3])
 
 

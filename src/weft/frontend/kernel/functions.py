@@ -81,6 +81,7 @@ class Functions(Loops):
         if self.wraps and any(n.value is not None for n in ends) and flow.falls(body):
             # As in numba: None is a mistake where it is used, and only if a thread gets there.
             body = [*body, *([] if self.unused is node else [_no_value(source, body[-1])])]
+        open_end = body is not source.tree.body and _asks_for_none(self.source)
         outer = self.source, self.env, self.after
         types: Any = None
         while True:
@@ -111,6 +112,10 @@ class Functions(Loops):
                 break
             types = frame.types
             self.back_to(mark)
+            if open_end and (isinstance(types, DType) or optional.is_optional(types)):
+                last = source.tree.body[-1]
+                body = [*source.tree.body, ast.copy_location(ast.Return(None), last)]
+                types, open_end = None, False
         if simple:
             return Known(None) if frame.result is None else frame.result
         gives = frame.types is not None and not isinstance(frame.types, _Nothing)
@@ -185,6 +190,13 @@ def _no_value(source: Source, last: ast.stmt) -> ast.stmt:
     for inner in ast.walk(made):
         ast.copy_location(inner, last)
     return made
+
+
+def _asks_for_none(source: Source) -> bool:
+    """Whether a function compares anything with None, as a caller does that is given it."""
+    return any(isinstance(c, ast.Constant) and c.value is None
+               for n in ast.walk(source.tree) if isinstance(n, ast.Compare)
+               for c in (n.left, *n.comparators))
 
 
 def _usage(name: str, signature: inspect.Signature) -> str:
