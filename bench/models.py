@@ -176,6 +176,9 @@ def show(title, medians):
               f"weft x{best / medians['packed']:.2f}", flush=True)
 
 
+LOGITS, LOSSES, PARAMETERS = 1e-3, 1e-3, 2e-3  # of the largest value of PyTorch's
+
+
 def close(title, found, wanted, tolerance):
     error = float(np.abs(found - wanted).max() / np.abs(wanted).max())
     if not error <= tolerance:
@@ -199,10 +202,10 @@ def inference(title, weights, ours, theirs, *inputs):
     systems = {"eager": lambda: theirs(q, *ys)}
     with torch.no_grad():
         wanted = theirs(q, *ys).numpy()
-        close(title, found.numpy(), wanted, 1e-3)
+        close(title, found.numpy(), wanted, LOGITS)
         if args.compile:
             compiled = torch.compile(lambda *y: theirs(q, *y))
-            close(title, compiled(*ys).numpy(), wanted, 1e-3)
+            close(title, compiled(*ys).numpy(), wanted, LOGITS)
             systems["compile"] = lambda: compiled(*ys)
         systems["weft"] = lambda: model(*xs).realize()
         systems["packed"] = lambda: packed(*xs).realize()
@@ -244,9 +247,9 @@ def training(title, weights, model_loss, inputs, targets, checked):
     losses += [jitted(*given).item() for _ in range(2)]
     q, eager = peer(lambda q, x, y: model_loss(tf, q, x, y))
     wanted = [eager().item() for _ in range(3)]
-    close(f"{title}, losses", np.array(losses), np.array(wanted), 1e-3)
+    close(f"{title}, losses", np.array(losses), np.array(wanted), LOSSES)
     for n in checked:
-        close(f"{title}, {n}", p[n].numpy(), q[n].detach().numpy(), 2e-3)
+        close(f"{title}, {n}", p[n].numpy(), q[n].detach().numpy(), PARAMETERS)
     systems = {"eager": eager}
     if args.compile:
         compiled_loss = torch.compile(lambda q, x, y: model_loss(tf, q, x, y))
@@ -294,6 +297,8 @@ if __name__ == "__main__":
     chosen = [n for n in args.only.split(",") if n] or list(WORK)
     if unknown := set(chosen) - set(WORK):
         sys.exit(f"unknown {sorted(unknown)}; there are {', '.join(WORK)}")
-    print(f"{args.threads} threads; medians; ratio to the better of eager and compile")
+    print(f"{args.threads} threads; medians; ratio to the better of eager and compile\n"
+          f"checked before: logits to {LOGITS:g} of the largest; after three steps losses to "
+          f"{LOSSES:g}, parameters to {PARAMETERS:g}")
     for name in chosen:
         WORK[name]()
