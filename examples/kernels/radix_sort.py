@@ -16,7 +16,7 @@ DIGITS = 16
 
 @weft.func
 def digit_of(key, shift):
-    return int((key >> weft.uint32(shift)) & weft.uint32(DIGITS - 1))
+    return weft.int32((key >> weft.uint32(shift)) & weft.uint32(DIGITS - 1))
 
 
 @weft.kernel
