@@ -154,11 +154,14 @@ def test_short_rows_of_special_values():
     (1, 5, np.float32), (63, 2, np.float32), (64, 8, np.float64), (257, 3, np.int32),
     (1000, 9, np.float32), (1001, 11, np.float64), (999, 12, np.float32), (130, 2, np.int32)])
 def test_places_of_extremes_in_a_few_columns(rows, columns, dtype):
+    """Of one matrix, and of each of several."""
     rng = np.random.default_rng(rows + columns)
     x = rng.integers(-40, 40, (rows, columns)).astype(dtype)  # many are equal: the first counts
     t = weft.from_numpy(x)
     np.testing.assert_array_equal(t.argmax(0).numpy(), x.argmax(0))
     np.testing.assert_array_equal(t.argmin(0).numpy(), x.argmin(0))
+    three = np.stack([x, x[::-1], -x])
+    np.testing.assert_array_equal(weft.from_numpy(three).argmax(1).numpy(), three.argmax(1))
     if dtype is not np.int32:
         x[rng.integers(rows), columns // 2] = np.nan
         x[rng.integers(rows), 0] = np.inf

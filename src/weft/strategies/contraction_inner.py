@@ -37,6 +37,7 @@ from weft.strategies.nest import (
 SUMMED: Final = 3  # cycles in which the partial sums of one result become one, beside others
 NEAR_BYTES: Final = 32  # of the second cache in one cycle
 SHARED_BYTES: Final = 16  # of the third
+FAR_ROWS: Final = 8  # of a matrix that comes from memory: as many places are fetched ahead
 FAR_BYTES: Final = 8  # and of memory
 
 
@@ -102,6 +103,9 @@ def _sizes(plan: Plan, found: _Found, p: Parameters) -> list[int]:
     most = [min(n, side) for n, side in zip(extents, (p.inner_rows, p.inner_columns),
                                             strict=False)]
     if len(most) == 1:
+        whole = 4 * extents[0] * size_of(found.axis.extent)  # bytes, about
+        if whole > plan.target.l3_bytes // 2 and p.inner_rows == Parameters().inner_rows:
+            most = [min(extents[0], FAR_ROWS)]
         return [tile_rows(extents[0], most[0])]
     best, least = most, 0
     for rows in range(most[0], 0, -1):

@@ -24,7 +24,7 @@ from weft.ir.stmt import Body, For, Let, Load, Reduce, Stmt, Store
 from weft.schedule.dependence import Space
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
-from weft.strategies.columns import prefers_columns, schedule_columns
+from weft.strategies.columns import LEAST_COLUMNS, prefers_columns, schedule_columns
 from weft.strategies.elementwise import pick_lanes, split_for_vectors, vector_lanes
 from weft.strategies.nest import (
     PARALLEL_WORK,
@@ -308,15 +308,15 @@ def _searched_columns(plan: Plan, rows: list[For], body: Body, amount: int) -> b
     """
     found = [s for s in body if isinstance(s, Reduce)]
     n = constant(rows[-1].extent)
-    if len(rows) > 1 or len(found) != 1 or n is None or not 2 <= n <= SEARCHED or any(
-            isinstance(s, For) for s in body):
+    most = SEARCHED if len(rows) == 1 else LEAST_COLUMNS - 1  # more of several are a vector each
+    if len(found) != 1 or n is None or not 2 <= n <= most or any(isinstance(s, For) for s in body):
         return False
     space = Space(plan.kernel)
     axis = found[0].axes[-1].var
     if {step for _, step in strides(space, found[0].body, axis)} != {n}:
         return False
     saved = plan.schedule.mark()
-    parallelise(plan, [rows[-1].var.attr], amount)
+    parallelise(plan, [r.var.attr for r in rows], amount)
     if _search(plan, found[0]):
         return True
     plan.schedule.reset(saved)
