@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.frontend.kernel import addresses, complexes, fields, scalars
-from weft.frontend.kernel.builtins import Walk
 from weft.frontend.kernel.elements import ComplexOf, itemsize_of
-from weft.frontend.kernel.values import Fields, Fragment, Group, Known, Value, View, describe
+from weft.frontend.kernel.values import Fields, Fragment, Group, Known, Value, View, Walk, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr

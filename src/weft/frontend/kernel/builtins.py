@@ -12,13 +12,12 @@ import numpy as np
 from weft.frontend.kernel import chosen, complexes, members, operators, scalars, structs
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
-from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe
+from weft.frontend.kernel.values import Fields, Group, Known, Range, Value, View, Walk, describe
 from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.record import Record
 from weft.ir.stmt import Print
 
 if TYPE_CHECKING:
@@ -27,21 +26,8 @@ if TYPE_CHECKING:
 else:
     arrays = Late("weft.frontend.kernel.arrays")
 
-__all__ = ["BUILTINS", "Range", "Walk", "range_of"]
+__all__ = ["BUILTINS", "range_of"]
 
-
-class Range(Record):
-    """What ``range(start, stop, step)`` is."""
-
-    start: Expr
-    stop: Expr
-    step: Expr
-
-
-class Walk(Record):
-    """What ``enumerate(x)`` and ``zip(x, y)`` are: things to walk through side by side."""
-
-    parts: tuple[Any, ...]
 
 def range_of(c: Calls, node: ast.Call, first: Value, second: Value | None = None,
            third: Value | None = None) -> Value:  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import BoundsError, LaunchError
+from weft.errors import BoundsError, LaunchError, said
 from weft.imports import importing
 from weft.ir.position import thread_at
 from weft.ir.tile import MISALIGNED, ODD_MATRIX
@@ -72,7 +72,7 @@ def checked_launch(launch: Configured, args: tuple[Any, ...]) -> Report:
     findings = [_finding(launch, check, row)
                 for check, row in zip(watched.checks, notes, strict=False) if row[0]]
     if failed is not None and not any(f.kind != "uninitialised" for f in findings):
-        findings.append(_made(_kind(failed.message), failed.place, (), failed.message, 1))
+        findings.append(_made(_kind(failed.message), failed.place, (), said(failed.message), 1))
     return Report(tuple(sorted(findings, key=lambda f: (f.file, f.line))))
 
 
@@ -95,14 +95,14 @@ def _finding(launch: Configured, check: Check, row: list[int]) -> Finding:
         from weft.passes.watch import UNSET
 
     kind = _kind(check.message)
-    said = {"out-of-bounds": f"uses index {value}, which is not from 0 to {bound - 1}",
+    told = {"out-of-bounds": f"uses index {value}, which is not from 0 to {bound - 1}",
             "uninitialised": f"reads element {value} of memory {check.memory}, which nothing has "
                              "written",
-            "misaligned": f"makes {check.message}"}.get(kind, f"fails: {check.message}")
+            "misaligned": f"makes {check.message}"}.get(kind, f"fails: {said(check.message)}")
     if check.message == UNSET:
-        said = f"reads {check.memory} before it has a value"
+        told = f"reads {check.memory} before it has a value"
     return _made(kind, check.place, (thread,),
-                 f"thread {thread[1]} of block {thread[0]} {said}", count)
+                 f"thread {thread[1]} of block {thread[0]} {told}", count)
 
 
 def _made(kind: str, place: Any, threads: tuple[Any, ...], message: str, count: int) -> Finding:

@@ -160,7 +160,8 @@ class Expressions(Indexing):
         if isinstance(owner, View):
             return self.view_attribute(owner, node)
         if isinstance(owner, Fields):
-            return fields.attribute(self, owner, node)
+            told = None if node.attr in owner.names else arrays.attribute(self, owner, node)
+            return fields.attribute(self, owner, node) if told is None else told
         if chosen.is_chosen(owner) and isinstance(owner, Group):
             return self._chosen_attribute(owner, node)
         if members.is_member(owner) and isinstance(owner, Group):

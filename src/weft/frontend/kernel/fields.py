@@ -18,7 +18,6 @@ from weft.frontend.kernel.values import (
     axes_of,
     describe,
 )
-from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -26,10 +25,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays
     from weft.frontend.kernel.expressions import Expressions
-else:
-    arrays = Late("weft.frontend.kernel.arrays")
 
 __all__ = ["FlatNeeded", "assign", "attribute", "named", "part", "read", "reshaped", "write"]
 
@@ -89,9 +85,6 @@ def attribute(c: Expressions, array: Fields, node: ast.Attribute) -> Value:
     if node.attr == "T" and array.kind is complex:
         turned = tuple(p.replace(axes=tuple(reversed(p.axes))) for p in array.parts)
         return array.replace(parts=turned)
-    found = arrays.attribute(c, array, node)
-    if found is not None:
-        return found
     raise c.wrong(node, f"{describe(array)} has no {node.attr!r}",
                   f"its fields: {', '.join(array.names)}")
 

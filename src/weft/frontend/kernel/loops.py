@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.frontend.kernel import chosen, complexes, flow, members, optional
-from weft.frontend.kernel.builtins import Range, Walk
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
 from weft.frontend.kernel.emitter import conjuncts, negation
@@ -20,7 +19,7 @@ from weft.frontend.kernel.inner import inner_names
 from weft.frontend.kernel.meetings import FALLS, MAYBE, Loop
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.statements import STATEMENTS, Statements
-from weft.frontend.kernel.values import Group, Known, Value, View, Wrong, describe
+from weft.frontend.kernel.values import Group, Known, Range, Value, View, Walk, Wrong, describe
 from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex

@@ -20,8 +20,8 @@ from weft.ir.tile import Tile
 FIXED = "lists and tuples of a kernel keep their length and items: gpu.local.array holds numbers"
 
 __all__ = [
-    "FIXED", "Fields", "Fragment", "Group", "Known", "Value", "View", "Wrong", "axes_of",
-    "describe", "described",
+    "FIXED", "Fields", "Fragment", "Group", "Known", "Range", "Value", "View", "Walk", "Wrong",
+    "axes_of", "describe", "described",
 ]  # fmt: skip
 
 
@@ -124,6 +124,20 @@ class Group(Record):
     items: tuple[Any, ...]
     names: tuple[str, ...] = ()
     kind: type | None = None
+
+
+class Range(Record):
+    """What ``range(start, stop, step)`` is."""
+
+    start: Expr
+    stop: Expr
+    step: Expr
+
+
+class Walk(Record):
+    """What ``enumerate(x)`` and ``zip(x, y)`` are: things to walk through side by side."""
+
+    parts: tuple[Any, ...]
 
 
 class Wrong(Record):
