@@ -64,7 +64,8 @@ def probe() -> str:
     with importing:
         import importlib.util
 
-    return "" if importlib.util.find_spec("llvmlite") else "the package llvmlite is not installed"
+    return "" if importlib.util.find_spec("llvmlite") else (
+        "no package llvmlite (python -m pip install llvmlite)")
 
 
 @lru_cache(maxsize=1)

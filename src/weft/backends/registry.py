@@ -215,6 +215,8 @@ def available() -> list[Found]:
 def default() -> str:
     """Return the device that ``WEFT_DEVICE`` names, else the first one that can be used.
 
+    The interpreter is taken only where it is asked for: it is a thousand times slower.
+
     Raises
     ------
     DeviceError
@@ -231,9 +233,9 @@ def default() -> str:
     reasons = []
     for family in _in_order():
         found = probe(family)
-        if found.devices:
+        if found.devices and family != "interpreter":
             return found.devices[0]
-        reasons.append(f"{found.family}: {found.reason}")
+        reasons.append(f"{found.family}: {found.reason or 'only where WEFT_DEVICE names it'}")
     raise DeviceError("device", found="none that can be used", expected="at least one",
                       hint="; ".join(reasons))
 
