@@ -16,71 +16,39 @@ for Modern Architectures", section 3.3, widened from equal remainders to bounded
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from itertools import combinations_with_replacement
 from math import gcd
 from typing import TYPE_CHECKING, Final
 
 from weft.imports import Late
 from weft.ir import stmt as st
-from weft.ir.bounds import Ranges
-from weft.ir.expr import Expr, free_vars, index, show
+from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Body, Kernel, Memory, Stmt
+from weft.ir.stmt import Body
 from weft.ir.traverse import walk
+from weft.schedule.subscripts import (
+    ONE,
+    Access,
+    Monomial,
+    Poly,
+    Space,
+    accesses,
+    add,
+    bound_inside,
+    limits,
+    lower,
+    nonnegative,
+    private,
+)
 
 if TYPE_CHECKING:
     from weft.schedule import affine
 else:
     affine = Late("weft.schedule.affine")
 
-Monomial = tuple[Expr, ...]
-Poly = dict[Monomial, int]
-
-ONE: Final[Monomial] = ()
 MAX_ACCESSES: Final = 256  # pairs grow with the square; beyond it a conflict is assumed
 _MOST_FAILURES: Final = 32  # systems of a kernel with a solution, before no more are solved
-
-
-def add(a: Poly, b: Poly, factor: int = 1) -> Poly:
-    """Return ``a + factor * b``."""
-    out = dict(a)
-    for key, value in b.items():
-        total = out.get(key, 0) + factor * value
-        if total:
-            out[key] = total
-        else:
-            out.pop(key, None)
-    return out
-
-
-def multiply(a: Poly, b: Poly) -> Poly:
-    """Return ``a * b``."""
-    out: Poly = {}
-    for ka, va in a.items():
-        for kb, vb in b.items():
-            key = tuple(sorted(ka + kb, key=id)) if ka and kb else ka or kb
-            total = out.get(key, 0) + va * vb
-            if total:
-                out[key] = total
-            else:
-                out.pop(key, None)
-    return out
-
-
-class Access:
-    """One read or write of a memory, with its subscripts."""
-
-    __slots__ = ("index", "memory", "stmt", "write")
-
-    def __init__(self, stmt: st.Load | st.Store | st.Atomic) -> None:
-        self.stmt: Stmt = stmt
-        self.memory, self.index = stmt.memory, stmt.index
-        self.write = not isinstance(stmt, st.Load)
-
-    def __repr__(self) -> str:
-        what = "store" if self.write else "load"
-        return f"{what} {self.memory.name}[{', '.join(map(show, self.index))}]"
 
 
 class Conflict:
@@ -100,255 +68,6 @@ class Conflict:
         return f"{kind} dependence between {self.first!r} and {self.second!r}"
 
 
-def _used_elsewhere(point: Expr, inside: set[Expr], users: Iterable[Expr]) -> bool:
-    """Whether expressions use some variables otherwise than through a point."""
-    seen, stack = {point}, list(users)
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        if e in inside:
-            return True
-        seen.add(e)
-        stack.extend(e.args)
-    return False
-
-
-class Space:
-    """What the loops of one kernel say about its variables.
-
-    Attributes
-    ----------
-    extents : dict
-        Number of iterations by loop variable.
-    values : dict
-        What each LET binds.
-    ranges : Ranges
-        Interval of any index expression.
-    failures : int
-        How many systems of subscripts were found to have a solution, or too much work.
-    points : dict
-        The one expression through which a variable is used, for the loops of a split whose last
-        round overlaps or repeats its last iteration: ``min(i.o*f, n - f) + i.i`` stands for i, or
-        ``min(i.o*f + i.i, n - 1)``. Iterations with the same point are the same work, so only
-        different points can conflict.
-    """
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.extents: dict[Expr, Expr] = {}
-        self.values: dict[Expr, Expr] = {}
-        for stmt in walk(kernel.body):
-            if isinstance(stmt, st.Let):
-                self.values[stmt.var] = stmt.value
-            elif isinstance(stmt, st.For):
-                self.extents[stmt.var] = stmt.extent
-            elif isinstance(stmt, st.Reduce):
-                for axis in stmt.axes:
-                    self.extents[axis.var] = axis.extent
-        self._polys: dict[tuple[Expr, bool], Poly] = {}
-        self._symbols: dict[Expr, frozenset[Expr]] = {}
-        self._ranges: Ranges | None = None
-        self.failures = 0
-        self.points: dict[Expr, Expr] = {}
-        self._find_points()
-
-    def _find_points(self) -> None:
-        """Recognise the points of overlapping splits that are used in no other way."""
-        written: dict[Expr, set[Memory]] = {}
-        extents: dict[Expr, Expr] = {}
-        read: set[Memory] = set()
-        bound: set[Expr] = set()
-        used: dict[Expr, None] = {}
-        for stmt in walk(self.kernel.body):
-            bound.update(stmt.binds())
-            used.update(dict.fromkeys(stmt.exprs()))
-            if isinstance(stmt, st.Load):
-                read.add(stmt.memory)
-            elif isinstance(stmt, st.Store):
-                for point, extent in _clamped(stmt.index):
-                    written.setdefault(point, set()).add(stmt.memory)
-                    extents[point] = extent
-        for point, memories in written.items():
-            free = free_vars([point])
-            inside = free & self.extents.keys()
-            if memories & read or not inside or (free - inside) & bound:
-                continue
-            if free_vars([extents[point]]) & inside or _used_elsewhere(point, inside, used):
-                continue
-            self.points.update(dict.fromkeys(inside, point))
-            self.extents[point] = extents[point]
-            self._symbols[point] = frozenset((point,))
-
-    def canonical(self, variable: Expr) -> Expr:
-        """Return the point through which a variable is used, or the variable itself."""
-        return self.points.get(variable, variable)
-
-    @property
-    def ranges(self) -> Ranges:
-        """Interval of any index expression."""
-        if self._ranges is None:
-            bare = Ranges()
-            env: dict[Expr, tuple[int, int]] = {}
-            for var, extent in self.extents.items():  # outer loops come first
-                if var.op is not Op.VAR:
-                    continue
-                env[var] = (0, max(bare.of(extent).hi - 1, 0))
-                bare = Ranges(env)
-            self._ranges = bare
-        return self._ranges
-
-    def poly(self, e: Expr, expand: bool = False) -> Poly:
-        """Return an integer expression as a polynomial; what is not + - * is an atom.
-
-        With `expand`, ``x % c`` becomes ``x - c*(x // c)``.
-        """
-        key = (e, expand)
-        found = self._polys.get(key)
-        if found is None:
-            found = self._polys[key] = self._poly(e, expand)
-        return found
-
-    def _poly(self, e: Expr, expand: bool) -> Poly:
-        # Subscripts are shallow; a deep one is an atom, so recursion is bounded by the depth cap.
-        if _deep(e) or e in self.extents:
-            return {(e,): 1}
-        op = e.op
-        if op is Op.CONST:
-            return {ONE: int(e.attr)} if e.attr else {}
-        if op is Op.VAR:
-            value = self.values.get(e)
-            if value is not None and value.dtype.is_integer and not _deep(value):
-                return self.poly(value, expand)
-            return {(e,): 1}
-        if op is Op.ADD:
-            return add(self.poly(e.args[0], expand), self.poly(e.args[1], expand))
-        if op is Op.SUB:
-            return add(self.poly(e.args[0], expand), self.poly(e.args[1], expand), -1)
-        if op is Op.NEG:
-            return add({}, self.poly(e.args[0], expand), -1)
-        if op is Op.MUL:
-            return multiply(self.poly(e.args[0], expand), self.poly(e.args[1], expand))
-        if expand and op is Op.MOD and e.args[1].op is Op.CONST and e.args[1].attr > 0:
-            quotient = e.args[0] // e.args[1]
-            return add(self.poly(e.args[0], expand), self.poly(quotient, expand), -e.args[1].attr)
-        return {(e,): 1}
-
-    def symbols(self, e: Expr) -> frozenset[Expr]:
-        """Return the variables below `e`, names bound by LET resolved to what they hold."""
-        found = self._symbols.get(e)
-        if found is None:
-            if e.op is Op.VAR:
-                value = self.values.get(e)
-                found = frozenset((e,)) if value is None else self.symbols(value)
-            elif not e.args:
-                found = frozenset()
-            else:
-                found = frozenset(_leaves(e, self.values))
-            self._symbols[e] = found
-        return found
-
-    def stride(self, e: Expr, var: Expr) -> int | None:
-        """Return by how much `e` grows per step of `var`; None if it is not a constant."""
-        total = 0
-        for monomial, coefficient in self.poly(e).items():
-            if monomial == (var,):
-                total += coefficient
-            elif any(var in self.symbols(atom) for atom in monomial):
-                return None
-        return total
-
-    def within(self, e: Expr, size: Expr) -> bool:
-        """Whether an index is proved to lie in ``[0, size)``, whatever the symbolic sizes are."""
-        span = self.ranges.of(e)
-        if span.lo < 0:
-            return False
-        if span.hi < self.ranges.of(size).lo:
-            return True
-        limits = _limits(self, self.poly(e))
-        return limits is not None and _nonnegative(
-            self, add(add(self.poly(size), limits[1], -1), {ONE: 1}, -1))
-
-    def flat(self, memory: Memory, subscript: tuple[Expr, ...]) -> Expr:
-        """Return the row-major element offset of a subscript."""
-        offset = subscript[0] if subscript else index(0)
-        for extent, i in zip(memory.shape[1:], subscript[1:], strict=True):
-            offset = offset * extent + i
-        return offset
-
-
-def _clamped(subscript: tuple[Expr, ...]) -> set[tuple[Expr, Expr]]:
-    """Return the points ``min(o*f, n - f) + i`` and ``min(o*f + i, n - 1)`` with their n."""
-    out: set[tuple[Expr, Expr]] = set()
-    stack = list(subscript)
-    while stack:
-        e = stack.pop()
-        if e.op is Op.ADD and e.args[0].op is Op.MIN:
-            start, end = e.args[0].args
-            if _is_multiple(start):
-                out.add((e, end + start.args[1]))
-                continue
-        if e.op is Op.MIN and e.args[0].op is Op.ADD and _is_multiple(e.args[0].args[0]):
-            out.add((e, e.args[1] + 1))
-            continue
-        stack.extend(e.args)
-    return out
-
-
-def _is_multiple(e: Expr) -> bool:
-    return e.op is Op.MUL and e.args[1].op is Op.CONST
-
-
-def _deep(e: Expr, limit: int = 60) -> bool:
-    """Whether an expression is too deep to be worth analysing."""
-    level = [e]
-    for _ in range(limit):
-        level = list({a for x in level for a in x.args})
-        if not level:
-            return False
-    return True
-
-
-def _leaves(e: Expr, values: Mapping[Expr, Expr]) -> set[Expr]:
-    out: set[Expr] = set()
-    seen: set[Expr] = set()
-    stack = [e]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.op is Op.VAR:
-            value = values.get(node)
-            if value is None:
-                out.add(node)
-            else:
-                stack.append(value)
-        else:
-            stack.extend(node.args)
-    return out
-
-
-def bound_inside(body: Body) -> set[Expr]:
-    """Return every name bound by the statements of a body, loop variables included."""
-    out: set[Expr] = set()
-    for stmt in walk(body):
-        out.update(stmt.binds())
-        if isinstance(stmt, st.Reduce):
-            out.update(a.var for a in stmt.axes)
-    return out
-
-
-def accesses(body: Body) -> list[Access]:
-    """Return the reads and writes of a body in program order."""
-    return [Access(s) for s in walk(body) if isinstance(s, st.Load | st.Store | st.Atomic)]
-
-
-def private(body: Body) -> set[Memory]:
-    """Return the memories allocated inside a body: each iteration has its own."""
-    return {s.memory for s in walk(body) if isinstance(s, st.Alloc)}
-
-
 def _separated(space: Space, a: Poly, b: Poly, var: Expr, inner: set[Expr]) -> bool:
     """Whether equal values of `a` (at x) and `b` (at y) imply x == y."""
     part_a, part_b = _split(space, a, var, inner), _split(space, b, var, inner)
@@ -359,16 +78,16 @@ def _separated(space: Space, a: Poly, b: Poly, var: Expr, inner: set[Expr]) -> b
     if ca != cb or not ca or any(key for key in delta):
         return False
     shift = delta.get(ONE, 0)
-    limits_a, limits_b = _limits(space, ra), _limits(space, rb)
+    limits_a, limits_b = limits(space, ra), limits(space, rb)
     if limits_a is None or limits_b is None:
         return False
     (low_a, high_a), (low_b, high_b) = limits_a, limits_b
-    least = _lower(space, ca)
+    least = lower(space, ca)
     if least is not None and least < 0:
         ca = add({}, ca, -1)
     above = add(add(high_b, low_a, -1), {ONE: shift + 1} if shift != -1 else {})
     below = add(add(high_a, low_b, -1), {ONE: 1 - shift} if shift != 1 else {})
-    return all(_nonnegative(space, add(ca, over, -1)) for over in (above, below))
+    return all(nonnegative(space, add(ca, over, -1)) for over in (above, below))
 
 
 def _split(space: Space, p: Poly, var: Expr, inner: set[Expr]) -> tuple[Poly, Poly, Poly] | None:
@@ -392,52 +111,6 @@ def _split(space: Space, p: Poly, var: Expr, inner: set[Expr]) -> tuple[Poly, Po
 
 def _varies(space: Space, monomial: Monomial, inner: set[Expr]) -> bool:
     return any(not inner.isdisjoint(space.symbols(atom)) for atom in monomial)
-
-
-def _limits(space: Space, p: Poly) -> tuple[Poly, Poly] | None:
-    """Return polynomials over sizes below and above `p`, whose loop variables run freely."""
-    low: Poly = {}
-    high: Poly = {}
-    for monomial, coefficient in p.items():
-        loops = [atom for atom in monomial if space.symbols(atom)]
-        if len(loops) != 1:
-            return None
-        rest = tuple(atom for atom in monomial if atom is not loops[0])
-        extent = space.extents.get(loops[0])
-        if extent is not None and not space.symbols(extent):
-            top = multiply({rest: 1}, add(space.poly(extent), {ONE: 1}, -1))
-            bottom: Poly = {}
-        else:
-            span = space.ranges.of(loops[0])
-            if span.hi - span.lo >= 1 << 62:
-                return None
-            top, bottom = {rest: span.hi}, {rest: span.lo}
-        if coefficient < 0:
-            top, bottom = bottom, top
-        low = add(low, bottom, coefficient)
-        high = add(high, top, coefficient)
-    return low, high
-
-
-def _lower(space: Space, p: Poly) -> int | None:
-    """Return a lower bound of a polynomial over sizes, None if there is none."""
-    total = 0
-    for monomial, coefficient in p.items():
-        low = high = 1
-        for atom in monomial:
-            span = space.ranges.of(atom)
-            if span.lo < 0 or span.hi >= 1 << 62:
-                return None
-            low, high = low * span.lo, high * span.hi
-        total += coefficient * (low if coefficient > 0 else high)
-    return total
-
-
-def _nonnegative(space: Space, p: Poly) -> bool:
-    if all(key == ONE for key in p):
-        return p.get(ONE, 0) > -1
-    low = _lower(space, p)
-    return low is not None and low >= 0
 
 
 def same_iteration(space: Space, a: Access, b: Access, var: Expr, inner: set[Expr]) -> bool:
@@ -559,13 +232,13 @@ def _never_equal(space: Space, a: Poly, b: Poly, varying: set[Expr]) -> bool:
         shift = distance.get(ONE, 0)
         if shift % divisor if divisor else shift:
             return True
-    limits_a, limits_b = _limits(space, moving_a), _limits(space, moving_b)
+    limits_a, limits_b = limits(space, moving_a), limits(space, moving_b)
     if limits_a is None or limits_b is None:
         return False
     (low_a, high_a), (low_b, high_b) = limits_a, limits_b
     over = add(add(low_b, high_a, -1), distance)
     under = add(add(low_a, high_b, -1), distance, -1)
-    return any(_nonnegative(space, add(p, {ONE: -1})) for p in (over, under))
+    return any(nonnegative(space, add(p, {ONE: -1})) for p in (over, under))
 
 
 def conflicts(space: Space, var: Expr, body: Body, also: Iterable[Expr] = ()) -> list[Conflict]:

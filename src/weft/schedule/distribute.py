@@ -8,7 +8,7 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Reduce, Stmt, Store
-from weft.schedule import dependence as dep
+from weft.schedule import subscripts as sub
 from weft.schedule.memory import MAX_EXTENT
 from weft.schedule.space import HEAVY, Copy, Edit, constant, find_for, find_loop
 
@@ -76,7 +76,7 @@ def _needed(first: Body, used: set[Expr]) -> tuple[list[Stmt], list[Expr]]:
     """Return the loads to repeat and the names to keep, of what the rest uses."""
     again: list[Stmt] = []
     kept: list[Expr] = []
-    bound = dep.bound_inside(first)
+    bound = sub.bound_inside(first)
     for stmt in first:
         names = [v for v in stmt.binds() if v in used]
         if names and isinstance(stmt, Load) and not bound & ex.free_vars(stmt.exprs()):
@@ -98,7 +98,7 @@ def lift(kernel: Kernel, loop: str) -> Kernel:
     """
     site = find_loop(kernel, loop, "lift")
     stmt = site.stmt
-    varying = dep.bound_inside((stmt,))
+    varying = sub.bound_inside((stmt,))
     for inner in traverse.walk((stmt,)):
         if isinstance(inner, Reduce):
             for a in inner.accumulators:

@@ -8,7 +8,7 @@ from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, Load, Stmt
-from weft.schedule.dependence import Poly, Space
+from weft.schedule.subscripts import Poly, Space
 
 
 def both(a: Expr | None, b: Expr) -> Expr:

@@ -17,6 +17,7 @@ from weft.ir.expr import Expr
 from weft.ir.stmt import Axis, Body, For, Kernel, Let, Reduce, Stmt
 from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
+from weft.schedule import subscripts as sub
 from weft.schedule.space import Copy, Edit, Site, ceildiv, constant, find_for, find_loop
 
 TAILS: Final = ("mask", "peel", "pad", "trim", "overlap", "clamp")
@@ -75,7 +76,7 @@ def split(kernel: Kernel, loop: str, factor: int, tail: str = "mask") -> Kernel:
 def _divides(kernel: Kernel, extent: Expr, factor: int) -> bool:
     if constant(extent) is not None:
         return False
-    return all(c % factor == 0 for c in dep.Space(kernel).poly(extent).values())
+    return all(c % factor == 0 for c in sub.Space(kernel).poly(extent).values())
 
 
 class _SplitAxis:
@@ -120,7 +121,7 @@ class _SplitAxis:
 
     def _may_overlap(self) -> None:
         loop = self.site.loop
-        space = dep.Space(self.edit.kernel)
+        space = sub.Space(self.edit.kernel)
         if space.ranges.of(loop.extent).lo < self.factor:
             raise ScheduleError(self.what, found=f"an extent of {loop.extent!r}",
                                 expected=f"at least {self.factor} iterations",
@@ -129,7 +130,7 @@ class _SplitAxis:
 
     def _may_repeat(self) -> None:
         loop = self.site.loop
-        space = dep.Space(self.edit.kernel)
+        space = sub.Space(self.edit.kernel)
         found = dep.carried(space, loop.var, loop.body) or dep.idempotent(loop.body)
         if found is not None:
             raise ScheduleError(self.what, found=found,
@@ -140,9 +141,9 @@ class _SplitAxis:
         """Check that no access leaves its memory when the loop runs to `extent`."""
         loop = self.site.loop
         body = self.edit.kernel.with_body((loop.replace(extent=extent),))
-        ranges = dep.Space(body).ranges
+        ranges = sub.Space(body).ranges
         own = {s.memory for s in traverse.walk(self.edit.kernel.body) if isinstance(s, st.Alloc)}
-        for access in sorted(dep.accesses(loop.body), key=lambda a: not a.write):
+        for access in sorted(sub.accesses(loop.body), key=lambda a: not a.write):
             if access.write and access.memory not in own:
                 raise ScheduleError(self.what, found=f"{access!r} past the end",
                                     expected="stores to allocated memories only")
@@ -228,7 +229,7 @@ def peel(kernel: Kernel, loop: str, count: int = 1) -> Kernel:
     """
     site = find_for(kernel, loop, "peel")
     edit = Edit(kernel)
-    least = dep.Space(kernel).ranges.of(site.extent).lo
+    least = sub.Space(kernel).ranges.of(site.extent).lo
     if count < 1 or least < count:
         raise ScheduleError(f"peel({loop}, {count})", found=f"an extent of {site.extent!r}",
                             expected=f"at least {max(count, 1)} iterations to peel from")
@@ -363,7 +364,7 @@ def _check_order(kernel: Kernel, old: list[tuple[Expr, Expr]], new: list[tuple[E
     if not traverse.stores(body):
         return
     order = [v for v, _ in new]
-    space = dep.Space(kernel)
+    space = sub.Space(kernel)
     if dep.independent(space, variables, body):
         return
     for position, (outer, _) in enumerate(old):
@@ -504,13 +505,13 @@ def parallel(kernel: Kernel, loop: str) -> Kernel:
 
 
 def _independent(kernel: Kernel, site: Site, what: str, hint: str) -> None:
-    found = dep.carried(dep.Space(kernel), site.var, site.body)
+    found = dep.carried(sub.Space(kernel), site.var, site.body)
     if found is not None:
         raise ScheduleError(what, found=found, expected="independent iterations", hint=hint)
 
 
 def _independent_axis(site: Site, what: str) -> None:
-    found = dep.carried(dep.Space(site.kernel), site.var, site.body)
+    found = dep.carried(sub.Space(site.kernel), site.var, site.body)
     if found is not None:
         raise ScheduleError(what, found=found, expected="a body with independent iterations")
 

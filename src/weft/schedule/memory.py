@@ -12,8 +12,8 @@ from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Stmt, Store
 from weft.ir.traverse import Rewriter
-from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
+from weft.schedule import subscripts as sub
 from weft.schedule.space import Edit, Site, find_loop, find_memory, scan
 
 MAX_EXTENT: Final = 1 << 22  # iterations of a loop over which a copy may extend
@@ -62,7 +62,7 @@ class _Stage:
                  scope: str, skew: int, what: str) -> None:
         self.edit, self.site, self.source, self.what = Edit(kernel), site, source, what
         self.scope, self.skew = scope, skew
-        self.space = dep.Space(kernel)
+        self.space = sub.Space(kernel)
         if source in traverse.stores(site.body):
             raise ScheduleError(what, found=f"stores to {source.name} inside {site.var.attr}",
                                 expected="a memory that is only read there")
@@ -71,7 +71,7 @@ class _Stage:
         if not self.loads:
             raise ScheduleError(what, found=f"no load of {source.name} inside {site.var.attr}",
                                 expected="something to copy")
-        inside = dep.bound_inside(site.body)
+        inside = sub.bound_inside(site.body)
         by_name = {v.attr: v for v in self.space.extents if v in inside}
         missing = [name for name in layout if name not in by_name]
         if missing:
@@ -123,7 +123,7 @@ class _Stage:
         mapping = dict(zip(self.dims, self.variables, strict=True))
         resolved = [_resolve(self.space, i, self.site) for i in self.loads[0].index]
         index = tuple(ex.substitute(resolved, mapping))
-        left = sorted(v.attr for v in ex.free_vars(index) & dep.bound_inside(self.site.body))
+        left = sorted(v.attr for v in ex.free_vars(index) & sub.bound_inside(self.site.body))
         if left:  # a clamped start, which counts as one point with the loop inside it
             raise ScheduleError(self.what, found=f"a subscript that varies with {', '.join(left)}",
                                 expected="loops of the layout only")
@@ -181,9 +181,9 @@ def _loop_vars(stmt: Stmt) -> tuple[Expr, ...]:
     return (stmt.var,) if isinstance(stmt, For) else ()
 
 
-def _resolve(space: dep.Space, e: Expr, site: Site) -> Expr:
+def _resolve(space: sub.Space, e: Expr, site: Site) -> Expr:
     """Return `e` with the LETs inside the loop written out, so that it is valid at its start."""
-    inside = dep.bound_inside(site.body)
+    inside = sub.bound_inside(site.body)
     while True:
         lets = {v: space.values[v] for v in ex.free_vars([e]) if v in inside and v in space.values}
         if not lets:
@@ -320,7 +320,7 @@ def hoist(kernel: Kernel, name: str) -> Kernel:
     assert isinstance(loop, For)
     used = ex.free_vars(found.exprs())
     position = next(p for p, s in enumerate(loop.body) if s is found)
-    varying = used & ({loop.var} | dep.bound_inside(loop.body))
+    varying = used & ({loop.var} | sub.bound_inside(loop.body))
     if varying:
         raise ScheduleError(what, found=f"uses of {', '.join(sorted(v.attr for v in varying))}",
                             expected=f"nothing that varies with {loop.var.attr}")
@@ -328,7 +328,7 @@ def hoist(kernel: Kernel, name: str) -> Kernel:
         if found.memory in traverse.stores(loop.body):
             raise ScheduleError(what, found=f"stores to {found.memory.name} in {loop.var.attr}",
                                 expected="a memory that is only read there")
-        if dep.Space(kernel).ranges.of(loop.extent).lo < 1:
+        if sub.Space(kernel).ranges.of(loop.extent).lo < 1:
             raise ScheduleError(what, found=f"{loop.var.attr} in {loop.extent!r}",
                                 expected="at least one iteration")
     rest = loop.body[:position] + loop.body[position + 1 :]

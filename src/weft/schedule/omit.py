@@ -10,8 +10,8 @@ from weft.ir.op import Op
 from weft.ir.stmt import Body, For, If, Kernel, Load, Memory, Reduce, Stmt, Store
 from weft.ir.traverse import Rewriter, walk
 from weft.schedule import guard as gd
-from weft.schedule.dependence import Space
 from weft.schedule.space import Edit, find_for, find_loop, find_reduce
+from weft.schedule.subscripts import Space
 
 
 def omit(kernel: Kernel, accumulator: str, *still: str) -> Kernel:

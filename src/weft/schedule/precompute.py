@@ -10,8 +10,8 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Reduce, Stmt, Store
-from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
+from weft.schedule import subscripts as sub
 from weft.schedule.memory import MAX_EXTENT
 from weft.schedule.space import Copy, Edit, Site, find_loop, scan
 
@@ -64,10 +64,10 @@ class _Precompute:
                  scope: str, skew: int, what: str) -> None:
         self.edit, self.site, self.what = Edit(kernel), site, what
         self.scope, self.skew = scope, skew
-        self.space = dep.Space(kernel)
+        self.space = sub.Space(kernel)
         self.target, around = self._find(name)
         self.var = next(v for v in self.target.binds() if v.attr == name)
-        inside = dep.bound_inside(site.body)
+        inside = sub.bound_inside(site.body)
         self.needed = self._slice(around, inside)
         self._check_reads()
         loops = {v.attr: v for p in around for v in _loop_vars(p)}

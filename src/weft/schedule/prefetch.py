@@ -10,7 +10,7 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import SERIAL, Body, For, Kernel, Load, Prefetch, Reduce
 from weft.ir.traverse import walk
-from weft.schedule import dependence as dep
+from weft.schedule import subscripts as sub
 from weft.schedule.memory import MAX_EXTENT
 from weft.schedule.space import Edit, Site, find_for, find_loop, find_memory
 
@@ -200,7 +200,7 @@ def prefetch_steps(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
 
 
 def _copied(kernel: Kernel, what: str, memory: str, copy: str, site: Site, ahead: str,
-            ) -> tuple[dep.Space, Expr, Load, dict[Expr, int]]:
+            ) -> tuple[sub.Space, Expr, Load, dict[Expr, int]]:
     """Return the load of a copy, the loop to look ahead in, and how far each loop moves it."""
     source, outer = find_memory(kernel, memory, what), find_for(kernel, ahead, what)
     first = find_for(kernel, copy, what)
@@ -211,7 +211,7 @@ def _copied(kernel: Kernel, what: str, memory: str, copy: str, site: Site, ahead
     if len(found) != 1 or outer.var not in ex.free_vars(found[0].index):
         raise ScheduleError(what, found=f"{len(found)} loads of {memory} that {ahead} moves",
                             expected="one")
-    space = dep.Space(kernel)
+    space = sub.Space(kernel)
     inside = {first.var} | {s.var for s in walk(first.body) if isinstance(s, For)}
     flat = space.flat(source, found[0].index)
     moves: dict[Expr, int] = {}

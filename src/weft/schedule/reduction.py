@@ -26,8 +26,8 @@ from weft.ir.stmt import (
     Stmt,
     Store,
 )
-from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
+from weft.schedule import subscripts as sub
 from weft.schedule.space import Copy, Edit, Site, constant, find_loop, find_reduce
 
 
@@ -101,7 +101,7 @@ def rfactor(kernel: Kernel, axis: str) -> Kernel:
 
 
 def _no_effects(stmt: Reduce, what: str) -> None:
-    written = set(traverse.stores(stmt.body)) - dep.private(stmt.body)
+    written = set(traverse.stores(stmt.body)) - sub.private(stmt.body)
     if written:
         names = ", ".join(sorted(m.name for m in written))
         raise ScheduleError(what, found=f"a body that stores to {names}",
@@ -233,7 +233,7 @@ class Decompose:
             if not isinstance(stmt, Let | Load):
                 raise ScheduleError(self.what, found=f"a {type(stmt).__name__} before the REDUCE",
                                     expected="only names and loads before it")
-        tile_vars = {f.var for f in self.tile} | dep.bound_inside(self.prologue)
+        tile_vars = {f.var for f in self.tile} | sub.bound_inside(self.prologue)
         for axis in self.stmt.axes:
             if axis.kind == st.VECTOR:
                 raise ScheduleError(self.what, found=f"the vector axis {axis.var.attr}",
@@ -245,7 +245,7 @@ class Decompose:
             if constant(axis.extent) is None:
                 raise ScheduleError(self.what, found=f"{axis.var.attr} in {axis.extent!r}",
                                     expected="a constant number of partial results")
-        written = set(traverse.stores(self.epilogue)) - dep.private(self.epilogue)
+        written = set(traverse.stores(self.epilogue)) - sub.private(self.epilogue)
         read = {*traverse.loads(self.prologue), *traverse.loads(self.stmt.body)}
         both = sorted(m.name for m in written & read)
         if both:
@@ -331,7 +331,7 @@ class Decompose:
         A result whose condition fails is never read, so it may gather anything; what has to be
         kept is that no load leaves its memory.
         """
-        space = dep.Space(self.edit.kernel)
+        space = sub.Space(self.edit.kernel)
 
         def visit(stmt: Stmt) -> Stmt:
             if isinstance(stmt, Reduce):

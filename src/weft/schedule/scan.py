@@ -12,6 +12,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import SERIAL, VECTOR, Alloc, Body, For, Kernel, Let, Load, Memory, Stmt, Store
 from weft.schedule import dependence as dep
+from weft.schedule import subscripts as sub
 from weft.schedule.loops import MAX_LANES, vector_obstacle
 from weft.schedule.space import Edit, constant, find_for
 
@@ -81,7 +82,7 @@ def scan(kernel: Kernel, loop: str, lanes: int, each: int = 1) -> Kernel:
     if obstacle is not None:
         raise ScheduleError(what, found=obstacle, expected="statements that have a vector form")
     rest = (*found.pre, Let(found.let.var, found.value), *found.post)
-    carried = dep.carried(dep.Space(kernel), site.var, rest)
+    carried = dep.carried(sub.Space(kernel), site.var, rest)
     if carried is not None:
         raise ScheduleError(what, found=carried, expected="no dependence beside the carry")
     return _apply(Edit(kernel), site.loop, site.parents, found, lanes, each)

@@ -29,7 +29,7 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
-from weft.schedule import dependence as dep
+from weft.schedule import subscripts as sub
 from weft.schedule.space import Edit, Site, constant, find_reduce
 
 
@@ -102,7 +102,7 @@ def _match(kernel: Kernel, site: Site, what: str) -> _Found:
             a.var, b.var} & {v for s in stmt.body for v in ex.free_vars(s.exprs())}:
         raise wanted
     (base,) = ex.substitute([place], {axis.var: ex.index(0)})
-    if dep.Space(kernel).stride(place, axis.var) != 1 or dep.bound_inside(
+    if sub.Space(kernel).stride(place, axis.var) != 1 or sub.bound_inside(
             stmt.body) & ex.free_vars([place]):
         raise wanted
     return _Found(axis, n, value, base, largest)

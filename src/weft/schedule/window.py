@@ -12,8 +12,8 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Stmt, Store
 from weft.ir.traverse import Rewriter, stores, walk
-from weft.schedule import dependence as dep
 from weft.schedule import guard as gd
+from weft.schedule import subscripts as sub
 from weft.schedule.space import Edit, Site, find_loop, find_memory
 
 MAX_ELEMENTS = 1 << 22
@@ -57,7 +57,7 @@ def window(kernel: Kernel, memory: str, loop: str, order: tuple[int, ...] = (),
     return _Window(kernel, site, find_memory(kernel, memory, "window"), order, skew, what).apply()
 
 
-class _Linear(dep.Space):
+class _Linear(sub.Space):
     """A space in which overlapping splits stay what they are: a start and an offset."""
 
     def _find_points(self) -> None:
@@ -72,7 +72,7 @@ class _Window:
         self.edit, self.site, self.source, self.what = Edit(kernel), site, source, what
         self.skew = skew
         self.space = _Linear(kernel)
-        self.inside = dep.bound_inside(site.body)
+        self.inside = sub.bound_inside(site.body)
         if source in stores(site.body):
             raise ScheduleError(what, found=f"stores to {source.name} inside {site.var.attr}",
                                 expected="a memory that is only read there")
@@ -222,7 +222,7 @@ class _Window:
         return mask
 
 
-def _tight(poly: dep.Poly) -> dep.Poly:
+def _tight(poly: sub.Poly) -> sub.Poly:
     """Return a polynomial that is at least 0 for the same integers: of ``2*x - 1``, ``x - 1``."""
     factor = gcd(*[c for monomial, c in poly.items() if monomial]) or 1
     tight = {monomial: c // factor for monomial, c in poly.items()}

@@ -12,7 +12,7 @@ from typing import Final
 
 from weft.ir import traverse
 from weft.ir.stmt import For
-from weft.schedule.dependence import Space
+from weft.schedule.subscripts import Space
 from weft.strategies.nest import (
     Cost,
     Plan,

@@ -14,10 +14,10 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import Body, For, Reduce, Stmt
-from weft.schedule import dependence as dep
-from weft.schedule.dependence import Space
+from weft.schedule import subscripts as sub
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Space
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import (
     PARALLEL_WORK,
@@ -50,7 +50,7 @@ def prefers_columns(plan: Plan, row: For, body: Body) -> bool:
     if vector_obstacle(body) is not None or size_of(row.extent) < 2:
         return False
     space = Space(plan.kernel)
-    own = dep.private(body)
+    own = sub.private(body)
     across = along = 0  # accesses with unit stride, each as often as it takes place
     longest, native = 1, max(plan.target.vector_bytes // Cost(body).itemsize, 1)
     window = any(isinstance(s, Reduce) and len(s.axes) > 1 and any(
@@ -97,7 +97,7 @@ def schedule_columns(plan: Plan, rows: list[For], amount: int) -> None:
                    or _narrow(plan, rows, found[0], amount)):
         return
     plan.stream_outputs()
-    own = sum(size_of(m.size) * m.dtype.itemsize for m in dep.private(body))
+    own = sum(size_of(m.size) * m.dtype.itemsize for m in sub.private(body))
     most = 1 << max(PRIVATE_BYTES // max(own, 1), 1).bit_length() - 1
     for stmt in found:
         if adds(stmt) and len(stmt.axes) == 1 and constant(stmt.axes[0].extent) is not None:

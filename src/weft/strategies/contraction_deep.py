@@ -12,8 +12,8 @@ from math import gcd
 from typing import Final
 
 from weft.ir.record import Record
-from weft.schedule.dependence import Space
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Space
 from weft.strategies.contraction_edges import find_edges, omit_edges, skip_edges
 from weft.strategies.contraction_image import copy_box
 from weft.strategies.contraction_leave import finish_block

@@ -16,8 +16,8 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load, Reduce
 from weft.ir.traverse import walk
-from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant, find_reduce
+from weft.schedule.subscripts import Space, accesses
 from weft.schedule.tensorize import OPERATIONS, factors_of, narrow_factors
 from weft.strategies.contraction_pattern import (
     LINE_POINTS,

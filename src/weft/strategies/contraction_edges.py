@@ -13,7 +13,7 @@ from typing import Final
 from weft.ir import expr as ex
 from weft.ir.record import Record
 from weft.ir.stmt import Axis, For
-from weft.schedule.dependence import Space
+from weft.schedule.subscripts import Space
 from weft.strategies.contraction_image import Windowed
 from weft.strategies.contraction_pattern import Pattern
 from weft.strategies.nest import Plan, size_of

@@ -7,8 +7,8 @@ that the inner loops read nothing but contiguous copies whatever the caches do.
 from __future__ import annotations
 
 from weft.ir.stmt import For
-from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern
 from weft.strategies.nest import Plan, find, flat_stride, parallelise, size_of, work
 

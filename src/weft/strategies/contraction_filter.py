@@ -13,8 +13,8 @@ import math
 from typing import Final
 
 from weft.ir.stmt import For
-from weft.schedule.dependence import Access, Space
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Access, Space
 from weft.strategies.contraction_image import Windowed, copy_box, find_windows
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,

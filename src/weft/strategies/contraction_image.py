@@ -12,7 +12,7 @@ from typing import Final
 
 from weft.ir import traverse
 from weft.ir.stmt import For, Load, Reduce
-from weft.schedule.dependence import Access, Space, accesses
+from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes, tile_split
 from weft.strategies.nest import Plan, flat_stride, product, size_of
 

@@ -7,8 +7,8 @@ from typing import Final
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.record import Record
-from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     MOVED,

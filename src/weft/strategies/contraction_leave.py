@@ -5,8 +5,8 @@ from __future__ import annotations
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.stmt import For
-from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant, scan
+from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_pattern import (
     LINE_POINTS,
     Parameters,

@@ -11,8 +11,8 @@ from typing import Final
 
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load
-from weft.schedule.dependence import Access, Space
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Access, Space
 from weft.strategies.contraction_pattern import (
     Parameters,
     Pattern,

@@ -9,8 +9,8 @@ from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load
 from weft.ir.traverse import walk
-from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_far import far_tile, is_far
 from weft.strategies.contraction_image import find_windows, sum_chains
 from weft.strategies.contraction_pattern import (

@@ -12,8 +12,8 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load, Reduce
-from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Space, accesses
 from weft.strategies.nest import (
     PARALLEL_WORK,
     Cost,

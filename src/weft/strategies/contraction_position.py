@@ -11,8 +11,8 @@ from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir.stmt import For
-from weft.schedule.dependence import Access, Space, accesses
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_image import (
     BOX_BYTES,
     Windowed,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from weft.ir.stmt import For, Load
-from weft.schedule.dependence import Space
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Space
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,

@@ -13,8 +13,8 @@ from typing import Final
 from weft.ir import expr as ex
 from weft.ir import traverse
 from weft.ir.stmt import PARALLEL, For
-from weft.schedule.dependence import Space, accesses
 from weft.schedule.space import constant, scan
+from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_image import (
     BOX_BYTES,
     Windowed,

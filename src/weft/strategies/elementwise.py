@@ -14,9 +14,9 @@ from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.stmt import For
 from weft.ir.traverse import walk
-from weft.schedule.dependence import Access, Space
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Access, Space
 from weft.strategies.nest import (
     MAX_LANES,
     Cost,

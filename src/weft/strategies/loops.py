@@ -14,8 +14,9 @@ from weft.ir import stmt as st
 from weft.ir.stmt import Body, For, Kernel, Reduce
 from weft.ir.traverse import walk
 from weft.schedule.choices import Choices
-from weft.schedule.dependence import Space, carried
+from weft.schedule.dependence import carried
 from weft.schedule.loops import vector_obstacle
+from weft.schedule.subscripts import Space
 from weft.strategies.contraction_pattern import match
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import Cost, Plan, find, size_of, strides

@@ -19,10 +19,10 @@ from weft.schedule.space import HEAVY, constant
 from weft.target import ARRAY_BYTES, PRIVATE_BYTES, Target
 
 if TYPE_CHECKING:
-    from weft.schedule import dependence
-    from weft.schedule.dependence import Access, Space
+    from weft.schedule import subscripts
+    from weft.schedule.subscripts import Access, Space
 else:
-    dependence = Late("weft.schedule.dependence")
+    subscripts = Late("weft.schedule.subscripts")
 
 V = TypeVar("V", bound=Value)
 
@@ -135,7 +135,7 @@ def flat_stride(space: Space, access: Access, var: Expr) -> int | None:
 
 def strides(space: Space, body: Body, var: Expr) -> list[tuple[Access, int | None]]:
     """Return the accesses of a body with their distance per iteration of `var`."""
-    return [(a, flat_stride(space, a, var)) for a in dependence.accesses(body)]
+    return [(a, flat_stride(space, a, var)) for a in subscripts.accesses(body)]
 
 
 def _value_exprs(body: Body) -> list[Expr]:

@@ -16,9 +16,9 @@ from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Reduce
-from weft.schedule.dependence import Space
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Space
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, product, strides, work
 

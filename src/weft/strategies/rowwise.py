@@ -21,9 +21,9 @@ from weft.ir import reduction, traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Let, Load, Reduce, Stmt, Store
-from weft.schedule.dependence import Space
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Space
 from weft.strategies.columns import LEAST_COLUMNS, prefers_columns, schedule_columns
 from weft.strategies.elementwise import pick_lanes, split_for_vectors, vector_lanes
 from weft.strategies.nest import (

@@ -15,7 +15,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Reduce
 from weft.ir.traverse import walk
-from weft.schedule.dependence import Space, accesses
+from weft.schedule.subscripts import Space, accesses
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import (
     MAX_LANES,

@@ -6,7 +6,7 @@ from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.stmt import Body, For, Reduce
-from weft.schedule.dependence import Space
+from weft.schedule.subscripts import Space
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import Cost, Plan, chain_of, parallelise, strides, work
 from weft.strategies.rowwise import split_reduction

@@ -23,8 +23,8 @@ from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.stmt import For, Kernel, Reduce
 from weft.ir.traverse import walk
-from weft.schedule.dependence import Access, Space
 from weft.schedule.space import constant
+from weft.schedule.subscripts import Access, Space
 from weft.strategies.nest import Plan, chain_of, find, flat_stride, size_of
 
 __all__ = ["PREFIX", "UNMET", "Wishes"]

@@ -36,7 +36,7 @@ from weft.ir.stmt import (
 )
 from weft.ir.traverse import Rewriter, map_exprs, walk
 from weft.schedule import loops
-from weft.schedule.dependence import Space
+from weft.schedule.subscripts import Space
 from weft.strategies.nest import strides
 
 __all__ = ["Launch", "launches", "specialised", "without_marks", "without_reductions"]

@@ -14,7 +14,8 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Axis, For, Kernel, Reduce, Stmt
 from weft.ir.traverse import walk
-from weft.schedule.dependence import Conflict, Poly, Space, carried
+from weft.schedule.dependence import Conflict, carried
+from weft.schedule.subscripts import Poly, Space
 
 if TYPE_CHECKING:
     from weft.frontend.compute.translate import Written
