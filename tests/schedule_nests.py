@@ -225,6 +225,21 @@ def convolution(height, width, stride=1, pad=1, channels=2, outputs=5, kernel=3,
     return Kernel("conv", (x, w, y), (nest,), Meta("contraction"))
 
 
+def row_of_windows(length, pad=0, channels=8, outputs=12, kernel=3):
+    """y[o] = sum over c of x[c], one row, padded, correlated with w[o, c]."""
+    x, w = memory("x", channels, length), memory("w", outputs, channels, kernel)
+    count = length + 2 * pad - kernel + 1
+    i, a = v("i") + v("p") - pad, f("a")
+    inside = n(0).le(i) & i.lt(length) if pad else None
+    read = a if inside is None else ex.where(inside, a, 0.0)
+    reduce = Reduce((Axis(v("c"), n(channels)), Axis(v("p"), n(kernel))),
+                    (total("s", value=read * f("b")),),
+                    (Load(a, x, (v("c"), i), inside), Load(f("b"), w, (v("o"), v("c"), v("p")))))
+    y = memory("y", outputs, count)
+    nest = loop("o", outputs, loop("i", count, reduce, Store(y, (v("o"), v("i")), f("s"))))
+    return Kernel("row_of_windows", (x, w, y), (nest,), Meta("contraction"))
+
+
 def running_sum(rows, columns):
     """y[r, k] = y[r, k - 1] + x[r, k]"""
     x, y = memory("x", rows, columns), memory("y", rows, columns)

@@ -142,6 +142,22 @@ def test_deep_windows_share_out(sums, threads, wanted, monkeypatch):
     assert ("parallel(" in trace) == (threads == 2)
 
 
+@pytest.mark.parametrize(("length", "padding", "share"), [
+    (90, 0, 22), (90, 1, 45), (38, 0, 18), (40, 3, 22), (36, 2, 19)])
+def test_deep_windows_of_one_row(length, padding, share, monkeypatch):
+    """One image of one row: threads share out its positions, and parts of it are the rows."""
+    monkeypatch.setattr(contraction_deep, "PARALLEL_WORK", 64)
+    monkeypatch.setattr(contraction_deep, "LEAST_POSITIONS", 16)
+    kernel = nests.row_of_windows(length, padding)
+    sizes = {"window_rows": 6, "whole_bytes": 256, "window_bytes": 800}
+    both = scheduled(kernel, NARROW, 2, sum_bytes=2 << 10, **sizes)
+    assert f"split(i, {share}, tail=mask) reorder(i.o, " in both
+    assert "parallel(i.o) block_reduction(s, o.o" in both
+    alone = scheduled(kernel, NARROW, 1, sum_bytes=8 << 10, **sizes)
+    assert "block_reduction(s, o.o, c, 8)" in alone
+    assert "decompose_reduction(s.b, i.i)" in alone
+
+
 @pytest.mark.parametrize("panel", [256 << 10, 4 << 10])
 @pytest.mark.parametrize("shape", [(9, 13, 1, 1, 3, 2), (7, 11, 2, 1, 2, 3), (12, 9, 1, 0, 5, 1)])
 def test_positions(shape, panel):

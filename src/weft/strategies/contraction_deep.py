@@ -68,7 +68,7 @@ class _Deep(Convolution):
         shares = self._choose(threads)
         if shares is None:
             return False
-        o, x = channel.var.attr, positions[-1].var.attr
+        o = channel.var.attr
         width = size_of(positions[-1].extent)
         tile_split(plan, o, channel.extent, self.lanes)
         top, groups = f"{o}.o", []
@@ -80,6 +80,8 @@ class _Deep(Convolution):
         if shares.length < size_of(positions[shares.cut].extent):
             schedule.split(cut, shares.length)
             before, cut = [*before, f"{cut}.o"], f"{cut}.i"
+            if names[shares.cut] == self.x:  # the only position: its parts are the rows
+                self.x, width = cut, shares.length
         loops = [cut, *loops]
         high = self._second(width, shares.length if shares.cut == len(positions) - 2 else 0)
         if high > 1:
@@ -100,16 +102,17 @@ class _Deep(Convolution):
         if self.chains.nested_chain < self.p.nested_chain and not self.edges:
             self.cut, self.length = axis, shares.steps  # others sum it part by part
         if shares.lines:
-            finish_block(plan, self.pattern, self.p, x, f"{o}.i")
+            finish_block(plan, self.pattern, self.p, self.x, f"{o}.i")
             self._cut_lines(top, f"{o}.i", shares.lines)
             axis = self.cut
         copy_box(plan, found.image, f"{axis}.o")
         # Rows of a picture lie near: asking for the next ones costs more than waiting for them.
+        # A tile has nothing between its loops, so there is no place to ask in an only row.
         self._pack(found.weight.memory.name, top, f"{o}.i",
-                   ahead=None if shares.lines else (inner[0], top))
+                   ahead=None if shares.lines or loops[0] == self.x else (loops[0], top))
         if not shares.lines:
-            finish_block(plan, self.pattern, self.p, x, f"{o}.i")
-        self._tile(self._rows(x, width, loops[-2] if high > 1 else "", high), f"{o}.i")
+            finish_block(plan, self.pattern, self.p, self.x, f"{o}.i")
+        self._tile(self._rows(self.x, width, loops[-2] if high > 1 else "", high), f"{o}.i")
         plan.why.append(f"contraction: {shares.lines or shares.steps} of {axis} at a time for "
                         f"{shares.tiles} tiles of channels, windows of {found.image.memory.name} "
                         "copied without masks")

@@ -131,6 +131,7 @@ class Convolution:
         self.cut = self.axes[0]  # the axis that is cut if the reduction is
         self.length = 0  # of its blocks
         self.blocked = self.packed = False
+        self.x = found.positions[-1].var.attr  # the loop along a row, or a share of one
         self.written = False  # whether a row's taps are written out
         self.omitted = self._omit()
 
@@ -247,7 +248,7 @@ class Convolution:
         """Cut a row of positions into tiles; return the loops of a tile but for its lanes."""
         tile = tile_rows(width, self.rows // max(high, 1))
         if width > tile:
-            tile_split(self.plan, x, self.found.positions[-1].extent, tile)
+            tile_split(self.plan, x, loop_of(self.plan, x).extent, tile)
             self.plan.schedule.sink(f"{x}.i")
             if above:
                 self.plan.schedule.reorder(f"{x}.o", above)
@@ -409,14 +410,14 @@ class Convolution:
 
     def _skip(self, rows: list[str]) -> None:
         """Compute no terms that lie outside of the image: most of the time in a small one."""
-        plan, x = self.plan, self.found.positions[-1]
+        plan, x = self.plan, self.found.positions[-1].var
         around = self._around(loop_of(self.plan, rows[0]))
         if self.written:
-            if rows[-1] != x.var.attr:
-                plan.attempt("unroll", f"{x.var.attr}.o")
+            if rows[-1] != self.x:
+                plan.attempt("unroll", f"{self.x}.o")
             beside = [ex.free_vars([i]) for i in self.found.image.index]
             for axis in around:
-                if any(x.var in i and axis.var in i for i in beside):
+                if any(x in i and axis.var in i for i in beside):
                     plan.attempt("unroll", axis.var.attr)
         for loop in [*[a.var.attr for a in around], *rows]:
             plan.attempt("branch", loop)
