@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 
+from weft import imports
 from weft.imports import Late, importing
 
 
@@ -134,6 +135,60 @@ def test_a_fork_waits_for_the_end():
             os._exit(0 if ends and not gc.isenabled() else 1)
     assert os.waitpid(child, 0)[1] == 0
     thread.join()
+
+
+@pytest.mark.requires("fork")
+def test_a_fork_holds_what_comes_with_the_imports_that_it_waits_for(monkeypatch):
+    """Whoever imported a module goes on and takes its locks, before the fork goes on."""
+    monkeypatch.setattr(imports, "_holders", [])
+    lock, inside = threading.Lock(), threading.Event()
+
+    def hold():
+        lock.acquire()
+        return lock.release
+
+    def other():
+        with importing:
+            inside.set()
+            threading.Event().wait(0.05)
+            imports.through_forks(hold)
+            lock.acquire()
+        threading.Event().wait(0.05)
+        lock.release()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert inside.wait(10)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if lock.acquire(timeout=1) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    assert lock.acquire(timeout=1)
+
+
+def test_only_what_a_fork_took_is_given_back(monkeypatch):
+    given = []
+    monkeypatch.setattr(imports, "_holders", [lambda: lambda: given.append("first"),
+                                              lambda: lambda: given.append("last")])
+    importing.release()
+    importing.hold()
+    assert not given
+    importing.release()
+    importing.release()
+    assert given == ["first", "last"]
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    imports.through_forks(lambda: lambda: given.append("again"))
+    imports._holders.insert(0, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        importing.hold()
+    importing.release()
+    assert given[2:] == ["first", "last", "again"]
+    with importing:
+        pass
 
 
 def test_a_simple_kernel_imports_no_more_than_it_needs(tmp_path):

@@ -4,14 +4,16 @@ import gc
 import os
 import sys
 import threading
+from collections.abc import Callable
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Final
 
-__all__ = ["Late", "importing"]
+__all__ = ["Late", "importing", "through_forks"]
 
 
 _MANY: Final = 8  # imported modules whose parts are worth a step of their own
+_holders: Final[list[Callable[[], Callable[[], None]]]] = []  # see through_forks
 
 
 def _age() -> None:
@@ -37,6 +39,8 @@ class _Importing:
         self._depth = 0
         self._collects = False
         self._present = 0  # modules at the beginning
+        self._forker = 0  # the thread that is about to fork
+        self._held: list[Callable[[], None]] = []  # what gives back what it holds
 
     def __enter__(self) -> bool:
         self._lock.acquire()
@@ -57,12 +61,50 @@ class _Importing:
         self._lock.release()
 
     def hold(self) -> None:
-        """Wait for the end of the block in another thread, and let none begin."""
-        self._lock.acquire()
+        """Wait for the end of the block in another thread, and for what else a fork has to hold.
+
+        Modules that come meanwhile may have locks of their own, and threads that go on may take
+        them at once. So once no import is under way, it is looked whether all are held.
+        """
+        while True:
+            held: list[Callable[[], None]] = []
+            holders = tuple(reversed(_holders))
+            try:
+                for one in holders:
+                    held.append(one())
+                self._lock.acquire()
+            except BaseException:
+                _call(held)
+                raise
+            if len(holders) == len(_holders):
+                self._forker, self._held = threading.get_ident(), held
+                return
+            self._lock.release()
+            _call(held)
 
     def release(self) -> None:
-        """End what `hold` began."""
-        self._lock.release()
+        """End what `hold` began, if it did."""
+        if self._forker == threading.get_ident():
+            held, self._held, self._forker = self._held, [], 0
+            self._lock.release()
+            _call(held)
+
+
+def _call(held: list[Callable[[], None]]) -> None:
+    while held:
+        held.pop()()
+
+
+def through_forks(holder: Callable[[], Callable[[], None]]) -> None:
+    """Let forks hold a lock that another thread may have: in the child nobody would open it.
+
+    Parameters
+    ----------
+    holder
+        Takes it before a fork, and returns what gives it back, in both processes. What is taken
+        with it held is registered first.
+    """
+    _holders.append(holder)
 
 
 importing: Final = _Importing()

@@ -156,11 +156,3 @@ def test_a_fork_while_another_thread_imports_what_compiles(module, tmp_path):
     done = subprocess.run([sys.executable, "-c", code, module], env=environment, check=False,
                           timeout=120)  # fmt: skip
     assert done.returncode == 0
-
-
-def test_hooks_of_a_fork_that_began_before_they_were_there():
-    llvm._after_fork()
-    llvm._before_fork()
-    llvm._after_fork()
-    llvm._after_fork()
-    assert llvm.LLVMCompiler().compile("define void @f() { ret void }")

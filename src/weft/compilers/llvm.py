@@ -7,9 +7,8 @@ own, and what those two find becomes a `CompileError`.
 """
 
 import contextlib
-import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from weft.compilers.llvm_library import (
@@ -20,6 +19,7 @@ from weft.compilers.llvm_library import (
     package,
 )
 from weft.errors import CompileError, HandleError
+from weft.imports import through_forks
 
 __all__ = [
     "HostCPU",
@@ -107,25 +107,19 @@ _library: Any = None  # a DirectLibrary or a BoundLibrary
 _freeing: Any = freeing
 
 
-_forks: list[Any] = []  # what is held during a fork
-
-
-def _before_fork() -> None:
+def _hold() -> Callable[[], None]:
     _lock.acquire()
-    _freeing.__enter__()
-    _forks.append(_freeing)
+    library = _freeing
+    library.__enter__()  # llvmlite's can only be entered
 
-
-def _after_fork() -> None:
-    if _forks:  # else this module was imported while the fork waited for imports
-        _forks.pop().__exit__(None, None, None)
+    def release() -> None:
+        library.__exit__(None, None, None)
         _lock.release()
 
+    return release
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
-    )
+
+through_forks(_hold)
 
 
 def _llvm() -> Any:

@@ -8,7 +8,6 @@ in use is what was taken from the system less what waits in the lists.
 
 import ctypes
 import gc
-import os
 import sys
 import threading
 import weakref
@@ -17,6 +16,7 @@ from typing import Final
 
 from weft.config import Debug, debug
 from weft.errors import AllocationError, CopyError, DeallocationError, HandleError
+from weft.imports import through_forks
 from weft.runtimes import host_memory
 from weft.runtimes.base import Event, consume
 from weft.runtimes.buffer import Buffer, FreeList
@@ -57,13 +57,14 @@ class Pool:
     """
 
     def __init__(self, limit: int | None = None) -> None:
-        self.limit = host_memory.usable_memory() if limit is None else limit
         self._requests: dict[int, FreeList] = {}
         self._classes: dict[int, FreeList] = {}
         self._reserved = 0
         self._closed = False
         self._lock = threading.RLock()
-        _pools.add(self)
+        self.limit = host_memory.usable_memory() if limit is None else limit
+        with _adding:
+            _pools.add(self)
 
     def allocate(self, nbytes: int, *, zero: bool = False) -> Buffer:
         """Return a new buffer, filled with zeros if ``zero``.
@@ -275,22 +276,22 @@ def _bytes_of(source: object) -> memoryview:
 
 
 _pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()
-_held: list[Pool] = []
+_adding: Final = threading.RLock()
 
 
-def _before_fork() -> None:
-    _held.extend(_pools)
-    for pool in _held:
+def _hold() -> Callable[[], None]:
+    """Hold all pools for a fork: the child would have the lock of one that grows, locked."""
+    _adding.acquire()
+    held = list(_pools)
+    for pool in held:
         pool._lock.acquire()
 
+    def release() -> None:
+        for pool in held:
+            pool._lock.release()
+        _adding.release()
 
-def _after_fork() -> None:
-    while _held:
-        _held.pop()._lock.release()
+    return release
 
 
-if hasattr(os, "register_at_fork"):
-    # A fork while another thread grows a pool would leave the child a lock that nobody opens.
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
-    )
+through_forks(_hold)
