@@ -185,7 +185,7 @@ def test_structs_and_tuples():
 @pytest.mark.parametrize(("line", "message"), [
     ("x[0] = Pair(1, 2)._replace(third=3).first", "_replace of third"),
     ("x[0] = len((x[0],) * 100000)", "a tuple of 100000 items"),
-    ("x[0] = Colour.RED if x[0] > 1 else 2", "expected a number, found Colour"),
+    ("x[0] = Colour.RED if x[0] > 1 else 2", "expected values of one kind, found Colour or int 2"),
     ("x[0] = ('a' if x[0] > 1 else 'b') < 'c'", "unsupported operands for <"),
     ("x[0] = (Colour.RED if x[0] > 1 else Colour.BLUE).other", "has no field 'other'"),
 ])
@@ -234,3 +234,101 @@ def test_records_in_dynamic_shared_memory(threads):
         assert report is None or not report.findings
         np.testing.assert_array_equal(out, back * 4.5 + 3)
         np.testing.assert_array_equal(more, -back / 2)
+
+
+class Couple(NamedTuple):
+    """Two numbers."""
+
+    x: Any
+    y: Any
+
+
+class Other(NamedTuple):
+    """Two other numbers."""
+
+    a: Any
+    b: Any
+
+
+class Tone(enum.Enum):
+    """Another class of members than Colour."""
+
+    HIGH = 7
+
+
+def of_two_classes(x: float) -> Any:
+    """Return things of two classes."""
+    if x > 1:
+        return Couple(x, 1)
+    return Other(x, 2)
+
+
+UNLIKE = {
+    "expected values of one kind, found Couple(int 1, int 2) or Other(int 3, int 4)": """
+    p = Couple(1, 2) if x[0] > 1 else Other(3, 4)
+    x[1] = p.x
+""",
+    "expected values of one kind, found Colour or Tone": """
+    p = Colour.RED if x[0] > 1 else Tone.HIGH
+    x[1] = p.value
+""",
+    "expected values of one kind, found str 'fast' or Colour": """
+    p = MODE if x[0] > 1 else Colour.RED
+    x[1] = p == MODE
+""",
+    "expected values of one kind, found tuple(int 1, int 2) or number or None": """
+    v = None if x[0] > 1 else x[1]
+    p = (1, 2) if x[1] > 1 else v
+    x[1] = p[0]
+""",
+    "p changes from Couple(int64, int64) to Other(int 3, int 4) in a loop": """
+    p = Couple(1, 2)
+    for k in range(int(x[0])):
+        p = Other(3, 4)
+    x[1] = p.x
+""",
+    "v changes from number or None to tuple(int 1, int 2) in a loop": """
+    v = None if x[0] > 1 else x[1]
+    for k in range(int(x[0])):
+        v = (1, 2)
+    x[1] = v is None
+""",
+    "of_two_classes returns Other(float64, int 2) here and something else elsewhere": """
+    x[1] = of_two_classes(x[0]).x
+""",
+}
+
+
+@pytest.mark.parametrize("told", UNLIKE)
+def test_things_of_two_classes_do_not_meet(told: str, tmp_path: Any) -> None:
+    """They have as many items, but one must not be taken for the other."""
+    file = tmp_path / "unlike.py"
+    file.write_text("def unlike(x):" + UNLIKE[told])
+    names = dict(globals())
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    with pytest.raises(KernelError) as caught:
+        cuda.jit(names["unlike"])[1, 1](np.ones(3))
+    assert told in str(caught.value)
+    assert "^^^" in str(caught.value)
+
+
+def chosen_at_once(x: Any, out: Any) -> None:
+    """Choose between tuples in tuples, with texts and None in them."""
+    for i in range(len(x)):
+        nested = ((x[i], 2), 3) if x[i] > 1 else ((5, 6.5), 7)
+        word = "ab" if x[i] > 2 else "c"
+        named = (word, 1) if x[i] > 1 else ("d", 2)
+        maybe = (x[i], None) if x[i] > 1 else (x[i] * 2, 3)
+        out[i, 0] = nested[0][0] + nested[0][1] * nested[1]
+        out[i, 1] = len(named[0]) * named[1] + (10 if named[0] == "d" else 0)
+        out[i, 2] = maybe[0] if maybe[1] is None else maybe[1] + len("abc")
+
+
+@pytest.mark.parametrize("run", [lambda k: k[1, 1], lambda k: weft.interpret(k, 1, 1)],
+                         ids=["cpu", "interpreter"])  # fmt: skip
+def test_what_holds_more_than_numbers_is_chosen_in_one_expression(run: Any) -> None:
+    """As it is where two branches set a name."""
+    x, out, wanted = np.arange(5.0), np.zeros((5, 3)), np.zeros((5, 3))
+    chosen_at_once(x, wanted)
+    run(cuda.jit(chosen_at_once))(x, out)
+    np.testing.assert_array_equal(out, wanted)

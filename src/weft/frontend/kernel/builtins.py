@@ -52,6 +52,8 @@ def _len(c: Calls, node: ast.Call, value: Value) -> Value:
         size = members.apply(c, value, len)
         if size is not None:
             return size
+    if isinstance(value, Known) and isinstance(value.value, str):
+        return Known(len(value.value))
     if isinstance(value, Group) and not chosen.is_chosen(value):
         return Known(len(value.items))
     if chosen.is_chosen(value) and isinstance(value, Group):

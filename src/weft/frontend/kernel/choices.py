@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
+from weft.frontend.kernel import chosen, complexes, members, optional, scalars
 from weft.frontend.kernel.emitter import conjuncts, negation
-from weft.frontend.kernel.values import Known, Value
+from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -14,9 +18,12 @@ from weft.ir.op import Op
 from weft.ir.stmt import If, Stmt, Store
 
 if TYPE_CHECKING:
+    from weft.frontend.kernel import moving
     from weft.frontend.kernel.expressions import Expressions
+else:
+    moving = Late("weft.frontend.kernel.moving")
 
-__all__ = ["both", "either", "joined", "side"]
+__all__ = ["both", "either", "joined", "select", "side"]
 
 
 def both(c: Expressions, node: ast.BoolOp, asked: bool = False) -> Value:
@@ -78,6 +85,77 @@ def either(c: Expressions, node: ast.IfExp) -> Value:
     with c.into(conjuncts(negation(test))) as orelse:
         b = c.visit(node.orelse)
     return c.select(test, a, then, b, orelse, node)
+
+
+def select(c: Expressions, test: Expr, a: Value, then: list[Any], b: Value, orelse: list[Any],
+           node: ast.AST) -> Value:  # fmt: skip
+    """Return one of two values, each of which may need statements of its own."""
+    pairs: list[tuple[Expr, Expr]] = []
+    made = _paired(c, a, then, b, orelse, pairs, node)
+    if not then and not orelse:
+        return made(iter([ex.where(test, x, y) for x, y in pairs]))
+    cells = [c.cell("choice", x.dtype, node) for x, _ in pairs]
+    sides = [[Store(cell, (), pair[k]) for cell, pair in zip(cells, pairs, strict=True)]
+             for k in range(2)]
+    for stored in (*sides[0], *sides[1]):
+        c.locations[stored] = c.source.place(node)
+    c.emit(If(test, (*then, *sides[0]), (*orelse, *sides[1])), node)
+    return made(iter([c.get(cell, "choice", node) for cell in cells]))
+
+
+def _paired(c: Expressions, a: Value, then: list[Any], b: Value, orelse: list[Any],
+            pairs: list[tuple[Expr, Expr]],
+            node: ast.AST) -> Callable[[Iterator[Expr]], Value]:  # fmt: skip
+    """Note the numbers of two values side by side; return what makes a value of such numbers."""
+    first, second = _agreed(c, a, then, b, orelse, node)
+    if isinstance(first, Known) and isinstance(second, Known) and first.value is second.value and (
+        c.known_scalar(first.value) is None
+    ):
+        return lambda _: first
+    grouped = isinstance(first, Group), isinstance(second, Group)
+    if any(grouped) and not isinstance(a, Wrong) and not isinstance(b, Wrong) and (
+        not all(grouped) or first.kind is not second.kind or len(first.items) != len(second.items)
+    ):
+        raise c.wrong(node, f"expected values of one kind, found {describe(a)} or {describe(b)}",
+                      "numbers change their type; tuples keep their length and their class")
+    if not isinstance(first, Group):
+        p, q = c.alike([first, second], True)
+        x, y = c.scalar(p, node), c.scalar(q, node)
+        d = unify(x.dtype, y.dtype)
+        pairs.append((scalars.convert(x, d), scalars.convert(y, d)))
+        return next
+    parts = [_paired(c, p, then, q, orelse, pairs, node)
+             for p, q in zip(first.items, second.items, strict=True)]
+
+    def group(found: Iterator[Expr]) -> Value:
+        made = first.replace(items=tuple(part(found) for part in parts))
+        return moving.placed(made) if moving.is_moving(made) else made
+
+    return group
+
+
+def _agreed(c: Expressions, a: Any, then: list[Any], b: Any, orelse: list[Any],
+            node: ast.AST) -> Any:  # fmt: skip
+    """Return two values that meet, as values of one kind where they have one in common."""
+    if chosen.is_array(a) and chosen.is_array(b):
+        kind = chosen.joined([a, b])
+        if kind is not None and all(map(c.is_visible, kind.options)):
+            a, b = chosen.as_chosen(a, kind) or a, chosen.as_chosen(b, kind) or b
+        else:
+            parts = moving.joined([a, b], c.is_visible)
+            if parts is not None:
+                a, b = moving.as_moving(a, parts) or a, moving.as_moving(b, parts) or b
+    if complexes.is_complex(a) or complexes.is_complex(b):
+        with c.extending(then):
+            a = complexes.as_complex(c, a, node)
+        with c.extending(orelse):
+            b = complexes.as_complex(c, b, node)
+    a, b = members.agreed(c, [a, b])
+    if c.wraps and any(optional.is_optional(v) or optional.is_none(v) for v in (a, b)):
+        maybe = [optional.as_optional(v, c.number_of(v)) for v in (a, b)]
+        if not any(m is None for m in maybe):
+            a, b = maybe
+    return a, b
 
 
 def _is_bool(value: Value) -> bool:

@@ -32,7 +32,7 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import If, Load, Store
+from weft.ir.stmt import Load, Store
 
 if TYPE_CHECKING:
     from weft.frontend.kernel import addresses, arrays, choices, constants, fields, moving, seen
@@ -247,49 +247,7 @@ class Expressions(Indexing):
     def select(self, test: Expr, a: Value, then: list[Any], b: Value, orelse: list[Any],
                node: ast.AST) -> Value:  # fmt: skip
         """Return one of two values, each of which may need statements of its own."""
-        if chosen.is_array(a) and chosen.is_array(b):
-            kind = chosen.joined([a, b])
-            if kind is not None and all(map(self.is_visible, kind.options)):
-                a, b = chosen.as_chosen(a, kind) or a, chosen.as_chosen(b, kind) or b
-            else:
-                parts = moving.joined([a, b], self.is_visible)
-                if parts is not None:
-                    a, b = moving.as_moving(a, parts) or a, moving.as_moving(b, parts) or b
-        if complexes.is_complex(a) or complexes.is_complex(b):
-            with self.extending(then):
-                a = complexes.as_complex(self, a, node)
-            with self.extending(orelse):
-                b = complexes.as_complex(self, b, node)
-        a, b = members.agreed(self, [a, b])
-        if self.wraps and any(optional.is_optional(v) or optional.is_none(v) for v in (a, b)):
-            maybe = [optional.as_optional(v, self.number_of(v)) for v in (a, b)]
-            if not any(m is None for m in maybe):
-                a, b = (m for m in maybe if m is not None)
-        pairs = [(a, b)]
-        grouped = isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items)
-        if isinstance(a, Group) and isinstance(b, Group) and grouped:
-            pairs = list(zip(a.items, b.items, strict=True))
-        found: list[Any] = []
-        for p, q in pairs:
-            p, q = self.alike([p, q], True)
-            x, y = self.scalar(p, node), self.scalar(q, node)
-            d = unify(x.dtype, y.dtype)
-            found.append((scalars.convert(x, d), scalars.convert(y, d)))
-        if not then and not orelse:
-            found = [ex.where(test, x, y) for x, y in found]
-        else:
-            cells = [self.cell("choice", x.dtype, node) for x, _ in found]
-            sides = [[Store(cell, (), values[k]) for cell, values in zip(cells, found, strict=True)]
-                     for k in range(2)]
-            for stored in (*sides[0], *sides[1]):
-                self.locations[stored] = self.source.place(node)
-            self.emit(If(test, (*then, *sides[0]), (*orelse, *sides[1])), node)
-            found = [self.get(cell, "choice", node) for cell in cells]
-        if grouped and isinstance(a, Group):
-            group = Group(tuple(found), a.names, a.kind)
-            return moving.placed(group) if moving.is_moving(group) else group
-        only: Value = found[0]
-        return only
+        return choices.select(self, test, a, then, b, orelse, node)
 
     # --- groups and arrays
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import KernelError, shown_file
 from weft.frontend.kernel import chosen, flow, optional, structs
@@ -15,8 +15,14 @@ from weft.frontend.kernel.reading import VISIT
 from weft.frontend.kernel.source import Source, Stop, read_source
 from weft.frontend.kernel.statements import STATEMENTS
 from weft.frontend.kernel.values import Group, Known, Value, describe
+from weft.imports import Late
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
+
+if TYPE_CHECKING:
+    from weft.frontend.kernel import moving
+else:
+    moving = Late("weft.frontend.kernel.moving")
 
 __all__ = ["Functions"]
 
@@ -138,9 +144,9 @@ class Functions(Loops):
             self._result_widths(value))
         if frame.cells is None:
             frame.types = width if frame.types is None else self._both(frame.types, width, node)
-        elif not optional.is_optional(frame.cells) and (
+        elif (not optional.is_optional(frame.cells) and (
             isinstance(frame.cells, _Nothing) != isinstance(width, _Nothing)
-        ):
+        )) or not _is_alike(frame.cells, width):
             raise self.wrong(node, f"{frame.source.name} returns {describe(value)} here and "
                              "something else elsewhere")
         elif not isinstance(frame.cells, _Nothing):
@@ -181,6 +187,17 @@ class _Nothing:
         return isinstance(other, _Nothing)
 
     __hash__ = object.__hash__
+
+
+def _is_alike(cells: Any, width: Any) -> bool:
+    """Whether two tuples have as many items and are of one class, as far as both are tuples."""
+    if not (isinstance(cells, Group) and isinstance(width, Group)) or any(
+        chosen.is_chosen(g) or moving.is_moving(g) or optional.is_optional(g)
+        for g in (cells, width)
+    ):
+        return True  # what meets them says what is wrong
+    return cells.kind is width.kind and len(cells.items) == len(width.items) and all(
+        map(_is_alike, cells.items, width.items))
 
 
 def _no_value(source: Source, last: ast.stmt) -> ast.stmt:

@@ -337,7 +337,9 @@ class Meetings(Calls):
                 complexes.is_complex(value)
             ):
                 value = complexes.as_complex(self, value, node)
-            if not isinstance(value, Group) or len(value.items) != len(cell.items):
+            if not isinstance(value, Group) or value.kind is not cell.kind or (
+                len(value.items) != len(cell.items)
+            ):
                 raise self.wrong(node, f"{name} changes from {describe(cell)} to "
                                  f"{describe(value)} in a loop")
             found = [self._keep(c, v, name, node)

@@ -8,7 +8,7 @@ with ``is None``; where it is used as a number it must be one, else the kernel s
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.frontend.kernel.values import Group, Known, Value
 from weft.ir import dtype as dt
@@ -26,8 +26,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Optional:
+class _Optional:
     """What a group is that stands for a number or None."""
+
+    __name__ = "number or None"
+
+
+Optional: Final[Any] = _Optional()
 
 
 def is_none(value: Any) -> bool:

@@ -186,6 +186,9 @@ def describe(value: Any) -> str:
     if isinstance(value, Group) and value.kind is complex:
         return "complex"
     if isinstance(value, Group):
+        kind: Any = value.kind
+        if kind is not None and not isinstance(kind, type):
+            return str(kind.__name__)  # what it stands for, whatever it holds for that
         inner = ", ".join(map(describe, value.items))
         return f"{value.kind.__name__ if value.kind else 'tuple'}({inner})"
     if isinstance(value, Known):
