@@ -6,6 +6,7 @@ import pytest
 import schedule_nests as nests
 from schedule_nests import assert_same, convolution, loop, memory, total, v
 from weft.errors import ScheduleError
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import interpret
 from weft.ir.op import Op
@@ -96,3 +97,22 @@ def test_nothing_to_branch_on():
         made.branch("n")
     with pytest.raises(ScheduleError, match="keep their value"):
         Schedule(nests.chain(4)).branch("i")
+
+
+@pytest.mark.parametrize("dtype", [dt.bool_, dt.uint8, dt.float32])
+def test_comparisons_of_values_are_no_edges(dtype):
+    """They choose what counts like any condition, and say nothing of places."""
+    x, w, y = memory("x", 5, 6), memory("w", 6), memory("y", 5)
+    flags = [memory(name, 6, dtype=dtype) for name in "pq"]
+    p, q = (ex.var(m.name, dtype) for m in flags)
+    reads = tuple([Load(ex.var(m.name, dtype), m, (v("k"),)) for m in flags])
+    reduce = Reduce((Axis(v("k"), ex.index(6)),),
+                    (total("s", value=ex.where(p.lt(q), f("a"), 0.0) * f("b")),),
+                    (*reads, Load(f("a"), x, (v("i"), v("k")), p.lt(q)),
+                     Load(f("b"), w, (v("k"),))))
+    kernel = Kernel("chosen", (x, w, *flags, y), (loop(
+        "i", 5, reduce, Store(y, (v("i"),), f("s"))),))
+    with pytest.raises(ScheduleError, match="omit"):
+        Schedule(kernel).omit("s")
+    made = Schedule(kernel).split("i", 4).decompose_reduction("s", "i.i").kernel
+    assert_same(kernel, made)

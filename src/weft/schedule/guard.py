@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft.errors import ScheduleError
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
@@ -82,8 +83,8 @@ def conjunction(conditions: list[Expr]) -> Expr:
 
 
 def slack(space: Space, condition: Expr) -> Poly | None:
-    """Return what is at least 0 where a comparison holds, None if it is none."""
-    if condition.op not in (Op.LT, Op.LE):
+    """Return what is at least 0 where a comparison of indices holds, None if it is none."""
+    if condition.op not in (Op.LT, Op.LE) or condition.args[0].dtype is not dt.int64:
         return None
     a, b = condition.args
     return space.poly(b - a - (1 if condition.op is Op.LT else 0))
