@@ -46,6 +46,21 @@ def test_without_a_thread_nothing_is_done(monkeypatch):
     background.settle()
 
 
+def test_nobody_waits_for_a_task_whose_start_was_interrupted(monkeypatch):
+    class Interrupted(set):
+        def add(self, task):
+            super().add(task)
+            raise KeyboardInterrupt
+
+    background.settle()
+    before = sys.getswitchinterval()
+    monkeypatch.setattr(background, "_running", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        Task(lambda: None).start()
+    assert not background._running
+    assert sys.getswitchinterval() == pytest.approx(before)
+
+
 def test_turns_are_short_meanwhile_however_blocks_overlap():
     background.settle()
     before, inside, may_end = sys.getswitchinterval(), threading.Event(), threading.Event()

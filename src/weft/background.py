@@ -81,9 +81,9 @@ class Task:
         if _ending:
             return False
         turns.__enter__()
-        if not self._daemon:
-            _running.add(self)
         try:
+            if not self._daemon:
+                _running.add(self)  # an interrupt here must not leave a task that nobody ends
             _thread.start_new_thread(self._run, ())
         except BaseException as error:
             _running.discard(self)

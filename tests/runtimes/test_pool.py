@@ -25,6 +25,19 @@ def pool():
     return Pool(limit=256 * MIB)
 
 
+def test_a_pool_that_was_never_made_ends_quietly(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    monkeypatch.setattr(host_memory, "usable_memory", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Pool()
+    gc.collect()
+    assert not told
+
+
 def test_block_sizes_waste_at_most_an_eighth(seed):
     rng = random.Random(seed)
     sizes = [rng.randrange(1 << rng.randrange(1, 45)) for _ in range(20_000)]
