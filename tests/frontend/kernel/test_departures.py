@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import weft
+from weft import gpu
 from weft.compat import cuda
 from weft.errors import LaunchError
+from weft.ir.stmt import Alloc
+from weft.ir.traverse import walk
 
 HEAD = """
 import numpy as np
@@ -488,3 +491,27 @@ def test_nobody_comes_back_from_a_return_with_a_counter(n):
     expected = np.where(x < -1, -1, np.where(x > 1, -2, n * x + n * (n - 1) / 2))
     found = runs(returns_before_a_loop, x, np.array([n]), np.zeros(64))
     np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+@weft.kernel
+def sets_a_name_for_nobody(x, y):
+    t = gpu.grid(1)
+    k = 0.0
+    if x[t] > 0:
+        k = 1.0
+    y[t] = k
+    if x[t] > 1:
+        k = 5.0
+        y[t] += k
+    else:
+        k = 7.0
+
+
+def test_nothing_is_handed_on_behind_a_last_condition():
+    """What was read behind the first condition is not read behind the second one."""
+    x = np.array([-1.0, 0.5, 2.0])
+    launch = sets_a_name_for_nobody[1, 3]
+    nest, _ = sets_a_name_for_nobody._nest_of(launch.take((x, x.copy())).types, launch, 32)
+    cells = [s for s in walk(nest.body) if isinstance(s, Alloc) and s.memory.scope == "register"]
+    assert len(cells) == 1
+    assert runs(sets_a_name_for_nobody, x, np.zeros(3), block=3).tolist() == [0, 1, 6]
