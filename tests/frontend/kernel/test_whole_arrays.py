@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft.compat import cuda
-from weft.errors import KernelError
+from weft.errors import BoundsError, KernelError
 
 SHAPES = [(1,), (7,), (3, 5), (2, 3, 7), (0, 4)]
 rng = np.random.default_rng(23)
@@ -151,6 +151,57 @@ def test_flat_reads_and_writes_elements():
     kernel[1, 1](a, out)
     assert np.allclose(out, wanted)
     assert a[1, 2] == -1.0
+
+
+@cuda.jit
+def flat_ways(a, out, place):
+    k = 0
+    for value in a.flat:
+        out[k] = value
+        k += 1
+    for i, value in enumerate(a.T.flat):
+        out[k + i] = value
+    k *= 2
+    for value in a[1:, ::2].flat:
+        out[k] = value
+        k += 1
+    a.flat[place] = 5
+    a.T.flat[place + 1] += 7
+    a.flat[-1] = a.flat[place] + 1
+
+
+@pytest.mark.parametrize("run", [lambda k: k[1, 1], lambda k: weft.interpret(k, 1, 1)],
+                         ids=["cpu", "interpreter"])  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.int16, np.float32, np.complex64], ids=str)
+@pytest.mark.parametrize("order", ["C", "F", "steps", "turned", "deep"])
+def test_flat_goes_row_by_row_whatever_the_strides(dtype, order, run):
+    a = made((4, 5, 6) if order == "deep" else (6, 10), dtype)
+    a = {"C": a, "F": np.asfortranarray(a), "steps": a[::2, ::-3], "turned": a.T,
+         "deep": a[::-1, ..., ::2]}[order]
+    wanted = np.array([*a.flat, *a.T.flat, *a[1:, ::2].flat])
+    out = np.zeros(len(wanted), dtype)
+    changed = a.copy(order="K")
+    changed.flat[3] = 5
+    changed.T.flat[4] += 7
+    changed.flat[-1] = changed.flat[3] + 1
+    run(flat_ways)(a, out, 3)
+    assert (out == wanted).all()
+    assert (a == changed).all()
+
+
+def test_flat_of_a_turned_array_is_checked():
+    @cuda.jit
+    def beyond(a, place):
+        a.T.flat[place] = 1
+
+    @cuda.jit
+    def of_floats(a, place):
+        a.T.flat[1.5] = a.T.flat["x"]
+
+    with pytest.raises(BoundsError, match="found index 15, expected an index from 0 to 14"):
+        beyond[1, 1](np.zeros((3, 5)), 15)
+    with pytest.raises(KernelError, match=r"expected an integer index, found str 'x'"):
+        of_floats[1, 1](np.zeros((3, 5)), 15)
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.float64, np.complex64], ids=str)

@@ -9,31 +9,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.frontend.kernel import addresses, complexes, fields, scalars
-from weft.frontend.kernel.elements import ComplexOf, itemsize_of
-from weft.frontend.kernel.values import Fields, Fragment, Group, Known, Value, View, Walk, describe
+from weft.frontend.kernel.elements import ComplexOf, itemsize_of, rows
+from weft.frontend.kernel.values import (
+    Fields,
+    Fragment,
+    Group,
+    Indices,
+    Known,
+    Value,
+    View,
+    Walk,
+    describe,
+)
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.record import Record
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.calls import Calls
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["attribute", "enumerated", "indices_of", "method", "summed", "transposed", "type_of",
-           "walked"]  # fmt: skip
+__all__ = ["at", "attribute", "enumerated", "indices_of", "method", "summed", "transposed",
+           "type_of", "walked"]  # fmt: skip
 
 Array = View | Fields
-
-
-class Indices(Record):
-    """What ``np.ndindex`` is: all indices of a shape, the last one the fastest.
-
-    With an array its elements there, in the same order.
-    """
-
-    shape: tuple[Expr, ...]
-    array: Any = None
 
 
 def attribute(c: Expressions, array: Array, node: ast.Attribute) -> Value | None:
@@ -50,15 +49,37 @@ def attribute(c: Expressions, array: Array, node: ast.Attribute) -> Value | None
             size = size * extent
         return size
     if node.attr == "flat" and array.shape:
+        if len(part.memory.shape) == 1 and not all(
+            _in_rows(p, len(array.shape)) for p in _parts(array)
+        ):
+            return Known(Indices(array.shape, array))
         return fields.reshaped(c, array, [Known(-1)], node)
     if node.attr == "strides":
         addresses.as_stored(c, part, node)
-        rows = [ex.index(bytes_of)]
-        for extent in reversed(part.memory.shape[1:]):
-            rows.insert(0, rows[0] * extent)
+        steps = [step * bytes_of for step in rows(part.memory.shape)]
         axes = part.axes[:len(array.shape)]
-        return Group(tuple(axis.step * rows[axis.axis] for axis in axes))
+        return Group(tuple(axis.step * steps[axis.axis] for axis in axes))
     return None
+
+
+def _parts(array: Array) -> list[View]:
+    if isinstance(array, Fields):
+        return [view for part in array.parts for view in _parts(part)]
+    return [array]
+
+
+def _in_rows(array: View, ndim: int) -> bool:
+    """Whether it is known that elements that follow each other have the same distance."""
+    axes = array.axes[:ndim]
+    return all(axis.step is step or axis.step == step for axis, step in zip(
+        axes, (step * axes[-1].step for step in rows(array.shape[:ndim])), strict=True))
+
+
+def at(c: Expressions, flat: Indices, node: ast.Subscript) -> Array:
+    """Return the element of an array at a place of all its elements, row by row."""
+    total, item = _places(flat)
+    place = c.bind(c.index(c.visit(node.slice), total, node.slice), "place", node)
+    return one(c, flat.array, item(place), node)
 
 
 def method(c: Calls, node: ast.Call, func: ast.Attribute) -> Value | None:
@@ -92,27 +113,38 @@ def turned(array: Array) -> Array:
 
 def walked(c: Calls, shown: Indices, node: ast.AST) -> tuple[Expr, Callable[[Expr], Value]]:
     """Return how many indices there are, and what a loop over them gets at a place."""
+    total, item = _places(shown)
+    if shown.array is None:
+        return total, lambda k: Group(item(k))
+    return total, lambda k: element(c, shown.array, item(k), node)
+
+
+def _places(shown: Indices) -> tuple[Expr, Callable[[Expr], tuple[Value, ...]]]:
+    """Return how many indices there are, and what tells those at a place."""
     total = ex.index(1)
     for extent in shown.shape:
         total = total * extent
 
-    def item(k: Expr) -> Value:
+    def item(k: Expr) -> tuple[Value, ...]:
         found: list[Value] = []
         for extent in reversed(shown.shape[1:]):
             found.insert(0, k % extent)
             k = k // extent
-        place = (k, *found) if shown.shape else ()
-        return Group(place) if shown.array is None else element(c, shown.array, place, node)
+        return (k, *found) if shown.shape else ()
 
     return total, item
 
 
+def one(c: Expressions, array: Array, place: tuple[Value, ...], node: ast.AST) -> Array:
+    """Return the part of an array at some indices."""
+    parts: list[Any] = [(node, i) for i in place]
+    return c.part(array, parts, node) if isinstance(array, View) else (
+        fields.part(c, array, parts, node))
+
+
 def element(c: Calls, array: Array, place: tuple[Value, ...], node: ast.AST) -> Value:
     """Return the element of an array at some indices."""
-    parts: list[Any] = [(node, i) for i in place]
-    one = c.part(array, parts, node) if isinstance(array, View) else (
-        fields.part(c, array, parts, node))
-    return c.read(one, node)
+    return c.read(one(c, array, place, node), node)
 
 
 def _add_up(array: Any, zero: Any) -> Any:

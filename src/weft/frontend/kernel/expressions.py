@@ -25,6 +25,7 @@ from weft.frontend.kernel.values import (
     Wrong,
     describe,
     described,
+    is_flat,
 )
 from weft.imports import Late
 from weft.ir import dtype as dt
@@ -269,7 +270,7 @@ class Expressions(Indexing):
             return self.read(self.element(owner, node), node)
         if isinstance(owner, Group):
             return self._item(owner, node)
-        if isinstance(owner, Known):
+        if isinstance(owner, Known) and not is_flat(owner):
             key = self.visit(node.slice)
             if isinstance(key, Known):
                 try:
@@ -279,7 +280,7 @@ class Expressions(Indexing):
                 except Exception as error:
                     raise self.wrong(node, f"{describe(owner)}: {error}",
                                      unindexed(owner)) from None
-        if not isinstance(owner, View | Fields):
+        if not isinstance(owner, View | Fields) and not is_flat(owner):
             raise self.wrong(node, f"{describe(owner)} cannot be indexed", unindexed(owner))
         return self.read(self.element(owner, node), node)
 
@@ -336,6 +337,8 @@ class Expressions(Indexing):
 
     def element(self, view: Any, node: ast.Subscript) -> Any:
         """Return the part of a view that a subscript names: an element has no axes."""
+        if isinstance(view, Known):
+            return arrays.at(self, view.value, node)
         if isinstance(view, Fields) and not isinstance(node.slice, ast.Tuple | ast.Slice):
             only = optional.present(self, self.visit(node.slice), node)
             if isinstance(only, Known) and isinstance(only.value, str):

@@ -19,14 +19,23 @@ from weft.frontend.kernel.inner import inner_names
 from weft.frontend.kernel.meetings import FALLS, MAYBE, Loop
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.statements import STATEMENTS, Statements
-from weft.frontend.kernel.values import Group, Known, Range, Value, View, Walk, Wrong, describe
+from weft.frontend.kernel.values import (
+    Group,
+    Indices,
+    Known,
+    Range,
+    Value,
+    View,
+    Walk,
+    Wrong,
+    describe,
+)
 from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.record import Record
 from weft.ir.stmt import SERIAL, For, If, Memory, While
 
 if TYPE_CHECKING:
@@ -102,7 +111,7 @@ class Loops(Statements):
                 extent = extent if ex.is_const(other, _ENDLESS) else (
                     other if ex.is_const(extent, _ENDLESS) else ex.minimum(extent, other))
             return extent, lambda k: Group(tuple(item(k) for _, item in parts))
-        if isinstance(known, Record) and isinstance(known, arrays.Indices):
+        if isinstance(known, Indices):
             return arrays.walked(self, known, node)
         raise self.wrong(node, f"a loop over {describe(items)}",
                          "loops go over range, arrays, tuples, enumerate and zip")

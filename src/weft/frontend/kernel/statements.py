@@ -19,7 +19,17 @@ from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import instead, title
 from weft.frontend.kernel.meetings import FALLS, JUMPS, MAYBE, Frame, Loop, Meetings
 from weft.frontend.kernel.source import Stop
-from weft.frontend.kernel.values import FIXED, Fields, Group, Known, Value, View, Wrong, describe
+from weft.frontend.kernel.values import (
+    FIXED,
+    Fields,
+    Group,
+    Known,
+    Value,
+    View,
+    Wrong,
+    describe,
+    is_flat,
+)
 from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -146,7 +156,7 @@ class Statements(Meetings):
         target = node.target
         if isinstance(target, ast.Subscript):
             owner = self.visit(target.value)
-            if not chosen.is_array(owner):
+            if not chosen.is_array(owner) and not is_flat(owner):
                 raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
                                  FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
             element = self.element(owner, target)
@@ -171,7 +181,7 @@ class Statements(Meetings):
             self._unpack(target, value, node)
         elif isinstance(target, ast.Subscript):
             owner = self.visit(target.value)
-            if not chosen.is_array(owner):
+            if not chosen.is_array(owner) and not is_flat(owner):
                 raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
                                  FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
             self.write(self.element(owner, target), value, node)

@@ -20,8 +20,8 @@ from weft.ir.tile import Tile
 FIXED = "lists and tuples of a kernel keep their length and items: gpu.local.array holds numbers"
 
 __all__ = [
-    "FIXED", "Fields", "Fragment", "Group", "Known", "Range", "Value", "View", "Walk", "Wrong",
-    "axes_of", "describe", "described",
+    "FIXED", "Fields", "Fragment", "Group", "Indices", "Known", "Range", "Value", "View", "Walk",
+    "Wrong", "axes_of", "describe", "described", "is_flat",
 ]  # fmt: skip
 
 
@@ -140,8 +140,25 @@ class Walk(Record):
     parts: tuple[Any, ...]
 
 
+class Indices(Record):
+    """What ``np.ndindex`` is: all indices of a shape, the last one the fastest.
+
+    With an array its elements there, in the same order.
+    """
+
+    shape: tuple[Expr, ...]
+    array: Any = None
+
+
 class Wrong(Record):
     """What stands for a value after an error in it, so that nothing else is reported for it."""
+
+
+
+def is_flat(value: Any) -> bool:
+    """Whether a value is all elements of an array, row by row, with no common distance."""
+    return isinstance(value, Known) and isinstance(value.value, Indices) and (
+        value.value.array is not None)
 
 
 Value = Expr | Known | View | Fields | Group | Wrong
