@@ -107,3 +107,12 @@ def test_a_size_that_is_not_known_stays_a_size():
     body = (Store(a, (v("i") * v("w") + v("j"),), ex.const(1.0, dt.float32)),)
     kernel = Kernel("nest", (a,), (loop("i", 3, loop("j", 4, *body)),))
     assert carried(Space(kernel), v("i"), kernel.body[0].body) is not None
+
+
+@pytest.mark.parametrize(("divisor", "free"), [(7, True), ("w", True), ("j", False)])
+def test_quotients_and_remainders_tell_apart_by_one_divisor(divisor, free):
+    by = n(divisor) if isinstance(divisor, int) else v(divisor) + 1
+    a = memory("a", 500, 500)
+    body = (Store(a, (v("i") // by, v("i") % by), ex.const(1.0, dt.float32)),)
+    kernel = Kernel("nest", (a,), (loop("i", 300, loop("j", 4, *body)),))
+    assert (carried(Space(kernel), v("i"), kernel.body[0].body) is None) is free

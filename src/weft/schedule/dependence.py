@@ -200,7 +200,8 @@ def _unsolvable(space: Space, pairs: list[tuple[Poly, Poly]], var: Expr,
 def _divided(space: Space, a: Access, b: Access, varying: set[Expr]) -> list[Poly]:
     """Return what is equal wherever two accesses meet, because its quotient and remainder are.
 
-    ``a[2 * (x // 7), 2 * (x % 7) + 1]`` is one element for one x only.
+    ``a[2 * (x // 7), 2 * (x % 7) + 1]`` is one element for one x only; 7 // 3 is 5 // 2, and
+    so are the remainders, so the divisor must be the same in both.
     """
     equal: set[Expr] = set()
     for i, j in zip(a.index, b.index, strict=True):
@@ -208,7 +209,8 @@ def _divided(space: Space, a: Access, b: Access, varying: set[Expr]) -> list[Pol
         if i is j and len(moving) == 1 and len(moving[0]) == 1:
             equal.add(moving[0][0])
     return [space.poly(e.args[0]) for e in equal if e.op is Op.MOD and any(
-        q.op is Op.FLOORDIV and q.args == e.args for q in equal)]
+        q.op is Op.FLOORDIV and q.args == e.args for q in equal) and not any(
+        _varies(space, m, varying) for m in space.poly(e.args[1]))]
 
 
 def apart(space: Space, a: Access, b: Access, varying: set[Expr]) -> bool:
