@@ -14,14 +14,19 @@ from weft.kernelize.pictures import sum_over_pictures
 
 
 def windows(points, taps, rows, kind, sign=-1, start=0):
-    """y[i] = the sum of g[start + i + sign*k] * w[k] where it is inside."""
+    """y[i] = the sum of g[start + i + sign*k] * w[k] where it is inside.
+
+    A row-wise sum has no products: it picks the places by ``w[k]``, as gradients of pooling do.
+    """
     g, w, y = memory("g", points), memory("w", taps), memory("y", rows)
     i, k, a, b, s = v("i"), v("k"), nests.f("a"), nests.f("b"), nests.f("s")
     place = i - k + start if sign < 0 else i + k + start
     inside = place.ge(0) & place.lt(points)
     zero = ex.const(0.0, a.dtype)
+    term = ex.where(inside, a, zero)
+    term = ex.where(b.lt(zero), term, zero) if kind == "rowwise" else term * b
     reduce = Reduce((Axis(k, ex.index(taps)),),
-                    (Accumulator(s, zero, s + ex.where(inside, a, zero) * b, lhs(s) + rhs(s)),),
+                    (Accumulator(s, zero, s + term, lhs(s) + rhs(s)),),
                     (Load(a, g, (place,), inside), Load(b, w, (k,))))
     body = loop("i", rows, reduce, Store(y, (i,), s))
     return Kernel("windows", (g, w, y), (body,), Meta(kind=kind))
@@ -45,8 +50,24 @@ def test_products_turn_where_both_factors_stay_plain():
     assert extents(dense) == [1]
     assert_same(windows(1, 5, 5, "contraction"), dense)
     assert not any(s.mask is not None for s in walk(dense.body) if isinstance(s, Load))
-    for other in (windows(2, 5, 6, "contraction"), windows(5, 5, 9, "rowwise")):
+    for other in (windows(2, 5, 6, "contraction"), windows(5, 5, 9, "rowwise"),
+                  windows(2, 5, 6, "apart")):
         assert sum_over_pictures(other) is other
+
+
+@pytest.mark.parametrize(("picture", "taps", "padding"), [((6, 20), 7, 3), ((5, 9), 7, 3)])
+def test_windows_of_channels_of_their_own_stay_windows_on_low_pictures(picture, taps, padding):
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((2, 5, *picture), dtype=np.float32)
+    w = rng.standard_normal((5, 1, taps, taps), dtype=np.float32)
+    with report.record() as record:
+        found = weft.tensor(x).conv2d(weft.tensor(w), padding=padding, groups=5).numpy()
+    (built,) = record.built
+    assert extents(built.nest) == [taps, taps]
+    sides = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
+    seen = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x.astype(np.float64), sides), (taps, taps), (2, 3))
+    np.testing.assert_allclose(found, np.einsum("bchwij,cij->bchw", seen, w[:, 0]), atol=1e-5)
 
 
 @pytest.mark.requires("torch")

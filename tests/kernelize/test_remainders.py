@@ -133,3 +133,61 @@ def test_all_remainders_copy_their_boxes_in_vectors():
         isinstance(t, For) for t in s.body)]
     assert len(copies) == 2
     assert all(s.kind == VECTOR for s in copies)
+
+
+def windows_apart(length, points, taps, dilation, start, sign):
+    """y[i] = the sum of g[i + start + sign*d*k] * w[k] where it is inside."""
+    g, w, y = memory("g", points), memory("w", taps), memory("y", length)
+    i, k, a, b, s = v("i"), v("k"), nests.f("a"), nests.f("b"), nests.f("s")
+    place = i + k * dilation + start if sign > 0 else i - k * dilation + start
+    inside = ex.index(-1).lt(place) & place.lt(points)
+    zero = ex.const(0.0, a.dtype)
+    reduce = Reduce((Axis(k, ex.index(taps)),),
+                    (Accumulator(s, zero, s + ex.where(inside, a, zero) * b, lhs(s) + rhs(s)),),
+                    (Load(a, g, (place,), inside), Load(b, w, (k,))))
+    body = loop("i", length, reduce, Store(y, (i,), s))
+    return Kernel("apart", (g, w, y), (body,), Meta(kind="contraction"))
+
+
+@pytest.mark.parametrize(("length", "points", "taps", "dilation", "start", "sign"), [
+    (5, 1, 3, 2, 0, -1), (6, 2, 3, 2, 0, -1), (4, 2, 3, 2, 1, -1), (13, 3, 4, 4, 1, -1),
+    (2, 2, 3, 2, -2, 1), (3, 1, 5, 3, -6, 1), (11, 2, 4, 3, 0, -1)])
+def test_one_tap_where_a_picture_has_no_more_points_than_lie_between_taps(
+        length, points, taps, dilation, start, sign):
+    made = windows_apart(length, points, taps, dilation, start, sign)
+    cut = cut_by_remainders(made)
+    verify(cut)
+    assert_same(made, cut)
+    reduces = [s for s in walk(cut.body) if isinstance(s, Reduce)]
+    assert reduces
+    assert {s.axes[0].extent.attr for s in reduces} == {1}
+    assert not any(s.mask is not None for s in walk(cut.body) if isinstance(s, Load))
+
+
+@pytest.mark.parametrize("case", [
+    (7, 3, 3, 2, 0, -1),  # two taps of a window are inside
+    (9, 2, 3, 2, 0, -1),  # positions behind the last tap
+    (6, 2, 3, 2, -3, -1)])
+def test_other_windows_are_not_cut(case):
+    made = windows_apart(*case)
+    assert cut_by_remainders(made) is made
+
+
+@pytest.mark.requires("torch")
+@pytest.mark.parametrize(("shape", "taps", "padding"), [
+    ((2, 21, 13, 5), 3, 0), ((3, 8, 5, 17), 3, 0), ((1, 19, 11, 6), 5, 2), ((2, 6, 9, 9), 5, 0)])
+def test_gradients_of_windows_whose_taps_lie_apart(shape, taps, padding):
+    import torch
+    import torch.nn.functional as tf
+
+    rng = np.random.default_rng(6)
+    x = torch.from_numpy(rng.standard_normal(shape))
+    w = torch.from_numpy(rng.standard_normal((7, shape[1], taps, taps)))
+    x.requires_grad_()
+    out = tf.conv2d(x, w, padding=padding, dilation=2)
+    g = torch.from_numpy(rng.standard_normal(tuple(out.shape)))
+    out.backward(g)
+    wide = weft.tensor(w.numpy().astype(np.float32)), weft.tensor(g.numpy().astype(np.float32))
+    found = weft.grad(lambda t: (t.conv2d(wide[0], padding=padding, dilation=2) * wide[1]).sum())(
+        weft.tensor(x.detach().numpy().astype(np.float32)))
+    np.testing.assert_allclose(found.numpy(), x.grad.numpy(), rtol=1e-4, atol=1e-4)

@@ -11,6 +11,8 @@ Gradients of pooling and of convolutions without padding meet such pictures: the
 
 from __future__ import annotations
 
+import math
+
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
@@ -50,8 +52,12 @@ def sum_over_pictures(kernel: Kernel) -> Kernel:
             if n is not None and n > 0:
                 env[var] = (0, int(n) - 1)
         new, turned = old, set[Expr]()
+        dense = kernel.meta.kind == "contraction"
+        product = dense or _multiplies(old)
+        # Several points would make windows of the weights, too; one has a weight for each result.
+        most = 1 if dense else math.inf
         while True:
-            turn = _find(new, env, turned, kernel.meta.kind == "contraction")
+            turn = _find(new, env, turned, product, most)
             if turn is None:
                 break
             turned.add(turn.axis.var)
@@ -67,7 +73,8 @@ def sum_over_pictures(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _find(reduce: Reduce, env: Env, turned: set[Expr], product: bool) -> _Turn | None:
+def _find(reduce: Reduce, env: Env, turned: set[Expr], product: bool,
+          most: float) -> _Turn | None:
     """Return an axis with more taps than points, on which a place depends with a step of 1."""
     zero = set(zero_unless(reduce))
     for load in reduce.body:
@@ -89,9 +96,37 @@ def _find(reduce: Reduce, env: Env, turned: set[Expr], product: bool) -> _Turn |
                 tap = simplify(_tap(turn), env | {axis.var: (0, turn.size - 1)})
                 inside = simplify(_inside(tap, int(taps)), env | {axis.var: (0, turn.size - 1)})
                 # A product that needs a new condition for its other factor stays as it is.
-                if not product or ex.is_const(inside, True):
+                if not product or (ex.is_const(inside, True) and size <= most):
                     return turn
     return None
+
+
+def _multiplies(reduce: Reduce) -> bool:
+    """Whether each term is a product of arrays: a convolution, also where channels stay apart."""
+    axes = {a.var for a in reduce.axes}
+    lets: dict[Expr, Expr] = {}
+    read = set[Expr]()  # what an array gives that is another one at other taps
+    for stmt in reduce.body:
+        if isinstance(stmt, Load) and ex.free_vars(stmt.index) & axes:
+            read.add(stmt.var)
+        elif isinstance(stmt, st.Let):
+            lets[stmt.var] = stmt.value
+            if ex.free_vars([stmt.value]) & read:
+                read.add(stmt.var)
+    stack = [a for acc in reduce.accumulators for a in acc.update.args if a is not acc.var]
+    while stack:
+        e = stack.pop()
+        if e in lets:
+            stack.append(lets[e])
+        elif e.op is Op.MUL:
+            if all(ex.free_vars([a]) & read for a in e.args):
+                return True
+            stack.extend(e.args)
+        elif e.op is Op.CAST:
+            stack.extend(e.args)
+        elif e.op is Op.WHERE:
+            stack.append(e.args[1])
+    return False
 
 
 def _tap(turn: _Turn) -> Expr:

@@ -10,6 +10,13 @@ steps in its subscripts, so that it is scheduled as any other convolution:
     ->  for i in (n + 1) // 2: out[2*i] = sum over k in (K + 1) // 2: g[i - k] * w[2*k]
         for i in n // 2: out[2*i + 1] = sum over k in K // 2: g[i - k] * w[2*k + 1]
 
+Windows whose taps lie `d` apart on a picture of at most `d` points have one tap in it, or none. By
+the remainder of the position by d, which one that is follows from the position alone:
+
+    for i in n: out[i] = sum over k in K: where(0 <= i - k * 2 < 1, g[i - k * 2], 0) * w[k]
+    ->  for i in (n + 1) // 2: out[2*i] = g[0] * w[i]
+        for i in n // 2: out[2*i + 1] = 0
+
 A term that is left out counts as 0 times its weight, as in a convolution with zero padding.
 """
 
@@ -36,7 +43,10 @@ Env = dict[Expr, tuple[int, int]]
 
 
 class _Condition(Record):
-    """``(row * var + start - tap * axis) % step == 0``; None for an axis on which nothing hangs."""
+    """``(row * var + start - tap * axis) % step == 0``; None for an axis on which nothing hangs.
+
+    With `points` it is ``row * var + start - tap * axis`` that lies below these, and above 0.
+    """
 
     var: Expr
     axis: Expr | None
@@ -44,6 +54,7 @@ class _Condition(Record):
     tap: int
     start: int
     step: int
+    points: int = 0
 
 
 def cut_by_remainders(kernel: Kernel, rows: bool = True) -> Kernel:
@@ -87,6 +98,12 @@ def _conditions(chain: list[For], rows: bool) -> list[_Condition] | None:
         made = _condition(term, [f.var for f in chain], [a.var for a in reduce.axes], env)
         if made is None or made.var in found or made.axis in axes or not (
                 rows or made.var is not last.var):
+            continue
+        found[made.var] = made
+        if made.axis is not None:
+            axes.add(made.axis)
+    for made in _few_points(reduce, chain, env):
+        if made.var in found or made.axis in axes or not (rows or made.var is not last.var):
             continue
         found[made.var] = made
         if made.axis is not None:
@@ -146,6 +163,48 @@ def _condition(term: Expr, rows: list[Expr], axes: list[Expr], env: Env) -> _Con
     return _Condition(mine[0], axis, steps[mine[0]], tap, start, step)
 
 
+def _unmasked(stmt: Stmt) -> Stmt:
+    """Return a load of what is always there without its mask."""
+    if isinstance(stmt, st.Load) and stmt.mask is not None and ex.is_const(stmt.mask, True):
+        return stmt.replace(mask=None)
+    return stmt
+
+
+def _few_points(reduce: Reduce, chain: list[For], env: Env) -> list[_Condition]:
+    """Return where taps are so far apart that at most one of a window is in the picture."""
+    counts = {f.var: int(f.extent.attr) for f in chain}
+    taps = {a.var: int(a.extent.attr) for a in reduce.axes}
+    # Of ``row - tap * axis``: what it is at least, and at most.
+    limits: dict[tuple[Expr, Expr, int], tuple[list[int], list[int]]] = {}
+    for term in zero_unless(reduce):
+        if term.op is not Op.LT:
+            continue
+        linear = linear_coefficients(simplify(term.args[1] - term.args[0], env),
+                                     [*counts, *taps], env)
+        if linear is None:
+            continue
+        steps = {v: c for v, c in linear[0].items() if not isinstance(c, Expr) and c != 0}
+        rest = constant(linear[1])
+        mine, moved = ([v for v in steps if v in some] for some in (counts, taps))
+        if rest is None or len(steps) != len(linear[0]) or (len(mine), len(moved)) != (1, 1):
+            continue
+        row, tap = steps[mine[0]], steps[moved[0]]
+        if abs(row) == 1:
+            below = limits.setdefault((mine[0], moved[0], -row * tap), ([], []))
+            below[row < 0].append(1 - rest if row > 0 else rest - 1)
+    out: list[_Condition] = []
+    for (var, axis, tap), (least, most) in limits.items():
+        if not least or not most or abs(tap) < 2:
+            continue
+        start, points = -max(least), min(most) - max(least) + 1
+        sign = 1 if tap > 0 else -1
+        places = [divmod(i + start, abs(tap)) for i in range(counts[var])]
+        if 1 <= points <= abs(tap) and all(
+                0 <= sign * past < taps[axis] for past, place in places if place < points):
+            out.append(_Condition(var, axis, 1, tap, start, abs(tap), points))
+    return out
+
+
 def _nest(edit: Edit, chain: list[For], found: list[_Condition], rest: tuple[int, ...],
           suffix: str) -> Body:
     """Return the nest of the positions with some remainders; none if there are no positions."""
@@ -161,6 +220,12 @@ def _nest(edit: Edit, chain: list[For], found: list[_Condition], rest: tuple[int
                       if (c.row * r + c.start - c.tap * k) % c.step == 0), None)
         points[c.var] = c.var * c.step + r
         counts[c.var] = -(-max(counts[c.var] - r, 0) // c.step)
+        if c.axis is not None and c.points:
+            past, place = divmod(r + c.start, c.step)
+            empty = empty or place >= c.points
+            points[c.axis] = (c.var + past) * (1 if c.tap > 0 else -1)
+            counts[c.axis] = 1
+            continue
         if c.axis is None or first is None:
             empty = empty or first is None
             continue
@@ -190,7 +255,7 @@ def _nest(edit: Edit, chain: list[For], found: list[_Condition], rest: tuple[int
         else:
             axes = tuple([st.Axis(a.var, ex.index(counts[a.var]), a.kind)
                           for a in reduce.axes if a.var not in single])
-            inner = tuple([s.map_exprs(plain) for s in reduce.body])
+            inner = tuple([_unmasked(s.map_exprs(plain)) for s in reduce.body])
             acc = reduce.accumulators[0]
             body.append(Reduce(axes, (acc.replace(update=plain(acc.update)),), inner))
     for loop in reversed(chain):

@@ -15,7 +15,12 @@ from typing import Final
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
-from weft.strategies.contraction_image import Windowed, copy_box, find_windows
+from weft.strategies.contraction_image import (
+    Windowed,
+    copy_box,
+    find_windows,
+    is_convolution,
+)
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -56,10 +61,7 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     moving = set().union(*[space.symbols(i) for i in found.image.index
                            if space.symbols(i) & reduced])
     taps = [r for r in found.positions if r.var in moving]
-    sums = product(a.extent for a in axes if any(
-        a.var in space.symbols(i) and space.symbols(i) & {t.var for t in taps}
-        for i in found.image.index))
-    if product(t.extent for t in taps) > sums:
+    if taps and is_convolution(space, pattern, found):
         return False  # a convolution itself: its results are the image, its sums the filter
     lanes = min(native, power_above(width))
     vectors = -(-width // lanes) * lanes

@@ -11,6 +11,7 @@ import math
 from typing import Final
 
 from weft.ir import traverse
+from weft.ir.expr import Expr
 from weft.ir.stmt import For, Load, Reduce
 from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes, tile_split
@@ -89,19 +90,43 @@ def sum_chains(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> 
                 found.shared and terms < taps * native_lanes(plan, pattern)):
             return p  # of all channels at once, products are summed in one chain elsewhere, too
         return _no_more_than(p, terms, taps)
-    seen = [space.symbols(i) for i in found.image.index]
-    inside, outside = {a.var for a in axes}, {f.var for f in found.positions}
-    windows = set().union(*[i for i in seen if i & inside and i & outside])
-    sums = product(a.extent for a in axes if a.var in windows)
-    # The images are what lies farthest apart; else more is summed than there are weights.
-    far = [max([0, *[abs(flat_stride(space, Access(found.image), v) or 0) for v in some - windows]])
-           for some in (inside, outside)]
-    if windows and (far[0] < far[1] if all(far) else sums <= product(
-            f.extent for f in found.positions if f.var in windows)):
+    sums = window_sums(space, pattern, found)
+    if is_convolution(space, pattern, found):
         return p
     if found.shared and len(axes) > 1:  # small products, summed in the lanes of vectors
         p = p.replace(nested_chain=min(p.nested_chain, max(math.isqrt(terms), 2 * SHORTEST)))
     return _no_more_than(p, terms, terms // sums)
+
+
+def _windows(space: Space, pattern: Pattern, found: Windowed) -> tuple[set[Expr], set[Expr]]:
+    """Return the reduced axes and the positions that move the image together."""
+    seen = [space.symbols(i) for i in found.image.index]
+    axes, outside = {a.var for a in pattern.reduce.axes}, {f.var for f in found.positions}
+    windows = set().union(*[i for i in seen if i & axes and i & outside])
+    return windows & axes, windows & outside
+
+
+def window_sums(space: Space, pattern: Pattern, found: Windowed) -> int:
+    """Return the terms of a sum along the windows alone."""
+    axes, _ = _windows(space, pattern, found)
+    return product(a.extent for a in pattern.reduce.axes if a.var in axes)
+
+
+def is_convolution(space: Space, pattern: Pattern, found: Windowed) -> bool:
+    """Whether sums go over the taps of windows: the gradient of weights sums over pictures.
+
+    The images of a batch lie farthest apart: there they are summed, too. Where there is one image
+    or one channel alone, a picture is what has more points than a window has taps.
+    """
+    axes, outside = _windows(space, pattern, found)
+    others = [{a.var for a in pattern.reduce.axes} - axes,
+              {f.var for f in found.positions} - outside]
+    far = [max([0, *[abs(flat_stride(space, Access(found.image), v) or 0) for v in some]])
+           for some in others]
+    if all(far):
+        return bool(axes) and far[0] < far[1]
+    return bool(axes) and window_sums(space, pattern, found) <= product(
+        f.extent for f in found.positions if f.var in outside)
 
 
 def _no_more_than(p: Parameters, terms: int, parts: int) -> Parameters:

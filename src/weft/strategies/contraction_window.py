@@ -75,9 +75,13 @@ def _sums_along(plan: Plan, pattern: Pattern, native: int) -> bool:
 def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int] | None:
     """Return a convolution whose lanes run along its channels, and how many; None if it is none."""
     found = find_windows(plan, pattern)
-    if found is None or len(found.channels) != 1 or not found.positions:
+    if found is None or not found.channels or not found.positions:
         return None
     native = native_lanes(plan, pattern)
+    if len(found.channels) > 1:  # taps whose results stay apart: each is a convolution of its own
+        channel = max(found.channels, key=lambda f: constant(f.extent) or 0)
+        found.shared = [*[f for f in found.channels if f is not channel], *found.shared]
+        found.channels = [channel]
     channels = size_of(found.channels[0].extent)
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
     if any(constant(e) is None for e in extents):

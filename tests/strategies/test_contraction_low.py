@@ -1,0 +1,66 @@
+"""Convolutions of low pictures take the forms of others, and rows share what columns' taps read."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.driver import report
+from weft.driver.explain import explain
+
+
+def correlated(x, w, padding, groups=1):
+    """Return the convolution in float64."""
+    sides = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
+    seen = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x.astype(np.float64), sides), w.shape[2:], (2, 3))
+    n, _, rows, columns = seen.shape[:4]
+    seen = seen.reshape(n, groups, -1, *seen.shape[2:])
+    found = np.einsum("ngchwij,gocij->ngohw", seen, w.reshape(groups, -1, *w.shape[1:]))
+    return found.reshape(n, len(w), rows, columns)
+
+
+def ran(fn, *arrays):
+    """Return what a function gave, how its first kernel was scheduled, and why."""
+    with report.record() as record:
+        result = weft.jit(fn)(*map(weft.tensor, arrays)).numpy()
+        again = weft.jit(fn)(*map(weft.tensor, arrays)).numpy()
+    np.testing.assert_array_equal(result, again)
+    first = explain(record)[0]
+    return result, first.schedule, " ".join(first.why)
+
+
+@pytest.mark.parametrize("taps", [5, 7])
+@pytest.mark.parametrize("shape", [(2, 3, 6, 20), (1, 5, 13, 17)])
+def test_rows_of_a_tile_share_what_taps_of_a_column_read(shape, taps):
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal(shape, dtype=np.float32)
+    w = rng.standard_normal((shape[1], 1, taps, taps), dtype=np.float32)
+    pad = taps // 2
+    found, schedule, _ = ran(lambda x, w: x.conv2d(w, padding=pad, groups=shape[1]), x, w)
+    np.testing.assert_allclose(found, correlated(x, w, pad, shape[1]), rtol=1e-5, atol=1e-5)
+    assert "reorder(kp0_1, kp0_0)" in schedule
+    assert "unroll(kp0_0)" in schedule
+
+
+@pytest.mark.parametrize("shape", [(4, 40, 2, 2), (3, 33, 2, 3), (4, 24, 3, 3)])
+def test_a_convolution_of_a_low_picture_is_no_gradient_by_weights(shape):
+    rng = np.random.default_rng(9)
+    x = rng.standard_normal(shape, dtype=np.float32)
+    w = rng.standard_normal((32, shape[1], 5, 5), dtype=np.float32)
+    found, _, why = ran(lambda x, w: x.conv2d(w, padding=2), x, w)
+    np.testing.assert_allclose(found, correlated(x, w, 2), rtol=1e-5, atol=1e-4)
+    assert "results in registers along" in why
+
+
+@pytest.mark.parametrize(("shape", "taps"), [((2, 32, 8, 39), 5), ((1, 37, 39, 7), 5)])
+def test_taps_whose_results_stay_apart_are_convolutions_of_their_own(shape, taps):
+    rng = np.random.default_rng(10)
+    x = rng.standard_normal(shape, dtype=np.float32)
+    w = rng.standard_normal((24, shape[1], taps, taps), dtype=np.float32)
+    g = rng.standard_normal((shape[0], 24, shape[2] - taps + 1, shape[3] - taps + 1),
+                            dtype=np.float32)
+    found, schedule, _ = ran(
+        lambda x, w, g: weft.grad(lambda x: (x.conv2d(w) * g).sum())(x), x, w, g)
+    turned = w[:, :, ::-1, ::-1].swapaxes(0, 1)
+    np.testing.assert_allclose(found, correlated(g, turned, taps - 1), rtol=1e-5, atol=1e-4)
+    assert "window(" in schedule
