@@ -6,6 +6,8 @@ import pytest
 import weft
 from weft.driver import report
 from weft.driver.explain import explain
+from weft.strategies import choose, contraction_pattern, contraction_window, nest
+from weft.target import Target
 
 
 def correlated(x, w, padding, groups=1):
@@ -64,3 +66,18 @@ def test_taps_whose_results_stay_apart_are_convolutions_of_their_own(shape, taps
     turned = w[:, :, ::-1, ::-1].swapaxes(0, 1)
     np.testing.assert_allclose(found, correlated(g, turned, taps - 1), rtol=1e-5, atol=1e-4)
     assert "window(" in schedule
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_weights_of_taps_apart_are_copied_inside_their_loop(threads, monkeypatch):
+    for module in (contraction_pattern, contraction_window, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 10)
+    x, w, g = (weft.tensor(np.ones(shape, np.float32)) for shape in
+               ((4, 64, 8, 39), (48, 64, 5, 5), (4, 48, 4, 35)))
+    with report.record() as record:
+        weft.grad(lambda x: (x.conv2d(w) * g).sum())(x).numpy()
+    made = choose(record.built[0].nest, Target("cpu", "x86_64", vector_bytes=64,
+                                               vector_registers=32, cores=2), threads)
+    trace = " ".join(made.meta.schedule)
+    assert "stage(in1, r4, " in trace
+    assert ("parallel(" in trace) == (threads > 1)

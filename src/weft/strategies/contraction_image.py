@@ -24,12 +24,16 @@ MOST_PIECES: Final = 4  # vectors of a row of a box that are written out
 
 
 class Windowed:
-    """The parts of a convolution: loads, loops over channels, positions, and what both share."""
+    """The parts of a convolution: loads, loops over channels, positions, and what both share.
+
+    Those of the shared loops that move the weights alone are ``apart``.
+    """
 
     def __init__(self, image: Load, weight: Load, channels: list[For], positions: list[For],
                  shared: list[For]) -> None:
         self.image, self.weight = image, weight
         self.channels, self.positions, self.shared = channels, positions, shared
+        self.apart: list[For] = []
 
 
 def find_windows(plan: Plan, pattern: Pattern) -> Windowed | None:

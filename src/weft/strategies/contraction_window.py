@@ -80,7 +80,8 @@ def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int]
     native = native_lanes(plan, pattern)
     if len(found.channels) > 1:  # taps whose results stay apart: each is a convolution of its own
         channel = max(found.channels, key=lambda f: constant(f.extent) or 0)
-        found.shared = [*[f for f in found.channels if f is not channel], *found.shared]
+        found.apart = [f for f in found.channels if f is not channel]
+        found.shared = [*found.apart, *found.shared]
         found.channels = [channel]
     channels = size_of(found.channels[0].extent)
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
@@ -388,6 +389,10 @@ class Convolution:
         steps_of = {a: flat_stride(space, weight, x.var)
                     for a, x in zip(axes, self.pattern.reduce.axes, strict=True)}
         axes.sort(key=lambda a: -abs(steps_of[a] or 0))  # as they lie: neighbours are read in turn
+        for tap in self.found.apart:  # whose weights are others: none of its loops is outside
+            if any(isinstance(f, For) and f.var is tap.var
+                   for f in traverse.walk(loop_of(plan, loop).body)):
+                loop = tap.var.attr
         if not plan.attempt("stage", memory, loop, (*before, *axes, column)):
             return
         space = Space(plan.kernel)
