@@ -191,3 +191,16 @@ def test_gradients_of_windows_whose_taps_lie_apart(shape, taps, padding):
     found = weft.grad(lambda t: (t.conv2d(wide[0], padding=padding, dilation=2) * wide[1]).sum())(
         weft.tensor(x.detach().numpy().astype(np.float32)))
     np.testing.assert_allclose(found.numpy(), x.grad.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_comparisons_of_truths_have_no_places():
+    made = windows_apart(5, 1, 3, 2, 0, -1)
+    reduce = made.body[0].body[0]
+    acc, first = reduce.accumulators[0], reduce.body[0]
+    truths = first.var.gt(0.0).lt(first.var.lt(1.0))
+    update = ex.substitute([acc.update], {first.var: ex.where(truths, first.var, 0.0)})[0]
+    body = loop("i", 5, reduce.replace(accumulators=(acc.replace(update=update),)),
+                *made.body[0].body[1:])
+    other = made.replace(body=(For(made.body[0].var, made.body[0].extent, made.body[0].kind,
+                                   body.body),))
+    assert_same(other, cut_by_remainders(other))

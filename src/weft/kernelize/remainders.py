@@ -26,6 +26,7 @@ import itertools
 import math
 from typing import Final
 
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
@@ -177,7 +178,7 @@ def _few_points(reduce: Reduce, chain: list[For], env: Env) -> list[_Condition]:
     # Of ``row - tap * axis``: what it is at least, and at most.
     limits: dict[tuple[Expr, Expr, int], tuple[list[int], list[int]]] = {}
     for term in zero_unless(reduce):
-        if term.op is not Op.LT:
+        if term.op is not Op.LT or term.args[0].dtype is not dt.int64:  # others have no places
             continue
         linear = linear_coefficients(simplify(term.args[1] - term.args[0], env),
                                      [*counts, *taps], env)

@@ -8,7 +8,7 @@ is chosen so that copying takes the least part of the time.
 
 from __future__ import annotations
 
-from math import gcd
+from math import gcd, isqrt
 from typing import Final
 
 from weft.ir.record import Record
@@ -159,6 +159,9 @@ class _Deep(Convolution):
                 each *= lines
         panel = each * self.lanes * self.itemsize
         few = panel * depth <= p.window_bytes // FEW and not self.edges
+        if panel * depth <= p.window_bytes and not self.edges and len(self.axes) > 1:
+            # Blocks that no cache asks for: sums start anew as often as in the other forms.
+            chain = min(chain, max(p.nested_chain, isqrt(points), 2 * each))
         if few or (lines and 3 * each > 4 * chain):
             return None
         native = native_lanes(self.plan, self.pattern)
