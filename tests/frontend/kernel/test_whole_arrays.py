@@ -204,6 +204,51 @@ def test_flat_of_a_turned_array_is_checked():
         of_floats[1, 1](np.zeros((3, 5)), 15)
 
 
+MIDDLE = slice(1, 3)
+
+
+def by_slices(x, z, out):
+    for i in range(out.shape[0]):
+        every, first, back = slice(1, None, 2), slice(3), slice(None, None, -1)
+        rows = slice(0, 2) if i > 1 else slice(x.shape[0] - 2, None)
+        if i == 3:
+            rows = MIDDLE
+        out[i, 0] = x[0, every][1] * 1000 + x[first].size * 100 + x[back, back][0, 0]
+        out[i, 1] = x[rows, MIDDLE][0, 1] + (4, 5, 6)[MIDDLE][1] + z[first][i % 3].imag
+        out[i, 2] = every.step + every.start + first.stop
+        x[rows, i] = i + 50
+
+
+@pytest.mark.parametrize("run", [lambda k: k[1, 1], lambda k: weft.interpret(k, 1, 1)],
+                         ids=["cpu", "interpreter"])  # fmt: skip
+def test_slices_as_values(run):
+    x, z, out = np.arange(20.0).reshape(4, 5), np.arange(4) * (1 + 2j), np.zeros((4, 3))
+    wanted, y = out.copy(), x.copy()
+    by_slices(y, z, wanted)
+    run(cuda.jit(by_slices))(x, z, out)
+    assert (out == wanted).all()
+    assert (x == y).all()
+
+
+def test_wrong_slices_are_told_at_once():
+    @cuda.jit
+    def kernel(x):
+        x[slice(0, 3, x.shape[0])] = 1
+        x[0] = slice(1, 2)
+        x[slice(0.5, 1)] = 1
+        x[:2.0] = 1
+        x[1] = slice(1, 2, 3, 4)
+
+    with pytest.raises(KernelError) as caught:
+        kernel[1, 1](np.zeros(4))
+    told = str(caught.value)
+    for text in ("5 errors", "a slice in a kernel needs a step that is known",
+                 "expected a number, found slice(int 1, int 2, int 1)",
+                 "a slice with an end of float64", "slice: too many positional arguments"):
+        assert text in told
+    assert told.count("a slice with an end of float64") == 2
+
+
 @pytest.mark.parametrize("dtype", [np.int16, np.float64, np.complex64], ids=str)
 @pytest.mark.parametrize("order", ["C", "steps", "turned"])
 def test_strides_and_bytes_are_those_of_numpy(dtype, order):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.frontend.kernel import chosen, complexes, members, operators, scalars, structs
+from weft.frontend.kernel import chosen, complexes, indexing, members, operators, scalars, structs
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.values import Fields, Group, Known, Range, Value, View, Walk, describe
@@ -44,6 +44,14 @@ def range_of(c: Calls, node: ast.Call, first: Value, second: Value | None = None
     if ex.is_const(step, 0):
         raise c.wrong(node, "a range with step 0", "it would never end: 1, or -1")
     return Known(Range(ends[0], ends[1], step))
+
+
+def _slice(c: Calls, node: ast.Call, first: Value, second: Value | None = None,
+           third: Value | None = None) -> Value:  # fmt: skip
+    """Return ``slice(stop)``, ``slice(start, stop)`` or ``slice(start, stop, step)``."""
+    if second is None:
+        first, second = Known(None), first
+    return indexing.slice_of(first, second, Known(None) if third is None else third)
 
 
 def _len(c: Calls, node: ast.Call, value: Value) -> Value:
@@ -181,7 +189,7 @@ def _shown(c: Calls, value: Value, args: list[Expr], node: ast.AST,
 
 
 BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
-    range: range_of, len: _len, max: _max, min: _min, abs: _abs,
+    range: range_of, slice: _slice, len: _len, max: _max, min: _min, abs: _abs,
     round: _round, pow: _pow, divmod: _divmod, sum: _sum,
     tuple: _tuple_of, enumerate: _enumerate, zip: _zip, print: _print,
     isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),

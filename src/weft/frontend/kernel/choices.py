@@ -108,8 +108,9 @@ def _paired(c: Expressions, a: Value, then: list[Any], b: Value, orelse: list[An
             node: ast.AST) -> Callable[[Iterator[Expr]], Value]:  # fmt: skip
     """Note the numbers of two values side by side; return what makes a value of such numbers."""
     first, second = _agreed(c, a, then, b, orelse, node)
-    if isinstance(first, Known) and isinstance(second, Known) and first.value is second.value and (
-        c.known_scalar(first.value) is None
+    if isinstance(first, Known) and isinstance(second, Known) and (
+        (first.value is second.value and c.known_scalar(first.value) is None)
+        or (type(first.value) is type(second.value) is int and first.value == second.value)
     ):
         return lambda _: first
     grouped = isinstance(first, Group), isinstance(second, Group)

@@ -46,7 +46,7 @@ else:
     moving = Late("weft.frontend.kernel.moving")
     seen = Late("weft.frontend.kernel.seen")
 
-from weft.frontend.kernel.indexing import Indexing
+from weft.frontend.kernel.indexing import Indexing, slice_of, written_out
 from weft.frontend.kernel.reading import VISIT
 
 __all__ = ["Expressions"]
@@ -130,6 +130,8 @@ class Expressions(Indexing):
             value.__cuda_array_interface__["shape"]
         ):
             return constants.view_of(self, value, node)
+        if isinstance(value, slice):
+            return slice_of(*map(Known, (value.start, value.stop, value.step)))
         if isinstance(value, tuple):
             names = getattr(type(value), "_fields", ())
             kind = type(value) if names else None
@@ -296,6 +298,10 @@ class Expressions(Indexing):
                 return Group(owner.items[bounds])
             raise self.wrong(node, "a slice of a tuple must be known when the kernel is compiled")
         key = self.visit(node.slice)
+        cut = written_out(key, node.slice)
+        if cut is not None:
+            given = ast.Subscript(node.value, cut, ast.Load())
+            return self._item(owner, ast.copy_location(given, node))
         if isinstance(key, Known) and isinstance(key.value, int):
             if not -len(owner.items) <= key.value < len(owner.items):
                 raise self.wrong(node, f"index {key.value} of a tuple of {len(owner.items)}")
@@ -347,6 +353,9 @@ class Expressions(Indexing):
                 type(only.value) is int and 0 <= only.value < len(view.parts)
             ):
                 return view.parts[only.value]  # the field at this place of a record
+            cut = written_out(only, node.slice)
+            if cut is not None:
+                return fields.part(self, view, [(cut, None)], node)
             indices = only.items if isinstance(only, Group) else (only,)
             return fields.part(self, view, [(node.slice, item) for item in indices], node)
         keys = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -356,8 +365,11 @@ class Expressions(Indexing):
                 parts.append((key, None))
                 continue
             value = optional.present(self, self.visit(key), key)
-            items = value.items if isinstance(value, Group) else (value,)
-            parts.extend((key, item) for item in items)
+            for item in value.items if isinstance(value, Group) and value.kind is not slice else (
+                value,
+            ):
+                cut = written_out(item, key)
+                parts.append((key, item) if cut is None else (cut, None))
         if chosen.is_chosen(view):
             return chosen.part(self, view, lambda option: self._part(option, parts, node), node)
         return self._part(view, parts, node)

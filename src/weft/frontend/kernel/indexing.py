@@ -6,8 +6,9 @@ import ast
 from typing import Any
 
 from weft.frontend.kernel import scalars
-from weft.frontend.kernel.reading import Reading
+from weft.frontend.kernel.reading import VISIT, Reading
 from weft.frontend.kernel.values import (
+    Group,
     Known,
     Value,
     View,
@@ -19,12 +20,40 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 
-__all__ = ["Indexing", "is_new"]
+__all__ = ["Indexing", "is_new", "slice_of", "written_out"]
 
 
 def is_new(part: tuple[ast.expr, Any]) -> bool:
     """Whether a part of a subscript is None, which makes an axis of one element."""
     return isinstance(part[1], Known) and part[1].value is None
+
+
+class Held(ast.expr):
+    """Stands in a subscript for a value that has been read."""
+
+    def __init__(self, value: Value, node: ast.AST) -> None:
+        super().__init__()
+        self.value = value
+        ast.copy_location(self, node)
+
+
+def slice_of(start: Value, stop: Value, step: Value) -> Group:
+    """Return what ``slice(start, stop, step)`` is; what is left out is what numba has for it."""
+    none = [isinstance(v, Known) and v.value is None for v in (start, stop, step)]
+    step = Known(1) if none[2] else step
+    if isinstance(step, Known) and step.value == 1:
+        start = Known(0) if none[0] else start
+        stop = Known((1 << 63) - 1) if none[1] else stop
+    return Group((start, stop, step), ("start", "stop", "step"), slice)
+
+
+def written_out(value: Value | None, key: ast.expr) -> ast.Slice | None:
+    """Return a slice that is a value as one that stands in a subscript, None for other values."""
+    if not isinstance(value, Group) or value.kind is not slice:
+        return None
+    ends = [None if isinstance(v, Known) and v.value is None else Held(v, key)
+            for v in value.items]
+    return ast.copy_location(ast.Slice(*ends), key)
 
 
 class Indexing(Reading):
@@ -99,7 +128,11 @@ class Indexing(Reading):
             if e is None or (isinstance(e, Known) and e.value is None):
                 ends.append(default)
                 continue
-            place = scalars.convert(self.scalar(e, key, "an integer"), dt.int64)
+            place = self.scalar(e, key, "an integer")
+            if place.dtype.is_float:
+                raise self.wrong(key, f"a slice with an end of {place.dtype.name}",
+                                 "convert it with int()")
+            place = scalars.convert(place, dt.int64)
             if self.ranges.of(place).lo < 0:
                 place = ex.where(place.lt(0), ex.maximum(place + axis.extent, before), place)
             ends.append(ex.minimum(place, last))
@@ -132,3 +165,5 @@ class Indexing(Reading):
                 *view.axes[position + 1:])
         return view.replace(starts=starts, axes=axes)
 
+
+VISIT[Held] = lambda _, node: node.value
