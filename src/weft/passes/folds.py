@@ -25,9 +25,9 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
-from weft.ir.stmt import Alloc, Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
-from weft.ir.traverse import Rewriter, walk
+from weft.ir.stmt import Alloc, Body, Let, Load, Location, Prefetch, Stmt, Store
 from weft.passes.lanes import linear
+from weft.passes.straight import StraightLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,25 +67,18 @@ def gather(body: Body, folds: dict[Stmt, Fold], locations: dict[Stmt, Location],
     """
     if len(folds) < 2:
         return body
-    over = {s.memory.name: s.base.name for s in walk(body)
-            if isinstance(s, Alloc) and s.base is not None}
-    return _Gather(folds, locations, apart, over).body(body)
+    return _Gather(body, folds, locations, apart).body(body)
 
 
-class _Gather(Rewriter):
+class _Gather(StraightLines):
     """Treats the straight lines of each body."""
 
-    def __init__(self, folds: dict[Stmt, Fold], locations: dict[Stmt, Location], apart: bool,
-                 over: dict[str, str]) -> None:
-        self.folds, self.locations = folds, locations
-        self.apart, self.over = apart, over
-        self.made = 0
+    MARK = "f"
 
-    def overlap(self, a: Memory, b: Memory) -> bool:
-        """Whether two memories may have bytes in common."""
-        if not self.apart and a.scope == b.scope == "global":
-            return True
-        return self.over.get(a.name, a.name) == self.over.get(b.name, b.name)
+    def __init__(self, body: Body, folds: dict[Stmt, Fold], locations: dict[Stmt, Location],
+                 apart: bool) -> None:
+        super().__init__(body, locations, apart)
+        self.folds = folds
 
     def body(self, body: Body) -> Body:
         """Return a body with each of its straight lines treated."""
@@ -93,11 +86,6 @@ class _Gather(Rewriter):
         if sum(1 for s in done if s in self.folds) < 2:
             return done
         return _Line(self, done).run()
-
-    def fresh(self, name: str, like: Expr) -> Expr:
-        """Return a new name."""
-        self.made += 1
-        return ex.var(f"{name}.f{self.made}", like.dtype, like.lanes)
 
 
 class _Line:
@@ -181,7 +169,7 @@ class _Line:
         self.names = set()
 
     def _let(self, value: Expr, like: Fold) -> Expr:
-        var = self.owner.fresh(str(like.result.attr), value)
+        var = self.owner.fresh(str(like.result.attr), value, value.lanes)
         made = Let(var, value)
         self.owner.carry(like.steps[0], made)
         self.out.append(made)

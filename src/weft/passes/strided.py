@@ -29,8 +29,8 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
-from weft.ir.traverse import Rewriter, walk
 from weft.passes.lanes import Affine, linear
+from weft.passes.straight import StraightLines
 
 LEAST: Final = 4  # neighbouring places that are worth a transposition
 MOST: Final = 16  # vectors transposed at once: with their results they fill the registers
@@ -75,25 +75,18 @@ def regroup(body: Body, strided: dict[Stmt, Affine], locations: dict[Stmt, Locat
     """
     if not strided:
         return body
-    over = {s.memory.name: s.base.name for s in walk(body)
-            if isinstance(s, Alloc) and s.base is not None}
-    return _Regroup(strided, locations, apart, over).body(body)
+    return _Regroup(body, strided, locations, apart).body(body)
 
 
-class _Regroup(Rewriter):
+class _Regroup(StraightLines):
     """Treats the straight lines of each body."""
 
-    def __init__(self, strided: dict[Stmt, Affine], locations: dict[Stmt, Location], apart: bool,
-                 over: dict[str, str]) -> None:  # fmt: skip
-        self.strided, self.locations = strided, locations
-        self.apart, self.over = apart, over
-        self.made = 0
+    MARK = "x"
 
-    def overlap(self, a: Memory, b: Memory) -> bool:
-        """Whether two memories may have bytes in common."""
-        if not self.apart and a.scope == b.scope == "global":
-            return True
-        return self.over.get(a.name, a.name) == self.over.get(b.name, b.name)
+    def __init__(self, body: Body, strided: dict[Stmt, Affine], locations: dict[Stmt, Location],
+                 apart: bool) -> None:
+        super().__init__(body, locations, apart)
+        self.strided = strided
 
     def body(self, body: Body) -> Body:
         """Return a body with each of its straight lines treated."""
@@ -102,11 +95,6 @@ class _Regroup(Rewriter):
             return done
         line = _Line(self, done)
         return line.run()
-
-    def fresh(self, name: str, like: Expr, lanes: int) -> Expr:
-        """Return a new name."""
-        self.made += 1
-        return ex.var(f"{name}.x{self.made}", like.dtype, lanes)
 
 
 class _Line:
