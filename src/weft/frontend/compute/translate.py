@@ -60,7 +60,8 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType],
                                           stmt.memory.scope == "shared"):
             where = lowering.locations.get(stmt)
             node = source.tree if where is None else _At(where)
-            problems.note(source, node, "compute functions have no threads",  # type: ignore[arg-type]
+            problems.note(source, node,  # type: ignore[arg-type]
+                          "compute functions have no threads",
                           "write a weft.kernel for what threads do together")
     problems.check()
     constants = tuple(lowering.constants.values())
