@@ -27,14 +27,12 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body
 from weft.ir.traverse import walk
+from weft.rules.polynomial import Monomial, Poly, add
 from weft.schedule.subscripts import (
     ONE,
     Access,
-    Monomial,
-    Poly,
     Space,
     accesses,
-    add,
     bound_inside,
     limits,
     lower,

@@ -9,7 +9,8 @@ from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, Load, Stmt
-from weft.schedule.subscripts import Poly, Space
+from weft.rules.polynomial import Poly
+from weft.schedule.subscripts import Space
 
 
 def both(a: Expr | None, b: Expr) -> Expr:

@@ -11,23 +11,9 @@ from weft.ir.expr import Expr, free_vars, index, show
 from weft.ir.op import Op
 from weft.ir.stmt import Body, Kernel, Memory, Stmt
 from weft.ir.traverse import walk
-
-Monomial = tuple[Expr, ...]
-Poly = dict[Monomial, int]
+from weft.rules.polynomial import Monomial, Poly, add
 
 ONE: Final[Monomial] = ()
-
-
-def add(a: Poly, b: Poly, factor: int = 1) -> Poly:
-    """Return ``a + factor * b``."""
-    out = dict(a)
-    for key, value in b.items():
-        total = out.get(key, 0) + factor * value
-        if total:
-            out[key] = total
-        else:
-            out.pop(key, None)
-    return out
 
 
 def multiply(a: Poly, b: Poly) -> Poly:

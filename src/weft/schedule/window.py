@@ -12,6 +12,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Stmt, Store
 from weft.ir.traverse import Rewriter, stores, walk
+from weft.rules.polynomial import Poly
 from weft.schedule import guard as gd
 from weft.schedule import subscripts as sub
 from weft.schedule.space import Edit, Site, find_loop, find_memory
@@ -222,7 +223,7 @@ class _Window:
         return mask
 
 
-def _tight(poly: sub.Poly) -> sub.Poly:
+def _tight(poly: Poly) -> Poly:
     """Return a polynomial that is at least 0 for the same integers: of ``2*x - 1``, ``x - 1``."""
     factor = gcd(*[c for monomial, c in poly.items() if monomial]) or 1
     tight = {monomial: c // factor for monomial, c in poly.items()}

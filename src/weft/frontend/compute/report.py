@@ -14,8 +14,9 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Axis, For, Kernel, Reduce, Stmt
 from weft.ir.traverse import walk
+from weft.rules.polynomial import Poly
 from weft.schedule.dependence import Conflict, carried
-from weft.schedule.subscripts import Poly, Space
+from weft.schedule.subscripts import Space
 
 if TYPE_CHECKING:
     from weft.frontend.compute.translate import Written

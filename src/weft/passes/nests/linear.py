@@ -16,7 +16,8 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import For
-from weft.schedule.subscripts import ONE, Poly, Space, add, multiply
+from weft.rules.polynomial import Poly, add
+from weft.schedule.subscripts import ONE, Space, multiply
 
 __all__ = ["Nonnegative", "to_expr"]
 
