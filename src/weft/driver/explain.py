@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from weft.driver import device, kernels
 from weft.driver.pipeline import Built, Effort
@@ -56,7 +57,9 @@ class Explained(Record):
 
     def assembly(self) -> str:
         """Return the machine code as text."""
-        return device.runtime().compiler.assembly(self.source, self.built.pipeline)  # type: ignore[attr-defined,no-any-return]
+        compiler: Any = device.runtime().compiler
+        text: str = compiler.assembly(self.source, self.built.pipeline)
+        return text
 
 
 class Overlap(Record):

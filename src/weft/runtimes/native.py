@@ -1,8 +1,9 @@
 """Native plans: a table of steps behind one C function object.
 
-A plan is called with plain ints, ``plan.call(in0, …, out0, …, arena, var0, …)``: the addresses
-of its inputs and outputs, the address of an arena of at least ``arena_bytes`` (0 if that is 0), and
-its variables. It returns None, or ``(code, step, statement, index, bound)`` of the first failure.
+A plan is called with plain ints, ``plan.call(in0, ..., out0, ..., arena, var0, ...)``: the
+addresses of its inputs and outputs, the address of an arena of at least ``arena_bytes`` (0 if that
+is 0), and its variables. It returns None, or ``(code, step, statement, index, bound)`` of the first
+failure.
 """
 
 import ctypes
