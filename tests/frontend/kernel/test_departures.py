@@ -1,12 +1,12 @@
 """Threads that return while others go on and wait for each other: against threads as generators."""
 
 import importlib.util
-import random
 
 import numpy as np
 import pytest
 
 import weft
+from kernel_writer import TAIL, KernelWriter
 from weft import gpu
 from weft.compat import cuda
 from weft.errors import LaunchError
@@ -31,10 +31,6 @@ def k(x, p, o, h):
     if t * 3 > p[1] * 9 + {far}: return
     cuda.syncthreads()
 """
-TAIL = """
-    o[i, 0], o[i, 1], o[i, 2] = v0, v1, v2
-    o[i, 3] = c0 * 100 + c1 + k0 * 1000
-"""
 SIMULATED = """
 def k(t, i, s, x, p, o, h):
     v0, v1, v2 = float(x[t]), 0.0, float(i)
@@ -45,34 +41,8 @@ def k(t, i, s, x, p, o, h):
 """
 
 
-class Writer:
+class Writer(KernelWriter):
     """Writes a kernel in which only returns differ between the threads that meet at a barrier."""
-
-    def __init__(self, seed):
-        self.random = random.Random(seed)
-        self.rows, self.turns, self.count = [], [], 0
-
-    def write(self, depth, text):
-        self.rows.append("    " * depth + text)
-
-    def fresh(self, base):
-        self.count += 1
-        return f"{base}{self.count}"
-
-    def whole(self, uniform):
-        words = [str(self.random.randint(0, 4)), "c0", "c1", f"p[{self.random.randint(0, 3)}]",
-                 *self.turns, *(() if uniform else ("t", "t", "k0"))]
-        first = self.random.choice(words)
-        if self.random.random() < 0.4:
-            first = f"({first} {self.random.choice('+*-^&')} {self.random.choice(words)})"
-        return first
-
-    def number(self):
-        words = ["v0", "v1", "v2", "1.5", "x[t]", f"float({self.whole(False)})"]
-        first = self.random.choice(words)
-        if self.random.random() < 0.7:
-            first = f"({first} {self.random.choice('+-*')} {self.random.choice(words)})"
-        return first
 
     def some(self):
         """Return a condition that holds for some threads."""

@@ -1,12 +1,12 @@
 """Random kernels with barriers in loops and conditions: compiled code against the interpreter."""
 
 import importlib.util
-import random
 
 import numpy as np
 import pytest
 
 import weft
+from kernel_writer import TAIL, KernelWriter
 
 HEAD = """
 import numpy as np
@@ -23,42 +23,10 @@ def k(x, p, o):
     v0, v1, v2 = x[t], 0.0, float(i)
     c0, c1, k0 = p[0], 3, t
 """
-TAIL = """
-    o[i, 0], o[i, 1], o[i, 2] = v0, v1, v2
-    o[i, 3] = c0 * 100 + c1 + k0 * 1000
-"""
 
 
-class Writer:
+class Writer(KernelWriter):
     """Writes a kernel without races: each thread stores in its own place, then all wait."""
-
-    def __init__(self, seed):
-        self.random = random.Random(seed)
-        self.rows, self.turns, self.count = [], [], 0
-
-    def write(self, depth, text):
-        self.rows.append("    " * depth + text)
-
-    def fresh(self, base):
-        self.count += 1
-        return f"{base}{self.count}"
-
-    def whole(self, uniform):
-        """Return an integer; with `uniform` one that is the same for all threads."""
-        words = [str(self.random.randint(0, 4)), "c0", "c1", f"p[{self.random.randint(0, 3)}]",
-                 *self.turns, *(() if uniform else ("t", "t", "k0"))]
-        first = self.random.choice(words)
-        if self.random.random() < 0.4:
-            sign = self.random.choice("+*-^&")
-            first = f"({first} {sign} {self.random.choice(words)})"
-        return first
-
-    def number(self):
-        words = ["v0", "v1", "v2", "1.5", "x[t]", f"float({self.whole(False)})"]
-        first = self.random.choice(words)
-        if self.random.random() < 0.7:
-            first = f"({first} {self.random.choice('+-*')} {self.random.choice(words)})"
-        return first
 
     def test(self, uniform):
         if uniform or self.random.random() < 0.6:
