@@ -352,3 +352,36 @@ def test_sums_with_arguments_are_errors_of_one_line():
 
     with pytest.raises(KernelError, match="sum with arguments"):
         kernel[1, 1](np.ones((2, 2)), np.zeros(1))
+
+
+@cuda.jit
+def flat_sizes(a, out):
+    out[0] = len(a.T.flat)
+    out[1] = a.T.flat.size
+
+
+@cuda.jit
+def chosen_steps(a, out, early):
+    steps = slice(None, 7, 3) if early else slice(1, None, 3)
+    for k, value in enumerate(a[steps]):
+        out[k] = value
+
+
+@pytest.mark.parametrize("run", [lambda k: k[1, 1], lambda k: weft.interpret(k, 1, 1)],
+                         ids=["cpu", "interpreter"])  # fmt: skip
+def test_flat_tells_how_many_it_has(run):
+    out = np.zeros(2, np.int64)
+    run(flat_sizes)(made((3, 5), np.float32), out)
+    assert out.tolist() == [15, 15]
+
+
+@pytest.mark.parametrize("run", [lambda k: k[1, 1], lambda k: weft.interpret(k, 1, 1)],
+                         ids=["cpu", "interpreter"])  # fmt: skip
+@pytest.mark.parametrize("early", [True, False])
+def test_slices_that_leave_an_end_out_are_chosen(early, run):
+    a = made((11,), np.float32)
+    wanted = a[:7:3] if early else a[1::3]
+    out = np.zeros(5, np.float32)
+    run(chosen_steps)(a, out, early)
+    assert out[:len(wanted)].tolist() == wanted.tolist()
+    assert not out[len(wanted):].any()

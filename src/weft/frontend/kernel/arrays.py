@@ -75,6 +75,15 @@ def _in_rows(array: View, ndim: int) -> bool:
         axes, (step * axes[-1].step for step in rows(array.shape[:ndim])), strict=True))
 
 
+def size(flat: Value) -> Expr:
+    """Return the number of all elements of an array, given as they are walked row by row."""
+    assert isinstance(flat, Known)
+    total = ex.index(1)
+    for extent in flat.value.shape:
+        total = total * extent
+    return total
+
+
 def at(c: Expressions, flat: Indices, node: ast.Subscript) -> Array:
     """Return the element of an array at a place of all its elements, row by row."""
     total, item = _places(flat)

@@ -12,7 +12,17 @@ import numpy as np
 from weft.frontend.kernel import chosen, complexes, indexing, members, operators, scalars, structs
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
-from weft.frontend.kernel.values import Fields, Group, Known, Range, Value, View, Walk, describe
+from weft.frontend.kernel.values import (
+    Fields,
+    Group,
+    Known,
+    Range,
+    Value,
+    View,
+    Walk,
+    describe,
+    is_flat,
+)
 from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -68,6 +78,8 @@ def _len(c: Calls, node: ast.Call, value: Value) -> Value:
         return chosen.shape(c, value)[0]
     if isinstance(value, View | Fields) and value.shape:
         return value.shape[0]
+    if is_flat(value):
+        return arrays.size(value)
     raise c.wrong(node, f"len of {describe(value)}")
 
 

@@ -183,6 +183,8 @@ class Expressions(Indexing):
                 return self.inline(made.fget, [owner], {}, node)
             hint = f"its fields: {', '.join(owner.names)}" if owner.names else FIXED
             raise self.wrong(node, f"{describe(owner)} has no field {node.attr!r}", hint)
+        if is_flat(owner) and node.attr == "size":
+            return arrays.size(owner)
         if isinstance(owner, Known):
             if node.attr == "type" and isinstance(owner.value, DType | ComplexOf):
                 return owner  # called like the dtype

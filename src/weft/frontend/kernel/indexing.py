@@ -41,7 +41,7 @@ def slice_of(start: Value, stop: Value, step: Value) -> Group:
     """Return what ``slice(start, stop, step)`` is; what is left out is what numba has for it."""
     none = [isinstance(v, Known) and v.value is None for v in (start, stop, step)]
     step = Known(1) if none[2] else step
-    if isinstance(step, Known) and step.value == 1:
+    if isinstance(step, Known) and type(step.value) is int and step.value > 0:
         start = Known(0) if none[0] else start
         stop = Known((1 << 63) - 1) if none[1] else stop
     return Group((start, stop, step), ("start", "stop", "step"), slice)
