@@ -49,7 +49,8 @@ with importing:
     from weft.frontend.functions import *  # noqa: F403
     from weft.frontend.kernel import gpu
     from weft.frontend.kernel.decorators import kernel
-    from weft.frontend.kernel.launch import cdiv, func
+    from weft.frontend.kernel.launch import func
+    from weft.frontend.kernel.options import cdiv
     from weft.frontend.kernel.sanitize import interpret, sanitize
     from weft.frontend.kernel.streams import event, stream
     from weft.frontend.kernel.together import fuse

@@ -19,7 +19,8 @@ from weft.errors import (
     outermost_methods,
 )
 from weft.frontend.kernel import gpu as _operations
-from weft.frontend.kernel.launch import DeviceFunction, KernelFunction, Options, cdiv
+from weft.frontend.kernel.launch import DeviceFunction, KernelFunction
+from weft.frontend.kernel.options import Options, cdiv
 
 __all__ = ["GUFunc", "UFunc", "guvectorize", "vectorize"]
 

@@ -23,7 +23,7 @@ from weft.passes.extremes import splitter
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
 from weft.passes.vectorize import vectorize
-from weft.runtimes import critical_clock
+from weft.runtimes import critical_call, critical_clock
 from weft.runtimes import critical_ir as ir
 from weft.runtimes.dispatch import NotSupported, object_layout
 from weft.runtimes.native import address_of
@@ -136,7 +136,7 @@ def build(kernel: Kernel, name: str, params: Mapping[str, ir.Param], result: ir.
     narrays = sum(w.memory >= 0 for w in words)
     results = tuple(m.dtype for m in kernel.params[narrays:])
     layout = _layout() if ir.is_native(params) else None
-    caller = ir.call_module(name, params, words, result, len(results), layout).text
+    caller = critical_call.call_module(name, params, words, result, len(results), layout).text
     runtime = device.runtime()
     key = fingerprint(_KIND, canonical_text(kernel), name, repr(words), caller, repr(contract),
                       device.fingerprint(), runtime.compiler.cache_key)
@@ -255,8 +255,8 @@ class Loaded:
         import numpy as np
 
         layout = _layout() if ir.is_native(code.params) else None
-        caller = ir.call_module(code.name, code.params, code.words, code.result,
-                                len(code.results), layout)
+        caller = critical_call.call_module(code.name, code.params, code.words, code.result,
+                                           len(code.results), layout)
         objects: dict[str, Any] = {
             "weft_array_type": np.ndarray, "weft_float": float, "weft_int": int, "weft_none": None,
             "weft_np_float64": np.float64, "weft_true": True, "weft_false": False,
@@ -270,7 +270,7 @@ class Loaded:
                 objects[name] = _numpy(name.removeprefix("weft_dtype_"))
             imports[name] = id(objects[name])
         if layout is not None:
-            imports |= {name: address_of(name) for name in ir.FUNCTIONS}
+            imports |= {name: address_of(name) for name in critical_call.FUNCTIONS}
         symbols = [code.name, "weft_frame"]
         symbols += ["weft_call", "weft_next"] if layout is not None else []
         self.code = code
@@ -331,7 +331,7 @@ def missing() -> int:
     imports = {name: address_of(name)
                for name in ("PyObject_GetAttr", "PyObject_Vectorcall", "Py_DecRef")}
     imports["weft_name_miss"] = id(sys.intern("_miss"))
-    found: int = _shared.load(ir.missing(), ("weft_missing",), imports)["weft_missing"]
+    found: int = _shared.load(critical_call.missing(), ("weft_missing",), imports)["weft_missing"]
     return found
 
 

@@ -128,7 +128,8 @@ from weft.frontend.kernel.gpu import (
     warpsize,
 )
 from weft.frontend.kernel.heard import listen
-from weft.frontend.kernel.launch import Configured, DeviceFunction, Options, cdiv
+from weft.frontend.kernel.launch import Configured, DeviceFunction
+from weft.frontend.kernel.options import Options, cdiv
 from weft.frontend.kernel.resources import resources
 from weft.frontend.kernel.streams import Event, Stream, event, stream
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from weft.errors import LaunchError, outermost
 from weft.frontend.kernel.intrinsics import MOST_SHARED
-from weft.frontend.kernel.launch import MOST_THREADS
+from weft.frontend.kernel.options import MOST_THREADS
 from weft.ir.stmt import MOST_WAITING
 
 __all__ = [

@@ -13,7 +13,8 @@ import numpy as np
 
 from weft.compat.arrays import device_array
 from weft.errors import LaunchError
-from weft.frontend.kernel.launch import KernelFunction, Options, func
+from weft.frontend.kernel.launch import KernelFunction, func
+from weft.frontend.kernel.options import Options
 
 __all__ = [
     "create_xoroshiro128p_states", "init_xoroshiro128p_state", "init_xoroshiro128p_states",

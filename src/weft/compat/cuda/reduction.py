@@ -13,7 +13,8 @@ import numpy as np
 
 from weft.errors import DTypeError, outermost_methods
 from weft.frontend.kernel import gpu as _gpu
-from weft.frontend.kernel.launch import DeviceFunction, KernelFunction, Options, cdiv
+from weft.frontend.kernel.launch import DeviceFunction, KernelFunction
+from weft.frontend.kernel.options import Options, cdiv
 
 __all__ = ["Reduce", "reduce"]
 

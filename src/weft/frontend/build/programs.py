@@ -19,8 +19,9 @@ from weft.frontend.build.grids import (
 from weft.frontend.build.parameters import Signature, value_of
 from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.fused import active
-from weft.frontend.kernel.launch import QUICKEN_AT, Configured, KernelFunction, Options, Size
+from weft.frontend.kernel.launch import QUICKEN_AT, Configured, KernelFunction
 from weft.frontend.kernel.nests import failure
+from weft.frontend.kernel.options import Options, Size
 from weft.frontend.state import state
 from weft.imports import importing
 from weft.ir import expr as ex

@@ -9,13 +9,8 @@ from typing import Any, overload
 from weft.errors import DeviceError, KernelError, outermost
 from weft.frontend.devices import devices, is_available
 from weft.frontend.kernel.intrinsics import MOST_SHARED
-from weft.frontend.kernel.launch import (
-    MOST_THREADS,
-    KernelFunction,
-    Options,
-    Size,
-    sizes_of,
-)
+from weft.frontend.kernel.launch import KernelFunction
+from weft.frontend.kernel.options import MOST_THREADS, Options, Size, sizes_of
 from weft.frontend.kernel.promises import promises
 from weft.frontend.kernel.resources import KINDS, LEVELS, resources
 

@@ -24,12 +24,12 @@ from weft.frontend.devices import get_default_device
 from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.intrinsics import MOST_SHARED
 from weft.frontend.kernel.nests import failure, translated, translated_function
+from weft.frontend.kernel.options import MOST_BLOCKS, MOST_THREADS, Options, Size, sizes_of
 from weft.frontend.kernel.resources import check_cluster
 from weft.frontend.kernel.streams import check_stream
 from weft.frontend.kernel.texts import keep
 from weft.frontend.state import state
 from weft.imports import importing
-from weft.ir.record import Record
 from weft.runtimes.callables import native_class, set_code, takes_code
 
 if TYPE_CHECKING:
@@ -43,61 +43,12 @@ if TYPE_CHECKING:
     from weft.runtimes.lockstep.run import Outcome
 
 __all__ = [
-    "MOST_THREADS", "Configured", "DeviceFunction", "KernelFunction", "Options",
-    "Size", "cdiv", "func", "native_launcher", "sizes_of",
+    "Configured", "DeviceFunction", "KernelFunction", "func", "native_launcher",
 ]  # fmt: skip
 
-MOST_THREADS: Final = 1024  # of a block
-_MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)
 _MOST_CONFIGURED: Final = 256  # shapes of launches that a kernel keeps ready
 _MOST_SEEN: Final = 64  # kinds of arguments that one of them counts
 QUICKEN_AT: Final = 2  # launches of one kind, after which they go to native code
-
-Size = int | tuple[int, ...]
-
-
-def cdiv(a: int, b: int) -> int:
-    """Return ``a / b`` rounded up: how many blocks of `b` hold `a` elements. For kernels, too."""
-    return -(-a // b)
-
-
-class Options(Record):
-    """How a kernel is compiled.
-
-    Attributes
-    ----------
-    wraps : bool
-        Whether negative indices count from the end of an axis.
-    checked : bool
-        Whether every access is checked against the bounds of its array.
-    fastmath : bool
-        Whether products and sums may be fused and added in another order.
-    max_threads : int
-        Most threads of a block that it is launched with.
-    hints : tuple of (str, value)
-        What is kept with the kernel for other devices.
-    fma : bool or None
-        Whether a product and the sum that it goes into are rounded once; None: in accumulations.
-    workgroup : tuple of int or None
-        The only block that it is launched with.
-    shared : int
-        Bytes of shared memory of a launch that does not say how many.
-    device : str
-        What it runs on; ``auto`` is the default device.
-    check : bool
-        Whether the cheap checks of the sanitiser are compiled in.
-    """
-
-    wraps: bool = False
-    checked: bool = True
-    fastmath: bool = False
-    max_threads: int = 1024
-    hints: tuple[tuple[str, Any], ...] = ()
-    fma: bool | None = None
-    workgroup: tuple[int, int, int] | None = None
-    shared: int = 0
-    device: str = "auto"
-    check: bool = False
 
 
 class KernelFunction:
@@ -301,7 +252,7 @@ class Configured:
         name = f"launch of {kernel.__name__}"
         options = kernel.options
         self.kernel = kernel
-        self.grid = sizes_of(grid, "grid", name, _MOST_BLOCKS)
+        self.grid = sizes_of(grid, "grid", name, MOST_BLOCKS)
         if options.hints:
             check_cluster(name, self.grid, dict(options.hints))
         if block is None:
@@ -500,24 +451,6 @@ def _bound(kernel: KernelFunction, args: tuple[Any, ...],
                           expected=f"{kernel.__name__}{signature}") from None
     bound.apply_defaults()
     return tuple(bound.arguments.values())
-
-
-def sizes_of(given: Any, what: str, operation: str, most: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return three sizes of a grid or a block."""
-    parts = tuple(given) if isinstance(given, tuple | list) else (given,)
-    sizes = []
-    for part in parts:
-        try:
-            sizes.append(part.__index__())
-        except (AttributeError, TypeError):
-            raise LaunchError(operation, found=f"a {what} of {given!r}",
-                              expected="an int or a tuple of up to 3") from None
-    sizes += [1] * (3 - len(sizes))
-    small = all(1 <= n <= m for n, m in zip(sizes, most, strict=False))
-    if not parts or len(sizes) > 3 or not small:
-        raise LaunchError(operation, found=f"a {what} of {given!r}",
-                          expected=f"up to 3 sizes from 1 to {most}")
-    return sizes[0], sizes[1], sizes[2]
 
 
 class DeviceFunction:
