@@ -31,6 +31,13 @@ def wrong(x):
     ("cuda.cudadrv.driver", "CudaAPIError"), ("cuda.cudadrv.driver", "Stream"),
     ("cuda.cudadrv.devicearray", "DeviceNDArray"), ("cuda.cudadrv.devices", "get_context"),
     ("cuda.cudadrv.error", "CudaSupportError"), ("cuda.cudadrv.runtime", "runtime"),
+    ("core.config", "ENABLE_CUDASIM"), ("core.typing", "signature"), ("core.utils", "PYVERSION"),
+    ("core.typing.typeof", "typeof"), ("misc.special", "literal_unroll"),
+    ("cuda.config", "CUDA_LOW_OCCUPANCY_WARNINGS"), ("cuda.core.config", "ENABLE_CUDASIM"),
+    ("cuda.core.errors", "TypingError"), ("cuda.np.numpy_support", "from_dtype"),
+    ("cuda.misc.special", "literal_unroll"), ("cuda.typing.typeof", "typeof"),
+    ("cuda.compiler", "compile_ptx"), ("cuda.api", "to_device"), ("cuda.utils", "PYVERSION"),
+    ("cuda.vector_types", "vector_types"), ("cuda.testing", "CUDATestCase"),
 ])  # fmt: skip
 def test_names_are_where_numba_has_them(place, name):
     assert hasattr(importlib.import_module(f"weft.compat.{place}"), name)
@@ -229,3 +236,44 @@ def test_what_a_type_tells_of_itself():
     assert (types.int8.minval, types.int8.maxval, types.uint64.maxval) == (-128, 127, 2**64 - 1)
     assert [t.bitwidth for t in (types.float16, types.int32, types.complex128)] == [16, 32, 128]
     assert not numba.core.config.DISABLE_JIT
+
+
+def test_a_setting_is_one_wherever_it_is_set(monkeypatch):
+    monkeypatch.setattr(numba.core.config, "CUDA_LOW_OCCUPANCY_WARNINGS", 5)
+    assert numba.config.CUDA_LOW_OCCUPANCY_WARNINGS == 5
+    assert cuda.config is numba.config
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (7, 33), (16, 16), (37, 101)])
+def test_matrices_are_transposed(shape):
+    from weft.compat.cuda.kernels.transpose import transpose
+
+    a = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
+    np.testing.assert_array_equal(transpose(cuda.to_device(a)).copy_to_host(), a.T)
+    given = cuda.device_array(shape[::-1], np.float32)
+    assert transpose(a, given) is given
+    np.testing.assert_array_equal(given.copy_to_host(), a.T)
+    with pytest.raises(errors.ShapeError):
+        transpose(a, cuda.device_array((shape[1] + 1, shape[0])))
+
+
+def test_the_frame_of_tests_runs_them(capsys):
+    from weft.compat.cuda.testing import CUDATestCase, captured_stdout, skip_on_cudasim, unittest
+
+    seen = []
+
+    class Case(CUDATestCase):
+        @skip_on_cudasim("not here")
+        def test_setting(self):
+            seen.append(numba.config.CUDA_LOW_OCCUPANCY_WARNINGS)
+            with captured_stdout() as text:
+                print("caught")
+            seen.append(text.getvalue())
+
+    result = unittest.TestResult()
+    Case("test_setting").run(result)
+    assert result.wasSuccessful()
+    assert not result.skipped
+    assert seen == [0, "caught\n"]
+    assert numba.config.CUDA_LOW_OCCUPANCY_WARNINGS == 1
+    assert capsys.readouterr().out == ""

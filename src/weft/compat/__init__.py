@@ -7,8 +7,8 @@ numba`` for ``import numba``; the types that such programs take from numba (``fl
 
 import sys
 
+from weft.compat import config, cuda, errors, extending, misc, types
 from weft.compat import core as core
-from weft.compat import cuda, errors, extending, types
 from weft.compat import np as np  # not in __all__: programs have another np
 from weft.compat.errors import (
     LoweringError,
@@ -22,10 +22,10 @@ from weft.compat.errors import (
     UnsupportedError,
 )
 from weft.compat.host import (
-    config,
     get_num_threads,
     jit,
     literal_unroll,
+    literally,
     njit,
     prange,
     set_num_threads,
@@ -65,8 +65,8 @@ __all__ = [
     "NumbaPendingDeprecationWarning", "NumbaPerformanceWarning", "NumbaWarning", "TypingError",
     "UnsupportedError", "boolean", "complex64", "complex128", "config", "cuda", "errors",
     "extending", "float16", "float32", "float64", "from_dtype", "get_num_threads", "guvectorize",
-    "int8", "int16", "int32", "int64", "intp", "jit", "literal_unroll", "njit", "prange",
-    "set_num_threads", "stencil", "typeof", "types", "uint8", "uint16", "uint32", "uint64", "uintp",
-    "vectorize", "version_info", "void",
+    "int8", "int16", "int32", "int64", "intp", "jit", "literal_unroll", "literally", "misc",
+    "njit", "prange", "set_num_threads", "stencil", "typeof", "types", "uint8", "uint16",
+    "uint32", "uint64", "uintp", "vectorize", "version_info", "void",
     *(name for name in ALIASES if name not in ("void", "none")),
 ]  # fmt: skip

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from weft.compat import config
 from weft.compat.numba_types import NumbaType, Signature
 from weft.errors import LaunchError
 from weft.frontend.kernel.launch import DeviceFunction
 
 __all__ = [
-    "config", "get_num_threads", "jit", "literal_unroll", "njit", "prange",
+    "get_num_threads", "jit", "literal_unroll", "literally", "njit", "prange",
     "set_num_threads", "stencil", "version_info",
 ]  # fmt: skip
 
 version_info = (0, 61, 0)  # of the numba whose names these are
 
-config = SimpleNamespace(  # what is set is kept, and changes nothing
-    CUDA_DEBUGINFO_DEFAULT=0, CUDA_LOW_OCCUPANCY_WARNINGS=1, CUDA_WARN_ON_IMPLICIT_COPY=1,
-    DISABLE_CUDA=False, DISABLE_JIT=False, ENABLE_CUDASIM=False, NUMBA_DEFAULT_NUM_THREADS=1,
-    NUMBA_NUM_THREADS=1, THREADING_LAYER="default")
 prange = range
 
 
@@ -60,6 +56,11 @@ def literal_unroll(items: Any) -> Any:
     return items
 
 
+def literally(value: Any) -> Any:
+    """Return a value itself: what a kernel is compiled for is not asked for by its functions."""
+    return value
+
+
 def set_num_threads(count: int) -> None:
     """Keep a number of threads, for `get_num_threads`: functions under ``@jit`` stay Python."""
     config.NUMBA_NUM_THREADS = count
@@ -68,7 +69,6 @@ def set_num_threads(count: int) -> None:
 def get_num_threads() -> int:
     """Return the number of threads that was set last, at first 1."""
     return int(config.NUMBA_NUM_THREADS)
-
 
 
 class Stencil:

@@ -35,6 +35,11 @@ class Signature(Record):
     result: Any
     args: tuple[Any, ...]
 
+    @property
+    def return_type(self) -> Any:
+        """The type of the result."""
+        return self.result
+
 
 class TupleOf(Record):
     """``UniTuple(int64, 3)`` or ``Tuple((int64, float32))``: the types of the items."""

@@ -2,10 +2,11 @@
 
 import sys
 
-from weft.compat import errors, extending, types
-from weft.compat.host import config
+from weft.compat import config, errors, extending, types, typing
+from weft.compat import config as utils  # PYVERSION stands there, too
 
-__all__ = ["config", "errors", "extending", "types"]
+__all__ = ["config", "errors", "extending", "types", "typing", "utils"]
 
-sys.modules.update({f"{__name__}.errors": errors, f"{__name__}.extending": extending,
-                    f"{__name__}.types": types})
+sys.modules.update({f"{__name__}.{name}": globals()[name] for name in __all__})
+sys.modules.update({f"{__name__}.typing.{name}": getattr(typing, name)
+                    for name in ("templates", "typeof")})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from weft.compat import errors, types
+from weft.compat import config, core, errors, extending, misc, np, types, typing
 from weft.compat.arrays import (
     DeviceArray,
     In,
@@ -162,7 +162,14 @@ __all__ = [
 ]  # fmt: skip
 
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
-sys.modules.update({f"{__name__}.errors": errors, f"{__name__}.types": types})
+HAS_NUMBA = True  # what stands beside numba.cuda in numba is there, too
+sys.modules.update({f"{__name__}.{place}": module for place, module in (
+    ("config", config), ("core", core), ("core.config", config), ("core.errors", errors),
+    ("core.typing", typing), ("core.types", types), ("errors", errors), ("extending", extending),
+    ("misc", misc), ("misc.special", misc.special), ("np", np),
+    ("np.numpy_support", np.numpy_support), ("types", types), ("typing", typing),
+    ("typing.templates", typing.templates), ("typing.typeof", typing.typeof), ("utils", config),
+    *((same, sys.modules[__name__]) for same in ("api", "compiler", "decorators", "stubs")))})
 
 
 @outermost_methods

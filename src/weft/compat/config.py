@@ -1,0 +1,39 @@
+"""``numba.core.config``: settings by their names; what is set is kept, and changes nothing."""
+
+import struct
+import sys
+from typing import Any
+
+IS_WIN32 = sys.platform.startswith("win32")
+IS_OSX = sys.platform.startswith("darwin")
+MACHINE_BITS = 8 * struct.calcsize("P")
+IS_32BITS = MACHINE_BITS == 32
+PYVERSION = sys.version_info[:2]
+
+ENABLE_CUDASIM = 0
+DISABLE_CUDA = False
+DISABLE_JIT = 0
+OPT = 3
+DEBUG = DEBUG_JIT = DEBUGINFO_DEFAULT = DEVELOPER_MODE = FULL_TRACEBACKS = 0
+DUMP_IR = DUMP_LLVM = DUMP_OPTIMIZED = DUMP_ASSEMBLY = DUMP_BYTECODE = DUMP_CFG = 0
+BOUNDSCHECK: Any = None
+CACHE_DIR = ""
+NUMBA_DEFAULT_NUM_THREADS = NUMBA_NUM_THREADS = 1
+THREADING_LAYER = "default"
+
+CUDA_ARRAY_INTERFACE_SYNC = 1
+CUDA_DEALLOCS_COUNT = 10
+CUDA_DEALLOCS_RATIO = 0.2
+CUDA_DEBUGINFO_DEFAULT = 0
+CUDA_DEFAULT_PTX_CC = (8, 0)
+CUDA_DRIVER = CUDA_INCLUDE_PATH = CUDA_LOG_LEVEL = ""
+CUDA_ENABLE_MINOR_VERSION_COMPATIBILITY = CUDA_ENABLE_PYNVJITLINK = 0
+CUDA_LOG_API_ARGS = CUDA_LOG_SIZE = CUDA_PER_THREAD_DEFAULT_STREAM = 0
+CUDA_LOW_OCCUPANCY_WARNINGS = CUDA_WARN_ON_IMPLICIT_COPY = 1
+CUDA_MEMORY_MANAGER = "default"
+CUDA_USE_NVIDIA_BINDING = 0
+FORCE_CUDA_CC: Any = None
+
+
+def reload_config() -> None:
+    """Do nothing: settings are not read from the environment."""

@@ -1,0 +1,1 @@
+"""``numba.cuda.kernels``: kernels that programs take ready-made."""
