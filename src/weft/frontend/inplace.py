@@ -6,14 +6,14 @@ from typing import Self
 
 from weft.errors import DTypeError, ShapeError
 from weft.frontend.core import Scalar, TensorCore
-from weft.frontend.indexing import Indexing
+from weft.frontend.ordering import Ordering
 from weft.frontend.promotion import CATEGORY
 from weft.ir import infer
 
 __all__ = ["InPlace"]
 
 
-class InPlace(Indexing):
+class InPlace(Ordering):
     """Writes: each computes a new value, and gives it to the tensor and all its views."""
 
     __slots__ = ()

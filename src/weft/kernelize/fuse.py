@@ -22,16 +22,16 @@ from weft.kernelize.attention import Found
 from weft.kernelize.cost import Costs, elements, is_leaf, upper_bound
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
+from weft.kernelize.recompute import read_again, repeated
 from weft.rules.index import simplify
 
 GROUP_LIMIT: Final = 600  # inlined operations of one kernel
 STREAMS: Final = 3  # arrays of a product's size that its epilogue may read and write
-RECOMPUTE: Final = 4  # a kernel with this many times fewer points computes a value again
 _ATTENTION: Final = "attention: an online softmax needs each score once, so that none is stored"
 _GRADIENT: Final = "gradient of an attention: scores are made again, so that none is stored"
 _NONE: Final[frozenset[Node]] = frozenset()
 _ALONE: Final = frozenset({Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER, Op.LAUNCH,
-                                  Op.CONTIGUOUS})
+                          Op.CONTIGUOUS})
 
 
 class Fusion:
@@ -449,95 +449,9 @@ def fuse(outputs: Sequence[Node]) -> Fusion:
     first = dict.fromkeys(found.rows.values())  # what they keep is known before it is read
     for _ in range(3):
         fusion = Fusion(Costs(outputs, extra, found.inside, tuple(first)), found)
-        again = dict.fromkeys(_repeated(fusion), "expensive value used by several kernels")
-        again.update(dict.fromkeys(_read_again(fusion), "sum of arrays used by several kernels"))
+        again = dict.fromkeys(repeated(fusion), "expensive value used by several kernels")
+        again.update(dict.fromkeys(read_again(fusion), "sum of arrays used by several kernels"))
         if not again:
             break
         extra.update(again)
     return fusion
-
-
-def _read_again(fusion: Fusion) -> list[Node]:
-    """Return the inlined values that are cheaper to store than to compute in each of their kernels.
-
-    Cheaper means fewer arrays read and written (a write counts twice, for what it evicts). Where
-    the result of a contraction has no other reader, the value is stored in its place.
-    """
-    users: dict[Node, set[int]] = {}
-    costs = fusion.costs
-    for group in fusion.groups:
-        seen: set[Node] = set()
-        stack = [a for m in group.members for a in m.args]
-        while stack:
-            top = stack.pop()
-            if top in seen or top in fusion.stored or is_leaf(top):
-                continue
-            seen.add(top)
-            if top in costs.wide:
-                users.setdefault(top, set()).add(group.number)
-            stack.extend(top.args)
-    chosen: list[Node] = []
-    for node in costs.nodes:  # operands first: what is stored makes what reads it narrow
-        kernels = len(users.get(node, ()))
-        if kernels < 2:
-            continue
-        arrays = len(costs.reads(node))
-        saved = arrays * kernels - arrays - kernels
-        if saved > (-2 if _replaces_contraction(fusion, node) else 2) and arrays > 1:
-            costs.stored[node] = "sum of arrays used by several kernels"
-            chosen.append(node)
-    return chosen
-
-
-def _replaces_contraction(fusion: Fusion, node: Node) -> bool:
-    """Whether `node` is the one thing computed from a contraction or an attention of its shape."""
-    stack = list(node.args)
-    while stack:
-        top = stack.pop()
-        if fusion.costs.readers[top] > 1:
-            continue
-        home = fusion.home.get(top)
-        if home is not None:
-            if home.kind in ("contraction", "attention") and len(home.members) == 1:
-                return True
-        elif not is_leaf(top):
-            stack.extend(top.args)
-    return False
-
-
-def _repeated(fusion: Fusion) -> list[Node]:
-    """Return the expensive inlined values that more than one kernel computes."""
-    users: dict[Node, set[int]] = {}
-    costs = fusion.costs
-    for group in fusion.groups:
-        seen: set[Node] = set()
-        points = elements(group.full)
-        stack = [a for m in group.members for a in m.args]
-        while stack:
-            top = stack.pop()
-            if top in seen or top in fusion.stored or top not in costs.heavy:
-                continue
-            seen.add(top)
-            if points * RECOMPUTE >= elements(top.shape):
-                users.setdefault(top, set()).add(group.number)
-            stack.extend(top.args)
-    shared = {n for n, groups in users.items() if len(groups) > 1 and n.op in cost.HEAVY}
-    inner = {a for n in shared for a in _below(n, shared)}
-    return [n for n in shared if n not in inner]
-
-
-def _below(node: Node, among: set[Node]) -> set[Node]:
-    """Return the nodes of `among` strictly below `node` through nodes of heavy chains."""
-    found: set[Node] = set()
-    stack = list(node.args)
-    seen: set[Node] = set()
-    while stack:
-        top = stack.pop()
-        if top in seen:
-            continue
-        seen.add(top)
-        if top in among:
-            found.add(top)
-        if len(seen) < cost.SIZE_LIMIT:
-            stack.extend(top.args)
-    return found

@@ -1,0 +1,129 @@
+"""What depends on the order or the number of elements: sort, topk, nonzero, unique, one-hot."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+import numpy as np
+
+from weft.errors import DTypeError, ShapeError
+from weft.exchange import host
+from weft.frontend.indexing import Indexing
+from weft.frontend.join import stack
+from weft.frontend.places import stamp
+from weft.frontend.reduce import ValuesIndices
+from weft.frontend.state import later, state
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir.op import Op
+
+__all__ = ["Ordering"]
+
+
+class Ordering(Indexing):
+    """Sorting, and results whose shape is data."""
+
+    __slots__ = ()
+
+    def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
+        """Return sorted values and where they came from; stable, NaN counts as largest."""
+        x = self if self.shape else self.reshape(1)
+        values, indices = infer.sort(x._read(), x._axis(dim, "sort"), descending)
+        if not self.shape:
+            values, indices = infer.reshape(values, ()), infer.reshape(indices, ())
+        return ValuesIndices(self._wrap(values), self._wrap(indices))
+
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
+        """Return where the sorted values come from."""
+        return cast(Self, self.sort(dim, descending).indices)
+
+    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+             ) -> ValuesIndices:  # fmt: skip
+        """Return the `k` largest (or smallest) values of an axis, in order, and their places."""
+        axis = self._axis(dim, "topk")
+        if not 0 <= k <= self.shape[axis]:
+            raise ShapeError("topk", found=f"k={k} of {self.shape[axis]}",
+                             expected=f"0 to {self.shape[axis]}")
+        keep = k if k < self.shape[axis] else -1
+        values, indices = infer.sort(self._read(), axis, largest, keep)
+        return ValuesIndices(self._wrap(values), self._wrap(indices))
+
+    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+        """Return the k-th smallest value (from 1) of an axis, and its place."""
+        axis = self._axis(dim, "kthvalue")
+        if not 1 <= k <= self.shape[axis]:
+            raise ShapeError("kthvalue", found=f"k={k}", expected=f"1 to {self.shape[axis]}")
+        values, indices = (t._slice(axis, k - 1, 1) for t in self.sort(axis))
+        if keepdim:
+            return ValuesIndices(values, indices)
+        return ValuesIndices(values.squeeze(axis), indices.squeeze(axis))
+
+    def one_hot(self, num_classes: int = -1) -> Self:
+        """Return int64 vectors with a 1 at each index (-1 counts the classes, which realizes)."""
+        if not self.dtype.is_integer:
+            raise DTypeError("one_hot", found=self.dtype.name, expected="integers")
+        if num_classes < 0:
+            num_classes = int(cast(Any, self.amax())) + 1
+        x = infer.cast(self._read(), dt.int64)
+        count = self.numel()
+        flat = infer.reshape(x, (count,))
+        checked = stamp(infer.gather(infer.iota(num_classes), flat, 0, "one_hot"))
+        shape = (count, num_classes)
+        wide = infer.expand(infer.reshape(checked, (count, 1)), shape)
+        same = infer.elementwise(Op.EQ, wide, infer.expand(infer.iota(num_classes), shape))
+        return self._wrap(infer.reshape(infer.cast(same, dt.int64), (*self.shape, num_classes)))
+
+    # results whose shape is data
+
+    def _known(self, operation: str) -> np.ndarray[Any, Any]:
+        """Return the values as a read-only array (an error during capture)."""
+        if state.capture is not None:
+            state.capture.refuse(operation)
+        storage = self._storage()
+        return host.view(storage.buffer, self.dtype, self.shape, False)
+
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """Return where elements are not zero, one row each (realizes: the count is data)."""
+        order, count = self.bool().ravel()._true_first()
+        places, rest = [], order
+        for n in reversed(self.shape[1:]):
+            places.append(rest.remainder(n))
+            rest = rest.floor_divide(n)
+        if self.shape:
+            places.append(rest)
+        places.reverse()
+        if as_tuple:
+            return tuple(places)
+        if not places:
+            return order.reshape(count, 1)._slice(1, 0, 0)
+        return stack(places, 1)
+
+    def _true_first(self) -> tuple[Self, int]:
+        """Return the places of true elements, and how many (realizes)."""
+        if state.capture is not None:
+            state.capture.refuse("nonzero")
+        if not self.numel():
+            return self._wrap(infer.iota(0)), 0
+        places = later.counted.true_places(self)
+        return cast(Self, places), places.numel()
+
+    def unique(self, return_counts: bool = False, *, return_inverse: bool = False) -> Any:
+        """Return the distinct values, sorted (realizes: the count is data).
+
+        Parameters
+        ----------
+        return_counts : bool
+            Also return how often each value is there.
+        return_inverse : bool
+            Also return the place of each element's value among the distinct ones, before counts.
+        """
+        if state.capture is not None:
+            state.capture.refuse("unique")
+        if self.numel():
+            found = later.counted.distinct(self, bool(return_inverse), bool(return_counts))
+        else:
+            empty: Any = self.ravel().detach()
+            found = [empty]
+            found += [empty.long().reshape(self.shape)] if return_inverse else []
+            found += [empty.long()] if return_counts else []
+        return tuple(found) if len(found) > 1 else found[0]
