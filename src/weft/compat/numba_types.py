@@ -28,6 +28,14 @@ class ArrayOf(Record):
     ndim: int
     order: str = "A"
 
+    @property
+    def layout(self) -> str:
+        """The order, by numba's name."""
+        return self.order
+
+    def __repr__(self) -> str:
+        return f"array({self.dtype.name}, {self.ndim}d, {self.order})"
+
 
 class Signature(Record):
     """``result(*args)``."""
@@ -40,11 +48,17 @@ class Signature(Record):
         """The type of the result."""
         return self.result
 
+    def __repr__(self) -> str:
+        return f"({', '.join(map(str, self.args))}) -> {self.result}"
+
 
 class TupleOf(Record):
     """``UniTuple(int64, 3)`` or ``Tuple((int64, float32))``: the types of the items."""
 
     items: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return f"Tuple({', '.join(map(str, self.items))})"
 
 
 class NumbaType:

@@ -117,8 +117,25 @@ def test_what_is_kept_is_bounded_and_strange_trees_do_no_harm() -> None:
     assert heard.heard("strange") == []
     assert long not in heard.heard("long")
     for k in range(300):
-        exec(f"def short(x): return {k}", {})
-    assert len(heard._texts) <= 128
+        exec(f"def short(x): return {k}\n" + "#" * (1 << 16), {})
+    assert sum(map(len, (t for t in heard._texts if isinstance(t, str)))) <= 1 << 22
+
+
+def test_a_text_is_still_known_after_many_others(tmp_path: Path) -> None:
+    """A program makes its kernels when it begins, and hundreds of functions before a launch."""
+    assert python("""
+import numpy as np
+from weft.compat import cuda
+
+space = {}
+exec("def set_to(x):\\n    x[0] = 5\\n", space)
+for k in range(500):
+    exec(f"def other{k}(x): return {k}", {})
+    eval(f"{k} + 1")
+x = np.zeros(1)
+cuda.jit(space["set_to"])[1, 1](x)
+print(x[0])
+""", tmp_path) == "5.0\n"
 
 
 def python(code: str, folder: Path) -> str:

@@ -63,6 +63,7 @@ from weft.compat.cuda.refused import (
     open_ipc_array,
     set_memory_manager,
 )
+from weft.compat.cuda.signed import SignedFunction, chosen_of
 from weft.compat.cuda.vectors import VECTORS
 from weft.compat.errors import CudaSupportError
 from weft.compat.numba_types import (
@@ -75,7 +76,7 @@ from weft.compat.numba_types import (
     parse_signature,
 )
 from weft.compat.vectorize import guvectorize, vectorize
-from weft.errors import KernelError, LaunchError, outermost, outermost_methods
+from weft.errors import KernelError, LaunchError, outermost, outermost_methods, raised
 from weft.frontend.kernel import groups as cg
 from weft.frontend.kernel.gpu import (
     activemask,
@@ -177,8 +178,25 @@ class Kernel(Inspected):
     """A kernel under ``@cuda.jit``."""
 
     def __init__(self, function: Callable[..., Any], options: Options,
-                 signature: Signature | None) -> None:  # fmt: skip
-        super().__init__(function, options, _wanted(function, signature))
+                 signatures: tuple[Signature, ...] = ()) -> None:  # fmt: skip
+        one = signatures[0] if len(signatures) == 1 else None
+        super().__init__(function, options, _wanted(function, one))
+        self._signatures = signatures
+        self._forms = tuple(Kernel(function, options, (s,)) for s in signatures) if (
+            len(signatures) > 1) else ()
+
+    def __getitem__(self, configuration: Any) -> Any:
+        """Return the kernel with the shape of a launch: ``grid, block[, stream[, shared]]``."""
+        if not self._forms:
+            return super().__getitem__(configuration)
+        return Chosen(self, [form[configuration] for form in self._forms])
+
+    def forms(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        """Return the keys of the forms by the types of their arguments."""
+        found = super().forms()
+        for form in self._forms:
+            found.update(form.forms())
+        return found
 
     @property
     def py_func(self) -> Callable[..., Any]:
@@ -186,7 +204,7 @@ class Kernel(Inspected):
         return self.__weft_function__
 
     def configure(self, griddim: Any, blockdim: Any, stream: Any = 0,
-                  sharedmem: int = 0) -> Configured:  # fmt: skip
+                  sharedmem: int = 0) -> Any:  # fmt: skip
         """Return the kernel with the shape of a launch, as ``kernel[griddim, blockdim]``."""
         return self[griddim, blockdim, stream, sharedmem]
 
@@ -202,17 +220,35 @@ class Kernel(Inspected):
     def specialize(self, *args: Any) -> Kernel:
         """Return the kernel as one for arguments of some types: it is compiled for those anyway."""
         del args
-        made = Kernel(self.__weft_function__, self.options, None)
-        made._given, made.specialized = self._given, True
+        if self.specialized or self._signatures:
+            raise LaunchError(f"{self.__name__}.specialize", found="Dispatcher already specialized",
+                              expected="a kernel without a signature")
+        made = Kernel(self.__weft_function__, self.options)
+        made.specialized = True
         return made
 
-    def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Configured:
+    def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Any:
         """Return the kernel for so many tasks, one a thread."""
         threads = tpb or 256
         if not all(hasattr(n, "__index__") for n in (ntasks, threads)) or threads < 1:
             raise LaunchError(f"{self.__name__}.forall", found=f"{ntasks!r} tasks, {tpb!r} threads "
                               "of a block", expected="numbers of tasks and threads")
+        if ntasks < 0:
+            raise raised("ValueError")(f"{self.__name__}.forall", found=f"{ntasks} tasks",
+                                       expected="a number of tasks that is not negative")
         return self[max(cdiv(ntasks, threads), 1), threads, stream, sharedmem]
+
+
+class Chosen:
+    """A kernel of several signatures with the shape of a launch: arguments say which is meant."""
+
+    def __init__(self, kernel: Kernel, launches: list[Configured]) -> None:
+        self.kernel, self._launches = kernel, launches
+
+    @outermost
+    def __call__(self, *args: Any) -> None:
+        """Run the kernel in the form of the signature that fits best."""
+        self._launches[chosen_of(self.kernel.__name__, args, self.kernel._signatures)](*args)
 
 
 listen()  # libraries decorate functions of texts that are gone, which numba does not mind
@@ -254,8 +290,6 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     one of these. Options about debugging, linking and caching change nothing here.
     """
     del inline, link, debug, opt, lineinfo, cache, ignored
-    if isinstance(signature, list):
-        signature = signature[0] if len(signature) == 1 else None
     bounds = launch_bounds if isinstance(launch_bounds, tuple | list) else (launch_bounds,)
     most = 1024 if bounds[0] is None else bounds[0]
     given = {"max_threads": bounds[0], **resources(
@@ -267,9 +301,10 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     @outermost
     def make(function: Callable[..., Any]) -> Any:
         function = getattr(function, "__weft_function__", getattr(function, "py_func", function))
+        given = () if signature is None or callable_(signature) else tuple(map(
+            parse_signature, signature if isinstance(signature, list) else [signature]))
         if device:
-            return DeviceFunction(function)
-        given = None if signature is None or callable_(signature) else parse_signature(signature)
+            return SignedFunction(function, given) if given else DeviceFunction(function)
         return Kernel(function, options, given)
 
     def callable_(value: Any) -> bool:

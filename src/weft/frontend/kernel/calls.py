@@ -200,6 +200,8 @@ class Calls(Expressions):
         if builtin is not None:
             return self._checked(builtin, callee, args, named, node)
         own = getattr(callee, "__weft_call__", None)  # of what a compatible interface has
+        if own is not None and named and hasattr(callee, "__weft_function__"):
+            args, named = self._in_order(callee.__weft_function__, args, named, node), {}
         if own is not None and not named:
             result: Value = own(self, args, node)
             return result
@@ -227,6 +229,17 @@ class Calls(Expressions):
             return self.inline(function, args, named, node)
         what, hint = called(callee)
         raise self.wrong(node, f"{what} is not supported in kernels", hint)
+
+    def _in_order(self, function: Callable[..., Any], args: list[Value], named: dict[str, Value],
+                  node: ast.Call) -> list[Value]:  # fmt: skip
+        """Return the arguments of a call in the order of the parameters, defaults included."""
+        try:
+            bound = inspect.signature(function).bind(*args, **named)
+        except TypeError as error:
+            raise self.wrong(node, f"{function.__name__}: {error}") from None
+        bound.apply_defaults()
+        return [v if isinstance(v, Value) else self.outside(v, node)
+                for v in bound.arguments.values()]
 
     def _checked(self, builtin: Callable[..., Value], callee: Any, args: list[Value],
                  named: dict[str, Value], node: ast.Call) -> Value:  # fmt: skip

@@ -19,13 +19,14 @@ from typing import Any, Final, TypeGuard
 
 __all__ = ["heard", "listen"]
 
-_KEPT: Final = 128  # texts: those of named tuples and data classes are among them
-_LONGEST: Final = 1 << 17  # characters of a text that is kept
+_KEPT: Final = 1 << 22  # characters of all texts that are kept
+_LONGEST: Final = 1 << 17  # characters of one
+_TREE: Final = 1 << 13  # what a syntax tree counts for
 _FRAMES: Final = 16  # callers whose variables may hold a text
 
 Text = str | bytes | ast.AST
 
-_texts: Final[deque[Text]] = deque(maxlen=_KEPT)
+_texts: Final[deque[Text]] = deque()
 
 
 @functools.cache
@@ -45,8 +46,10 @@ def _listen(event: str, args: tuple[Any, ...]) -> None:
     text, name = args
     if name == "<unknown>" or (isinstance(name, str) and os.path.isfile(name)):
         return  # parsed only, or linecache has it
-    if _is_program(text):
+    if _is_program(text) and _has_functions(text):
         _texts.append(text)
+        while sum(map(_weight, _texts)) > _KEPT:
+            _texts.popleft()
 
 
 def heard(name: str) -> list[str]:
@@ -83,6 +86,17 @@ def _held() -> Iterator[Text]:
 def _is_program(value: object) -> TypeGuard[Text]:
     return isinstance(value, ast.Module | ast.Interactive) or (
         isinstance(value, str | bytes) and len(value) <= _LONGEST)
+
+
+def _has_functions(text: Text) -> bool:
+    """Whether there may be a function in a text; a program may evaluate many that are none."""
+    if isinstance(text, str):
+        return "def " in text or "lambda" in text
+    return isinstance(text, ast.AST) or b"def " in text or b"lambda" in text
+
+
+def _weight(text: Text) -> int:
+    return _TREE if isinstance(text, ast.AST) else len(text)
 
 
 def _written(tree: ast.AST) -> str:

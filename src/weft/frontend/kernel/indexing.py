@@ -19,6 +19,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
+from weft.ir.stmt import Load
 
 __all__ = ["Indexing", "is_new", "slice_of", "written_out"]
 
@@ -92,6 +93,10 @@ class Indexing(Reading):
 
     def index(self, value: Value, extent: Expr, node: ast.AST) -> Expr:
         """Return an index, checked against its axis."""
+        if isinstance(value, View) and not value.axes:  # an array of one number
+            held = self.fresh(value.memory.name, value.memory.dtype)
+            self.emit(Load(held, value.memory, value.starts), node)
+            value = held
         i = self.scalar(value, node, "an integer index")
         if i.dtype.is_float:
             raise self.wrong(node, f"an index of {i.dtype.name}", "convert it with int()")

@@ -18,6 +18,7 @@ from weft.errors import (
     UnsupportedError,
     VariableError,
     outermost,
+    raised,
     trim,
 )
 from weft.frontend.devices import get_default_device
@@ -215,8 +216,8 @@ class KernelFunction:
     @outermost
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Refuse: a launch needs its shape."""
-        raise LaunchError(f"launch of {self.__name__}", found="a call without a grid",
-                          expected=f"{self.__name__}[grid, block](...)")
+        raise raised("ValueError")(f"launch of {self.__name__}", found="a call without a grid",
+                                   expected=f"{self.__name__}[grid, block](...)")
 
     def __repr__(self) -> str:
         return f"<weft.kernel {self.__name__}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weft.errors import LaunchError
+from weft.errors import raised
 from weft.ir.record import Record
 
 __all__ = ["MOST_BLOCKS", "MOST_THREADS", "Options", "Size", "cdiv", "sizes_of"]
@@ -67,11 +67,11 @@ def sizes_of(given: Any, what: str, operation: str, most: tuple[int, ...]) -> tu
         try:
             sizes.append(part.__index__())
         except (AttributeError, TypeError):
-            raise LaunchError(operation, found=f"a {what} of {given!r}",
-                              expected="an int or a tuple of up to 3") from None
+            raise raised("TypeError")(operation, found=f"a {what} of {given!r}",
+                                      expected="an int or a tuple of up to 3") from None
     sizes += [1] * (3 - len(sizes))
     small = all(1 <= n <= m for n, m in zip(sizes, most, strict=False))
     if not parts or len(sizes) > 3 or not small:
-        raise LaunchError(operation, found=f"a {what} of {given!r}",
-                          expected=f"up to 3 sizes from 1 to {most}")
+        raise raised("ValueError")(operation, found=f"a {what} of {given!r}",
+                                   expected=f"up to 3 sizes from 1 to {most}")
     return sizes[0], sizes[1], sizes[2]

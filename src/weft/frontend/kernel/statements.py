@@ -345,7 +345,8 @@ class Statements(Meetings):
         raised = node.exc
         words = []
         if isinstance(raised, ast.Call):
-            words = [str(a.value) for a in raised.args if isinstance(a, ast.Constant)]
+            said = [self.visit(a) for a in raised.args if isinstance(a, ast.Constant | ast.Name)]
+            words = [str(v.value) for v in said if isinstance(v, Known)]
             raised = raised.func
         kind = raised.id if isinstance(raised, ast.Name) else "exception"
         message = f"{kind}: {' '.join(words)}" if words else kind

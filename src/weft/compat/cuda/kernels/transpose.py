@@ -9,7 +9,8 @@ import numpy as np
 from weft.compat.arrays import DeviceArray, as_cuda_array, device_array
 from weft.errors import ShapeError, outermost
 from weft.frontend.kernel import gpu as _gpu
-from weft.frontend.kernel.launch import KernelFunction, Options, cdiv
+from weft.frontend.kernel.launch import KernelFunction
+from weft.frontend.kernel.options import Options, cdiv
 
 __all__ = ["transpose"]
 
