@@ -277,3 +277,22 @@ def test_the_frame_of_tests_runs_them(capsys):
     assert seen == [0, "caught\n"]
     assert numba.config.CUDA_LOW_OCCUPANCY_WARNINGS == 1
     assert capsys.readouterr().out == ""
+
+
+def test_types_are_asked_what_they_are():
+    assert isinstance(types.int8, types.Integer)
+    assert isinstance(types.complex64, types.Number)
+    assert not isinstance(types.boolean, types.Number)
+    assert not isinstance(types.float32, types.Integer)
+    assert isinstance(types.float32[:], types.Array)
+    assert isinstance(types.UniTuple(types.int8, 2), types.Tuple)
+    assert all(isinstance(t, types.Type) for t in (types.float64, types.int8[:]))
+    assert not isinstance(8, types.Type)
+    assert types.Array(types.int8, 2, "C") == types.int8[:, ::1]
+    assert types.Tuple((types.int8, types.float32)).items == (types.int8, types.float32)
+    assert types.complex64.underlying_float is types.float32
+    assert types.float32[:, ::1].dtype is types.float32
+    assert types.float32[:, ::1].layout == "C"
+    assert types.int16 in types.signed_domain
+    assert types.uint16 in types.integer_domain
+    assert str(numba.typeof(np.zeros((2, 2), np.int8))) == "array(int8, 2d, C)"

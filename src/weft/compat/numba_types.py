@@ -24,9 +24,14 @@ __all__ = [
 class ArrayOf(Record):
     """``float32[:, ::1]``: an array type; ``order`` is ``C`` where it must be contiguous."""
 
-    dtype: Any  # of NumPy
+    kind: Any  # what NumPy calls its elements
     ndim: int
     order: str = "A"
+
+    @property
+    def dtype(self) -> NumbaType:
+        """The type of its elements."""
+        return from_dtype(self.kind)
 
     @property
     def layout(self) -> str:
@@ -34,7 +39,7 @@ class ArrayOf(Record):
         return self.order
 
     def __repr__(self) -> str:
-        return f"array({self.dtype.name}, {self.ndim}d, {self.order})"
+        return f"array({self.kind.name}, {self.ndim}d, {self.order})"
 
 
 class Signature(Record):
@@ -92,6 +97,18 @@ class NumbaType:
     def bitwidth(self) -> int:
         """Bits of a number."""
         return 8 * int(self.kind.itemsize)
+
+    @property
+    def underlying_float(self) -> NumbaType:
+        """The type of the parts of a complex number."""
+        if self.kind is None or self.kind.kind != "c":
+            raise AttributeError(f"{self.name} has no underlying_float")
+        return float32 if self.kind.itemsize == 8 else float64
+
+    @property
+    def signed(self) -> bool:
+        """Whether an integer may be negative."""
+        return bool(self.kind.kind == "i")
 
     @property
     def minval(self) -> int:

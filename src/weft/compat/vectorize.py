@@ -172,7 +172,7 @@ class GUFunc:
     def _choose(self, arrays: list[Any]) -> list[Any]:
         for rule in ("equiv", "safe", "same_kind"):
             for s in self._signatures:
-                kinds = [t.dtype if isinstance(t, ArrayOf) else t.kind for t in s.args]
+                kinds = [t.kind for t in s.args]
                 if all(np.can_cast(a.dtype, k, rule) for a, k in zip(arrays, kinds, strict=False)):
                     return kinds
         if self._signatures:

@@ -272,7 +272,7 @@ def _kernel_type(kind: Any) -> KernelType | None:
     from weft.frontend.kernel.elements import as_dtype
     from weft.frontend.kernel.types import ArrayType, ScalarType
 
-    found = kind.dtype if isinstance(kind, ArrayOf) else getattr(kind, "kind", None)
+    found = getattr(kind, "kind", None)
     d = None if found is None or found.fields is not None else as_dtype(found)
     if d is None:
         return None

@@ -36,7 +36,7 @@ def rating(have: Any, want: Any) -> _Rating | None:
     if isinstance(want, TupleOf) and isinstance(have, TupleOf):
         return _total(have.items, want.items)
     if isinstance(want, ArrayOf) and isinstance(have, ArrayOf):
-        if have.ndim != want.ndim or have.dtype != want.dtype or (
+        if have.ndim != want.ndim or have.kind != want.kind or (
             want.order == "C" and have.order != "C"
         ):
             return None
