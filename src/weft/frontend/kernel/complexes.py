@@ -1,7 +1,7 @@
-"""Complex numbers in kernels: groups of two floats, and functions of `cmath` as Python.
+"""Complex numbers in kernels: groups of two floats, and their arithmetic as Python.
 
 The functions here stand for kernels to call: they take and return the parts of complex numbers.
-Those that are not arithmetic compute in float64 and are rounded to the type of their argument.
+Those of `cmath` compute in float64 and are rounded to the type of their argument.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.frontend.kernel import scalars
+from weft.frontend.kernel.cmathlib import FUNCTIONS, Parts
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf
 from weft.frontend.kernel.promotion import arithmetic
 from weft.frontend.kernel.values import Group, Known, Value
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
 __all__ = ["as_complex", "compare", "convert", "function", "is_complex", "operate"]
-
-Parts = tuple[float, float]
 
 
 def is_complex(value: Value) -> bool:
@@ -102,6 +101,11 @@ def called(c: Expressions, name: str, args: tuple[Value, ...], named: dict[str, 
     """Return what a call of ``cmath.name`` means, or None if kernels lack it."""
     if name == "rect" and len(args) == 2 and not named:
         return rect(c, args, node)
+    if name == "log" and len(args) == 2 and not named:
+        of, base = (function(c, name, a, node) for a in args)
+        assert of is not None
+        assert base is not None
+        return operate(c, ast.Div, of, base, node)
     if name in ("rect", "isclose") or len(args) != 1:
         return None
     return function(c, name, args[0], node)
@@ -123,7 +127,7 @@ def function(c: Expressions, name: str, value: Value, node: ast.AST) -> Value | 
     if name == "polar":
         parts = [function(c, n, z, node) for n in ("abs", "phase")]
         return Group(tuple(parts))
-    found = _FUNCTIONS.get(name)
+    found = FUNCTIONS.get(name)
     return None if found is None else _call(c, found, z.items, d, node)
 
 
@@ -194,138 +198,3 @@ def polar(r: float, phi: float) -> Parts:
     else:
         found = real * r, imag * r
     return found
-
-
-# --- functions, in float64
-
-
-def exp(a: float, b: float) -> Parts:
-    """Return the exponential."""
-    size = math.exp(float(a))
-    angle = float(b)
-    imag = 0.0
-    if b != 0:
-        imag = size * math.sin(angle)
-    return size * math.cos(angle), imag
-
-
-def log(a: float, b: float) -> Parts:
-    """Return the natural logarithm."""
-    x, y = float(a), float(b)
-    size = math.hypot(x, y)
-    real = math.log(size)
-    if 0.5 < size < 2.0:  # near 1, where the logarithm of the rounded size is nearly all error
-        large, small = max(abs(x), abs(y)), min(abs(x), abs(y))
-        real = 0.5 * math.log1p((large - 1.0) * (large + 1.0) + small * small)
-    return real, math.atan2(y, x)
-
-
-def log10(a: float, b: float) -> Parts:
-    """Return the logarithm to base 10."""
-    real, imag = log(a, b)
-    return real / 2.302585092994046, imag / 2.302585092994046
-
-
-def sqrt(a: float, b: float) -> Parts:
-    """Return the square root whose real part is not negative."""
-    x, y = float(a), float(b)
-    half = math.sqrt(0.5 * (math.hypot(x, y) + abs(x)))
-    real, imag = 0.0, y
-    if math.isinf(y):
-        real, imag = abs(y), y
-    elif half != 0.0:
-        if x >= 0.0:
-            real, imag = half, y / (2.0 * half)
-        else:
-            real, imag = abs(y) / (2.0 * half), math.copysign(half, y)
-    return real, imag
-
-
-def sinh(a: float, b: float) -> Parts:
-    """Return the hyperbolic sine."""
-    x, y = float(a), float(b)
-    return math.sinh(x) * math.cos(y), math.cosh(x) * math.sin(y)
-
-
-def cosh(a: float, b: float) -> Parts:
-    """Return the hyperbolic cosine."""
-    x, y = float(a), float(b)
-    return math.cosh(x) * math.cos(y), math.sinh(x) * math.sin(y)
-
-
-def tanh(a: float, b: float) -> Parts:
-    """Return the hyperbolic tangent."""
-    x, y = float(a), float(b)
-    real, imag = math.copysign(1.0, x), 0.0
-    if abs(x) < 20.0:  # beyond, the tangent is 1 to the last bit
-        t, u = math.tan(y), math.tanh(x)
-        scale = 1.0 + (t * u) * (t * u)
-        real, imag = u * (1.0 + t * t) / scale, t * (1.0 - u * u) / scale
-    return real, imag
-
-
-def sin(a: float, b: float) -> Parts:
-    """Return the sine."""
-    real, imag = sinh(-b, a)
-    return imag, -real
-
-
-def cos(a: float, b: float) -> Parts:
-    """Return the cosine."""
-    return cosh(-b, a)
-
-
-def tan(a: float, b: float) -> Parts:
-    """Return the tangent."""
-    real, imag = tanh(-b, a)
-    return imag, -real
-
-
-def asinh(a: float, b: float) -> Parts:
-    """Return the inverse hyperbolic sine."""
-    x, y = float(a), float(b)
-    p, q = sqrt(1.0 + y, -x)
-    r, s = sqrt(1.0 - y, x)
-    return math.asinh(p * s - r * q), math.atan2(y, p * r - q * s)
-
-
-def acosh(a: float, b: float) -> Parts:
-    """Return the inverse hyperbolic cosine."""
-    x, y = float(a), float(b)
-    p, q = sqrt(x - 1.0, y)
-    r, s = sqrt(x + 1.0, y)
-    return math.asinh(p * r + q * s), 2.0 * math.atan2(q, r)
-
-
-def atanh(a: float, b: float) -> Parts:
-    """Return the inverse hyperbolic tangent."""
-    x, y = float(a), float(b)
-    far = (1.0 - abs(x)) * (1.0 - abs(x)) + y * y
-    real = math.copysign(0.25 * math.log1p(4.0 * abs(x) / far), x)
-    return real, 0.5 * math.atan2(2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
-
-
-def asin(a: float, b: float) -> Parts:
-    """Return the inverse sine."""
-    real, imag = asinh(-b, a)
-    return imag, -real
-
-
-def acos(a: float, b: float) -> Parts:
-    """Return the inverse cosine."""
-    x, y = float(a), float(b)
-    p, q = sqrt(1.0 - x, -y)
-    r, s = sqrt(1.0 + x, y)
-    return 2.0 * math.atan2(p, r), math.asinh(r * q - s * p)
-
-
-def atan(a: float, b: float) -> Parts:
-    """Return the inverse tangent."""
-    real, imag = atanh(-b, a)
-    return imag, -real
-
-
-_FUNCTIONS: Final[dict[str, Callable[..., Parts]]] = {
-    f.__name__: f for f in (exp, log, log10, sqrt, sin, cos, tan, asin, acos, atan, sinh, cosh,
-                            tanh, asinh, acosh, atanh)
-}  # fmt: skip

@@ -1,0 +1,68 @@
+"""Functions of complex numbers where a part is infinite, nan, a signed zero, huge or tiny."""
+
+import cmath
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import weft
+from weft import gpu
+
+PARTS = (0.0, -0.0, 1.0, -1.0, 0.5, -3.5, math.pi, 25.0, -700.0, 1e300, -1e300, 1e-300, 5e-324,
+         math.inf, -math.inf)  # fmt: skip
+NAMES = ("exp", "log", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos",
+         "atan", "asinh", "acosh", "atanh")  # fmt: skip
+NUMBERS = np.array([
+    *(complex(a, b) for a, b in itertools.product(PARTS, PARTS)),
+    *(z for a in (math.inf, -math.inf) for z in (complex(a, math.nan), complex(math.nan, a)))])
+
+
+def is_like(found, wanted):
+    """Whether two floats are the same: nan, or infinities and zeros of one sign, or close."""
+    if math.isnan(found) or math.isnan(wanted):
+        return math.isnan(found) and math.isnan(wanted)
+    if wanted == 0 or math.isinf(wanted):
+        return found == wanted and math.copysign(1, found) == math.copysign(1, wanted)
+    return abs(found - wanted) <= 4e-15 * abs(wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_special_numbers(name):
+    function = getattr(cmath, name)
+
+    @weft.kernel
+    def apply(x, out):
+        i = gpu.grid(1)
+        if i < x.size:
+            out[i] = function(x[i])
+
+    out = np.zeros_like(NUMBERS)
+    apply[-(-NUMBERS.size // 64), 64](NUMBERS, out)
+    compared = 0
+    for z, found in zip(NUMBERS.tolist(), out.tolist(), strict=True):
+        try:
+            wanted = function(z)
+        except (ValueError, OverflowError):  # Python raises what C99 gives a value for
+            continue
+        compared += 1
+        close = cmath.isfinite(wanted) and abs(found - wanted) <= 4e-15 * abs(wanted)
+        assert close or (is_like(found.real, wanted.real) and is_like(found.imag, wanted.imag)), (
+            f"{name}({z}) is {wanted}, found {found}")
+    assert compared > 100
+
+
+def test_logarithms_to_a_base():
+    @weft.kernel
+    def apply(x, base, out):
+        i = gpu.grid(1)
+        if i < x.size:
+            out[i, 0] = cmath.log(x[i], 3.0)
+            out[i, 1] = cmath.log(x[i], base)
+
+    x = np.array([1 + 2j, -5, 0.25 - 0.5j, 1e200j])
+    out = np.zeros((4, 2), complex)
+    apply[1, 4](x, 2 - 1j, out)
+    np.testing.assert_allclose(out[:, 0], [cmath.log(z, 3.0) for z in x], rtol=1e-14)
+    np.testing.assert_allclose(out[:, 1], [cmath.log(z, 2 - 1j) for z in x], rtol=1e-14)
