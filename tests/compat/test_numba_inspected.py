@@ -107,8 +107,8 @@ class TestDevices:
         lambda: cuda.compile_ptx(lambda x: x, (int32,), device=True),
         lambda: cuda.set_memory_manager(cuda.HostOnlyCUDAMemoryManager),
         lambda: cuda.to_device(np.zeros(2)).get_ipc_handle(),
-        lambda: __import__("weft.compat.extending", fromlist=["overload"]).overload,
-    ], ids=["ptx", "memory", "ipc", "overload"])  # fmt: skip
+        lambda: __import__("weft.compat.extending", fromlist=["intrinsic"]).intrinsic,
+    ], ids=["ptx", "memory", "ipc", "intrinsic"])  # fmt: skip
     def test_refusals_say_what_to_do(self, ask):
         with pytest.raises((KernelError, LaunchError), match="expected"):
             ask()

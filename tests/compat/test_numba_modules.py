@@ -305,4 +305,4 @@ def test_functions_of_the_host_and_signatures():
     assert x[0] == 5
     record = numba.from_dtype(np.dtype([("a", np.int32), ("b", np.float64)], align=True))
     assert record.kind.itemsize == 16
-    assert numba.typeof((1, np.zeros(3))).items[1].ndim == 1
+    assert numba.typeof((1, np.zeros(3))).types[1].ndim == 1

@@ -285,11 +285,11 @@ def test_types_are_asked_what_they_are():
     assert not isinstance(types.boolean, types.Number)
     assert not isinstance(types.float32, types.Integer)
     assert isinstance(types.float32[:], types.Array)
-    assert isinstance(types.UniTuple(types.int8, 2), types.Tuple)
+    assert isinstance(types.UniTuple(types.int8, 2), types.BaseTuple)
     assert all(isinstance(t, types.Type) for t in (types.float64, types.int8[:]))
     assert not isinstance(8, types.Type)
     assert types.Array(types.int8, 2, "C") == types.int8[:, ::1]
-    assert types.Tuple((types.int8, types.float32)).items == (types.int8, types.float32)
+    assert types.Tuple((types.int8, types.float32)).types == (types.int8, types.float32)
     assert types.complex64.underlying_float is types.float32
     assert types.float32[:, ::1].dtype is types.float32
     assert types.float32[:, ::1].layout == "C"

@@ -1,31 +1,36 @@
 """``numba.extending``: functions of the host for kernels; new types come as Python's own.
 
-numba's types for its compiler, and its code by LLVM's builder, mean nothing here: a program gets a
-kind of value of its own by a named tuple or a dataclass, whose methods and operators kernels know.
+`overload`, `overload_method` and `overload_attribute` choose Python functions by types. numba's
+types for its compiler, and its code by LLVM's builder, mean nothing here: a program gets a kind of
+value of its own by a named tuple or a dataclass, whose methods and operators kernels know.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from weft.compat.host import jit
+from weft.compat.overloads import overload, overload_attribute, overload_method
 from weft.errors import KernelError
 
-__all__ = ["register_jitable"]
+__all__ = ["overload", "overload_attribute", "overload_method", "register_jitable"]
 
-register_jitable = jit
+
+def register_jitable(*function: Any, **options: Any) -> Any:
+    """Leave a function to Python on the host; kernels call it as any other."""
+    del options
+    return function[0] if function else lambda given: given
+
 
 _OF_THE_COMPILER: Final = frozenset((
     "NativeValue", "box", "infer", "infer_getattr", "infer_global", "intrinsic", "lower_builtin",
-    "lower_cast", "lower_getattr", "lower_setattr", "make_attribute_wrapper", "models", "overload",
-    "overload_attribute", "overload_classmethod", "overload_method", "register_model",
-    "type_callable", "typeof_impl", "unbox"))  # fmt: skip
+    "lower_cast", "lower_getattr", "lower_setattr", "make_attribute_wrapper", "models",
+    "overload_classmethod", "register_model", "type_callable", "typeof_impl", "unbox"))
 
 
 def __getattr__(name: str) -> Any:
     """Refuse what extends numba's compiler."""
     if name in _OF_THE_COMPILER:
         raise KernelError(f"numba.extending.{name}", found="an extension of numba's compiler",
-                          expected="a named tuple, a dataclass or a plain function",
+                          expected="a named tuple, a dataclass, a plain function or overload",
                           hint="kernels know their fields, methods and operators as they are")
     raise AttributeError(f"numba.extending has no {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -11,38 +12,114 @@ from weft.errors import DTypeError
 from weft.frontend.kernel.elements import as_element
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
-from weft.ir.record import Record
+from weft.ir.record import Record as Frozen
 
 __all__ = [
-    "ArrayOf", "NumbaType", "Signature", "TupleOf", "adopted", "array_type", "as_dtype", "boolean",
-    "complex64", "complex128", "float16", "float32", "float64", "from_dtype", "int8", "int16",
-    "int32", "int64", "intp", "is_of_numba", "parse_signature", "tuple_type", "typeof", "uint8",
-    "uint16", "uint32", "uint64", "uintp", "void",
+    "ArrayOf",
+    "BaseTuple",
+    "Boolean",
+    "Complex",
+    "Float",
+    "Integer",
+    "NamedTuple",
+    "NamedUniTuple",
+    "NoneType",
+    "NumbaType",
+    "Number",
+    "Record",
+    "Signature",
+    "Tuple",
+    "Type",
+    "UniTuple",
+    "adopted",
+    "as_dtype",
+    "boolean",
+    "complex64",
+    "complex128",
+    "float16",
+    "float32",
+    "float64",
+    "from_dtype",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "intp",
+    "is_of_numba",
+    "parse_signature",
+    "tuple_type",
+    "typeof",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uintp",
+    "void",
 ]  # fmt: skip
 
 
-class ArrayOf(Record):
-    """``float32[:, ::1]``: an array type; ``order`` is ``C`` where it must be contiguous."""
+class Type:
+    """Any type; what a program makes of this class has a name and is no type of a number."""
 
-    kind: Any  # what NumPy calls its elements
-    ndim: int
-    order: str = "A"
+    name: str
 
-    @property
-    def dtype(self) -> NumbaType:
-        """The type of its elements."""
-        return from_dtype(self.kind)
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     @property
-    def layout(self) -> str:
-        """The order, by numba's name."""
-        return self.order
+    def key(self) -> Any:
+        """What tells types of one class apart."""
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.key == getattr(other, "key", None)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.key))
 
     def __repr__(self) -> str:
-        return f"array({self.kind.name}, {self.ndim}d, {self.order})"
+        return self.name
 
 
-class Signature(Record):
+class ArrayOf(Type):
+    """``float32[:, ::1]``: an array type; ``order`` is ``C`` where it must be contiguous.
+
+    Attributes
+    ----------
+    kind : numpy.dtype
+        What NumPy calls its elements.
+    dtype : NumbaType
+        Their type.
+    """
+
+    def __init__(self, dtype: Any, ndim: int, layout: str = "A", readonly: bool = False,
+                 name: str | None = None, aligned: bool = True) -> None:  # fmt: skip
+        del aligned
+        self.dtype = adopted(dtype) if is_of_numba(dtype) or isinstance(dtype, Type) else (
+            from_dtype(dtype))
+        self.kind, self.ndim, self.layout = self.dtype.kind, ndim, layout
+        self.mutable = not readonly
+        super().__init__(name or f"array({self.dtype}, {ndim}d, {layout})")
+
+    @property
+    def order(self) -> str:
+        """``C`` where arrays must be contiguous in row-major order, else ``A``."""
+        return "C" if self.layout == "C" else "A"
+
+    def copy(self, dtype: Any = None, ndim: int | None = None, layout: str | None = None,
+             readonly: bool | None = None) -> ArrayOf:  # fmt: skip
+        """Return the type with something else in place of what is given."""
+        return ArrayOf(self.dtype if dtype is None else dtype, self.ndim if ndim is None else ndim,
+                       layout or self.layout, not self.mutable if readonly is None else readonly)
+
+    is_c_contig = property(lambda self: self.layout == "C" or (self.ndim == 1
+                                                              and self.layout == "F"))
+    is_f_contig = property(lambda self: self.layout == "F" or (self.ndim == 1
+                                                              and self.layout == "C"))
+    is_contig = property(lambda self: self.layout in "CF")
+
+
+class Signature(Frozen):
     """``result(*args)``."""
 
     result: Any
@@ -57,16 +134,79 @@ class Signature(Record):
         return f"({', '.join(map(str, self.args))}) -> {self.result}"
 
 
-class TupleOf(Record):
-    """``UniTuple(int64, 3)`` or ``Tuple((int64, float32))``: the types of the items."""
+class BaseTuple(Type):
+    """The types of the items of a tuple, and its class if it has a name."""
 
-    items: tuple[Any, ...]
+    def __init__(self, types: Any, instance_class: type = tuple) -> None:
+        self.types, self.instance_class = tuple(types), instance_class
+        inner = ", ".join(map(repr, self.types))
+        super().__init__(f"{'Tuple' if instance_class is tuple else instance_class.__name__}"
+                         f"({inner})")
 
-    def __repr__(self) -> str:
-        return f"Tuple({', '.join(map(str, self.items))})"
+    @property
+    def key(self) -> Any:
+        """The types of the items, and the class."""
+        return self.types, self.instance_class
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the items of a named tuple."""
+        return tuple(getattr(self.instance_class, "_fields", ()))
+
+    @property
+    def count(self) -> int:
+        """How many items there are."""
+        return len(self.types)
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.types)
+
+    def __getitem__(self, place: Any) -> Any:
+        """Return the type of an item."""
+        return self.types[place]
 
 
-class NumbaType:
+class UniTuple(BaseTuple):
+    """A tuple whose items have one type, `dtype`."""
+
+    def __init__(self, dtype: Any, count: int, instance_class: type = tuple) -> None:
+        self.dtype = dtype
+        super().__init__((dtype,) * count, instance_class)
+
+
+class Tuple(BaseTuple):
+    """A tuple of items of any types: ``Tuple((int64, float32))``."""
+
+    def __new__(cls, types: Any, instance_class: type = tuple) -> Any:
+        """Return the type, a `UniTuple` where all items have one type."""
+        return tuple_type(types, instance_class) if cls is Tuple else super().__new__(cls)
+
+
+class NamedUniTuple(UniTuple):
+    """A named tuple whose items have one type."""
+
+
+class NamedTuple(BaseTuple):
+    """A named tuple of items of any types: ``NamedTuple((int64, float32), Point)``."""
+
+
+def tuple_type(types: Any, instance_class: type = tuple) -> BaseTuple:
+    """Return the type of a tuple, a `UniTuple` where all items have one type."""
+    items, named = tuple(types), instance_class is not tuple
+    if items and all(t == items[0] for t in items):
+        made = NamedUniTuple if named else UniTuple
+        return made(items[0], len(items), instance_class)
+    if named:
+        return NamedTuple(items, instance_class)
+    other = object.__new__(Tuple)
+    BaseTuple.__init__(other, items)
+    return other
+
+
+class NumbaType(Type):
     """A scalar type: a function that converts, and the start of array types and signatures.
 
     Attributes
@@ -76,8 +216,6 @@ class NumbaType:
     kind : numpy.dtype or None
         What arrays of it hold; None for ``void``.
     """
-
-    __slots__ = ("__weft_dtype__", "kind", "name")
 
     def __init__(self, name: str, dtype: DType | None, kind: Any = None) -> None:
         self.name, self.__weft_dtype__ = name, dtype
@@ -99,18 +237,6 @@ class NumbaType:
         return 8 * int(self.kind.itemsize)
 
     @property
-    def underlying_float(self) -> NumbaType:
-        """The type of the parts of a complex number."""
-        if self.kind is None or self.kind.kind != "c":
-            raise AttributeError(f"{self.name} has no underlying_float")
-        return float32 if self.kind.itemsize == 8 else float64
-
-    @property
-    def signed(self) -> bool:
-        """Whether an integer may be negative."""
-        return bool(self.kind.kind == "i")
-
-    @property
     def minval(self) -> int:
         """The smallest integer of the type."""
         return int(np.iinfo(self.kind).min)
@@ -125,11 +251,12 @@ class NumbaType:
         parts = key if isinstance(key, tuple) else (key,)
         if self.kind is None or not all(isinstance(p, slice) for p in parts):
             raise DTypeError(f"{self.name}[...]", found=repr(key), expected="slices: float32[:, :]")
-        return ArrayOf(self.kind, len(parts), "C" if parts[-1].step == 1 else "A")
+        first = "F" if parts[0].step == 1 and len(parts) > 1 else "A"
+        return ArrayOf(self, len(parts), "C" if parts[-1].step == 1 else first)
 
     def __call__(self, *args: Any) -> Any:
         """Return a signature for types, a converted number for a number."""
-        typed = [a for a in args if isinstance(a, NumbaType | ArrayOf | TupleOf)]
+        typed = [a for a in args if isinstance(a, Type)]
         if self.kind is None or (len(typed) == len(args)):
             return Signature(self, args)
         (value,) = args
@@ -137,25 +264,78 @@ class NumbaType:
             return np.asarray(value, self.kind)
         return np.asarray(value).astype(self.kind)[()]
 
-    def __repr__(self) -> str:
-        return self.name
+    @property
+    def key(self) -> Any:
+        """The name, and of records what their fields are."""
+        return self.name, None if self.kind is None else str(self.kind)
 
 
-boolean: Final = NumbaType("boolean", dt.bool_)
-int8: Final = NumbaType("int8", dt.int8)
-int16: Final = NumbaType("int16", dt.int16)
-int32: Final = NumbaType("int32", dt.int32)
-int64: Final = NumbaType("int64", dt.int64)
-uint8: Final = NumbaType("uint8", dt.uint8)
-uint16: Final = NumbaType("uint16", dt.uint16)
-uint32: Final = NumbaType("uint32", dt.uint32)
-uint64: Final = NumbaType("uint64", dt.uint64)
-float16: Final = NumbaType("float16", dt.float16)
-float32: Final = NumbaType("float32", dt.float32)
-float64: Final = NumbaType("float64", dt.float64)
-complex64: Final = NumbaType("complex64", None, np.dtype(np.complex64))
-complex128: Final = NumbaType("complex128", None, np.dtype(np.complex128))
-void: Final = NumbaType("void", None)
+class Boolean(NumbaType):
+    """True or False."""
+
+
+class Number(NumbaType):
+    """A number of any type."""
+
+
+class Integer(Number):
+    """An integer of some bits."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether there are negative ones."""
+        return bool(self.kind.kind == "i")
+
+
+class Float(Number):
+    """A floating-point number."""
+
+
+class Complex(Number):
+    """A complex number."""
+
+    @property
+    def underlying_float(self) -> NumbaType:
+        """The type of its parts."""
+        return float32 if self.bitwidth == 64 else float64
+
+
+class NoneType(NumbaType):
+    """None, and what a kernel returns."""
+
+
+class Record(NumbaType):
+    """A record as an element of arrays; ``Record.make_c_struct(fields)`` lays one out as C does."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__(f"Record({dtype})", None, np.dtype(dtype))
+
+    @staticmethod
+    def make_c_struct(fields: Any) -> NumbaType:
+        """Return the type of elements with these names and types."""
+        return from_dtype(np.dtype([(name, _held(kind)) for name, kind in fields], align=True))
+
+
+def _held(kind: Any) -> Any:
+    """Return what NumPy calls the type of a field."""
+    return kind.kind if isinstance(kind, NumbaType | ArrayOf) else kind
+
+
+boolean: Final = Boolean("boolean", dt.bool_)
+int8: Final = Integer("int8", dt.int8)
+int16: Final = Integer("int16", dt.int16)
+int32: Final = Integer("int32", dt.int32)
+int64: Final = Integer("int64", dt.int64)
+uint8: Final = Integer("uint8", dt.uint8)
+uint16: Final = Integer("uint16", dt.uint16)
+uint32: Final = Integer("uint32", dt.uint32)
+uint64: Final = Integer("uint64", dt.uint64)
+float16: Final = Float("float16", dt.float16)
+float32: Final = Float("float32", dt.float32)
+float64: Final = Float("float64", dt.float64)
+complex64: Final = Complex("complex64", None, np.dtype(np.complex64))
+complex128: Final = Complex("complex128", None, np.dtype(np.complex128))
+void: Final = NoneType("void", None)
 intp, uintp = int64, uint64
 
 ALIASES: Final = {
@@ -180,7 +360,7 @@ def from_dtype(dtype: Any) -> NumbaType:
         return found
     if kind.fields is None:
         raise DTypeError("from_dtype", found=str(kind), expected="a type that kernels have")
-    return NumbaType("Record", None, kind)
+    return Record(kind)
 
 
 def as_dtype(kind: Any) -> np.dtype[Any]:
@@ -194,23 +374,13 @@ def as_dtype(kind: Any) -> np.dtype[Any]:
 def typeof(value: Any) -> Any:
     """Return numba's type of a value: of a number, an array or a tuple."""
     if isinstance(value, tuple):
-        return TupleOf(tuple(map(typeof, value)))
+        return tuple_type(map(typeof, value), type(value))
     array = np.asarray(value)
     scalar = from_dtype(array.dtype)
     if not array.ndim:
         return scalar
-    return ArrayOf(scalar.kind, array.ndim, "C" if array.flags.c_contiguous else "A")
-
-
-def array_type(dtype: NumbaType, ndim: int, layout: str, **ignored: Any) -> ArrayOf:
-    """Return ``types.Array(dtype, ndim, layout)``."""
-    del ignored
-    return ArrayOf(adopted(dtype).kind, ndim, "C" if layout == "C" else "A")
-
-
-def tuple_type(items: Any, count: int | None = None) -> TupleOf:
-    """Return ``types.Tuple(items)`` or ``types.UniTuple(item, count)``."""
-    return TupleOf(tuple(items) if count is None else (items,) * count)
+    layout = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else "A"
+    return ArrayOf(scalar, array.ndim, layout)
 
 
 def is_of_numba(value: Any) -> bool:
@@ -223,9 +393,9 @@ def adopted(kind: Any) -> Any:
     if not is_of_numba(kind):
         return kind
     if hasattr(kind, "layout"):
-        return ArrayOf(adopted(kind.dtype).kind, kind.ndim, "C" if kind.layout == "C" else "A")
+        return ArrayOf(adopted(kind.dtype), kind.ndim, kind.layout)
     if hasattr(kind, "types"):
-        return TupleOf(tuple(map(adopted, kind.types)))
+        return tuple_type(map(adopted, kind.types))
     name = "boolean" if kind.name == "bool" else kind.name
     if name in ALIASES:
         return ALIASES[name]
@@ -233,7 +403,7 @@ def adopted(kind: Any) -> Any:
     if element is None:
         raise DTypeError("signature", found=str(kind), expected="a type that kernels have")
     support: Any = sys.modules["numba.np.numpy_support"]
-    return NumbaType(kind.name, None, np.dtype(support.as_dtype(kind)))
+    return Record(support.as_dtype(kind))
 
 
 def parse_signature(given: Any) -> Signature:
@@ -254,7 +424,7 @@ def parse_signature(given: Any) -> Signature:
         raise DTypeError("signature", found=repr(given), expected="'void(float32[:], int64)'")
     names: dict[str, Any] = {
         **ALIASES, "int": int64, "float": float64, "bool": boolean, "long": int64,
-        "Tuple": tuple_type, "UniTuple": tuple_type, "Array": array_type}  # fmt: skip
+        "Tuple": tuple_type, "UniTuple": UniTuple, "Array": ArrayOf}  # fmt: skip
     try:
         made = _evaluate(given, names)
     except (SyntaxError, ValueError, TypeError, KeyError) as error:

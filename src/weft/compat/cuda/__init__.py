@@ -272,6 +272,7 @@ def _kernel_type(kind: Any) -> KernelType | None:
     from weft.frontend.kernel.elements import as_dtype
     from weft.frontend.kernel.types import ArrayType, ScalarType
 
+    kind = getattr(kind, "type", kind)  # of what may be None
     found = getattr(kind, "kind", None)
     d = None if found is None or found.fields is not None else as_dtype(found)
     if d is None:

@@ -274,4 +274,4 @@ def _numbas(kind: Any) -> Any:
         return kind
     scalar = from_dtype(numpy)
     ndim = getattr(kind, "ndim", None)
-    return scalar if ndim is None else ArrayOf(scalar.kind, ndim, kind.order)
+    return scalar if ndim is None else ArrayOf(scalar, ndim, kind.order)

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.compat.numba_types import ArrayOf, NumbaType, Signature, TupleOf, adopted, typeof
+from weft.compat.numba_types import (
+    ArrayOf,
+    BaseTuple,
+    NumbaType,
+    Signature,
+    adopted,
+    tuple_type,
+    typeof,
+)
 from weft.errors import DTypeError, WeftError, outermost
 from weft.frontend.kernel.launch import DeviceFunction
 
@@ -33,8 +41,8 @@ def rating(have: Any, want: Any) -> _Rating | None:
     """
     if have is None or want is None:
         return _EXACT
-    if isinstance(want, TupleOf) and isinstance(have, TupleOf):
-        return _total(have.items, want.items)
+    if isinstance(want, BaseTuple) and isinstance(have, BaseTuple):
+        return _total(have.types, want.types)
     if isinstance(want, ArrayOf) and isinstance(have, ArrayOf):
         if have.ndim != want.ndim or have.kind != want.kind or (
             want.order == "C" and have.order != "C"
@@ -159,11 +167,11 @@ def _type_in_kernel(reader: Any, value: Any) -> Any:
     if isinstance(value, View):
         held = value.memory.dtype if value.seen is None else value.seen
         named = _named(held)
-        return None if named is None else ArrayOf(named.kind, len(value.axes), "C")
+        return None if named is None else ArrayOf(named, len(value.axes), "C")
     if isinstance(value, Group) and value.kind is complex:
         return typeof(np.complex64() if value.items[0].dtype.bits == 32 else np.complex128())
     if isinstance(value, Group) and value.kind is None:
-        return TupleOf(tuple(_type_in_kernel(reader, v) for v in value.items))
+        return tuple_type(_type_in_kernel(reader, v) for v in value.items)
     if isinstance(value, Fields) and value.kind is complex:
         bits = value.parts[0].memory.dtype.bits
         return ArrayOf(np.dtype(f"c{bits // 4}"), value.ndim, "C")

@@ -12,6 +12,7 @@ from weft.errors import WeftError
 from weft.frontend.kernel import (
     chosen,
     complexes,
+    extended,
     optional,
     scalars,
     structs,
@@ -103,6 +104,11 @@ class Calls(Expressions):
 
     def _method(self, node: ast.Call, func: ast.Attribute) -> Value | None:
         """Return what a method of a scalar or a group gives, None for other calls."""
+        of_result = isinstance(func.value, ast.Call | ast.BinOp)
+        if extended.METHODS and not of_result:
+            told = extended.method(self, None, node, func)
+            if told is not None:
+                return told
         if func.attr == "bit_count" and not node.args:
             bits = self.scalar(self.visit(func.value), node)
             return scalars.convert(ex.unary(Op.POPCOUNT, bits), dt.int64)
@@ -134,8 +140,11 @@ class Calls(Expressions):
                 z = complexes.as_complex(self, z, node)
                 return Group((z.items[0], ex.unary(Op.NEG, z.items[1])), z.names, z.kind)
             return self.scalar(z, node)
-        if isinstance(func.value, ast.Call | ast.BinOp):  # of what a function returns
+        if of_result:  # of what a function returns
             made = self.visit(func.value)
+            told = extended.method(self, made, node, func)
+            if told is not None:
+                return told
             if not isinstance(made, Group):
                 callee = self.attribute(made, func)
                 if isinstance(callee, Known):
@@ -187,6 +196,10 @@ class Calls(Expressions):
         args, named = self.arguments(node)
         if isinstance(callee, Inner):
             return self.inline(callee, args, named, node)
+        if extended.FUNCTIONS:
+            chosen_for = extended.function(self, callee, args, named, node)
+            if chosen_for is not None:
+                return chosen_for
         if not inspect.isfunction(getattr(callee, "__weft_function__", callee)):
             args = [optional.present(self, a, node) for a in args]
         if isinstance(callee, Intrinsic):

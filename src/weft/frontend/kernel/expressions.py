@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.frontend.kernel import chosen, complexes, members, operators, optional, scalars, structs
+from weft.frontend.kernel import (
+    chosen,
+    complexes,
+    extended,
+    members,
+    operators,
+    optional,
+    scalars,
+    structs,
+)
 from weft.frontend.kernel.elements import ComplexOf, itemsize_of
 from weft.frontend.kernel.hints import NO_THREADS, closest, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Special
@@ -160,6 +169,10 @@ class Expressions(Indexing):
 
     def attribute(self, owner: Value, node: ast.Attribute) -> Value:
         """Return what the attribute of a value is."""
+        if extended.ATTRIBUTES:
+            extra = extended.attribute(self, owner, node)
+            if extra is not None:
+                return extra
         if isinstance(owner, View):
             return self.view_attribute(owner, node)
         if isinstance(owner, Fields):
