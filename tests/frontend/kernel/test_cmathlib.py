@@ -53,6 +53,26 @@ def test_special_numbers(name):
     assert compared > 100
 
 
+def test_polar_coordinates():
+    parts = (0.0, -0.0, 1.0, -2.5, math.pi, math.inf, -math.inf, math.nan)
+    given = np.array(list(itertools.product(parts, parts)))
+
+    @weft.kernel
+    def apply(x, out):
+        i = gpu.grid(1)
+        if i < x.shape[0]:
+            out[i] = cmath.rect(x[i, 0], x[i, 1])
+
+    out = np.zeros(len(given), complex)
+    apply[1, 64](given, out)
+    for (r, phi), found in zip(given.tolist(), out.tolist(), strict=True):
+        if math.isinf(phi) and r != 0:  # Python raises what C99 gives a value for
+            continue
+        wanted = cmath.rect(r, phi)
+        assert is_like(found.real, wanted.real), (r, phi)
+        assert is_like(found.imag, wanted.imag), (r, phi)
+
+
 def test_logarithms_to_a_base():
     @weft.kernel
     def apply(x, base, out):

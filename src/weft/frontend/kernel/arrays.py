@@ -1,12 +1,10 @@
-"""Arrays as a whole in kernels: their steps, their sum, their axes turned, all their indices."""
+"""Arrays as a whole in kernels: their steps, their axes turned, all their indices."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from weft.frontend.kernel import addresses, complexes, fields, scalars
 from weft.frontend.kernel.elements import ComplexOf, itemsize_of, rows
@@ -21,15 +19,19 @@ from weft.frontend.kernel.values import (
     Walk,
     describe,
 )
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 
 if TYPE_CHECKING:
+    from weft.frontend.kernel import reductions
     from weft.frontend.kernel.calls import Calls
     from weft.frontend.kernel.expressions import Expressions
+else:
+    reductions = Late("weft.frontend.kernel.reductions")
 
-__all__ = ["at", "attribute", "enumerated", "indices_of", "method", "summed", "transposed",
+__all__ = ["at", "attribute", "enumerated", "indices_of", "method", "transposed",
            "type_of", "walked"]  # fmt: skip
 
 Array = View | Fields
@@ -92,7 +94,7 @@ def at(c: Expressions, flat: Indices, node: ast.Subscript) -> Array:
 
 
 def method(c: Calls, node: ast.Call, func: ast.Attribute) -> Value | None:
-    """Return what item, sum or transpose gives, None for what is neither array nor number."""
+    """Return what item, transpose or a reduction gives, None of what is no array or number."""
     owner = c.visit(func.value)
     if func.attr == "item" and isinstance(owner, Expr) and not node.args:
         return owner
@@ -108,7 +110,7 @@ def method(c: Calls, node: ast.Call, func: ast.Attribute) -> Value | None:
         for extent in owner.shape:
             c.require(extent.eq(1), "item of an array with other than one element", node)
         return element(c, owner, (ex.index(0),) * len(owner.shape), func)
-    return summed(c, node, owner)
+    return reductions.reduced(c, node, func.attr, owner)
 
 
 def turned(array: Array) -> Array:
@@ -154,29 +156,6 @@ def one(c: Expressions, array: Array, place: tuple[Value, ...], node: ast.AST) -
 def element(c: Calls, array: Array, place: tuple[Value, ...], node: ast.AST) -> Value:
     """Return the element of an array at some indices."""
     return c.read(one(c, array, place, node), node)
-
-
-def _add_up(array: Any, zero: Any) -> Any:
-    """Add all elements up, one behind the other; read in place of the sum of an array."""
-    found = zero
-    for place in np.ndindex(array.shape):
-        found += array[place]
-    return found
-
-
-def summed(c: Calls, node: ast.Call, array: Value) -> Value:
-    """Return the sum of an array, in the type of its elements, or of 64 bits if it has integers."""
-    if not isinstance(array, View | Fields) or not array.shape:
-        raise c.wrong(node, f"a sum of {describe(array)}", "sum is for arrays, + for numbers")
-    if isinstance(array, Fields):
-        if array.kind is not complex:
-            raise c.wrong(node, f"a sum of {describe(array)}")
-        nothing = ex.const(0.0, array.parts[0].dtype)
-        return c.inline(_add_up, [array, complexes.group(nothing, nothing)], {}, node)
-    d = array.dtype
-    if not d.is_float:
-        d = dt.uint64 if d.kind == "u" else dt.int64
-    return c.inline(_add_up, [array, ex.const(0, d)], {}, node)
 
 
 def indices_of(c: Calls, node: ast.Call, *sizes: Value) -> Value:

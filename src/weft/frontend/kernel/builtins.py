@@ -12,6 +12,7 @@ import numpy as np
 from weft.frontend.kernel import chosen, complexes, indexing, members, operators, scalars, structs
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.reductions import REDUCTIONS
 from weft.frontend.kernel.values import (
     Fields,
     Group,
@@ -206,7 +207,7 @@ BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     tuple: _tuple_of, enumerate: _enumerate, zip: _zip, print: _print,
     isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),
     operator.index: lambda c, node, value: c.scalar(value, node),
-    np.sum: lambda c, node, array: arrays.summed(c, node, array),
+    **REDUCTIONS,
     np.ndindex: lambda c, node, *sizes: arrays.indices_of(c, node, *sizes),
     np.ndenumerate: lambda c, node, array: arrays.enumerated(c, node, array),
     np.transpose: lambda c, node, array: arrays.transposed(c, node, array),

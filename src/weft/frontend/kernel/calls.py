@@ -30,6 +30,7 @@ from weft.frontend.kernel.hints import NO_THREADS, called
 from weft.frontend.kernel.inner import Inner
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.reading import VISIT
+from weft.frontend.kernel.reductions import METHODS
 from weft.frontend.kernel.source import Problems, Source
 from weft.frontend.kernel.values import (
     Fields,
@@ -126,7 +127,7 @@ class Calls(Expressions):
                         self, option, sizes, node), node)
                 if isinstance(array, View | Fields):
                     return fields.reshaped(self, array, sizes, node)
-        if func.attr in ("item", "sum", "transpose"):
+        if func.attr in ("item", "transpose") or func.attr in METHODS:
             found = arrays.method(self, node, func)
             if found is not None:
                 return found

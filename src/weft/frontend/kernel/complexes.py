@@ -189,12 +189,14 @@ def polar(r: float, phi: float) -> Parts:
     """Return the complex number of an absolute value and a phase."""
     real = math.cos(phi)
     imag = math.sin(phi)
-    if not math.isfinite(phi) and r == 0:
+    if phi == 0 and math.isnan(r):
         found = r, 0.0
+    elif not math.isfinite(phi) and r == 0:
+        found = 0.0, 0.0
     elif math.isinf(r) and not math.isfinite(phi):
         found = math.inf, math.nan
     elif math.isinf(r):
-        found = real * r if real != 0 else real, imag * r if imag != 0 else imag
+        found = real * r, imag * r if imag != 0 else imag * math.copysign(1.0, r)
     else:
         found = real * r, imag * r
     return found
