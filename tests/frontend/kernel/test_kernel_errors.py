@@ -36,7 +36,7 @@ class Thing:
 thing = Thing()
 
 def of_numpy(v):
-    return np.prod(v)
+    return np.cumsum(v)
 
 def factorial(n):
     return 1 if n < 2 else n * factorial(n - 1)
@@ -94,11 +94,11 @@ NAMES_AND_CALLS = {
     "x[0] = gpu.gridd(1)": ("weft.gpu has no 'gridd'", "did you mean 'grid'?"),
     "x[0] = math.sine(1)": ("math has no 'sine'", "did you mean 'sin'?"),
     "x[0] = x.shpae[0]": ("arrays in kernels have no 'shpae'", "did you mean 'shape'?"),
-    "x[0] = x.prod()": ("arrays in kernels have no 'prod'", "shape, size"),
+    "x[0] = x.cumsum()": ("arrays in kernels have no 'cumsum'", "shape, size"),
     "gpu.atomic.plus(x, 0, 1)": ("has no 'plus'", ""),
     "x[0] = gpu.threadIdx.w": ("has no 'w'", ""),
     "x[0] = gpu.threadIdx": ("an index of three parts", ""),
-    "x[0] = np.prod(x)": ("numpy.prod is not supported", "loops"),
+    "x[0] = np.cumsum(x)": ("numpy.cumsum is not supported", "loops"),
     "x[0] = np.zeros(3)": ("numpy.zeros is not supported", "loops"),
     "x[0] = weft.zeros(3)": ("weft.zeros is not supported", "outside"),
     "x[0] = open('f')": ("open is not supported", "math, weft.gpu"),
@@ -110,7 +110,7 @@ NAMES_AND_CALLS = {
     "v = map(abs, x)": ("map is not supported", "numbers, tuples"),
     "x[0] = random.random()": ("random.random is not supported", "monte_carlo"),
     "x[0] = thing.method()": ("Thing.method is not supported", "plain Python functions"),
-    "x[0] = of_numpy(x)": ("numpy.prod is not supported", "called at"),
+    "x[0] = of_numpy(x)": ("numpy.cumsum is not supported", "called at"),
     "x[0] = of_numpy()": ("of_numpy: missing a required argument: 'v'", "of_numpy(v)"),
     "x[0] = factorial(int(x[0]))": ("factorial calls itself", "use a loop"),
     "x[0] = ping(x[0])": ("ping calls itself through pong", "use a loop"),
