@@ -273,3 +273,81 @@ def test_ranges_of_floats_round_to_zero():
     out = np.zeros(4, np.int64)
     floats[1, 1](7, np.float32(1.5), np.array([0, 3], np.uint8), out)
     np.testing.assert_array_equal(out, [3, 1 + 2 + 3 + 4, 0, 3])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.uint64], ids=str)
+def test_ranges_of_unsigned_ends_have_unsigned_items(dtype):
+    """As numba's do: a name that is uint64 beside one of their items stays an integer."""
+
+    @cuda.jit
+    def last(ends, out):
+        found = np.uint64(0)
+        for i in range(ends[0], ends[1]):
+            found = i
+            if i == ends[2]:
+                break
+        out[found] += 1
+        for i in range(ends[1]):
+            out[i] += 2
+        for i in range(ends[0], ends[1], ends[0]):
+            out[i] += 10
+        for i in range(ends[1], -1, -2):  # with an int64 among them they are int64
+            out[i] += 100
+
+    out = np.zeros(8, np.int64)
+    last[1, 1](np.array([2, 7, 5], dtype), out)
+    np.testing.assert_array_equal(out, [2, 102, 12, 102, 12, 103, 12, 100])
+
+
+def without_a_value(flag):
+    """Return a kernel whose closure has a cell that nothing was put in."""
+    if flag:
+        extra = 3.0
+
+    @cuda.jit(device=True)
+    def more(x):
+        if flag:
+            return x + extra
+        return x
+
+    @cuda.jit
+    def kernel(x):
+        x[0] += 1
+        if flag:
+            x[0] += extra
+        x[0] = more(x[0])
+
+    return kernel
+
+
+def test_closures_may_hold_names_without_a_value():
+    x = np.zeros(1)
+    without_a_value(False)[1, 1](x)
+    assert x[0] == 1
+    without_a_value(True)[1, 1](x)
+    assert x[0] == 8
+
+    @cuda.jit
+    def early(x):
+        x[0] = late
+
+    with pytest.raises(KernelError, match="name 'late' is not defined"):
+        early[1, 1](x)
+    late = 4.0
+    early[1, 1](x)
+    assert x[0] == late
+
+
+def test_fields_of_a_record_are_counted_from_its_end_too():
+    @cuda.jit
+    def kernel(table, out):
+        row = table[0, 1]
+        out[0] = row[-1] * 100 + row[-3] * 10 + row[1]
+        row[-2] = 7
+
+    table = np.zeros((1, 2), "f4,f8,i2")
+    table[0, 1] = 2, 3, 4
+    out = np.zeros(1)
+    kernel[1, 1](table, out)
+    assert out[0] == 423
+    assert table[0, 1]["f1"] == 7

@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft.compat import cuda
-from weft.errors import BoundsError, KernelError
+from weft.errors import BoundsError, KernelError, WeftError
 
 SHAPES = [(1,), (7,), (3, 5), (2, 3, 7), (0, 4)]
 rng = np.random.default_rng(23)
@@ -231,9 +231,9 @@ def test_slices_as_values(run):
 
 
 def test_wrong_slices_are_told_at_once():
-    @cuda.jit
+    @weft.kernel
     def kernel(x):
-        x[slice(0, 3, x.shape[0])] = 1
+        x[0:3:0] = 1
         x[0] = slice(1, 2)
         x[slice(0.5, 1)] = 1
         x[:2.0] = 1
@@ -242,11 +242,73 @@ def test_wrong_slices_are_told_at_once():
     with pytest.raises(KernelError) as caught:
         kernel[1, 1](np.zeros(4))
     told = str(caught.value)
-    for text in ("5 errors", "a slice in a kernel needs a step that is known",
+    for text in ("5 errors", "a slice with step 0",
                  "expected a number, found slice(int 1, int 2, int 1)",
                  "a slice with an end of float64", "slice: too many positional arguments"):
         assert text in told
     assert told.count("a slice with an end of float64") == 2
+
+
+def stepping(x, z, ends, out):
+    for k in range(ends.shape[0]):
+        first, last, step = ends[k, 0], ends[k, 1], ends[k, 2]
+        part, tail, head = x[first:last:step], x[first::step], z[:last:step]
+        out[k, 0], out[k, 1], out[k, 2] = part.size, tail.size, head.size
+        for i in range(part.size):
+            out[k, 3] += part[i] * (i + 1)
+        for i in range(tail.size):
+            out[k, 4] += tail[i] * (i + 1)
+        for i in range(head.size):
+            out[k, 5] += head[i].imag * (i + 1)
+        y = x[::step]
+        y[0] += 1
+
+
+@pytest.mark.parametrize("run", [lambda k: k[1, 1], lambda k: weft.interpret(k, 1, 1)],
+                         ids=["cpu", "interpreter"])  # fmt: skip
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_slices_with_steps_that_are_known_when_a_kernel_runs(run, size):
+    places = [-9, -7, -1, 0, 1, 3, 6, 9]
+    ends = np.array([(a, b, s) for a in places for b in places for s in (-9, -2, -1, 1, 2, 3)])
+    x = np.arange(size) + 0.5
+    z = x + 2j * x
+    wanted, y = np.zeros((len(ends), 6)), x.copy()
+    stepping(y, z, ends, wanted)
+    out = np.zeros_like(wanted)
+    run(cuda.jit(stepping))(x, z, ends, out)
+    assert (out == wanted).all()
+    assert (x == y).all()
+
+
+def test_slices_of_floats_are_cut_off_as_in_numba():
+    @cuda.jit
+    def kernel(x, first, last, step, out):
+        part = x[first:last:step]
+        out[0] = part.size
+        out[1] = part[1]
+
+    out = np.zeros(2)
+    kernel[1, 1](np.arange(9.0), 1.9, np.float32(6.5), 2.75, out)
+    assert tuple(out) == (3, 3)
+    with pytest.raises(WeftError, match="a slice with step 0"):
+        kernel[1, 1](np.arange(9.0), 1.9, np.float32(6.5), 0.75, out)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float32, np.float64], ids=str)
+def test_extremes_and_sums_of_arrays_by_pythons_functions(dtype):
+    @cuda.jit
+    def kernel(x, out):
+        out[0] = min(x)
+        out[1] = max(x[1:3])
+        out[2] = sum(x) / 2
+        out[3] = sum(x[:0])
+
+    x = np.array([5, 3, 9, 1, 7], dtype)
+    out = np.full(4, -1.0)
+    kernel[1, 1](x, out)
+    assert tuple(out) == (1, 9, 12.5, 0)
+    with pytest.raises(WeftError, match="expected an index"):
+        kernel[1, 1](x[:0], out)
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.float64, np.complex64], ids=str)

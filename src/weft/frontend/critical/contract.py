@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.errors import DTypeError, KernelError, LaunchError, RangeError, ShapeError
 from weft.exchange import host as exchange
+from weft.frontend.kernel.nests import closed_over
 from weft.frontend.kernel.signature import kind_of
 from weft.frontend.kernel.types import (
     ArrayType,
@@ -99,8 +100,7 @@ class Signature:
 
 def _names(function: Callable[..., Any]) -> dict[str, Any]:
     """Return what the annotations of a function may name."""
-    closed = inspect.getclosurevars(function).nonlocals
-    return {**function.__globals__, **closed}
+    return {**function.__globals__, **closed_over(function)}
 
 
 class Arguments:

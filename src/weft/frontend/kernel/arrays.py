@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 else:
     reductions = Late("weft.frontend.kernel.reductions")
 
-__all__ = ["at", "attribute", "enumerated", "indices_of", "method", "transposed",
-           "type_of", "walked"]  # fmt: skip
+__all__ = [
+    "at", "attribute", "enumerated", "extreme", "indices_of", "method", "total", "transposed",
+    "type_of", "walked",
+]  # fmt: skip
 
 Array = View | Fields
 
@@ -156,6 +158,39 @@ def one(c: Expressions, array: Array, place: tuple[Value, ...], node: ast.AST) -
 def element(c: Calls, array: Array, place: tuple[Value, ...], node: ast.AST) -> Value:
     """Return the element of an array at some indices."""
     return c.read(one(c, array, place, node), node)
+
+
+def _least(array: Any) -> Any:
+    found = array[0]
+    for k in range(1, array.shape[0]):
+        if array[k] < found:
+            found = array[k]
+    return found
+
+
+def _largest(array: Any) -> Any:
+    found = array[0]
+    for k in range(1, array.shape[0]):
+        if array[k] > found:
+            found = array[k]
+    return found
+
+
+def extreme(c: Calls, node: ast.Call, array: View, largest: bool) -> Value:
+    """Return ``max`` or ``min`` of an array: as Python's, of what it compares one by one."""
+    return c.inline(_largest if largest else _least, [array], {}, node)
+
+
+def _total(array: Any) -> Any:
+    found = 0
+    for k in range(array.shape[0]):
+        found += array[k]
+    return found
+
+
+def total(c: Calls, node: ast.Call, array: View) -> Value:
+    """Return Python's ``sum`` of an array, which begins with the integer 0."""
+    return c.inline(_total, [array], {}, node)
 
 
 def indices_of(c: Calls, node: ast.Call, *sizes: Value) -> Value:

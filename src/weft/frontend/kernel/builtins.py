@@ -48,13 +48,14 @@ def range_of(c: Calls, node: ast.Call, first: Value, second: Value | None = None
     for e in ends:
         if e.dtype.is_float and not c.wraps:  # numba's ranges round to zero
             raise c.wrong(node, f"range of {e.dtype.name}", "convert it with int()")
+    unsigned = c.wraps and all(e.dtype.kind == "u" for e in ends)  # as in numba
     ends = [scalars.convert(e, dt.int64) for e in ends]
     if len(ends) == 1:
         ends.insert(0, ex.index(0))
     step = ends[2] if len(ends) == 3 else ex.index(1)
     if ex.is_const(step, 0):
         raise c.wrong(node, "a range with step 0", "it would never end: 1, or -1")
-    return Known(Range(ends[0], ends[1], step))
+    return Known(Range(ends[0], ends[1], step, unsigned))
 
 
 def _slice(c: Calls, node: ast.Call, first: Value, second: Value | None = None,
@@ -86,6 +87,8 @@ def _len(c: Calls, node: ast.Call, value: Value) -> Value:
 
 def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
     items = list(values)
+    if len(items) == 1 and isinstance(items[0], View) and len(items[0].axes) == 1:
+        return arrays.extreme(c, node, items[0], largest)
     if len(items) == 1 and isinstance(items[0], Group):
         items = list(items[0].items)
     if not items:
@@ -154,6 +157,8 @@ def _divmod(c: Calls, node: ast.Call, a: Value, b: Value) -> Value:
 
 
 def _sum(c: Calls, node: ast.Call, values: Value) -> Value:
+    if isinstance(values, View) and len(values.axes) == 1:
+        return arrays.total(c, node, values)
     if not isinstance(values, Group):
         raise c.wrong(node, f"sum of {describe(values)}", "add in a loop")
     total: Value = Known(0)

@@ -365,7 +365,7 @@ class Expressions(Indexing):
             if isinstance(only, Known) and isinstance(only.value, str):
                 return fields.named(self, view, only.value, node)
             if isinstance(only, Known) and not view.ndim and view.kind is None and (
-                type(only.value) is int and 0 <= only.value < len(view.parts)
+                type(only.value) is int and -len(view.parts) <= only.value < len(view.parts)
             ):
                 return view.parts[only.value]  # the field at this place of a record
             cut = written_out(only, node.slice)

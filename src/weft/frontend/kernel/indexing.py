@@ -119,13 +119,17 @@ class Indexing(Reading):
 
     def _sliced(self, axis: ViewAxis, key: ast.Slice) -> tuple[Expr, ViewAxis]:
         """Return where a slice of an axis begins, and the axis that it makes."""
-        step = ex.index(1) if key.step is None else self.number(key.step, dt.int64)
-        if step.op is not Op.CONST or step.attr == 0:
-            raise self.wrong(key, "a slice in a kernel needs a step that is known, and not 0")
-        down = step.attr < 0
-        last = axis.extent - 1 if down else axis.extent
-        before = -1 if down else 0  # what lies in front of the axis ends a walk down
-        defaults = (last, ex.index(-1)) if down else (ex.index(0), last)
+        step = ex.index(1) if key.step is None else self._end(self.visit(key.step), key)
+        if ex.is_const(step, 0):
+            raise self.wrong(key, "a slice with step 0")
+        if step.op is not Op.CONST:
+            step = self.bind(step, "step", key)
+            self.require(step.ne(0), "a slice with step 0", key)
+        steps = self.ranges.of(step)
+        down = ex.const(steps.hi < 0, dt.bool_) if steps.lo >= 0 or steps.hi < 0 else step.lt(0)
+        last = _either(down, axis.extent - 1, axis.extent)
+        before = _either(down, ex.index(-1), ex.index(0))  # where a walk down ends
+        defaults = _either(down, last, ex.index(0)), _either(down, ex.index(-1), last)
         ends = []
         cut = None
         for end, default in zip((key.lower, key.upper), defaults, strict=True):
@@ -133,20 +137,24 @@ class Indexing(Reading):
             if e is None or (isinstance(e, Known) and e.value is None):
                 ends.append(default)
                 continue
-            place = self.scalar(e, key, "an integer")
-            if place.dtype.is_float:
-                raise self.wrong(key, f"a slice with an end of {place.dtype.name}",
-                                 "convert it with int()")
-            place = scalars.convert(place, dt.int64)
+            place = self._end(e, key)
             if self.ranges.of(place).lo < 0:
                 place = ex.where(place.lt(0), ex.maximum(place + axis.extent, before), place)
             ends.append(ex.minimum(place, last))
             if key.upper is None and ex.is_const(step, 1):
                 cut = ends[0], place, axis.extent
-        gap = ends[0] - ends[1] if down else ends[1] - ends[0]
-        size = abs(int(step.attr))
+        gap = _either(down, ends[0] - ends[1], ends[1] - ends[0])
+        size = _either(down, ex.unary(Op.NEG, step), step)
         count = ex.maximum((gap + (size - 1)) // size, 0)
         return ends[0], ViewAxis(count, axis.axis, axis.step * step, cut)
+
+    def _end(self, value: Value, key: ast.Slice) -> Expr:
+        """Return an end or the step of a slice; floats are cut off in numba's kernels."""
+        place = self.scalar(value, key, "an integer")
+        if place.dtype.is_float and not self.wraps:
+            raise self.wrong(key, f"a slice with an end of {place.dtype.name}",
+                             "convert it with int()")
+        return scalars.convert(place, dt.int64)
 
     def window(self, view: View, position: int, count: int, node: ast.AST) -> View:
         """Return a view of which the first `count` elements along an axis are there.
@@ -169,6 +177,13 @@ class Indexing(Reading):
         axes = (*view.axes[:position], axis.replace(extent=whole_ - place, cut=None),
                 *view.axes[position + 1:])
         return view.replace(starts=starts, axes=axes)
+
+
+def _either(down: Expr, walk_down: Expr, walk_up: Expr) -> Expr:
+    """Return what holds for a slice with a negative step, and for one with a positive step."""
+    if down.op is Op.CONST:
+        return walk_down if down.attr else walk_up
+    return ex.where(down, walk_down, walk_up)
 
 
 VISIT[Held] = lambda _, node: node.value

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import chosen, complexes, flow, members, optional
+from weft.frontend.kernel import chosen, complexes, flow, members, optional, scalars
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX
 from weft.frontend.kernel.emitter import conjuncts, negation
@@ -136,7 +136,7 @@ class Loops(Statements):
             self.facts[-1].update((value.lt(r.stop), r.start.le(value)) if ex.is_const(
                 r.step) and r.step.attr > 0 else (r.stop.lt(value), value.le(r.start)) if
                 ex.is_const(r.step) else ())
-            return value
+            return scalars.convert(value, dt.uint64) if r.unsigned else value
 
         return extent, item
 

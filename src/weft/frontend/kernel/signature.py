@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from weft.errors import KernelError
 from weft.frontend.kernel.elements import as_dtype
+from weft.frontend.kernel.nests import closed_over
 from weft.frontend.kernel.types import ArrayType, ConstantType, GroupType, KernelType, ScalarType
 from weft.ir.dtype import ArrayAnnotation, ConstantAnnotation, constexpr
 
@@ -89,8 +90,7 @@ class Signature:
 
 def evaluated_names(function: Callable[..., Any]) -> dict[str, Any]:
     """Return what the annotations of a function may name."""
-    closed = inspect.getclosurevars(function).nonlocals
-    return {**function.__globals__, **closed}
+    return {**function.__globals__, **closed_over(function)}
 
 
 def evaluated(annotation: Any, names: dict[str, Any]) -> Any:

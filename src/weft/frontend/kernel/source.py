@@ -12,6 +12,7 @@ from typing import Any, Final
 from weft.errors import KernelError, shown_file, underlined
 from weft.frontend.kernel.flow import named
 from weft.frontend.kernel.matching import unfolded
+from weft.frontend.kernel.nests import closed_over
 from weft.frontend.kernel.texts import definition_of
 from weft.ir.record import Record
 from weft.ir.stmt import Location
@@ -73,8 +74,9 @@ class Source:
     def __init__(self, function: Callable[..., Any], tree: ast.FunctionDef, file: str) -> None:
         self.function, self.tree, self.file = function, tree, file
         self.name = function.__name__
-        names = inspect.getclosurevars(function)
-        self.outside: dict[str, Any] = {**names.globals, **names.nonlocals}
+        known = function.__globals__
+        names = [name for name in function.__code__.co_names if name in known]
+        self.outside: dict[str, Any] = {**{n: known[n] for n in names}, **closed_over(function)}
         self.assigned = named(tree.body)
 
     def lookup(self, name: str) -> tuple[bool, Any]:

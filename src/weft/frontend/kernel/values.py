@@ -127,11 +127,12 @@ class Group(Record):
 
 
 class Range(Record):
-    """What ``range(start, stop, step)`` is."""
+    """What ``range(start, stop, step)`` is; ``unsigned`` where its items are uint64."""
 
     start: Expr
     stop: Expr
     step: Expr
+    unsigned: bool = False
 
 
 class Walk(Record):
