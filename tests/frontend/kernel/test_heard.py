@@ -106,6 +106,22 @@ def test_errors_show_the_line() -> None:
         weft.kernel(made(BODY.format(value="nothing"))["add"])[1, 1](np.zeros(1))
 
 
+def test_a_definition_may_be_followed_by_lines_that_are_indented_less() -> None:
+    text = """if wanted:
+    for k in range(2):
+        @weft.kernel
+        def add(x):
+            x[0] += k
+
+        add[1, 1](x)
+else:
+    x[0] = -1
+"""
+    x = np.zeros(1)
+    exec(compile(text, "<no file of this name>", "exec"), {"weft": weft, "wanted": True, "x": x})
+    assert x[0] == 1
+
+
 def test_what_is_kept_is_bounded_and_strange_trees_do_no_harm() -> None:
     """A long text and a tree that cannot be written are nobody's."""
     strange = ast.Module([ast.FunctionDef("strange", ast.arguments(), None, [])], [])

@@ -175,8 +175,9 @@ class Nests(Functions):
         made = range_of(self, node, *parts)
         assert isinstance(made, Known)
         found: Range = made.value
-        ends = (self.bind(e, "end", node) for e in (found.start, found.stop, found.step))
-        return Range(*ends)
+        start, stop, step = (self.bind(e, "end", node)
+                             for e in (found.start, found.stop, found.step))
+        return Range(start, stop, step)
 
     def _points(self, node: ast.For, axes: list[Range]) -> int:
         """Read a loop over points as one loop for each axis."""

@@ -72,10 +72,10 @@ def typed(function: Callable[..., Any]) -> tuple[list[str], int, str] | None:
         return None
     noted = _noted.get(code) or reversed(_recent.get(code.co_filename, ()))
     for text in (*noted, *_given(code.co_filename), *_history(code.co_name)):
-        first = _definition(text, code)
-        if first is not None:
-            lines = text.splitlines(keepends=True)
-            return lines[first - 1:], first, _file(text)
+        found = _definition(text, code)
+        if found is not None:
+            first, last = found  # what follows may be indented less
+            return text.splitlines(keepends=True)[first - 1:last], first, _file(text)
     return None
 
 
@@ -95,8 +95,8 @@ def _file(text: str) -> str:
     return name
 
 
-def _definition(text: str, wanted: types.CodeType) -> int | None:
-    """Return the line on which a text defines a function, decorators included."""
+def _definition(text: str, wanted: types.CodeType) -> tuple[int, int | None] | None:
+    """Return the lines on which a text defines a function, decorators included."""
     try:
         tree = ast.parse(text)
         module = compile(tree, wanted.co_filename, "exec", dont_inherit=True)
@@ -109,7 +109,8 @@ def _definition(text: str, wanted: types.CodeType) -> int | None:
         return None
     for node in reversed(list(ast.walk(tree))):
         if isinstance(node, ast.FunctionDef) and node.name == wanted.co_name:
-            return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            return first, node.end_lineno
     return None
 
 
