@@ -13,14 +13,16 @@ from typing import Any, Final
 import numpy as np
 
 from weft.compat.cuda import fp16
+from weft.compat.cuda.bf16_conversions import FUNCTIONS
 from weft.compat.numba_types import NumbaType
 from weft.frontend.kernel.launch import DeviceFunction, func
 from weft.ir import dtype as dt
 
 __all__ = [
-    "bfloat16", "habs", "hadd", "hadd_rn", "hadd_sat", "hceil", "hcos", "hdiv", "heq", "hexp",
-    "hexp2", "hexp10", "hfloor", "hfma", "hfma_relu", "hfma_sat", "hge", "hgt", "hle", "hlog",
-    "hlog2", "hlog10", "hlt", "hmax", "hmin", "hmul", "hmul_rn", "hmul_sat", "hne", "hneg",
+    *FUNCTIONS, "bfloat16", "habs", "hadd", "hadd_rn", "hadd_sat", "hceil", "hcos", "hdiv", "heq",
+    "hequ", "hexp", "hexp2", "hexp10", "hfloor", "hfma", "hfma_relu", "hfma_sat", "hge", "hgeu",
+    "hgt", "hgtu", "hisinf", "hisnan", "hle", "hleu", "hlog", "hlog2", "hlog10", "hlt", "hltu",
+    "hmax", "hmax_nan", "hmin", "hmin_nan", "hmul", "hmul_rn", "hmul_sat", "hne", "hneg", "hneu",
     "hrcp", "hrint", "hrsqrt", "hsin", "hsqrt", "hsub", "hsub_rn", "hsub_sat", "htanh",
     "htanh_approx", "htrunc",
 ]  # fmt: skip
@@ -102,3 +104,67 @@ def htanh(a: Any) -> Any:
 
 
 htanh_approx = htanh
+
+
+@func
+def hmax_nan(a: Any, b: Any) -> Any:
+    """Return the larger number, nan if one of them is."""
+    return bfloat16(np.maximum(_single(bfloat16(a)), _single(bfloat16(b))))
+
+
+@func
+def hmin_nan(a: Any, b: Any) -> Any:
+    """Return the smaller number, nan if one of them is."""
+    return bfloat16(np.minimum(_single(bfloat16(a)), _single(bfloat16(b))))
+
+
+@func
+def hisnan(a: Any) -> Any:
+    """Return whether it is nan."""
+    return math.isnan(_single(bfloat16(a)))
+
+
+@func
+def hisinf(a: Any) -> Any:
+    """Return 1 for infinity, -1 for minus infinity, else 0."""
+    x = _single(bfloat16(a))
+    return np.int32((x == math.inf) - np.int32(x == -math.inf))
+
+
+@func
+def hequ(a: Any, b: Any) -> Any:
+    """Return whether they are equal, or one is nan."""
+    return not (hlt(a, b) or hgt(a, b))
+
+
+@func
+def hneu(a: Any, b: Any) -> Any:
+    """Return whether they differ, or one is nan."""
+    return not heq(a, b)
+
+
+@func
+def hltu(a: Any, b: Any) -> Any:
+    """Return whether ``a < b``, or one is nan."""
+    return not hge(a, b)
+
+
+@func
+def hleu(a: Any, b: Any) -> Any:
+    """Return whether ``a <= b``, or one is nan."""
+    return not hgt(a, b)
+
+
+@func
+def hgtu(a: Any, b: Any) -> Any:
+    """Return whether ``a > b``, or one is nan."""
+    return not hle(a, b)
+
+
+@func
+def hgeu(a: Any, b: Any) -> Any:
+    """Return whether ``a >= b``, or one is nan."""
+    return not hlt(a, b)
+
+
+globals().update(FUNCTIONS)
