@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Container
+import sys
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from weft.graph import movement
@@ -27,6 +28,11 @@ from weft.ir.op import Op, Operation
 
 MATERIALISE: Final = 16  # what an element written to memory and read again costs, in terms
 OVERLAP: Final = 1.6  # more terms that a dense convolution may have than its windows side by side
+FEW_CHANNELS: Final = 8  # of results: fewer do not fill vectors
+LANES: Final = 16  # results of a vector
+SEVERAL: Final = 1 << 20  # terms from which on it pays to make two kernels of one
+NARROW: Final = 5  # of how many vectors one is used where neither channels nor positions fill it
+WRITTEN: Final = 28  # positions of a row in which taps outside of a picture cost nothing
 SEARCH: Final = 100  # nodes looked at below a reduction
 TERMS: Final = 32  # of a sum that is split into contractions
 _LINKS: Final = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDOW, Op.UNWINDOW})
@@ -49,7 +55,7 @@ def merge_nested(node: Node, shared: Container[Node]) -> Node | None:
     if inner.op is not Op.REDUCE or inner.attr.kind != kind or inner in shared:
         return None
     if not _pays(node, inner, chain):
-        return None
+        return _positions_last(node, inner, chain) if kind == "sum" else None
     lead = len(inner.attr.axes)
     operand = _lifted(inner, chain)
     axes = (*range(lead), *(a + lead for a in node.attr.axes))
@@ -90,11 +96,11 @@ def unfold_factors(node: Node, shared: Container[Node]) -> Node | None:
     if product.op is not Op.MUL or product in shared or not chain or (
             chain[0].op is not Op.UNWINDOW):
         return None
-    for link in reversed(chain):
+    for number, link in reversed(list(enumerate(chain))):
         make, masked = _LIFTS[link.op](link, 0)
         if masked and not any(movement.constant_along(f, a) for f in product.args for a in masked):
             return None
-        product = _apply(product, make, masked)
+        product = _apply(product, make, masked, _alone(link, masked, chain[:number]))
     return infer.reduce(product, "sum", node.attr.axes)
 
 
@@ -168,10 +174,44 @@ def _pays(node: Node, inner: Node, chain: list[Node]) -> bool:
     steps = [m.attr.step // math.gcd(m.attr.step, m.attr.dilation)
              for m in moved if m.op is Op.UNWINDOW]
     terms = outer // math.prod(steps) * (before // kept)  # those that are not left out
+    if steps and inner.args[0].op is Op.MUL:
+        terms = _as_computed(terms, node, inner, moved)
     # what is folded back is gathered, element by element
     most = OVERLAP * before + MATERIALISE * (kept + outer) if steps else (
         before + MATERIALISE * kept)
     return bool(terms <= most)
+
+
+def _as_computed(terms: int, node: Node, inner: Node, moved: list[Node]) -> int:
+    """Return how many terms of a merged sum over windows could be computed in the same time."""
+    folds = [(m, _followed(m.attr.axis, below), _followed(m.args[0].ndim - 1, below))
+             for i, m in enumerate(moved) if m.op is Op.UNWINDOW for below in [moved[i + 1:]]]
+    places = [axis for _, axis, tap in folds if axis is not None and tap is not None]
+    found = _parts(inner, places[-1]) if len(places) == len(folds) else None
+    if found is None or any(_elements(m.shape) is None for m, _, _ in folds):
+        return terms
+    if any(tap is not None and axis is not None and tap < axis for _, axis, tap in folds):
+        return sys.maxsize  # taps come first: the sum is stored as windows are read
+    kept, which, first = found
+    weight, image = inner.args[0].args[which], inner.args[0].args[1 - which]
+    sizes = [int(inner.args[0].shape[a]) for a in kept]
+    channels = math.prod([sizes[a] for a in range(first)
+                          if not movement.constant_along(weight, kept[a])])
+    row = max(a for a in range(len(kept)) if movement.constant_along(weight, kept[a])
+              and not movement.constant_along(image, kept[a]))
+    width = int(node.shape[-1])
+    for m, axis, _ in folds:
+        every = m.attr.step // math.gcd(m.attr.step, m.attr.dilation)
+        whole = int(m.shape[m.attr.axis])
+        if axis == row:
+            width //= every
+        points = int(m.args[0].shape[m.attr.axis]) * every
+        # Taps outside of the picture are skipped, along a row if it is written out.
+        if channels >= FEW_CHANNELS and points < whole and (axis != row or width <= WRITTEN):
+            terms = terms * points // whole
+    if channels < FEW_CHANNELS:
+        return terms * NARROW if width < LANES and terms >= SEVERAL else terms
+    return terms * (-(-channels // LANES) * LANES) // channels
 
 
 def _is_product_of_repeated(x: Node) -> bool:
@@ -200,25 +240,125 @@ def _trivial(m: Node) -> bool:
     return movement.only_ones(m.args[0].shape, m.shape)
 
 
+def _positions_last(node: Node, inner: Node, chain: list[Node]) -> Node | None:
+    """sum(unwindow(sum(a * b))), the inner sum stored as windows are read: positions last.
+
+    Taps that lie side by side would be written, and read again, with a stride each.
+    """
+    at = next((i for i in reversed(range(len(chain))) if chain[i].op is Op.UNWINDOW), None)
+    if at is None or inner.args[0].op is not Op.MUL:
+        return None
+    axis = _followed(chain[at].attr.axis, chain[at + 1:])
+    if axis is None or axis + 1 == inner.ndim or any(map(_has_windows, inner.args[0].args)):
+        return None  # or a convolution along another axis, which has its own order
+    found = _parts(inner, axis)
+    if found is None:
+        return None
+    kept, _, first = found
+    order = [*range(first), *range(axis + 1, inner.ndim), *range(first, axis + 1)]
+    factors = [movement.permute(f, (*[kept[a] for a in order], *inner.attr.axes))
+               for f in inner.args[0].args]
+    product = infer.elementwise(Op.MUL, *factors)
+    x = infer.reduce(product, "sum", range(len(order), product.ndim))
+    x = movement.permute(x, tuple([order.index(a) for a in range(len(order))]))
+    for link in reversed(chain):
+        x = movement.BUILDERS[link.op](link, x)
+    return infer.reduce(x, "sum", node.attr.axes)
+
+
+def _followed(axis: int, chain: list[Node]) -> int | None:
+    """Return which axis of its source is one of a chain of views; None if that is not clear."""
+    for link in chain:
+        if link.op is Op.PERMUTE:
+            axis = link.attr[axis]
+        elif link.op is Op.RESHAPE and _trivial(link):
+            axis = _same_axis(link, axis)
+        elif link.op is not Op.UNWINDOW and link.op is not Op.SLICE:
+            return None
+    return axis
+
+
+def _parts(inner: Node, axis: int) -> tuple[list[int], int, int] | None:
+    """Return a sum of products by its positions, of which `axis` is the last.
+
+    The kept axes of the product, the number of the factor that is the weight, and the first of the
+    positions; None if `axis` is none.
+    """
+    product = inner.args[0]
+    kept = [a for a in range(product.ndim) if a not in inner.attr.axes]
+    other = [movement.constant_along(f, kept[axis]) for f in product.args]
+    if sum(other) != 1:
+        return None
+    weight, image = product.args[other.index(True)], product.args[other.index(False)]
+    first = axis
+    while first and movement.constant_along(weight, kept[first - 1]) and not (
+            movement.constant_along(image, kept[first - 1])):
+        first -= 1
+    return kept, other.index(True), first
+
+
+def _has_windows(x: Node) -> bool:
+    while x.op.group == "movement":
+        if x.op is Op.WINDOW or x.op is Op.UNWINDOW:
+            return True
+        x = x.args[0]
+    return False
+
+
+def _same_axis(link: Node, axis: int) -> int:
+    """Return which axis of its operand an axis of a reshape is that leaves out or adds ones."""
+    before = sum(not infer.same_dim(d, 1) for d in link.shape[:axis])
+    long = [a for a, d in enumerate(link.args[0].shape) if not infer.same_dim(d, 1)]
+    return long[before] if before < len(long) else 0
+
+
 def _lifted(inner: Node, chain: list[Node]) -> Node:
     """Return the operand of a reduction, reduced axes first, moved by a chain on its result."""
     x, axes = inner.args[0], inner.attr.axes
     lead = len(axes)
     order = (*axes, *(a for a in range(x.ndim) if a not in axes))
     x = _apply(x, lambda f: movement.permute(f, order), ())
-    for link in reversed(chain):
+    for number, link in reversed(list(enumerate(chain))):
         make, masked = _LIFTS[link.op](link, lead)
-        x = _apply(x, make, masked)
+        x = _apply(x, make, masked, _alone(link, [a - lead for a in masked], chain[:number]))
     return x
+
+
+def _alone(link: Node, masked: Sequence[int], chain: list[Node]) -> bool:
+    """Whether whole sums are filled with zeros, so that none of their terms is there.
+
+    Then all factors are filled: a zero times an infinity would be NaN.
+    """
+    return link.op is Op.PAD and bool(masked) and all(_stays(a, chain) for a in masked)
+
+
+def _stays(axis: int, chain: list[Node]) -> bool:
+    """Whether an axis is still one of positions alone behind the movements of a chain."""
+    for link in reversed(chain):
+        if link.op is Op.PERMUTE:
+            axis = link.attr.index(axis)
+        elif link.op in (Op.WINDOW, Op.UNWINDOW):
+            if link.attr.axis == axis:
+                return False
+        elif link.op is Op.RESHAPE:
+            before, after = link.args[0].shape, link.shape
+            if before[: axis + 1] != after[: axis + 1]:
+                return False
+    return True
 
 
 Move = Callable[[Node], Node]
 
 
-def _apply(x: Node, move: Move, masked: tuple[int, ...]) -> Node:
-    """Move a value; of a product, move the factors, filling with zeros at least one of them."""
+def _apply(x: Node, move: Move, masked: tuple[int, ...], every: bool = False) -> Node:
+    """Move a value; of a product, move the factors, filling with zeros at least one of them.
+
+    `every`: all of them are filled.
+    """
     if x.op is not Op.MUL:
         return move(x)
+    if every:
+        return infer.elementwise(Op.MUL, *[move(f) for f in x.args])
     left, right = x.args
     constant = [bool(masked) and all(movement.constant_along(f, a) for a in masked)
                 for f in (left, right)]

@@ -37,6 +37,7 @@ from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
 from weft.kernelize.launch import lower_launch
 from weft.kernelize.pictures import sum_over_pictures
+from weft.kernelize.ranges import cut_by_ranges
 from weft.kernelize.remainders import cut_by_remainders
 from weft.kernelize.scan import lower_scan
 from weft.kernelize.scatter import lower_scatter
@@ -97,7 +98,8 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
                        tuple(group.why))
     kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)
     if group.kind in ("contraction", "rowwise"):
-        kernel = sum_over_pictures(cut_by_remainders(kernel, group.kind == "contraction"))
+        kernel = cut_by_ranges(cut_by_remainders(kernel, group.kind == "contraction"))
+        kernel = sum_over_pictures(kernel)
     return Lowered(tidy(kernel), inputs, tuple(outputs), scratch, tuple(em.checks),
                    tuple(group.why))
 

@@ -164,7 +164,7 @@ def _condition(term: Expr, rows: list[Expr], axes: list[Expr], env: Env) -> _Con
     return _Condition(mine[0], axis, steps[mine[0]], tap, start, step)
 
 
-def _unmasked(stmt: Stmt) -> Stmt:
+def unmasked(stmt: Stmt) -> Stmt:
     """Return a load of what is always there without its mask."""
     if isinstance(stmt, st.Load) and stmt.mask is not None and ex.is_const(stmt.mask, True):
         return stmt.replace(mask=None)
@@ -256,7 +256,7 @@ def _nest(edit: Edit, chain: list[For], found: list[_Condition], rest: tuple[int
         else:
             axes = tuple([st.Axis(a.var, ex.index(counts[a.var]), a.kind)
                           for a in reduce.axes if a.var not in single])
-            inner = tuple([_unmasked(s.map_exprs(plain)) for s in reduce.body])
+            inner = tuple([unmasked(s.map_exprs(plain)) for s in reduce.body])
             acc = reduce.accumulators[0]
             body.append(Reduce(axes, (acc.replace(update=plain(acc.update)),), inner))
     for loop in reversed(chain):

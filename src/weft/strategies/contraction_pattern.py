@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from typing import Final
 
 from weft.errors import ScheduleError
@@ -216,14 +217,14 @@ def tile_rows(n: int, most: int) -> int:
 
 
 def chain_steps(pattern: Pattern, p: Parameters, block: tuple[str, int] | None = None,
-                lanes: int = 1) -> tuple[str, int] | None:  # fmt: skip
+                lanes: int = 1, whole: Container[str] = ()) -> tuple[str, int] | None:  # fmt: skip
     """Return the axis of a long sum and the steps after which it starts anew, None if it is short.
 
     The rounding error of a sum grows with the terms that are added one to the other. A sum over
     several axes starts anew more often: elsewhere those are summed axis by axis (the products of
     each image, or of each row of a window, joined afterwards), which errs less. Where the
     reduction was cut, `block` names the axis and the points of a block; `lanes` partial sums share
-    the terms.
+    the terms. Axes that are ``whole`` are not cut.
     """
     axes = pattern.reduce.axes
     if not pattern.reduce.accumulators[0].var.dtype.is_float or any(
@@ -238,7 +239,7 @@ def chain_steps(pattern: Pattern, p: Parameters, block: tuple[str, int] | None =
     # Sums along one axis start anew after as many terms elsewhere; others may be a bit longer.
     if terms <= chain or (len(sizes) * lanes > 1 and 4 * terms <= 5 * chain):
         return None
-    longest = max(sizes, key=lambda name: sizes[name])
+    longest = max(sizes, key=lambda name: (name not in whole, sizes[name]))
     length = sizes[longest]
     blocks = -(-length // max(chain * length // terms, 1))
     return longest, -(-length // (blocks * lanes)) * lanes

@@ -138,6 +138,7 @@ class Convolution:
         self.blocked = self.packed = False
         self.x = found.positions[-1].var.attr  # the loop along a row, or a share of one
         self.written = False  # whether a row's taps are written out
+        self.taps: list[str] = []  # the axes of these
         self.omitted = self._omit()
 
     def apply(self) -> bool:
@@ -222,6 +223,11 @@ class Convolution:
             outside += sum(counts)
         if width <= MOST_TILES * self.rows and outside * WRITTEN >= width * taps:
             self.written = plan.attempt("omit", self.name)
+            if self.written:
+                self.taps = [a.var.attr for _, _, a in beside]
+                # Chains have so many terms less.
+                chain = self.chains.nested_chain * width * taps // max(width * taps - outside, 1)
+                self.chains = self.chains.replace(nested_chain=chain)
             return self.written
         still = [x.var.attr] if edges > MOST_EDGES else []
         return plan.attempt("omit", self.name, *still)
@@ -436,13 +442,14 @@ class Convolution:
         # The error of a sum grows with the terms of one chain.
         if not self.blocked:
             p = short_chains(self.pattern, self.chains) if self.found.shared else self.chains
-            steps = chain_steps(self.pattern, p)
+            steps = chain_steps(self.pattern, p, whole=self.taps)
             if steps:
                 schedule.block_reduction(name, rows[0], *steps)
                 self.blocked = True
                 finish_block(self.plan, self.pattern, self.p, rows[-1], column)
         elif self.length:
-            steps = chain_steps(self.pattern, self.chains, (self.cut, self.length))
+            steps = chain_steps(self.pattern, self.chains, (self.cut, self.length),
+                                whole=self.taps)
             if steps:
                 known, name = self._names(), f"{name}.b"
                 schedule.block_reduction(name, rows[0], *steps)
