@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compat.numba_types import NumbaType, adopted
-from weft.errors import LaunchError
+from weft.compat.numba_types import NumbaType, adopted, typeof
+from weft.errors import LaunchError, raised
 from weft.exchange import host as exchange
 
 __all__ = [
@@ -31,18 +31,33 @@ class DeviceArray(np.ndarray[Any, Any]):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """What libraries read that take each other's arrays; here of memory of the host."""
-        return {**self.__array_interface__, "stream": None}
+        interface = {**self.__array_interface__, "stream": None}
+        return interface if self.size else {**interface, "data": (0, False)}
 
     @property
     def device_ctypes_pointer(self) -> Any:
         """Where the first element lies."""
         return ctypes.c_void_p(self.__array_interface__["data"][0])
 
+    @property
+    def _numba_type_(self) -> Any:
+        """Numba's type of the array."""
+        return typeof(self)
+
+    @property
+    def gpu_data(self) -> DeviceArray:
+        """The array itself, whose memory it is."""
+        return self
+
     def copy_to_host(self, ary: Any = None, stream: Any = 0) -> Any:
         """Return a copy of the array, in `ary` if it is given."""
         del stream
         if ary is None:
             return np.array(self, copy=True, subok=False)
+        if isinstance(ary, np.void) and self.shape == () and ary.dtype == self.dtype:
+            for name in self.dtype.names or ():
+                ary[name] = self[name]
+            return ary
         if ary.shape != self.shape or ary.dtype != self.dtype:
             raise LaunchError("copy_to_host", found=f"{ary.dtype}{ary.shape}",
                               expected=f"{self.dtype}{self.shape}")
@@ -117,7 +132,8 @@ def device_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
         raise DeviceMemoryError("device_array", found=f"{shape!r} of {dtype!r}: {error}",
                                 expected="an array that the memory holds") from error
     except (TypeError, ValueError) as error:
-        raise LaunchError("device_array", found=f"{shape!r} of {dtype!r}: {error}",
+        kind = "TypeError" if isinstance(error, TypeError) else "ValueError"
+        raise raised(kind)("device_array", found=f"{shape!r} of {dtype!r}: {error}",
                           expected="sizes that are not negative, and a dtype") from error
     return made.view(DeviceArray)
 
@@ -203,6 +219,9 @@ def as_cuda_array(obj: Any, sync: bool = True) -> Any:
 def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: bool = True) -> Any:
     """Return an array over the memory that the interface of another one describes."""
     del sync
+    if desc.get("mask") is not None:
+        raise raised("NotImplementedError")("from_cuda_array_interface",
+                                            found="an array with a mask", expected="one without")
     return exchange.of_interface(desc, owner, "from_cuda_array_interface").view(DeviceArray)
 
 

@@ -7,11 +7,13 @@ warnings exist so that programs can silence them, and are never given.
 from weft.errors import KernelError, LaunchError
 
 __all__ = [
-    "CudaAPIError", "CudaDriverError", "CudaLoweringError", "CudaRuntimeError",
-    "CudaSupportError", "LoweringError", "NumbaDebugInfoWarning", "NumbaDeprecationWarning",
+    "CCSupportError", "CudaAPIError", "CudaDriverError", "CudaLoweringError", "CudaRuntimeError",
+    "CudaSupportError", "LinkerError", "LoweringError", "NumbaDebugInfoWarning",
+    "NumbaDeprecationWarning",
     "NumbaError", "NumbaExperimentalFeatureWarning", "NumbaInvalidConfigWarning",
     "NumbaPendingDeprecationWarning", "NumbaPerformanceWarning", "NumbaRuntimeError",
-    "NumbaTypeError", "NumbaTypeSafetyWarning", "NumbaValueError", "NumbaWarning", "TypingError",
+    "NumbaTypeError", "NumbaTypeSafetyWarning", "NumbaValueError", "NumbaWarning", "NvrtcError",
+    "NvrtcSupportError", "NvvmError", "NvvmSupportError", "NvvmWarning", "TypingError",
     "UnsupportedBytecodeError", "UnsupportedError",
 ]  # fmt: skip
 
@@ -22,9 +24,19 @@ NumbaTypeError = NumbaValueError = UnsupportedBytecodeError = CudaLoweringError 
 # what is wrong with a launch, and what happens while a kernel runs
 CudaDriverError = CudaAPIError = CudaRuntimeError = NumbaRuntimeError = LaunchError
 
+# what is wrong with code of other languages
+NvvmError = NvrtcError = LinkerError = CCSupportError = KernelError
 
-class CudaSupportError(LaunchError):
+
+class CudaSupportError(LaunchError, ImportError):
     """What programs catch where there is no device; it is not raised here."""
+
+
+class NvvmSupportError(KernelError, ImportError):
+    """What is raised where NVIDIA's compiler is asked for."""
+
+
+NvrtcSupportError = NvvmSupportError
 
 
 class NumbaWarning(Warning):
@@ -49,6 +61,10 @@ class NumbaExperimentalFeatureWarning(NumbaWarning):
 
 class NumbaTypeSafetyWarning(NumbaWarning):
     """Conversions that lose digits."""
+
+
+class NvvmWarning(Warning):
+    """What NVIDIA's compiler finds."""
 
 
 class NumbaDebugInfoWarning(NumbaWarning):

@@ -9,7 +9,14 @@ from typing import Any, Final
 import numpy as np
 
 from weft.compat.arrays import DeviceArray, as_cuda_array, is_cuda_array
-from weft.compat.numba_types import ArrayOf, NumbaType, Signature, is_of_numba, parse_signature
+from weft.compat.numba_types import (
+    ArrayOf,
+    NumbaType,
+    Signature,
+    is_of_numba,
+    parse_signature,
+    void,
+)
 from weft.errors import (
     DTypeError,
     KernelError,
@@ -17,6 +24,7 @@ from weft.errors import (
     ShapeError,
     outermost,
     outermost_methods,
+    raised,
 )
 from weft.frontend.kernel import gpu as _operations
 from weft.frontend.kernel.launch import DeviceFunction, KernelFunction
@@ -163,6 +171,9 @@ class GUFunc:
             raise KernelError(f"guvectorize of {self.__name__}", found=layout,
                               expected="an entry for each argument")
         for s in signatures:
+            if s.result is not void:
+                raise DTypeError(f"guvectorize of {self.__name__}", found=f"a result of {s.result}",
+                                 expected="void: results are written to the last arguments")
             if len(s.args) != self._count:
                 raise DTypeError(f"guvectorize of {self.__name__}", found=str(s),
                                  expected=f"{self._count} types")
@@ -188,9 +199,12 @@ class GUFunc:
         given = list(map(_known, args))
         outs = list(given[count:]) or ([] if out is None else
                                        list(out) if isinstance(out, tuple) else [out])
+        if len(given) > count and out is not None:
+            raise raised("ValueError")(self.__name__, found="results by place and by name",
+                                       expected="one of both")
         if len(given) < count or len(outs) not in (0, len(self._outputs)):
-            raise LaunchError(self.__name__, found=f"{len(args)} arguments",
-                              expected=f"{count} and perhaps {len(self._outputs)} results")
+            raise raised("TypeError")(self.__name__, found=f"{len(args)} arguments",
+                                      expected=f"{count} and perhaps {len(self._outputs)} results")
         arrays = [np.asarray(a) for a in given[:count]]
         kinds = self._choose(arrays)
         sizes: dict[str, int] = {}
@@ -288,6 +302,8 @@ def vectorize(signatures: Any = None, **options: Any) -> Any:
 @outermost
 def guvectorize(signatures: Any, layout: str | None = None, **options: Any) -> Any:
     """Make a function of arrays take arrays with more axes; `layout` is ``(n),()->(n)``."""
+    if not options.pop("nopython", True):
+        raise DTypeError("guvectorize", found="nopython=False", expected="nopython=True")
     del options
     types, text = (None, signatures) if layout is None else (signatures, layout)
 

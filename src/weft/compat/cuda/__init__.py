@@ -46,15 +46,13 @@ from weft.compat.cuda.device import (
     synchronize,
 )
 from weft.compat.cuda.inspected import Inspected
+from weft.compat.cuda.memory import ManagedMemory, MappedMemory, MemoryPointer, PinnedMemory
 from weft.compat.cuda.reduction import Reduce, reduce
 from weft.compat.cuda.refused import (
     BaseCUDAMemoryManager,
     GetIpcHandleMixin,
     HostOnlyCUDAMemoryManager,
     IpcHandle,
-    MappedMemory,
-    MemoryPointer,
-    PinnedMemory,
     compile,
     compile_all,
     compile_for_current_device,
@@ -139,10 +137,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BaseCUDAMemoryManager", "CudaSupportError", "DeviceArray", "GetIpcHandleMixin",
-    "HostOnlyCUDAMemoryManager", "In", "InOut", "IpcHandle", "MappedMemory", "MemoryInfo",
-    "MemoryPointer", "Out", "PinnedMemory", "Reduce", "activemask", "all_sync", "any_sync",
-    "as_cuda_array", "atomic", "ballot_sync", "bf16", "blockDim", "blockIdx", "brev", "cbrt",
-    "cg", "close", "clz", "compile", "compile_all", "compile_for_current_device",
+    "HostOnlyCUDAMemoryManager", "In", "InOut", "IpcHandle", "ManagedMemory", "MappedMemory",
+    "MemoryInfo", "MemoryPointer", "Out", "PinnedMemory", "Reduce", "activemask", "all_sync",
+    "any_sync", "as_cuda_array", "atomic", "ballot_sync", "bf16", "blockDim", "blockIdx", "brev",
+    "cbrt", "cg", "close", "clz", "compile", "compile_all", "compile_for_current_device",
     "compile_ptx", "compile_ptx_for_current_device", "const", "cuda_error", "cudadrv",
     "current_context", "declare_device", "default_stream", "defer_cleanup", "detect",
     "device_array", "device_array_like", "devicearray", "devices", "driver", "eq_sync",
@@ -293,9 +291,13 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     del inline, link, debug, opt, lineinfo, cache, ignored
     bounds = launch_bounds if isinstance(launch_bounds, tuple | list) else (launch_bounds,)
     most = 1024 if bounds[0] is None else bounds[0]
+    if len(bounds) > 3:
+        raise raised("ValueError")("launch_bounds", found=f"Got {len(bounds)} launch bounds: "
+                                   f"{bounds!r}", expected="threads of a block, blocks of a "
+                                   "multiprocessor, blocks of a cluster")
     given = {"max_threads": bounds[0], **resources(
-        max_registers, bounds[1] if len(bounds) > 1 else None,
-        bounds[2] if len(bounds) > 2 else None)}
+        max_registers, bounds[1] if len(bounds) > 1 else None),
+        "max_cluster": bounds[2] if len(bounds) > 2 else None}
     hints = tuple((name, value) for name, value in given.items() if value is not None)
     options = Options(True, True, fastmath, most, hints, fma)
 
@@ -347,8 +349,8 @@ legacy_default_stream = per_thread_default_stream = default_stream
 
 def external_stream(pointer: int) -> Stream:
     """Return a stream for one of another library; work is finished when it has been asked for."""
-    del pointer
-    return Stream()
+    found: Stream = current_context().create_external_stream(pointer)
+    return found
 
 
 def event_elapsed_time(start: Event, end: Event) -> float:
@@ -387,9 +389,10 @@ def is_bfloat16_supported() -> bool:
 
 
 @outermost
-def declare_device(name: str, signature: Any) -> Any:
+def declare_device(name: str, sig: Any, link: Any = None, **options: Any) -> Any:
     """Refuse: code of other languages cannot be linked."""
-    raise KernelError("declare_device", found=f"{name}, {signature}",
+    del link, options
+    raise KernelError("declare_device", found=f"{name}, {sig}",
                       expected="a Python function under @cuda.jit(device=True)")
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from weft.errors import LaunchError, outermost
 from weft.frontend.kernel.intrinsics import MOST_SHARED
 from weft.frontend.kernel.options import MOST_THREADS
+from weft.frontend.kernel.streams import Event, Stream
 from weft.ir.stmt import MOST_WAITING
 
 __all__ = [
@@ -156,11 +157,20 @@ class MemoryInfo(NamedTuple):
     total: int
 
 
+class _Nothing(tuple[Any, ...]):
+    """What waits to be given back: nothing."""
+
+    __slots__ = ()
+
+    def clear(self) -> None:
+        """Do nothing."""
+
+
 class Context:
     """What programs ask of the context of a device: its memory, and a way to wait for it."""
 
     device = _device
-    deallocations = SimpleNamespace(clear=synchronize)  # memory is given back when nothing has it
+    deallocations = _Nothing()  # memory is given back when nothing has it
     memory_manager = SimpleNamespace(deallocations=deallocations, initialize=synchronize,
                                      reset=synchronize)
 
@@ -170,6 +180,50 @@ class Context:
 
         pool = device.runtime().pool
         return MemoryInfo(pool.bytes_free, pool.bytes_free + pool.bytes_in_use)
+
+    def memalloc(self, bytesize: int) -> Any:
+        """Return new memory of so many bytes."""
+        from weft.compat.cuda.memory import given
+
+        return given(self, bytesize)
+
+    def memhostalloc(self, bytesize: int, mapped: bool = False, portable: bool = False,
+                     wc: bool = False) -> Any:  # fmt: skip
+        """Return new memory of so many bytes, which is the host's."""
+        del mapped, portable, wc
+        from weft.compat.cuda.memory import MappedMemory, given
+
+        return given(self, bytesize, MappedMemory)
+
+    def memallocmanaged(self, bytesize: int, attach_global: bool = True) -> Any:
+        """Return new memory of so many bytes, which is the host's."""
+        del attach_global
+        from weft.compat.cuda.memory import ManagedMemory, given
+
+        return given(self, bytesize, ManagedMemory)
+
+    def mempin(self, owner: Any, pointer: Any, size: int, mapped: bool = False) -> Any:
+        """Return the memory of an array."""
+        del pointer, mapped
+        from weft.compat.cuda.memory import PinnedMemory, given
+
+        return given(self, size, PinnedMemory, owner)
+
+    def create_stream(self) -> Stream:
+        """Return a new stream."""
+        return Stream()
+
+    get_default_stream = get_legacy_default_stream = get_per_thread_default_stream = create_stream
+
+    def create_external_stream(self, pointer: int) -> Stream:
+        """Return a stream for one of another library."""
+        made = Stream()
+        made.handle, made.external = pointer, True
+        return made
+
+    def create_event(self, timing: bool = True) -> Event:
+        """Return a new event."""
+        return Event(timing)
 
     def get_max_potential_block_size(self, func: Any, b2d_func: Any, memsize: int,
                                      blocksizelimit: int, flags: Any = None,
@@ -228,7 +282,9 @@ def select_device(device_id: int) -> Device:
 
 def detect() -> bool:
     """Print the devices; return whether there is one."""
-    print("weft: cpu")
+    print(f"Found {len(gpus)} CUDA devices")
+    for device in gpus:
+        print(f"id {device.id}    {device.name}    [SUPPORTED]")
     return True
 
 

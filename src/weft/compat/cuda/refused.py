@@ -13,9 +13,8 @@ from weft.errors import KernelError, LaunchError, outermost
 
 __all__ = [
     "BaseCUDAMemoryManager", "GetIpcHandleMixin", "HostOnlyCUDAMemoryManager", "IpcHandle",
-    "MappedMemory", "MemoryPointer", "PinnedMemory", "compile", "compile_all",
-    "compile_for_current_device", "compile_ptx", "compile_ptx_for_current_device",
-    "open_ipc_array", "set_memory_manager",
+    "compile", "compile_all", "compile_for_current_device", "compile_ptx",
+    "compile_ptx_for_current_device", "open_ipc_array", "set_memory_manager",
 ]  # fmt: skip
 
 
@@ -59,23 +58,6 @@ class GetIpcHandleMixin:
     def get_ipc_handle(self, memory: Any) -> NoReturn:
         """Refuse: arrays lie in the memory of one process."""
         refuse_handle(memory)
-
-
-class MemoryPointer:
-    """Memory that a manager has given out."""
-
-    def __init__(self, context: Any, pointer: Any, size: int, owner: Any = None,
-                 finalizer: Any = None) -> None:  # fmt: skip
-        self.context, self.device_pointer, self.size = context, pointer, size
-        self.owner, self.finalizer = owner, finalizer
-
-
-class MappedMemory(MemoryPointer):
-    """Memory of the host that a device sees."""
-
-
-class PinnedMemory(MemoryPointer):
-    """Memory of the host that stays where it is."""
 
 
 class IpcHandle:

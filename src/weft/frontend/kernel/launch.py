@@ -474,6 +474,12 @@ class DeviceFunction:
         """Run the Python function."""
         return self.__weft_function__(*args, **kwargs)
 
+    @outermost
+    def __getitem__(self, configuration: Any) -> Any:
+        """Refuse: kernels call it."""
+        raise LaunchError(f"launch of {self.__name__}", found="a device function",
+                          expected="a kernel, which may call it")
+
     def __repr__(self) -> str:
         return f"<weft.func {self.__name__}>"
 

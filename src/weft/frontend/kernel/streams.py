@@ -20,7 +20,22 @@ __all__ = ["Event", "Stream", "check_stream", "event", "stream"]
 
 
 class Stream:
-    """An order of work: ``k[grid, block, stream](...)``."""
+    """An order of work: ``k[grid, block, stream](...)``.
+
+    Attributes
+    ----------
+    handle : int
+        The address of a stream of another library that it stands for, 0 for one of ours.
+    external : bool
+        Whether it stands for one.
+    """
+
+    handle = 0
+    external = False
+
+    def __int__(self) -> int:
+        """Return the handle."""
+        return self.handle
 
     def synchronize(self) -> None:
         """Wait until all that was asked for is finished, which it is."""

@@ -6,12 +6,24 @@ from weft.compat.arrays import DeviceArray, device_array_like, to_device
 from weft.errors import LaunchError
 
 __all__ = [
-    "DeviceArray", "DeviceNDArray", "DeviceNDArrayBase", "ManagedNDArray", "MappedNDArray",
-    "auto_device", "from_array_like", "is_cuda_ndarray", "verify_cuda_ndarray_interface",
+    "DeviceArray", "DeviceNDArray", "DeviceNDArrayBase", "DeviceRecord", "ManagedNDArray",
+    "MappedNDArray", "array_core", "auto_device", "from_array_like", "from_record_like",
+    "is_contiguous", "is_cuda_ndarray", "verify_cuda_ndarray_interface",
 ]  # fmt: skip
 
 DeviceNDArray = DeviceNDArrayBase = ManagedNDArray = MappedNDArray = DeviceArray
-from_array_like = device_array_like
+DeviceRecord = DeviceArray  # an array without axes
+from_array_like = from_record_like = device_array_like
+
+
+def is_contiguous(ary: Any) -> bool:
+    """Whether elements lie in row-major order without gaps, apart from axes that repeat them."""
+    return bool(array_core(ary).flags.c_contiguous)
+
+
+def array_core(ary: Any) -> Any:
+    """Return the part of an array that its broadcast axes repeat."""
+    return ary[tuple(0 if step == 0 else slice(None) for step in ary.strides)]
 
 
 def is_cuda_ndarray(obj: Any) -> bool:

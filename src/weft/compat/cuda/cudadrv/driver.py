@@ -4,15 +4,19 @@ from typing import Any
 
 import numpy as np
 
+from weft.compat.arrays import DeviceArray
 from weft.compat.cuda.device import gpus
-from weft.compat.errors import CudaAPIError, CudaDriverError, CudaSupportError
+from weft.compat.cuda.memory import ManagedMemory, MappedMemory, MemoryPointer, PinnedMemory
+from weft.compat.errors import CudaAPIError, CudaDriverError, CudaSupportError, LinkerError
 from weft.errors import LaunchError
 from weft.frontend.kernel.streams import Event, Stream
 
 __all__ = [
-    "CudaAPIError", "CudaDriverError", "CudaSupportError", "Device", "Driver", "Event", "Stream",
+    "CudaAPIError", "CudaDriverError", "CudaSupportError", "Device", "Driver", "Event",
+    "LinkerError", "ManagedMemory", "MappedMemory", "MemoryPointer", "PinnedMemory", "Stream",
     "device_memory_size", "device_memset", "device_pointer", "device_to_device", "device_to_host",
-    "driver", "host_memory_size", "host_to_device",
+    "driver", "host_memory_extents", "host_memory_size", "host_to_device", "is_device_memory",
+    "require_device_memory",
 ]  # fmt: skip
 
 Device = type(gpus[0])
@@ -55,6 +59,35 @@ def device_memory_size(array: Any) -> int:
 
 
 host_memory_size = device_memory_size
+
+
+def is_device_memory(obj: Any) -> bool:
+    """Whether an object is memory for kernels: an array of `to_device`, or a pointer."""
+    return isinstance(obj, DeviceArray | MemoryPointer)
+
+
+def require_device_memory(obj: Any) -> None:
+    """Refuse what is no such memory.
+
+    Raises
+    ------
+    LaunchError
+        If it is none.
+    """
+    if not is_device_memory(obj):
+        raise LaunchError("memory for kernels", found=type(obj).__name__,
+                          expected="an array of to_device or device_array")
+
+
+def host_memory_extents(array: Any) -> tuple[int, int]:
+    """Return where the bytes of an array begin and where they end."""
+    held = np.asarray(array)
+    first = device_pointer(held)
+    if not held.size:
+        return first, first
+    ends = [(n - 1) * s for n, s in zip(held.shape, held.strides, strict=True)]
+    return (first + sum(min(0, e) for e in ends),
+            first + sum(max(0, e) for e in ends) + held.itemsize)
 
 
 def device_pointer(array: Any) -> int:

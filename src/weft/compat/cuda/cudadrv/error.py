@@ -1,5 +1,18 @@
 """The errors of numba's driver."""
 
-from weft.compat.errors import CudaDriverError, CudaRuntimeError, CudaSupportError
+from weft.compat.errors import (
+    CCSupportError,
+    CudaDriverError,
+    CudaRuntimeError,
+    CudaSupportError,
+    NvrtcError,
+    NvrtcSupportError,
+    NvvmError,
+    NvvmSupportError,
+    NvvmWarning,
+)
 
-__all__ = ["CudaDriverError", "CudaRuntimeError", "CudaSupportError"]
+__all__ = [
+    "CCSupportError", "CudaDriverError", "CudaRuntimeError", "CudaSupportError", "NvrtcError",
+    "NvrtcSupportError", "NvvmError", "NvvmSupportError", "NvvmWarning",
+]  # fmt: skip
