@@ -60,6 +60,7 @@ from weft.passes.copies import copy_at_once
 from weft.passes.departures import departs, may_depart, prepared, without_departures
 from weft.passes.divergence import MUCH, WARP, has_barrier, leaves
 from weft.passes.grid import blocks_of_grid, grid_to_block, waits_for_grid
+from weft.passes.in_step import meets_in_step
 from weft.passes.orient import CLEARLY, lanes_last
 from weft.passes.strides import count_turns
 from weft.passes.threads import Threads
@@ -223,7 +224,7 @@ class Nest:
 
     def __init__(self, kernel: Kernel, body: Body, lanes: int) -> None:
         self.hints = dict(kernel.meta.hints)
-        self.warps = _has_warps(body)
+        self.warps = _has_warps(body) or meets_in_step(body)
         self.short_loops = not self.warps and lanes > 1 and _has_short_loops(body)
         self.lanes = WARP if self.warps else lanes * 2 if self.short_loops else lanes
         self.locations: dict[Stmt, Location] = dict(kernel.locations)
