@@ -55,12 +55,13 @@ from weft.ir.stmt import (
 )
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, fields, mathlib, seen
+    from weft.frontend.kernel import arrays, fields, mathlib, seen, wholes
 else:
     arrays = Late("weft.frontend.kernel.arrays")
     fields = Late("weft.frontend.kernel.fields")
     mathlib = Late("weft.frontend.kernel.mathlib")
     seen = Late("weft.frontend.kernel.seen")
+    wholes = Late("weft.frontend.kernel.wholes")
 
 __all__ = ["INTRINSICS", "Calls"]
 
@@ -332,6 +333,8 @@ class Calls(Expressions):
 
     def _numpy(self, callee: Any, name: str, args: list[Value], named: dict[str, Value],
                node: ast.Call) -> Value:  # fmt: skip
+        if "out" in named or any(map(wholes.is_array, args)):
+            return wholes.applied(self, callee, args, named, node)
         if named:
             try:
                 bound = inspect.signature(callee).bind(*args, **named)

@@ -1,0 +1,101 @@
+"""NumPy's functions of whole arrays in kernels: each thread sets all elements of the results."""
+
+import numpy as np
+import pytest
+
+from weft import errors
+from weft.compat import cuda
+
+X = np.array([[0.5, -1.25, 3.0], [2.0, 0.0, -7.5]], np.float32)
+
+
+@pytest.mark.parametrize(("name", "count"), [
+    ("sin", 1), ("exp", 1), ("fabs", 1), ("sqrt", 1), ("negative", 1), ("square", 1), ("add", 2),
+    ("multiply", 2), ("maximum", 2), ("fmin", 2), ("hypot", 2), ("arctan2", 2), ("greater", 2),
+    ("logical_and", 2), ("logical_not", 1), ("deg2rad", 1), ("floor", 1), ("true_divide", 2),
+])  # fmt: skip
+def test_functions_of_arrays(name, count):
+    function = getattr(np, name)
+    x = np.abs(X) if name == "sqrt" else X
+    others = [x.T.copy().T[::-1]] * (count - 1)
+
+    @cuda.jit
+    def one(x, out):
+        function(x, out)
+
+    @cuda.jit
+    def two(x, y, out):
+        function(x, y, out=out)
+
+    expected = np.zeros(x.shape, bool if name[0] in "gl" else np.float32)
+    out = np.zeros_like(expected)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        function(x, *others, expected)
+    (one if count == 1 else two)[1, 1](x, *others, out)
+    np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (7,), (3, 5), (2, 1, 3)])
+def test_arrays_are_broadcast(shape):
+    @cuda.jit
+    def kernel(a, b, c, out):
+        np.add(a, b, out)
+        np.multiply(out, c, out)
+
+    rows = np.arange(1, shape[-1] + 1.0)
+    ones = np.full((1,) * len(shape), 2, np.int32)
+    out = np.zeros(shape)
+    kernel[1, 1](rows, 0.5, ones, out)
+    np.testing.assert_array_equal(out, np.broadcast_to((rows + 0.5) * 2, shape))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int32, np.uint64, np.float64,
+                                  np.complex64, np.complex128])
+def test_types_of_elements(kind):
+    @cuda.jit
+    def kernel(a, b, out):
+        np.add(a, b, out)
+
+    a = np.arange(5).astype(kind)
+    out = np.zeros(5, kind)
+    kernel[1, 1](a, a, out)
+    np.testing.assert_array_equal(out, a + a)
+
+
+def test_the_result_is_the_array_that_was_given():
+    @cuda.jit
+    def kernel(a, out):
+        i = cuda.grid(1)
+        out[i, 0] = np.sin(a[i], out[i])[1]
+
+    a, out = X.astype(np.float64), np.zeros((2, 3))
+    kernel[1, 2](a, out)
+    expected = np.sin(a)
+    expected[:, 0] = expected[:, 1]
+    np.testing.assert_allclose(out, expected, rtol=1e-15)
+
+
+def test_arrays_that_do_not_fit():
+    @cuda.jit
+    def kernel(a, out):
+        np.sin(a, out)
+
+    with pytest.raises(ValueError, match="cannot be broadcast"):
+        kernel[1, 1](np.zeros(3), np.zeros(4))
+    with pytest.raises(errors.KernelError, match="an array of 2 axes for one of 1"):
+        kernel[1, 1](np.zeros((3, 3)), np.zeros(3))
+
+
+def test_no_array_for_the_results():
+    @cuda.jit
+    def kernel(a, out):
+        out[0] = np.sin(a)[0]
+
+    @cuda.jit
+    def where(a, out):
+        np.sin(a, out, where=a[0] > 0)
+
+    with pytest.raises(errors.KernelError, match="kernels make no arrays"):
+        kernel[1, 1](np.zeros(3), np.zeros(3))
+    with pytest.raises(errors.KernelError, match="a loop over its elements"):
+        where[1, 1](np.zeros(3), np.zeros(3))
