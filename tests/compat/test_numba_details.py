@@ -132,6 +132,34 @@ def test_nextafter_and_hypot(dtype):
         np.testing.assert_allclose(length, np.hypot(a, b), rtol=2 * np.finfo(dtype).eps)
 
 
+def test_round_to_digits_that_an_argument_says():
+    @cuda.jit
+    def kernel(x, digits, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = round(x[i], digits)
+
+    x = np.array([0.5425, 1.2345678987654321e-15, -12345.678, 5e-324, 1e308, np.inf, np.nan, -0.0,
+                  2.5, 149999.5])
+    for digits in (-400, -309, -308, -5, -1, 0, 1, 3, 5, 17, 22, 23, 30, 330, 331, 400):
+        for kind in (np.float32, np.float64):
+            given = x.astype(kind)
+            out = np.zeros_like(given)
+            kernel[1, 32](given, digits, out)
+            expected = [round(v, digits) if np.isfinite(v) else v for v in given.tolist()]
+            np.testing.assert_allclose(out, np.array(expected, kind), rtol=3e-16, atol=0)
+    out = np.zeros(3)
+    known_digits[1, 1](out)
+    assert out.tolist() == [2.5, 0, 2.5]
+
+
+@cuda.jit
+def known_digits(out):
+    out[0] = round(2.5, 400)
+    out[1] = round(2.5, -400)
+    out[2] = round(2.5, 330)
+
+
 def test_round_near_a_half():
     @cuda.jit
     def kernel(x, out):

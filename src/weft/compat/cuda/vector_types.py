@@ -4,4 +4,4 @@ from weft.compat.cuda.vectors import VECTORS
 
 __all__ = ["vector_types"]
 
-vector_types = VECTORS
+vector_types = {v.__name__: v for v in VECTORS.values()}

@@ -35,6 +35,12 @@ class Vector:
         self.names = tuple("xyzw"[:count])
         self.aliases = aliases
 
+    name = property(lambda self: self.__name__)
+    base_type = property(lambda self: self.element)
+    attr_names = property(lambda self: self.names)
+    num_elements = property(lambda self: len(self.names))
+    user_facing_object = property(lambda self: self)
+
     def __weft_call__(self, reader: Any, args: list[Any], node: Any) -> Any:
         """Return the vector that a call in a kernel makes."""
         return reader.vector(self, self.names, self.element.__weft_dtype__, args, node)

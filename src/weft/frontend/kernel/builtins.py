@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.frontend.kernel import chosen, complexes, indexing, members, operators, scalars, structs
+from weft.frontend.kernel import (
+    chosen,
+    complexes,
+    indexing,
+    members,
+    operators,
+    pymath,
+    scalars,
+    structs,
+)
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.reductions import REDUCTIONS
@@ -138,10 +147,8 @@ def _round(c: Calls, node: ast.Call, value: Value, digits: Value | None = None) 
     if isinstance(digits, Known):
         return scalars.rounded(x, c.known_int(digits, node, "the number of digits"))
     places = scalars.convert(c.scalar(digits, node, "an integer"), dt.int64)
-    found = x
-    for count in range(-16, 17):  # more than a float64 has
-        found = ex.where(places.eq(count), scalars.rounded(x, count), found)
-    return found
+    found = c.inline(pymath.rounded, [scalars.convert(x, dt.float64), places], {}, node)
+    return scalars.convert(c.scalar(found, node), x.dtype)
 
 
 def _pow(c: Calls, node: ast.Call, base: Value, exponent: Value) -> Value:

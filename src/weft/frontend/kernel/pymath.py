@@ -8,11 +8,14 @@ errors.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 __all__ = ["comb", "gamma", "gcd", "heaviside", "isclose", "isqrt", "lcm", "lgamma", "logaddexp",
-           "perm", "remainder"]  # fmt: skip
+           "perm", "remainder", "rounded"]  # fmt: skip
 
+_TENS: Final[Any] = np.array([float(f"1e{k}") for k in range(309)])
 _LARGEST: Final = (1 << 63) - 1
 _LARGEST_ROOT: Final = math.isqrt(_LARGEST)
 
@@ -45,6 +48,19 @@ def lanczos(x: float) -> float:
             over = over / x + _OVER[12 - k]
             under = under / x + _UNDER[12 - k]
     return over / under
+
+
+def rounded(x: float, digits: int) -> float:
+    """Return ``round(x, digits)``: the nearest multiple of a power of ten."""
+    if digits < -308:
+        return x * 0.0 if abs(x) < math.inf else x
+    places = min(abs(digits), 330)  # beyond that every float is a multiple
+    scale, rest = _TENS[min(places, 22)], _TENS[max(places - 22, 0)]
+    if digits >= 0:
+        found = round(x * rest * scale, 0) / scale / rest
+    else:
+        found = round(x / (scale * rest), 0) * (scale * rest)
+    return found if abs(found) < math.inf else x
 
 
 def sine_of_pi(x: float) -> float:

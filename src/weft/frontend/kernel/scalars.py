@@ -461,6 +461,9 @@ def rounded(x: Expr, digits: int) -> Expr:
     """Return ``round(x, digits)`` of a float: the nearest multiple of a power of ten."""
     if x.dtype is not dt.float64:  # in which what lies near a half does not move onto it
         return convert(rounded(convert(x, dt.float64), digits), x.dtype)
+    if digits > 330 or digits < -308:  # all are multiples of the power, or none but 0
+        small = ex.unary(Op.ABS, x).lt(math.inf)
+        return x if digits > 0 else ex.where(small, x * 0.0, x)
     scale = 10.0 ** min(abs(digits), _MOST_EXACT)
     rest = 10.0 ** max(abs(digits) - _MOST_EXACT, 0)
     if digits >= 0:
