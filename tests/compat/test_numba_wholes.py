@@ -62,6 +62,39 @@ def test_types_of_elements(kind):
     np.testing.assert_array_equal(out, a + a)
 
 
+@pytest.mark.parametrize("name", [
+    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and",
+    "logical_or", "logical_xor", "maximum", "minimum", "fmax", "fmin", "add",
+])  # fmt: skip
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_functions_of_two_complex_numbers(name, kind):
+    function = getattr(np, name)
+
+    @cuda.jit
+    def kernel(a, b, out):
+        function(a, b, out)
+
+    parts = [0.0, -0.0, 1.0, -2.5, np.nan, np.inf]
+    a = np.array([complex(x, y) for x in parts for y in parts], kind)
+    a, b = a[:, None], a.copy()
+    with np.errstate(invalid="ignore"):
+        expected = function(a, b)
+    out = np.zeros_like(expected)
+    kernel[1, 1](a, b, out)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_logarithms_of_complex_numbers():
+    @cuda.jit
+    def kernel(a, out):
+        np.log2(a, out)
+
+    a = np.array([1, 1j, -2.5, 8 - 8j, 1e-5 + 2e5j])
+    out = np.zeros_like(a)
+    kernel[1, 1](a, out)
+    np.testing.assert_allclose(out, np.log2(a), rtol=1e-14)
+
+
 def test_the_result_is_the_array_that_was_given():
     @cuda.jit
     def kernel(a, out):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import complexes, operators, pymath, scalars
+from weft.frontend.kernel import complex_order, complexes, operators, pymath, scalars
 from weft.frontend.kernel.values import Group, Known, Value
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -228,6 +228,9 @@ def ufunc_call(c: Expressions, name: str, args: list[Value], node: ast.AST) -> V
         found = complexes.function(c, _OTHER_NAMES.get(name, name), args[0], node)
         if found is not None:
             return found
+    told = complex_order.ufunc(c, name, args, node)
+    if told is not None:
+        return told
     if count == 2 and name in _OPERATORS:
         if name == "float_power":
             args = [scalars.convert(c.scalar(a, node), dt.float64) for a in args]
