@@ -235,6 +235,32 @@ def test_long_epilogues_stay_apart_from_products():
     assert [s.kernel.meta.kind for s in steps] == ["contraction", "elementwise"]
 
 
+@pytest.mark.parametrize(("moments", "kept", "product_stores"),
+                         [(2, True, 1), (2, False, 1), (1, True, 2), (0, True, 2), (0, False, 1)])
+def test_a_product_leaves_its_readers_what_they_read_with_it(moments, kept, product_stores, rng):
+    """One moment fits behind the tiles, two and the parameter do not: then all go together."""
+    x, y = leaf(7, 5), leaf(7, 11)
+    g = graphs.matmul(infer.permute(x, (1, 0)), y)
+    outputs, p = [g] if kept else [], leaf(5, 11)
+    step = g
+    if moments:
+        first, second = leaf(5, 11), leaf(5, 11)
+        m = el(Op.ADD, el(Op.MUL, first, full(g, 0.9)), el(Op.MUL, g, full(g, 0.1)))
+        step = m
+        outputs.append(m)
+        if moments == 2:
+            v = el(Op.ADD, second, el(Op.MUL, g, g))
+            step = el(Op.MUL, m, v)
+            outputs.append(v)
+    outputs.append(el(Op.ADD, p, step))
+    found, wanted, steps = execute(outputs, rng)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=3e-5, atol=1e-5)
+    product = next(s for s in steps if s.kernel.meta.kind == "contraction")
+    assert len(product.outputs) == product_stores
+    assert len(steps) == (2 if moments else 1)
+
+
 def test_an_expensive_scalar_joins_the_scalars_that_are_stored(rng):
     """An optimiser's count of steps is stored; the powers of it need no place in every kernel."""
     step = el(Op.ADD, leaf(1), full(leaf(1), 1.0))

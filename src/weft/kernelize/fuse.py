@@ -19,6 +19,7 @@ from weft.ir.node import Node, Shape
 from weft.ir.op import Op
 from weft.kernelize import attention, cost, indexing
 from weft.kernelize.attention import Found
+from weft.kernelize.beside import left_by_products
 from weft.kernelize.cost import Costs, elements, is_leaf, upper_bound
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
@@ -48,10 +49,12 @@ class Fusion:
     attention : Found
         The outputs that are computed together with all between them and the scores, and their
         gradients.
+    left : frozenset of Node
+        Values that no product computes behind its tiles.
     """
 
-    def __init__(self, costs: Costs, found: Found) -> None:
-        self.costs, self.attention = costs, found
+    def __init__(self, costs: Costs, found: Found, left: frozenset[Node] = _NONE) -> None:
+        self.costs, self.attention, self.left = costs, found, left
         self.stored = costs.stored
         self.groups: list[Group] = []
         self.home: dict[Node, Group] = {}
@@ -149,11 +152,11 @@ class Fusion:
                 if sibling.number not in direct:
                     found.append(sibling)
         if not below or node.op in (Op.REDUCE, Op.ARGREDUCE):
-            for leaf in self._leaves(node):
+            for leaf in self.leaves(node):
                 found.extend(self._readers.get(leaf, ())[-2:])
         return list(dict.fromkeys(found))
 
-    def _leaves(self, node: Node) -> list[Node]:
+    def leaves(self, node: Node) -> list[Node]:
         """Return the arrays in memory that `node` inlines (the first few)."""
         out: list[Node] = []
         seen: set[Node] = set()
@@ -180,7 +183,7 @@ class Fusion:
             if home is not group:
                 depends |= 1 << home.number | self._before[home.number]
         shares = not below or node.op in (Op.REDUCE, Op.ARGREDUCE)
-        for source in (*below, *(self._leaves(node) if shares else ())):
+        for source in (*below, *(self.leaves(node) if shares else ())):
             if elements(source.shape) == 1:
                 continue  # a scalar is no reason to share a kernel
             readers = self._readers.setdefault(source, [])
@@ -257,7 +260,7 @@ class Fusion:
         if not reads:
             return ""
         if group.kind in ("contraction", "attention"):
-            trial = self._beside(group, below)
+            trial = None if node in self.left else self._beside(group, below)
             if trial is None or size != elements(trial.rows) or (
                 self._streams(trial, node) > STREAMS
             ):
@@ -273,7 +276,7 @@ class Fusion:
         seen = {m for m in (*group.members, node) if m in self.stored}
         for member in (*group.members[1:], node):
             below = self.reads.get(member, _NONE)
-            seen.update(s for s in (*below, *self._leaves(member)) if elements(s.shape) == size)
+            seen.update(s for s in (*below, *self.leaves(member)) if elements(s.shape) == size)
         return len(seen)
 
     def _join_reduction(self, group: Group, node: Node, reads: bool) -> str:
@@ -441,17 +444,20 @@ def domain_vars(rows: Shape, inner: Shape) -> tuple[Index, Index, dict[Expr, tup
 def fuse(outputs: Sequence[Node]) -> Fusion:
     """Return the kernels of a graph.
 
-    An expensive value that several kernels would compute again is stored, and the graph is cut
-    once more with that knowledge.
+    An expensive value that several kernels would compute again is stored, what a product would
+    compute better elsewhere leaves it, and the graph is cut once more with that knowledge.
     """
     found = attention.find(outputs)
     extra = dict.fromkeys((*found.outputs, *found.parts, *found.rows), "attention")
     first = dict.fromkeys(found.rows.values())  # what they keep is known before it is read
+    left = _NONE
     for _ in range(3):
-        fusion = Fusion(Costs(outputs, extra, found.inside, tuple(first)), found)
+        fusion = Fusion(Costs(outputs, extra, found.inside, tuple(first)), found, left)
         again = dict.fromkeys(repeated(fusion), "expensive value used by several kernels")
         again.update(dict.fromkeys(read_again(fusion), "sum of arrays used by several kernels"))
-        if not again:
+        more = left.union(left_by_products(fusion))
+        if not again and more == left:
             break
+        left = more
         extra.update(again)
     return fusion
