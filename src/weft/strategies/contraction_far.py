@@ -9,15 +9,16 @@ from __future__ import annotations
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space, accesses
-from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern
+from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern, may_repeat
 from weft.strategies.nest import Plan, find, flat_stride, parallelise, size_of, work
 
 
 def is_far(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
     """Whether an operand has unit stride along the rows and a page's along the reduced axis."""
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
-    if len(pattern.reduce.axes) != 1 or any(constant(e) is None for e in extents):
-        return False
+    if (len(pattern.reduce.axes) != 1 or any(constant(e) is None for e in extents)
+            or not may_repeat(pattern)):
+        return False  # blocks and tiles overlap
     space, axis = Space(plan.kernel), pattern.reduce.axes[0]
     inside = accesses(pattern.reduce.body)
     left = [a for a in inside if flat_stride(space, a, wide.var) == 0]

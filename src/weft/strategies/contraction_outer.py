@@ -312,7 +312,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     if pieces:
         rows, lanes = _high(plan, p, row, pieces), native_lanes(plan, pattern) // 2
     if not pieces and block is None and packed and not scattered and panels_first(
-            plan, pattern, p, row, wide, lanes):
+            plan, pattern, p, row, wide, rows, lanes):
         return wide_tile(plan, pattern, p, row, wide, rows, lanes, *next(iter(packed.items())))
     n = size_of(wide.extent)
     # A panel that is no power of two wide is copied in squares that overlap, without masks.

@@ -13,6 +13,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load, Reduce
+from weft.schedule.dependence import idempotent
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space, accesses
 from weft.strategies.nest import (
@@ -371,6 +372,11 @@ def order_loops(plan: Plan, outer: list[str], inner: list[str], amount: int,
     busy = [sizes[x] / (-(-sizes[x] // threads) * threads) for x in around if sizes[x]]
     parallelise(plan, around if max(busy, default=0) >= BUSY else outer, amount)
     return outer
+
+
+def may_repeat(pattern: Pattern) -> bool:
+    """Whether results may be computed twice: not where an epilogue updates what it reads."""
+    return idempotent(pattern.rows[-1].body) is None
 
 
 def epilogue_cost(pattern: Pattern) -> int:

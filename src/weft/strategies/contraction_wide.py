@@ -17,15 +17,17 @@ from weft.strategies.contraction_pattern import (
     Pattern,
     chain_steps,
     copy_strided,
+    may_repeat,
     register_tile,
 )
 from weft.strategies.nest import PARALLEL_WORK, Cost, Plan, parallelise, product, size_of, work
 
 WIDE: Final = 4  # panels side by side from which on rows of results are longer than strips of them
+EQUAL: Final = 2  # equal blocks may be so much smaller than those of which the last overlaps
 WASTE: Final = 24  # columns of which one may be computed twice
 
 
-def panels_first(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For,
+def panels_first(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, rows: int,
                  lanes: int) -> bool:
     """Whether the panels of whole rows are copied before their first result.
 
@@ -37,7 +39,27 @@ def panels_first(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: Fo
     written = size_of(row.extent) * size_of(wide.extent) * Cost(pattern.rows[-1].body).itemsize
     return (written > plan.target.l2_bytes and size_of(row.extent) >= 2 * p.pack_rows
             and _is_short(pattern, p)
-            and _wide_columns(plan, pattern, p, wide, lanes) >= WIDE * lanes)
+            and _wide_columns(plan, pattern, p, wide, lanes) >= WIDE * lanes
+            and _blocks(plan, pattern, p, row, wide, rows, lanes) is not None)
+
+
+def _blocks(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, rows: int,
+            lanes: int) -> tuple[int, int] | None:
+    """Return the rows that share a copy of all panels, and the columns that have theirs at once.
+
+    The last ones overlap those before them. What must not be computed twice is cut into blocks of
+    whole tiles that are equal, if there are any of about that size.
+    """
+    n, m = size_of(row.extent), size_of(wide.extent)
+    parts = plan.threads if work((pattern.rows[0],)) // MAC_SPEED >= PARALLEL_WORK else 1
+    count = max(-(-n // p.wide_rows), parts)
+    most = (min(-(-n // (count * rows)) * rows, n), _wide_columns(plan, pattern, p, wide, lanes))
+    if may_repeat(pattern):
+        return most
+    sizes = [max((d for d in range(unit, block + 1, unit) if total % d == 0), default=0)
+             for total, unit, block in ((n, rows, most[0]), (m, lanes, most[1]))]
+    fit = all(size * EQUAL >= block for size, block in zip(sizes, most, strict=True))
+    return (sizes[0], sizes[1]) if fit else None
 
 
 def _is_short(pattern: Pattern, p: Parameters) -> bool:
@@ -66,15 +88,14 @@ def wide_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, 
     i, j = row.var.attr, wide.var.attr
     outer = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
     amount = work((pattern.rows[0],)) // MAC_SPEED
-    parts = plan.threads if amount >= PARALLEL_WORK else 1
-    width = _wide_columns(plan, pattern, p, wide, lanes)
+    blocks = _blocks(plan, pattern, p, row, wide, rows, lanes)
+    assert blocks is not None
+    size, width = blocks
     if width < size_of(wide.extent):
         schedule.split(j, width, "overlap")
         outer.append(f"{j}.o")
         j = f"{j}.i"
-    n = size_of(row.extent)
-    count = max(-(-n // p.wide_rows), parts)
-    schedule.split(i, min(-(-n // (count * rows)) * rows, n), "overlap")
+    schedule.split(i, size, "overlap")
     top, i = f"{i}.o", f"{i}.i"
     schedule.split(j, lanes, "overlap").split(i, rows, "overlap")
     inner = [f"{i}.o", f"{j}.o", f"{i}.i", f"{j}.i"]
