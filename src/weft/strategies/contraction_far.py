@@ -72,8 +72,12 @@ def far_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, r
     schedule.reorder(f"{j}.o", f"{i}.i")
     depth = even(size_of(axis.extent), p.far_block, 8)
     k = axis.var.attr
-    schedule.block_reduction(name, f"{i}.o", k, depth)
-    schedule.stage(right, f"{k}.o", (f"{j}.o", f"{k}.i", f"{j}.i"))
+    whole = depth >= size_of(axis.extent) and bool(outer)
+    if whole:  # one block: sums need not be kept from one to the next
+        schedule.stage(right, outer[-1], (f"{j}.o", k, f"{j}.i"))
+    else:
+        schedule.block_reduction(name, f"{i}.o", k, depth)
+        schedule.stage(right, f"{k}.o", (f"{j}.o", f"{k}.i", f"{j}.i"))
     copy = f"{j}.i.s"
     (schedule.vectorize if moving[right] == 1 else schedule.unroll)(copy)
     schedule.window(left, f"{i}.o")
@@ -85,8 +89,9 @@ def far_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, r
         schedule.split(last, 8, "mask")
         last = f"{last}.i"
     schedule.vectorize(last)
-    schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
-    schedule.decompose_reduction(f"{name}.b", f"{i}.i")
+    if not whole:
+        schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
+    schedule.decompose_reduction(name if whole else f"{name}.b", f"{i}.i")
     for suffix in (".z", "", ".f"):
         schedule.unroll(f"{i}.i{suffix}").vectorize(f"{j}.i{suffix}")
     plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}, "

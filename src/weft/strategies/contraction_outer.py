@@ -248,7 +248,7 @@ def _broad_rows(n: int) -> int:
 
 
 def _broad(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> Parameters:
-    """Return parameters of lower, broader tiles where those take fewer steps.
+    """Return parameters of lower, broader tiles where those take no more steps.
 
     They read less for each product, and longer rows where a panel is copied: both count where
     panels lie in the second cache and come from memory.
@@ -268,7 +268,7 @@ def _broad(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     native = native_lanes(plan, pattern)
     steps = [-(-n // r) * (r * w // native + 1) * -(-m // (w * plan.threads))
              for r, w in ((_rows(plan, p, row), lanes), (_rows(plan, q, row), broad))]
-    return q if steps[1] < steps[0] else p
+    return q if steps[1] <= steps[0] else p
 
 
 def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> int:
