@@ -218,12 +218,13 @@ def test_streams_of_many_sums(shape):
     assert trace.count("block_reduction") == (1 if shape[2] == 88 else 2)  # 11 blocks: no divisor
 
 
-@pytest.mark.parametrize("shape", [(256, 20, 30), (260, 36, 20), (260, 44, 31)])
+@pytest.mark.parametrize("shape", [(256, 20, 30), (260, 36, 20), (260, 44, 31), (257, 37, 8)])
 def test_far_rows(shape):
     nest = nests.matmul(*shape, left="ki")
     trace = scheduled(nest, NARROW, pack_rows=4, far_block=8, far_depth=1)
     assert "window(a" in trace
     assert "stage(b" in trace
+    assert ("block_reduction" in trace) == (shape[2] > 8)  # one block: nothing is kept for others
 
 
 @pytest.mark.parametrize("right", ["kj", "jk"])
