@@ -154,6 +154,16 @@ print(x[0])
 """, tmp_path) == "5.0\n"
 
 
+def test_texts_of_kernels_are_not_kept_again() -> None:
+    """What is compiled to find a kernel's text in others' would drive those out, one by one."""
+    space: dict[str, Any] = {}
+    exec("def again(x): x[0] += 1", space)
+    for _ in range(3):
+        weft.kernel(space["again"])[1, 1](np.zeros(1))
+        trees = [t for t in heard._texts if isinstance(t, ast.AST)]
+        assert not any("def again" in ast.unparse(t) for t in trees[-8:])
+
+
 def python(code: str, folder: Path) -> str:
     """Run a program in a process of its own and return what it prints."""
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,

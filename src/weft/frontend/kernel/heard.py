@@ -17,12 +17,14 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final, TypeGuard
 
-__all__ = ["heard", "listen"]
+__all__ = ["heard", "listen", "unheard"]
 
 _KEPT: Final = 1 << 22  # characters of all texts that are kept
 _LONGEST: Final = 1 << 17  # characters of one
 _TREE: Final = 1 << 13  # what a syntax tree counts for
 _FRAMES: Final = 16  # callers whose variables may hold a text
+
+_UNHEARD: Final = "weft_unheard"  # an attribute of trees
 
 Text = str | bytes | ast.AST
 
@@ -46,10 +48,18 @@ def _listen(event: str, args: tuple[Any, ...]) -> None:
     text, name = args
     if name == "<unknown>" or (isinstance(name, str) and os.path.isfile(name)):
         return  # parsed only, or linecache has it
+    if getattr(text, _UNHEARD, False):
+        return
     if _is_program(text) and _has_functions(text):
         _texts.append(text)
         while sum(map(_weight, _texts)) > _KEPT:
             _texts.popleft()
+
+
+def unheard(tree: ast.Module) -> ast.Module:
+    """Return a tree that is compiled to compare it: kept, such trees would drive all others out."""
+    setattr(tree, _UNHEARD, True)
+    return tree
 
 
 def heard(name: str) -> list[str]:

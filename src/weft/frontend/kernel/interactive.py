@@ -25,6 +25,8 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from weft.frontend.kernel.heard import unheard
+
 __all__ = ["note", "same", "shown", "typed"]
 
 _MOST_LINES: Final = 2000  # of the history, that are looked through
@@ -99,7 +101,7 @@ def _definition(text: str, wanted: types.CodeType) -> tuple[int, int | None] | N
     """Return the lines on which a text defines a function, decorators included."""
     try:
         tree = ast.parse(text)
-        module = compile(tree, wanted.co_filename, "exec", dont_inherit=True)
+        module = compile(unheard(tree), wanted.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
     codes = [module]

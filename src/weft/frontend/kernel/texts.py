@@ -19,7 +19,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from weft.errors import KernelError
-from weft.frontend.kernel.heard import heard
+from weft.frontend.kernel.heard import heard, unheard
 from weft.frontend.kernel.interactive import note, same, shown, typed
 
 __all__ = ["definition_of", "keep"]
@@ -195,7 +195,8 @@ def _has_given(stmt: ast.stmt, code: CodeType) -> bool:
         own = ast.fix_missing_locations(ast.copy_location(ast.Global([stmt.name]), stmt))
         outer.body[0].body.insert(0, own)  # it may call itself
     try:
-        made = compile(outer, code.co_filename, "exec", code.co_flags & _FUTURE, dont_inherit=True)
+        made = compile(unheard(outer), code.co_filename, "exec", code.co_flags & _FUTURE,
+                       dont_inherit=True)
     except (SyntaxError, ValueError):
         return False
     around = next(c for c in made.co_consts if isinstance(c, CodeType))
