@@ -149,6 +149,36 @@ def test_bounds_of_launches():
         cuda.jit(launch_bounds=(128, 2, 4, 8))(lambda x: None)
 
 
+def test_what_is_linked_is_refused_and_what_is_set_is_checked():
+    from weft.compat.cuda.cudadrv.linkable_code import CUSource
+
+    for kind in (CUSource, cuda.PTXSource, cuda.LTOIR):
+        with pytest.raises(KernelError, match="code of another language"):
+            kind("int f();")
+    for wrong in (150, -2, "much"):
+        with pytest.raises(ValueError, match="carveout"):
+            cuda.jit(shared_memory_carveout=wrong)
+    for right in ("MaxL1", "default", 50, -1):
+        x = np.ones(3)
+        cuda.jit(shared_memory_carveout=right)(twice.py_func)[1, 32](x)
+        assert x.tolist() == [2, 2, 2]
+
+
+def test_a_specialised_kernel_tells_one_number():
+    x = np.ones(3)
+    special = cuda.jit(twice.py_func).specialize(x)
+    special[1, 32](x)
+    assert special.get_regs_per_thread() > 0
+    assert special.get_local_mem_per_thread() == 0
+    texts = special.inspect_llvm()
+    assert texts == {s: special.inspect_llvm(s) for s in special.signatures}
+    signed = cuda.jit("void(float64[:])")(twice.py_func)
+    assert signed.get_shared_mem_per_block() == 0
+    plain = cuda.jit(twice.py_func)
+    plain[1, 32](x)
+    assert list(plain.get_local_mem_per_thread().values()) == [0]
+
+
 def test_the_devices_are_printed(capsys):
     assert cuda.detect()
     assert "Found 1 CUDA devices" in capsys.readouterr().out

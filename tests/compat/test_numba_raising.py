@@ -94,3 +94,36 @@ def test_polar_numbers_that_are_not_finite():
     of_polar[1, 8](r, phi, out)
     wanted = [cmath.rect(a, b) for a, b in zip(r.tolist(), phi.tolist(), strict=True)]
     np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("operation", ["/", "//", "%"])
+@pytest.mark.parametrize("kind", [np.float64, np.int32])
+def test_a_division_by_zero_raises_where_numba_debugs(operation, kind):
+    made = {}
+    exec(f"def divide(r, x, y):\n    r[0] = x[0] {operation} y[0]\n    r[1] = 1", made)
+    plain, strict = cuda.jit(made["divide"]), cuda.jit(debug=True, opt=False)(made["divide"])
+    x, none, two = np.array([7], kind), np.zeros(1, kind), np.array([2], kind)
+    r = np.zeros(2)
+    strict[1, 1](r, x, two)
+    assert r.tolist() == [{"/": 3.5, "//": 3, "%": 1}[operation], 1]
+    r[:] = 0
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
+        strict[1, 1](r, x, none)
+    assert r.tolist() == [0, 0]
+    plain[1, 1](r, x, none)  # as numba without it: a number, and the thread goes on
+    assert r[1] == 1
+
+
+def test_divisions_by_numbers_that_are_known():
+    @cuda.jit(debug=True, opt=False)
+    def divide(r, x):
+        if x[0] > 5:
+            r[0] = x[0] / 0
+        else:
+            r[0] = 1 / 2
+
+    r = np.zeros(1)
+    divide[1, 1](r, np.ones(1))
+    assert r[0] == 0.5
+    with pytest.raises(ZeroDivisionError):
+        divide[1, 1](r, np.full(1, 9.0))

@@ -49,10 +49,18 @@ from weft.compat.cuda.inspected import Inspected
 from weft.compat.cuda.memory import ManagedMemory, MappedMemory, MemoryPointer, PinnedMemory
 from weft.compat.cuda.reduction import Reduce, reduce
 from weft.compat.cuda.refused import (
+    LTOIR,
+    Archive,
     BaseCUDAMemoryManager,
+    Cubin,
+    CUSource,
+    Fatbin,
     GetIpcHandleMixin,
     HostOnlyCUDAMemoryManager,
     IpcHandle,
+    LinkableCode,
+    Object,
+    PTXSource,
     compile,
     compile_all,
     compile_for_current_device,
@@ -136,28 +144,141 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.types import KernelType
 
 __all__ = [
-    "BaseCUDAMemoryManager", "CudaSupportError", "DeviceArray", "GetIpcHandleMixin",
-    "HostOnlyCUDAMemoryManager", "In", "InOut", "IpcHandle", "ManagedMemory", "MappedMemory",
-    "MemoryInfo", "MemoryPointer", "Out", "PinnedMemory", "Reduce", "activemask", "all_sync",
-    "any_sync", "as_cuda_array", "atomic", "ballot_sync", "bf16", "blockDim", "blockIdx", "brev",
-    "cbrt", "cg", "close", "clz", "compile", "compile_all", "compile_for_current_device",
-    "compile_ptx", "compile_ptx_for_current_device", "const", "cuda_error", "cudadrv",
-    "current_context", "declare_device", "default_stream", "defer_cleanup", "detect",
-    "device_array", "device_array_like", "devicearray", "devices", "driver", "eq_sync",
-    "errors", "event", "event_elapsed_time", "external_stream", "ffs", "fma", "fp16",
-    "from_cuda_array_interface", "from_dtype", "get_current_device", "gpus", "grid", "gridDim",
-    "gridsize", "guvectorize", "is_available", "is_bfloat16_supported", "is_cuda_array",
-    "is_float16_supported", "is_supported_version", "jit", "laneid", "lanemask_lt", "ldca",
-    "ldcg", "ldcs", "ldcv", "ldlu", "legacy_default_stream", "libdevice", "list_devices",
-    "local", "managed_array", "mapped", "mapped_array", "mapped_array_like", "match_all_sync",
-    "match_any_sync", "nanosleep", "open_ipc_array", "per_thread_default_stream", "pinned",
-    "pinned_array", "pinned_array_like", "popc", "profile_start", "profile_stop", "profiling",
-    "random", "reduce", "require_context", "runtime", "select_device", "selp",
-    "set_memory_manager", "shared", "shfl_down_sync", "shfl_sync", "shfl_up_sync",
-    "shfl_xor_sync", "stcg", "stcs", "stream", "stwb", "stwt", "synchronize", "syncthreads",
-    "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp", "threadIdx",
-    "threadfence", "threadfence_block", "threadfence_system", "to_device", "types",
-    "vectorize", "warpsize",
+    "LTOIR",
+    "Archive",
+    "BaseCUDAMemoryManager",
+    "CUSource",
+    "Cubin",
+    "CudaSupportError",
+    "DeviceArray",
+    "Fatbin",
+    "GetIpcHandleMixin",
+    "HostOnlyCUDAMemoryManager",
+    "In",
+    "InOut",
+    "IpcHandle",
+    "LinkableCode",
+    "ManagedMemory",
+    "MappedMemory",
+    "MemoryInfo",
+    "MemoryPointer",
+    "Object",
+    "Out",
+    "PTXSource",
+    "PinnedMemory",
+    "Reduce",
+    "activemask",
+    "all_sync",
+    "any_sync",
+    "as_cuda_array",
+    "atomic",
+    "ballot_sync",
+    "bf16",
+    "blockDim",
+    "blockIdx",
+    "brev",
+    "cbrt",
+    "cg",
+    "close",
+    "clz",
+    "compile",
+    "compile_all",
+    "compile_for_current_device",
+    "compile_ptx",
+    "compile_ptx_for_current_device",
+    "const",
+    "cuda_error",
+    "cudadrv",
+    "current_context",
+    "declare_device",
+    "default_stream",
+    "defer_cleanup",
+    "detect",
+    "device_array",
+    "device_array_like",
+    "devicearray",
+    "devices",
+    "driver",
+    "eq_sync",
+    "errors",
+    "event",
+    "event_elapsed_time",
+    "external_stream",
+    "ffs",
+    "fma",
+    "fp16",
+    "from_cuda_array_interface",
+    "from_dtype",
+    "get_current_device",
+    "gpus",
+    "grid",
+    "gridDim",
+    "gridsize",
+    "guvectorize",
+    "is_available",
+    "is_bfloat16_supported",
+    "is_cuda_array",
+    "is_float16_supported",
+    "is_supported_version",
+    "jit",
+    "laneid",
+    "lanemask_lt",
+    "ldca",
+    "ldcg",
+    "ldcs",
+    "ldcv",
+    "ldlu",
+    "legacy_default_stream",
+    "libdevice",
+    "list_devices",
+    "local",
+    "managed_array",
+    "mapped",
+    "mapped_array",
+    "mapped_array_like",
+    "match_all_sync",
+    "match_any_sync",
+    "nanosleep",
+    "open_ipc_array",
+    "per_thread_default_stream",
+    "pinned",
+    "pinned_array",
+    "pinned_array_like",
+    "popc",
+    "profile_start",
+    "profile_stop",
+    "profiling",
+    "random",
+    "reduce",
+    "require_context",
+    "runtime",
+    "select_device",
+    "selp",
+    "set_memory_manager",
+    "shared",
+    "shfl_down_sync",
+    "shfl_sync",
+    "shfl_up_sync",
+    "shfl_xor_sync",
+    "stcg",
+    "stcs",
+    "stream",
+    "stwb",
+    "stwt",
+    "synchronize",
+    "syncthreads",
+    "syncthreads_and",
+    "syncthreads_count",
+    "syncthreads_or",
+    "syncwarp",
+    "threadIdx",
+    "threadfence",
+    "threadfence_block",
+    "threadfence_system",
+    "to_device",
+    "types",
+    "vectorize",
+    "warpsize",
 ]  # fmt: skip
 
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
@@ -179,7 +300,7 @@ class Kernel(Inspected):
                  signatures: tuple[Signature, ...] = ()) -> None:  # fmt: skip
         one = signatures[0] if len(signatures) == 1 else None
         super().__init__(function, options, _wanted(function, one))
-        self._signatures = signatures
+        self._signatures, self.specialized = signatures, one is not None
         self._forms = tuple(Kernel(function, options, (s,)) for s in signatures) if (
             len(signatures) > 1) else ()
 
@@ -218,7 +339,7 @@ class Kernel(Inspected):
     def specialize(self, *args: Any) -> Kernel:
         """Return the kernel as one for arguments of some types: it is compiled for those anyway."""
         del args
-        if self.specialized or self._signatures:
+        if self.specialized or self._signatures:  # numba: also where a signature says it all
             raise LaunchError(f"{self.__name__}.specialize", found="Dispatcher already specialized",
                               expected="a kernel without a signature")
         made = Kernel(self.__weft_function__, self.options)
@@ -282,15 +403,23 @@ def _kernel_type(kind: Any) -> KernelType | None:
 def jit(signature: Any = None, device: bool = False, inline: Any = "never", link: Any = (),
         debug: bool | None = None, opt: bool | None = None, lineinfo: bool = False,
         cache: bool = False, fastmath: bool = False, max_registers: int | None = None,
-        launch_bounds: Any = None, fma: bool = True, **ignored: Any) -> Any:  # fmt: skip
+        launch_bounds: Any = None, fma: bool = True, shared_memory_carveout: Any = None,
+        **ignored: Any) -> Any:  # fmt: skip
     """Make a kernel of a function, or with `device` a function for kernels to call.
 
     `signature` is a function, a string such as ``"void(float32[:])"``, a call of types or a list of
-    one of these. Options about debugging, linking and caching change nothing here.
+    one of these. With `debug` a division by zero raises, as everywhere in Python. Options about
+    linking and caching change nothing here.
     """
-    del inline, link, debug, opt, lineinfo, cache, ignored
+    del inline, link, opt, lineinfo, cache, ignored
     bounds = launch_bounds if isinstance(launch_bounds, tuple | list) else (launch_bounds,)
     most = 1024 if bounds[0] is None else bounds[0]
+    if shared_memory_carveout is not None and (
+        str(shared_memory_carveout).lower() not in ("default", "maxl1", "maxshared")
+        and not (isinstance(shared_memory_carveout, int) and -1 <= shared_memory_carveout <= 100)
+    ):
+        raise raised("ValueError")("shared_memory_carveout", found=repr(shared_memory_carveout),
+                                   expected="-1 to 100, 'default', 'MaxL1' or 'MaxShared'")
     if len(bounds) > 3:
         raise raised("ValueError")("launch_bounds", found=f"Got {len(bounds)} launch bounds: "
                                    f"{bounds!r}", expected="threads of a block, blocks of a "
@@ -299,7 +428,7 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
         max_registers, bounds[1] if len(bounds) > 1 else None),
         "max_cluster": bounds[2] if len(bounds) > 2 else None}
     hints = tuple((name, value) for name, value in given.items() if value is not None)
-    options = Options(True, True, fastmath, most, hints, fma)
+    options = Options(True, True, fastmath, most, hints, fma, strict=bool(debug))
 
     @outermost
     def make(function: Callable[..., Any]) -> Any:

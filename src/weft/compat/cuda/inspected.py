@@ -254,6 +254,8 @@ class Inspected(KernelFunction):
 
         if signature is not None:
             return fact(self.overloads[signature])
+        if self.specialized and not what.startswith("inspect"):
+            return fact(self.overloads[()])
         return {types: fact(form) for types, form in self.overloads.items()}
 
 

@@ -12,9 +12,25 @@ from weft.compat.cuda.device import Context, MemoryInfo
 from weft.errors import KernelError, LaunchError, outermost
 
 __all__ = [
-    "BaseCUDAMemoryManager", "GetIpcHandleMixin", "HostOnlyCUDAMemoryManager", "IpcHandle",
-    "compile", "compile_all", "compile_for_current_device", "compile_ptx",
-    "compile_ptx_for_current_device", "open_ipc_array", "set_memory_manager",
+    "LTOIR",
+    "Archive",
+    "BaseCUDAMemoryManager",
+    "CUSource",
+    "Cubin",
+    "Fatbin",
+    "GetIpcHandleMixin",
+    "HostOnlyCUDAMemoryManager",
+    "IpcHandle",
+    "LinkableCode",
+    "Object",
+    "PTXSource",
+    "compile",
+    "compile_all",
+    "compile_for_current_device",
+    "compile_ptx",
+    "compile_ptx_for_current_device",
+    "open_ipc_array",
+    "set_memory_manager",
 ]  # fmt: skip
 
 
@@ -58,6 +74,18 @@ class GetIpcHandleMixin:
     def get_ipc_handle(self, memory: Any) -> NoReturn:
         """Refuse: arrays lie in the memory of one process."""
         refuse_handle(memory)
+
+
+class LinkableCode:
+    """Code of another language; the kinds of it have this class, too."""
+
+    @outermost
+    def __init__(self, *args: Any, **options: Any) -> None:
+        raise KernelError("linked code", found="code of another language",
+                          expected="a Python function under @cuda.jit(device=True)")
+
+
+Archive = CUSource = Cubin = Fatbin = LTOIR = Object = PTXSource = LinkableCode
 
 
 class IpcHandle:

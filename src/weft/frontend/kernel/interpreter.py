@@ -29,7 +29,8 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
     shape = Launch(launch.block, launch.ndim, launch.shared, launch.grid)
     nest = translate(function, host.types, shape,
                      wraps=launch.kernel.options.wraps, sanitised=sanitise,
-                     fma=launch.kernel.options.fma, constants=constants)
+                     fma=launch.kernel.options.fma, strict=launch.kernel.options.strict,
+                     constants=constants)
     host.settle({m.name for m in stores(nest.body)})
     addresses = [*host.addresses, *(c.__array_interface__["data"][0] for c in constants)]
     try:

@@ -40,7 +40,8 @@ def translated_function(kernel: KernelFunction, types: dict[str, KernelType], la
         shape = Launch(launch.block, launch.ndim, launch.shared, grid, warp)
         return translate(kernel.__weft_function__, types, shape, wraps=options.wraps,
                          checked=options.checked or sanitised, sanitised=sanitised,
-                         fma=options.fma, constants=constants, functions=functions)
+                         fma=options.fma, strict=options.strict, constants=constants,
+                         functions=functions)
 
     try:
         nest = made(launch.grid if kernel.waits else None)

@@ -17,6 +17,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
+from weft.ir.stmt import Assert
 
 if TYPE_CHECKING:
     from weft.frontend.kernel import choices
@@ -34,6 +35,7 @@ _SYMBOLS: Final[dict[type[ast.AST], str]] = {
     ast.NotIn: "not in", ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not",
 }  # fmt: skip
 _MOST_ITEMS: Final = 1 << 12  # of a tuple
+_DIVISIONS: Final = (ast.Div, ast.FloorDiv, ast.Mod)
 _STRICT: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.Lt, ast.LtE: ast.Lt, ast.Gt: ast.Gt, ast.GtE: ast.Gt,
 }  # fmt: skip
@@ -78,6 +80,8 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
     left, right = c.alike([left, right], kind in (ast.FloorDiv, ast.Mod))
     a = _operand(c, left, right, kind, node)
     b = _operand(c, right, left, kind, node, first=False)
+    if c.strict and kind in _DIVISIONS:
+        c.emit(Assert(b.ne(0), "ZeroDivisionError: division by zero", c.this_thread()), node)
     try:
         fused = None
         if c.fma or (adds and c.fma is None):

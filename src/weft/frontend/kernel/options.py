@@ -45,6 +45,8 @@ class Options(Record):
         What it runs on; ``auto`` is the default device.
     check : bool
         Whether the cheap checks of the sanitiser are compiled in.
+    strict : bool
+        Whether a division by zero stops the kernel, as Python does.
     """
 
     wraps: bool = False
@@ -57,6 +59,7 @@ class Options(Record):
     shared: int = 0
     device: str = "auto"
     check: bool = False
+    strict: bool = False
 
 
 def sizes_of(given: Any, what: str, operation: str, most: tuple[int, ...]) -> tuple[int, int, int]:

@@ -55,6 +55,8 @@ class Reading(Emitter):
     fma : bool or None
         Whether a product and the sum it goes into are rounded once; None: where a name or an
         element is added to, as ``total += a * b`` does.
+    strict : bool
+        Whether a division by zero stops the kernel.
     sanitised : bool
         Whether the kernel is written for the sanitiser, which finds wrong indices when it runs.
     """
@@ -66,6 +68,7 @@ class Reading(Emitter):
         self.flat = False
         self.checked = True
         self.fma: bool | None = False
+        self.strict = False
         self.kept: list[Any] = []
         self.unlike: dict[str, str] = {}  # names that hold one kind of thing here, another there
         self.members: dict[Any, members.Members] = {}  # by class, of what names may mean

@@ -62,7 +62,7 @@ class GridNeeded(Exception):
 
 def translate(function: Callable[..., Any], types: Mapping[str, KernelType], launch: Launch, *,
               wraps: bool = False, checked: bool = True, sanitised: bool = False,
-              fma: bool | None = None, constants: list[Any] | None = None,
+              fma: bool | None = None, strict: bool = False, constants: list[Any] | None = None,
               functions: dict[str, None] | None = None) -> Kernel:  # fmt: skip
     """Return the kernel that a Python function is for arguments of some types.
 
@@ -80,6 +80,8 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
         Whether every access is checked against the bounds of its array.
     fma
         Whether products are fused with the sums they go into; None: in accumulations.
+    strict
+        Whether a division by zero stops the kernel.
     sanitised
         Whether to write the kernel for the sanitiser: returns from the kernel are marked, and
         indices that are always wrong are left to be found.
@@ -104,7 +106,7 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
     for flat in (False, True):
         known.clear()
         try:
-            return _translate(source, types, launch, flat, wraps, checked, sanitised, fma,
+            return _translate(source, types, launch, flat, wraps, checked, sanitised, fma, strict,
                               None if constants is None else known, functions)
         except fields.FlatNeeded:
             continue
@@ -112,7 +114,7 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
 
 
 def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, flat: bool,
-               wraps: bool, checked: bool, sanitised: bool, fma: bool | None,
+               wraps: bool, checked: bool, sanitised: bool, fma: bool | None, strict: bool,
                constants: list[Any] | None,
                functions: dict[str, None] | None) -> Kernel:  # fmt: skip
     """Return the kernel, with memories of their shapes or with `flat` of one axis each."""
@@ -120,7 +122,7 @@ def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, 
     lowering = Functions(source, problems)
     lowering.wraps, lowering.checked, lowering.sanitised = wraps, checked, sanitised
     lowering.flat = flat
-    lowering.fma = fma
+    lowering.fma, lowering.strict = fma, strict
     lowering.dynamic_bytes, lowering.warp = launch.shared, launch.warp
     parameters = Parameters(flat)
     for name, kind in types.items():
