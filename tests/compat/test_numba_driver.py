@@ -135,6 +135,19 @@ def test_general_functions_are_refused_as_numba_does():
         made(x, x, out=x)
 
 
+def test_results_go_into_arrays_of_other_libraries():
+    from weft.compat.cuda.testing import ForeignArray
+
+    @guvectorize(["(f8, f8, f8[:])"], "(),()->()", target="cuda")
+    def add(x, y, out):
+        out[0] = x + y
+
+    held = cuda.device_array(7)
+    found = add(np.arange(7.0), 2.5, out=ForeignArray(held))
+    np.testing.assert_array_equal(held, np.arange(7) + 2.5)
+    np.testing.assert_array_equal(found.copy_to_host(), np.arange(7) + 2.5)
+
+
 def test_bounds_of_launches():
     @cuda.jit(launch_bounds=(128, 2, 4))
     def bounded(x):

@@ -196,7 +196,7 @@ class GUFunc:
         """Return the results, in `out` if it is given."""
         del stream
         count = len(self._inputs)
-        given = list(map(_known, args))
+        given, out = list(map(_known, args)), _known(out)
         outs = list(given[count:]) or ([] if out is None else
                                        list(out) if isinstance(out, tuple) else [out])
         if len(given) > count and out is not None:

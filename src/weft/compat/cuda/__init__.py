@@ -408,7 +408,7 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     """Make a kernel of a function, or with `device` a function for kernels to call.
 
     `signature` is a function, a string such as ``"void(float32[:])"``, a call of types or a list of
-    one of these. With `debug` a division by zero raises, as everywhere in Python. Options about
+    one of these. With `debug` a division by zero raises, but not with `fastmath`. Options about
     linking and caching change nothing here.
     """
     del inline, link, opt, lineinfo, cache, ignored
@@ -428,7 +428,7 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
         max_registers, bounds[1] if len(bounds) > 1 else None),
         "max_cluster": bounds[2] if len(bounds) > 2 else None}
     hints = tuple((name, value) for name, value in given.items() if value is not None)
-    options = Options(True, True, fastmath, most, hints, fma, strict=bool(debug))
+    options = Options(True, True, fastmath, most, hints, fma, strict=bool(debug) and not fastmath)
 
     @outermost
     def make(function: Callable[..., Any]) -> Any:
