@@ -303,6 +303,8 @@ class Kernel(Inspected):
         self._signatures, self.specialized = signatures, one is not None
         self._forms = tuple(Kernel(function, options, (s,)) for s in signatures) if (
             len(signatures) > 1) else ()
+        if one is not None:
+            self.check_types()
 
     def __getitem__(self, configuration: Any) -> Any:
         """Return the kernel with the shape of a launch: ``grid, block[, stream[, shared]]``."""

@@ -23,6 +23,8 @@ from weft.ir.stmt import MOST_WAITING
 __all__ = ["CacheStats", "Inspected", "Overload", "Overloads"]
 
 _BLOCK: Final = 128  # threads, where no launch has said how many
+_WARP: Final = 32
+_DYNAMIC: Final = 16 << 10  # bytes of dynamic shared memory, where a launch may give some
 _REGISTERS: Final = 32  # what a program may count on: any block fits, as on a GPU with this many
 _CONSTANTS: Final = 64 << 10
 
@@ -143,6 +145,22 @@ class Inspected(KernelFunction):
         for key in self._loaded:
             found.setdefault(_types(key), key)
         return found
+
+    def check_types(self) -> None:
+        """Read the kernel for the types that its signature gives, as numba does at once.
+
+        Raises
+        ------
+        KernelError
+            What is wrong in it whatever the launch. It is read for one warp, of which nothing is
+            known to be wrong that would be right for more threads.
+        """
+        from weft.frontend.kernel.nests import translated
+
+        if self._signature.is_complete:
+            types: Any = dict(self._signature.wanted)
+            launch = self._made(1, min(_WARP, self.options.max_threads), None, _DYNAMIC)
+            translated(self, types, launch)
 
     def nest_of_form(self, key: tuple[Any, ...] | None) -> tuple[Any, Any]:
         """Return the loop-level kernel of a form and its constants."""
