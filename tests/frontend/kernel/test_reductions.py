@@ -1,5 +1,7 @@
 """Reductions of whole arrays by a thread, held against NumPy's."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,31 @@ def test_arrays_without_elements_and_without_axes():
     assert reduce_by("all", empty)
     with pytest.raises(LaunchError, match="min of an array without elements"):
         reduce_by("min", empty)
+
+
+class Pair(NamedTuple):
+    a: float
+    b: float
+
+    def max(self):
+        return self.a if self.a > self.b else self.b
+
+
+@weft.func
+def counted(x):
+    gpu.atomic.add(x, 0, 1)
+    return Pair(x[0], 0.5)
+
+
+def test_methods_of_structs_by_the_same_names():
+    @weft.kernel
+    def apply(x):
+        x[1] = counted(x).max()
+        x[2] = Pair(2.0, 3.0).max()
+
+    x = np.zeros(3)
+    apply[1, 1](x)
+    assert x.tolist() == [1, 1, 3]
 
 
 def test_what_has_no_such_reduction_is_refused():

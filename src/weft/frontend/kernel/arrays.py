@@ -95,9 +95,8 @@ def at(c: Expressions, flat: Indices, node: ast.Subscript) -> Array:
     return one(c, flat.array, item(place), node)
 
 
-def method(c: Calls, node: ast.Call, func: ast.Attribute) -> Value | None:
+def method(c: Calls, owner: Value, node: ast.Call, func: ast.Attribute) -> Value | None:
     """Return what item, transpose or a reduction gives, None of what is no array or number."""
-    owner = c.visit(func.value)
     if func.attr == "item" and isinstance(owner, Expr) and not node.args:
         return owner
     if not isinstance(owner, View | Fields) or isinstance(owner, Fragment) or not owner.shape:

@@ -129,7 +129,10 @@ class Calls(Expressions):
                 if isinstance(array, View | Fields):
                     return fields.reshaped(self, array, sizes, node)
         if func.attr in ("item", "transpose") or func.attr in METHODS:
-            found = arrays.method(self, node, func)
+            owner = self.visit(func.value)
+            found = arrays.method(self, owner, node, func)
+            if found is None and isinstance(owner, Group):  # which is not evaluated again
+                found = self._of_struct(owner, func.attr, node)
             if found is not None:
                 return found
         if func.attr == "view":
