@@ -8,35 +8,17 @@ target ``cuda`` come before those of ``generic``; in one target the last one tha
 from __future__ import annotations
 
 import ast
-import enum
 import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
-
 from weft.compat import types
-from weft.compat.numba_types import (
-    ArrayOf,
-    Type,
-    adopted,
-    from_dtype,
-    int64,
-    is_of_numba,
-    tuple_type,
-)
+from weft.compat.numba_types import adopted
 from weft.errors import KernelError
-from weft.frontend.kernel import complexes, optional
-from weft.frontend.kernel.calls import python_of
-from weft.frontend.kernel.elements import ComplexOf, as_dtype
 from weft.frontend.kernel.extended import ATTRIBUTES, FUNCTIONS, METHODS, Extension
-from weft.frontend.kernel.members import is_member
-from weft.frontend.kernel.values import Fields, Group, Known, View
-from weft.ir import dtype as dt
-from weft.ir.dtype import DType
-from weft.ir.expr import Expr
+from weft.imports import importing
 
-__all__ = ["Chooser", "overload", "overload_attribute", "overload_method", "type_of"]
+__all__ = ["Chooser", "overload", "overload_attribute", "overload_method"]
 
 _TARGETS: Final = ("cuda", "gpu", "generic")  # the nearest comes first
 
@@ -63,7 +45,7 @@ class Chooser:
 
     def fits(self, value: Any) -> bool:
         """Whether it is asked for a value that a method or an attribute belongs to."""
-        kind = type_of(value)
+        kind = _type_of(value)
         return isinstance(kind, self.owner) if isinstance(self.owner, type) else kind == self.owner
 
     def function(self, args: list[Any], named: dict[str, Any]) -> Any:
@@ -86,11 +68,11 @@ class Chooser:
             for name, value in bound.arguments.items():
                 parameter = self.signature.parameters[name]
                 if parameter.kind is parameter.VAR_POSITIONAL:
-                    kinds[name] = tuple(type_of(v, known) for v in value)
+                    kinds[name] = tuple(_type_of(v, known) for v in value)
                 elif parameter.kind is parameter.VAR_KEYWORD:
-                    kinds[name] = {key: type_of(v, known) for key, v in value.items()}
+                    kinds[name] = {key: _type_of(v, known) for key, v in value.items()}
                 elif name in given:
-                    kinds[name] = type_of(value, known)
+                    kinds[name] = _type_of(value, known)
                 else:
                     kinds[name] = types.Omitted(value)
             asked = inspect.BoundArguments(self.signature, kinds)
@@ -107,6 +89,9 @@ class Chooser:
 
     def _checked(self, found: Any) -> Any:
         """Return the function that was chosen: its parameters are those of the chooser."""
+        with importing:
+            from weft.frontend.kernel.calls import python_of
+
         function = getattr(found, "__weft_function__", None) or python_of(found)
         if not inspect.isfunction(function):
             raise KernelError(f"@overload {self.choose.__name__}", found=repr(found),
@@ -177,8 +162,8 @@ def _call(name: str, choosers: list[Chooser], c: Any, args: list[Any], named: di
             continue
         if function is not None:
             return c.inline(function, args, named, node)
-    kinds = ", ".join([*(repr(type_of(a)) for a in args),
-                       *(f"{key}={type_of(v)!r}" for key, v in named.items())])
+    kinds = ", ".join([*(repr(_type_of(a)) for a in args),
+                       *(f"{key}={_type_of(v)!r}" for key, v in named.items())])
     raise c.wrong(node, f"no @overload of {name} is for ({kinds})" + (f": {said}" if said else ""))
 
 
@@ -203,92 +188,9 @@ def _of_values(registry: dict[Any, Any], owner: Any, name: str, options: dict[st
     return decorate
 
 
-# --- values of kernels as numba's types
+def _type_of(value: Any, known: bool = False) -> Any:
+    """Return numba's type of a value in a kernel, whose reader is loaded by then."""
+    with importing:
+        from weft.compat.value_types import type_of
 
-
-def type_of(value: Any, known: bool = False) -> Any:
-    """Return numba's type of a value in a kernel; with `known` a literal one where there is."""
-    if isinstance(value, Expr):
-        return _number(value.dtype)
-    if isinstance(value, View):
-        return ArrayOf(_number(value.dtype), len(value.axes), _layout(value), value.readonly)
-    if isinstance(value, Fields):
-        return _of_fields(value)
-    if isinstance(value, Group):
-        return _of_group(value)
-    return _of_object(value.value if isinstance(value, Known) else value, known)
-
-
-def _number(d: DType) -> Any:
-    if d is dt.bfloat16:
-        return types.Float("bfloat16", d)
-    return from_dtype(d.numpy)
-
-
-def _layout(view: View) -> str:
-    """Return ``C`` for a view that is a whole array in row-major order, else ``A``."""
-    memory = view.memory
-    whole = len(view.axes) == len(memory.shape) and all(
-        a.axis == k and a.extent is memory.shape[k] for k, a in enumerate(view.axes))
-    return "C" if whole or not view.axes else "A"
-
-
-def _of_fields(value: Fields) -> Any:
-    if value.kind is complex:
-        element = _complex(type_of(value.parts[0]).dtype)
-    else:
-        element = types.Record(np.dtype([(name, type_of(part).kind) for name, part in zip(
-            value.names, value.parts, strict=True)]))
-    return ArrayOf(element, value.ndim, "A") if value.ndim else element
-
-
-def _complex(part: Any) -> Any:
-    return types.complex64 if part == types.float32 else types.complex128
-
-
-def _of_group(value: Group) -> Any:
-    kind: Any = value.kind
-    if kind is complex:
-        return _complex(type_of(complexes.group(*value.items).items[0]))
-    if optional.is_optional(value):
-        return types.Optional(type_of(value.items[1]))
-    if is_member(value):
-        return types.EnumMember(type(kind.options[0]), int64)
-    items = tuple(map(type_of, value.items))
-    if kind is None or (isinstance(kind, type) and issubclass(kind, tuple)):
-        return tuple_type(items, kind or tuple)
-    return types.Instance(kind, dict(zip(value.names, items, strict=False)))
-
-
-def _of_object(value: Any, known: bool) -> Any:
-    """Return the type of what is known when the kernel is compiled."""
-    if value is None:
-        return types.none
-    found = _of_literal(value, known)
-    if found is not None:
-        return found
-    if isinstance(value, Type) or is_of_numba(value) or isinstance(value, type | DType):
-        d = as_dtype(value)
-        return types.Dummy(repr(value)) if d is None else types.NumberClass(_number(d))
-    if isinstance(value, ComplexOf):
-        return types.NumberClass(_complex(_number(value.dtype)))
-    if inspect.ismodule(value):
-        return types.Module(value)
-    if hasattr(value, "__weft_function__"):
-        return types.Dispatcher(value)
-    return types.Function(value) if callable(value) else types.Opaque(type(value).__name__)
-
-
-def _of_literal(value: Any, known: bool) -> Any:
-    if isinstance(value, enum.Enum):
-        return types.EnumMember(type(value), type_of(value.value))
-    if isinstance(value, bool | int | str):
-        kind: Any = types.literal(value)
-        return kind if known else kind.literal_type
-    if isinstance(value, float):
-        return types.float64
-    if isinstance(value, complex):
-        return types.complex128
-    if isinstance(value, np.generic):
-        return from_dtype(value.dtype)
-    return None
+    return type_of(value, known)
