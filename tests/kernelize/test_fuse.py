@@ -236,9 +236,10 @@ def test_long_epilogues_stay_apart_from_products():
 
 
 @pytest.mark.parametrize(("moments", "kept", "product_stores"),
-                         [(2, True, 1), (2, False, 1), (1, True, 2), (0, True, 2), (0, False, 1)])
+                         [(2, True, 1), (2, False, 1), (1, True, 1), (1, False, 1), (0, True, 2),
+                          (0, False, 1)])
 def test_a_product_leaves_its_readers_what_they_read_with_it(moments, kept, product_stores, rng):
-    """One moment fits behind the tiles, two and the parameter do not: then all go together."""
+    """A moment fits behind the tiles, with the parameter it does not: then both go together."""
     x, y = leaf(7, 5), leaf(7, 11)
     g = graphs.matmul(infer.permute(x, (1, 0)), y)
     outputs, p = [g] if kept else [], leaf(5, 11)

@@ -21,7 +21,7 @@ __all__ = ["left_by_products"]
 
 
 def left_by_products(fusion: Fusion) -> list[Node]:
-    """Return the values of epilogues that cost fewer arrays in another kernel that reads them."""
+    """Return the values of epilogues that cost no more arrays in another kernel that reads them."""
     results = {n for n, why in fusion.stored.items() if why == "result"}
     readers: dict[Group, list[Group]] = {}
     for group in fusion.groups:
@@ -47,10 +47,11 @@ def _brings(fusion: Fusion, product: Group, node: Node, size: int) -> bool:
 
 
 def _saves(fusion: Fusion, product: Group, other: Group, results: set[Node]) -> bool:
-    """Whether fewer arrays are read and written if `other` computes what it reads of an epilogue.
+    """Whether no more arrays are read and written if `other` computes what it reads of an epilogue.
 
-    Then it reads the result of the product alone, which has to be stored for that.
+    Then it reads the result of the product alone, which has to be stored for that. Where it is the
+    same number, a kernel that only streams reads and writes them faster than tiles do.
     """
     read = {d for m in other.members for d in fusion.reads[m]} & set(product.members)
     first = product.members[0]
-    return len(read) - 1 - (first not in results and first not in read) > 0
+    return len(read) - 1 - (first not in results and first not in read) >= 0
