@@ -106,6 +106,9 @@ def _pad(node: Node, g: Node) -> Node:
 def _window(node: Node, g: Node) -> Node:
     a = node.attr
     length = cast(int, node.args[0].shape[a.axis])
+    if same_dim(g.shape[a.axis], 1):  # the taps of one window: as many windows of one tap
+        order = [*range(a.axis), g.ndim - 1, *range(a.axis + 1, g.ndim - 1), a.axis]
+        return _side_by_side(infer.permute(g, order), a.axis, a.dilation, length)
     if a.dilation == 1 and a.step >= a.size:
         return _side_by_side(g, a.axis, a.step, length)
     return infer.reduce(infer.unwindow(g, a.axis, a.step, a.dilation, length), "sum", (-1,))
