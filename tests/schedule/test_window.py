@@ -53,8 +53,20 @@ def test_rounds_that_overlap():
     kernel = convolution(7, 9)
     made = Schedule(kernel).split("j", 4, "overlap").reorder("i", "j.o", "o", "j.i")
     assert_same(kernel, made.window("x", "j.o").kernel)
-    with pytest.raises(ScheduleError, match=r"not linear in .*j\.o"):
-        Schedule(kernel).split("j", 4, "overlap").window("x", "i")
+    inside = Schedule(kernel).split("j", 4, "overlap").window("x", "i")  # starts at 0, 4 and 5
+    assert_same(kernel, inside.kernel)
+    (copy,) = [s.memory for s in walk(inside.bare.body) if isinstance(s, Alloc)]
+    (whole,) = [s.memory for s in walk(Schedule(kernel).window("x", "i").bare.body)
+                if isinstance(s, Alloc)]
+    assert copy.shape == whole.shape
+
+
+def test_subscripts_that_are_no_sums_are_refused():
+    x, y, value = memory("x", 9), memory("y", 3, 3), nests.f("a")
+    body = loop("i", 3, loop("j", 3, Load(value, x, (v("j") * v("j"),)),
+                             Store(y, (v("i"), v("j")), value)))
+    with pytest.raises(ScheduleError, match=r"not linear in j"):
+        Schedule(Kernel("squares", (x, y), (body,))).window("x", "i")
 
 
 def test_rows_of_a_matrix():

@@ -106,11 +106,21 @@ class _Window:
         # What the subscripts are where nothing has moved yet, valid at the start of the loop.
         still = {v: ex.index(0) for m in moves for v in m}
         resolved = [self._resolve(i) for i in self.loads[0].index]
-        self.start = [s + low for s, low in
-                      zip(ex.substitute(resolved, still), self.low, strict=True)]
+        first = ex.substitute(resolved, still)
+        if ex.free_vars(first) & self.inside:
+            raise ScheduleError(what, found="a tile whose start is computed twice",
+                                expected="sums of loop variables times constants")
+        self.start = [s + low for s, low in zip(first, self.low, strict=True)]
+
+    def _is_start(self, e: Expr) -> bool:
+        """Whether a value is where a tile of an overlapping split inside begins: 0 at first."""
+        return e.op is Op.MIN and ex.free_vars([e]) <= self.inside and (
+            self.space.ranges.of(e).lo == 0)
 
     def _extent(self, var: Expr) -> int:
         """Return how often a loop runs at most: a shorter round reads less of its box."""
+        if var not in self.space.extents:
+            return self.space.ranges.of(var).hi + 1
         n = self.space.extents[var]
         most = self.space.ranges.of(n).hi
         if most > MAX_ELEMENTS or any(v.op is Op.VARIABLE for v in ex.toposort([n])):
@@ -125,7 +135,8 @@ class _Window:
             moving = set().union(*[self.space.symbols(a) for a in monomial]) & self.inside
             if not moving:
                 continue
-            if len(monomial) != 1 or monomial[0] not in self.space.extents:
+            if len(monomial) != 1 or not (
+                    monomial[0] in self.space.extents or self._is_start(monomial[0])):
                 names = ", ".join(sorted(v.attr for v in moving))
                 raise ScheduleError(self.what, found=f"a subscript not linear in {names}",
                                     expected="sums of loop variables times constants")

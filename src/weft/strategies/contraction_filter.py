@@ -66,7 +66,9 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     lanes = min(native, power_above(width))
     vectors = -(-width // lanes) * lanes
     idle = 2 * width < vectors
-    enough = native if step == 1 else min(native, 8)  # picking takes time, too
+    # Half a vector of channels does as much as rows that fill none; picking takes time, too.
+    full = width >= 2 * native and 10 * width >= 9 * vectors
+    enough = native if step == 1 and full else min(native, 8)
     # Where each element of the other image has few products, turning it for them takes longer.
     few = step == 1 and 8 * width >= 5 * vectors and product(
         f.extent for f in found.positions) <= FEW_PRODUCTS

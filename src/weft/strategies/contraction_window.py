@@ -92,7 +92,7 @@ def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int]
     large = strided and box_of_rows(plan, pattern, found, 1) > BOX_BYTES
     if channels < (NARROW if large else min(native, 8)):
         return None
-    if channels < native and _sums_along(plan, pattern, native):
+    if 2 * channels < native and _sums_along(plan, pattern, native):
         return None  # the inner form fills its registers
     lanes = 2 * native
     if channels < lanes or -(-channels // lanes) * lanes * 8 > -(-channels // native) * native * 9:
