@@ -433,6 +433,15 @@ def test_convolution_backward_is_one_contraction_each(padding, dilation):
         np.testing.assert_array_equal(*inputs.run(node, *simplify([node])))
 
 
+def test_windows_side_by_side_are_stored_positions_last():
+    inputs, found = backward(c.conv2d, (1, 7, 25, 6), (128, 7, 3, 3))
+    by_input = simplify(found)[0]
+    (sum_,) = contractions(by_input)
+    assert sum_.shape[-2:] == (23, 4)
+    for a, b in zip(inputs.run(found[0]), inputs.run(by_input), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_strided_convolution_backward():
     inputs, found = backward(lambda x, w: c.conv2d(x, w, 2, 1), (2, 3, 8, 9), (4, 3, 3, 3))
     plain = simplify(found)

@@ -88,6 +88,12 @@ def test_other_sums_are_left_alone():
     ((2, 40, 20, 23), (3, 40, 3, 3), {"padding": 1}),  # few channels of results
     ((5, 3, 20, 40), (37, 3, 3, 3), {"padding": 1}),  # many, a long sum that is cut
     ((1, 9, 20, 8), (8, 9, 7, 7), {"padding": 3, "dilation": 2}),
+    ((8, 7, 25, 6), (128, 7, 3, 3), {}),  # few channels on short rows: windows side by side
+    ((3, 7, 67, 11), (32, 7, 7, 7), {"stride": 2}),
+    ((2, 26, 39, 9), (40, 26, 7, 7), {}),  # most taps lie outside of a row
+    ((3, 20, 12, 13), (16, 20, 7, 7), {"padding": 3}),  # rows of taps that overlap
+    ((2, 9, 12, 15), (13, 9, 5, 5), {"padding": 2}),  # lanes that a vector has not all of
+    ((2, 5, 17, 17), (3, 5, 9, 9), {"dilation": 2}),  # one window
     ((8, 17, 13, 49), (457, 17, 5, 5), {"stride": 2}),  # four nests share the private memory
 ])  # fmt: skip
 def test_gradients_of_convolutions(shape, weight, options):
