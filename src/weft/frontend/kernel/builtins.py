@@ -21,7 +21,6 @@ from weft.frontend.kernel import (
 )
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
-from weft.frontend.kernel.reductions import REDUCTIONS
 from weft.frontend.kernel.values import (
     Fields,
     Group,
@@ -41,12 +40,13 @@ from weft.ir.op import Op
 from weft.ir.stmt import Print
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays
+    from weft.frontend.kernel import arrays, reductions
     from weft.frontend.kernel.calls import Calls
 else:
     arrays = Late("weft.frontend.kernel.arrays")
+    reductions = Late("weft.frontend.kernel.reductions")
 
-__all__ = ["BUILTINS", "range_of"]
+__all__ = ["BUILTINS", "REDUCING_METHODS", "range_of"]
 
 
 def range_of(c: Calls, node: ast.Call, first: Value, second: Value | None = None,
@@ -213,13 +213,22 @@ def _shown(c: Calls, value: Value, args: list[Expr], node: ast.AST,
     return "{}"
 
 
+def _reduction(name: str) -> Callable[..., Value]:
+    return lambda c, node, array: reductions.reduced(c, node, name, array)
+
+
+REDUCING_METHODS: Final = frozenset(("sum", "prod", "mean", "var", "std", "min", "max", "argmin",
+                                     "argmax", "any", "all", "ptp"))  # fmt: skip
+_REDUCTIONS: Final = (*sorted(REDUCING_METHODS), "nansum", "nanprod", "nanmean", "nanvar", "nanstd",
+                      "nanmin", "nanmax", "count_nonzero")  # fmt: skip
+
 BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     range: range_of, slice: _slice, len: _len, max: _max, min: _min, abs: _abs,
     round: _round, pow: _pow, divmod: _divmod, sum: _sum,
     tuple: _tuple_of, enumerate: _enumerate, zip: _zip, print: _print,
     isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),
     operator.index: lambda c, node, value: c.scalar(value, node),
-    **REDUCTIONS,
+    **{getattr(np, name): _reduction(name) for name in _REDUCTIONS},
     np.ndindex: lambda c, node, *sizes: arrays.indices_of(c, node, *sizes),
     np.ndenumerate: lambda c, node, array: arrays.enumerated(c, node, array),
     np.transpose: lambda c, node, array: arrays.transposed(c, node, array),

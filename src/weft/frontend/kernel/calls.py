@@ -17,7 +17,7 @@ from weft.frontend.kernel import (
     scalars,
     structs,
 )
-from weft.frontend.kernel.builtins import BUILTINS
+from weft.frontend.kernel.builtins import BUILTINS, REDUCING_METHODS
 from weft.frontend.kernel.elements import (
     ComplexOf,
     Element,
@@ -30,7 +30,6 @@ from weft.frontend.kernel.hints import NO_THREADS, called
 from weft.frontend.kernel.inner import Inner
 from weft.frontend.kernel.intrinsics import Intrinsic
 from weft.frontend.kernel.reading import VISIT
-from weft.frontend.kernel.reductions import METHODS
 from weft.frontend.kernel.source import Problems, Source
 from weft.frontend.kernel.values import (
     Fields,
@@ -128,7 +127,7 @@ class Calls(Expressions):
                         self, option, sizes, node), node)
                 if isinstance(array, View | Fields):
                     return fields.reshaped(self, array, sizes, node)
-        if func.attr in ("item", "transpose") or func.attr in METHODS:
+        if func.attr in ("item", "transpose") or func.attr in REDUCING_METHODS:
             owner = self.visit(func.value)
             found = arrays.method(self, owner, node, func)
             if found is None and isinstance(owner, Group):  # which is not evaluated again

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.frontend.kernel import scalars
-from weft.frontend.kernel.cmathlib import FUNCTIONS, Parts
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf
 from weft.frontend.kernel.promotion import arithmetic
 from weft.frontend.kernel.values import Group, Known, Value
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -25,7 +25,11 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 
 if TYPE_CHECKING:
+    from weft.frontend.kernel import cmathlib
+    from weft.frontend.kernel.cmathlib import Parts
     from weft.frontend.kernel.expressions import Expressions
+else:
+    cmathlib = Late("weft.frontend.kernel.cmathlib")
 
 __all__ = ["as_complex", "compare", "convert", "function", "is_complex", "operate"]
 
@@ -127,7 +131,7 @@ def function(c: Expressions, name: str, value: Value, node: ast.AST) -> Value | 
     if name == "polar":
         parts = [function(c, n, z, node) for n in ("abs", "phase")]
         return Group(tuple(parts))
-    found = FUNCTIONS.get(name)
+    found = cmathlib.FUNCTIONS.get(name)
     return None if found is None else _call(c, found, z.items, d, node)
 
 

@@ -22,7 +22,7 @@ from weft.ir import expr as ex
 if TYPE_CHECKING:
     from weft.frontend.kernel.calls import Calls
 
-__all__ = ["METHODS", "REDUCTIONS", "reduced"]
+__all__ = ["reduced"]
 
 
 def _sum(array: Any, zero: Any) -> Any:
@@ -199,9 +199,6 @@ _TEXTS: Final[dict[str, tuple[Callable[..., Any], str]]] = {
     "all": (_all, _NOTHING), "count_nonzero": (_count_nonzero, _NOTHING),
 }  # fmt: skip
 
-METHODS: Final = frozenset(("sum", "prod", "mean", "var", "std", "min", "max", "argmin", "argmax",
-                            "any", "all", "ptp"))  # fmt: skip
-
 
 def reduced(c: Calls, node: ast.Call, name: str, array: Value) -> Value:
     """Return what a reduction gives; integers are added and multiplied in 64 bits."""
@@ -227,11 +224,3 @@ def reduced(c: Calls, node: ast.Call, name: str, array: Value) -> Value:
     if not d.is_float:
         d = dt.float64 if start == _FLOAT else dt.uint64 if d.kind == "u" else dt.int64
     return c.inline(text, [array, ex.const(value, d)], {}, node)
-
-
-def _of(name: str) -> Callable[..., Value]:
-    return lambda c, node, array: reduced(c, node, name, array)
-
-
-REDUCTIONS: Final[dict[Any, Callable[..., Value]]] = {
-    getattr(np, name): _of(name) for name in _TEXTS}
