@@ -132,3 +132,30 @@ def test_no_array_for_the_results():
         kernel[1, 1](np.zeros(3), np.zeros(3))
     with pytest.raises(errors.KernelError, match="a loop over its elements"):
         where[1, 1](np.zeros(3), np.zeros(3))
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.float32, np.float64, np.complex64])
+def test_tuples_are_stored_in_parts_of_arrays(kind):
+    @cuda.jit
+    def kernel(x, k):
+        i = cuda.grid(1)
+        x[i, 1] = i, k, 7
+        x[i, 0, 1:] = (k, i + 1)
+        x[i, 2, :] = (9,)
+
+    x = np.zeros((2, 3, 3), kind)
+    kernel[1, 2](x, 5)
+    assert x.real.tolist() == [[[0, 5, i + 1], [i, 5, 7], [9, 9, 9]] for i in range(2)]
+
+
+def test_tuples_of_another_size_stop_a_kernel():
+    @cuda.jit
+    def kernel(x, n):
+        x[:n] = 1, 2, 3
+
+    x = np.zeros(5)
+    kernel[1, 1](x, 3)
+    assert x.tolist() == [1, 2, 3, 0, 0]
+    for n in (0, 2, 4):
+        with pytest.raises(ValueError, match="3 items for a part of an array of another size"):
+            kernel[1, 1](x, n)

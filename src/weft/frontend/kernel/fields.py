@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from weft.frontend.kernel import addresses, complexes, scalars
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf, rows
@@ -127,12 +127,32 @@ def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) ->
         for n, m in zip(reversed(array.shape), reversed(value.shape), strict=False):
             if not ex.is_const(m, 1):
                 c.require(n.eq(m), "the shapes of an assignment differ", node)
+    elif _is_row(array, value):
+        _assign_row(c, array, value, node)
+        return
     else:
         if isinstance(value, View):
             value = c.read(value, node)
         value = value if complexes.is_complex(value) or isinstance(value, Fields | Group) else (
             c.bind(c.scalar(value, node), "value", node))
     _assign(c, array, value, [], node)
+
+
+def _is_row(array: View | Fields, value: Value) -> TypeGuard[Group]:
+    """Whether a value is a tuple of elements for an array of one axis."""
+    numbers = isinstance(array, View) or array.kind is complex
+    return numbers and len(array.shape) == 1 and isinstance(value, Group) and value.kind is None
+
+
+def _assign_row(c: Expressions, array: View | Fields, row: Group, node: ast.AST) -> None:
+    """Store the items of a tuple, one behind the other; one item is stored in all elements."""
+    if len(row.items) == 1:
+        assign(c, array, row.items[0], node)
+        return
+    c.require(array.shape[0].eq(len(row.items)),
+              f"ValueError: {len(row.items)} items for a part of an array of another size", node)
+    for k, item in enumerate(row.items):
+        c.write(_at(array, [ex.index(k)]), item, node)
 
 
 def _assign(c: Expressions, array: View | Fields, value: Value, place: list[Expr],
