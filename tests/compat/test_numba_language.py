@@ -351,3 +351,29 @@ def test_fields_of_a_record_are_counted_from_its_end_too():
     kernel[1, 1](table, out)
     assert out[0] == 423
     assert table[0, 1]["f1"] == 7
+
+
+@pytest.mark.parametrize("place", ["record", "device", "array"])
+@pytest.mark.parametrize("signed", [False, True])
+def test_fields_of_one_record_keep_all_their_axes(place, signed):
+    kind = np.dtype([("steps", "f4", (4, 3)), ("codes", "i4", (4,)), ("scale", "f4")])
+
+    def kernel(table, out):
+        k = out.shape[0] - 4
+        out[0] = table["steps"][k, 1] + table["steps"][k][2] * 100
+        out[1] = table["codes"][k] * table.scale
+        table["codes"][0] = 7
+
+    host = np.zeros(1, kind)
+    host["steps"] = np.arange(12).reshape(4, 3)
+    host["codes"] = np.arange(4) * 10
+    host["scale"] = 0.5
+    given = {"record": host[0], "device": cuda.to_device(host[0]),
+             "array": host.reshape(())}[place]  # fmt: skip
+    made = cuda.jit((numba.from_dtype(kind), numba.float64[::1]))(kernel) if signed else (
+        cuda.jit(kernel))
+    out = np.zeros(6)
+    made[1, 1](given, out)
+    assert tuple(out[:2]) == (7 + 800, 10)
+    after = given.copy_to_host() if place == "device" else given
+    assert after["codes"][0] == 7

@@ -370,7 +370,7 @@ class Host:
         if array.dtype.kind == "c":
             return self._complex(name, array)
         if array.dtype.fields is not None:
-            return self._records(name, array, array.ndim)
+            return self._records(name, array if array.ndim else array.reshape(1), array.ndim)
         d = exchange.dtype_of(array, f"argument {name}")
         flags = array.flags
         if self.lenient and not flags.aligned and array.dtype.isnative:  # as numba copies it, too
