@@ -54,3 +54,41 @@ def test_launch_bounds_below_a_warp():
     x = np.zeros(8, np.int32)
     kernel[1, 8](x)
     assert x.tolist() == [8] * 8
+
+
+def test_kernels_that_are_compiled_for_a_signature_show_their_texts():
+    @cuda.jit
+    def kernel(x, n):
+        i = cuda.grid(1)
+        if i < n:
+            x[i] += n
+
+    signature = (float32[:], int32)
+    kernel.compile(signature)
+    assert len(kernel.overloads) == 1
+    assert "define" in kernel.inspect_llvm(signature)
+    x = np.ones(8, np.float32)
+    kernel[1, 8](x, np.int32(3))
+    assert x.tolist() == [4] * 3 + [1] * 5
+
+    @cuda.jit
+    def wrong(x, n):
+        x[0] = missing(n)  # noqa: F821
+
+    with pytest.raises(TypingError, match="name 'missing'"):
+        wrong.compile(signature)
+
+
+def test_bfloat16_by_its_names():
+    @cuda.jit
+    def kernel(out):
+        part = cuda.shared.array(4, dtype=cuda.bfloat16)
+        part[0] = cuda.types.bfloat16(0.9375)
+        out[0] = part[0] + cuda.bfloat16(1)
+
+    out = np.zeros(1)
+    kernel[1, 1](out)
+    assert out[0] == 1.9375
+    assert isinstance(cuda.types.bfloat16, cuda.types.Float)
+    assert cuda.types.bfloat16.bitwidth == 16
+    assert repr(cuda.bfloat16[:, ::1]) == "array(bfloat16, 2d, C)"

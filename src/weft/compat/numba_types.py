@@ -33,6 +33,7 @@ __all__ = [
     "UniTuple",
     "adopted",
     "as_dtype",
+    "bfloat16",
     "boolean",
     "complex64",
     "complex128",
@@ -219,7 +220,14 @@ class NumbaType(Type):
 
     def __init__(self, name: str, dtype: DType | None, kind: Any = None) -> None:
         self.name, self.__weft_dtype__ = name, dtype
-        self.kind = np.dtype(dtype.numpy) if dtype is not None else kind
+        self._kind = kind
+
+    @property
+    def kind(self) -> Any:
+        """What arrays of it hold; NumPy knows bfloat16 by another package, which this imports."""
+        if self._kind is None and self.__weft_dtype__ is not None:
+            self._kind = np.dtype(self.__weft_dtype__.numpy)
+        return self._kind
 
     @property
     def __weft_element__(self) -> Any:
@@ -267,7 +275,7 @@ class NumbaType(Type):
     @property
     def key(self) -> Any:
         """The name, and of records what their fields are."""
-        return self.name, None if self.kind is None else str(self.kind)
+        return self.name, None if self.__weft_dtype__ is not None else str(self._kind)
 
 
 class Boolean(NumbaType):
@@ -331,6 +339,7 @@ uint16: Final = Integer("uint16", dt.uint16)
 uint32: Final = Integer("uint32", dt.uint32)
 uint64: Final = Integer("uint64", dt.uint64)
 float16: Final = Float("float16", dt.float16)
+bfloat16: Final = Float("bfloat16", dt.bfloat16)
 float32: Final = Float("float32", dt.float32)
 float64: Final = Float("float64", dt.float64)
 complex64: Final = Complex("complex64", None, np.dtype(np.complex64))
@@ -348,7 +357,7 @@ ALIASES: Final = {
     "size_t": uint64, "float16": float16, "f2": float16, "float32": float32, "f4": float32,
     "float64": float64, "f8": float64, "double": float64, "float_": float64, "void": void,
     "none": void, "complex64": complex64, "c8": complex64, "complex128": complex128,
-    "c16": complex128, "half": float16,
+    "c16": complex128, "half": float16, "bfloat16": bfloat16,
 }  # fmt: skip
 
 
@@ -368,7 +377,8 @@ def as_dtype(kind: Any) -> np.dtype[Any]:
     found = adopted(kind)
     if not isinstance(found, NumbaType) or found.kind is None:
         raise DTypeError("as_dtype", found=repr(kind), expected="a scalar or record type")
-    return np.dtype(found.kind)
+    kind_of: np.dtype[Any] = np.dtype(found.kind)
+    return kind_of
 
 
 def typeof(value: Any) -> Any:

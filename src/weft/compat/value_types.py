@@ -12,6 +12,7 @@ from weft.compat import types
 from weft.compat.numba_types import (
     ArrayOf,
     Type,
+    bfloat16,
     from_dtype,
     int64,
     is_of_numba,
@@ -43,7 +44,7 @@ def type_of(value: Any, known: bool = False) -> Any:
 
 def _number(d: DType) -> Any:
     if d is dt.bfloat16:
-        return types.Float("bfloat16", d)
+        return bfloat16
     return from_dtype(d.numpy)
 
 

@@ -330,10 +330,10 @@ class Kernel(Inspected):
         return self[griddim, blockdim, stream, sharedmem]
 
     def compile(self, *args: Any, **kwargs: Any) -> Kernel:
-        """Compile as `weft.kernel`'s; for a signature, which has no block, wait for a launch."""
+        """Compile as `weft.kernel`'s; for a signature, which has no block, for some block."""
         if len(args) == 1 and not kwargs and not hasattr(args[0], "__index__"):
             found = args[0] if isinstance(args[0], Signature) else parse_signature(args[0])
-            _wanted(self.__weft_function__, found)
+            self.compile_types(_wanted(self.__weft_function__, found))
             return self
         super().compile(*args, **kwargs)
         return self

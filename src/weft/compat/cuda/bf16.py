@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from types import FunctionType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from weft.compat.cuda import fp16
 from weft.compat.cuda.bf16_conversions import FUNCTIONS
-from weft.compat.numba_types import NumbaType
+from weft.compat.numba_types import bfloat16
 from weft.frontend.kernel.launch import DeviceFunction, func
-from weft.ir import dtype as dt
 
 __all__ = [
     *FUNCTIONS, "bfloat16", "habs", "hadd", "hadd_rn", "hadd_sat", "hceil", "hcos", "hdiv", "heq",
@@ -28,16 +27,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Type(NumbaType):
-    """The type, which NumPy has not."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.name, self.__weft_dtype__, self.kind = "bfloat16", dt.bfloat16, None
-
-
-bfloat16: Final = _Type()
 _single = np.float32
 
 

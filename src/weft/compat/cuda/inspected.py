@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from weft.compat.numba_types import ArrayOf, Signature, from_dtype, parse_signature
 from weft.errors import KernelError
-from weft.frontend.kernel.launch import KernelFunction
+from weft.frontend.kernel.launch import KernelFunction, dense
 from weft.ir.stmt import MOST_WAITING
 
 __all__ = ["CacheStats", "Inspected", "Overload", "Overloads"]
@@ -161,6 +161,13 @@ class Inspected(KernelFunction):
             types: Any = dict(self._signature.wanted)
             launch = self._made(1, min(_WARP, self.options.max_threads), None, _DYNAMIC)
             translated(self, types, launch)
+
+    def compile_types(self, types: dict[str, Any]) -> None:
+        """Compile for the types of a signature, where it names those of all parameters."""
+        if set(types) == set(self._signature.names):
+            block = min(_BLOCK, self.options.max_threads)
+            held = {name: dense(kind) for name, kind in types.items()}  # as most arrays are
+            self._made(1, block, None, 0)._variant(held)
 
     def nest_of_form(self, key: tuple[Any, ...] | None) -> tuple[Any, Any]:
         """Return the loop-level kernel of a form and its constants."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from weft.frontend.kernel import addresses, complexes, scalars
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf, rows
@@ -127,7 +127,7 @@ def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) ->
         for n, m in zip(reversed(array.shape), reversed(value.shape), strict=False):
             if not ex.is_const(m, 1):
                 c.require(n.eq(m), "the shapes of an assignment differ", node)
-    elif _is_row(array, value):
+    elif isinstance(value, Group) and _is_row(array, value):
         _assign_row(c, array, value, node)
         return
     else:
@@ -138,10 +138,10 @@ def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) ->
     _assign(c, array, value, [], node)
 
 
-def _is_row(array: View | Fields, value: Value) -> TypeGuard[Group]:
+def _is_row(array: View | Fields, value: Group) -> bool:
     """Whether a value is a tuple of elements for an array of one axis."""
     numbers = isinstance(array, View) or array.kind is complex
-    return numbers and len(array.shape) == 1 and isinstance(value, Group) and value.kind is None
+    return numbers and len(array.shape) == 1 and value.kind is None
 
 
 def _assign_row(c: Expressions, array: View | Fields, row: Group, node: ast.AST) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from weft.runtimes.lockstep.run import Outcome
 
 __all__ = [
-    "Configured", "DeviceFunction", "KernelFunction", "func", "native_launcher",
+    "Configured", "DeviceFunction", "KernelFunction", "dense", "func", "native_launcher",
 ]  # fmt: skip
 
 _MOST_CONFIGURED: Final = 256  # shapes of launches that a kernel keeps ready
@@ -177,7 +177,7 @@ class KernelFunction:
                                 found=f"no annotation of {', '.join(missing) or 'constants'}",
                                 expected="annotations, or arguments like those of a launch")
         types = cast("dict[str, KernelType]", signature.wanted)
-        return configured, {n: _dense(k) for n, k in types.items()}
+        return configured, {n: dense(k) for n, k in types.items()}
 
     @outermost
     def check(self, *args: Any, grid: Size, block: Size | None = None, shared: int | None = None,
@@ -416,14 +416,14 @@ def native_launcher() -> Launcher | None:
     return launcher(Types(Configured, KernelFunction, Tensor))
 
 
-def _dense(kind: Any) -> Any:
+def dense(kind: Any) -> Any:
     """Return a type as annotated, arrays without gaps."""
     from weft.frontend.kernel.types import ArrayType, GroupType
 
     if isinstance(kind, ArrayType):
         return kind.replace(order="C")
     if isinstance(kind, GroupType):
-        return kind.replace(items=tuple(map(_dense, kind.items)))
+        return kind.replace(items=tuple(map(dense, kind.items)))
     return kind
 
 
