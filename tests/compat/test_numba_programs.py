@@ -319,3 +319,31 @@ def test_a_constant_like_an_argument_is_the_argument():
 def test_memory_that_waits_to_be_freed_can_be_cleared():
     cuda.current_context().deallocations.clear()
     assert cuda.current_context().get_memory_info().total > 0
+
+
+class prange:
+    """numba's own, of a program that takes only `cuda` from Weft."""
+
+    __module__ = "numba.misc.special"
+
+
+def literal_unroll(items):
+    raise AssertionError("numba's compiler knows it by its name")
+
+
+literal_unroll.__module__ = "numba.misc.special"
+
+
+def test_loops_by_words_of_numba_itself():
+    @cuda.jit
+    def kernel(x, out):
+        for i in prange(x.shape[0]):
+            out[0] += x[i]
+        for k in prange(1, 8, 3):
+            out[1] += k
+        for part in literal_unroll((2, 0.5)):
+            out[2] += part
+
+    out = np.zeros(3)
+    kernel[1, 1](np.arange(4.0), out)
+    assert tuple(out) == (6, 1 + 4 + 7, 2.5)

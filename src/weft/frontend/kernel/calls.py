@@ -64,6 +64,9 @@ else:
 
 __all__ = ["INTRINSICS", "Calls"]
 
+# loops and tuples are what they are without these words of numba itself
+_NUMBAS: Final = {"prange": range, "literal_unroll": tuple}
+
 _MATH: Final = frozenset(name for name in dir(math) if callable(getattr(math, name)))
 
 
@@ -197,6 +200,7 @@ class Calls(Expressions):
 
     def call_object(self, callee: Any, node: ast.Call) -> Value:
         """Return what a call of a Python object means in a kernel."""
+        callee = _of_python(callee)
         args, named = self.arguments(node)
         if isinstance(callee, Inner):
             return self.inline(callee, args, named, node)
@@ -427,6 +431,13 @@ def _is_of_tensors(function: Callable[..., Any]) -> bool:
     module = function.__module__ or ""
     return module.startswith("weft.") and not module.startswith(
         ("weft.frontend.kernel.", "weft.compat."))
+
+
+def _of_python(callee: Any) -> Any:
+    """Return what a name of numba itself is in Python's words, other callees as they are."""
+    if (getattr(callee, "__module__", None) or "").startswith("numba."):
+        return _NUMBAS.get(getattr(callee, "__name__", ""), callee)
+    return callee
 
 
 def python_of(callee: Any) -> Any:
