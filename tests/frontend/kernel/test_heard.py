@@ -148,6 +148,8 @@ exec("def set_to(x):\\n    x[0] = 5\\n", space)
 for k in range(500):
     exec(f"def other{k}(x): return {k}", {})
     eval(f"{k} + 1")
+for k in range(100):
+    compile("def same(): pass" + "#" * 100_000, "source", "exec")
 x = np.zeros(1)
 cuda.jit(space["set_to"])[1, 1](x)
 print(x[0])

@@ -51,6 +51,8 @@ def _listen(event: str, args: tuple[Any, ...]) -> None:
     if getattr(text, _UNHEARD, False):
         return
     if _is_program(text) and _has_functions(text):
+        if text in _texts:
+            _texts.remove(text)
         _texts.append(text)
         while sum(map(_weight, _texts)) > _KEPT:
             _texts.popleft()
