@@ -69,6 +69,7 @@ _capsule_is.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 # What an exported capsule needs, by the address of its managed structure, until its deleter runs.
 _exported: dict[int, tuple[Any, ...]] = {}
+_COMPLEX: Final = 5
 _PLAIN: Final = b"dltensor"
 _VERSIONED: Final = b"dltensor_versioned"
 
@@ -180,12 +181,13 @@ def consume(value: Any) -> np.ndarray[Any, Any]:
     managed: Any = kind.from_address(address)
     tensor = managed.tensor
     dtype = _dtype(tensor.dtype)
+    element = dtype.numpy if isinstance(dtype, DType) else dtype
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     read_only = bool(versioned and managed.flags & _READ_ONLY)
     interface: dict[str, Any] = {
         "data": ((tensor.data or 0) + tensor.byte_offset, read_only),
-        "typestr": f"<u{dtype.itemsize}" if dtype.itemsize * 8 == dtype.bits and dtype.is_float
-        and dtype.bits < 32 else dtype.numpy.str,
+        "typestr": f"<u{dtype.itemsize}" if isinstance(dtype, DType) and dtype.is_float
+        and dtype.itemsize * 8 == dtype.bits < 32 else element.str,
         "shape": shape,
         "version": 3,
     }
@@ -194,14 +196,17 @@ def consume(value: Any) -> np.ndarray[Any, Any]:
     _capsule_rename(capsule, b"used_dltensor_versioned" if versioned else b"used_dltensor")
     owner = _Imported(address, kind, interface)
     if 0 in shape:
-        return np.empty(shape, dtype.numpy)
-    return np.asarray(owner).view(dtype.numpy)
+        return np.empty(shape, element)
+    return np.asarray(owner).view(element)
 
 
-def _dtype(found: Any) -> DType:
+def _dtype(found: Any) -> DType | np.dtype[Any]:
+    """Return a type of elements; complex ones, which only kernels take, are NumPy's."""
     narrow = _NARROW.get((found.code, found.bits))
     if narrow is not None and found.lanes == 1:
         return narrow
+    if found.code == _COMPLEX and found.bits in (64, 128) and found.lanes == 1:
+        return np.dtype(f"<c{found.bits // 8}")
     kind = _CODES.get(found.code)
     for dtype in dt.ALL:
         if dtype.kind == kind and dtype.itemsize * 8 == found.bits and found.lanes == 1:

@@ -124,7 +124,6 @@ NAMES_AND_CALLS = {
     "x[0] = x[0](3)": ("float64 cannot be called", ""),
     "x[0] = (1, 2)(0)": ("cannot be called", "indexed by []"),
     "NUMBERS[0] = 1": ("list cannot be assigned to", "arrays have elements"),
-    "x[0] = NUMBERS[int(x[0])]": ("list cannot be indexed", "pass it as an array"),
     "x[0] = TABLE['b']": ("dict has no key 'b'", ""),
     "thing.v = 3": ("no field 'v' to assign to", ""),
 }
@@ -132,7 +131,7 @@ TYPES = {
     "y = x + x": ("unsupported operands for +: float64 array of 1 axis", "index it"),
     "if x > 0:\n    x[0] = 1": ("unsupported operands for >", "index it"),
     "if x:\n    x[0] = 1": ("expected a condition, found float64 array", "index it"),
-    "x[0] = max(x)": ("expected a number, found float64 array", "index it"),
+    "x[0] = any(x[0])": ("any of float64", "arrays of one axis"),
     "print('%d' % x[0])": ("unsupported operands for %: str '%d' and float64", "no text"),
     "x[0] = 'a' < 1": ("unsupported operands for <: str 'a' and int 1", "no text"),
     "x[0] = 'a' + 'b'": ("expected a number, found str 'ab'", ""),

@@ -12,6 +12,7 @@ import numpy as np
 from weft.frontend.kernel import (
     chosen,
     complexes,
+    folds,
     indexing,
     members,
     operators,
@@ -81,7 +82,7 @@ def _len(c: Calls, node: ast.Call, value: Value) -> Value:
         size = members.apply(c, value, len)
         if size is not None:
             return size
-    if isinstance(value, Known) and isinstance(value.value, str):
+    if isinstance(value, Known) and isinstance(value.value, str | list):
         return Known(len(value.value))
     if isinstance(value, Group) and not chosen.is_chosen(value):
         return Known(len(value.items))
@@ -96,10 +97,16 @@ def _len(c: Calls, node: ast.Call, value: Value) -> Value:
 
 def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
     items = list(values)
-    if len(items) == 1 and isinstance(items[0], View) and len(items[0].axes) == 1:
-        return arrays.extreme(c, node, items[0], largest)
-    if len(items) == 1 and isinstance(items[0], Group):
-        items = list(items[0].items)
+    if len(items) == 1:
+        only = constants.listed(c, items[0], node)
+        if isinstance(only, View) and len(only.axes) == 1:
+            return arrays.extreme(c, node, only, largest)
+        if isinstance(only, Group) and not chosen.is_chosen(only):
+            items = list(only.items)
+        elif isinstance(only, Group) or c.number_of(only) is None:
+            name = "max" if largest else "min"
+            return c.inline(getattr(folds, name + "imum"), [_iterable(c, only, name, node)], {},
+                            node)
     if not items:
         raise c.wrong(node, f"{'max' if largest else 'min'} of nothing")
     if all(isinstance(v, Known) for v in items):
@@ -163,15 +170,37 @@ def _divmod(c: Calls, node: ast.Call, a: Value, b: Value) -> Value:
                   operators.operate(c, ast.Mod, a, b, node)))
 
 
-def _sum(c: Calls, node: ast.Call, values: Value) -> Value:
+def _sum(c: Calls, node: ast.Call, values: Value, start: Value | None = None) -> Value:
+    total: Value = Known(0) if start is None else start
+    values = constants.listed(c, values, node)
     if isinstance(values, View) and len(values.axes) == 1:
-        return arrays.total(c, node, values)
-    if not isinstance(values, Group):
-        raise c.wrong(node, f"sum of {describe(values)}", "add in a loop")
-    total: Value = Known(0)
+        found = arrays.total(c, node, values)
+        return found if start is None else operators.operate(c, ast.Add, start, found, node)
+    if not isinstance(values, Group) or chosen.is_chosen(values):
+        return c.inline(folds.total, [_iterable(c, values, "sum", node), total], {}, node)
     for item in values.items:
         total = operators.operate(c, ast.Add, total, item, node)
     return total
+
+
+def _any(c: Calls, node: ast.Call, values: Value) -> Value:
+    return c.inline(folds.some, [_iterable(c, values, "any", node)], {}, node)
+
+
+def _all(c: Calls, node: ast.Call, values: Value) -> Value:
+    return c.inline(folds.every, [_iterable(c, values, "all", node)], {}, node)
+
+
+def _iterable(c: Calls, value: Value, name: str, node: ast.AST) -> Value:
+    """Return what a loop can go over, for a function of that name that has one."""
+    value = constants.listed(c, value, node)
+    walked = isinstance(value, Known) and isinstance(value.value, Range | Walk)
+    if walked or isinstance(value, Group) or (
+        isinstance(value, View | Fields) and len(value.shape) == 1
+    ):
+        return value
+    raise c.wrong(node, f"{name} of {describe(value)}",
+                  "it is for arrays of one axis, tuples, range, enumerate and zip")
 
 
 def _tuple_of(c: Calls, node: ast.Call, value: Value) -> Value:
@@ -180,8 +209,10 @@ def _tuple_of(c: Calls, node: ast.Call, value: Value) -> Value:
     raise c.wrong(node, f"a tuple of {describe(value)}")
 
 
-def _enumerate(c: Calls, node: ast.Call, value: Value) -> Value:
-    return Known(Walk((Known(Range(ex.index(0), ex.index((1 << 62)), ex.index(1))), value)))
+def _enumerate(c: Calls, node: ast.Call, iterable: Value, start: Value | None = None) -> Value:
+    first = ex.index(0) if start is None else scalars.convert(
+        c.scalar(start, node, "an integer"), dt.int64)
+    return Known(Walk((Known(Range(first, ex.index((1 << 62)), ex.index(1))), iterable)))
 
 
 def _zip(c: Calls, node: ast.Call, *values: Value, strict: Value | None = None) -> Value:
@@ -224,7 +255,7 @@ _REDUCTIONS: Final = (*sorted(REDUCING_METHODS), "nansum", "nanprod", "nanmean",
 
 BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     range: range_of, slice: _slice, len: _len, max: _max, min: _min, abs: _abs,
-    round: _round, pow: _pow, divmod: _divmod, sum: _sum,
+    round: _round, pow: _pow, divmod: _divmod, sum: _sum, any: _any, all: _all,
     tuple: _tuple_of, enumerate: _enumerate, zip: _zip, print: _print,
     isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),
     operator.index: lambda c, node, value: c.scalar(value, node),

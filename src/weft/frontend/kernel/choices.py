@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from weft.frontend.kernel import chosen, complexes, members, optional, scalars
+from weft.frontend.kernel import chosen, complexes, flow, members, optional, scalars
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
@@ -20,6 +20,7 @@ from weft.ir.stmt import If, Stmt, Store
 if TYPE_CHECKING:
     from weft.frontend.kernel import moving
     from weft.frontend.kernel.expressions import Expressions
+    from weft.frontend.kernel.meetings import Meetings
 else:
     moving = Late("weft.frontend.kernel.moving")
 
@@ -53,6 +54,8 @@ def side(c: Expressions, node: ast.expr, asked: bool) -> Value:
 def _second(c: Expressions, left: Value, test: Expr, following: ast.expr, is_and: bool,
             node: ast.AST, asked: bool) -> Value:  # fmt: skip
     holds = test if is_and else negation(test)
+    if flow.walrus([following]):
+        return _naming(c, holds, lambda: side(c, following, asked), lambda: left, following, node)
     with c.into(conjuncts(holds)) as body:
         right = side(c, following, asked)
     if not (_is_bool(left) and _is_bool(right)):
@@ -80,11 +83,39 @@ def either(c: Expressions, node: ast.IfExp) -> Value:
     test = c.condition(node.test)
     if isinstance(test, bool):
         return c.visit(node.body if test else node.orelse)
+    if flow.walrus([node.body, node.orelse]):
+        return _naming(c, test, lambda: c.visit(node.body), lambda: c.visit(node.orelse), node,
+                       node)
     with c.into(conjuncts(test)) as then:
         a = c.visit(node.body)
     with c.into(conjuncts(negation(test))) as orelse:
         b = c.visit(node.orelse)
     return c.select(test, a, then, b, orelse, node)
+
+
+def _naming(c: Expressions, test: Expr, then: Callable[[], Value], orelse: Callable[[], Value],
+            operands: ast.expr, node: ast.AST) -> Value:  # fmt: skip
+    """Return one of two values whose expressions set names: those meet behind them."""
+    meeting = cast("Meetings", c)
+    value = ":="  # no name of a program
+
+    def read(operand: Callable[[], Value]) -> Callable[[], int]:
+        def branch() -> int:
+            found = operand()
+            c.env[value] = found
+            return 0
+
+        return branch
+
+    meeting.after.append(flow.walrus([operands]) | {value})
+    try:
+        meeting.branches(test, read(then), read(orelse), node)
+    finally:
+        meeting.after.pop()
+    if value not in c.env:
+        raise c.wrong(node, f"expected values of one kind, found {c.unlike.get(value, 'others')}")
+    found: Value = c.opened(c.env.pop(value), "choice", node)
+    return found
 
 
 def select(c: Expressions, test: Expr, a: Value, then: list[Any], b: Value, orelse: list[Any],

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.exchange import host as exchange
 from weft.frontend.kernel.elements import ComplexOf, RecordOf, array_of, as_element, made
-from weft.frontend.kernel.values import Fields, View
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
@@ -22,7 +22,7 @@ from weft.ir.stmt import Memory
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["Constant", "bytes_of", "view_of"]
+__all__ = ["Constant", "bytes_of", "listed", "view_of"]
 
 
 class Constant(NamedTuple):
@@ -67,6 +67,23 @@ def view_of(c: Expressions, array: Any, node: ast.AST) -> View | Fields:
         c.kept.append(array)  # so that no other array takes its identity
         found = c.constants[id(array)] = Constant(tuple(memories), tuple(copies), view, node)
     return found.view
+
+
+def listed(c: Expressions, value: Value, node: ast.AST) -> Value:
+    """Return a list from outside as an array of its numbers, or as a tuple of other things."""
+    if not isinstance(value, Known) or not isinstance(value.value, list):
+        return value
+    held = c.lists.get(id(value.value))
+    if held is None:
+        try:
+            made = np.array(value.value)
+        except ValueError:  # rows of unlike lengths
+            made = np.array(None)
+        # The list is kept so that no other one takes its identity.
+        held = c.lists[id(value.value)] = value.value, made if made.dtype.kind in "biufc" else None
+    if held[1] is None or not held[1].size:
+        return Group(tuple(c.outside(v, node) for v in value.value))
+    return view_of(c, held[1], node)
 
 
 def _live(array: Any, element: Any) -> Any:

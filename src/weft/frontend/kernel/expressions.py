@@ -55,7 +55,7 @@ else:
     moving = Late("weft.frontend.kernel.moving")
     seen = Late("weft.frontend.kernel.seen")
 
-from weft.frontend.kernel.indexing import Indexing, slice_of, written_out
+from weft.frontend.kernel.indexing import Held, Indexing, slice_of, written_out
 from weft.frontend.kernel.reading import VISIT
 
 __all__ = ["Expressions"]
@@ -288,7 +288,12 @@ class Expressions(Indexing):
         if isinstance(owner, Group):
             return self._item(owner, node)
         if isinstance(owner, Known) and not is_flat(owner):
+            if isinstance(owner.value, list) and isinstance(node.slice, ast.Slice):
+                return self._of_listed(owner, node)
             key = self.visit(node.slice)
+            if isinstance(owner.value, list) and not isinstance(key, Known):
+                held = ast.Subscript(node.value, Held(key, node.slice), ast.Load())
+                return self._of_listed(owner, ast.copy_location(held, node))
             if isinstance(key, Known):
                 try:
                     return self.outside(owner.value[key.value], node)
@@ -300,6 +305,13 @@ class Expressions(Indexing):
         if not isinstance(owner, View | Fields) and not is_flat(owner):
             raise self.wrong(node, f"{describe(owner)} cannot be indexed", unindexed(owner))
         return self.read(self.element(owner, node), node)
+
+    def _of_listed(self, owner: Known, node: ast.Subscript) -> Value:
+        """Return items of a list from outside, by what is known only when the kernel runs."""
+        held = constants.listed(self, owner, node)
+        if isinstance(held, Group):
+            return self._item(held, node)
+        return self.read(self.element(held, node), node)
 
     def _item(self, owner: Group, node: ast.Subscript) -> Value:
         own = structs.item(self, owner, node.slice, node)

@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = [
     "always_jumps", "always_returns", "assigned", "breaks", "falls", "jumps", "loaded",
-    "named", "needs_flag", "returns", "walk",
+    "named", "needs_flag", "returns", "walk", "walrus",
 ]  # fmt: skip
 
 _KEPT: Final = 4096  # statements whose names are known, as loops around them ask again
@@ -75,6 +75,16 @@ def _loaded_in(stmt: ast.AST) -> frozenset[str]:
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             found.add(node.target.id)
     return frozenset(found)
+
+
+def walrus(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Return the names that expressions set by ``:=``."""
+    return frozenset().union(*map(_walrus_in, nodes))
+
+
+@lru_cache(_KEPT)
+def _walrus_in(node: ast.AST) -> frozenset[str]:
+    return frozenset(n.target.id for n in walk(node) if isinstance(n, ast.NamedExpr))
 
 
 def _own(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:

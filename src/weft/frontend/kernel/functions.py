@@ -83,7 +83,9 @@ class Functions(Loops):
     def _read_function(self, source: Source, values: dict[str, Any], node: ast.AST) -> Value:
         body: list[ast.stmt] = source.tree.body
         ends = [n for s in body for n in flow.walk(s) if isinstance(n, ast.Return)]
-        simple = not ends or (len(ends) == 1 and body[-1] is ends[0])
+        # Behind a raise its return is read in a guard, and what it gives is known only there.
+        simple = not ends or (len(ends) == 1 and body[-1] is ends[0] and not flow.returns(
+            body[:-1]))
         if self.wraps and any(n.value is not None for n in ends) and flow.falls(body):
             # As in numba: None is a mistake where it is used, and only if a thread gets there.
             body = [*body, *([] if self.unused is node else [_no_value(source, body[-1])])]

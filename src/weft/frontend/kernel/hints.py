@@ -109,6 +109,4 @@ def unindexed(owner: Value) -> str:
     """Return a hint for what cannot be indexed."""
     if isinstance(owner, Known) and hasattr(owner.value, "__weft_function__"):
         return "kernels do not launch kernels: launch it after this one"
-    if isinstance(owner, Known) and isinstance(owner.value, list):
-        return "by numbers that are known when the kernel is compiled; pass it as an array"
     return ""

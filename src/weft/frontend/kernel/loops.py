@@ -55,7 +55,7 @@ class Loops(Statements):
     """Reads loops."""
 
     def _for(self, node: ast.For) -> int:
-        items = self.visit(node.iter)
+        items = constants.listed(self, self.visit(node.iter), node.iter)
         if isinstance(items, Known) and isinstance(items.value, Walk):
             items = self._side_by_side(items.value, node.iter)
         if isinstance(items, Group):
@@ -80,7 +80,7 @@ class Loops(Statements):
     def _side_by_side(self, walk: Walk, node: ast.expr) -> Value:
         """Return the items of zip and enumerate where a tuple tells how many there are."""
         parts = [self._side_by_side(p.value, node) if isinstance(p, Known) and isinstance(
-            p.value, Walk) else p for p in walk.parts]
+            p.value, Walk) else constants.listed(self, p, node) for p in walk.parts]
         counts = [len(p.items) for p in parts if isinstance(p, Group)]
         if not counts:
             return Known(Walk(tuple(parts)))
@@ -118,7 +118,7 @@ class Loops(Statements):
 
     def _range_of(self, r: Range, node: ast.expr) -> tuple[Expr, Callable[[Expr], Value]]:
         if ex.is_const(r.stop, 1 << 62):  # of enumerate
-            return ex.index(_ENDLESS), lambda k: k
+            return ex.index(_ENDLESS), lambda k: k if ex.is_const(r.start, 0) else r.start + k
         if r.step.op is Op.CONST:
             step = int(r.step.attr)
             gap = r.stop - r.start if step > 0 else r.start - r.stop
@@ -173,6 +173,9 @@ class Loops(Statements):
         return self._loop(node, read, None)
 
     def _while(self, node: ast.While) -> int:
+        if flow.walrus([node.test]):
+            return self.run([_with_test_inside(self, node)])
+
         def read(loop: Loop) -> None:
             with self.into() as head:
                 self._reload(loop)
@@ -419,6 +422,17 @@ def _join_parts(a: Any, b: Any) -> Any:
         return a if moving.is_moving(a) else b  # which was made of what the other can be
     both = moving.merged(a.kind, b.kind)
     return b if both is None else moving.width(both)
+
+
+def _with_test_inside(c: Loops, node: ast.While) -> ast.While:
+    """Return a loop whose test, which sets names, stands in its body."""
+    if node.orelse and flow.jumps(node.orelse):
+        raise c.wrong(node, "a jump in the else of a loop whose test sets names by :=",
+                      "set them in the body")
+    test = ast.copy_location(ast.If(node.test, node.body, [*node.orelse, ast.copy_location(
+        ast.Break(), node)]), node)
+    always = ast.copy_location(ast.Constant(True), node)
+    return ast.copy_location(ast.While(always, [test], []), node)
 
 
 def _name_of(target: ast.expr) -> str:

@@ -73,6 +73,7 @@ class Reading(Emitter):
         self.unlike: dict[str, str] = {}  # names that hold one kind of thing here, another there
         self.members: dict[Any, members.Members] = {}  # by class, of what names may mean
         self.constants: dict[int, constants.Constant] = {}  # by the identity of the array
+        self.lists: dict[int, tuple[list[Any], Any]] = {}  # by identity, with arrays of them
 
     # --- values
 
