@@ -80,7 +80,7 @@ def test_other_devices_and_types():
         weft.from_dlpack(Elsewhere())
     with pytest.raises(weft.DTypeError):
         weft.from_dlpack([1, 2])
-    with pytest.raises(weft.DTypeError, match="code 5"):
+    with pytest.raises(weft.DTypeError, match="complex128"):
         weft.from_dlpack(np.ones(2, complex))
 
 

@@ -41,10 +41,11 @@ from weft.ir.op import Op
 from weft.ir.stmt import Print
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, reductions
+    from weft.frontend.kernel import arrays, constants, reductions
     from weft.frontend.kernel.calls import Calls
 else:
     arrays = Late("weft.frontend.kernel.arrays")
+    constants = Late("weft.frontend.kernel.constants")
     reductions = Late("weft.frontend.kernel.reductions")
 
 __all__ = ["BUILTINS", "REDUCING_METHODS", "range_of"]
@@ -203,6 +204,13 @@ def _iterable(c: Calls, value: Value, name: str, node: ast.AST) -> Value:
                   "it is for arrays of one axis, tuples, range, enumerate and zip")
 
 
+def _ord(c: Calls, node: ast.Call, value: Value) -> Value:
+    if isinstance(value, Known) and isinstance(value.value, str) and len(value.value) == 1:
+        return Known(ord(value.value))
+    raise c.wrong(node, f"ord of {describe(value)}",
+                  "kernels have no text: it is for a character that is written out")
+
+
 def _tuple_of(c: Calls, node: ast.Call, value: Value) -> Value:
     if isinstance(value, Group):
         return Group(value.items)
@@ -256,6 +264,7 @@ _REDUCTIONS: Final = (*sorted(REDUCING_METHODS), "nansum", "nanprod", "nanmean",
 BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     range: range_of, slice: _slice, len: _len, max: _max, min: _min, abs: _abs,
     round: _round, pow: _pow, divmod: _divmod, sum: _sum, any: _any, all: _all,
+    ord: _ord,
     tuple: _tuple_of, enumerate: _enumerate, zip: _zip, print: _print,
     isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),
     operator.index: lambda c, node, value: c.scalar(value, node),

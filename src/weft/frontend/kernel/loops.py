@@ -39,9 +39,10 @@ from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For, If, Memory, While
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, moving
+    from weft.frontend.kernel import arrays, constants, moving
 else:
     arrays = Late("weft.frontend.kernel.arrays")
+    constants = Late("weft.frontend.kernel.constants")
     moving = Late("weft.frontend.kernel.moving")
 
 __all__ = ["Loops", "join"]
