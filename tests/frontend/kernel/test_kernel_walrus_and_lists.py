@@ -167,6 +167,20 @@ def test_function_that_raises_on_one_of_three_ways():
         kernel[1, 1](a, np.array([3]), out)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "complex64"])
+def test_a_tuple_is_assigned_to_elements_after_all_of_it_is_read(dtype):
+    @cuda.jit
+    def turn(a, n):
+        a[:3] = a[1], a[2], a[0] + ord("a")
+        a[n:][::2] = 5, 6
+
+    a = np.arange(6).astype(dtype)
+    turn[1, 1](a, 3)
+    assert a.tolist() == [1, 2, 97, 5, 4, 6]
+    with pytest.raises(ValueError, match="2 items for a part"):
+        turn[1, 1](a, 5)
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_tensors_of_torch(dtype):
     torch = pytest.importorskip("torch")
