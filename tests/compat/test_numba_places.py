@@ -257,6 +257,14 @@ def test_matrices_are_transposed(shape):
         transpose(a, cuda.device_array((shape[1] + 1, shape[0])))
 
 
+def test_matrices_of_records_are_transposed():
+    from weft.compat.cuda.kernels.transpose import transpose
+
+    a = np.zeros((5, 17), np.dtype([("i", np.int32), ("j", np.float32, (2,))]))
+    a["i"], a["j"][..., 1] = np.arange(85).reshape(5, 17), 3
+    np.testing.assert_array_equal(transpose(a).copy_to_host(), a.T)
+
+
 def test_the_frame_of_tests_runs_them(capsys):
     from weft.compat.cuda.testing import CUDATestCase, captured_stdout, skip_on_cudasim, unittest
 

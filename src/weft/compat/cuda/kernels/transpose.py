@@ -31,7 +31,15 @@ def _turned(source: Any, result: Any) -> None:
         result[row, column] = tile[x, y]
 
 
+def _turned_records(source: Any, result: Any) -> None:
+    """Turn elements that have fields, one a thread: shared memory holds numbers."""
+    row, column = gpu.blockIdx.y * _TILE + gpu.threadIdx.y, gpu.blockIdx.x * _TILE + gpu.threadIdx.x
+    if row < source.shape[0] and column < source.shape[1]:
+        result[column, row] = source[row, column]
+
+
 _kernel: Final = KernelFunction(_turned, Options(True))
+_of_records: Final = KernelFunction(_turned_records, Options(True))
 
 
 @outermost
@@ -53,5 +61,6 @@ def transpose(a: Any, b: Any = None) -> Any:
                          expected=str((columns, rows)))
     if held.size:
         grid = (cdiv(columns, _TILE), cdiv(rows, _TILE))
-        _kernel[grid, (_TILE, _TILE)](np.asarray(held), np.asarray(as_cuda_array(made)))
+        kernel = _kernel if held.dtype.fields is None else _of_records
+        kernel[grid, (_TILE, _TILE)](np.asarray(held), np.asarray(as_cuda_array(made)))
     return made.view(DeviceArray) if b is None else b
