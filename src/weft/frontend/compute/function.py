@@ -12,9 +12,10 @@ from weft.config import watchers
 from weft.errors import DependenceWarning, LaunchError, outermost, trim, user_location
 from weft.frontend.compute.annotations import Annotations, check_made
 from weft.frontend.devices import get_default_device
+from weft.frontend.kernel.closures import names_of
 from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.launch import QUICKEN_AT
-from weft.frontend.kernel.nests import failure, names_of
+from weft.frontend.kernel.nests import failure
 from weft.frontend.kernel.signature import Signature
 from weft.frontend.kernel.texts import keep
 from weft.frontend.state import state

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.errors import DTypeError, KernelError, LaunchError, RangeError, ShapeError
 from weft.exchange import host as exchange
-from weft.frontend.kernel.nests import closed_over
+from weft.frontend.kernel.closures import closed_over
 from weft.frontend.kernel.signature import kind_of
 from weft.frontend.kernel.types import (
     ArrayType,

@@ -337,7 +337,7 @@ def _dense(kind: KernelType | None) -> Any:
 
 def _error(function: CriticalFunction, failed: Failed) -> Exception:
     with importing:
-        from weft.frontend.kernel.nests import names_of
+        from weft.frontend.kernel.closures import names_of
 
     name = function.__name__
     place = failed.place

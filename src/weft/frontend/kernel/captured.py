@@ -15,7 +15,7 @@ import numpy as np
 from weft.errors import CaptureError, GradientError, LaunchError, raised, said, user_location
 from weft.exchange import host as exchange
 from weft.frontend.core import TensorCore
-from weft.frontend.kernel.nests import names_of
+from weft.frontend.kernel.closures import names_of
 from weft.frontend.state import state
 from weft.ir import dtype as dt
 from weft.ir import expr as ex

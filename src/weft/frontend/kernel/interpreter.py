@@ -17,7 +17,7 @@ def run(launch: Configured, args: tuple[Any, ...], *, sanitise: bool = False,
         seed: int | None = None, steps: int | None = None) -> Outcome:  # fmt: skip
     """Run a launch on the interpreter device."""
     with importing:
-        from weft.frontend.kernel.nests import names_of
+        from weft.frontend.kernel.closures import names_of
         from weft.frontend.kernel.translate import Launch, translate
         from weft.ir.traverse import stores
         from weft.runtimes.lockstep.run import STEPS, Grid

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import AllocationError, BoundsError, raised, said
+from weft.frontend.kernel.closures import names_of
 from weft.frontend.kernel.promises import check_nest
 from weft.ir.position import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from weft.driver.launch import Failed
     from weft.frontend.kernel.launch import Configured, KernelFunction
     from weft.frontend.kernel.types import KernelType
     from weft.ir.stmt import Kernel
 
-__all__ = ["closed_over", "failure", "names_of", "translated", "translated_function"]
+__all__ = ["failure", "translated", "translated_function"]
 
 
 def translated(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
@@ -83,28 +83,3 @@ def failure(name: str, failed: Failed, launch: Configured | None = None,
         message += in_thread(failed.value - 1, launch.grid, launch.block)
     known = names_of(*functions or (getattr(launch, "kernel", None),))
     return raised(failed.message, known)(name, found=message, where=where)
-
-
-def closed_over(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return what a function knows from the functions around it.
-
-    A name that they set on some ways only may have no value: the kernel may not use it either.
-    """
-    found: dict[str, Any] = {}
-    names = function.__code__.co_freevars
-    for name, cell in zip(names, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # the cell is empty
-            found[name] = cell.cell_contents
-    return found
-
-
-def names_of(*functions: Any) -> dict[str, object]:
-    """Return the names that functions, or what was made of them, know from outside."""
-    known: dict[str, object] = {}
-    for decorated in functions:
-        function = getattr(decorated, "__weft_function__", decorated)
-        if getattr(function, "__code__", None) is None:
-            continue
-        known.update(function.__globals__)
-        known.update(closed_over(function))
-    return known

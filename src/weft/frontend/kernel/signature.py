@@ -14,8 +14,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from weft.errors import KernelError
+from weft.frontend.kernel.closures import closed_over
 from weft.frontend.kernel.elements import as_dtype
-from weft.frontend.kernel.nests import closed_over
 from weft.frontend.kernel.types import ArrayType, ConstantType, GroupType, KernelType, ScalarType
 from weft.ir.dtype import ArrayAnnotation, ConstantAnnotation, constexpr
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft.errors import KernelError, shown_file, underlined
+from weft.frontend.kernel.closures import closed_over
 from weft.frontend.kernel.flow import named
 from weft.frontend.kernel.matching import unfolded
-from weft.frontend.kernel.nests import closed_over
 from weft.frontend.kernel.texts import definition_of
 from weft.ir.record import Record
 from weft.ir.stmt import Location
