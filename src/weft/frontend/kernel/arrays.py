@@ -19,21 +19,17 @@ from weft.frontend.kernel.values import (
     Walk,
     describe,
 )
-from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import reductions
     from weft.frontend.kernel.calls import Calls
     from weft.frontend.kernel.expressions import Expressions
-else:
-    reductions = Late("weft.frontend.kernel.reductions")
 
 __all__ = [
-    "at", "attribute", "enumerated", "extreme", "indices_of", "method", "total", "transposed",
-    "type_of", "walked",
+    "at", "attribute", "element", "enumerated", "extreme", "indices_of", "total", "transposed",
+    "turned", "type_of", "walked",
 ]  # fmt: skip
 
 Array = View | Fields
@@ -93,25 +89,6 @@ def at(c: Expressions, flat: Indices, node: ast.Subscript) -> Array:
     total, item = _places(flat)
     place = c.bind(c.index(c.visit(node.slice), total, node.slice), "place", node)
     return one(c, flat.array, item(place), node)
-
-
-def method(c: Calls, owner: Value, node: ast.Call, func: ast.Attribute) -> Value | None:
-    """Return what item, transpose or a reduction gives, None of what is no array or number."""
-    if func.attr == "item" and isinstance(owner, Expr) and not node.args:
-        return owner
-    if not isinstance(owner, View | Fields) or isinstance(owner, Fragment) or not owner.shape:
-        return None
-    args, named = c.arguments(node)
-    if args or named:
-        raise c.wrong(node, f"{func.attr} with arguments",
-                      "kernels take it of a whole array: write a loop over what is wanted")
-    if func.attr == "transpose":
-        return turned(owner)
-    if func.attr == "item":
-        for extent in owner.shape:
-            c.require(extent.eq(1), "item of an array with other than one element", node)
-        return element(c, owner, (ex.index(0),) * len(owner.shape), func)
-    return reductions.reduced(c, node, func.attr, owner)
 
 
 def turned(array: Array) -> Array:

@@ -54,11 +54,11 @@ from weft.ir.stmt import (
 )
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, fields, mathlib, seen, wholes
+    from weft.frontend.kernel import fields, mathlib, reductions, seen, wholes
 else:
-    arrays = Late("weft.frontend.kernel.arrays")
     fields = Late("weft.frontend.kernel.fields")
     mathlib = Late("weft.frontend.kernel.mathlib")
+    reductions = Late("weft.frontend.kernel.reductions")
     seen = Late("weft.frontend.kernel.seen")
     wholes = Late("weft.frontend.kernel.wholes")
 
@@ -132,7 +132,7 @@ class Calls(Expressions):
                     return fields.reshaped(self, array, sizes, node)
         if func.attr in ("item", "transpose") or func.attr in REDUCING_METHODS:
             owner = self.visit(func.value)
-            found = arrays.method(self, owner, node, func)
+            found = reductions.method(self, owner, node, func)
             if found is None and isinstance(owner, Group):  # which is not evaluated again
                 found = self._of_struct(owner, func.attr, node)
             if found is not None:

@@ -18,11 +18,12 @@ from weft.frontend.kernel import arrays, complexes
 from weft.frontend.kernel.values import Fields, Fragment, Value, View, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
+from weft.ir.expr import Expr
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.calls import Calls
 
-__all__ = ["reduced"]
+__all__ = ["method", "reduced"]
 
 
 def _sum(array: Any, zero: Any) -> Any:
@@ -224,3 +225,22 @@ def reduced(c: Calls, node: ast.Call, name: str, array: Value) -> Value:
     if not d.is_float:
         d = dt.float64 if start == _FLOAT else dt.uint64 if d.kind == "u" else dt.int64
     return c.inline(text, [array, ex.const(value, d)], {}, node)
+
+
+def method(c: Calls, owner: Value, node: ast.Call, func: ast.Attribute) -> Value | None:
+    """Return what item, transpose or a reduction gives, None of what is no array or number."""
+    if func.attr == "item" and isinstance(owner, Expr) and not node.args:
+        return owner
+    if not isinstance(owner, View | Fields) or isinstance(owner, Fragment) or not owner.shape:
+        return None
+    args, named = c.arguments(node)
+    if args or named:
+        raise c.wrong(node, f"{func.attr} with arguments",
+                      "kernels take it of a whole array: write a loop over what is wanted")
+    if func.attr == "transpose":
+        return arrays.turned(owner)
+    if func.attr == "item":
+        for extent in owner.shape:
+            c.require(extent.eq(1), "item of an array with other than one element", node)
+        return arrays.element(c, owner, (ex.index(0),) * len(owner.shape), func)
+    return reduced(c, node, func.attr, owner)
