@@ -95,6 +95,8 @@ def test_arrays_tell_their_type_and_where_nothing_lies():
     assert cuda.to_device(np.zeros((2, 3), np.float32))._numba_type_ == float32[:, ::1]
     assert cuda.device_array(0).__cuda_array_interface__["data"][0] == 0
     record = np.zeros(2, [("a", "i4"), ("b", "f4")])[0]
+    own = devicearray.DeviceRecord(record.dtype)
+    assert (own.shape, own.alloc_size, own.copy_to_host()["a"]) == ((), 8, 0)
     held = cuda.to_device(np.array((3, 1.5), record.dtype))
     assert held.copy_to_host(record)["a"] == 3
     assert record["b"] == 1.5

@@ -1,6 +1,10 @@
 """The class of arrays for kernels, by numba's names."""
 
+from __future__ import annotations
+
 from typing import Any
+
+import numpy as np
 
 from weft.compat.arrays import DeviceArray, device_array_like, to_device
 from weft.errors import LaunchError
@@ -12,7 +16,6 @@ __all__ = [
 ]  # fmt: skip
 
 DeviceNDArray = DeviceNDArrayBase = ManagedNDArray = MappedNDArray = DeviceArray
-DeviceRecord = DeviceArray  # an array without axes
 from_array_like = from_record_like = device_array_like
 
 
@@ -24,6 +27,16 @@ def is_contiguous(ary: Any) -> bool:
 def array_core(ary: Any) -> Any:
     """Return the part of an array that its broadcast axes repeat."""
     return ary[tuple(0 if step == 0 else slice(None) for step in ary.strides)]
+
+
+class DeviceRecord(DeviceArray):
+    """An array of one record, without axes."""
+
+    def __new__(cls, dtype: Any, stream: Any = 0, gpu_data: Any = None) -> DeviceRecord:
+        """Return a new one, or one over given memory."""
+        del stream
+        held = bytearray(np.dtype(dtype).itemsize) if gpu_data is None else np.asarray(gpu_data)
+        return np.ndarray.__new__(cls, (), dtype, held)
 
 
 def is_cuda_ndarray(obj: Any) -> bool:
