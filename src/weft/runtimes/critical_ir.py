@@ -1,6 +1,6 @@
 """Critical functions as LLVM IR text: the body of the kernel inside of one C function.
 
-``int32_t NAME(arguments…, results…, failure *)`` is what is proved, saved and called. Calls from
+``int32_t NAME(arguments, results, failure *)`` is what is proved, saved and called. Calls from
 Python (`weft.runtimes.critical_call`) are no part of the proof, nor is ``weft_frame(ptr words, ptr
 results, ptr failure)``, which takes arguments from 64-bit words and puts results into words.
 """

@@ -73,10 +73,13 @@ def _total(have: Sequence[Any], want: Sequence[Any]) -> _Rating | None:
     """Return what the conversions of several values cost together."""
     if len(have) != len(want):
         return None
-    found = [rating(a, b) for a, b in zip(have, want, strict=True)]
-    if any(r is None for r in found):
-        return None
-    return tuple(map(sum, zip(_EXACT, *(r for r in found if r is not None), strict=True)))  # type: ignore[return-value]
+    unsafe = safe = promoted = 0
+    for a, b in zip(have, want, strict=True):
+        found = rating(a, b)
+        if found is None:
+            return None
+        unsafe, safe, promoted = unsafe + found[0], safe + found[1], promoted + found[2]
+    return unsafe, safe, promoted
 
 
 def best(have: Sequence[Any], signatures: Sequence[Signature]) -> list[Signature]:
