@@ -83,6 +83,16 @@ def test_threads_share_out_runs_of_small_images(images, split, monkeypatch):
         assert "parallel(n.o) " in trace
 
 
+@pytest.mark.parametrize(("images", "tiles"), [(13, 4), (12, 8)])
+def test_threads_share_out_tiles_where_images_cannot_be_cut(images, tiles, monkeypatch):
+    for module in (contraction_pattern, contraction_window, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 10)
+    kernel = nests.convolution(5, 5, outputs=24, images=images)
+    trace = scheduled(kernel, NARROW, threads=2)
+    assert f"split(o, {tiles}" in trace
+    assert ("parallel(o.o)" in trace) == (images == 13)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", [(5, 4, 1, 1, 4, 8), (7, 7, 1, 0, 5, 15),
                                    (13, 9, 2, 1, 3, 8)])

@@ -148,6 +148,8 @@ class Convolution:
         amount = work((self.pattern.rows[0],)) // MAC_SPEED
         o, x = found.channels[0].var.attr, found.positions[-1].var.attr
         width = size_of(found.positions[-1].extent)
+        if amount >= PARALLEL_WORK and self._half_tiles_share():
+            self.lanes, self.rows = self.lanes // 2, self.rows * 3 // 2
         tile_split(plan, o, found.channels[0].extent, self.lanes)
         rest = [f.var.attr for f in found.positions[:-1]]
         high = self._second(width)
@@ -231,6 +233,22 @@ class Convolution:
             return self.written
         still = [x.var.attr] if edges > MOST_EDGES else []
         return plan.attempt("omit", self.name, *still)
+
+    def _half_tiles_share(self) -> bool:
+        """Whether threads share out tiles of half as many channels, and nothing else as well.
+
+        Else each iteration of the loop that they share copies the weights, if it cannot be cut.
+        """
+        plan, found, threads = self.plan, self.found, self.plan.threads
+        native = native_lanes(plan, self.pattern)
+        if threads < 2 or found.shared or self.lanes <= native or len(found.positions) < 3:
+            return False
+        n, channels = size_of(found.positions[0].extent), size_of(found.channels[0].extent)
+        each = product(f.extent for f in found.positions[1:])
+        cut = any(n % d == 0 and shares_evenly(n // d, threads) for d in range(2, n // threads + 1))
+        return (not cut and COPY_SHARE * native >= 2 * MOVED * each
+                and not shares_evenly(-(-channels // self.lanes), threads)
+                and shares_evenly(-(-channels // (self.lanes // 2)), threads))
 
     def _chunks(self, outer: list[str], channel: str, amount: int) -> list[str]:
         """Cut the loop that threads share into runs that copy the weights once.
