@@ -21,6 +21,8 @@ __all__ = [
     "Complex",
     "Float",
     "Integer",
+    "NPDatetime",
+    "NPTimedelta",
     "NamedTuple",
     "NamedUniTuple",
     "NoneType",
@@ -308,6 +310,23 @@ class Complex(Number):
         return float32 if self.bitwidth == 64 else float64
 
 
+class NPDatetime(NumbaType):
+    """A time: ``NPDatetime("s")``."""
+
+    letter = "M"
+
+    def __init__(self, unit: str) -> None:
+        self.unit = unit
+        kind = np.dtype(f"{self.letter}8[{unit}]" if unit else f"{self.letter}8")
+        super().__init__(str(kind), None, kind)
+
+
+class NPTimedelta(NPDatetime):
+    """A difference of times: ``NPTimedelta("s")``."""
+
+    letter = "m"
+
+
 class NoneType(NumbaType):
     """None, and what a kernel returns."""
 
@@ -367,6 +386,11 @@ def from_dtype(dtype: Any) -> NumbaType:
     found = ALIASES.get({"bool": "boolean"}.get(kind.name, kind.name))
     if found is not None:
         return found
+    if kind.kind in "mM":
+        unit, count = np.datetime_data(kind)
+        if count == 1:
+            return (NPDatetime if kind.kind == "M" else NPTimedelta)(
+                "" if unit == "generic" else unit)
     if kind.fields is None:
         raise DTypeError("from_dtype", found=str(kind), expected="a type that kernels have")
     return Record(kind)
@@ -413,7 +437,7 @@ def adopted(kind: Any) -> Any:
     if element is None:
         raise DTypeError("signature", found=str(kind), expected="a type that kernels have")
     support: Any = sys.modules["numba.np.numpy_support"]
-    return Record(support.as_dtype(kind))
+    return from_dtype(support.as_dtype(kind))
 
 
 def parse_signature(given: Any) -> Signature:
@@ -434,7 +458,8 @@ def parse_signature(given: Any) -> Signature:
         raise DTypeError("signature", found=repr(given), expected="'void(float32[:], int64)'")
     names: dict[str, Any] = {
         **ALIASES, "int": int64, "float": float64, "bool": boolean, "long": int64,
-        "Tuple": tuple_type, "UniTuple": UniTuple, "Array": ArrayOf}  # fmt: skip
+        "Tuple": tuple_type, "UniTuple": UniTuple, "Array": ArrayOf,
+        "NPDatetime": NPDatetime, "NPTimedelta": NPTimedelta}  # fmt: skip
     try:
         made = _evaluate(given, names)
     except (SyntaxError, ValueError, TypeError, KeyError) as error:

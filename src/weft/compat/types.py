@@ -15,6 +15,8 @@ from weft.compat.numba_types import (
     NamedTuple,
     NamedUniTuple,
     NoneType,
+    NPDatetime,
+    NPTimedelta,
     NumbaType,
     Number,
     Record,
@@ -27,11 +29,12 @@ from weft.compat.numba_types import (
 __all__ = [
     "Array", "BaseTuple", "Boolean", "BooleanLiteral", "Buffer", "CPointer", "Callable",
     "Complex", "DType", "Dispatcher", "Dummy", "EnumMember", "Float", "Function", "Hashable",
-    "Integer", "IntegerLiteral", "Literal", "Module", "NamedTuple", "NamedUniTuple", "NoneType",
-    "Number", "NumberClass", "Omitted", "Opaque", "Optional", "Record", "SliceType",
-    "StringLiteral", "Tuple", "Type", "UniTuple", "UnicodeType", "complex_domain",
-    "integer_domain", "literal", "number_domain", "optional", "pyobject", "real_domain",
-    "signed_domain", "string", "unicode_type", "unliteral", "unsigned_domain", "voidptr", *ALIASES,
+    "Integer", "IntegerLiteral", "Literal", "Module", "NPDatetime", "NPTimedelta", "NamedTuple",
+    "NamedUniTuple", "NoneType", "Number", "NumberClass", "Omitted", "Opaque", "Optional",
+    "Record", "SliceType", "StringLiteral", "Tuple", "Type", "UniTuple", "UnicodeType",
+    "complex_domain", "integer_domain", "literal", "number_domain", "optional", "pyobject",
+    "real_domain", "signed_domain", "string", "unicode_type", "unliteral", "unsigned_domain",
+    "voidptr", *ALIASES,
 ]  # fmt: skip
 
 Array = Buffer = ArrayOf

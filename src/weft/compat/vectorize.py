@@ -90,8 +90,18 @@ class UFunc:
     @property
     def types(self) -> list[str]:
         """The signatures, in NumPy's letters."""
-        return ["".join(t.kind.char for t in s.args) + "->" + s.result.kind.char
+        return ["".join(t.kind.char for t in s.args) + "->" + self._result(s).char
                 for s in self._signatures]
+
+    def _result(self, signature: Signature) -> Any:
+        """Return what a signature gives, which need not name it."""
+        given = signature.result.kind
+        return self._found([t.kind for t in signature.args]) if given is None else given
+
+    def _found(self, kinds: list[Any]) -> Any:
+        """Return what the function gives for numbers of some types."""
+        samples = [np.asarray(_SAMPLES[j % 3]).astype(k)[()] for j, k in enumerate(kinds)]
+        return np.asarray(self.__weft_function__(*samples)).dtype
 
     def _choose(self, arrays: list[Any]) -> tuple[list[Any], Any]:
         """Return the types to compute with: those of the first signature that holds the values."""
@@ -99,12 +109,11 @@ class UFunc:
         for rule in ("equiv", "safe", "same_kind"):
             for s in self._signatures:
                 if all(np.can_cast(k, t.kind, rule) for k, t in zip(kinds, s.args, strict=True)):
-                    return [t.kind for t in s.args], s.result.kind
+                    return [t.kind for t in s.args], self._result(s)
         if self._signatures:
             raise DTypeError(self.__name__, found=", ".join(map(str, kinds)),
                              expected=" or ".join(self.types))
-        samples = [k.type(_SAMPLES[j % 3]) for j, k in enumerate(kinds)]
-        return kinds, np.asarray(self.__weft_function__(*samples)).dtype
+        return kinds, self._found(kinds)
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = 0) -> Any:
         """Return the results for arrays that NumPy can broadcast, in `out` if it is given."""

@@ -13,8 +13,8 @@ from weft.frontend.build.blocks import FALLS, Body, Loop, Return
 from weft.frontend.build.operations import Operations
 from weft.frontend.build.places import At, Place, opens
 from weft.frontend.build.values import Array, Reduction, Scalar
-from weft.frontend.kernel.builtins import range_of
 from weft.frontend.kernel.emitter import conjuncts, negation
+from weft.frontend.kernel.ranges import range_of
 from weft.frontend.kernel.values import Known, Range, Value
 from weft.ir import dtype as dt
 from weft.ir import expr as ex

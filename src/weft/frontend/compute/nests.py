@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from weft.frontend.compute.ranges import ndrange
 from weft.frontend.kernel import flow
-from weft.frontend.kernel.builtins import range_of
 from weft.frontend.kernel.functions import Functions
 from weft.frontend.kernel.meetings import Loop
 from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.ranges import range_of
 from weft.frontend.kernel.source import Problems, Source
 from weft.frontend.kernel.values import Group, Known, Range, Value, View, describe
 from weft.ir import dtype as dt

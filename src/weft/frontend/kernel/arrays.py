@@ -6,9 +6,10 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from weft.frontend.kernel import addresses, complexes, fields, scalars
+from weft.frontend.kernel import addresses, chosen, complexes, fields, scalars
 from weft.frontend.kernel.elements import ComplexOf, itemsize_of, rows
 from weft.frontend.kernel.values import (
+    FLAT,
     Fields,
     Fragment,
     Group,
@@ -16,12 +17,14 @@ from weft.frontend.kernel.values import (
     Known,
     Value,
     View,
+    ViewAxis,
     Walk,
     describe,
 )
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
+from weft.ir.op import Op
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.calls import Calls
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "at", "attribute", "element", "enumerated", "extreme", "indices_of", "total", "transposed",
-    "turned", "type_of", "walked",
+    "turned", "type_of", "walked", "walked_together",
 ]  # fmt: skip
 
 Array = View | Fields
@@ -37,14 +40,18 @@ Array = View | Fields
 
 def attribute(c: Expressions, array: Array, node: ast.Attribute) -> Value | None:
     """Return strides, nbytes, flat or real, None where a kind of array does not have it."""
-    if isinstance(array, Fragment) or (isinstance(array, Fields) and array.kind is not complex):
+    if isinstance(array, Fragment) or (isinstance(array, Fields) and array.kind is None):
         return None
     part = array.parts[0] if isinstance(array, Fields) else array
     bytes_of = itemsize_of(part.dtype)
+    if isinstance(array, Fields) and node.attr in ("itemsize", "nbytes"):
+        bytes_of *= 2 if array.kind is complex else 1
     if node.attr == "real" and part is array:
         return array
+    if node.attr == "itemsize":
+        return Known(bytes_of)
     if node.attr == "nbytes":
-        size = ex.index(bytes_of if part is array else 2 * bytes_of)
+        size = ex.index(bytes_of)
         for extent in array.shape:
             size = size * extent
         return size
@@ -52,7 +59,7 @@ def attribute(c: Expressions, array: Array, node: ast.Attribute) -> Value | None
         if len(part.memory.shape) == 1 and not all(
             _in_rows(p, len(array.shape)) for p in _parts(array)
         ):
-            return Known(Indices(array.shape, array))
+            return Group((array,), (), FLAT)
         return fields.reshaped(c, array, [Known(-1)], node)
     if node.attr == "strides":
         addresses.as_stored(c, part, node)
@@ -75,20 +82,23 @@ def _in_rows(array: View, ndim: int) -> bool:
         axes, (step * axes[-1].step for step in rows(array.shape[:ndim])), strict=True))
 
 
-def size(flat: Value) -> Expr:
+def size(c: Expressions, flat: Group) -> Expr:
     """Return the number of all elements of an array, given as they are walked row by row."""
-    assert isinstance(flat, Known)
-    total = ex.index(1)
-    for extent in flat.value.shape:
-        total = total * extent
-    return total
+    return _places(elements(c, flat))[0]
 
 
-def at(c: Expressions, flat: Indices, node: ast.Subscript) -> Array:
+def elements(c: Expressions, flat: Group) -> Indices:
+    """Return all elements of an array, for a loop over them."""
+    array = flat.items[0]
+    return Indices(chosen.shape(c, array) if chosen.is_chosen(array) else array.shape, array)
+
+
+def at(c: Expressions, flat: Group, node: ast.Subscript) -> Any:
     """Return the element of an array at a place of all its elements, row by row."""
-    total, item = _places(flat)
+    shown = elements(c, flat)
+    total, item = _places(shown)
     place = c.bind(c.index(c.visit(node.slice), total, node.slice), "place", node)
-    return one(c, flat.array, item(place), node)
+    return one(c, shown.array, item(place), node)
 
 
 def turned(array: Array) -> Array:
@@ -105,6 +115,8 @@ def walked(c: Calls, shown: Indices, node: ast.AST) -> tuple[Expr, Callable[[Exp
     total, item = _places(shown)
     if shown.array is None:
         return total, lambda k: Group(item(k))
+    if shown.cells:
+        return total, lambda k: one(c, shown.array, item(k), node)
     return total, lambda k: element(c, shown.array, item(k), node)
 
 
@@ -124,16 +136,56 @@ def _places(shown: Indices) -> tuple[Expr, Callable[[Expr], tuple[Value, ...]]]:
     return total, item
 
 
-def one(c: Expressions, array: Array, place: tuple[Value, ...], node: ast.AST) -> Array:
+def one(c: Expressions, array: Any, place: tuple[Value, ...], node: ast.AST) -> Any:
     """Return the part of an array at some indices."""
+    if chosen.is_chosen(array):
+        return chosen.part(c, array, lambda option: one(c, option, place, node), node)
     parts: list[Any] = [(node, i) for i in place]
     return c.part(array, parts, node) if isinstance(array, View) else (
         fields.part(c, array, parts, node))
 
 
-def element(c: Calls, array: Array, place: tuple[Value, ...], node: ast.AST) -> Value:
+def element(c: Expressions, array: Any, place: tuple[Value, ...], node: ast.AST) -> Value:
     """Return the element of an array at some indices."""
     return c.read(one(c, array, place, node), node)
+
+
+def walked_together(c: Calls, node: ast.Call, given: Value) -> Value:
+    """Return ``np.nditer`` of an array, or of several whose shapes are broadcast: row by row."""
+    arrays: list[Any] = [given]
+    if isinstance(given, Group) and not chosen.is_chosen(given):
+        arrays = list(given.items)
+    for array in arrays:
+        if not isinstance(array, View | Fields) or isinstance(array, Fragment):
+            raise c.wrong(node, f"numpy.nditer of {describe(array)}", "it is for arrays")
+    shape: list[Expr] = []
+    for k in range(1, 1 + max((len(a.shape) for a in arrays), default=0)):
+        extent, *others = [a.shape[-k] for a in arrays if len(a.shape) >= k]
+        for other in others:
+            if other != extent:
+                extent = ex.where(extent.eq(1), other, extent)
+        shape.insert(0, extent)
+    shown = [Known(Indices(tuple(shape), _spread(c, array, shape, node), True))
+             for array in arrays]
+    return shown[0] if arrays[0] is given else Known(Walk(tuple(shown)))
+
+
+def _spread(c: Expressions, array: Any, shape: list[Expr], node: ast.AST) -> Any:
+    """Return an array of which axes of one element are seen as so long as a shape has them."""
+    if isinstance(array, Fields):
+        return array.replace(parts=tuple(_spread(c, p, shape, node) for p in array.parts),
+                             ndim=len(shape))
+    axes = [ViewAxis(n, 0, ex.index(0)) for n in shape[:len(shape) - len(array.shape)]]
+    for axis, n in zip(array.axes, shape[len(axes):], strict=True):
+        if axis.extent == n:
+            axes.append(axis)
+            continue
+        one_ = axis.extent.eq(1)
+        c.require(ex.binary(Op.OR, one_, axis.extent.eq(n)),
+                  "operands could not be broadcast together", node, axis.extent, n)
+        step = ex.where(one_, ex.index(0), axis.step)
+        axes.append(axis.replace(extent=n, step=step, cut=None))
+    return array.replace(axes=tuple(axes))
 
 
 def _least(array: Any) -> Any:

@@ -20,8 +20,10 @@ from weft.frontend.kernel import (
     scalars,
     structs,
 )
+from weft.frontend.kernel.elements import TimeOf
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.ranges import range_of, turns_of
 from weft.frontend.kernel.values import (
     Fields,
     Group,
@@ -41,32 +43,15 @@ from weft.ir.op import Op
 from weft.ir.stmt import Print
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, constants, reductions
+    from weft.frontend.kernel import arrays, constants, reductions, times
     from weft.frontend.kernel.calls import Calls
 else:
     arrays = Late("weft.frontend.kernel.arrays")
     constants = Late("weft.frontend.kernel.constants")
     reductions = Late("weft.frontend.kernel.reductions")
+    times = Late("weft.frontend.kernel.times")
 
-__all__ = ["BUILTINS", "REDUCING_METHODS", "range_of"]
-
-
-def range_of(c: Calls, node: ast.Call, first: Value, second: Value | None = None,
-           third: Value | None = None) -> Value:  # fmt: skip
-    """Return ``range(stop)``, ``range(start, stop)`` or ``range(start, stop, step)``."""
-    ends = [c.scalar(v, node, "an integer") for v in (first, second, third)
-            if v is not None]
-    for e in ends:
-        if e.dtype.is_float and not c.wraps:  # numba's ranges round to zero
-            raise c.wrong(node, f"range of {e.dtype.name}", "convert it with int()")
-    unsigned = c.wraps and all(e.dtype.kind == "u" for e in ends)  # as in numba
-    ends = [scalars.convert(e, dt.int64) for e in ends]
-    if len(ends) == 1:
-        ends.insert(0, ex.index(0))
-    step = ends[2] if len(ends) == 3 else ex.index(1)
-    if ex.is_const(step, 0):
-        raise c.wrong(node, "a range with step 0", "it would never end: 1, or -1")
-    return Known(Range(ends[0], ends[1], step, unsigned))
+__all__ = ["BUILTINS", "REDUCING_METHODS"]
 
 
 def _slice(c: Calls, node: ast.Call, first: Value, second: Value | None = None,
@@ -77,6 +62,10 @@ def _slice(c: Calls, node: ast.Call, first: Value, second: Value | None = None,
     return indexing.slice_of(first, second, Known(None) if third is None else third)
 
 
+def _is_time(value: Value) -> bool:
+    return isinstance(value, Group) and isinstance(value.kind, TimeOf)
+
+
 def _len(c: Calls, node: ast.Call, value: Value) -> Value:
     """Return the number of items, or of rows."""
     if members.is_member(value) and isinstance(value, Group):
@@ -85,14 +74,16 @@ def _len(c: Calls, node: ast.Call, value: Value) -> Value:
             return size
     if isinstance(value, Known) and isinstance(value.value, str | list):
         return Known(len(value.value))
+    if isinstance(value, Known) and isinstance(value.value, Range):
+        return turns_of(c, value.value, node)
+    if is_flat(value):
+        return arrays.size(c, value)
     if isinstance(value, Group) and not chosen.is_chosen(value):
         return Known(len(value.items))
     if chosen.is_chosen(value) and isinstance(value, Group):
         return chosen.shape(c, value)[0]
     if isinstance(value, View | Fields) and value.shape:
         return value.shape[0]
-    if is_flat(value):
-        return arrays.size(value)
     raise c.wrong(node, f"len of {describe(value)}")
 
 
@@ -113,6 +104,8 @@ def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
     if all(isinstance(v, Known) for v in items):
         known = [v.value for v in items if isinstance(v, Known)]
         return Known(max(known) if largest else min(known))
+    if any(map(_is_time, items)):
+        return times.extreme(c, items, "max" if largest else "min", node)
     items = c.alike(items, True)
     found = c.scalar(items[0], node)
     for item in items[1:]:
@@ -140,10 +133,27 @@ def _abs(c: Calls, node: ast.Call, value: Value) -> Value:
         size = complexes.function(c, "abs", value, node)
         assert size is not None
         return size
+    if _is_time(value):
+        return times.size_of(c, value, node)
     x = c.scalar(value, node)
     if x.dtype.kind in "bu":
         return scalars.convert(x, dt.int8) if x.dtype.is_bool else x
     return ex.unary(Op.ABS, x)
+
+
+def _dtype(c: Calls, node: ast.Call, name: Value) -> Value:
+    """Return ``np.dtype(name)`` of a text or a type."""
+    if not isinstance(name, Known) or not isinstance(name.value, str | type | np.dtype):
+        return Known(c.element_of(name, node))
+    return Known(np.dtype(name.value))
+
+
+def _is_nat(c: Calls, node: ast.Call, value: Value) -> Value:
+    if not _is_time(value):
+        raise c.wrong(node, f"numpy.isnat of {describe(value)}", "it is for times")
+    found = times.function(c, "isnat", [value], node)
+    assert found is not None
+    return found
 
 
 def _round(c: Calls, node: ast.Call, value: Value, digits: Value | None = None) -> Value:
@@ -164,7 +174,7 @@ def _pow(c: Calls, node: ast.Call, base: Value, exponent: Value) -> Value:
 
 
 def _divmod(c: Calls, node: ast.Call, a: Value, b: Value) -> Value:
-    if not (isinstance(a, Known) and isinstance(b, Known)):
+    if not (isinstance(a, Known) and isinstance(b, Known)) and not _is_time(a):
         x, y = c.alike([a, b])
         a, b = scalars.as_in_divmod(c.scalar(x, node), c.scalar(y, node))
     return Group((operators.operate(c, ast.FloorDiv, a, b, node),
@@ -218,9 +228,15 @@ def _tuple_of(c: Calls, node: ast.Call, value: Value) -> Value:
 
 
 def _enumerate(c: Calls, node: ast.Call, iterable: Value, start: Value | None = None) -> Value:
-    first = ex.index(0) if start is None else scalars.convert(
-        c.scalar(start, node, "an integer"), dt.int64)
+    first = ex.index(0)
+    if start is not None:
+        first = scalars.convert(c.scalar(start, node, "an integer"), dt.int64)
     return Known(Walk((Known(Range(first, ex.index((1 << 62)), ex.index(1))), iterable)))
+
+
+def _truth(c: Calls, node: ast.Call, value: Value) -> Value:
+    found = c.truth(value, node)
+    return Known(found) if isinstance(found, bool) else found
 
 
 def _zip(c: Calls, node: ast.Call, *values: Value, strict: Value | None = None) -> Value:
@@ -271,7 +287,12 @@ BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     **{getattr(np, name): _reduction(name) for name in _REDUCTIONS},
     np.ndindex: lambda c, node, *sizes: arrays.indices_of(c, node, *sizes),
     np.ndenumerate: lambda c, node, array: arrays.enumerated(c, node, array),
+    np.nditer: lambda c, node, array: arrays.walked_together(c, node, array),
     np.transpose: lambda c, node, array: arrays.transposed(c, node, array),
+    np.dtype: lambda c, node, name: _dtype(c, node, name),
+    np.isnat: lambda c, node, value: _is_nat(c, node, value),
+    np.datetime64: lambda c, node, *args: times.called(c, np.datetime64, list(args), node),
+    np.timedelta64: lambda c, node, *args: times.called(c, np.timedelta64, list(args), node),
     type: lambda c, node, value: arrays.type_of(c, node, value),
 }  # fmt: skip
 
@@ -282,14 +303,22 @@ def _operators() -> None:
               "floordiv": ast.FloorDiv, "mod": ast.Mod, "pow": ast.Pow, "and_": ast.BitAnd,
               "or_": ast.BitOr, "xor": ast.BitXor, "lshift": ast.LShift,
               "rshift": ast.RShift}  # fmt: skip
-    compare = {"lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE, "eq": ast.Eq,
-               "ne": ast.NotEq}  # fmt: skip
+    unary = {"neg": ast.USub, "pos": ast.UAdd, "invert": ast.Invert, "inv": ast.Invert,
+             "not_": ast.Not}  # fmt: skip
+    compare = {"is_": ast.Is, "is_not": ast.IsNot, "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt,
+               "ge": ast.GtE, "eq": ast.Eq, "ne": ast.NotEq}  # fmt: skip
     for name, kind in binary.items():
         BUILTINS[getattr(operator, name)] = (
             lambda c, node, a, b, kind=kind: operators.operate(c, kind, a, b, node))
         in_place = getattr(operator, "i" + name.rstrip("_"), None)
         if in_place is not None:
             BUILTINS[in_place] = BUILTINS[getattr(operator, name)]
+    for name, sign in unary.items():
+        BUILTINS[getattr(operator, name)] = (
+            lambda c, node, a, sign=sign: operators.negated(c, sign, a, node))
+    BUILTINS.update({operator.abs: _abs, operator.truth: _truth, bool: _truth})
+    BUILTINS[operator.contains] = (
+        lambda c, node, a, b: operators.compare(c, ast.In, b, a, node))
     for name, test in compare.items():
         BUILTINS[getattr(operator, name)] = (
             lambda c, node, a, b, test=test: operators.compare(c, test, a, b, node))

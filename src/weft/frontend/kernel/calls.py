@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
 import math
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from weft.frontend.kernel import (
     chosen,
     complexes,
     extended,
+    indexing,
     optional,
     scalars,
     structs,
@@ -21,6 +23,7 @@ from weft.frontend.kernel.builtins import BUILTINS, REDUCING_METHODS
 from weft.frontend.kernel.elements import (
     ComplexOf,
     Element,
+    TimeOf,
     as_dtype,
     as_element,
     spelled,
@@ -54,12 +57,13 @@ from weft.ir.stmt import (
 )
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import fields, mathlib, reductions, seen, wholes
+    from weft.frontend.kernel import fields, mathlib, reductions, seen, times, wholes
 else:
     fields = Late("weft.frontend.kernel.fields")
     mathlib = Late("weft.frontend.kernel.mathlib")
     reductions = Late("weft.frontend.kernel.reductions")
     seen = Late("weft.frontend.kernel.seen")
+    times = Late("weft.frontend.kernel.times")
     wholes = Late("weft.frontend.kernel.wholes")
 
 __all__ = ["INTRINSICS", "Calls"]
@@ -139,7 +143,7 @@ class Calls(Expressions):
                 return found
         if func.attr == "view":
             array = self.visit(func.value)
-            if isinstance(array, View) and not isinstance(array, Fragment):
+            if isinstance(array, View | Fields) and not isinstance(array, Fragment):
                 return self._seen(array, node)
         if func.attr == "conjugate" and not node.args:
             z = self.visit(func.value)
@@ -172,6 +176,8 @@ class Calls(Expressions):
         """Return what a method of a struct gives, None if it has none."""
         if name == "_replace" and structs.is_tuple(owner) and owner.names:
             return structs.replaced(self, owner, *self.arguments(node), node)
+        if name == "indices" and isinstance(owner, Group) and owner.kind is slice:
+            return self._clipped(owner, node)
         function = structs.method(owner, name)
         if function is None:
             return None
@@ -179,6 +185,15 @@ class Calls(Expressions):
         if inspect.ismethod(function):  # of the class
             return structs.of_class(self, function, args, named, node)
         return self.inline(function, [owner, *args], named, node)
+
+    def _clipped(self, owner: Group, node: ast.Call) -> Value:
+        """Return ``slice.indices(size)``."""
+        args, named = self.arguments(node)
+        if len(args) != 1 or named:
+            raise self.wrong(node, "indices takes the number of elements")
+        size = scalars.convert(self.scalar(args[0], node, "an integer"), dt.int64)
+        self.require(ex.index(0).le(size), "indices of a negative number of elements", node)
+        return indexing.clipped(self, owner, size, node)
 
     def arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value]]:
         """Return the values of the arguments of a call."""
@@ -232,6 +247,8 @@ class Calls(Expressions):
         element = as_element(callee)
         if isinstance(element, ComplexOf):
             return self._complex(element.dtype, args, node)
+        if isinstance(element, TimeOf):
+            return times.called(self, element, args, node)
         name = getattr(callee, "__name__", "")
         if getattr(callee, "__module__", "") == "cmath":
             value = complexes.called(self, name, tuple(args), named, node)
@@ -241,6 +258,8 @@ class Calls(Expressions):
             return mathlib.math_named(self, name, args, named, node)
         if mathlib.is_ufunc(callee, name):
             return self._numpy(callee, name, args, named, node)
+        if isinstance(callee, enum.EnumMeta):
+            return self._member(callee, args, named, node)
         if isinstance(callee, type):
             return self._construct(callee, args, named, node)
         if inspect.ismethod(callee) and isinstance(callee.__self__, type):  # of a class
@@ -308,10 +327,24 @@ class Calls(Expressions):
                 args = [Known((float if d.is_float else int)(args[0].value))]
             except ValueError as error:
                 raise self.wrong(node, str(error)) from None
+        if isinstance(args[0], Group) and isinstance(args[0].kind, TimeOf):
+            return times.as_integer(self, args[0], d, node)
         x = self.scalar(args[0], node)
         if plain and x.dtype.kind in ("f" if d.is_float else "iu") and not x.dtype.is_storage_only:
             return x
         return scalars.convert(x, d)
+
+    def _member(self, kind: enum.EnumMeta, args: list[Value], named: dict[str, Value],
+                node: ast.Call) -> Value:  # fmt: skip
+        """Return the member of an enumeration that a value names."""
+        (only,) = args if len(args) == 1 and not named else (None,)
+        if not isinstance(only, Known):
+            raise self.wrong(node, f"{kind.__name__} of what is not known when the kernel is "
+                             "compiled", f"compare with the values: {kind.__name__}.name.value")
+        try:
+            return Known(kind(only.value))
+        except ValueError as error:
+            raise self.wrong(node, str(error)) from None
 
     def _construct(self, kind: type, args: list[Value], named: dict[str, Value],
                    node: ast.Call) -> Value:  # fmt: skip
@@ -329,13 +362,13 @@ class Calls(Expressions):
                  for v in (bound.arguments[name] for name in names)]
         return Group(tuple(items), names, kind)
 
-    def _seen(self, array: View, node: ast.Call) -> Value:
+    def _seen(self, array: View | Fields, node: ast.Call) -> Value:
         """Return ``array.view(dtype)``: the bits of its elements as numbers of another type."""
         args, named = self.arguments(node)
         given = [*args, *(v for name, v in named.items() if name == "dtype")]
         if len(given) != 1 or len(named) + len(args) != 1:
             raise self.wrong(node, "view takes one dtype")
-        return seen.as_type(self, array, self.dtype_of(given[0], node), node)
+        return seen.as_elements(self, array, self.element_of(given[0], node), node)
 
     def _numpy(self, callee: Any, name: str, args: list[Value], named: dict[str, Value],
                node: ast.Call) -> Value:  # fmt: skip

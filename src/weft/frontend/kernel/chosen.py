@@ -81,12 +81,12 @@ def as_chosen(value: Any, kind: Chosen) -> Group | None:
         held: Expr = value.items[0]
         for k in reversed(range(len(places) - 1)):
             which = ex.where(held.eq(k), ex.index(places[k]), which)
-    return Group((which,), (), kind)  # type: ignore[arg-type]
+    return Group((which,), (), kind)
 
 
 def width(kind: Chosen) -> Group:
     """Return the types of the cells of a choice."""
-    return Group((dt.int64,), (), kind)  # type: ignore[arg-type]
+    return Group((dt.int64,), (), kind)
 
 
 def settled(value: Any) -> Any:
@@ -130,7 +130,7 @@ def part(c: Expressions, value: Group, use: Callable[[Any], Any], node: ast.AST)
             found.append(use(option))
         if body:
             c.emit(If(test, tuple(body)), node)
-    return Group(value.items, (), Chosen(tuple(found)))  # type: ignore[arg-type]
+    return Group(value.items, (), Chosen(tuple(found)))
 
 
 def shape(c: Expressions, value: Group) -> tuple[Expr, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.exchange import host as exchange
-from weft.frontend.kernel.elements import ComplexOf, RecordOf, array_of, as_element, made
+from weft.frontend.kernel.elements import ComplexOf, RecordOf, TimeOf, array_of, as_element, made
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -92,7 +92,8 @@ def _live(array: Any, element: Any) -> Any:
         array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
     ):
         return None
-    return np.asarray(array)
+    held = np.asarray(array)
+    return held.view(np.int64) if isinstance(element, TimeOf) else held
 
 
 def _copies(array: Any, element: Any, found: list[Any]) -> None:
@@ -102,5 +103,7 @@ def _copies(array: Any, element: Any, found: list[Any]) -> None:
             _copies(array[name], inner, found)
     elif isinstance(element, ComplexOf):
         found.append(np.stack((array.real, array.imag), -1).astype(element.dtype.numpy, order="C"))
+    elif isinstance(element, TimeOf):
+        found.append(np.array(array, order="C").view(np.int64))
     else:
         found.append(np.array(array, dtype=element.numpy, order="C"))

@@ -10,6 +10,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import DTypeError
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from weft.ir.expr import Expr
 
 __all__ = [
-    "COMPLEX", "ComplexOf", "Element", "RecordOf", "array_of", "as_dtype", "as_element", "first_of",
-    "in_pairs", "itemsize_of", "made", "pair", "records_over", "spelled",
+    "COMPLEX", "ComplexOf", "Element", "RecordOf", "TimeOf", "array_of", "as_dtype", "as_element",
+    "first_of", "in_pairs", "itemsize_of", "made", "pair", "records_over", "spelled", "time_of",
+    "times",
 ]  # fmt: skip
 
 COMPLEX = ("real", "imag")
@@ -35,6 +37,30 @@ class ComplexOf(Record):
     """A complex number: real and imaginary part of one type."""
 
     dtype: DType
+
+
+class TimeOf(Record):
+    """A time: ``M`` for ``datetime64``, ``m`` for ``timedelta64``, and its unit; see `time_of`."""
+
+    letter: str
+    unit: str
+
+    @property
+    def __name__(self) -> str:
+        """How NumPy calls it."""
+        name = "datetime64" if self.letter == "M" else "timedelta64"
+        return name if self.unit == "generic" else f"{name}[{self.unit}]"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return 8
+
+
+@cache
+def time_of(letter: str, unit: str) -> TimeOf:
+    """Return the only one of a kind of times."""
+    return TimeOf(letter, unit)
 
 
 class RecordOf(Record):
@@ -48,7 +74,7 @@ class RecordOf(Record):
     offsets: tuple[int, ...] = ()
 
 
-Element = DType | ComplexOf | RecordOf
+Element = DType | ComplexOf | RecordOf | TimeOf
 
 
 def as_dtype(value: Any) -> DType | None:
@@ -88,7 +114,7 @@ def _of_numba(value: Any) -> Any:
 def as_element(value: Any) -> Element | None:
     """Return the element that a Python object names: a dtype, complex numbers, or records."""
     value = getattr(value, "__weft_element__", value)
-    if isinstance(value, ComplexOf | RecordOf):
+    if isinstance(value, ComplexOf | RecordOf | TimeOf):
         return value
     if value is complex:
         return ComplexOf(dt.float64)
@@ -103,6 +129,9 @@ def as_element(value: Any) -> Element | None:
             return None
         if kind.kind == "c":
             return ComplexOf(dt.float32 if kind.itemsize == 8 else dt.float64)
+        if kind.kind in "mM":
+            unit, count = np.datetime_data(kind)
+            return time_of(kind.kind, unit) if count == 1 else None
         if kind.fields is not None:
             return _record(kind)
     return as_dtype(value)
@@ -150,6 +179,11 @@ def pair(view: View) -> Fields:
     return Fields(parts, COMPLEX, len(axes), complex)
 
 
+def times(counts: View, kind: Any) -> Fields:
+    """Return an array of int64 as one of times."""
+    return Fields((counts,), (), len(counts.axes), kind)
+
+
 def in_pairs(memory: Memory) -> View:
     """Return a memory of one axis as pairs of elements that follow each other."""
     axes = (ViewAxis(memory.shape[0] // 2, 0, ex.index(2)), ViewAxis(ex.index(2), 0, ex.index(1)))
@@ -163,6 +197,8 @@ def made(name: str, element: Element, shape: tuple[Expr, ...],
         return array(name, element, shape)
     if isinstance(element, ComplexOf):
         return pair(array(name, element.dtype, (*shape, ex.index(2))))
+    if isinstance(element, TimeOf):
+        return times(array(name, dt.int64, shape), element)
     parts = tuple(made(f"{name}.{field}", inner, (*shape, *map(ex.index, more)), array)
                   for field, inner, more in element.fields)
     return Fields(parts, tuple(field for field, *_ in element.fields), len(shape))
@@ -202,6 +238,10 @@ def records_over(element: Element, size: int, memory: Callable[[DType], Memory],
         both = records_over(element.dtype, size, memory, (*axes, (2, half)), first)
         assert isinstance(both, View)
         return pair(both)
+    if isinstance(element, TimeOf):
+        counts = records_over(dt.int64, size, memory, axes, first)
+        assert isinstance(counts, View)
+        return times(counts, element)
     unit = math.gcd(element.itemsize, first, *(step for _, step in axes))
     made_ = tuple(ViewAxis(ex.index(n), 0, ex.index(step // unit)) for n, step in axes)
     whole_ = unit == element.itemsize  # else it lies across the places where its type may lie

@@ -18,17 +18,19 @@ from weft.frontend.kernel import (
     scalars,
     structs,
 )
-from weft.frontend.kernel.elements import ComplexOf, itemsize_of
+from weft.frontend.kernel.elements import ComplexOf, TimeOf, itemsize_of
 from weft.frontend.kernel.hints import NO_THREADS, closest, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Special
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Stop
 from weft.frontend.kernel.values import (
     FIXED,
+    FLAT,
     Fields,
     Fragment,
     Group,
     Known,
+    Range,
     Value,
     View,
     Wrong,
@@ -45,7 +47,16 @@ from weft.ir.op import Op
 from weft.ir.stmt import Load, Store
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import addresses, arrays, choices, constants, fields, moving, seen
+    from weft.frontend.kernel import (
+        addresses,
+        arrays,
+        choices,
+        constants,
+        fields,
+        moving,
+        seen,
+        times,
+    )
 else:
     addresses = Late("weft.frontend.kernel.addresses")
     arrays = Late("weft.frontend.kernel.arrays")
@@ -54,6 +65,7 @@ else:
     fields = Late("weft.frontend.kernel.fields")
     moving = Late("weft.frontend.kernel.moving")
     seen = Late("weft.frontend.kernel.seen")
+    times = Late("weft.frontend.kernel.times")
 
 from weft.frontend.kernel.indexing import Held, Indexing, slice_of, written_out
 from weft.frontend.kernel.reading import VISIT
@@ -79,6 +91,8 @@ class Expressions(Indexing):
             value = operators.compare(self, ast.NotEq, value, Known(0), node)
         if optional.is_optional(value):
             return optional.truth(value)
+        if isinstance(value, Group) and isinstance(value.kind, TimeOf):
+            return scalars.truth(self.scalar(value.items[0], node))
         if isinstance(value, Known | Group):
             said = structs.truth(self, value, node)
             if said is not None:
@@ -139,6 +153,11 @@ class Expressions(Indexing):
             value.__cuda_array_interface__["shape"]
         ):
             return constants.view_of(self, value, node)
+        if isinstance(value, np.datetime64 | np.timedelta64):
+            time = times.known(value)
+            if time is None:
+                raise self.wrong(node, f"a time of {value.dtype}", "a unit of one: datetime64[s]")
+            return time
         if isinstance(value, slice):
             return slice_of(*map(Known, (value.start, value.stop, value.step)))
         if isinstance(value, tuple):
@@ -188,6 +207,8 @@ class Expressions(Indexing):
             return owner  # a member of an IntEnum, once it is not known which
         if isinstance(owner, Expr) and node.attr in ("real", "imag"):
             return owner if node.attr == "real" else ex.const(0, owner.dtype)
+        if is_flat(owner) and node.attr == "size":
+            return arrays.size(self, owner)
         if isinstance(owner, Group):
             if node.attr in owner.names:
                 return self.field(owner, node.attr, node)
@@ -196,11 +217,12 @@ class Expressions(Indexing):
                 return self.inline(made.fget, [owner], {}, node)
             hint = f"its fields: {', '.join(owner.names)}" if owner.names else FIXED
             raise self.wrong(node, f"{describe(owner)} has no field {node.attr!r}", hint)
-        if is_flat(owner) and node.attr == "size":
-            return arrays.size(owner)
         if isinstance(owner, Known):
-            if node.attr == "type" and isinstance(owner.value, DType | ComplexOf):
+            if node.attr == "type" and isinstance(owner.value, DType | ComplexOf | TimeOf):
                 return owner  # called like the dtype
+            if isinstance(owner.value, Range) and node.attr in ("start", "stop", "step"):
+                end: Expr = getattr(owner.value, node.attr)
+                return end
             try:
                 value = getattr(owner.value, node.attr)
             except AttributeError:
@@ -219,6 +241,8 @@ class Expressions(Indexing):
             for extent in sizes:
                 total = total * extent
             return total
+        if node.attr == "flat":
+            return Group((owner,), (), FLAT)
         options = chosen.options_of(owner)
         if node.attr in ("dtype", "ndim", "itemsize"):
             return self.attribute(options[0], node)
@@ -283,11 +307,11 @@ class Expressions(Indexing):
 
     def _subscript(self, node: ast.Subscript) -> Value:
         owner = self.visit(node.value)
-        if chosen.is_chosen(owner):
+        if chosen.is_chosen(owner) or is_flat(owner):
             return self.read(self.element(owner, node), node)
         if isinstance(owner, Group):
             return self._item(owner, node)
-        if isinstance(owner, Known) and not is_flat(owner):
+        if isinstance(owner, Known):
             if isinstance(owner.value, list) and isinstance(node.slice, ast.Slice):
                 return self._of_listed(owner, node)
             key = self.visit(node.slice)
@@ -302,7 +326,7 @@ class Expressions(Indexing):
                 except Exception as error:
                     raise self.wrong(node, f"{describe(owner)}: {error}",
                                      unindexed(owner)) from None
-        if not isinstance(owner, View | Fields) and not is_flat(owner):
+        if not isinstance(owner, View | Fields):
             raise self.wrong(node, f"{describe(owner)} cannot be indexed", unindexed(owner))
         return self.read(self.element(owner, node), node)
 
@@ -370,8 +394,8 @@ class Expressions(Indexing):
 
     def element(self, view: Any, node: ast.Subscript) -> Any:
         """Return the part of a view that a subscript names: an element has no axes."""
-        if isinstance(view, Known):
-            return arrays.at(self, view.value, node)
+        if is_flat(view):
+            return arrays.at(self, view, node)
         if isinstance(view, Fields) and not isinstance(node.slice, ast.Tuple | ast.Slice):
             only = optional.present(self, self.visit(node.slice), node)
             if isinstance(only, Known) and isinstance(only.value, str):

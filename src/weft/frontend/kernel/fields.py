@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from weft.frontend.kernel import addresses, complexes, scalars
-from weft.frontend.kernel.elements import COMPLEX, ComplexOf, rows
+from weft.frontend.kernel import addresses, complexes, scalars, times
+from weft.frontend.kernel.elements import COMPLEX, ComplexOf, TimeOf, rows
 from weft.frontend.kernel.indexing import is_new
 from weft.frontend.kernel.values import (
     Fields,
@@ -27,7 +27,10 @@ from weft.ir.stmt import SERIAL, For
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["FlatNeeded", "assign", "attribute", "named", "part", "read", "reshaped", "write"]
+__all__ = [
+    "FlatNeeded", "assign", "attribute", "named", "part", "read",
+    "reshaped", "write",
+]  # fmt: skip
 
 class FlatNeeded(Exception):
     """An array gets another shape: its memory must have one axis."""
@@ -82,7 +85,9 @@ def attribute(c: Expressions, array: Fields, node: ast.Attribute) -> Value:
         return addresses.as_ctypes(c, array, node)
     if node.attr == "dtype" and array.kind is complex:
         return Known(ComplexOf(array.parts[0].memory.dtype))
-    if node.attr == "T" and array.kind is complex:
+    if node.attr == "dtype" and array.kind is not None:
+        return Known(array.kind)
+    if node.attr == "T" and array.kind is not None:
         turned = tuple(p.replace(axes=tuple(reversed(p.axes))) for p in array.parts)
         return array.replace(parts=turned)
     raise c.wrong(node, f"{describe(array)} has no {node.attr!r}",
@@ -91,8 +96,10 @@ def attribute(c: Expressions, array: Fields, node: ast.Attribute) -> Value:
 
 def read(c: Expressions, array: Fields, node: ast.AST) -> Value:
     """Return an element that is a complex number as its parts; anything else as it is."""
-    if array.ndim or array.kind is not complex:
+    if array.ndim or array.kind is None:
         return array
+    if array.kind is not complex:
+        return times.read(c, array, node)
     parts = tuple(c.read(p, node) for p in array.parts)
     return Group(parts, COMPLEX, complex)
 
@@ -107,6 +114,9 @@ def write(c: Expressions, array: Fields, value: Value, node: ast.AST) -> None:
         d = array.parts[0].memory.dtype
         for inner, x in zip(array.parts, z.items, strict=True):
             c.write(inner, scalars.convert(x, d), node)
+        return
+    if isinstance(array.kind, TimeOf):
+        c.write(array.parts[0], times.stored(c, value, array.kind, node), node)
         return
     if isinstance(value, Fields) and value.names == array.names and not value.ndim:
         items = [value.parts[k] for k in range(len(value.names))]
@@ -140,7 +150,7 @@ def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) ->
 
 def _is_row(array: View | Fields, value: Group) -> bool:
     """Whether a value is a tuple of elements for an array of one axis."""
-    numbers = isinstance(array, View) or array.kind is complex
+    numbers = isinstance(array, View) or array.kind is not None
     return numbers and len(array.shape) == 1 and value.kind is None
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 __all__ = [
-    "always_jumps", "always_returns", "assigned", "breaks", "falls", "jumps", "loaded",
+    "always_jumps", "always_returns", "assigned", "breaks", "exposed", "falls", "jumps", "loaded",
     "named", "needs_flag", "returns", "walk", "walrus",
 ]  # fmt: skip
 
@@ -85,6 +85,55 @@ def walrus(nodes: Iterable[ast.AST]) -> frozenset[str]:
 @lru_cache(_KEPT)
 def _walrus_in(node: ast.AST) -> frozenset[str]:
     return frozenset(n.target.id for n in walk(node) if isinstance(n, ast.NamedExpr))
+
+
+def exposed(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """Return the names of which statements may read what was there before them."""
+    found: set[str] = set()
+    there: set[str] = set()  # names that all ways up to here have set
+    for stmt in body:
+        reads, sets = _effects(stmt)
+        found |= reads - there
+        there |= sets
+    return frozenset(found)
+
+
+@lru_cache(_KEPT)
+def _effects(stmt: ast.stmt) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what a statement reads before it sets it, and what it sets on all ways through it."""
+    if isinstance(stmt, ast.Assign):
+        names = [t for target in stmt.targets for t in _items(target)]
+        plain = frozenset(t.id for t in names if isinstance(t, ast.Name))
+        others = (t for t in names if not isinstance(t, ast.Name))
+        return loaded((stmt.value, *others)), plain
+    if isinstance(stmt, ast.For):
+        names = _items(stmt.target)
+        plain = frozenset(t.id for t in names if isinstance(t, ast.Name))
+        others = (t for t in names if not isinstance(t, ast.Name))
+        inside = (loaded(others) | exposed(stmt.body)) - plain
+        return loaded((stmt.iter,)) | inside | exposed(stmt.orelse), frozenset()
+    if isinstance(stmt, ast.If):
+        reads = loaded((stmt.test,)) | exposed(stmt.body) | exposed(stmt.orelse)
+        ways = [_set_by(side) for side in (stmt.body, stmt.orelse) if not always_jumps(side)]
+        return reads, ways[0].intersection(*ways[1:]) if ways else frozenset()
+    if isinstance(stmt, ast.While):
+        reads = loaded((stmt.test,)) | exposed(stmt.body) | exposed(stmt.orelse)
+        return reads, frozenset()
+    return _loaded_in(stmt), frozenset()
+
+
+def _set_by(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """Return the names that statements set on all ways through them."""
+    return frozenset().union(*(_effects(stmt)[1] for stmt in body))
+
+
+def _items(target: ast.expr) -> list[ast.expr]:
+    """Return what an assignment to a target sets one by one."""
+    if isinstance(target, ast.Starred):
+        return _items(target.value)
+    if isinstance(target, ast.Tuple | ast.List):
+        return [item for part in target.elts for item in _items(part)]
+    return [target]
 
 
 def _own(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:

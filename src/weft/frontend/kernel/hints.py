@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Iterable
 from typing import Any, Final
 
-from weft.frontend.kernel.values import Known, Value, View
+from weft.frontend.kernel.values import Group, Known, Value, View
 from weft.imports import importing
 
 __all__ = ["NO_THREADS", "called", "closest", "instead", "operands", "title", "unindexed"]
@@ -98,6 +98,8 @@ def operands(kind: type[ast.AST], left: Value, right: Value) -> str:
     """Return a hint about two values that an operator does not take."""
     if isinstance(left, View) or isinstance(right, View):
         return "index it to get a number: kernels compute on scalars"
+    if any(isinstance(v, Group) and v.kind is slice for v in (left, right)):
+        return "compare their start, stop and step"
     if any(isinstance(v, Known) and isinstance(v.value, str) for v in (left, right)):
         return "kernels have no text, but for what print and assert say"
     if kind in (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift):

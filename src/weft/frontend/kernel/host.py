@@ -11,7 +11,7 @@ import numpy as np
 from weft.errors import DTypeError, LaunchError, RangeError, ShapeError, WeftError, shown_file
 from weft.exchange import host as exchange
 from weft.frontend.core import TensorCore
-from weft.frontend.kernel.elements import COMPLEX
+from weft.frontend.kernel.elements import COMPLEX, as_element
 from weft.frontend.kernel.signature import Signature, constant_of
 from weft.frontend.kernel.types import (
     ArrayType,
@@ -110,6 +110,8 @@ class Host:
             return self._record(name, value)
         if isinstance(value, complex | np.complexfloating):
             return self._complex_number(name, value)
+        if isinstance(value, np.datetime64 | np.timedelta64):
+            return self._time(name, value)
         if isinstance(value, bool | int | float | np.generic | np.ndarray):
             return self._scalar(name, value)
         if value is None or isinstance(value, str | enum.Enum):
@@ -321,6 +323,26 @@ class Host:
         self.kept.append(array)
         return FieldsType((self._array(name, floats),), COMPLEX, array.ndim, complex)
 
+    def _unit(self, name: str, dtype: Any) -> Any:
+        """Return the kind of times that a dtype of NumPy has."""
+        kind = as_element(dtype)
+        if kind is None:
+            raise LaunchError(f"launch of {self.kernel}", found=f"{dtype} for {name}",
+                              expected="times of one unit, such as datetime64[s]")
+        return kind
+
+    def _time(self, name: str, value: Any) -> KernelType:
+        """Pass a time as its count."""
+        kind = self._unit(name, value.dtype)
+        return GroupType((self._scalar(f"{name}.0", value.astype(np.int64)),), (), kind)
+
+    def _times(self, name: str, array: np.ndarray[Any, Any]) -> KernelType:
+        """Pass an array of times as one of their counts."""
+        kind = self._unit(name, array.dtype)
+        counts = array.view(np.dtype(np.int64).newbyteorder(array.dtype.byteorder))
+        self.kept.append(array)
+        return FieldsType((self._array(name, counts),), (), array.ndim, kind)
+
     def _records(self, name: str, array: np.ndarray[Any, Any], ndim: int) -> KernelType:
         """Pass an array of records as an array for each field.
 
@@ -369,6 +391,8 @@ class Host:
             return self.take(name, array[()])
         if array.dtype.kind == "c":
             return self._complex(name, array)
+        if array.dtype.kind in "mM":
+            return self._times(name, array)
         if array.dtype.fields is not None:
             return self._records(name, array if array.ndim else array.reshape(1), array.ndim)
         d = exchange.dtype_of(array, f"argument {name}")

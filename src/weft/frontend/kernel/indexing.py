@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, Final
 
 from weft.frontend.kernel import scalars
 from weft.frontend.kernel.reading import VISIT, Reading
@@ -21,7 +21,9 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Load
 
-__all__ = ["Indexing", "is_new", "slice_of", "written_out"]
+__all__ = ["Indexing", "clipped", "is_new", "slice_of", "written_out"]
+
+_FAR: Final = (1 << 63) - 1  # an end that is left out, for numba
 
 
 def is_new(part: tuple[ast.expr, Any]) -> bool:
@@ -39,13 +41,42 @@ class Held(ast.expr):
 
 
 def slice_of(start: Value, stop: Value, step: Value) -> Group:
-    """Return what ``slice(start, stop, step)`` is; what is left out is what numba has for it."""
-    none = [isinstance(v, Known) and v.value is None for v in (start, stop, step)]
-    step = Known(1) if none[2] else step
-    if isinstance(step, Known) and type(step.value) is int and step.value > 0:
-        start = Known(0) if none[0] else start
-        stop = Known((1 << 63) - 1) if none[1] else stop
+    """Return what ``slice(start, stop, step)`` is; what is left out is what numba has for it.
+
+    So its parts are numbers, which change from turn to turn of a loop and meet behind branches.
+    """
+    step = Known(1) if _is_none(step) else step
+    down = step.lt(0) if isinstance(step, Expr) else (
+        isinstance(step, Known) and isinstance(step.value, int) and step.value < 0)
+    start = _left_out(down, _FAR, 0) if _is_none(start) else start
+    stop = _left_out(down, -_FAR - 1, _FAR) if _is_none(stop) else stop
     return Group((start, stop, step), ("start", "stop", "step"), slice)
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Known) and value.value is None
+
+
+def _left_out(down: Expr | bool, low: int, high: int) -> Value:
+    """Return the end of a slice that is left out: one where it goes down, another where up."""
+    if isinstance(down, bool):
+        return Known(low if down else high)
+    return ex.where(down, ex.index(low), ex.index(high))
+
+
+def clipped(c: Reading, owner: Group, size: Expr, node: ast.AST) -> Group:
+    """Return ``owner.indices(size)``: start, stop and step of a slice of so many elements."""
+    given = [c.scalar(v, node, "an integer") for v in owner.items]
+    for e in given:
+        if e.dtype.is_float:
+            raise c.wrong(node, f"a slice with an end of {e.dtype.name}", "convert it with int()")
+    start, stop, step = (scalars.convert(e, dt.int64) for e in given)
+    c.require(step.ne(0), "a slice with step 0", node)
+    down = step.lt(0)
+    least, most = ex.where(down, ex.index(-1), ex.index(0)), ex.where(down, size - 1, size)
+    ends = [ex.where(e.lt(0), ex.maximum(e + size, least), ex.minimum(e, most))
+            for e in (start, stop)]
+    return Group((*ends, step))
 
 
 def written_out(value: Value | None, key: ast.expr) -> ast.Slice | None:

@@ -8,6 +8,7 @@ was written is dropped and the loop is read again with a wider one.
 from __future__ import annotations
 
 import ast
+import enum
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,8 +19,10 @@ from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.inner import inner_names
 from weft.frontend.kernel.meetings import FALLS, MAYBE, Loop
 from weft.frontend.kernel.promotion import unify
+from weft.frontend.kernel.ranges import turns_of
 from weft.frontend.kernel.statements import STATEMENTS, Statements
 from weft.frontend.kernel.values import (
+    Fields,
     Group,
     Indices,
     Known,
@@ -29,6 +32,7 @@ from weft.frontend.kernel.values import (
     Walk,
     Wrong,
     describe,
+    is_flat,
 )
 from weft.imports import Late
 from weft.ir import dtype as dt
@@ -56,10 +60,10 @@ class Loops(Statements):
     """Reads loops."""
 
     def _for(self, node: ast.For) -> int:
-        items = constants.listed(self, self.visit(node.iter), node.iter)
+        items = self._walkable(self.visit(node.iter), node.iter)
         if isinstance(items, Known) and isinstance(items.value, Walk):
             items = self._side_by_side(items.value, node.iter)
-        if isinstance(items, Group):
+        if isinstance(items, Group) and not chosen.is_chosen(items):
             return self._unrolled(node, items)
         extent, item = self._walk(items, node.iter)
         if ex.is_const(extent) and extent.attr >= _ENDLESS:
@@ -78,28 +82,35 @@ class Loops(Statements):
         finally:
             self.way.pop()
 
+    def _walkable(self, items: Value, node: ast.expr) -> Value:
+        """Return what a loop goes over where a value is not that itself."""
+        if is_flat(items):
+            return Known(arrays.elements(self, items))
+        if isinstance(items, Known) and isinstance(items.value, enum.EnumMeta):
+            return Group(tuple(map(Known, items.value)))
+        return constants.listed(self, items, node)
+
     def _side_by_side(self, walk: Walk, node: ast.expr) -> Value:
         """Return the items of zip and enumerate where a tuple tells how many there are."""
         parts = [self._side_by_side(p.value, node) if isinstance(p, Known) and isinstance(
-            p.value, Walk) else constants.listed(self, p, node) for p in walk.parts]
-        counts = [len(p.items) for p in parts if isinstance(p, Group)]
+            p.value, Walk) else p for p in (self._walkable(part, node) for part in walk.parts)]
+        counts = [len(p.items) for p in parts
+                  if isinstance(p, Group) and not chosen.is_chosen(p)]
         if not counts:
             return Known(Walk(tuple(parts)))
         rows = []
         for k in range(min(counts)):
-            rows.append(Group(tuple(p.items[k] if isinstance(p, Group) else
-                                    self._walk(p, node)[1](ex.index(k)) for p in parts)))
+            rows.append(Group(tuple(
+                p.items[k] if isinstance(p, Group) and not chosen.is_chosen(p) else
+                self._walk(p, node)[1](ex.index(k)) for p in parts)))
         return Group(tuple(rows))
 
     def _walk(self, items: Value, node: ast.expr) -> tuple[Expr, Callable[[Expr], Value]]:
         """Return how often a loop over something turns, and the item of a turn."""
-        if isinstance(items, View) and items.axes:
-            view = items
-
-            def element(k: Expr) -> Value:
-                return self.read(self.part(view, [(node, k)], node), node)
-
-            return items.shape[0], element
+        if chosen.is_chosen(items) or (isinstance(items, View | Fields) and items.shape):
+            sizes = items.shape if isinstance(items, View | Fields) else (
+                chosen.shape(self, items) if isinstance(items, Group) else ())
+            return sizes[0], lambda k: arrays.element(self, items, (k,), node)
         known = items.value if isinstance(items, Known) else None
         if isinstance(known, Range):
             return self._range_of(known, node)
@@ -120,17 +131,7 @@ class Loops(Statements):
     def _range_of(self, r: Range, node: ast.expr) -> tuple[Expr, Callable[[Expr], Value]]:
         if ex.is_const(r.stop, 1 << 62):  # of enumerate
             return ex.index(_ENDLESS), lambda k: k if ex.is_const(r.start, 0) else r.start + k
-        if r.step.op is Op.CONST:
-            step = int(r.step.attr)
-            gap = r.stop - r.start if step > 0 else r.start - r.stop
-            extent = gap if abs(step) == 1 else (gap + (abs(step) - 1)) // abs(step)
-        else:
-            self.require(r.step.ne(0), "a range with step 0", node)
-            up = (r.stop - r.start + r.step - 1) // r.step
-            down = (r.start - r.stop - r.step - 1) // ex.unary(Op.NEG, r.step)
-            extent = ex.where(r.step.lt(0), down, up)
-        if self.ranges.of(extent).lo < 0:
-            extent = ex.maximum(extent, 0)
+        extent = turns_of(self, r, node)
 
         def item(k: Expr) -> Value:
             value = r.start + k * r.step
@@ -206,11 +207,14 @@ class Loops(Statements):
     def _loop(self, node: ast.For | ast.While, read: Callable[[Loop], None],
               test: ast.expr | None) -> int:  # fmt: skip
         """Read a loop, with wider cells as often as that is needed."""
-        inside = flow.loaded([*node.body, *([test] if test is not None else [])])
-        self.after += [flow.loaded(node.orelse), inside]
         names = set(flow.assigned(node.body))
+        inside = flow.exposed(node.body)
         if isinstance(node, ast.For):
-            names |= flow.assigned([ast.Assign([node.target], ast.Constant(0))])
+            names |= _targets(node.target)
+            inside -= _targets(node.target)  # which each turn sets
+        if test is not None:
+            inside |= flow.loaded((test,))
+        self.after += [flow.exposed(node.orelse), inside]
         wanted = sorted(n for n in names if self._is_carried(n, inside, node))
         widths: dict[str, Any] = {}
         early: set[str] = set()
@@ -316,14 +320,16 @@ class Loops(Statements):
         if members.is_member(width):
             value = members.as_member(self, value)
         if isinstance(width, Group) and chosen.is_chosen(width) and chosen.is_array(value):
-            value = chosen.as_chosen(value, width.kind) or value  # type: ignore[arg-type]
+            value = chosen.as_chosen(value, width.kind) or value
         if moving.is_moving(width) and chosen.is_array(value):
             value = moving.as_moving(value, width.kind) or value
         if optional.is_optional(width):
             value = optional.as_optional(value, self.number_of(value)) or value
         if isinstance(value, Group):
             widths = width.items if width is not None else (None,) * len(value.items)
-            items = tuple(self._cells(f"{name}.{k}", v, w, node)
+            kept = value.kind is slice  # whose step, while no turn changes it, stays known
+            items = tuple(v if kept and k == 2 and w is None and isinstance(v, Known) else
+                          self._cells(f"{name}.{k}", v, w, node)
                           for k, (v, w) in enumerate(zip(value.items, widths, strict=True)))
             return Group(items, value.names, value.kind)
         x = self.number_of(value)
@@ -361,7 +367,7 @@ class Loops(Statements):
     def _unrolled(self, node: ast.For, items: Group) -> int:
         if not flow.jumps(node.body):
             for item in items.items:
-                self.after.append(flow.loaded(node.body))
+                self.after.append(flow.exposed(node.body))
                 try:
                     self.set(node.target, item, node)
                     self.run(node.body)

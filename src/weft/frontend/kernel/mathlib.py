@@ -8,14 +8,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.frontend.kernel import complex_order, complexes, operators, pymath, scalars
-from weft.frontend.kernel.values import Group, Known, Value
+from weft.frontend.kernel.elements import TimeOf
+from weft.frontend.kernel.values import Group, Known, Value, describe
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 
 if TYPE_CHECKING:
+    from weft.frontend.kernel import times
     from weft.frontend.kernel.expressions import Expressions
+else:
+    times = Late("weft.frontend.kernel.times")
 
 __all__ = ["is_ufunc", "math_named", "ufunc_call"]
 
@@ -224,6 +229,13 @@ def is_ufunc(value: Any, name: str) -> bool:
 def ufunc_call(c: Expressions, name: str, args: list[Value], node: ast.AST) -> Value | None:
     """Return what a function of NumPy gives for numbers."""
     count = len(args)
+    if any(isinstance(a, Group) and isinstance(a.kind, TimeOf) for a in args):
+        of_times = times.function(c, name, args, node)
+        if of_times is not None:
+            return of_times
+        if name not in (*_OPERATORS, *_COMPARISONS, *_SIGNS):
+            raise c.wrong(node, f"numpy.{name} of {' and '.join(map(describe, args))}",
+                          "times have +, -, *, /, //, %, comparisons, and what NumPy has of them")
     if count == 1 and complexes.is_complex(args[0]):
         found = complexes.function(c, _OTHER_NAMES.get(name, name), args[0], node)
         if found is not None:

@@ -313,7 +313,7 @@ class Meetings(Calls):
 
     def _keep(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:
         """Store a value in cells; return the cells' types instead if they are too narrow."""
-        if value is None and isinstance(cell, Known) and name in self.unlike:
+        if value is None and isinstance(cell, Known | Group | Memory) and name in self.unlike:
             raise self.wrong(node, f"{name} is {self.unlike[name]}, by the way to this line",
                              "in a loop only numbers and tuples of them can change")
         if value is None or isinstance(value, Wrong) or isinstance(cell, Wrong):
@@ -342,7 +342,8 @@ class Meetings(Calls):
             ):
                 raise self.wrong(node, f"{name} changes from {describe(cell)} to "
                                  f"{describe(value)} in a loop")
-            found = [self._keep(c, v, name, node)
+            found = [self._step_width(c, v) if cell.kind is slice and isinstance(c, Known) else
+                     self._keep(c, v, name, node)
                      for c, v in zip(cell.items, value.items, strict=True)]
             if all(f is None for f in found):
                 return None
@@ -364,6 +365,10 @@ class Meetings(Calls):
             return d
         self.put(cell, scalars.convert(x, d), node)
         return None
+
+    def _step_width(self, step: Known, value: Any) -> Any:
+        """Return the type of the cell that the step of a slice needs, None while it is the same."""
+        return None if step == value else dt.int64
 
     def _optional_width(self, cell: Any, value: Any) -> Any:
         """Return the types of what holds a number and also None, None if that is not needed."""

@@ -101,4 +101,4 @@ def _at(which: Expr, values: list[Expr]) -> Expr:
 
 
 def _chosen(which: Expr, kind: Members) -> Group:
-    return Group((which,), (), kind)  # type: ignore[arg-type]
+    return Group((which,), (), kind)

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Final
 from weft.frontend.kernel import chosen, scalars
 from weft.frontend.kernel.elements import (
     ComplexOf,
+    TimeOf,
     array_of,
     in_pairs,
     itemsize_of,
     made,
     pair,
     records_over,
+    times,
 )
 from weft.frontend.kernel.intrinsics import MOST_SHARED
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, axes_of, describe, whole
 from weft.imports import Late
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
@@ -103,6 +106,8 @@ def _dynamic(c: Calls, node: ast.Call, dtype: Value) -> Value:
         return whole(memory(element))
     if isinstance(element, ComplexOf):
         return pair(in_pairs(memory(element.dtype)))
+    if isinstance(element, TimeOf):
+        return times(whole(memory(dt.int64)), element)
     return records_over(element, c.dynamic_bytes // element.itemsize, memory)
 
 

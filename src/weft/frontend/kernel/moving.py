@@ -62,7 +62,7 @@ def merged(a: Moving, b: Moving) -> Moving | None:
 
 def width(kind: Moving) -> Group:
     """Return the types of the cells of a part."""
-    return Group((dt.int64,) * len(kind.held), (), kind)  # type: ignore[arg-type]
+    return Group((dt.int64,) * len(kind.held), (), kind)
 
 
 def as_moving(value: Any, kind: Moving) -> Group | None:
@@ -80,7 +80,7 @@ def as_moving(value: Any, kind: Moving) -> Group | None:
         for k in reversed(range(len(numbers) - 1)):
             e = ex.where(value.items[0].eq(k), numbers[k][number], e)
         found.append(e)
-    return Group(tuple(found), (), kind)  # type: ignore[arg-type]
+    return Group(tuple(found), (), kind)
 
 
 def placed(value: Group) -> View | Fields:
@@ -92,7 +92,7 @@ def placed(value: Group) -> View | Fields:
 
 
 def _group(kind: Moving) -> Group:
-    return Group((), (), kind)  # type: ignore[arg-type]
+    return Group((), (), kind)
 
 
 def _frame(array: Any) -> Any:

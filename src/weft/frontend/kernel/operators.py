@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft.frontend.kernel import complexes, members, optional, scalars, structs
+from weft.frontend.kernel import complexes, members, optional, ranges, scalars, structs
+from weft.frontend.kernel.elements import ComplexOf, TimeOf, as_element, spelled
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import operands
 from weft.frontend.kernel.source import Stop
-from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
+from weft.frontend.kernel.values import Fields, Group, Known, Range, Value, View, Wrong, describe
 from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
+from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Assert
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import choices
+    from weft.frontend.kernel import choices, times
     from weft.frontend.kernel.expressions import Expressions
 else:
     choices = Late("weft.frontend.kernel.choices")
+    times = Late("weft.frontend.kernel.times")
 
 __all__ = ["binary", "compare", "comparison", "negated", "operate", "unary"]
 
@@ -63,6 +66,11 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
         except Exception as error:
             raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
     left, right = optional.present(c, left, node), optional.present(c, right, node)
+    if times.is_time(left) or times.is_time(right):
+        of_times = times.operate(c, kind, left, right, node)
+        if of_times is None:
+            raise _unsupported(c, kind, left, right, node)
+        return of_times
     if complexes.is_complex(left) or complexes.is_complex(right):
         made_ = complexes.operate(c, kind, left, right, node)
         if made_ is not None:
@@ -148,6 +156,11 @@ def negated(c: Expressions, kind: type[ast.unaryop], value: Value, node: ast.AST
             raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
     if kind is not ast.Not:
         value = optional.present(c, value, node)
+    if times.is_time(value) and kind is not ast.Not:
+        signed_ = times.negated(kind, value)
+        if signed_ is None:
+            raise c.wrong(node, f"unsupported operand for {_SYMBOLS[kind]}: {describe(value)}")
+        return signed_
     if complexes.is_complex(value) and isinstance(value, Group) and kind is not ast.Invert:
         if kind is ast.Not:
             return compare(c, ast.Eq, value, Known(0), node)
@@ -190,6 +203,13 @@ def _chain(c: Expressions, left: Value, position: int, node: ast.Compare) -> Val
 def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
             node: ast.AST) -> Value:  # fmt: skip
     """Return one comparison."""
+    if kind in (ast.Eq, ast.NotEq, ast.Is, ast.IsNot):
+        same = _are_one(left, right, kind in (ast.Is, ast.IsNot))
+        if same is not None:
+            return Known(same if kind in (ast.Eq, ast.Is) else not same)
+    if kind in (ast.In, ast.NotIn) and isinstance(right, Known) and isinstance(right.value, Range):
+        inside = ranges.is_in(c, right.value, left, node)
+        return inside if kind is ast.In else negation(inside)
     if isinstance(left, Known) and isinstance(right, Known):
         try:
             return Known(bool(scalars.KNOWN_COMPARE[kind](left.value, right.value)))
@@ -213,6 +233,11 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
             return negated(c, ast.Not, own, node) if kind is ast.NotIn else (
                 Known(held) if isinstance(held, bool) else held)
         return _contains(c, left, right, kind is ast.NotIn, node)
+    if times.is_time(left) or times.is_time(right):
+        of_times = times.compare(c, kind, left, right, node)
+        if of_times is None:
+            raise _unsupported(c, kind, left, right, node)
+        return of_times
     chosen = members.compare(c, kind, left, right)
     if chosen is not None:
         return chosen
@@ -236,6 +261,17 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
         return scalars.apply_compare(kind, a, b)
     except scalars.NoOperator:
         raise _unsupported(c, kind, left, right, node) from None
+
+
+def _are_one(left: Value, right: Value, identity: bool) -> bool | None:
+    """Return whether two dtypes, or two arrays that `is` compares, are one; None of others."""
+    if identity and isinstance(left, View | Fields) and isinstance(right, View | Fields):
+        return left == right
+    sides = [v.value if isinstance(v, Known) else None for v in (left, right)]
+    if not any(isinstance(v, DType | ComplexOf | TimeOf) for v in sides):
+        return None
+    a, b = (as_element(spelled(v)) for v in sides)
+    return None if a is None or b is None else a == b
 
 
 def _unsupported(c: Expressions, kind: type[ast.AST], left: Value, right: Value,

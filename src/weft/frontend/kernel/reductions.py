@@ -231,7 +231,9 @@ def method(c: Calls, owner: Value, node: ast.Call, func: ast.Attribute) -> Value
     """Return what item, transpose or a reduction gives, None of what is no array or number."""
     if func.attr == "item" and isinstance(owner, Expr) and not node.args:
         return owner
-    if not isinstance(owner, View | Fields) or isinstance(owner, Fragment) or not owner.shape:
+    if not isinstance(owner, View | Fields) or isinstance(owner, Fragment) or not (
+        owner.shape or func.attr == "item"
+    ):
         return None
     args, named = c.arguments(node)
     if args or named:

@@ -15,7 +15,9 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from weft.frontend.kernel.values import View
+from weft.frontend.kernel.elements import ComplexOf, Element, RecordOf, TimeOf, pair, times
+from weft.frontend.kernel.fields import FlatNeeded
+from weft.frontend.kernel.values import Fields, View, ViewAxis, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -27,7 +29,7 @@ from weft.passes import atomics
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["as_type", "atomic", "read", "write"]
+__all__ = ["as_elements", "as_type", "atomic", "read", "write"]
 
 
 def as_type(c: Expressions, array: View, d: DType, node: ast.AST) -> View:
@@ -53,6 +55,51 @@ def as_type(c: Expressions, array: View, d: DType, node: ast.AST) -> View:
         c.require((bytes_ % d.itemsize).eq(0), "a view of elements that are not filled", node)
     axis = last.replace(extent=bytes_ // d.itemsize, step=ex.index(d.itemsize // unit), cut=None)
     return array.replace(axes=(*array.axes[:-1], axis), seen=None if d is stored else d)
+
+
+def as_elements(c: Expressions, array: View | Fields, element: Element,
+                node: ast.AST) -> View | Fields:  # fmt: skip
+    """Return an array with its elements seen as others, which may be complex numbers, too."""
+    if isinstance(array, Fields) and array.kind is complex:
+        if isinstance(element, ComplexOf) and element.dtype is array.parts[0].dtype:
+            return array
+        array = _floats(c, array, node)
+    if isinstance(array, Fields) and isinstance(array.kind, TimeOf):
+        array = array.parts[0]
+    if isinstance(element, RecordOf) or isinstance(array, Fields):
+        raise c.wrong(node, f"a view of {describe(array)}", "views are of numbers, as numbers")
+    if isinstance(element, DType):
+        return as_type(c, array, element, node)
+    if isinstance(element, TimeOf):
+        return times(as_type(c, array, dt.int64, node), element)
+    halves = as_type(c, array, element.dtype, node)
+    last = _last(c, halves, ex.index(element.dtype.itemsize // _unit(halves)), node)
+    c.require((last.extent % 2).eq(0), "a view of elements that are not filled", node)
+    whole = last.replace(extent=last.extent // 2, step=last.step * 2, cut=None)
+    two = ViewAxis(ex.index(2), last.axis, last.step)
+    return pair(halves.replace(axes=(*halves.axes[:-1], whole, two)))
+
+
+def _floats(c: Expressions, array: Fields, node: ast.AST) -> View:
+    """Return an array of complex numbers as one of twice as many floats."""
+    real, imag = array.parts
+    if len(real.memory.shape) > 1:
+        raise FlatNeeded
+    apart = imag.starts[0] - real.starts[0]
+    last = _last(c, real, apart * 2, node)
+    axis = last.replace(extent=last.extent * 2, step=apart, cut=None)
+    found: View = real.replace(axes=(*real.axes[:-1], axis))
+    return found
+
+
+def _last(c: Expressions, array: View, step: Expr, node: ast.AST) -> ViewAxis:
+    """Return the last axis of an array, along which its elements must lie side by side."""
+    if not array.axes:
+        raise c.wrong(node, f"a view of {describe(array)}", "it is for arrays with an axis")
+    last = array.axes[-1]
+    same = ex.binary(Op.OR, last.step.eq(step), last.extent.le(1))
+    c.require(same, "a view of elements that do not lie side by side", node)
+    return last
 
 
 def _unit(array: View) -> int:

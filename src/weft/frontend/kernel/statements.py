@@ -54,10 +54,10 @@ class Statements(Meetings):
 
     def run(self, body: Sequence[ast.stmt]) -> int:
         """Read statements; return whether what follows them is reached."""
-        reads = [flow.loaded(body)]  # in the statements from here on
+        reads = [flow.exposed(body)]  # in the statements from here on
         for position, node in enumerate(body):
             rest = body[position + 1:]
-            reads = [flow.loaded(rest)]
+            reads = [flow.exposed(rest)]
             self.after.append(reads[0])
             try:
                 if isinstance(node, ast.If):

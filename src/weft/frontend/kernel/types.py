@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weft.frontend.kernel.elements import array_of, first_of, pair
+from weft.frontend.kernel.elements import TimeOf, array_of, first_of, pair, times
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, ViewAxis
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -44,13 +44,14 @@ class ArrayType(Record):
 class FieldsType(Record):
     """An array of complex numbers or records: the arrays of its parts, and its own axes.
 
-    Complex numbers have one part, an array of floats whose last axis has two.
+    Complex numbers have one part, an array of floats whose last axis has two; times have one of
+    int64.
     """
 
     parts: tuple[Any, ...]
     names: tuple[str, ...]
     ndim: int
-    kind: type | None = None
+    kind: Any = None
 
 
 class GroupType(Record):
@@ -103,6 +104,8 @@ class Parameters:
     def _fields(self, name: str, kind: FieldsType) -> Fields:
         if kind.kind is complex:
             return pair(self._array(name, kind.parts[0]))
+        if isinstance(kind.kind, TimeOf):
+            return times(self._array(name, kind.parts[0]), kind.kind)
         parts = [self.value(f"{name}.{field}", part)
                  for field, part in zip(kind.names, kind.parts, strict=True)]
         if not kind.ndim:  # one record: an array of one

@@ -8,7 +8,7 @@ literal, a module, a dtype or a function.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, Final, TypeGuard
 
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -20,8 +20,8 @@ from weft.ir.tile import Tile
 FIXED = "lists and tuples of a kernel keep their length and items: gpu.local.array holds numbers"
 
 __all__ = [
-    "FIXED", "Fields", "Fragment", "Group", "Indices", "Known", "Range", "Value", "View", "Walk",
-    "Wrong", "axes_of", "describe", "described", "is_flat",
+    "FIXED", "FLAT", "Fields", "Fragment", "Group", "Indices", "Known", "Range", "Value", "View",
+    "Walk", "Wrong", "axes_of", "describe", "described", "is_flat",
 ]  # fmt: skip
 
 
@@ -89,13 +89,14 @@ class Fields(Record):
     """An array whose elements have parts: complex numbers, or records.
 
     ``parts`` are the arrays of the parts; their first ``ndim`` axes are those of the array, further
-    ones belong to a field that is an array. ``kind`` is ``complex`` for complex numbers.
+    ones belong to a field that is an array. ``kind`` is ``complex`` for complex numbers, and the
+    unit of times, which have one part.
     """
 
     parts: tuple[Any, ...]
     names: tuple[str, ...]
     ndim: int
-    kind: type | None = None
+    kind: Any = None
 
     @property
     def shape(self) -> tuple[Expr, ...]:
@@ -123,7 +124,7 @@ class Group(Record):
 
     items: tuple[Any, ...]
     names: tuple[str, ...] = ()
-    kind: type | None = None
+    kind: Any = None
 
 
 class Range(Record):
@@ -144,11 +145,21 @@ class Walk(Record):
 class Indices(Record):
     """What ``np.ndindex`` is: all indices of a shape, the last one the fastest.
 
-    With an array its elements there, in the same order.
+    With an array its elements there, in the same order; with `cells` as arrays without axes.
     """
 
     shape: tuple[Expr, ...]
     array: Any = None
+    cells: bool = False
+
+
+class _Flat:
+    """What a group is that stands for all elements of the array in it."""
+
+    __name__ = "flat array"
+
+
+FLAT: Final[Any] = _Flat()
 
 
 class Wrong(Record):
@@ -156,10 +167,9 @@ class Wrong(Record):
 
 
 
-def is_flat(value: Any) -> bool:
+def is_flat(value: Any) -> TypeGuard[Group]:
     """Whether a value is all elements of an array, row by row, with no common distance."""
-    return isinstance(value, Known) and isinstance(value.value, Indices) and (
-        value.value.array is not None)
+    return isinstance(value, Group) and value.kind is FLAT
 
 
 Value = Expr | Known | View | Fields | Group | Wrong
@@ -199,7 +209,7 @@ def describe(value: Any) -> str:
     if isinstance(value, View):
         return f"{value.dtype.name} array of {axes_of(len(value.axes))}"
     if isinstance(value, Fields):
-        what = "complex" if value.kind is complex else "record"
+        what = "record" if value.kind is None else value.kind.__name__
         return f"{what} array of {axes_of(value.ndim)}" if value.ndim else what
     if isinstance(value, Group) and value.kind is complex:
         return "complex"
