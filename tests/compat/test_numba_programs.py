@@ -347,3 +347,32 @@ def test_loops_by_words_of_numba_itself():
     out = np.zeros(3)
     kernel[1, 1](np.arange(4.0), out)
     assert tuple(out) == (6, 1 + 4 + 7, 2.5)
+
+
+def test_programs_tell_kernels_from_device_functions_by_their_options():
+    @cuda.jit(device=True, inline=True)
+    def twice(x):
+        return x * 2
+
+    @cuda.jit(fastmath=True, lineinfo=True)
+    def kernel(x):
+        x[0] = twice(x[0])
+
+    @cuda.jit("float64(float64)", device=True)
+    def half(x):
+        return x / 2
+
+    assert twice.targetoptions["device"] is half.targetoptions["device"] is True
+    assert not kernel.targetoptions["device"]
+    assert kernel.targetoptions["fastmath"] and kernel.targetoptions["lineinfo"]
+    assert not kernel.targetoptions["debug"]
+
+
+def test_managers_of_memory_have_their_places():
+    from weft.compat.cuda.cudadrv import driver
+
+    for name in ("BaseCUDAMemoryManager", "HostOnlyCUDAMemoryManager", "GetIpcHandleMixin"):
+        assert getattr(driver, name) is getattr(cuda, name)
+    manager = driver.NumbaCUDAMemoryManager(context=None)
+    assert isinstance(manager, driver.BaseCUDAMemoryManager)
+    assert manager.get_memory_info().free > 0

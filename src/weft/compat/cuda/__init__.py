@@ -413,7 +413,10 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     one of these. With `debug` a division by zero raises, but not with `fastmath`. Options about
     linking and caching change nothing here.
     """
-    del inline, link, opt, lineinfo, cache, ignored
+    asked = {"device": device, "debug": bool(debug), "opt": opt is not False, "inline": inline,
+             "fastmath": fastmath, "lineinfo": lineinfo, "link": link,
+             "max_registers": max_registers, "launch_bounds": launch_bounds}  # fmt: skip
+    del cache, ignored
     bounds = launch_bounds if isinstance(launch_bounds, tuple | list) else (launch_bounds,)
     most = 1024 if bounds[0] is None else bounds[0]
     if shared_memory_carveout is not None and (
@@ -437,9 +440,10 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
         function = getattr(function, "__weft_function__", getattr(function, "py_func", function))
         given = () if signature is None or callable_(signature) else tuple(map(
             parse_signature, signature if isinstance(signature, list) else [signature]))
-        if device:
-            return SignedFunction(function, given) if given else DeviceFunction(function)
-        return Kernel(function, options, given)
+        made = Kernel(function, options, given) if not device else (
+            SignedFunction(function, given) if given else DeviceFunction(function))
+        made.targetoptions = asked  # by which programs tell kernels from device functions
+        return made
 
     def callable_(value: Any) -> bool:
         if is_of_numba(value):  # a signature or a type of numba itself, or a function it compiles

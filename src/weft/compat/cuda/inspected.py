@@ -136,6 +136,7 @@ class Inspected(KernelFunction):
 
     specialized = False
     extensions: tuple[Any, ...] = ()
+    targetoptions: dict[str, Any]  # what `jit` was given
 
     def forms(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         """Return the keys of the forms by the types of their arguments."""

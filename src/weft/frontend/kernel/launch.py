@@ -459,6 +459,7 @@ class DeviceFunction:
 
     __name__: str
     __qualname__: str
+    targetoptions: dict[str, Any]  # of numba's interface
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)

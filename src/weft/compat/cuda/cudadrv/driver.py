@@ -6,20 +6,27 @@ import numpy as np
 
 from weft.compat.arrays import DeviceArray
 from weft.compat.cuda.device import gpus
+from weft.compat.cuda.refused import (
+    BaseCUDAMemoryManager,
+    GetIpcHandleMixin,
+    HostOnlyCUDAMemoryManager,
+)
 from weft.compat.cuda.memory import ManagedMemory, MappedMemory, MemoryPointer, PinnedMemory
 from weft.compat.errors import CudaAPIError, CudaDriverError, CudaSupportError, LinkerError
 from weft.errors import LaunchError
 from weft.frontend.kernel.streams import Event, Stream
 
 __all__ = [
-    "CudaAPIError", "CudaDriverError", "CudaSupportError", "Device", "Driver", "Event",
-    "LinkerError", "ManagedMemory", "MappedMemory", "MemoryPointer", "PinnedMemory", "Stream",
-    "device_memory_size", "device_memset", "device_pointer", "device_to_device", "device_to_host",
-    "driver", "host_memory_extents", "host_memory_size", "host_to_device", "is_device_memory",
-    "require_device_memory",
+    "BaseCUDAMemoryManager", "CudaAPIError", "CudaDriverError", "CudaSupportError", "Device",
+    "Driver", "Event", "GetIpcHandleMixin", "HostOnlyCUDAMemoryManager", "LinkerError",
+    "ManagedMemory", "MappedMemory", "MemoryPointer", "NumbaCUDAMemoryManager", "PinnedMemory",
+    "Stream", "device_memory_size", "device_memset", "device_pointer", "device_to_device",
+    "device_to_host", "driver", "host_memory_extents", "host_memory_size", "host_to_device",
+    "is_device_memory", "require_device_memory",
 ]  # fmt: skip
 
 Device = type(gpus[0])
+NumbaCUDAMemoryManager = HostOnlyCUDAMemoryManager
 
 
 class Driver:
