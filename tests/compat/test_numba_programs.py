@@ -364,7 +364,8 @@ def test_programs_tell_kernels_from_device_functions_by_their_options():
 
     assert twice.targetoptions["device"] is half.targetoptions["device"] is True
     assert not kernel.targetoptions["device"]
-    assert kernel.targetoptions["fastmath"] and kernel.targetoptions["lineinfo"]
+    assert kernel.targetoptions["fastmath"]
+    assert kernel.targetoptions["lineinfo"]
     assert not kernel.targetoptions["debug"]
 
 

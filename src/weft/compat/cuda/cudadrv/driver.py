@@ -6,12 +6,12 @@ import numpy as np
 
 from weft.compat.arrays import DeviceArray
 from weft.compat.cuda.device import gpus
+from weft.compat.cuda.memory import ManagedMemory, MappedMemory, MemoryPointer, PinnedMemory
 from weft.compat.cuda.refused import (
     BaseCUDAMemoryManager,
     GetIpcHandleMixin,
     HostOnlyCUDAMemoryManager,
 )
-from weft.compat.cuda.memory import ManagedMemory, MappedMemory, MemoryPointer, PinnedMemory
 from weft.compat.errors import CudaAPIError, CudaDriverError, CudaSupportError, LinkerError
 from weft.errors import LaunchError
 from weft.frontend.kernel.streams import Event, Stream
