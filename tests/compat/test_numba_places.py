@@ -26,7 +26,8 @@ def wrong(x):
 @pytest.mark.parametrize(("place", "name"), [
     ("core.errors", "NumbaPerformanceWarning"), ("core.errors", "TypingError"),
     ("core.types", "float32"), ("core", "config"), ("errors", "NumbaWarning"),
-    ("types", "int64"), ("np.numpy_support", "from_dtype"), ("np.numpy_support", "as_dtype"),
+    ("types", "int64"), ("np.numpy_support", "from_dtype"),
+    ("np.numpy_support", "numpy_version"), ("np.numpy_support", "as_dtype"),
     ("cuda.errors", "TypingError"), ("cuda.types", "UniTuple"),
     ("cuda.cudadrv.driver", "CudaAPIError"), ("cuda.cudadrv.driver", "Stream"),
     ("cuda.cudadrv.devicearray", "DeviceNDArray"), ("cuda.cudadrv.devices", "get_context"),

@@ -49,7 +49,7 @@ __all__ = [
     "int64",
     "intp",
     "is_of_numba",
-    "parse_signature",
+    "numpy_version", "parse_signature",
     "tuple_type",
     "typeof",
     "uint8",
@@ -365,6 +365,8 @@ complex64: Final = Complex("complex64", None, np.dtype(np.complex64))
 complex128: Final = Complex("complex128", None, np.dtype(np.complex128))
 void: Final = NoneType("void", None)
 intp, uintp = int64, uint64
+
+numpy_version: Final = tuple(int(part) for part in np.__version__.split(".")[:2])
 
 ALIASES: Final = {
     "boolean": boolean, "bool_": boolean, "b1": boolean, "int8": int8, "char": int8, "i1": int8,
