@@ -303,6 +303,37 @@ def test_choosers_that_are_wrong():
         text[1, 1](np.zeros(1))
 
 
+def test_defaults_that_differ_and_choosers_that_are_not_strict():
+    def given(x, y=1):
+        """Stand for what kernels have in its place."""
+
+    def choose(x, y=1):
+        return lambda x, y=2: x + y
+
+    @cuda.jit
+    def kernel(out):
+        out[0] = given(3)
+
+    overload(given)(choose)
+    with pytest.raises(errors.KernelError, match=r"found <lambda>\(x, y=2\)"):
+        kernel[1, 1](np.zeros(1))
+
+    def loose(x, y=1):
+        """Stand for what kernels have in its place."""
+
+    @overload(loose, strict=False)
+    def choose_loose(x, **named):
+        return lambda x, y=2: x + y
+
+    @cuda.jit
+    def another(out):
+        out[0] = loose(3, y=4)
+
+    out = np.zeros(1)
+    another[1, 1](out)
+    assert out[0] == 7
+
+
 def test_arrays_come_back_as_they_are():
     def column(a):
         """Stand for what kernels have in its place."""

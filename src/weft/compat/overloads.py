@@ -36,11 +36,14 @@ class Chooser:
         Whether it is asked for the values that are known before it is asked for their types.
     owner : class or type, or None
         Of a method or an attribute, what its values belong to.
+    strict : bool
+        Whether its functions must have its own parameters.
     """
 
     def __init__(self, choose: Callable[..., Any], rank: int, literal: bool,
-                 owner: Any = None) -> None:  # fmt: skip
+                 owner: Any = None, strict: bool = True) -> None:  # fmt: skip
         self.choose, self.rank, self.literal, self.owner = choose, rank, literal, owner
+        self.strict = strict
         self.signature = inspect.signature(choose)
 
     def fits(self, value: Any) -> bool:
@@ -98,12 +101,17 @@ class Chooser:
                               expected="a function, or None where there is none for such types")
         here, there = (list(s.parameters.values())
                        for s in (self.signature, inspect.signature(function)))
-        if [(p.name, p.kind) for p in here] != [(p.name, p.kind) for p in there]:
+        if self.strict and [*map(_said, here)] != [*map(_said, there)]:
             raise KernelError(
                 f"@overload {self.choose.__name__}",
                 found=f"{function.__name__}{inspect.signature(function)}",
                 expected=f"the parameters of the chooser: {self.signature}")
         return function
+
+
+def _said(parameter: inspect.Parameter) -> tuple[str, Any, str]:
+    """Return what tells a parameter from another one, but for its annotation."""
+    return parameter.name, parameter.kind, repr(parameter.default)
 
 
 def _rank(options: dict[str, Any]) -> int | None:
@@ -116,15 +124,16 @@ def overload(function: Any, jit_options: dict[str, Any] | None = None, strict: b
              inline: str = "never", prefer_literal: bool = False, **options: Any) -> Any:
     """Choose by types what a call of `function` in a kernel is.
 
-    `inline`, `strict` and the options of compilation change nothing here.
+    `inline` and the options of compilation change nothing here.
     """
-    del strict, inline
+    del inline
     rank = _rank({"jit_options": jit_options, **options})
 
     def decorate(choose: Callable[..., Any]) -> Callable[..., Any]:
         if rank is not None:
             name = getattr(function, "__name__", str(function))
-            _added(FUNCTIONS, function, Chooser(choose, rank, prefer_literal), name)
+            _added(FUNCTIONS, function, Chooser(choose, rank, prefer_literal, None, strict),
+                   name)
         return choose
 
     return decorate
@@ -179,10 +188,12 @@ def overload_attribute(owner: Any, name: str, **options: Any) -> Any:
 
 def _of_values(registry: dict[Any, Any], owner: Any, name: str, options: dict[str, Any]) -> Any:
     rank, literal = _rank(options), bool(options.get("prefer_literal"))
+    strict = bool(options.get("strict", True))
 
     def decorate(choose: Callable[..., Any]) -> Callable[..., Any]:
         if rank is not None:
-            _added(registry, name, Chooser(choose, rank, literal, adopted(owner)), f".{name}")
+            _added(registry, name, Chooser(choose, rank, literal, adopted(owner), strict),
+                   f".{name}")
         return choose
 
     return decorate
