@@ -45,9 +45,9 @@ class DeviceArray(np.ndarray[Any, Any]):
         return typeof(self)
 
     @property
-    def gpu_data(self) -> DeviceArray:
-        """The array itself, whose memory it is."""
-        return self
+    def gpu_data(self) -> DeviceMemory:
+        """Its memory: that of two arrays is equal where both begin at one place."""
+        return self.view(DeviceMemory)
 
     def copy_to_host(self, ary: Any = None, stream: Any = 0) -> Any:
         """Return a copy of the array, in `ary` if it is given."""
@@ -108,6 +108,23 @@ class DeviceArray(np.ndarray[Any, Any]):
         del stream
         for start in range(0, self.size, section):
             yield self[start:start + section].view(DeviceArray)
+
+
+class DeviceMemory(DeviceArray):
+    """The memory of an array, compared by its address."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeviceMemory) and self._address == other._address
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(self._address)
+
+    @property
+    def _address(self) -> int:
+        return int(self.__array_interface__["data"][0])
 
 
 def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> Any:

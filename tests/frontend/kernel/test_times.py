@@ -264,7 +264,12 @@ def test_functions_of_elements() -> None:
         return x + y
 
     assert total(b - a, init=np.timedelta64(0, "D")) == (b - a).sum()
-    assert cuda.to_device(a).view(np.int64).copy_to_host().tolist() == a.view(np.int64).tolist()
+    held = cuda.to_device(a)
+    counts = held.view(np.int64)
+    assert counts.copy_to_host().tolist() == a.view(np.int64).tolist()
+    assert counts.gpu_data == held.gpu_data
+    assert hash(counts.gpu_data) == hash(held.gpu_data)
+    assert counts[1:].gpu_data != held.gpu_data
 
 
 @weft.kernel
