@@ -109,6 +109,10 @@ class ArrayOf(Type):
         """``C`` where arrays must be contiguous in row-major order, else ``A``."""
         return "C" if self.layout == "C" else "A"
 
+    def __call__(self, *args: Any) -> Signature:
+        """Return the signature of a function that gives such an array."""
+        return Signature(self, args)
+
     def copy(self, dtype: Any = None, ndim: int | None = None, layout: str | None = None,
              readonly: bool | None = None) -> ArrayOf:  # fmt: skip
         """Return the type with something else in place of what is given."""
@@ -145,6 +149,10 @@ class BaseTuple(Type):
         inner = ", ".join(map(repr, self.types))
         super().__init__(f"{'Tuple' if instance_class is tuple else instance_class.__name__}"
                          f"({inner})")
+
+    def __call__(self, *args: Any) -> Signature:
+        """Return the signature of a function that gives such a tuple."""
+        return Signature(self, args)
 
     @property
     def key(self) -> Any:

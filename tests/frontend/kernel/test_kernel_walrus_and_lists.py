@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.compat import cuda
+from weft.compat import cuda, int64
 
 MOVES = [[0, 1], [1, 0], [-1, 0], [0, -1]]
 RAGGED = [[1], [2, 3]]
@@ -165,6 +165,32 @@ def test_function_that_raises_on_one_of_three_ways():
     assert a.tolist() == [1.0, 2.0, 6.0]
     with pytest.raises(ValueError, match="neither"):
         kernel[1, 1](a, np.array([3]), out)
+
+
+def test_signatures_of_functions_that_give_arrays():
+    @cuda.jit("int64[:](int64[:], int64)", device=True)
+    def filled(a, value):
+        for i in range(a.size):
+            a[i] = value
+        return a
+
+    @cuda.jit(int64[:](int64[:]), device=True)
+    def doubled(a):
+        a[0] *= 2
+        return a
+
+    @cuda.jit("UniTuple(int64, 2)(int64)", device=True)
+    def twice(n):
+        return n + 3, n + 4
+
+    @cuda.jit("void(int64[:])")
+    def kernel(out):
+        held = filled(cuda.local.array(3, int64), sum(twice(0)))
+        out[:] = doubled(held)
+
+    out = np.zeros(3, np.int64)
+    kernel[1, 1](out)
+    assert out.tolist() == [14, 7, 7]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "complex64"])
