@@ -141,7 +141,6 @@ TYPES = {
     "x[0] = abs('a')": ("abs: bad operand type", ""),
     "x[0] = max('a', 'b')": ("expected a number, found str 'b'", ""),
     "x[0] = min(1, 'b')": ("min: '<' not supported", ""),
-    "x[0] = round(1.5, 400)": ("round: ", ""),
     "x[0] = 2 ** 2000": ("expected a number, found int of 2001 bits", "64 bits"),
     "x[0] = 2 ** 10 ** 10": ("**: a result of more than 4096 bits", ""),
     "x[0] = 1 << 10 ** 12": ("<<: a result of more than 4096 bits", ""),
