@@ -83,6 +83,15 @@ def test_threads_share_out_runs_of_small_images(images, split, monkeypatch):
         assert "parallel(n.o) " in trace
 
 
+@pytest.mark.parametrize(("images", "split"), [(15, "split(n, 3"), (13, "")])
+def test_runs_may_be_a_bit_uneven(images, split, monkeypatch):
+    for module in (contraction_pattern, contraction_window, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 10)
+    trace = scheduled(nests.convolution(3, 3, outputs=4, images=images), NARROW, threads=2)
+    assert split in trace
+    assert ("parallel(n.o)" in trace) == bool(split)
+
+
 @pytest.mark.parametrize(("images", "tiles"), [(13, 4), (12, 8)])
 def test_threads_share_out_tiles_where_images_cannot_be_cut(images, tiles, monkeypatch):
     for module in (contraction_pattern, contraction_window, nest):

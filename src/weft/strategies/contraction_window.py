@@ -267,6 +267,9 @@ class Convolution:
         wanted = COPY_SHARE * native_lanes(plan, self.pattern) // (MOVED * max(each, 1))
         lengths = [d for d in range(2, n // threads + 1)
                    if n % d == 0 and shares_evenly(n // d, threads)]
+        if wanted >= 4 and not lengths:  # uneven runs wait less than each iteration would copy
+            lengths = [d for d in range(2, n // threads + 1)
+                       if n % d == 0 and 5 * (-(n // d) % threads) <= n // d]
         if wanted < 2 or not lengths:
             return outer
         plan.schedule.split(shared, next((d for d in lengths if d >= wanted), lengths[-1]))
