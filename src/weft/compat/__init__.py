@@ -6,6 +6,8 @@ numba`` for ``import numba``; the types that such programs take from numba (``fl
 """
 
 import sys
+from importlib import import_module
+from typing import Any
 
 from weft.compat import config, cuda, errors, extending, misc, types
 from weft.compat import core as core
@@ -54,7 +56,9 @@ from weft.compat.numba_types import (
     uintp,
     void,
 )
+from weft.compat.types import deferred_type, optional
 from weft.compat.vectorize import guvectorize, vectorize
+from weft.imports import importing
 
 numba = sys.modules[__name__]  # as numba has it
 __version__ = ".".join(map(str, version_info))
@@ -63,10 +67,19 @@ globals().update({name: kind for name, kind in ALIASES.items() if name not in gl
 __all__ = [
     "LoweringError", "NumbaDeprecationWarning", "NumbaError", "NumbaExperimentalFeatureWarning",
     "NumbaPendingDeprecationWarning", "NumbaPerformanceWarning", "NumbaWarning", "TypingError",
-    "UnsupportedError", "boolean", "complex64", "complex128", "config", "cuda", "errors",
+    "UnsupportedError", "boolean", "complex64", "complex128", "config", "cuda",
+    "deferred_type", "errors",
     "extending", "float16", "float32", "float64", "from_dtype", "get_num_threads", "guvectorize",
     "int8", "int16", "int32", "int64", "intp", "jit", "literal_unroll", "literally", "misc",
-    "njit", "prange", "set_num_threads", "stencil", "typeof", "types", "uint8", "uint16",
-    "uint32", "uint64", "uintp", "vectorize", "version_info", "void",
+    "njit", "optional", "prange", "set_num_threads", "stencil", "typeof", "types", "uint8",
+    "uint16", "uint32", "uint64", "uintp", "vectorize", "version_info", "void",
     *(name for name in ALIASES if name not in ("void", "none")),
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import what few programs name."""
+    if name in ("experimental", "typed"):
+        with importing:
+            return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"numba has no {name} here")

@@ -28,13 +28,13 @@ from weft.compat.numba_types import (
 
 __all__ = [
     "Array", "BaseTuple", "Boolean", "BooleanLiteral", "Buffer", "CPointer", "Callable",
-    "Complex", "DType", "Dispatcher", "Dummy", "EnumMember", "Float", "Function", "Hashable",
-    "Integer", "IntegerLiteral", "Literal", "Module", "NPDatetime", "NPTimedelta", "NamedTuple",
-    "NamedUniTuple", "NoneType", "Number", "NumberClass", "Omitted", "Opaque", "Optional",
-    "Record", "SliceType", "StringLiteral", "Tuple", "Type", "UniTuple", "UnicodeType",
-    "complex_domain", "integer_domain", "literal", "number_domain", "optional", "pyobject",
-    "real_domain", "signed_domain", "string", "unicode_type", "unliteral", "unsigned_domain",
-    "voidptr", *ALIASES,
+    "Complex", "DType", "DeferredType", "Dispatcher", "Dummy", "EnumMember", "Float",
+    "Function", "Hashable", "Integer", "IntegerLiteral", "Literal", "Module", "NPDatetime",
+    "NPTimedelta", "NamedTuple", "NamedUniTuple", "NoneType", "Number", "NumberClass",
+    "Omitted", "Opaque", "Optional", "Record", "SliceType", "StringLiteral", "Tuple", "Type",
+    "UniTuple", "UnicodeType", "complex_domain", "deferred_type", "integer_domain", "literal",
+    "number_domain", "optional", "pyobject", "real_domain", "signed_domain", "string",
+    "unicode_type", "unliteral", "unsigned_domain", "voidptr", *ALIASES,
 ]  # fmt: skip
 
 Array = Buffer = ArrayOf
@@ -62,6 +62,18 @@ class Named(NumbaType):
 
 class UnicodeType(Named):
     """Text."""
+
+
+class DeferredType(Type):
+    """A type that is told later, for classes that hold their own kind."""
+
+    def __init__(self) -> None:
+        self.type: Any = None
+        super().__init__("DeferredType")
+
+    def define(self, kind: Any) -> None:
+        """Tell the type."""
+        self.type = kind
 
 
 class Optional(Type):
@@ -180,6 +192,7 @@ pyobject = Named("pyobject")
 unicode_type = string = UnicodeType("unicode_type")
 voidptr = Named("voidptr")
 optional = Optional
+deferred_type = DeferredType
 
 
 def literal(value: Any) -> Literal:
