@@ -12,15 +12,12 @@ import numpy as np
 from weft.frontend.kernel import (
     chosen,
     complexes,
-    folds,
     indexing,
     members,
     operators,
-    pymath,
     scalars,
     structs,
 )
-from weft.frontend.kernel.elements import TimeOf
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.ranges import range_of, turns_of
@@ -43,11 +40,13 @@ from weft.ir.op import Op
 from weft.ir.stmt import Print
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, constants, reductions, times
+    from weft.frontend.kernel import arrays, constants, folds, pymath, reductions, times
     from weft.frontend.kernel.calls import Calls
 else:
     arrays = Late("weft.frontend.kernel.arrays")
     constants = Late("weft.frontend.kernel.constants")
+    folds = Late("weft.frontend.kernel.folds")
+    pymath = Late("weft.frontend.kernel.pymath")
     reductions = Late("weft.frontend.kernel.reductions")
     times = Late("weft.frontend.kernel.times")
 
@@ -60,10 +59,6 @@ def _slice(c: Calls, node: ast.Call, first: Value, second: Value | None = None,
     if second is None:
         first, second = Known(None), first
     return indexing.slice_of(first, second, Known(None) if third is None else third)
-
-
-def _is_time(value: Value) -> bool:
-    return isinstance(value, Group) and isinstance(value.kind, TimeOf)
 
 
 def _len(c: Calls, node: ast.Call, value: Value) -> Value:
@@ -104,7 +99,7 @@ def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
     if all(isinstance(v, Known) for v in items):
         known = [v.value for v in items if isinstance(v, Known)]
         return Known(max(known) if largest else min(known))
-    if any(map(_is_time, items)):
+    if any(map(operators.is_time, items)):
         return times.extreme(c, items, "max" if largest else "min", node)
     items = c.alike(items, True)
     found = c.scalar(items[0], node)
@@ -133,7 +128,7 @@ def _abs(c: Calls, node: ast.Call, value: Value) -> Value:
         size = complexes.function(c, "abs", value, node)
         assert size is not None
         return size
-    if _is_time(value):
+    if operators.is_time(value):
         return times.size_of(c, value, node)
     x = c.scalar(value, node)
     if x.dtype.kind in "bu":
@@ -149,7 +144,7 @@ def _dtype(c: Calls, node: ast.Call, name: Value) -> Value:
 
 
 def _is_nat(c: Calls, node: ast.Call, value: Value) -> Value:
-    if not _is_time(value):
+    if not operators.is_time(value):
         raise c.wrong(node, f"numpy.isnat of {describe(value)}", "it is for times")
     found = times.function(c, "isnat", [value], node)
     assert found is not None
@@ -174,7 +169,7 @@ def _pow(c: Calls, node: ast.Call, base: Value, exponent: Value) -> Value:
 
 
 def _divmod(c: Calls, node: ast.Call, a: Value, b: Value) -> Value:
-    if not (isinstance(a, Known) and isinstance(b, Known)) and not _is_time(a):
+    if not (isinstance(a, Known) and isinstance(b, Known)) and not operators.is_time(a):
         x, y = c.alike([a, b])
         a, b = scalars.as_in_divmod(c.scalar(x, node), c.scalar(y, node))
     return Group((operators.operate(c, ast.FloorDiv, a, b, node),

@@ -28,7 +28,7 @@ else:
     choices = Late("weft.frontend.kernel.choices")
     times = Late("weft.frontend.kernel.times")
 
-__all__ = ["binary", "compare", "comparison", "negated", "operate", "unary"]
+__all__ = ["binary", "compare", "comparison", "is_time", "negated", "operate", "unary"]
 
 _SYMBOLS: Final[dict[type[ast.AST], str]] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -42,6 +42,11 @@ _DIVISIONS: Final = (ast.Div, ast.FloorDiv, ast.Mod)
 _STRICT: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.Lt, ast.LtE: ast.Lt, ast.Gt: ast.Gt, ast.GtE: ast.Gt,
 }  # fmt: skip
+
+
+def is_time(value: Value) -> bool:
+    """Whether a value is a time: see `weft.frontend.kernel.times`, which few kernels need."""
+    return isinstance(value, Group) and isinstance(value.kind, TimeOf)
 
 
 def binary(c: Expressions, node: ast.BinOp) -> Value:
@@ -66,7 +71,7 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
         except Exception as error:
             raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
     left, right = optional.present(c, left, node), optional.present(c, right, node)
-    if times.is_time(left) or times.is_time(right):
+    if is_time(left) or is_time(right):
         of_times = times.operate(c, kind, left, right, node)
         if of_times is None:
             raise _unsupported(c, kind, left, right, node)
@@ -156,7 +161,7 @@ def negated(c: Expressions, kind: type[ast.unaryop], value: Value, node: ast.AST
             raise c.wrong(node, f"{_SYMBOLS[kind]}: {error}") from None
     if kind is not ast.Not:
         value = optional.present(c, value, node)
-    if times.is_time(value) and kind is not ast.Not:
+    if is_time(value) and kind is not ast.Not:
         signed_ = times.negated(kind, value)
         if signed_ is None:
             raise c.wrong(node, f"unsupported operand for {_SYMBOLS[kind]}: {describe(value)}")
@@ -233,7 +238,7 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
             return negated(c, ast.Not, own, node) if kind is ast.NotIn else (
                 Known(held) if isinstance(held, bool) else held)
         return _contains(c, left, right, kind is ast.NotIn, node)
-    if times.is_time(left) or times.is_time(right):
+    if is_time(left) or is_time(right):
         of_times = times.compare(c, kind, left, right, node)
         if of_times is None:
             raise _unsupported(c, kind, left, right, node)

@@ -18,6 +18,7 @@ import numpy as np
 from weft.frontend.kernel import scalars
 from weft.frontend.kernel.elements import TimeOf, time_of
 from weft.frontend.kernel.emitter import negation
+from weft.frontend.kernel.operators import is_time
 from weft.frontend.kernel.values import Fields, Group, Known, Value, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -28,7 +29,7 @@ from weft.ir.op import Op
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["alike", "as_integer", "called", "compare", "extreme", "function", "is_time", "is_times",
+__all__ = ["alike", "as_integer", "called", "compare", "extreme", "function", "is_times",
            "known", "negated", "operate", "read", "size_of", "stored"]  # fmt: skip
 
 _NAT: Final = -(1 << 63)
@@ -37,11 +38,6 @@ _FINER: Final = {"Y": ("M", 12), "W": ("D", 7), "D": ("h", 24), "h": ("m", 60), 
                  **dict(zip(_UNITS[6:12], ((unit, 1000) for unit in _UNITS[7:]), strict=True))}
 _ANY: Final = "generic"  # the unit of what was made without one
 _LEAPS: Final = 1969 // 4 - 1969 // 100 + 1969 // 400  # years with a day more before 1970
-
-
-def is_time(value: Any) -> bool:
-    """Whether a value is a time."""
-    return isinstance(value, Group) and isinstance(value.kind, TimeOf)
 
 
 def is_times(array: Any) -> bool:
