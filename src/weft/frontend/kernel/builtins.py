@@ -18,6 +18,7 @@ from weft.frontend.kernel import (
     scalars,
     structs,
 )
+from weft.frontend.kernel.elements import is_time
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.ranges import range_of, turns_of
@@ -99,7 +100,7 @@ def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
     if all(isinstance(v, Known) for v in items):
         known = [v.value for v in items if isinstance(v, Known)]
         return Known(max(known) if largest else min(known))
-    if any(map(operators.is_time, items)):
+    if any(map(is_time, items)):
         return times.extreme(c, items, "max" if largest else "min", node)
     items = c.alike(items, True)
     found = c.scalar(items[0], node)
@@ -128,7 +129,7 @@ def _abs(c: Calls, node: ast.Call, value: Value) -> Value:
         size = complexes.function(c, "abs", value, node)
         assert size is not None
         return size
-    if operators.is_time(value):
+    if is_time(value):
         return times.size_of(c, value, node)
     x = c.scalar(value, node)
     if x.dtype.kind in "bu":
@@ -144,7 +145,7 @@ def _dtype(c: Calls, node: ast.Call, name: Value) -> Value:
 
 
 def _is_nat(c: Calls, node: ast.Call, value: Value) -> Value:
-    if not operators.is_time(value):
+    if not is_time(value):
         raise c.wrong(node, f"numpy.isnat of {describe(value)}", "it is for times")
     found = times.function(c, "isnat", [value], node)
     assert found is not None
@@ -169,7 +170,7 @@ def _pow(c: Calls, node: ast.Call, base: Value, exponent: Value) -> Value:
 
 
 def _divmod(c: Calls, node: ast.Call, a: Value, b: Value) -> Value:
-    if not (isinstance(a, Known) and isinstance(b, Known)) and not operators.is_time(a):
+    if not (isinstance(a, Known) and isinstance(b, Known)) and not is_time(a):
         x, y = c.alike([a, b])
         a, b = scalars.as_in_divmod(c.scalar(x, node), c.scalar(y, node))
     return Group((operators.operate(c, ast.FloorDiv, a, b, node),

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import DTypeError
-from weft.frontend.kernel.values import Fields, View, ViewAxis, whole
+from weft.frontend.kernel.values import Fields, Group, View, ViewAxis, whole
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPLEX", "ComplexOf", "Element", "RecordOf", "TimeOf", "array_of", "as_dtype", "as_element",
-    "first_of", "in_pairs", "itemsize_of", "made", "pair", "records_over", "spelled", "time_of",
-    "times",
+    "first_of", "in_pairs", "is_time", "itemsize_of", "made", "pair", "records_over", "spelled",
+    "time_of", "times",
 ]  # fmt: skip
 
 COMPLEX = ("real", "imag")
@@ -55,6 +55,11 @@ class TimeOf(Record):
     def itemsize(self) -> int:
         """Bytes of an element."""
         return 8
+
+
+def is_time(value: object) -> bool:
+    """Whether a value is a time: see `weft.frontend.kernel.times`, which few kernels need."""
+    return isinstance(value, Group) and isinstance(value.kind, TimeOf)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.frontend.kernel import complexes, members, optional, ranges, scalars, structs
-from weft.frontend.kernel.elements import ComplexOf, TimeOf, as_element, spelled
+from weft.frontend.kernel.elements import ComplexOf, TimeOf, as_element, is_time, spelled
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import operands
 from weft.frontend.kernel.source import Stop
@@ -28,7 +28,7 @@ else:
     choices = Late("weft.frontend.kernel.choices")
     times = Late("weft.frontend.kernel.times")
 
-__all__ = ["binary", "compare", "comparison", "is_time", "negated", "operate", "unary"]
+__all__ = ["binary", "compare", "comparison", "negated", "operate", "unary"]
 
 _SYMBOLS: Final[dict[type[ast.AST], str]] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -42,11 +42,6 @@ _DIVISIONS: Final = (ast.Div, ast.FloorDiv, ast.Mod)
 _STRICT: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.Lt, ast.LtE: ast.Lt, ast.Gt: ast.Gt, ast.GtE: ast.Gt,
 }  # fmt: skip
-
-
-def is_time(value: Value) -> bool:
-    """Whether a value is a time: see `weft.frontend.kernel.times`, which few kernels need."""
-    return isinstance(value, Group) and isinstance(value.kind, TimeOf)
 
 
 def binary(c: Expressions, node: ast.BinOp) -> Value:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft.frontend.kernel import scalars
-from weft.frontend.kernel.elements import TimeOf, time_of
+from weft.frontend.kernel.elements import TimeOf, is_time, time_of
 from weft.frontend.kernel.emitter import negation
-from weft.frontend.kernel.operators import is_time
 from weft.frontend.kernel.values import Fields, Group, Known, Value, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
