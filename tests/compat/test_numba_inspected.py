@@ -54,6 +54,16 @@ class TestForms:
         assert form.signature.args == types
         assert form.max_cooperative_grid_blocks((8, 8)) == form.max_cooperative_grid_blocks(64) > 0
         assert launched.definition.shared_mem_per_block == form.shared_mem_per_block
+        assert not form.cooperative
+
+    def test_a_form_that_waits_for_the_grid(self):
+        @cuda.jit
+        def meet(x):
+            cuda.cg.this_grid().sync()
+            x[0] = 1
+
+        meet[2, 4](np.zeros(1))
+        assert next(iter(meet.overloads.values())).cooperative
 
     def test_texts(self, launched):
         (llvm,), (code,) = (t.values() for t in (launched.inspect_llvm(), launched.inspect_asm()))

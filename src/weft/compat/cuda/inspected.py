@@ -61,6 +61,11 @@ class Overload:
         return max(MOST_WAITING // max(threads, 1), 0)
 
     @property
+    def cooperative(self) -> bool:
+        """Whether its blocks wait for the whole grid."""
+        return bool(self._kernel.waits)
+
+    @property
     def regs_per_thread(self) -> int:
         """A number of registers with which every block fits."""
         return _REGISTERS
