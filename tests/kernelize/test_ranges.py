@@ -28,7 +28,8 @@ def masked_product(rows, low, high, every=True):
 
 
 @pytest.mark.parametrize(("rows", "low", "high", "count"), [
-    (7, 0, 4, 2), (7, 2, 7, 2), (7, 2, 5, 3), (3, 3, 3, 1), (1, 0, 0, 1), (5, 4, 5, 2)])
+    (7, 0, 4, 2), (7, 2, 7, 2), (7, 2, 5, 3), (3, 3, 3, 1), (1, 0, 0, 1), (5, 4, 5, 2),
+    (3, 9, 12, 1), (3, 4, 2, 1), (3, -5, -2, 1), (5, 3, 1, 2)])  # and ranges outside of the loop
 def test_ranges_become_nests_without_conditions(rows, low, high, count):
     made = masked_product(rows, low, high)
     cut = cut_by_ranges(made)
@@ -36,7 +37,8 @@ def test_ranges_become_nests_without_conditions(rows, low, high, count):
     assert_same(made, cut)
     assert len(cut.body) == count
     assert not any(s.mask is not None for s in walk(cut.body) if isinstance(s, Load))
-    assert sum(isinstance(s, Reduce) for s in walk(cut.body)) == (low < high)
+    assert sum(isinstance(s, Reduce) for s in walk(cut.body)) == (
+        max(low, 0) < min(high, rows))
 
 
 def test_zeros_of_one_factor_meet_the_other():

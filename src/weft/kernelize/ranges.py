@@ -70,8 +70,10 @@ def _ranges(reduce: Reduce, chain: list[For]) -> dict[Expr, tuple[int, int]]:
         (var, step), = linear[0].items()
         if step not in (1, -1):
             continue
-        low, high = out.get(var, (0, env[var][1] + 1))  # step * var + rest > 0
+        n = env[var][1] + 1
+        low, high = out.get(var, (0, n))  # step * var + rest > 0
         low, high = (max(low, 1 - rest), high) if step == 1 else (low, min(high, rest))
+        low = min(low, n)  # the condition may hold for none
         out[var] = low, max(low, high)
     return {v: r for v, r in out.items() if r != (0, env[v][1] + 1)}
 
