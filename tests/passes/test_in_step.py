@@ -98,6 +98,41 @@ def test_last_warps_of_reductions_need_no_barriers(make, size, wanted):
     assert {f.kind for f in found} & {"race", "missing-barrier"}
 
 
+def guarded(x, out, far):
+    part = cuda.shared.array(256, float32)
+    t = cuda.threadIdx.x
+    part[t] = x[t]
+    cuda.syncthreads()
+    gap = 1
+    while gap < 32:
+        if gap > far:
+            cuda.syncthreads()
+        if t % 32 >= gap:
+            part[t] += part[t - gap]
+        gap *= 2
+    cuda.syncthreads()
+    out[t] = part[t]
+
+
+def around(x, out, far):
+    part = cuda.shared.array(256, float32)
+    t = cuda.threadIdx.x
+    part[t] = x[t]
+    if far < 0:
+        cuda.syncthreads()
+    lane = t % 32
+    out[t] = part[t - lane] + part[t - lane + 31 - lane]
+
+
+@pytest.mark.parametrize("function", [guarded, around], ids=lambda f: f.__name__)
+def test_barriers_in_branches_may_not_be_met(function):
+    x = np.random.default_rng(0).integers(-50, 50, (8, 32)).astype(np.float32)
+    out = np.zeros((8, 32), np.float32)
+    assert spied(cuda.jit(function), 1, 256, x.ravel(), out.reshape(-1), 100)
+    wanted = np.cumsum(x, 1) if function is guarded else x[:, :1] + x[:, ::-1]
+    np.testing.assert_array_equal(out, wanted)
+
+
 @cuda.jit
 def tree(x, out):
     part = cuda.shared.array(128, float32)

@@ -8,9 +8,23 @@ alone, as ``shared[4 * t + k]``, is no meeting.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.stmt import Barrier, Body, Collective, For, Let, Load, Memory, Stmt, Store, While
+from weft.ir.stmt import (
+    Barrier,
+    Body,
+    Collective,
+    For,
+    If,
+    Let,
+    Load,
+    Memory,
+    Stmt,
+    Store,
+    While,
+)
 from weft.ir.traverse import walk
 from weft.passes.lanes import linear
 
@@ -27,23 +41,40 @@ def meets_in_step(body: Body) -> bool:
     if _meets(body, places):
         return True
     loops = [s for s in walk(body) if isinstance(s, For | While)]
-    without = [s for s in loops if not any(map(_is_barrier, walk((s,))))]
-    return any(_meets((s, s), places) for s in without)  # the next turn reads what this one wrote
+    return any(_meets((s, s), places) for s in loops)  # the next turn reads what this one wrote
 
 
 def _meets(body: Body, places: _Places) -> bool:
-    written: dict[Memory, list[_Index]] = {}
-    for s in walk(body):
-        if _is_barrier(s):
+    written: dict[Memory, set[_Index]] = {}
+    before: list[dict[Memory, set[_Index]]] = []  # the branches that are open, outermost first
+    for s in _in_order(body):
+        if s is None:  # threads may have gone around the barriers of the branch
+            for memory, places_before in before.pop().items():
+                written[memory] = written.get(memory, set()) | places_before
+        elif isinstance(s, If):
+            before.append(dict(written))
+        elif _is_barrier(s):
             written = {}
         elif isinstance(s, Store):
             if s.memory.scope == "shared" and places.varies(*s.index):
-                written.setdefault(s.memory, []).append(s.index)
+                written[s.memory] = written.get(s.memory, set()) | {s.index}
         elif isinstance(s, Load) and places.varies(*s.index) and any(
             not places.is_own(i, s.index) for i in written.get(s.memory, ())
         ):
             return True
     return False
+
+
+def _in_order(body: Body) -> Iterator[Stmt | None]:
+    """Yield the statements of a body and those inside them, and None where a branch ends."""
+    stack: list[Stmt | None] = [*reversed(body)]
+    while stack:
+        s = stack.pop()
+        yield s
+        if s is not None:
+            if isinstance(s, If):
+                stack.append(None)
+            stack.extend(inner for part in reversed(s.bodies()) for inner in reversed(part))
 
 
 def _is_barrier(s: Stmt) -> bool:

@@ -346,6 +346,30 @@ def test_views_that_do_not_fit() -> None:
         odd_view[1, 1](np.ones(8, np.float32)[::2], np.zeros(1))
 
 
+@weft.kernel
+def far_steps(x, steps, places, out):
+    i = gpu.grid(1)
+    r = range(0, 9, steps[i])
+    out[i, 0] = x[::steps[i]].size
+    out[i, 1] = x[:2:-steps[i]].size
+    out[i, 2] = len(r)
+    out[i, 3] = places[i] in r
+    for k in r:
+        out[i, 4] += k
+    out[i, 5] = x[::(1 << 63) - 1].size
+
+
+def test_steps_beyond_all_ends_and_places_between_them() -> None:
+    """A step that would wrap around leaves the first element; no range has a fraction."""
+    steps = [(1 << 63) - 1, -(1 << 62), 1 << 62, -1, 2, 3]
+    places = [0.0, 0.0, 0.5, 4.0, 4.5, 3.0]
+    x = np.arange(7)
+    expected = [[len(x[::s]), len(x[:2:-s]), len(range(0, 9, s)), p in range(0, 9, s),
+                 sum(range(0, 9, s)), 1] for s, p in zip(steps, places, strict=True)]
+    check(far_steps, 6, x, np.array(steps), np.array(places), np.zeros((6, 6), np.int64),
+          expected=np.array(expected))
+
+
 # --- what programs ask of values
 
 

@@ -142,6 +142,38 @@ def test_what_is_not_infinite() -> None:
 
 
 @weft.kernel
+def by_floats(a, real, out):
+    i = gpu.grid(1)
+    out[i, 0] = a[i] * real[i]
+    out[i, 1] = a[i] / real[i]
+
+
+@pytest.mark.parametrize("d", [np.float32, np.float64])
+def test_floats_scale_all_counts(d: Any) -> None:
+    """Counts that float32 has not are kept; what no count is becomes no time."""
+    counts = (1, -7, (1 << 24) + 1, 1 << 62, -(1 << 62), 0)
+    real = (1.0, -0.5, 1e30, np.inf, -np.inf, np.nan, 0.25, 2.0)
+    a, r = np.repeat(np.array(counts, "m8[s]"), len(real)), np.array(real * len(counts), d)
+    with np.errstate(all="ignore"):
+        exact = [a.view(np.int64) * np.float64(r), a.view(np.int64) / np.float64(r)]
+    held = [np.where(np.abs(e) < 2.0**63, e, np.nan) for e in exact]
+    none = np.isnan(np.stack(held, 1))
+    expected = np.trunc(np.where(none, 0, np.stack(held, 1))).astype(np.int64).view("m8[s]")
+    expected[none] = NAT - NAT
+    check(by_floats, len(a), a, r, np.zeros((len(a), 2), "m8[s]"), expected=expected)
+
+
+@weft.kernel
+def stored_alone(x, out):
+    out[0] = x
+
+
+@pytest.mark.parametrize("x", ["M8[s]", "m8[s]", "c16"])
+def test_arrays_without_axes_are_numbers(x: str) -> None:
+    check(stored_alone, 1, np.array(3, x), np.zeros(1, x), expected=np.array([3], x))
+
+
+@weft.kernel
 def scaled(a, whole, real, out):
     i = gpu.grid(1)
     out[i, 0] = a[i] * whole[i]

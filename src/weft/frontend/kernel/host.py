@@ -106,6 +106,8 @@ class Host:
             return self._wanted(name, value, wanted)
         if isinstance(value, np.ndarray) and (value.ndim or self.lenient):
             return self._array(name, value)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "cmM":  # without axes: a number
+            value = value[()]
         if isinstance(value, np.void) and value.dtype.fields is not None:
             return self._record(name, value)
         if isinstance(value, complex | np.complexfloating):

@@ -176,7 +176,8 @@ class Indexing(Reading):
                 cut = ends[0], place, axis.extent
         gap = _either(down, ends[0] - ends[1], ends[1] - ends[0])
         size = _either(down, ex.unary(Op.NEG, step), step)
-        count = ex.maximum((gap + (size - 1)) // size, 0)
+        turns = (gap + (size - 1)) // size if _is_small(size) else (gap - 1) // size + 1
+        count = ex.maximum(turns, 0)
         return ends[0], ViewAxis(count, axis.axis, axis.step * step, cut)
 
     def _end(self, value: Value, key: ast.Slice) -> Expr:
@@ -208,6 +209,11 @@ class Indexing(Reading):
         axes = (*view.axes[:position], axis.replace(extent=whole_ - place, cut=None),
                 *view.axes[position + 1:])
         return view.replace(starts=starts, axes=axes)
+
+
+def _is_small(size: Expr) -> bool:
+    """Whether a length of an array and such a step have a sum that does not wrap around."""
+    return size.op is Op.CONST and size.attr < 1 << 32
 
 
 def _either(down: Expr, walk_down: Expr, walk_up: Expr) -> Expr:

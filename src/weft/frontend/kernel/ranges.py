@@ -44,16 +44,21 @@ def turns_of(c: Expressions, r: Range, node: ast.AST) -> Expr:
         extent = gap if abs(step) == 1 else (gap + (abs(step) - 1)) // abs(step)
     else:
         c.require(r.step.ne(0), "a range with step 0", node)
-        up = (r.stop - r.start + r.step - 1) // r.step
-        down = (r.start - r.stop - r.step - 1) // ex.unary(Op.NEG, r.step)
+        # Not (gap + step - 1) // step, which may wrap around.
+        up = (r.stop - r.start - 1) // r.step + 1
+        down = (r.start - r.stop - 1) // ex.unary(Op.NEG, r.step) + 1
         extent = ex.where(r.step.lt(0), down, up)
     return ex.maximum(extent, 0) if c.ranges.of(extent).lo < 0 else extent
 
 
 def is_in(c: Expressions, r: Range, item: Value, node: ast.AST) -> Expr:
     """Return whether a number is in a range."""
-    x = scalars.convert(c.scalar(item, node, "an integer"), dt.int64)
+    given = c.scalar(item, node, "an integer")
+    x = scalars.convert(given, dt.int64)
     ahead = ex.where(r.step.lt(0), r.start - x, x - r.start)
     size = ex.unary(Op.ABS, r.step)
     turn = ex.binary(Op.AND, ex.index(0).le(ahead), (ahead // size).lt(turns_of(c, r, node)))
-    return ex.binary(Op.AND, turn, (ahead % size).eq(0))
+    found = ex.binary(Op.AND, turn, (ahead % size).eq(0))
+    if given.dtype.is_float:  # no range has 2.5
+        found = ex.binary(Op.AND, found, scalars.convert(x, given.dtype).eq(given))
+    return found

@@ -32,6 +32,7 @@ __all__ = ["alike", "as_integer", "called", "compare", "extreme", "function", "i
            "known", "negated", "operate", "read", "size_of", "stored"]  # fmt: skip
 
 _NAT: Final = -(1 << 63)
+_END: Final = 2.0**63  # counts are smaller
 _UNITS: Final = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
 _FINER: Final = {"Y": ("M", 12), "W": ("D", 7), "D": ("h", 24), "h": ("m", 60), "m": ("s", 60),
                  **dict(zip(_UNITS[6:12], ((unit, 1000) for unit in _UNITS[7:]), strict=True))}
@@ -174,10 +175,11 @@ def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,
 
 def _scaled(x: Expr, number: Expr, op: Any) -> Expr:
     """Return a count times a number, or by it: in integers cut off at the point, as numba does."""
-    d = number.dtype
-    if d.is_float:
-        found = ex.binary(op, scalars.convert(x, d), number)
-        return ex.where(found.eq(found), scalars.convert(found, dt.int64), ex.index(_NAT))
+    if number.dtype.is_float:
+        found = ex.binary(op, *(scalars.convert(v, dt.float64) for v in (x, number)))
+        fits = ex.unary(Op.ABS, found).lt(_END)  # which a number that is none does not
+        return ex.where(fits, scalars.convert(ex.where(fits, found, ex.const(0.0, dt.float64)),
+                                              dt.int64), ex.index(_NAT))
     number = scalars.convert(number, dt.int64)
     if op is Op.MUL:
         return x * number
