@@ -166,6 +166,31 @@ def test_texts_of_kernels_are_not_kept_again() -> None:
         assert not any("def again" in ast.unparse(t) for t in trees[-8:])
 
 
+def test_threads_compile_at_the_same_time(tmp_path: Path) -> None:
+    """What is kept of one thread's texts is no error in another one."""
+    assert python("""
+import sys, threading
+from weft.frontend.kernel import heard
+
+heard.listen()
+sys.setswitchinterval(1e-6)
+failed = []
+threading.excepthook = lambda raised: failed.append(repr(raised.exc_value))
+
+def work(number):
+    for k in range(150):
+        compile(f"def f{k % 7}(): pass" + "#" * (1 << 16), "<text>", "exec")
+        compile(f"def f{number}_{k}(): pass" + "#" * (1 << 16), "<text>", "exec")
+
+threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+print(failed, sum(map(len, heard._texts)) <= 1 << 22)
+""", tmp_path) == "[] True\n"
+
+
 def python(code: str, folder: Path) -> str:
     """Run a program in a process of its own and return what it prints."""
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,

@@ -12,10 +12,9 @@ import ast
 import functools
 import os
 import sys
-from collections import deque
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, cast
 
 __all__ = ["heard", "listen", "unheard"]
 
@@ -28,7 +27,10 @@ _UNHEARD: Final = "weft_unheard"  # an attribute of trees
 
 Text = str | bytes | ast.AST
 
-_texts: Final[deque[Text]] = deque()
+# Oldest first. Threads compile at the same time, and an error or a lock that is held when a process
+# forks would be one of the program: each step here is one of Python's own, that no other cuts in two.
+_texts: Final[dict[Text, None]] = {}
+_held_size: Final = [0]  # what the texts count, or a little less
 
 
 @functools.cache
@@ -52,10 +54,24 @@ def _listen(event: str, args: tuple[Any, ...]) -> None:
         return
     if _is_program(text) and _has_functions(text):
         if text in _texts:
-            _texts.remove(text)
-        _texts.append(text)
-        while sum(map(_weight, _texts)) > _KEPT:
-            _texts.popleft()
+            _texts.pop(text, None)
+        else:
+            _held_size[0] += _weight(text)
+        _texts[text] = None
+        if _held_size[0] > _KEPT:
+            _forget()
+
+
+def _forget() -> None:
+    """Drop the oldest texts, and some more so that this is done now and then only."""
+    texts = tuple(_texts)
+    size = sum(map(_weight, texts))
+    for text in texts:
+        if size <= _KEPT * 7 // 8:
+            break
+        _texts.pop(text, None)
+        size -= _weight(text)
+    _held_size[0] = size
 
 
 def unheard(tree: ast.Module) -> ast.Module:
@@ -68,7 +84,7 @@ def heard(name: str) -> list[str]:
     """Return the texts, nearest and newest first, that may have a function of this name in them."""
     found: list[str] = []
     wanted = "lambda" if name == "<lambda>" else f"def {name}"
-    for text in (*_held(), *reversed(_texts.copy())):
+    for text in (*_held(), *reversed(tuple(_texts))):
         if isinstance(text, ast.AST):
             if not any(isinstance(n, ast.Lambda | ast.FunctionDef) for n in ast.walk(text)):
                 continue
@@ -97,7 +113,7 @@ def _held() -> Iterator[Text]:
 
 def _is_program(value: object) -> TypeGuard[Text]:
     return isinstance(value, ast.Module | ast.Interactive) or (
-        isinstance(value, str | bytes) and len(value) <= _LONGEST)
+        type(value) in (str, bytes) and len(cast("str | bytes", value)) <= _LONGEST)
 
 
 def _has_functions(text: Text) -> bool:
