@@ -27,8 +27,8 @@ _UNHEARD: Final = "weft_unheard"  # an attribute of trees
 
 Text = str | bytes | ast.AST
 
-# Oldest first. Threads compile at the same time, and an error or a lock that is held when a process
-# forks would be one of the program: each step here is one of Python's own, that no other cuts in two.
+# Oldest first. Threads compile at the same time, and an error here, or a lock that is held when a
+# process forks, would be the program's: each step is one of Python's own, which none cuts in two.
 _texts: Final[dict[Text, None]] = {}
 _held_size: Final = [0]  # what the texts count, or a little less
 
