@@ -159,9 +159,10 @@ def test_as_accurate_as_pytorch(shape, rng):
     x, y = bf16(a), bf16(b)
     s, t = torch.from_numpy(a).bfloat16(), torch.from_numpy(b).bfloat16()
     exact = s.double().numpy() @ t.double().numpy()
-    mine = np.abs((x.astype(weft.float32) @ y.astype(weft.float32)).numpy() - exact)
-    wide = np.abs(s.float().numpy() @ t.float().numpy() - exact)
-    assert mine.max() <= 4 * wide.max() + 1e-6
+    mine = (x.astype(weft.float32) @ y.astype(weft.float32)).numpy() - exact
+    wide = s.float().numpy() @ t.float().numpy() - exact
+    # Mean squares hardly depend on the numbers drawn; the largest errors of two results do.
+    assert np.mean(mine**2) <= 2.5**2 * np.mean(wide**2)
     ours = np.abs((x @ y).astype(weft.float32).numpy() - exact).max()
     theirs = np.abs((s @ t).float().numpy() - exact).max()
     assert ours <= theirs * 1.01 + 1e-6
