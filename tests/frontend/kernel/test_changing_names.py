@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft import gpu
-from weft.errors import KernelError
+from weft.errors import KernelError, LaunchError
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -368,6 +368,34 @@ def test_steps_beyond_all_ends_and_places_between_them() -> None:
                  sum(range(0, 9, s)), 1] for s, p in zip(steps, places, strict=True)]
     check(far_steps, 6, x, np.array(steps), np.array(places), np.zeros((6, 6), np.int64),
           expected=np.array(expected))
+
+
+@weft.kernel
+def ends_of_ranges(n, step, out):
+    out[0] = max(range(n))
+    out[1] = min(range(n))
+    out[2] = max(range(n, -20, -step))
+    out[3] = min(range(n, -20, -step))
+
+
+@pytest.mark.parametrize(("n", "step"), [(1, 1), (5, 3), (9, 40)])
+def test_extremes_of_ranges(n: int, step: int) -> None:
+    """They are at the ends, and an empty one has none."""
+    expected = np.zeros(4, np.int64)
+    ends_of_ranges.__weft_function__(n, step, expected)
+    check(ends_of_ranges, 1, n, step, np.zeros(4, np.int64), expected=expected)
+    with pytest.raises(LaunchError, match="max of an empty range"):
+        ends_of_ranges[1, 1](0, 1, np.zeros(4, np.int64))
+
+
+def test_extremes_of_pairs_are_refused_where_they_stand() -> None:
+    @weft.kernel
+    def largest(a: Any, out: Any) -> None:
+        out[0] = max(enumerate(a))[0]
+
+    with pytest.raises(KernelError, match=r"max of enumerate or zip\n(?s:.*)compare") as error:
+        largest[1, 1](np.ones(3), np.ones(1))
+    assert "folds" not in str(error.value)
 
 
 # --- what programs ask of values

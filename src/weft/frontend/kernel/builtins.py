@@ -91,8 +91,12 @@ def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
             return arrays.extreme(c, node, only, largest)
         if isinstance(only, Group) and not chosen.is_chosen(only):
             items = list(only.items)
+        elif isinstance(only, Known) and isinstance(only.value, Range):
+            return _extreme_of(c, node, only.value, largest)
         elif isinstance(only, Group) or c.number_of(only) is None:
             name = "max" if largest else "min"
+            if isinstance(only, Known) and isinstance(only.value, Walk):
+                raise c.wrong(node, f"{name} of enumerate or zip", "compare their items in a loop")
             return c.inline(getattr(folds, name + "imum"), [_iterable(c, only, name, node)], {},
                             node)
     if not items:
@@ -120,6 +124,15 @@ def _max(c: Calls, node: ast.Call, *values: Value) -> Value:
 
 def _min(c: Calls, node: ast.Call, *values: Value) -> Value:
     return _extreme(c, node, *values, largest=False)
+
+
+def _extreme_of(c: Calls, node: ast.Call, r: Range, largest: bool) -> Expr:
+    """Return the largest or the smallest number of a range, which is the first or the last one."""
+    turns = c.bind(turns_of(c, r, node), "turns", node)
+    c.require(turns.gt(0), f"ValueError: {'max' if largest else 'min'} of an empty range", node)
+    last = r.start + (turns - 1) * r.step
+    found = ex.maximum(r.start, last) if largest else ex.minimum(r.start, last)
+    return scalars.convert(found, dt.uint64) if r.unsigned else found
 
 
 def _abs(c: Calls, node: ast.Call, value: Value) -> Value:
