@@ -398,6 +398,37 @@ def test_extremes_of_pairs_are_refused_where_they_stand() -> None:
     assert "folds" not in str(error.value)
 
 
+@weft.kernel
+def moved(a, b, n, m):
+    a[n:] = a[:a.size - n]
+    b[1, m:8] = b[1, :8 - m]
+    b[0, :8 - m] = b[0, m:8]
+    b[2:0:-1, 0] = b[1:3, 2]
+    a[:2] = a[4:2:-1]
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 8])
+def test_parts_of_an_array_move_along_it(n: int) -> None:
+    """As if all of them were read first."""
+    a, b = np.arange(9.0), np.arange(24.0).reshape(3, 8)
+    for run in (moved[1, 1], weft.sanitize(moved, 1, 1)):
+        found, wanted = (a.copy(), b.copy()), (a.copy(), b.copy())
+        run(*found, n, min(n, 7))
+        moved.__weft_function__(*wanted, n, min(n, 7))
+        np.testing.assert_array_equal(found[0], wanted[0])
+        np.testing.assert_array_equal(found[1], wanted[1])
+
+
+def test_parts_are_not_reversed_in_place() -> None:
+    @weft.kernel
+    def reversed_(a: Any) -> None:
+        a[:] = a[::-1]
+
+    reversed_[1, 1](np.ones(1))
+    with pytest.raises(LaunchError, match="own elements in reverse order"):
+        reversed_[1, 1](np.ones(4))
+
+
 # --- what programs ask of values
 
 
