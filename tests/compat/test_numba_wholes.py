@@ -119,6 +119,81 @@ def test_arrays_that_do_not_fit():
         kernel[1, 1](np.zeros((3, 3)), np.zeros(3))
 
 
+def test_results_are_numpys_before_they_are_stored():
+    @cuda.jit
+    def kernel(a, b, out):
+        np.subtract(a, b, out[0])
+        np.add(a, b, out[1])
+        np.reciprocal(b, out[2])
+
+    @cuda.jit
+    def truth(a, out):
+        np.add(a, a, out[0])
+        np.reciprocal(a, out[1])
+
+    a, b, out = np.array([1, 250], np.uint8), np.array([2, 10], np.uint8), np.zeros((3, 2))
+    kernel[1, 1](a, b, out)
+    assert out.tolist() == [[255, 240], [3, 4], [0, 0]]
+    truth[1, 1](np.array([True, True]), out)
+    assert out[:2].tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(("kind", "held", "name"), [
+    (np.float32, np.int64, "add"), (np.complex64, np.float64, "multiply"), (np.int8, bool, "add"),
+    (np.int32, np.int32, "true_divide"),
+])  # fmt: skip
+def test_arrays_that_cannot_hold_the_results(kind, held, name):
+    function = getattr(np, name)
+
+    @cuda.jit
+    def kernel(a, out):
+        function(a, a, out)
+
+    a, out = np.ones(3, kind), np.zeros(3, held)
+    with pytest.raises(TypeError, match="Cannot cast"):
+        function(a, a, out)
+    with pytest.raises(errors.KernelError, match=f"numpy.{function.__name__} gives"):
+        kernel[1, 1](a, out)
+
+
+def test_functions_of_numbers_that_are_not_complex():
+    @cuda.jit
+    def kernel(a, out):
+        np.conj(a, out)
+        out[0] = np.real(a[0])
+
+    a, out = np.array([(1 << 62) + 1, -3]), np.zeros(2, np.int64)
+    kernel[1, 1](a, out)
+    assert out.tolist() == a.tolist()
+
+
+def test_one_of_several_arrays():
+    @cuda.jit
+    def kernel(a, b, out):
+        one, other = (a, b) if out[0] > 0 else (b, a)
+        np.negative(one, other)
+        out[0], out[1] = one.sum(), np.argmin(other)
+        out[2], out[3] = np.mean(other), other.max()
+
+    for first in (0.0, 1.0):
+        a, b, out = np.array([1.0, 5, 2]), np.array([7.0, 8, 9]), np.full(4, first)
+        one = (a if first else b).copy()
+        kernel[1, 1](a, b, out)
+        assert out.tolist() == [one.sum(), one.argmax(), -one.mean(), -one.min()]
+
+
+def test_results_that_are_read_only_are_told_where_the_call_is():
+    @cuda.jit
+    def kernel(a, out):
+        np.sin(a, out)
+
+    out = np.zeros(3)
+    out.flags.writeable = False
+    with pytest.raises(errors.KernelError, match="read-only") as caught:
+        kernel[1, 1](np.zeros(3), out)
+    assert caught.value.problems[0].file == __file__
+
+
 def test_no_array_for_the_results():
     @cuda.jit
     def kernel(a, out):

@@ -411,21 +411,32 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
 
     `signature` is a function, a string such as ``"void(float32[:])"``, a call of types or a list of
     one of these. With `debug` a division by zero raises, but not with `fastmath`. Options about
-    linking and caching change nothing here.
+    caching and about GPUs' code change nothing here.
+
+    Raises
+    ------
+    KernelError
+        If other code is to be linked.
+    LaunchError
+        As a ValueError, if an option cannot have such a value.
     """
+    if link:
+        raise KernelError("jit(link=...)", found=repr(link), expected="kernels of Python alone",
+                          hint="a function of the other code goes into Python under "
+                          "@cuda.jit(device=True)")
     asked = {"device": device, "debug": bool(debug), "opt": opt is not False, "inline": inline,
              "fastmath": fastmath, "lineinfo": lineinfo, "link": link,
              "max_registers": max_registers, "launch_bounds": launch_bounds}  # fmt: skip
     del cache, ignored
     bounds = launch_bounds if isinstance(launch_bounds, tuple | list) else (launch_bounds,)
-    most = 1024 if bounds[0] is None else bounds[0]
+    most = 1024 if not bounds or bounds[0] is None else bounds[0]
     if shared_memory_carveout is not None and (
         str(shared_memory_carveout).lower() not in ("default", "maxl1", "maxshared")
         and not (isinstance(shared_memory_carveout, int) and -1 <= shared_memory_carveout <= 100)
     ):
         raise raised("ValueError")("shared_memory_carveout", found=repr(shared_memory_carveout),
                                    expected="-1 to 100, 'default', 'MaxL1' or 'MaxShared'")
-    if len(bounds) > 3:
+    if not 1 <= len(bounds) <= 3:
         raise raised("ValueError")("launch_bounds", found=f"Got {len(bounds)} launch bounds: "
                                    f"{bounds!r}", expected="threads of a block, blocks of a "
                                    "multiprocessor, blocks of a cluster")

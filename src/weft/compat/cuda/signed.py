@@ -115,11 +115,22 @@ def _type_of(value: Any) -> Any:
         value, "__cuda_array_interface__", None)
     try:
         if interface is not None and not isinstance(value, np.generic | np.ndarray):
-            kind, shape = np.dtype(interface["typestr"]), interface["shape"]
-            return ArrayOf(kind, len(shape), "A" if interface.get("strides") else "C")
+            kind, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
+            steps = interface.get("strides")  # which may be said of arrays without gaps, too
+            return ArrayOf(kind, len(shape), "C" if steps is None or in_rows(
+                shape, tuple(steps), kind.itemsize) else "A")
         return typeof(value)
     except WeftError:
         return None
+
+
+def in_rows(shape: tuple[int, ...], steps: tuple[int, ...], step: int) -> bool:
+    """Whether elements lie row by row without gaps."""
+    for n, held in zip(reversed(shape), reversed(steps), strict=True):
+        if n != 1 and held != step:
+            return 0 in shape
+        step *= n
+    return True
 
 
 class SignedFunction(DeviceFunction):

@@ -55,7 +55,9 @@ class Functions(Loops):
             hint = getattr(error, "hint", "") or _usage(name, signature)
             raise self.wrong(node, f"{name}: {found}", hint) from None
         bound.apply_defaults()
-        if inner is None and not (function.__module__ or "").startswith("weft."):
+        if inner is None and (function.__module__ or "").startswith("weft."):
+            source = source.in_place_of(self.source, node)
+        elif inner is None:
             self.functions[name] = None
         values = {}
         for key, value in bound.arguments.items():
@@ -103,9 +105,10 @@ class Functions(Loops):
             self.frames[-1].env = self.env
             self.frames.append(frame)
             calls = self.calls
-            if source is not self.source:  # else nobody calls it: it is what is compiled
-                place = f"{shown_file(self.source.file)}:{getattr(node, 'lineno', 0)}"
-                self.calls = [*calls, place]
+            # What is compiled nobody calls, and what is Weft's own stands where it is called.
+            if source is not self.source and source.caller is None:
+                place = self.source.place(node)
+                self.calls = [*calls, f"{shown_file(place.file)}:{place.line}"]
             self.source, self.env, self.after = source, dict(values), []
             known = len(self.problems.found)
             try:

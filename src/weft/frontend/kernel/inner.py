@@ -31,6 +31,7 @@ class Inner(Source):
     def __init__(self, outer: Source, tree: ast.FunctionDef, signature: inspect.Signature,
                  frame: Frame) -> None:  # fmt: skip
         self.outer, self.tree, self.file, self.name = outer, tree, outer.file, tree.name
+        self.caller = outer.caller
         self.function = self  # type: ignore[assignment]  # tells it from others
         self.__name__ = tree.name
         self.signature, self.frame = signature, frame

@@ -255,6 +255,8 @@ def ufunc_call(c: Expressions, name: str, args: list[Value], node: ast.AST) -> V
         return math_call(c, _OTHER_NAMES.get(name, name), args, node)
     if name == "square" and count == 1:
         return operators.operate(c, ast.Mult, args[0], args[0], node)
+    if name in ("real", "conjugate") and count == 1 and not complexes.is_complex(args[0]):
+        return c.scalar(args[0], node)
     if name in ("real", "imag", "conjugate") and count == 1:
         z = complexes.as_complex(c, args[0], node)
         if name == "conjugate":
@@ -287,6 +289,7 @@ def _number(c: Expressions, name: str, given: list[Expr], args: list[Value],
     if count == 1 and name == "absolute":
         return x if x.dtype.kind in "bu" else ex.unary(Op.ABS, x)
     if count == 1 and name == "reciprocal":
+        x = scalars.convert(x, dt.int8) if x.dtype is dt.bool_ else x
         return ex.binary(Op.DIV if x.dtype.is_float else Op.FLOORDIV, ex.const(1, x.dtype), x)
     if count == 1 and name == "sign":
         one = ex.const(1, x.dtype)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.frontend.kernel import arrays, complexes
-from weft.frontend.kernel.values import Fields, Fragment, Value, View, describe
+from weft.frontend.kernel import arrays, chosen, complexes, scalars
+from weft.frontend.kernel.values import Fields, Fragment, Group, Value, View, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -203,17 +203,22 @@ _TEXTS: Final[dict[str, tuple[Callable[..., Any], str]]] = {
 
 def reduced(c: Calls, node: ast.Call, name: str, array: Value) -> Value:
     """Return what a reduction gives; integers are added and multiplied in 64 bits."""
+    if chosen.is_chosen(array):
+        assert isinstance(array, Group)
+        return chosen.apply(c, array, lambda option: reduced(c, node, name, option), node)
     if not isinstance(array, View | Fields) or isinstance(array, Fragment):
-        raise c.wrong(node, f"a {name} of {describe(array)}", f"{name} is for arrays, "
+        raise c.wrong(node, f"{name} of {describe(array)}", f"{name} is for arrays, "
                       "+, min and max for numbers")
     text, start = _TEXTS[name]
     if isinstance(array, Fields) and (array.kind is not complex or start == _FIRST):
-        raise c.wrong(node, f"a {name} of {describe(array)}")
+        raise c.wrong(node, f"{name} of {describe(array)}")
+    if name == "ptp" and isinstance(array, View) and array.dtype is dt.bool_:
+        raise c.wrong(node, f"ptp of {describe(array)}", "bools have no difference")
     if start == _NOTHING:
         return c.inline(text, [array], {}, node)
     if start == _FIRST:
         for extent in array.shape:
-            c.require(extent.ge(1), f"{name} of an array without elements", node)
+            c.require(extent.ge(1), f"ValueError: {name} of an array without elements", node)
         first = arrays.element(c, array, (ex.index(0),) * len(array.shape), node)
         return c.inline(text, [array, first], {}, node)
     value = 1 if "prod" in name else 0
@@ -224,17 +229,30 @@ def reduced(c: Calls, node: ast.Call, name: str, array: Value) -> Value:
     d = array.dtype
     if not d.is_float:
         d = dt.float64 if start == _FLOAT else dt.uint64 if d.kind == "u" else dt.int64
-    return c.inline(text, [array, ex.const(value, d)], {}, node)
+    if start != _FLOAT or d.bits > 16:
+        return c.inline(text, [array, ex.const(value, d)], {}, node)
+    found = c.inline(text, [array, ex.const(value, dt.float32)], {}, node)  # as NumPy does
+    assert isinstance(found, Expr)
+    return scalars.convert(found, d)
 
 
 def method(c: Calls, owner: Value, node: ast.Call, func: ast.Attribute) -> Value | None:
     """Return what item, transpose or a reduction gives, None of what is no array or number."""
     if func.attr == "item" and isinstance(owner, Expr) and not node.args:
         return owner
+    if chosen.is_chosen(owner):
+        assert isinstance(owner, Group)
+        if func.attr == "transpose":
+            return chosen.part(c, owner, arrays.turned, node)
+        return chosen.apply(c, owner, lambda option: _of_array(c, option, node, func), node)
     if not isinstance(owner, View | Fields) or isinstance(owner, Fragment) or not (
         owner.shape or func.attr == "item"
     ):
         return None
+    return _of_array(c, owner, node, func)
+
+
+def _of_array(c: Calls, owner: View | Fields, node: ast.Call, func: ast.Attribute) -> Value:
     args, named = c.arguments(node)
     if args or named:
         raise c.wrong(node, f"{func.attr} with arguments",
@@ -243,6 +261,7 @@ def method(c: Calls, owner: Value, node: ast.Call, func: ast.Attribute) -> Value
         return arrays.turned(owner)
     if func.attr == "item":
         for extent in owner.shape:
-            c.require(extent.eq(1), "item of an array with other than one element", node)
+            c.require(extent.eq(1), "ValueError: item of an array with other than one element",
+                      node)
         return arrays.element(c, owner, (ex.index(0),) * len(owner.shape), func)
     return reduced(c, node, func.attr, owner)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import inspect
 import linecache
 from collections.abc import Callable
@@ -69,7 +70,12 @@ class Source:
         Its definition; positions count from the start of the file.
     file, name : str
         Where it stands and what it is called.
+    caller : (Source, ast.AST), or None
+        For a function of Weft's own the call that it is read in place of: its statements stand
+        there, as users see them.
     """
+
+    caller: tuple[Source, ast.AST] | None = None
 
     def __init__(self, function: Callable[..., Any], tree: ast.FunctionDef, file: str) -> None:
         self.function, self.tree, self.file = function, tree, file
@@ -93,8 +99,17 @@ class Source:
         """Return all names from outside that the function may use."""
         return (*self.outside, *self.function.__globals__, *dir(builtins))
 
+    def in_place_of(self, caller: Source, call: ast.AST) -> Source:
+        """Return the function as what a call of it means."""
+        found = copy.copy(self)
+        found.caller = (caller, call) if caller.caller is None else caller.caller
+        return found
+
     def place(self, node: ast.AST) -> Location:
         """Return where a node stands."""
+        if self.caller is not None:
+            source, call = self.caller
+            return source.place(call)
         return Location(self.file, getattr(node, "lineno", self.tree.lineno),
                         getattr(node, "col_offset", 0))
 
@@ -109,6 +124,8 @@ class Problems:
     def note(self, source: Source, node: ast.AST, message: str, hint: str = "",
              calls: tuple[str, ...] = ()) -> None:  # fmt: skip
         """Keep a problem, unless the same was met before."""
+        if source.caller is not None:
+            source, node = source.caller
         line = getattr(node, "lineno", source.tree.lineno)
         start = getattr(node, "col_offset", 0)
         end = getattr(node, "end_col_offset", None)

@@ -7,13 +7,23 @@ its shape as NumPy does; what they cannot be is a ValueError of the kernel.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.frontend.kernel import arrays
-from weft.frontend.kernel.values import Fields, Fragment, Group, Known, Value, View, axes_of
+from weft.frontend.kernel import arrays, chosen, complexes
+from weft.frontend.kernel.values import (
+    Fields,
+    Fragment,
+    Group,
+    Known,
+    Value,
+    View,
+    axes_of,
+)
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
+from weft.ir.expr import Expr
 from weft.ir.op import Op
 
 if TYPE_CHECKING:
@@ -21,11 +31,18 @@ if TYPE_CHECKING:
 
 __all__ = ["applied", "is_array"]
 
+_RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # of what NumPy calls kinds
+
 
 def is_array(value: Any) -> bool:
     """Whether a value is an array with axes."""
+    value = chosen.options_of(value)[0]
     return isinstance(value, View | Fields) and not isinstance(value, Fragment) and (
         bool(value.shape))
+
+
+def _shape(c: Calls, array: Any) -> tuple[Expr, ...]:
+    return chosen.shape(c, array) if chosen.is_chosen(array) else array.shape
 
 
 def applied(c: Calls, callee: Any, args: list[Value], named: dict[str, Value],
@@ -40,20 +57,59 @@ def applied(c: Calls, callee: Any, args: list[Value], named: dict[str, Value],
     if len(given) != count + 1 or not is_array(out):
         raise c.wrong(node, f"numpy.{name} of an array, with no array for the results",
                       f"kernels make no arrays: numpy.{name}(..., out), or a loop over elements")
-    shape: Any = out.shape  # type: ignore[union-attr]
+    if any(getattr(option, "readonly", False) for option in chosen.options_of(out)):
+        raise c.wrong(node, f"numpy.{name}: the array for the results is read-only")
+    kind = _result_kind(c, callee, given, node)
+    shape = _shape(c, out)
     for value in given[:count]:
         if is_array(value):
-            _check(c, name, value, shape, node)
-    c.inline(_apply, [Known(callee), out, *given[:count]], {}, node)
+            _check(c, name, _shape(c, value), shape, node)
+    if kind is None or kind.kind not in "biu":
+        c.inline(_apply, [Known(callee), out, *given[:count]], {}, node)
+    else:
+        c.inline(_apply_as, [Known(kind.type), Known(callee), out, *given[:count]], {}, node)
     return out
 
 
-def _check(c: Calls, name: str, array: Any, shape: Any, node: ast.Call) -> None:
+def _result_kind(c: Calls, callee: Any, given: list[Value], node: ast.Call) -> Any:
+    """Return what NumPy gives for numbers of such types, None where it has no answer.
+
+    It is refused, as NumPy does, for an array that cannot hold it: floats for an array of
+    integers, complex numbers for one of floats.
+    """
+    *kinds, held = map(_kind_of, given)
+    if held is None or None in kinds:
+        return None
+    try:
+        result = callee.resolve_dtypes((*kinds, None))[-1]
+    except TypeError:  # of numbers that only kernels have such a function for
+        return None
+    if _RANKS[result.kind] > _RANKS[held.kind]:
+        raise c.wrong(node, f"numpy.{callee.__name__} gives {result}, the array for the results "
+                      f"holds {held}", "NumPy loses no parts of numbers unasked: convert them in a "
+                      "loop, or give an array that holds them")
+    return result
+
+
+def _kind_of(value: Any) -> Any:
+    """Return what NumPy calls a number or the elements of an array, None where it has no name."""
+    value = chosen.options_of(value)[0]
+    if isinstance(value, Known):
+        return type(value.value) if type(value.value) in (int, float, complex) else None
+    parts = value.parts if isinstance(value, Fields) and value.kind is complex else (
+        value.items if complexes.is_complex(value) else (value,))
+    d = getattr(parts[0], "dtype", None)
+    if d is None or d is dt.bfloat16:
+        return None
+    return np.dtype(d.numpy) if len(parts) == 1 else np.dtype(f"c{d.itemsize * 2}")
+
+
+def _check(c: Calls, name: str, given: Any, shape: Any, node: ast.Call) -> None:
     """Note what stops a thread where an array does not fit the shape of the results."""
-    if len(array.shape) > len(shape):
-        raise c.wrong(node, f"numpy.{name} of an array of {axes_of(len(array.shape))} for one of "
+    if len(given) > len(shape):
+        raise c.wrong(node, f"numpy.{name} of an array of {axes_of(len(given))} for one of "
                       f"{len(shape)}", "the array for the results has the shape of all together")
-    for extent, size in zip(array.shape, shape[len(shape) - len(array.shape):], strict=True):
+    for extent, size in zip(given, shape[len(shape) - len(given):], strict=True):
         if extent is not size:
             fits = ex.binary(Op.OR, extent.eq(size), extent.eq(1))
             c.require(fits, f"ValueError: operands of numpy.{name} that cannot be broadcast to the "
@@ -64,6 +120,12 @@ def _apply(function: Any, out: Any, *given: Any) -> None:
     """Set all elements; read in place of the call."""
     for place in np.ndindex(out.shape):
         out[place] = function(*_elements(place, given))
+
+
+def _apply_as(kind: Any, function: Any, out: Any, *given: Any) -> None:
+    """Set all elements, in NumPy's type before they become those of the results."""
+    for place in np.ndindex(out.shape):
+        out[place] = kind(function(*_elements(place, given)))
 
 
 class _Elements:
@@ -81,9 +143,10 @@ class _Elements:
     def _one(self, c: Calls, value: Any, place: tuple[Any, ...], node: ast.AST) -> Value:
         if not is_array(value):
             return value  # type: ignore[no-any-return]
-        last = place[len(place) - len(value.shape):]
+        shape = _shape(c, value)
+        last = place[len(place) - len(shape):]
         index = tuple(ex.where(extent.eq(1), ex.index(0), i)
-                      for i, extent in zip(last, value.shape, strict=True))
+                      for i, extent in zip(last, shape, strict=True))
         return arrays.element(c, value, index, node)
 
 
