@@ -53,6 +53,22 @@ def test_special_numbers(name):
     assert compared > 100
 
 
+def test_both_parts_of_tangents():
+    @weft.kernel
+    def apply(x, out, other):
+        i = gpu.grid(1)
+        out[i], other[i] = cmath.tanh(x[i]), cmath.tan(complex(x[i].imag, x[i].real))
+
+    given = [complex(x, y) for x in (1.0, -5.5, 17.5, 19.9, 20.1) for y in (0.1, 2.0, -1e17)]
+    given += [complex(x, y) for x in (math.inf, -math.inf) for y in (1e308, -1e308, 3.0)]
+    out, other = np.zeros(len(given), complex), np.zeros(len(given), complex)
+    apply[1, len(given)](np.array(given), out, other)
+    for z, found, turned in zip(given, out.tolist(), other.tolist(), strict=True):
+        wanted = cmath.tanh(z)
+        for near in (found, complex(turned.imag, turned.real)):
+            assert is_like(near.real, wanted.real) and is_like(near.imag, wanted.imag), z
+
+
 def test_polar_coordinates():
     parts = (0.0, -0.0, 1.0, -2.5, math.pi, math.inf, -math.inf, math.nan)
     given = np.array(list(itertools.product(parts, parts)))

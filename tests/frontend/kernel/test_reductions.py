@@ -111,7 +111,7 @@ def test_methods_of_structs_by_the_same_names():
 
 
 def test_what_has_no_such_reduction_is_refused():
-    with pytest.raises(KernelError, match="a max of complex array"):
+    with pytest.raises(KernelError, match=": max of complex array"):
         reduce_by("max", np.ones(2, complex))
 
     @weft.kernel

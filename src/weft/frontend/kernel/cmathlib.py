@@ -124,7 +124,7 @@ def tanh(a: float, b: float) -> Parts:
     """Return the hyperbolic tangent."""
     x, y = float(a), float(b)
     if math.isinf(x):
-        turn = math.sin(2.0 * y) if math.isfinite(y) else 0.0
+        turn = math.sin(y) * math.cos(y) if math.isfinite(y) else 0.0
         found = math.copysign(1.0, x), math.copysign(0.0, turn)
     elif abs(x) > 20.0 and math.isfinite(y):  # the tangent is 1 to the last bit
         imag = 4.0 * math.sin(y) * math.cos(y) * math.exp(-2.0 * abs(x))
@@ -134,9 +134,9 @@ def tanh(a: float, b: float) -> Parts:
     elif x == 0.0 and math.isfinite(y):
         found = x, math.tan(y)
     else:
-        t, u = math.tan(y), math.tanh(x)
+        t, u, less = math.tan(y), math.tanh(x), 1.0 / math.cosh(x)
         scale = 1.0 + (t * u) * (t * u)
-        found = u * (1.0 + t * t) / scale, t * (1.0 - u * u) / scale
+        found = u * (1.0 + t * t) / scale, t / scale * less * less  # 1 - u * u has no bits left
     return found
 
 
