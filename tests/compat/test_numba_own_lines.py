@@ -78,7 +78,7 @@ def test_other_code_is_not_linked():
     def kernel(a):
         a[0] = 1
 
-    with pytest.raises(errors.KernelError, match="jit\\(link=...\\)"):
+    with pytest.raises(errors.KernelError, match=r"jit\(link=\.\.\.\)"):
         cuda.jit(link=["other.cu"])(kernel)
     out = np.zeros(1)
     cuda.jit(link=[])(kernel)[1, 1](out)
