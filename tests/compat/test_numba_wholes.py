@@ -1,5 +1,6 @@
 """NumPy's functions of whole arrays in kernels: each thread sets all elements of the results."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -154,6 +155,17 @@ def test_arrays_that_cannot_hold_the_results(kind, held, name):
         function(a, a, out)
     with pytest.raises(errors.KernelError, match=f"numpy.{function.__name__} gives"):
         kernel[1, 1](a, out)
+
+
+@pytest.mark.parametrize("kind", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+def test_types_of_other_packages(kind):
+    @cuda.jit
+    def kernel(a, out):
+        np.add(a, a, out)
+
+    out = np.zeros(3, np.float32)
+    kernel[1, 1](np.ones(3, kind), out)
+    assert out.tolist() == [2, 2, 2]
 
 
 def test_functions_of_numbers_that_are_not_complex():

@@ -84,6 +84,8 @@ def _result_kind(c: Calls, callee: Any, given: list[Value], node: ast.Call) -> A
         result = callee.resolve_dtypes((*kinds, None))[-1]
     except TypeError:  # of numbers that only kernels have such a function for
         return None
+    if result.kind not in _RANKS or held.kind not in _RANKS:  # of another package
+        return None
     if _RANKS[result.kind] > _RANKS[held.kind]:
         raise c.wrong(node, f"numpy.{callee.__name__} gives {result}, the array for the results "
                       f"holds {held}", "NumPy loses no parts of numbers unasked: convert them in a "
