@@ -305,3 +305,30 @@ def test_types_are_asked_what_they_are():
     assert types.int16 in types.signed_domain
     assert types.uint16 in types.integer_domain
     assert str(numba.typeof(np.zeros((2, 2), np.int8))) == "array(int8, 2d, C)"
+
+
+class TestCompiler:
+    """What programs import to extend numba's compiler: named, and refused where it is taken."""
+
+    @pytest.mark.parametrize("line", [
+        "from weft.compat.core.imputils import lower_constant",
+        "from weft.compat.core.typing.templates import ConcreteTemplate",
+        "from weft.compat.core.datamodel import models",
+        "from weft.compat.cuda.cudadecl import register",
+        "from weft.compat.cuda.cudaimpl import lower",
+        "from weft.compat.cuda.models import register_model",
+        "from weft.compat.core import cgutils; cgutils.create_struct_proxy",
+    ])  # fmt: skip
+    def test_what_is_taken_is_refused_with_what_to_write(self, line):
+        with pytest.raises(errors.KernelError, match="dataclass") as refused:
+            exec(line, {})
+        assert "numba.c" in str(refused.value)
+
+    def test_unused_modules_may_be_imported(self):
+        assert importlib.import_module("weft.compat.cuda.cgutils") is cuda.cgutils
+        assert importlib.import_module("weft.compat.core.cgutils") is numba.core.cgutils
+        assert not hasattr(cuda.cgutils, "__path__")
+
+    def test_other_names_of_typing_are_not_there(self):
+        with pytest.raises(ImportError):
+            exec("from weft.compat.core.typing.templates import nothing", {})

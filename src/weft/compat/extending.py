@@ -7,7 +7,9 @@ value of its own by a named tuple or a dataclass, whose methods and operators ke
 
 from __future__ import annotations
 
-from typing import Any, Final
+import sys
+from types import ModuleType
+from typing import Any, Final, NoReturn
 
 from weft.compat.overloads import overload, overload_attribute, overload_method
 from weft.errors import KernelError
@@ -27,10 +29,40 @@ _OF_THE_COMPILER: Final = frozenset((
     "overload_classmethod", "register_model", "type_callable", "typeof_impl", "unbox"))
 
 
+_PLACES: Final = {"core": ("cgutils", "datamodel", "imputils", "typeconv"),
+                  "cuda": ("cgutils", "cudadecl", "cudaimpl", "models", "target")}
+TEMPLATES: Final = frozenset(("AbstractTemplate", "AttributeTemplate", "CallableTemplate",
+                              "ConcreteTemplate"))
+
+
+def refuse(name: str) -> NoReturn:
+    """Refuse what extends numba's compiler, with what to write instead."""
+    raise KernelError(f"numba.{name}", found="an extension of numba's compiler",
+                      expected="a named tuple, a dataclass, a plain function or overload",
+                      hint="kernels know their fields, methods and operators as they are")
+
+
+class _OfTheCompiler(ModuleType):
+    """A module of numba's compiler: it may be imported, and what is taken from it is refused."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse whatever stands there in numba."""
+        if name.startswith("__"):  # Python asks modules for names of its own
+            raise AttributeError(name)
+        refuse(f"{self.__name__.removeprefix('weft.compat.')}.{name}")
+
+
+def places(package: str) -> dict[str, ModuleType]:
+    """Let the modules of numba's compiler in ``core`` or ``cuda`` be imported."""
+    made: dict[str, ModuleType] = {}
+    for name in _PLACES[package]:
+        path = f"weft.compat.{package}.{name}"
+        made[name] = sys.modules[path] = _OfTheCompiler(path)
+    return made
+
+
 def __getattr__(name: str) -> Any:
     """Refuse what extends numba's compiler."""
     if name in _OF_THE_COMPILER:
-        raise KernelError(f"numba.extending.{name}", found="an extension of numba's compiler",
-                          expected="a named tuple, a dataclass, a plain function or overload",
-                          hint="kernels know their fields, methods and operators as they are")
+        refuse(f"extending.{name}")
     raise AttributeError(f"numba.extending has no {name}")

@@ -563,4 +563,4 @@ def _pause(nanoseconds: Any) -> None:
 nanosleep = DeviceFunction(_pause)
 
 
-globals().update(VECTORS)
+globals().update(VECTORS | extending.places("cuda"))
