@@ -186,6 +186,61 @@ def test_a_number_is_one_wherever_it_is_used():
     np.testing.assert_array_equal(pairs[:, 0], [1, 1, 2, 0])
 
 
+@cuda.jit(device=True)
+def phase(z, i):
+    if i >= z.shape[0]:
+        return
+    total = 0
+    for k in range(3):
+        total += z[i] * k
+    return total
+
+
+@cuda.jit(device=True)
+def phase_or_seven(z, i):
+    if i >= z.shape[0]:
+        return None
+    if i == 1:
+        return 7
+    return z[i]
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_number_or_none(dtype):
+    @cuda.jit
+    def phases(z, out):
+        i = cuda.grid(1)
+        v = phase(z, i)
+        out[0, i] = -1 if v is None else v
+        if i < z.shape[0]:
+            out[1, i] = phase(z, i)
+            out[2, i] = phase(z, i) + 1 - v.real * abs(v)
+        last = None
+        for j in range(3):
+            last = phase_or_seven(z, i + j)
+        if i == 2:
+            last = None
+        if last is None:
+            out[3, i] = -1
+        elif last:
+            out[3, i] = last
+
+    @cuda.jit
+    def beyond(z, out):
+        i = cuda.grid(1)
+        out[0, i] = phase(z, i)
+
+    z = np.array([0, 2 - 1j, 0, 3j, 1 + 4j], dtype)
+    out = np.zeros((4, 7), dtype)
+    phases[1, 7](z, out)
+    assert out[0].tolist() == [*(3 * z).tolist(), -1, -1]
+    assert out[1, :5].tolist() == (3 * z).tolist()
+    np.testing.assert_allclose(out[2, :5], 3 * z + 1 - 3 * z.real * abs(3 * z), rtol=1e-6)
+    assert out[3].tolist() == [0, 3j, -1, -1, -1, -1, -1]
+    with pytest.raises(TypeError, match=r"expected a number, got None in thread \(5, 0, 0\)"):
+        beyond[1, 7](z, out)
+
+
 def test_none_is_no_number():
     @cuda.jit
     def doubled(a, out):

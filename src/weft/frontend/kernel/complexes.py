@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.frontend.kernel import scalars
+from weft.frontend.kernel import optional, scalars
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf
 from weft.frontend.kernel.promotion import arithmetic
 from weft.frontend.kernel.values import Group, Known, Value
@@ -48,6 +48,7 @@ def group(real: Expr, imag: Expr) -> Group:
 
 def as_complex(c: Expressions, value: Value, node: ast.AST) -> Group:
     """Return a number as a complex one."""
+    value = optional.present(c, value, node)
     if isinstance(value, Group) and value.kind is complex:
         return value
     if isinstance(value, Known) and hasattr(value.value, "imag") and is_complex(value):

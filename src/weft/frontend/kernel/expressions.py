@@ -188,6 +188,7 @@ class Expressions(Indexing):
 
     def attribute(self, owner: Value, node: ast.Attribute) -> Value:
         """Return what the attribute of a value is."""
+        owner = optional.present(self, owner, node)
         if extended.ATTRIBUTES:
             extra = extended.attribute(self, owner, node)
             if extra is not None:

@@ -179,8 +179,10 @@ class Functions(Loops):
             if isinstance(a, _Nothing) and isinstance(b, _Nothing):
                 return a
             found = b if isinstance(a, _Nothing) else a
-            if self.wraps and (isinstance(found, DType) or optional.is_optional(found)):
-                return optional.width(found) if isinstance(found, DType) else found
+            if self.wraps and optional.is_optional(found):
+                return found
+            if self.wraps and (isinstance(found, DType) or _is_complex(found)):
+                return optional.width(found)
             raise self.wrong(node, "a function that returns a value on some ways only")
         return join(a, b)
 
@@ -192,6 +194,10 @@ class _Nothing:
         return isinstance(other, _Nothing)
 
     __hash__ = object.__hash__
+
+
+def _is_complex(types: Any) -> bool:
+    return isinstance(types, Group) and types.kind is complex
 
 
 def _is_alike(cells: Any, width: Any) -> bool:

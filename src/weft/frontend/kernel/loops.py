@@ -411,8 +411,10 @@ def join(a: Any, b: Any) -> Any:
         if isinstance(one, Group) and one.kind is complex and isinstance(other, DType):
             return one.replace(items=tuple(unify(x, other) for x in one.items))
     for one, other in ((a, b), (b, a)):
-        if optional.is_optional(one) and isinstance(other, DType):
-            return optional.width(unify(one.items[1], other))
+        if optional.is_optional(one) and (isinstance(other, DType) or (
+            isinstance(other, Group) and other.kind is complex
+        )):
+            return optional.width(join(one.items[1], other))
     if moving.is_moving(a) or moving.is_moving(b):
         return _join_parts(a, b)
     if chosen.is_chosen(a) and chosen.is_chosen(b):

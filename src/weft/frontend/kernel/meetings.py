@@ -376,10 +376,12 @@ class Meetings(Calls):
             if optional.is_none(value):
                 return optional.width(cell.dtype)
             return optional.width(unify(cell.dtype, value.items[1].dtype)) if (
-                optional.is_optional(value)) else None
+                optional.is_optional(value) and isinstance(value.items[1], Expr)) else None
         if not optional.is_none(cell):
             return None
         x = value.items[1] if optional.is_optional(value) else self.number_of(value)
+        if isinstance(x, Group):
+            return optional.width(x.replace(items=tuple(part.dtype for part in x.items)))
         return None if x is None else optional.width(x.dtype)
 
     def _keep_array(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:

@@ -8,6 +8,7 @@ with ``is None``; where it is used as a number it must be one, else the kernel s
 from __future__ import annotations
 
 import ast
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.frontend.kernel.values import Group, Known, Value
@@ -54,10 +55,12 @@ def as_optional(value: Any, number: Expr | None) -> Group | None:
         return value  # type: ignore[no-any-return]
     if is_none(value):
         return Group((ex.const(False, dt.bool_), ex.const(False, dt.bool_)), (), Optional)
+    if isinstance(value, Group) and value.kind is complex:
+        return Group((ex.const(True, dt.bool_), value), (), Optional)
     return None if number is None else Group((ex.const(True, dt.bool_), number), (), Optional)
 
 
-def width(d: DType) -> Group:
+def width(d: DType | Group) -> Group:
     """Return the types of the cells of a number that may be None."""
     return Group((dt.bool_, d), (), Optional)
 
@@ -68,18 +71,20 @@ def there(value: Any, kind: type[ast.cmpop]) -> Value:
     return held if kind in (ast.IsNot, ast.NotEq) else ex.unary(Op.NOT, held)
 
 
-def number(c: Reading, value: Any, node: ast.AST) -> Expr:
+def number(c: Reading, value: Any, node: ast.AST) -> Any:
     """Return the number that a value is, which the kernel sees to."""
     c.require(value.items[0], "TypeError: expected a number, got None", node, c.this_thread())
-    found: Expr = value.items[1]
-    return found
+    return value.items[1]
 
 
 def present(c: Reading, value: Value, node: ast.AST) -> Value:
     """Return the number that an operand is that may be None; other operands as they are."""
-    return number(c, value, node) if is_optional(value) else value
+    found: Value = number(c, value, node) if is_optional(value) else value
+    return found
 
 
 def truth(value: Any) -> Expr:
     """Return whether there is a number that is not 0."""
-    return ex.binary(Op.AND, value.items[0], value.items[1].ne(0))
+    x = value.items[1]
+    parts = [p.ne(0) for p in (x.items if isinstance(x, Group) else (x,))]
+    return ex.binary(Op.AND, value.items[0], reduce(partial(ex.binary, Op.OR), parts))

@@ -113,7 +113,7 @@ class Reading(Emitter):
             if found is not None:
                 return found
         if optional.is_optional(value):
-            return optional.number(self, value, node)
+            return self.scalar(optional.number(self, value, node), node, what)
         hint = ""
         if isinstance(value, View):
             hint = "index it to get a number: kernels compute on scalars"
