@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from weft.compat import cuda
+from weft.compat import cuda, float32, void
 from weft.errors import KernelError, LaunchError, UnsupportedError
 
 
@@ -315,3 +315,41 @@ def test_fields_of_a_record_by_number():
     out = np.zeros(2)
     kernel[1, 1](x, out)
     np.testing.assert_array_equal(out, [3.5, 2])
+
+
+@pytest.mark.parametrize("function", ["add", "max", "exch"])
+def test_atomics_round_a_float_index_of_one_axis_to_zero(function):
+    atomic = getattr(cuda.atomic, function)
+
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            atomic(out, math.floor(x[i]), 1)
+            atomic(out, x[i] + 4, 2)
+
+    out = np.zeros(8, np.int32)
+    kernel[1, 4](np.array([0.5, 1.75, 2.5, 3.25]), out)
+    np.testing.assert_array_equal(out, [1, 1, 1, 1, 2, 2, 2, 2])
+    with pytest.raises(IndexError):
+        kernel[1, 1](np.array([math.inf]), out)
+
+    @cuda.jit
+    def of_two_axes(x, out):
+        atomic(out, (x[0], 0), 1)
+
+    with pytest.raises(KernelError, match="an index of float64"):
+        of_two_axes[1, 1](np.zeros(1), np.zeros((2, 2), np.int32))
+
+
+def test_the_type_of_states_has_arrays():
+    @cuda.jit(void(cuda.random.xoroshiro128p_type[:], float32[:]))
+    def draw(states, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = cuda.random.xoroshiro128p_uniform_float32(states, i)
+
+    out = np.zeros(5, np.float32)
+    draw[1, 8](cuda.random.create_xoroshiro128p_states(5, seed=3), out)
+    assert ((out > 0) & (out < 1)).all()
+    assert len(set(out.tolist())) == 5

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft.compat.arrays import device_array
+from weft.compat.numba_types import from_dtype
 from weft.errors import LaunchError
 from weft.frontend.kernel.launch import KernelFunction, func
 from weft.frontend.kernel.options import Options
@@ -24,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 xoroshiro128p_dtype: Final = np.dtype([("s0", np.uint64), ("s1", np.uint64)], align=True)
-xoroshiro128p_type: Final = xoroshiro128p_dtype
+xoroshiro128p_type: Final = from_dtype(xoroshiro128p_dtype)
 
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))

@@ -127,6 +127,12 @@ def _local(c: Calls, node: ast.Call, kind: str, *given: Value) -> Value:
     return array_in("local", c, node, *given)
 
 
+def _is_real(c: Calls, value: Value) -> bool:
+    """Whether a value is a float."""
+    number = c.known_scalar(value.value) if isinstance(value, Known) else value
+    return isinstance(number, Expr) and number.dtype.is_float
+
+
 def _atomic(c: Calls, node: ast.Call, kind: str, array: Value, index: Value,
             *values: Value) -> Value:  # fmt: skip
     if chosen.is_chosen(array) and isinstance(array, Group):
@@ -151,6 +157,8 @@ def _atomic(c: Calls, node: ast.Call, kind: str, array: Value, index: Value,
     if array.readonly:
         raise c.wrong(node, f"{array.memory.name} is read-only")
     keys = index.items if isinstance(index, Group) else (index,)
+    if c.wraps and len(keys) == len(array.axes) == 1 and _is_real(c, keys[0]):
+        keys = (scalars.convert(c.scalar(keys[0], node), dt.int64),)  # as numba's atomics do
     element = c.part(array, [(node.args[1] if len(node.args) > 1 else node, k)
                                 for k in keys], node)
     if element.axes:
