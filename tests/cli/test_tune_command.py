@@ -46,8 +46,8 @@ def test_a_table_of_kernels(script, folder):
     assert lines[1].split() == ["kernel", "kind", "launches", "default", "tuned", "gain", "trials",
                                 "ended"]  # fmt: skip
     number = r" +([\d.]+)"
-    row = re.fullmatch(rf"([0-9a-f]{{12}}) +rowwise +1{number} ms{number} ms{number}× +(\d) +\w+ *",
-                       lines[2])  # fmt: skip
+    row = re.fullmatch(rf"([0-9a-f]{{12}}) +rowwise +1{number} ms{number} ms{number}× "
+                       r"+(\d) +\w+ *", lines[2])  # fmt: skip
     assert row, lines[2]
     assert float(row[3]) <= float(row[2]) * 1.05
     assert row[5] == "3"

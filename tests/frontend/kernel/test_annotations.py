@@ -201,7 +201,7 @@ def test_annotations_that_say_nothing() -> None:
     """Names that are there for type checkers only, or types of other libraries."""
 
     @weft.kernel
-    def free(x: "np.ndarray", y: "Missing", z: object, w: "list[int]") -> None:  # type: ignore[name-defined]  # noqa: F821
+    def free(x: "np.ndarray", y: "Missing", z: object, w: "list[int]") -> None:  # noqa: F821
         x[0] = y + z + w[0]
 
     x = np.zeros(1)

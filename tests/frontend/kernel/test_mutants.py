@@ -31,7 +31,7 @@ def _name(node: ast.AST) -> str:
 def _tree(name: str) -> ast.Module:
     kernel = correct.CORRECT[name].kernel
     tree = ast.parse(textwrap.dedent(inspect.getsource(kernel.__weft_function__)))
-    tree.body[0].decorator_list = [ast.parse("weft.kernel", mode="eval").body]  # type: ignore[attr-defined]
+    tree.body[0].decorator_list = [ast.parse("weft.kernel", mode="eval").body]
     return tree
 
 
