@@ -120,3 +120,26 @@ def test_bits_and_comparisons_with_nan():
     out = np.zeros(8)
     kernel[1, 1](out)
     assert out.tolist() == [-16448, 1.5, 1, 1, 1, -10, 1, 0]
+
+
+def test_names_of_cuda():
+    """Each conversion has the name of CUDA's headers, too."""
+    assert bf16.float2bfloat16_rd is bf16.float32_to_bfloat16_rd
+    assert bf16.bfloat162ull_rn is bf16.bfloat16_to_uint64_rn
+    assert bf16.double2bfloat16 is bf16.float64_to_bfloat16
+    assert bf16.ushort_as_bfloat16 is bf16.uint16_as_bfloat16
+    assert bf16.bfloat162char_rz is bf16.bfloat16_to_int8_rz
+
+
+def test_hyperbolic_tangent():
+    x = np.linspace(-4, 4, 101).astype(np.float16)
+
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = cuda.fp16.htanh(x[i])
+
+    out = np.zeros_like(x)
+    kernel[1, 128](x, out)
+    np.testing.assert_allclose(out, np.tanh(x.astype(float)), rtol=2**-10)

@@ -39,9 +39,40 @@ def wrong(x):
     ("cuda.misc.special", "literal_unroll"), ("cuda.typing.typeof", "typeof"),
     ("cuda.compiler", "compile_ptx"), ("cuda.api", "to_device"), ("cuda.utils", "PYVERSION"),
     ("cuda.vector_types", "vector_types"), ("cuda.testing", "CUDATestCase"),
+    ("cuda.dispatcher", "CUDADispatcher"), ("cuda.compiler", "Dispatcher"),
+    ("cuda.compiler", "DeviceFunctionTemplate"), ("cuda.args", "Out"),
+    ("cuda.kernels.reduction", "Reduce"), ("core.registry", "CPUDispatcher"),
+    ("core.dispatcher", "Dispatcher"), ("core.errors", "NumbaParallelSafetyWarning"),
+    ("core.errors", "NumbaNotImplementedError"), ("types", "uint"),
 ])  # fmt: skip
 def test_names_are_where_numba_has_them(place, name):
     assert hasattr(importlib.import_module(f"weft.compat.{place}"), name)
+
+
+def test_programs_tell_what_jit_made_from_plain_functions():
+    from weft.compat.core.dispatcher import Dispatcher
+    from weft.compat.core.registry import CPUDispatcher
+    from weft.compat.cuda.dispatcher import CUDADispatcher
+
+    def plain(x):
+        return x + 1
+
+    kernel, device = cuda.jit(plain), cuda.jit(device=True)(plain)
+    signed = cuda.jit("float64(float64)", device=True)(plain)
+    host = numba.njit(plain)
+    assert [[isinstance(f, kind) for f in (kernel, device, signed, host, plain)]
+            for kind in (CUDADispatcher, CPUDispatcher, Dispatcher)] == [
+        [True, True, True, False, False], [False, False, False, True, False],
+        [True, True, True, True, False]]  # fmt: skip
+    assert cuda.dispatcher.CUDADispatcher is cuda.compiler.Dispatcher is CUDADispatcher
+    assert not hasattr(cuda, "OtherDispatcher")
+    with pytest.raises(AttributeError, match="no nothing here"):
+        _ = numba.core.nothing
+
+
+def test_all_errors_are_also_in_numba_itself():
+    assert numba.NumbaTypeError is errors.KernelError
+    assert issubclass(numba.NumbaPedanticWarning, numba.NumbaWarning)
 
 
 def test_one_name_at_two_places_is_one_thing():

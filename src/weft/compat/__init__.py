@@ -82,4 +82,6 @@ def __getattr__(name: str) -> Any:
     if name in ("experimental", "typed"):
         with importing:
             return import_module(f"{__name__}.{name}")
+    if name in errors.__all__:  # numba has all of its errors here, too
+        return getattr(errors, name)
     raise AttributeError(f"numba has no {name} here")

@@ -7,19 +7,30 @@ warnings exist so that programs can silence them, and are never given.
 from weft.errors import KernelError, LaunchError
 
 __all__ = [
-    "CCSupportError", "CudaAPIError", "CudaDriverError", "CudaLoweringError", "CudaRuntimeError",
-    "CudaSupportError", "LinkerError", "LoweringError", "NumbaDebugInfoWarning",
-    "NumbaDeprecationWarning",
-    "NumbaError", "NumbaExperimentalFeatureWarning", "NumbaInvalidConfigWarning",
-    "NumbaPendingDeprecationWarning", "NumbaPerformanceWarning", "NumbaRuntimeError",
-    "NumbaTypeError", "NumbaTypeSafetyWarning", "NumbaValueError", "NumbaWarning", "NvrtcError",
-    "NvrtcSupportError", "NvvmError", "NvvmSupportError", "NvvmWarning", "TypingError",
-    "UnsupportedBytecodeError", "UnsupportedError",
+    "ByteCodeSupportError", "CCSupportError", "CompilerError", "ConstantInferenceError",
+    "CudaAPIError", "CudaDriverError", "CudaLoweringError", "CudaRuntimeError", "CudaSupportError",
+    "DeprecationError", "ForbiddenConstruct", "ForceLiteralArg", "IRError", "InternalError",
+    "LinkerError", "LiteralTypingError", "LoweringError", "NotDefinedError", "NumbaAssertionError",
+    "NumbaAttributeError", "NumbaDebugInfoWarning", "NumbaDeprecationWarning", "NumbaError",
+    "NumbaExperimentalFeatureWarning", "NumbaIRAssumptionWarning", "NumbaIndexError",
+    "NumbaInvalidConfigWarning", "NumbaKeyError", "NumbaNotImplementedError",
+    "NumbaParallelSafetyWarning", "NumbaPedanticWarning", "NumbaPendingDeprecationWarning",
+    "NumbaPerformanceWarning", "NumbaRuntimeError", "NumbaSystemWarning", "NumbaTypeError",
+    "NumbaTypeSafetyWarning", "NumbaValueError", "NumbaWarning", "NvrtcError", "NvrtcSupportError",
+    "NvvmError", "NvvmSupportError", "NvvmWarning", "RedefinedError", "RequireLiteralValue",
+    "TypingError", "UnsupportedBytecodeError", "UnsupportedError", "UnsupportedParforsError",
+    "UnsupportedRewriteError", "UntypedAttributeError", "VerificationError",
 ]  # fmt: skip
 
 # what is wrong with the text of a kernel
 NumbaError = TypingError = LoweringError = UnsupportedError = KernelError
 NumbaTypeError = NumbaValueError = UnsupportedBytecodeError = CudaLoweringError = KernelError
+NumbaAssertionError = NumbaAttributeError = NumbaIndexError = NumbaKeyError = KernelError
+NumbaNotImplementedError = LiteralTypingError = RequireLiteralValue = KernelError
+ConstantInferenceError = ForceLiteralArg = UntypedAttributeError = KernelError
+CompilerError = InternalError = IRError = NotDefinedError = RedefinedError = KernelError
+VerificationError = ForbiddenConstruct = ByteCodeSupportError = DeprecationError = KernelError
+UnsupportedParforsError = UnsupportedRewriteError = KernelError
 
 # what is wrong with a launch, and what happens while a kernel runs
 CudaDriverError = CudaAPIError = CudaRuntimeError = NumbaRuntimeError = LaunchError
@@ -61,6 +72,22 @@ class NumbaExperimentalFeatureWarning(NumbaWarning):
 
 class NumbaTypeSafetyWarning(NumbaWarning):
     """Conversions that lose digits."""
+
+
+class NumbaPedanticWarning(NumbaWarning):
+    """What numba's compiler would have otherwise."""
+
+
+class NumbaIRAssumptionWarning(NumbaPedanticWarning):
+    """What numba's compiler took for granted."""
+
+
+class NumbaParallelSafetyWarning(NumbaWarning):
+    """Threads of the host that meet."""
+
+
+class NumbaSystemWarning(NumbaWarning):
+    """What the system lacks."""
 
 
 class NvvmWarning(Warning):

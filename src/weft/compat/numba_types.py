@@ -382,10 +382,10 @@ ALIASES: Final = {
     "int_": int64, "int64": int64, "i8": int64, "intp": int64, "long_": int64, "longlong": int64,
     "ssize_t": int64, "uint8": uint8, "u1": uint8, "byte": uint8, "uchar": uint8, "uint16": uint16,
     "u2": uint16, "ushort": uint16, "uint32": uint32, "u4": uint32, "uintc": uint32,
-    "uint64": uint64, "u8": uint64, "uintp": uint64, "ulong": uint64, "ulonglong": uint64,
-    "size_t": uint64, "float16": float16, "f2": float16, "float32": float32, "f4": float32,
-    "float64": float64, "f8": float64, "double": float64, "float_": float64, "void": void,
-    "none": void, "complex64": complex64, "c8": complex64, "complex128": complex128,
+    "uint64": uint64, "u8": uint64, "uint": uint64, "uintp": uint64, "ulong": uint64,
+    "ulonglong": uint64, "size_t": uint64, "float16": float16, "f2": float16, "float32": float32,
+    "f4": float32, "float64": float64, "f8": float64, "double": float64, "float_": float64,
+    "void": void, "none": void, "complex64": complex64, "c8": complex64, "complex128": complex128,
     "c16": complex128, "half": float16, "bfloat16": bfloat16,
 }  # fmt: skip
 

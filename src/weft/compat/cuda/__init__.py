@@ -11,9 +11,10 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weft.compat import config, core, errors, extending, misc, np, types, typing
+from weft.compat import arrays, config, core, errors, extending, misc, np, types, typing
 from weft.compat.arrays import (
     DeviceArray,
     In,
@@ -31,7 +32,7 @@ from weft.compat.arrays import (
     pinned_array_like,
     to_device,
 )
-from weft.compat.cuda import bf16, cudadrv, fp16, libdevice, random
+from weft.compat.cuda import bf16, cudadrv, fp16, libdevice, random, reduction
 from weft.compat.cuda.cudadrv import devicearray, devices, driver, runtime
 from weft.compat.cuda.device import (
     MemoryInfo,
@@ -139,146 +140,34 @@ from weft.frontend.kernel.launch import Configured, DeviceFunction
 from weft.frontend.kernel.options import Options, cdiv
 from weft.frontend.kernel.resources import resources
 from weft.frontend.kernel.streams import Event, Stream, event, stream
+from weft.imports import importing
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.types import KernelType
 
 __all__ = [
-    "LTOIR",
-    "Archive",
-    "BaseCUDAMemoryManager",
-    "CUSource",
-    "Cubin",
-    "CudaSupportError",
-    "DeviceArray",
-    "Fatbin",
-    "GetIpcHandleMixin",
-    "HostOnlyCUDAMemoryManager",
-    "In",
-    "InOut",
-    "IpcHandle",
-    "LinkableCode",
-    "ManagedMemory",
-    "MappedMemory",
-    "MemoryInfo",
-    "MemoryPointer",
-    "Object",
-    "Out",
-    "PTXSource",
-    "PinnedMemory",
-    "Reduce",
-    "activemask",
-    "all_sync",
-    "any_sync",
-    "as_cuda_array",
-    "atomic",
-    "ballot_sync",
-    "bf16",
-    "blockDim",
-    "blockIdx",
-    "brev",
-    "cbrt",
-    "cg",
-    "close",
-    "clz",
-    "compile",
-    "compile_all",
-    "compile_for_current_device",
-    "compile_ptx",
-    "compile_ptx_for_current_device",
-    "const",
-    "cuda_error",
-    "cudadrv",
-    "current_context",
-    "declare_device",
-    "default_stream",
-    "defer_cleanup",
-    "detect",
-    "device_array",
-    "device_array_like",
-    "devicearray",
-    "devices",
-    "driver",
-    "eq_sync",
-    "errors",
-    "event",
-    "event_elapsed_time",
-    "external_stream",
-    "ffs",
-    "fma",
-    "fp16",
-    "from_cuda_array_interface",
-    "from_dtype",
-    "get_current_device",
-    "gpus",
-    "grid",
-    "gridDim",
-    "gridsize",
-    "guvectorize",
-    "is_available",
-    "is_bfloat16_supported",
-    "is_cuda_array",
-    "is_float16_supported",
-    "is_supported_version",
-    "jit",
-    "laneid",
-    "lanemask_lt",
-    "ldca",
-    "ldcg",
-    "ldcs",
-    "ldcv",
-    "ldlu",
-    "legacy_default_stream",
-    "libdevice",
-    "list_devices",
-    "local",
-    "managed_array",
-    "mapped",
-    "mapped_array",
-    "mapped_array_like",
-    "match_all_sync",
-    "match_any_sync",
-    "nanosleep",
-    "open_ipc_array",
-    "per_thread_default_stream",
-    "pinned",
-    "pinned_array",
-    "pinned_array_like",
-    "popc",
-    "profile_start",
-    "profile_stop",
-    "profiling",
-    "random",
-    "reduce",
-    "require_context",
-    "runtime",
-    "select_device",
-    "selp",
-    "set_memory_manager",
-    "shared",
-    "shfl_down_sync",
-    "shfl_sync",
-    "shfl_up_sync",
-    "shfl_xor_sync",
-    "stcg",
-    "stcs",
-    "stream",
-    "stwb",
-    "stwt",
-    "synchronize",
-    "syncthreads",
-    "syncthreads_and",
-    "syncthreads_count",
-    "syncthreads_or",
-    "syncwarp",
-    "threadIdx",
-    "threadfence",
-    "threadfence_block",
-    "threadfence_system",
-    "to_device",
-    "types",
-    "vectorize",
-    "warpsize",
+    "LTOIR", "Archive", "BaseCUDAMemoryManager", "CUSource", "Cubin", "CudaSupportError",
+    "DeviceArray", "Fatbin", "GetIpcHandleMixin", "HostOnlyCUDAMemoryManager", "In", "InOut",
+    "IpcHandle", "LinkableCode", "ManagedMemory", "MappedMemory", "MemoryInfo", "MemoryPointer",
+    "Object", "Out", "PTXSource", "PinnedMemory", "Reduce", "activemask", "all_sync", "any_sync",
+    "as_cuda_array", "atomic", "ballot_sync", "bf16", "blockDim", "blockIdx", "brev", "cbrt", "cg",
+    "close", "clz", "compile", "compile_all", "compile_for_current_device", "compile_ptx",
+    "compile_ptx_for_current_device", "const", "cuda_error", "cudadrv", "current_context",
+    "declare_device", "default_stream", "defer_cleanup", "detect", "device_array",
+    "device_array_like", "devicearray", "devices", "driver", "eq_sync", "errors", "event",
+    "event_elapsed_time", "external_stream", "ffs", "fma", "fp16", "from_cuda_array_interface",
+    "from_dtype", "get_current_device", "gpus", "grid", "gridDim", "gridsize", "guvectorize",
+    "is_available", "is_bfloat16_supported", "is_cuda_array", "is_float16_supported",
+    "is_supported_version", "jit", "laneid", "lanemask_lt", "ldca", "ldcg", "ldcs", "ldcv", "ldlu",
+    "legacy_default_stream", "libdevice", "list_devices", "local", "managed_array", "mapped",
+    "mapped_array", "mapped_array_like", "match_all_sync", "match_any_sync", "nanosleep",
+    "open_ipc_array", "per_thread_default_stream", "pinned", "pinned_array", "pinned_array_like",
+    "popc", "profile_start", "profile_stop", "profiling", "random", "reduce", "require_context",
+    "runtime", "select_device", "selp", "set_memory_manager", "shared", "shfl_down_sync",
+    "shfl_sync", "shfl_up_sync", "shfl_xor_sync", "stcg", "stcs", "stream", "stwb", "stwt",
+    "synchronize", "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or",
+    "syncwarp", "threadIdx", "threadfence", "threadfence_block", "threadfence_system", "to_device",
+    "types", "vectorize", "warpsize",
 ]  # fmt: skip
 
 globals().update({name: kind for name, kind in ALIASES.items() if name not in globals()})
@@ -289,6 +178,7 @@ sys.modules.update({f"{__name__}.{place}": module for place, module in (
     ("misc", misc), ("misc.special", misc.special), ("np", np),
     ("np.numpy_support", np.numpy_support), ("types", types), ("typing", typing),
     ("typing.templates", typing.templates), ("typing.typeof", typing.typeof), ("utils", config),
+    ("args", arrays), ("kernels.reduction", reduction),
     *((same, sys.modules[__name__]) for same in ("api", "compiler", "decorators", "stubs")))})
 
 
@@ -564,3 +454,17 @@ nanosleep = DeviceFunction(_pause)
 
 
 globals().update(VECTORS | extending.places("cuda"))
+
+_PLACES = frozenset(("api", "args", "compiler", "decorators", "dispatcher", "kernels", "stubs",
+                     "testing", "utils", "vector_types"))  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import what few programs name: modules, and the class of kernels by all its names."""
+    if name in _PLACES:
+        with importing:
+            return import_module(f"{__name__}.{name}")
+    if name.endswith(("Dispatcher", "Template", "CUDAKernel")):  # of ``compiler``
+        with importing:
+            return getattr(import_module(f"{__name__}.dispatcher"), name)
+    raise AttributeError(f"numba.cuda has no {name} here")

@@ -47,6 +47,7 @@ hfma, hge, hgt, hle, hlog, hlog2, hlog10, hlt, hmax, hmin = map(_on_bfloat16, (
 hmul, hne, hneg, hrcp, hrint, hrsqrt, hsin, hsqrt, hsub, htrunc = map(_on_bfloat16, (
     fp16.hmul, fp16.hne, fp16.hneg, fp16.hrcp, fp16.hrint, fp16.hrsqrt, fp16.hsin, fp16.hsqrt,
     fp16.hsub, fp16.htrunc))  # fmt: skip
+htanh = htanh_approx = _on_bfloat16(fp16.htanh)
 hadd_rn, hsub_rn, hmul_rn = hadd, hsub, hmul  # nothing is contracted there, either
 
 
@@ -84,15 +85,6 @@ def hfma_sat(a: Any, b: Any, c: Any) -> Any:
 def hfma_relu(a: Any, b: Any, c: Any) -> Any:
     """Return ``a * b + c``, rounded once, at least 0."""
     return bfloat16(np.maximum(_single(hfma(a, b, c)), _single(0)))
-
-
-@func
-def htanh(a: Any) -> Any:
-    """Return the hyperbolic tangent."""
-    return bfloat16(math.tanh(_single(a)))
-
-
-htanh_approx = htanh
 
 
 @func

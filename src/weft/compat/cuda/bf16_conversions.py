@@ -24,6 +24,9 @@ _single: Any = np.float32
 _double: Any = np.float64
 _ROUNDED: Final = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
 _INTEGERS: Final = ("int16", "uint16", "int32", "uint32", "int64", "uint64")
+_OF_CUDA: Final = {"int8": "char", "uint8": "uchar", "int16": "short", "uint16": "ushort",
+                   "int32": "int", "uint32": "uint", "int64": "ll", "uint64": "ull",
+                   "float32": "float", "float64": "double"}  # fmt: skip
 
 
 def _named(function: Any, name: str, does: str) -> DeviceFunction:
@@ -131,7 +134,14 @@ def _functions() -> dict[str, Any]:
         for name, source, target in ((f"bfloat16_as_{kind}", dt.bfloat16, integer),
                                      (f"{kind}_as_bfloat16", integer, dt.bfloat16)):
             found[name] = Bits(name, source, target)
-    return found
+    return found | {_name_of_cuda(name): made for name, made in found.items()}
+
+
+def _name_of_cuda(name: str) -> str:
+    """Return what CUDA's headers call a conversion: float32_to_bfloat16_rn -> float2bfloat16_rn."""
+    source, way, target, *mode = name.split("_")
+    link = "2" if way == "to" else "_as_"
+    return "_".join([_OF_CUDA.get(source, source) + link + _OF_CUDA.get(target, target), *mode])
 
 
 FUNCTIONS: Final = _functions()

@@ -12,7 +12,7 @@ from weft.frontend.kernel.launch import func
 __all__ = [
     "habs", "hadd", "hceil", "hcos", "hdiv", "heq", "hexp", "hexp2", "hexp10", "hfloor", "hfma",
     "hge", "hgt", "hle", "hlog", "hlog2", "hlog10", "hlt", "hmax", "hmin", "hmul", "hne", "hneg",
-    "hrcp", "hrint", "hrsqrt", "hsin", "hsqrt", "hsub", "htrunc",
+    "hrcp", "hrint", "hrsqrt", "hsin", "hsqrt", "hsub", "htanh", "htanh_approx", "htrunc",
 ]  # fmt: skip
 
 _half = np.float16
@@ -155,6 +155,15 @@ def hexp2(a: Any) -> Any:
 def hexp10(a: Any) -> Any:
     """Return ten to a power."""
     return _half(math.pow(_single(10), _single(a)))
+
+
+@func
+def htanh(a: Any) -> Any:
+    """Return the hyperbolic tangent."""
+    return _half(math.tanh(_single(a)))
+
+
+htanh_approx = htanh
 
 
 @func
