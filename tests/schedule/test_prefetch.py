@@ -74,6 +74,33 @@ def test_each_block_of_panels_is_fetched_ahead(depth):
     assert lines_of(schedule.kernel, 24) >= every - {(k, 0) for k in range(16)}
 
 
+@pytest.mark.parametrize("shape", [(40, 24, 6), (33, 17, 9), (7, 41, 2), (5, 25, 8)])
+def test_rows_are_fetched_ahead(shape):
+    depth, columns, rows = shape
+    schedule = Schedule(nests.matmul(rows, columns, depth)).split("j", 8, "overlap").reorder(
+        "j.o", "i", "j.i").decompose_reduction("s", "j.i")
+    before = schedule.kernel
+    schedule.prefetch_rows("b", "i", "k", "j.o")
+    assert_same(before, schedule.kernel)
+    again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
+    assert_same(schedule.kernel, again.kernel)
+    assert lines_of(schedule.kernel, columns) >= {
+        (k, min(j, columns - 8)) for j in range(8, columns, 8) for k in range(depth)}
+
+
+def test_each_line_of_wide_rows_is_fetched_ahead():
+    """The last columns of a block ask for the first ones of the next block."""
+    schedule = Schedule(nests.matmul(6, 96, 32)).split("j", 48).split("j.i", 16).reorder(
+        "j.o", "i", "j.i.o", "j.i.i").block_reduction("s", "j.o", "k", 16).decompose_reduction(
+        "s.b", "j.i.o")
+    before = schedule.kernel
+    schedule.prefetch_rows("b", "i", "k.i", "j.o", "k.o")
+    assert_same(before, schedule.kernel)
+    every = {(k, j) for j in range(0, 96, 16) for k in range(32)}
+    first = {(k, j) for j in (0, 16, 32) for k in range(16)}
+    assert lines_of(schedule.kernel, 96) >= every - first
+
+
 def lines_of(kernel, columns):
     """Return the places that the prefetches of a kernel name, by walking its loops."""
     places = set()
@@ -101,6 +128,17 @@ def test_refuses_steps():
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
     with pytest.raises(ScheduleError, match="20 lines for 5 steps"):
         narrow.prefetch_steps("b", "k.s", "i", "k", "j.o")
+
+
+def test_refuses_rows():
+    tiles = Schedule(nests.matmul(4, 640, 20)).split("j", 160).reorder(
+        "j.o", "i", "j.i").decompose_reduction("s", "j.i")
+    with pytest.raises(ScheduleError, match="10 lines in a row"):
+        tiles.prefetch_rows("b", "i", "k", "j.o")
+    with pytest.raises(ScheduleError, match="loads of a that"):
+        tiles.prefetch_rows("a", "i", "k", "j.o")
+    with pytest.raises(ScheduleError, match="loops of known length"):
+        tiles.prefetch_rows("b", "none", "k", "j.o")
 
 
 def test_refuses_panels():

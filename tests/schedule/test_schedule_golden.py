@@ -56,6 +56,9 @@ CASES = {
     "prefetch_steps": lambda: Schedule(nests.matmul(3, 12, 20)).split("j", 4).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction(
         "s", "j.i").prefetch_steps("b", "k.s", "i", "k", "j.o"),
+    "prefetch_rows": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
+        "i", 2).reorder("j.o", "i.o", "i.i", "j.i").decompose_reduction(
+        "s", "i.i").prefetch_rows("b", "i.o", "k", "j.o"),
     "prefetch": lambda: Schedule(nests.softmax(2, 5)).prefetch("x", "q", "r"),
 }
 

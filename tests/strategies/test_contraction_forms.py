@@ -310,12 +310,23 @@ def traced(shape, **features):
 
 
 @pytest.mark.parametrize(("rows", "columns", "broad"), [
-    (197, 512, True), (100, 512, True), (64, 512, False), (197, 64 * 3, False), (512, 512, True)])
+    (197, 512, True), (250, 512, True), (64, 512, False), (197, 64 * 3, False), (512, 512, True)])
 def test_broad_tiles(rows, columns, broad):
     """Where panels are copied and no thread gets more to do."""
     trace = traced((rows, columns, 768))
     assert ("split(j, 64, " in trace) == broad
     assert "split(j, 64, " not in traced((rows, columns, 768), vector_registers=16)
+
+
+@pytest.mark.parametrize(("rows", "depth", "block"), [
+    (64, 768, 96), (47, 600, 100), (130, 2304, 96), (64, 761, 0), (16, 768, 0)])
+def test_the_next_rows_are_asked_for(rows, depth, block):
+    """Where several tiles read them meanwhile, in blocks that divide the matrix."""
+    trace = traced((rows, 1000, depth), l2_bytes=256 << 10)
+    asks = block > 0
+    assert ("prefetch_rows(b, i.o, k.i, j.i.o, around=k.o)" in trace) == asks
+    assert ("split(j.i, 48, " in trace) == asks
+    assert (f"block_reduction(s, j.i.o, k, {block})" in trace) == asks
 
 
 def test_broad_tiles_share_copies():

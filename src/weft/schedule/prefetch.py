@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import prod
 from typing import Final
 
@@ -11,10 +12,12 @@ from weft.ir.expr import Expr
 from weft.ir.stmt import SERIAL, Body, For, Kernel, Load, Prefetch, Reduce
 from weft.ir.traverse import walk
 from weft.schedule import subscripts as sub
+from weft.schedule.loops import split
 from weft.schedule.memory import MAX_EXTENT
-from weft.schedule.space import Edit, Site, find_for, find_loop, find_memory
+from weft.schedule.space import Edit, Site, constant, find_for, find_loop, find_memory
 
 LINE_BYTES: Final = 64  # of a cache line, on nearly every machine; a wrong guess costs speed only
+MOST_LINES: Final = 8  # that are asked for at once
 
 
 def prefetch(kernel: Kernel, memory: str, loop: str, ahead: str, distance: int = 1) -> Kernel:
@@ -183,11 +186,7 @@ def prefetch_steps(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
     for p, n in zip(loops[at:], turns, strict=True):
         turn = turn * n + p.var
     line = turn * -(-length // each) + site.loop.var // each
-    places: dict[Expr, Expr] = {outer: outer + 1}
-    if around:
-        wider = find_for(kernel, around, what).loop
-        begun = next(p for p in loops if p.var is outer).extent
-        places = {outer: (outer + 1) % begun, wider.var: wider.var + (outer + 1) // begun}
+    places = _ahead(kernel, what, loops, outer, around)
     for number, (var, n, every) in enumerate(lines):
         rest = prod(n for _, n, _ in lines[number + 1:])
         here = line // rest if number == 0 else line // rest % n
@@ -197,6 +196,84 @@ def prefetch_steps(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
     hint = Prefetch(load.memory, tuple(ex.substitute(load.index, places)))
     edit.locate(load, hint)
     return edit.replace(site.parents, site.stmt, (site.stmt.with_bodies((hint, *site.body)),))
+
+
+def prefetch_rows(kernel: Kernel, memory: str, tile: str, steps: str, ahead: str,
+                  around: str = "") -> Kernel:
+    """Ask for what a later iteration reads as it lies, a row at a time between runs of steps.
+
+    for j: for i in n: for k in m: { for c in 32: ... a[k, j*32 + c] ... }
+    ->  for j: for i in n: for k.o in m/f:
+            { prefetch a[i * (m/f) + k.o, (j+1)*32]; prefetch a[..., (j+1)*32 + 16]
+              for k.i in f: { for c in 32: ... a[k.o*f + k.i, j*32 + c] ... } }
+    (tile = i, steps = k, ahead = j; f = n, for as many rows as steps)
+
+    As `prefetch_steps`, but the lines of a row together, at addresses that need no division: its
+    arithmetic would take the place of products in the steps.
+
+    Parameters
+    ----------
+    memory : str
+        Read by one load in the loop `steps`.
+    tile : str
+        The loop, of known length, whose iterations share the rows.
+    steps : str
+        The loop in it that goes along the rows, of known length; it is split.
+    ahead : str
+        A loop around both, whose variable is part of the load's subscript.
+    around : str
+        A loop around `ahead` that moves on when `ahead` begins anew; none if empty.
+
+    Raises
+    ------
+    ScheduleError
+        If there is no such load, the loops do not nest like this, or rows have too many lines.
+    """
+    names = ", ".join((memory, tile, steps, ahead, around)).rstrip(", ")
+    what = f"prefetch_rows({names})"
+    site = find_for(kernel, steps, what)
+    space, outer, load, moves = _copied(kernel, what, memory, steps, site, ahead)
+    loops = [p for p in site.parents if isinstance(p, For)]
+    turn = next((p for p in loops if p.var.attr == tile), None)
+    rows, turns = constant(site.extent), None if turn is None else constant(turn.extent)
+    if turn is None or rows is None or turns is None or site.var not in moves:
+        raise ScheduleError(what, found=f"{steps} in {site.extent!r}",
+                            expected=f"loops of known length that {memory} is read along")
+    size = load.memory.dtype.itemsize
+    columns = [(v, max(LINE_BYTES // (step * size), 1), space.ranges.of(space.extents[v]).hi)
+               for v, step in moves.items() if v is not site.var]
+    lines = [dict(zip([v for v, _, _ in columns], at, strict=True))
+             for at in product(*[range(0, n, every) for _, every, n in columns])]
+    if len(lines) > MOST_LINES:
+        raise ScheduleError(what, found=f"{len(lines)} lines in a row",
+                            expected=f"at most {MOST_LINES}")
+    share = -(-rows // turns)
+    run = next(f for f in range(rows // share, 0, -1) if rows % f == 0)
+    places = _ahead(kernel, what, loops, outer, around)
+    kernel = split(kernel, steps, run)
+    head = find_for(kernel, f"{steps}.o", what)
+    row = turn.var * (rows // run) + head.var
+    if turns * (rows // run) > rows:
+        row = ex.minimum(row, ex.index(rows - 1))
+    places[site.var] = row
+    edit = Edit(kernel)
+    hints = []
+    for line in lines:
+        at = {v: ex.index(c) for v, c in line.items()}
+        hints.append(Prefetch(load.memory, tuple(ex.substitute(load.index, places | at))))
+        edit.locate(load, hints[-1])
+    return edit.replace(head.parents, head.stmt,
+                        (head.stmt.with_bodies((*hints, *head.body)),))
+
+
+def _ahead(kernel: Kernel, what: str, loops: list[For], outer: Expr,
+           around: str) -> dict[Expr, Expr]:
+    """Return the next iteration of a loop, and of the one around it where that begins anew."""
+    if not around:
+        return {outer: outer + 1}
+    wider = find_for(kernel, around, what).loop
+    begun = next(p for p in loops if p.var is outer).extent
+    return {outer: (outer + 1) % begun, wider.var: wider.var + (outer + 1) // begun}
 
 
 def _copied(kernel: Kernel, what: str, memory: str, copy: str, site: Site, ahead: str,

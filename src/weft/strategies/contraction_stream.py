@@ -12,7 +12,7 @@ import math
 from typing import Final
 
 from weft.ir.record import Record
-from weft.ir.stmt import For, Load
+from weft.ir.stmt import For, Load, Memory
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
 from weft.strategies.contraction_lines import row_shares
@@ -31,6 +31,7 @@ from weft.strategies.nest import (
     flat_stride,
     parallelise,
     product,
+    registers,
     shares_evenly,
     size_of,
     work,
@@ -39,6 +40,10 @@ from weft.target import ARRAY_BYTES
 
 WAITED: Final = 4  # a term is loaded, multiplied and added, and its element waited for
 BATCH_ROWS: Final = 2  # for which a matrix is not read in strips, though a cache holds it
+ASKED_TILES: Final = 4  # one below the other, in whose time the next columns can be asked for
+ASKED_VECTORS: Final = 3  # of a row of their results
+ASKED_DEPTH: Final = range(64, 129)  # rows of the matrix that they read meanwhile
+ASKED_COLUMNS: Final = 256
 HELD_BYTES: Final = 192 << 10  # of the results that several tiles of rows add to
 
 
@@ -48,6 +53,7 @@ class _Found(Record):
     wide: For
     row: For | None
     batch: tuple[For, ...]
+    matrix: Memory
 
 
 def _find(plan: Plan, pattern: Pattern, p: Parameters) -> _Found | None:
@@ -73,7 +79,7 @@ def _find(plan: Plan, pattern: Pattern, p: Parameters) -> _Found | None:
         seldom = product([r.extent for r in few]) <= BATCH_ROWS and (
             every > 2 * plan.target.l2_bytes)
         if whole > plan.target.l2_bytes or (batch and (not few or seldom)):
-            return _Found(wide, few[0] if few else None, batch)
+            return _Found(wide, few[0] if few else None, batch, moving[0])
     return None
 
 
@@ -93,6 +99,12 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         lanes = max(min(lanes, 1 << (n.bit_length() - 2)), 2 * native)
     if n < 2 * lanes or depth < 2 * deep:
         return False
+    high, pieces = tile_rows(rows, p.rows), 1
+    block = _asked_block(depth) if rows >= ASKED_TILES * p.rows and n >= ASKED_COLUMNS else 0
+    if block:
+        deep, high = block, _tall(rows, p.rows)
+        pieces = ASKED_VECTORS if registers(plan) >= 32 else 1
+        lanes = pieces * native
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
     itemsize = Cost(pattern.rows[-1].body).itemsize
@@ -104,7 +116,6 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         rows == 1 and plan.threads * sums <= ARRAY_BYTES) else 1  # else they share the columns
     # As few blocks of columns as the caches and the threads ask for, all of one width.
     # What several tiles of rows add to is used seldom enough to lie in the second cache.
-    high = tile_rows(rows, p.rows)
     held = p.stream_bytes if rows <= p.rows else max(
         p.stream_bytes, min(plan.target.l2_bytes // 4, HELD_BYTES))
     most = max(held // (-(-rows // high) * high * itemsize) // lanes, 2) * lanes
@@ -125,12 +136,16 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         tile_split(plan, row.var.attr, row.extent, high)
         groups, tile = [f"{row.var.attr}.o"], [f"{row.var.attr}.i"]
     schedule.reorder(*outer, f"{j}.o", *groups, *tile, f"{j}.i")
+    lane = f"{j}.i"
+    if pieces > 1:
+        schedule.split(lane, native)
+        tile, lane = [*tile, f"{lane}.o"], f"{lane}.i"
     ends, whole = ["begin", "end"], depth % (shares * deep) == 0
     if shares > 1:
         depth = -(-depth // shares)
         top = outer[len(found.batch)] if blocks > 1 else f"{j}.o"
         schedule.share_reduction(name, top, k, depth)
-        schedule.parallel(f"{k}.o").vectorize(f"{j}.i.end")
+        schedule.parallel(f"{k}.o").vectorize(f"{lane}.end")
         name, k, ends = f"{name}.b", f"{k}.i", ["begin", "end1"]
         plan.why.append(f"{shares} shares of {depth} steps along {k} on {plan.threads} threads")
     else:
@@ -144,22 +159,36 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         ends += ["begin1", "end1"]
     schedule.block_reduction(name, f"{j}.o", k, deep)
     for end in ends:
-        schedule.vectorize(f"{j}.i.{end}")
+        schedule.vectorize(f"{lane}.{end}")
     unroll = 4 if rows > 1 else 8
-    if whole and deep % unroll == 0:
+    if not block and whole and deep % unroll == 0:
         schedule.split(f"{k}.i", unroll)
     else:
         unroll = 0
-    schedule.decompose_reduction(f"{name}.b", tile[0] if tile else f"{j}.i")
+    schedule.decompose_reduction(f"{name}.b", tile[0] if tile else lane)
+    if block and plan.attempt("prefetch_rows", found.matrix.name, groups[0], f"{k}.i", f"{j}.o",
+                              f"{k}.o"):
+        plan.why.append(f"the next rows of {found.matrix.name} are asked for meanwhile")
     if unroll:
         schedule.unroll(f"{k}.i.i")
     for suffix in (".z", "", ".f"):
         for loop in tile:
             schedule.unroll(f"{loop}{suffix}")
-        schedule.vectorize(f"{j}.i{suffix}")
+        schedule.vectorize(f"{lane}{suffix}")
     plan.why.append(f"contraction: {deep} rows of the matrix at a time, "
                     f"{rows}×{width} results in cache along {j}")
     return True
+
+
+def _asked_block(depth: int) -> int:
+    """Return how many rows are read at a time if the next columns are asked for, 0 if none fit."""
+    fitting = [d for d in ASKED_DEPTH if depth % d == 0 and depth > d]
+    return min(fitting, key=lambda d: abs(d - ASKED_DEPTH[len(ASKED_DEPTH) // 2]), default=0)
+
+
+def _tall(n: int, most: int) -> int:
+    """Return how many rows a tile takes: the fewest steps, two vectors' time of each for a tile."""
+    return min(range(most, most // 2, -1), key=lambda r: -(-n // r) * (r * ASKED_VECTORS + 2))
 
 
 def _even_root(n: int) -> int:
