@@ -106,7 +106,8 @@ def tiles_state() -> str:
     host = host_cpu()
     if "+amx-tile" not in host.features.split(","):
         return "absent"
-    from weft.runtimes import tiles
+    with importing:
+        from weft.runtimes import tiles
 
     if not config().amx:
         return "switched off by WEFT_AMX"
@@ -116,8 +117,9 @@ def tiles_state() -> str:
 
 def _checked(name: str, features: str) -> str:
     """Return what the products of a child process say about tile registers, once a machine."""
-    import subprocess
-    import sys
+    with importing:
+        import subprocess
+        import sys
 
     from weft.store import cache, fingerprint
 
