@@ -134,6 +134,30 @@ def test_loads_are_shared_until_a_store():
     np.testing.assert_array_equal(shared, again)
 
 
+def matrices(*names):
+    return [ex.var(name, F32, 256) for name in names]
+
+
+def test_whole_matrices_are_loaded_once_until_a_store():
+    p, q, out = (memory(name, 256, scope="local") for name in "pqo")
+    a, b, c, d = matrices(*"abcd")
+    body = (Alloc(p), Alloc(q), Alloc(out), Load(a, p, (ZERO,)), Store(q, (ZERO,), a),
+            Load(b, p, (ZERO,)), Store(p, (ZERO,), b + a), Load(c, p, (ZERO,)),
+            Load(d, q, (ZERO,)), Store(out, (ZERO,), c + d))
+    made = linearize(kernel([], *body))
+    assert len(loads(made, p)) == 2
+    assert len(loads(made, q)) == 1
+
+
+def test_matrices_over_other_memory_are_loaded_again():
+    p = memory("p", 256, scope="local")
+    view = memory("view", 256, scope="local")
+    a, b = matrices(*"ab")
+    body = (Alloc(p), Alloc(view, base=p), Load(a, p, (ZERO,)), Store(view, (ZERO,), a + a),
+            Load(b, p, (ZERO,)), Store(view, (ZERO,), b + a))
+    assert len(loads(linearize(kernel([], *body)), p)) == 2
+
+
 def test_loads_do_not_cross_the_start_of_a_loop():
     a = memory("a", 4)
     body = (

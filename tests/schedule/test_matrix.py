@@ -33,6 +33,29 @@ def test_matrix(inner, transposed, kinds):
     assert print_kernel(parse_kernel(print_kernel(made.bare))) == print_kernel(made.bare)
 
 
+def in_tiles(inner=40):
+    return tiled(inner=inner).matrix("i.z").matrix("i").matrix("i.s")
+
+
+@pytest.mark.parametrize("inner", [3, 70])
+def test_refresh(inner):
+    made = in_tiles(inner).refresh("k.q.o", "s.r", "s.s")
+    assert_same(made.start, made.kernel)
+    assert print_kernel(made.bare).count("store s.s[") == 2
+    again = Schedule.replay(made.start, made.trace)
+    assert print_kernel(again.kernel) == print_kernel(made.kernel)
+    assert print_kernel(parse_kernel(print_kernel(made.bare))) == print_kernel(made.bare)
+
+
+@pytest.mark.parametrize("names", [
+    ("k.q.o", "s.s", "s.r"), ("k.q.o", "s.left.p", "s.s"), ("j.o", "s.r", "s.s"),
+    ("k.q.o", "s.r", "c"),
+])  # fmt: skip
+def test_only_what_is_copied_behind_the_loop_is_stored_in_it(names):
+    with pytest.raises(ScheduleError):
+        in_tiles().refresh(*names)
+
+
 @pytest.mark.parametrize(("made", "loop"), [
     (lambda: tiled("i8", "u8", "dot4"), "i"),  # the unsigned side would have to be the left one
     (lambda: tiled(), "k.q.o"), (lambda: tiled(), "i.f"), (lambda: tiled(), "j.i"),

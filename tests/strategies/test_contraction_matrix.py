@@ -6,6 +6,8 @@ import schedule_nests as nests
 from schedule_nests import assert_same
 from weft.backends import cpu
 from weft.compilers.llvm import compiler
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
 from weft.ir.op import Op
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
@@ -17,12 +19,14 @@ FEATURES = tuple(f"+{name}" for name in (
     "avx512f", "avx512vl", "avx512vnni", "f16c", "fma", "sse2"))  # fmt: skip
 TARGET = cpu.target_from("x86_64", "sapphirerapids", FEATURES,
                          {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20})
+WITHOUT = TARGET.replace(operations=frozenset(
+    o for o in TARGET.operations if o[0] not in (Op.MATRIX2.name, Op.MATRIX4.name)))
 KINDS = [("bf16", "bf16"), ("i8", "i8"), ("u8", "i8")]
 
 
-def assembly(kernel):
-    lowered = linearize(vectorize(legalize(choose(kernel, TARGET, 1), TARGET)))
-    return compiler().assembly(cpu.renderer(TARGET).render(lowered, "k").text).splitlines()
+def assembly(kernel, target=TARGET):
+    lowered = linearize(vectorize(legalize(choose(kernel, target, 1), target)))
+    return compiler().assembly(cpu.renderer(target).render(lowered, "k").text).splitlines()
 
 
 @pytest.mark.parametrize("kinds", KINDS)
@@ -57,9 +61,51 @@ def test_results_stay_in_tile_registers(kinds, product):
     assert not any("call" in line.split() for line in lines)
 
 
+def test_each_tile_is_loaded_once_in_a_step():
+    lines = assembly(nests.narrow(128, 128, 256))
+    assert sum("tileloadd" in line for line in lines) == 4
+
+
+def test_a_long_sum_stores_a_tile_in_each_step():
+    """The path of stores sleeps after a while, and takes long to wake."""
+    def count(inner):
+        lines = assembly(nests.narrow(64, 64, inner))
+        last = max(at for at, line in enumerate(lines) if line.strip().startswith("tdpbf16ps"))
+        behind = lines[last + 1 :]
+        loop = next(at for at, line in enumerate(behind) if line.strip().startswith("j"))
+        return sum("tilestored" in line for line in behind[:loop])
+
+    assert count(2048) == 1
+    assert count(256) == 0
+
+
+def test_panels_fill_half_of_the_second_cache():
+    made = choose(nests.narrow(1024, 1024, 1024), TARGET, 1)
+    assert "split(j, 512, tail=mask)" in made.meta.schedule
+    small = choose(nests.narrow(1024, 1024, 1024), TARGET.replace(l2_bytes=512 << 10), 1)
+    assert "split(j, 128, tail=mask)" in small.meta.schedule
+
+
+@pytest.mark.parametrize("matrices", [True, False])
+def test_sums_become_bfloat16_by_one_instruction(matrices):
+    """They are never subnormal, which that instruction would flush; what is made of them may be."""
+    def converts(change):
+        kernel = nests.narrow(64, 64, 256, out="bf16")
+        loop = kernel.body[0]
+        inner = loop.body[0]
+        store = inner.body[-1]
+        value = ex.cast(change(store.value.args[0]), dt.bfloat16)
+        body = (*inner.body[:-1], store.replace(value=value))
+        new = loop.with_bodies((inner.with_bodies(body),))
+        kernel = kernel.replace(body=(new,))
+        target = TARGET if matrices else WITHOUT
+        return any("vcvtneps2bf16" in line for line in assembly(kernel, target))
+
+    assert converts(lambda s: s)
+    assert not converts(lambda s: s * 0.5)
+
+
 def test_a_target_without_tiles_has_no_products_of_matrices():
-    operations = frozenset(o for o in TARGET.operations
-                           if o[0] not in (Op.MATRIX2.name, Op.MATRIX4.name))
-    made = choose(nests.narrow(33, 40, 70), TARGET.replace(operations=operations), 1)
+    made = choose(nests.narrow(33, 40, 70), WITHOUT, 1)
     assert not any(line.startswith("matrix") for line in made.meta.schedule)
     assert any(line.startswith("tensorize") for line in made.meta.schedule)

@@ -4,8 +4,8 @@ Each distinct expression becomes one instruction per place that dominates its us
 loop body in which its operands are known. Leaving loops that way (loop-invariant code motion) is
 sound because expressions are pure and total. An expression never leaves a conditional, whose work
 it may be there to avoid, and vectors do not leave a parallel loop, whose body becomes a function.
-Loads stay where they are, except that a load is not repeated while nothing may have written to
-global memory since the same load.
+Loads stay where they are, except that a load of global memory, or of a whole matrix, is not
+repeated while nothing may have been written to that memory since the same load.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ from weft.ir.stmt import (
 from weft.ir.traverse import walk
 from weft.passes.access import flat_index
 
+MATRIX_LANES: Final = 256  # of a matrix, which takes a tile register
 NOALIAS: Final = "noalias"  # the hint that says that no two parameters overlap
 
 
@@ -110,6 +111,7 @@ class Linearizer:
         self.region = Region(None, False)
         self.values: dict[Expr, Value] = {}
         self.depths: dict[Expr, int] = {}  # of the region in which an expression may be computed
+        self.shared: set[str] = set()  # memories that lie over others, and those below them
         self.messages: dict[tuple[str, Location | None], int] = {}
         found = {v for s in walk(kernel.body) for v in ex.variables(s.exprs())}
         found.update(v for m in kernel.params for v in ex.variables(m.shape))
@@ -238,7 +240,8 @@ class Linearizer:
         offset = self._offset(s.memory, s.index)
         mask, fill = self._optional(s.mask), self._optional(s.fill)
         key = (s.memory.name, offset, mask, fill, s.var.lanes)
-        if s.memory.scope == "global":
+        kept = self._is_kept(s)
+        if kept:
             region: Region | None = self.region
             while region is not None:
                 if key in region.loads:
@@ -249,16 +252,22 @@ class Linearizer:
         result = self._new(str(s.var.attr), s.var)
         self._emit(LoadInst(result, s.memory, offset, mask, fill))
         self._bind(s.var, result, self.region)
-        if s.memory.scope == "global":
+        if kept:
             self.region.loads[key] = result
+
+    def _is_kept(self, s: Load) -> bool:
+        """Whether the same load again takes this value, if nothing was written between."""
+        if s.memory.scope == "global":
+            return True
+        return (s.var.lanes == MATRIX_LANES and s.memory.scope == "local"
+                and s.memory.name not in self.shared)
 
     def _written(self, memory: Memory | None) -> None:
         """Forget the loads that a write may have changed (any memory, if None)."""
-        if memory is not None and memory.scope != "global":
-            return
+        is_own = memory is not None and memory.scope != "global"
         region: Region | None = self.region
         while region is not None:
-            if memory is not None and self.noalias:
+            if memory is not None and (is_own or self.noalias):
                 stale = [k for k in region.loads if k[0] == memory.name]
                 for k in stale:
                     del region.loads[k]
@@ -276,6 +285,8 @@ class Linearizer:
         if size >= 1 << 62:
             raise VerifyError(f"alloc {s.memory.name}", found="a size without a bound",
                               expected="sizes made of constants and variables with bounds")
+        if s.base is not None:
+            self.shared |= {s.memory.name, s.base.name}
         self._emit(StorageInst(s.memory, max(size, 0), s.base, s.align))
 
     def _for(self, s: For) -> None:

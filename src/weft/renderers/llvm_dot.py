@@ -6,13 +6,15 @@ table defines them. Vectors of any length are cut into, or filled up to, whole r
 
 from __future__ import annotations
 
-from weft.ir.linear import Compute
+from weft.ir.linear import Compute, Value
 from weft.ir.op import Op
 from weft.renderers.llvm_types import FunctionWriter, element, vector
 
-__all__ = ["dot", "matrix"]
+__all__ = ["dot", "matrix", "store_matrix"]
 
 _LEAST = 4  # lanes of the smallest register
+_WORDS = vector("i32", 256)  # of a matrix
+_SIZE = ("i16", "16"), ("i16", "64")  # of a tile: rows, bytes of a row
 
 
 def dot(w: FunctionWriter, inst: Compute) -> str:
@@ -49,27 +51,33 @@ def matrix(w: FunctionWriter, inst: Compute) -> str:
     Loads, stores and loops around it become those of tiles in LLVM's own lowering of AMX types,
     which also writes the configuration of the tiles.
     """
-    words, total = vector("i32", 256), element(inst.result.dtype)
-    tiles = []
-    for a in inst.args:
-        text = w.ref(a)
-        known = w.tiles.get((w.block, text))
-        if known is not None:  # a second conversion would be a second load
-            tiles.append(known)
-            continue
-        key = (w.block, text)
-        if element(a.dtype) != "i32":
-            text = w.new(f"bitcast {vector(total, 256)} {text} to {words}")
-        tiles.append(w.intrinsic("llvm.x86.cast.vector.to.tile.v256i32", "x86_amx",
-                                 (words, text)))
-        w.tiles[key] = tiles[-1]
+    total = element(inst.result.dtype)
+    tiles = [_tile(w, w.ref(a), element(a.dtype)) for a in inst.args]
     name = "tdpbf16ps" if inst.op is Op.MATRIX2 else "tdpbusd"
-    size = [("i16", "16"), ("i16", "64"), ("i16", "64")]  # rows, bytes of a row, bytes of a column
-    made = w.intrinsic(f"llvm.x86.{name}.internal", "x86_amx", *size,
+    made = w.intrinsic(f"llvm.x86.{name}.internal", "x86_amx", *_SIZE, ("i16", "64"),
                        *[("x86_amx", t) for t in tiles])
-    whole = w.intrinsic("llvm.x86.cast.tile.to.vector.v256i32", words, ("x86_amx", made))
+    whole = w.intrinsic("llvm.x86.cast.tile.to.vector.v256i32", _WORDS, ("x86_amx", made))
     return whole if total == "i32" else w.new(
-        f"bitcast {words} {whole} to {vector(total, 256)}")
+        f"bitcast {_WORDS} {whole} to {vector(total, 256)}")
+
+
+def store_matrix(w: FunctionWriter, value: Value, at: str) -> None:
+    """Write the store of a matrix from its tile; as a vector it would go through memory first."""
+    tile = _tile(w, w.ref(value), element(value.dtype))
+    w.perform("llvm.x86.tilestored64.internal", *_SIZE, ("ptr", at), ("i64", "64"),
+              ("x86_amx", tile))
+
+
+def _tile(w: FunctionWriter, text: str, kind: str) -> str:
+    """Return a matrix as a tile; a second conversion in a block would be a second load."""
+    key = (w.block, text)
+    known = w.tiles.get(key)
+    if known is None:
+        if kind != "i32":
+            text = w.new(f"bitcast {vector(kind, 256)} {text} to {_WORDS}")
+        known = w.tiles[key] = w.intrinsic("llvm.x86.cast.vector.to.tile.v256i32", "x86_amx",
+                                           (_WORDS, text))
+    return known
 
 
 def _whole(w: FunctionWriter, op: object, total: str, lanes: int, texts: list[str]) -> str:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import UnsupportedError
+from weft.imports import Late
 from weft.ir import linear as li
 from weft.ir.linear import LinearKernel, Value
 from weft.ir.op import Op
 from weft.ir.stmt import Memory
 from weft.renderers.llvm_types import Module, splat, stored, suffix, vector
-from weft.target import ARRAY_BYTES, PRIVATE_BYTES
+from weft.target import ARRAY_BYTES, PRIVATE_BYTES, STACK_BYTES
 
 if TYPE_CHECKING:
+    from weft.renderers import llvm_dot
     from weft.renderers.llvm_types import FunctionWriter
+else:
+    llvm_dot = Late("weft.renderers.llvm_dot")
 
 __all__ = ["Memories", "address", "from_memory", "load", "prefetch", "stack_bytes", "store",
            "to_memory"]
 
+_MATRIX: Final = (256, 4)  # lanes and their bytes
 _MOVED: Final = (Op.SHUFFLE, Op.REVERSE, Op.SLIDE)  # what takes lanes to other lanes
 
 
@@ -41,6 +46,7 @@ class Memories:
                 written |= isinstance(inst, li.StoreInst)
         self.whole = _whole(kernel)
         self.flags = _flags(kernel)
+        self.sums = _sums(kernel)
         changed = {i.memory.name for i in kernel.code
                    if isinstance(i, li.StoreInst | li.AtomicInst)}
         self.changed = changed if self.noalias else {m.name for m in kernel.params} | changed
@@ -118,6 +124,31 @@ def _flags(kernel: LinearKernel) -> set[str]:
     return set(sizes)
 
 
+def _sums(kernel: LinearKernel) -> set[str]:
+    """Return the memories that hold sums of products of bfloat16 alone, which are never subnormal.
+
+    The instructions for those products flush their results.
+    """
+    found = {i.result.id for i in kernel.code
+             if isinstance(i, li.Compute) and i.op in (Op.DOT2, Op.MATRIX2)}
+    if not found:
+        return set()
+    found |= {i.result.id for i in kernel.code
+              if isinstance(i, li.Compute) and i.op is Op.CONST and i.attr == 0}
+    known: set[str] = set()
+    stores = [i for i in kernel.code if isinstance(i, li.StoreInst)]
+    loads = [i for i in kernel.code if isinstance(i, li.LoadInst)]
+    others = {i.memory.name for i in kernel.code if isinstance(i, li.AtomicInst)}
+    others |= {i.base.name for i in kernel.code
+               if isinstance(i, li.StorageInst) and i.base is not None}
+    others |= {m.name for m in kernel.params}
+    for _ in range(2):  # those that products are stored to, and their copies
+        wrong = others | {s.memory.name for s in stores if s.value.id not in found}
+        known = {s.memory.name for s in stores} - wrong
+        found |= {i.result.id for i in loads if i.memory.name in known and i.fill is None}
+    return known
+
+
 def _plain(name: str) -> str:
     return "".join(c if c.isalnum() or c in "._" else "_" for c in name)
 
@@ -133,13 +164,13 @@ def stack_bytes(allocas: list[str], inst: li.StorageInst, elsewhere: bool) -> tu
     """
     size = max(-(-inst.size * inst.memory.dtype.itemsize // 64) * 64, 64)
     total = size + sum(int(a.partition("[")[2].partition(" ")[0]) for a in allocas)
-    fits = size <= ARRAY_BYTES and total <= PRIVATE_BYTES
-    if not fits and not elsewhere:
+    if elsewhere:
+        return size, size <= ARRAY_BYTES and total <= PRIVATE_BYTES
+    if total > STACK_BYTES:
         found = f"{size} bytes of {inst.memory.name}, {total} in all"
         raise UnsupportedError("render", found=found, hint="tile the loop so that less is kept",
-                               expected=f"private arrays of {ARRAY_BYTES} bytes, "
-                                        f"{PRIVATE_BYTES} in all")
-    return size, fits
+                               expected=f"private arrays of {STACK_BYTES} bytes in all")
+    return size, True
 
 
 def address(w: FunctionWriter, mem: Memory, base: str, offset: Value, inside: bool) -> str:
@@ -215,6 +246,8 @@ def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) ->
         text = _guarded(w, mem, base, inst.offset, kind, mask, fill, tag)
     name = from_memory(w, text, value)
     w.names[value.id] = name
+    if mem.name in memories.sums:
+        w.normal.add(value.id)
 
 
 def _gather(w: FunctionWriter, value: Value, kind: str, at: str, mask: str | None, fill: str,
@@ -261,7 +294,9 @@ def store(w: FunctionWriter, memories: Memories, inst: li.StoreInst, base: str) 
         return
     if mask is None:
         at = address(w, mem, base, inst.offset, True)
-        if inst.streaming and value.lanes > 1:
+        if w.tiles and mem.scope == "local" and (value.lanes, size) == _MATRIX:
+            llvm_dot.store_matrix(w, value, at)
+        elif inst.streaming and value.lanes > 1:
             # A vector of several registers is stored register by register.
             width = min(value.lanes * size, w.module.target.vector_bytes)
             _stream(w, text, kind, at, width, size, tag)

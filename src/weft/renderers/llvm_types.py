@@ -148,6 +148,7 @@ class FunctionWriter:
         self.block = "entry"
         self.streams = False
         self.tiles: dict[tuple[str, str], str] = {}  # matrices as tiles, by block and operand
+        self.normal: set[int] = set()  # values that are not subnormal
         self.temporaries = 0
         self.blocks = 0
 

@@ -8,11 +8,12 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
+from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Body, For, Kernel, Load, Memory, Store
 from weft.schedule.memory import swap_memory
-from weft.schedule.space import Edit, constant, find_for, perfect
+from weft.schedule.space import Edit, constant, find_for, find_memory, perfect
 
 SIDE: Final = 16  # rows and columns of a matrix
 LANES: Final = SIDE * SIDE
@@ -52,6 +53,48 @@ def matrix(kernel: Kernel, loop: str) -> Kernel:
     for memory in memories:
         made = _merged(made, memory)
     return made
+
+
+def refresh(kernel: Kernel, loop: str, kept: str, target: str) -> Kernel:
+    """Store a matrix that a loop keeps in registers in each of its turns, too.
+
+    for q: { c[t, 0] = matrix2(c[t, 0], ...) };  w[t, 0] = c[t, 0]
+    ->  for q: { c[t, 0] = matrix2(c[t, 0], ...); w[0, 0] = c[0, 0] };  w[t, 0] = c[t, 0]
+
+    What the loop stores is written over behind it. Processors put the path by which tile registers
+    are stored to sleep, and a store that comes after some hundred nanoseconds without another
+    takes a quarter of a microsecond. A store in each turn hides behind the products.
+
+    Parameters
+    ----------
+    kept, target : str
+        Memories of matrices, allocated in the kernel: the one that the loop keeps, and the one
+        that all of it is copied to right behind the loop.
+
+    Raises
+    ------
+    ScheduleError
+        If the target is not written right behind the loop, or is used in it.
+    """
+    what = f"refresh({loop}, {kept}, {target})"
+    site = find_for(kernel, loop, "refresh")
+    source, memory = (find_memory(kernel, name, "refresh") for name in (kept, target))
+    siblings = site.parents[-1].bodies()[0] if site.parents else kernel.body
+    at = next((p for p, s in enumerate(siblings) if s is site.loop), len(siblings))
+    behind = [s for s in siblings[at + 1 :] if traverse.stores((s,))][:1]
+    alike = source.shape == memory.shape and source.dtype is memory.dtype
+    if memory not in traverse.stores(tuple(behind)) or not alike:
+        raise ScheduleError(what, found=f"{target} of {memory.shape}",
+                            expected=f"a copy of {kept}, written right behind {loop}")
+    used = {m for s in traverse.walk(site.loop.body) for m in (*s.reads(), *s.writes())}
+    if memory in used or source not in used:
+        raise ScheduleError(what, found=f"{loop} with {[m.name for m in used]}",
+                            expected=f"a loop that updates {kept} and leaves {target} alone")
+    edit = Edit(kernel)
+    place = (ex.index(0),) * len(source.shape)
+    value = edit.names.var(f"{kept}.now", ex.broadcast(ex.const(0, source.dtype), LANES))
+    body = (*site.loop.body, Load(value, source, place), Store(memory, place, value))
+    return edit.replace(site.parents, site.loop, (site.loop.with_bodies(body),))
 
 
 class _Nest:
@@ -143,4 +186,4 @@ def _merged(kernel: Kernel, memory: Memory) -> Kernel:
     return swap_memory(kernel, memory, new, remap)
 
 
-__all__ = ["LANES", "SIDE", "matrix"]
+__all__ = ["LANES", "SIDE", "matrix", "refresh"]

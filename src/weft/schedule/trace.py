@@ -126,6 +126,10 @@ class Schedule:
         """See `weft.schedule.matrix.matrix`."""
         return self._apply("matrix", (loop,))
 
+    def refresh(self, loop: str, kept: str, target: str) -> Self:
+        """See `weft.schedule.matrix.refresh`."""
+        return self._apply("refresh", (loop, kept, target))
+
     def rfactor(self, axis: str) -> Self:
         """See `weft.schedule.reduction.rfactor`."""
         return self._apply("rfactor", (axis,))
@@ -262,7 +266,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "blocking": ("block_reduction", "share_reduction"), "tensorize": ("tensorize",),
     "scan": ("scan",),
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
-    "precompute": ("precompute",), "matrix": ("matrix",), "window": ("window",),
+    "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
     "prefetch": ("prefetch", "prefetch_panel", "prefetch_steps", "prefetch_rows"),
     "cascade": ("cascade", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),

@@ -45,7 +45,8 @@ from weft.strategies.nest import Plan, fit_the_stack, private_arrays
 __all__ = ["Parameters", "Pattern", "match", "schedule_contraction"]
 
 SMALLER: Final = 4  # how often a form is tried that keeps too much in private arrays
-KEPT: Final = ("panel_bytes", "window_bytes", "whole_bytes", "sum_bytes", "dot_bytes")
+KEPT: Final = ("panel_bytes", "window_bytes", "whole_bytes", "sum_bytes", "dot_bytes",
+               "matrix_bytes")
 
 
 def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | None = None,
@@ -78,7 +79,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
             fits = False
             with contextlib.suppress(ScheduleError):
                 fits = form(plan, pattern, p)
-            if fits and fit_the_stack(plan, private_arrays(plan.kernel) - before):
+            if fits and fit_the_stack(plan, private_arrays(plan.kernel) - before,
+                                      large=form is schedule_matrix):
                 return True
             plan.schedule.reset(saved)
             plan.choices.reset(decided)

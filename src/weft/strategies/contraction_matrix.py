@@ -7,6 +7,8 @@ bytes that would have to change places) is left to the dot products of vectors.
 
 from __future__ import annotations
 
+from typing import Final
+
 from weft.ir.dtype import uint32
 from weft.ir.op import Op
 from weft.schedule.matrix import PRODUCTS, SIDE
@@ -21,6 +23,8 @@ from weft.strategies.contraction_pattern import (
     tile_split,
 )
 from weft.strategies.nest import Plan, parallelise, size_of, work
+
+LONG: Final = 20  # products of a tile, from which on its store comes long after the last one
 
 
 def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
@@ -37,11 +41,12 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         return False
     rows, columns = (2 * SIDE if n >= 2 * SIDE else SIDE for n in (rows_n, wide_n))
     points = -(-s.depth // (s.group * SIDE)) * SIDE
-    if points * max(rows, columns) * 4 > p.dot_bytes:
+    kept = min(p.matrix_bytes, plan.target.l2_bytes // 2)  # beside the rows of a tile
+    if points * max(rows, columns) * 4 > kept:
         return False
     # Whole blocks only, the last of which overlaps: no tile is masked. As little is done twice as
     # possible, and of equally good blocks the largest share one copy of the rows.
-    most = min(p.dot_bytes // (4 * points * columns), wide_n // columns)
+    most = min(kept // (4 * points * columns), wide_n // columns)
     tiles = min(range(most, 0, -1), key=lambda t: -(-wide_n // (t * columns)) * t)
     block = tiles * columns
     _schedule(plan, pattern, s, rows, columns, block)
@@ -76,8 +81,8 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     if bias:
         schedule.vectorize(panel(plan, bias, top, (across, tile[1], tile[3]))[-1])
     loops = panel(plan, words[1], top, (across, f"{q}.o", tile[1], f"{q}.i", tile[3]))
-    if s.wide_stride == 1:
-        schedule.vectorize(loops[-1])
+    if s.wide_stride == 1:  # line by line of memory, through all panels
+        schedule.reorder(loops[1], loops[3], loops[0], loops[2], loops[4]).vectorize(loops[4])
     else:
         copy_strided(plan, [loops[3]], loops[4])
     loops = panel(plan, words[0], f"{i}.o", (f"{q}.o", tile[0], tile[2], f"{q}.i"))
@@ -93,4 +98,6 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
         if nest is tile:
             schedule.hoist(words[0])  # one load for a row of tiles
         schedule.unroll(nest[0]).unroll(nest[1])
+    if s.depth >= LONG * s.group * SIDE:
+        schedule.refresh(f"{q}.o", f"{name}.r", f"{name}.s")
     schedule.vectorize(f"{tile[3]}.f")
