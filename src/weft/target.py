@@ -17,7 +17,7 @@ __all__ = ["ARRAY_BYTES", "ASSUMED", "MEASURED", "PRIVATE_BYTES", "REPORTED", "S
 REPORTED: Final = "reported"  # by the driver, the operating system or the processor
 MEASURED: Final = "measured"  # by us
 ASSUMED: Final = "assumed"  # nobody says; a safe value
-ARRAY_BYTES: Final = 256 << 10  # of one private array: it lies on a thread's stack
+ARRAY_BYTES: Final = 512 << 10  # of one private array: it lies on a thread's stack
 PRIVATE_BYTES: Final = 1 << 20  # of all private arrays of one function
 STACK_BYTES: Final = 2 << 20  # of all, where large panels are worth so much of a thread's stack
 

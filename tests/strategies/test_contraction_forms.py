@@ -334,6 +334,19 @@ def test_broad_tiles_share_copies():
     assert "split(j, 64, " not in traced((2048, 2048, 2048))
 
 
+@pytest.mark.parametrize(("l2_bytes", "panel"), [
+    (64 << 10, 256 << 10), (1 << 20, 256 << 10), (2 << 20, 512 << 10), (1 << 30, ARRAY_BYTES)])
+def test_panels_take_a_share_of_a_large_cache(l2_bytes, panel):
+    target = NARROW.replace(l2_bytes=l2_bytes)
+    assert contraction.usual(target).panel_bytes == panel
+
+
+def test_broad_panels_fill_a_large_cache():
+    """What 1 MiB holds only in blocks, 2 MiB hold whole, beside the rows that pass by."""
+    assert "split(j, 64, " in traced((2048, 2048, 2048), l2_bytes=2 << 20)
+    assert "split(j, 64, " not in traced((2048, 2048, 2048), l2_bytes=1 << 20)
+
+
 @pytest.mark.parametrize(("depth", "around"), [(768, ""), (3072, "j.o")])
 def test_the_next_panel_is_asked_for(depth, around):
     trace = traced((200, 512, depth), l2_bytes=1 << 20)

@@ -36,7 +36,7 @@ from weft.strategies.contraction_inner import inner_cost, schedule_inner
 from weft.strategies.contraction_lines import schedule_lines
 from weft.strategies.contraction_matrix import schedule_matrix
 from weft.strategies.contraction_outer import outer_cost, schedule_outer
-from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked
+from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked, usual
 from weft.strategies.contraction_position import schedule_position
 from weft.strategies.contraction_stream import schedule_stream
 from weft.strategies.contraction_window import schedule_window
@@ -58,7 +58,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     saved = plan.schedule.mark()
     reasons = len(plan.why)
     forms = [schedule_outer, schedule_inner]
-    costs = [cost(plan, pattern, parameters or Parameters()) for cost in (outer_cost, inner_cost)]
+    costs = [cost(plan, pattern, parameters or usual(plan.target))
+             for cost in (outer_cost, inner_cost)]
     if costs[1] is not None and (costs[0] is None or costs[1] < costs[0]):
         forms.reverse()
     forms[:0] = [schedule_matrix, schedule_dot, schedule_filter, schedule_deep, schedule_window,

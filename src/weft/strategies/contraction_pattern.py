@@ -29,6 +29,7 @@ from weft.strategies.nest import (
     shares_evenly,
     size_of,
 )
+from weft.target import ARRAY_BYTES, Target
 
 MAC_SPEED: Final = 6  # a term of a contraction is cheaper than its weight: data in registers
 MOVED: Final = 2  # elements that change places in a cycle, in squares that registers hold
@@ -117,9 +118,16 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
 }
 
 
+def usual(target: Target) -> Parameters:
+    """Return the parameters for a target: panels take a quarter of a large second cache."""
+    default = Parameters()
+    return default.replace(panel_bytes=min(max(default.panel_bytes, target.l2_bytes // 4),
+                                           ARRAY_BYTES))
+
+
 def picked(plan: Plan, space: dict[str, tuple[int, ...]]) -> Parameters:
     """Return the parameters with a decision for each name of a space."""
-    default = Parameters()
+    default = usual(plan.target)
     return default.replace(**{name: plan.pick(f"contraction.{name}", getattr(default, name), values)
                               for name, values in space.items()})
 
