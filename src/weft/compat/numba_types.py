@@ -18,6 +18,7 @@ __all__ = [
     "ArrayOf",
     "BaseTuple",
     "Boolean",
+    "CharSeq",
     "Complex",
     "Float",
     "Integer",
@@ -33,6 +34,7 @@ __all__ = [
     "Tuple",
     "Type",
     "UniTuple",
+    "UnicodeCharSeq",
     "adopted",
     "as_dtype",
     "bfloat16",
@@ -335,6 +337,22 @@ class NPTimedelta(NPDatetime):
     letter = "m"
 
 
+class CharSeq(NumbaType):
+    """A text of bytes: ``CharSeq(12)``, in NumPy ``S12``."""
+
+    letter, word = "S", "char"
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        super().__init__(f"[{self.word} x {count}]", None, np.dtype(f"{self.letter}{count}"))
+
+
+class UnicodeCharSeq(CharSeq):
+    """A text of characters: ``UnicodeCharSeq(12)``, in NumPy ``U12``."""
+
+    letter, word = "U", "unichr"
+
+
 class NoneType(NumbaType):
     """None, and what a kernel returns."""
 
@@ -401,6 +419,8 @@ def from_dtype(dtype: Any) -> NumbaType:
         if count == 1:
             return (NPDatetime if kind.kind == "M" else NPTimedelta)(
                 "" if unit == "generic" else unit)
+    if kind.kind in "US" and kind.itemsize:
+        return UnicodeCharSeq(kind.itemsize // 4) if kind.kind == "U" else CharSeq(kind.itemsize)
     if kind.fields is None:
         raise DTypeError("from_dtype", found=str(kind), expected="a type that kernels have")
     return Record(kind)
@@ -469,7 +489,8 @@ def parse_signature(given: Any) -> Signature:
     names: dict[str, Any] = {
         **ALIASES, "int": int64, "float": float64, "bool": boolean, "long": int64,
         "Tuple": tuple_type, "UniTuple": UniTuple, "Array": ArrayOf,
-        "NPDatetime": NPDatetime, "NPTimedelta": NPTimedelta}  # fmt: skip
+        "NPDatetime": NPDatetime, "NPTimedelta": NPTimedelta,
+        "CharSeq": CharSeq, "UnicodeCharSeq": UnicodeCharSeq}  # fmt: skip
     try:
         made = _evaluate(given, names)
     except (SyntaxError, ValueError, TypeError, KeyError) as error:

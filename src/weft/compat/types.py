@@ -9,6 +9,7 @@ from weft.compat.numba_types import (
     ArrayOf,
     BaseTuple,
     Boolean,
+    CharSeq,
     Complex,
     Float,
     Integer,
@@ -22,19 +23,20 @@ from weft.compat.numba_types import (
     Record,
     Tuple,
     Type,
+    UnicodeCharSeq,
     UniTuple,
     int64,
 )
 
 __all__ = [
     "Array", "BaseTuple", "Boolean", "BooleanLiteral", "Buffer", "CPointer", "Callable",
-    "Complex", "DType", "DeferredType", "Dispatcher", "Dummy", "EnumMember", "Float",
+    "CharSeq", "Complex", "DType", "DeferredType", "Dispatcher", "Dummy", "EnumMember", "Float",
     "Function", "Hashable", "Integer", "IntegerLiteral", "Literal", "Module", "NPDatetime",
     "NPTimedelta", "NamedTuple", "NamedUniTuple", "NoneType", "Number", "NumberClass",
     "Omitted", "Opaque", "Optional", "Record", "SliceType", "StringLiteral", "Tuple", "Type",
-    "UniTuple", "UnicodeType", "complex_domain", "deferred_type", "integer_domain", "literal",
-    "number_domain", "optional", "pyobject", "real_domain", "signed_domain", "string",
-    "unicode_type", "unliteral", "unsigned_domain", "voidptr", *ALIASES,
+    "UniTuple", "UnicodeCharSeq", "UnicodeType", "complex_domain", "deferred_type",
+    "integer_domain", "literal", "number_domain", "optional", "pyobject", "real_domain",
+    "signed_domain", "string", "unicode_type", "unliteral", "unsigned_domain", "voidptr", *ALIASES,
 ]  # fmt: skip
 
 Array = Buffer = ArrayOf

@@ -19,7 +19,7 @@ from weft.compat.numba_types import (
     tuple_type,
 )
 from weft.frontend.kernel import complexes, optional
-from weft.frontend.kernel.elements import ComplexOf, as_dtype
+from weft.frontend.kernel.elements import ComplexOf, TextOf, TimeOf, as_dtype
 from weft.frontend.kernel.members import is_member
 from weft.frontend.kernel.values import Fields, Group, Known, View
 from weft.ir import dtype as dt
@@ -59,6 +59,8 @@ def _layout(view: View) -> str:
 def _of_fields(value: Fields) -> Any:
     if value.kind is complex:
         element = _complex(type_of(value.parts[0]).dtype)
+    elif value.kind is not None:
+        element = _of_kind(value.kind)
     else:
         element = types.Record(np.dtype([(name, type_of(part).kind) for name, part in zip(
             value.names, value.parts, strict=True)]))
@@ -75,12 +77,20 @@ def _of_group(value: Group) -> Any:
         return _complex(type_of(complexes.group(*value.items).items[0]))
     if optional.is_optional(value):
         return types.Optional(type_of(value.items[1]))
+    if isinstance(kind, TimeOf | TextOf):
+        return _of_kind(kind)
+    if is_member(value) and isinstance(kind.options[0], str):
+        return types.unicode_type
     if is_member(value):
         return types.EnumMember(type(kind.options[0]), int64)
     items = tuple(map(type_of, value.items))
     if kind is None or (isinstance(kind, type) and issubclass(kind, tuple)):
         return tuple_type(items, kind or tuple)
     return types.Instance(kind, dict(zip(value.names, items, strict=False)))
+
+
+def _of_kind(kind: TimeOf | TextOf) -> Any:
+    return from_dtype(np.dtype(kind.__name__))
 
 
 def _of_object(value: Any, known: bool) -> Any:

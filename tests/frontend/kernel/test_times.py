@@ -62,6 +62,36 @@ def test_dates_of_all_units(first: str, second: str) -> None:
 
 
 @weft.kernel
+def met(a, b, n, out, later):
+    i = gpu.grid(1)
+    held = a[i]
+    if n[i] > 0:
+        held = b[i]
+    out[i, 0] = held
+    out[i, 1] = b[i] if n[i] < 0 else a[i]
+    last = a[i]
+    for k in range(n[i] + 2):
+        if k == 2:
+            last = b[i]
+    later[i] = last
+
+
+@pytest.mark.parametrize(("first", "second"), [("D", "s"), ("s", "D"), ("Y", "D"), ("ms", "M")])
+def test_units_that_meet_in_a_name(first: str, second: str) -> None:
+    """Behind branches and loops a name has the finer of two units."""
+    a, b = dates(first), dates(second)[::-1].copy()
+    n = np.arange(len(a)) % 3 - 1
+    kind = (a - b).dtype.str.replace("m8", "M8")
+    out, later = np.zeros((len(a), 2), kind), np.zeros(len(a), kind)
+    expected = np.stack([np.where(n > 0, b, a), np.where(n < 0, b, a)], 1)
+    for run in (met[1, len(a)], weft.sanitize(met, 1, len(a))):
+        out[:], later[:] = NAT, NAT
+        run(a, b, n, out, later)
+        np.testing.assert_array_equal(out, expected)
+        np.testing.assert_array_equal(later, expected[:, 0])
+
+
+@weft.kernel
 def moved(a, b, later, sooner, turned):
     i = gpu.grid(1)
     later[i] = a[i] + b[i]

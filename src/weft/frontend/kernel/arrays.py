@@ -45,7 +45,7 @@ def attribute(c: Expressions, array: Array, node: ast.Attribute) -> Value | None
     part = array.parts[0] if isinstance(array, Fields) else array
     bytes_of = itemsize_of(part.dtype)
     if isinstance(array, Fields) and node.attr in ("itemsize", "nbytes"):
-        bytes_of *= 2 if array.kind is complex else 1
+        bytes_of *= {complex: 2}.get(array.kind, getattr(array.kind, "count", 1))
     if node.attr == "real" and part is array:
         return array
     if node.attr == "itemsize":

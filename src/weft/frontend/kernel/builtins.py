@@ -18,7 +18,7 @@ from weft.frontend.kernel import (
     scalars,
     structs,
 )
-from weft.frontend.kernel.elements import is_time
+from weft.frontend.kernel.elements import is_text, is_time
 from weft.frontend.kernel.intrinsics import Triple
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.ranges import range_of, turns_of
@@ -41,7 +41,15 @@ from weft.ir.op import Op
 from weft.ir.stmt import Print
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, constants, folds, pymath, reductions, times
+    from weft.frontend.kernel import (
+        arrays,
+        constants,
+        folds,
+        pymath,
+        reductions,
+        strings,
+        times,
+    )
     from weft.frontend.kernel.calls import Calls
 else:
     arrays = Late("weft.frontend.kernel.arrays")
@@ -49,6 +57,7 @@ else:
     folds = Late("weft.frontend.kernel.folds")
     pymath = Late("weft.frontend.kernel.pymath")
     reductions = Late("weft.frontend.kernel.reductions")
+    strings = Late("weft.frontend.kernel.strings")
     times = Late("weft.frontend.kernel.times")
 
 __all__ = ["BUILTINS", "REDUCING_METHODS"]
@@ -74,6 +83,8 @@ def _len(c: Calls, node: ast.Call, value: Value) -> Value:
         return turns_of(c, value.value, node)
     if is_flat(value):
         return arrays.size(c, value)
+    if is_text(value) and isinstance(value, Group):
+        return strings.length(value)
     if isinstance(value, Group) and not chosen.is_chosen(value):
         return Known(len(value.items))
     if chosen.is_chosen(value) and isinstance(value, Group):
@@ -226,12 +237,13 @@ def _iterable(c: Calls, value: Value, name: str, node: ast.AST) -> Value:
 def _ord(c: Calls, node: ast.Call, value: Value) -> Value:
     if isinstance(value, Known) and isinstance(value.value, str) and len(value.value) == 1:
         return Known(ord(value.value))
-    raise c.wrong(node, f"ord of {describe(value)}",
-                  "kernels have no text: it is for a character that is written out")
+    if is_text(value) and isinstance(value, Group):
+        return strings.ordinal(c, value, node)
+    raise c.wrong(node, f"ord of {describe(value)}", "it is for a character")
 
 
 def _tuple_of(c: Calls, node: ast.Call, value: Value) -> Value:
-    if isinstance(value, Group):
+    if isinstance(value, Group) and not is_text(value):
         return Group(value.items)
     raise c.wrong(node, f"a tuple of {describe(value)}")
 

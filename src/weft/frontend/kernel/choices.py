@@ -6,8 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from weft.frontend.kernel import chosen, complexes, flow, members, optional, scalars
-from weft.frontend.kernel.elements import TimeOf
+from weft.frontend.kernel import chosen, complexes, flow, kinds, members, optional, scalars
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
@@ -19,11 +18,10 @@ from weft.ir.op import Op
 from weft.ir.stmt import If, Stmt, Store
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import moving, times
+    from weft.frontend.kernel import moving
     from weft.frontend.kernel.expressions import Expressions
     from weft.frontend.kernel.meetings import Meetings
 else:
-    times = Late("weft.frontend.kernel.times")
     moving = Late("weft.frontend.kernel.moving")
 
 __all__ = ["both", "either", "joined", "select", "side"]
@@ -179,8 +177,7 @@ def _agreed(c: Expressions, a: Any, then: list[Any], b: Any, orelse: list[Any],
             parts = moving.joined([a, b], c.is_visible)
             if parts is not None:
                 a, b = moving.as_moving(a, parts) or a, moving.as_moving(b, parts) or b
-    if isinstance(a, Group) and isinstance(a.kind, TimeOf):
-        a, b = times.alike(a, b)
+    a, b = kinds.agreed(c, [a, b])
     if complexes.is_complex(a) or complexes.is_complex(b):
         with c.extending(then):
             a = complexes.as_complex(c, a, node)

@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.exchange import host as exchange
-from weft.frontend.kernel.elements import ComplexOf, RecordOf, TimeOf, array_of, as_element, made
+from weft.frontend.kernel.elements import (
+    ComplexOf,
+    RecordOf,
+    TextOf,
+    TimeOf,
+    array_of,
+    as_element,
+    codes_of,
+    made,
+)
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
@@ -22,7 +32,7 @@ from weft.ir.stmt import Memory
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["Constant", "bytes_of", "listed", "view_of"]
+__all__ = ["Constant", "bytes_of", "known_bytes", "listed", "view_of"]
 
 
 class Constant(NamedTuple):
@@ -38,6 +48,14 @@ class Constant(NamedTuple):
 def bytes_of(value: bytes) -> Any:
     """Return bytes as an array of uint8, the same one each time."""
     return np.frombuffer(value, np.uint8)
+
+
+def known_bytes(c: Expressions, value: Any) -> bytes | None:
+    """Return the bytes that a kernel knows as an array of uint8, None of anything else."""
+    for constant in c.constants.values():
+        if constant.view is value and value.readonly and constant.memories[0].dtype is dt.uint8:
+            return bytes(constant.arrays[0].tobytes())
+    return None
 
 
 def view_of(c: Expressions, array: Any, node: ast.AST) -> View | Fields:
@@ -93,6 +111,8 @@ def _live(array: Any, element: Any) -> Any:
     ):
         return None
     held = np.asarray(array)
+    if isinstance(element, TextOf):
+        return codes_of(held, element)
     return held.view(np.int64) if isinstance(element, TimeOf) else held
 
 
@@ -105,5 +125,7 @@ def _copies(array: Any, element: Any, found: list[Any]) -> None:
         found.append(np.stack((array.real, array.imag), -1).astype(element.dtype.numpy, order="C"))
     elif isinstance(element, TimeOf):
         found.append(np.array(array, order="C").view(np.int64))
+    elif isinstance(element, TextOf):
+        found.append(np.array(codes_of(array, element), element.codes.numpy, order="C"))
     else:
         found.append(np.array(array, dtype=element.numpy, order="C"))

@@ -1,4 +1,4 @@
-"""What elements of arrays can be: numbers, complex numbers, and records of both.
+"""What elements of arrays can be: numbers, complex numbers, times, texts, and records of those.
 
 The IR computes with numbers only. A complex number is two of them side by side, so that an array of
 complex numbers is one of floats with one axis more; an array of records is an array for each field.
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from weft.ir.expr import Expr
 
 __all__ = [
-    "COMPLEX", "ComplexOf", "Element", "RecordOf", "TimeOf", "array_of", "as_dtype", "as_element",
-    "first_of", "in_pairs", "is_time", "itemsize_of", "made", "pair", "records_over", "spelled",
-    "time_of", "times",
+    "COMPLEX", "ComplexOf", "Element", "RecordOf", "TextOf", "TimeOf", "array_of", "as_dtype",
+    "as_element", "codes_of", "first_of", "in_pairs", "is_text", "is_time", "itemsize_of", "made",
+    "pair", "records_over", "spelled", "text_of", "texts", "time_of", "times",
 ]  # fmt: skip
 
 COMPLEX = ("real", "imag")
@@ -68,6 +68,39 @@ def time_of(letter: str, unit: str) -> TimeOf:
     return TimeOf(letter, unit)
 
 
+class TextOf(Record):
+    """A text: ``U`` for characters, ``S`` for bytes, and how many codes it has; see `text_of`."""
+
+    letter: str
+    count: int
+
+    @property
+    def __name__(self) -> str:
+        """How NumPy calls it."""
+        return f"{self.letter}{self.count}"
+
+    @property
+    def codes(self) -> DType:
+        """The type of a code."""
+        return dt.uint32 if self.letter == "U" else dt.uint8
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.count * self.codes.itemsize
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is an element of texts: see `weft.frontend.kernel.strings`."""
+    return isinstance(value, Group) and isinstance(value.kind, TextOf)
+
+
+@cache
+def text_of(letter: str, count: int) -> TextOf:
+    """Return the only one of a kind of texts."""
+    return TextOf(letter, count)
+
+
 class RecordOf(Record):
     """A record: for each field its name, its element and the shape of a field that is an array.
 
@@ -79,7 +112,7 @@ class RecordOf(Record):
     offsets: tuple[int, ...] = ()
 
 
-Element = DType | ComplexOf | RecordOf | TimeOf
+Element = DType | ComplexOf | RecordOf | TimeOf | TextOf
 
 
 def as_dtype(value: Any) -> DType | None:
@@ -119,7 +152,7 @@ def _of_numba(value: Any) -> Any:
 def as_element(value: Any) -> Element | None:
     """Return the element that a Python object names: a dtype, complex numbers, or records."""
     value = getattr(value, "__weft_element__", value)
-    if isinstance(value, ComplexOf | RecordOf | TimeOf):
+    if isinstance(value, ComplexOf | RecordOf | TimeOf | TextOf):
         return value
     if value is complex:
         return ComplexOf(dt.float64)
@@ -137,6 +170,8 @@ def as_element(value: Any) -> Element | None:
         if kind.kind in "mM":
             unit, count = np.datetime_data(kind)
             return time_of(kind.kind, unit) if count == 1 else None
+        if kind.kind in "US" and kind.itemsize:
+            return text_of(kind.kind, kind.itemsize // (4 if kind.kind == "U" else 1))
         if kind.fields is not None:
             return _record(kind)
     return as_dtype(value)
@@ -153,6 +188,14 @@ def _record(kind: Any) -> RecordOf | None:
         fields.append((name, element, tuple(shape)))
     offsets = tuple(kind.fields[name][1] for name in kind.names)
     return RecordOf(tuple(fields), kind.itemsize, offsets)
+
+
+def codes_of(array: Any, element: TextOf) -> Any:
+    """Return an array of NumPy of texts as one of codes, which shares its memory."""
+    import numpy as np
+
+    code = np.dtype(element.codes.numpy).newbyteorder(array.dtype.byteorder)
+    return array.view(np.dtype((code, (element.count,))))
 
 
 def spelled(value: Any) -> Any:
@@ -189,6 +232,11 @@ def times(counts: View, kind: Any) -> Fields:
     return Fields((counts,), (), len(counts.axes), kind)
 
 
+def texts(codes: View, kind: TextOf) -> Fields:
+    """Return an array of codes, whose last axis has those of an element, as one of texts."""
+    return Fields((codes,), (), len(codes.axes) - 1, kind)
+
+
 def in_pairs(memory: Memory) -> View:
     """Return a memory of one axis as pairs of elements that follow each other."""
     axes = (ViewAxis(memory.shape[0] // 2, 0, ex.index(2)), ViewAxis(ex.index(2), 0, ex.index(1)))
@@ -204,6 +252,8 @@ def made(name: str, element: Element, shape: tuple[Expr, ...],
         return pair(array(name, element.dtype, (*shape, ex.index(2))))
     if isinstance(element, TimeOf):
         return times(array(name, dt.int64, shape), element)
+    if isinstance(element, TextOf):
+        return texts(array(name, element.codes, (*shape, ex.index(element.count))), element)
     parts = tuple(made(f"{name}.{field}", inner, (*shape, *map(ex.index, more)), array)
                   for field, inner, more in element.fields)
     return Fields(parts, tuple(field for field, *_ in element.fields), len(shape))
@@ -247,6 +297,11 @@ def records_over(element: Element, size: int, memory: Callable[[DType], Memory],
         counts = records_over(dt.int64, size, memory, axes, first)
         assert isinstance(counts, View)
         return times(counts, element)
+    if isinstance(element, TextOf):
+        inner = (*axes, (element.count, element.codes.itemsize))
+        codes = records_over(element.codes, size, memory, inner, first)
+        assert isinstance(codes, View)
+        return texts(codes, element)
     unit = math.gcd(element.itemsize, first, *(step for _, step in axes))
     made_ = tuple(ViewAxis(ex.index(n), 0, ex.index(step // unit)) for n, step in axes)
     whole_ = unit == element.itemsize  # else it lies across the places where its type may lie

@@ -18,7 +18,7 @@ from weft.frontend.kernel import (
     scalars,
     structs,
 )
-from weft.frontend.kernel.elements import ComplexOf, TimeOf, itemsize_of
+from weft.frontend.kernel.elements import ComplexOf, TimeOf, is_text, itemsize_of
 from weft.frontend.kernel.hints import NO_THREADS, closest, unindexed
 from weft.frontend.kernel.intrinsics import DEVICE, Special
 from weft.frontend.kernel.promotion import unify
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         fields,
         moving,
         seen,
+        strings,
         times,
     )
 else:
@@ -65,6 +66,7 @@ else:
     fields = Late("weft.frontend.kernel.fields")
     moving = Late("weft.frontend.kernel.moving")
     seen = Late("weft.frontend.kernel.seen")
+    strings = Late("weft.frontend.kernel.strings")
     times = Late("weft.frontend.kernel.times")
 
 from weft.frontend.kernel.indexing import Held, Indexing, slice_of, written_out
@@ -93,6 +95,8 @@ class Expressions(Indexing):
             return optional.truth(value)
         if isinstance(value, Group) and isinstance(value.kind, TimeOf):
             return scalars.truth(self.scalar(value.items[0], node))
+        if is_text(value) and isinstance(value, Group):
+            return strings.truth(value)
         if isinstance(value, Known | Group):
             said = structs.truth(self, value, node)
             if said is not None:
@@ -339,6 +343,8 @@ class Expressions(Indexing):
         return self.read(self.element(held, node), node)
 
     def _item(self, owner: Group, node: ast.Subscript) -> Value:
+        if is_text(owner):
+            return strings.item(self, owner, node)
         own = structs.item(self, owner, node.slice, node)
         if own is not None:
             return own

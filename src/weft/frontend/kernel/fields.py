@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from weft.frontend.kernel import addresses, complexes, scalars, times
-from weft.frontend.kernel.elements import COMPLEX, ComplexOf, TimeOf, rows
+from weft.frontend.kernel.elements import COMPLEX, ComplexOf, TextOf, TimeOf, rows
 from weft.frontend.kernel.indexing import is_new
 from weft.frontend.kernel.values import (
     Fields,
@@ -18,6 +18,7 @@ from weft.frontend.kernel.values import (
     axes_of,
     describe,
 )
+from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -25,7 +26,10 @@ from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For
 
 if TYPE_CHECKING:
+    from weft.frontend.kernel import strings
     from weft.frontend.kernel.expressions import Expressions
+else:
+    strings = Late("weft.frontend.kernel.strings")
 
 __all__ = [
     "FlatNeeded", "assign", "attribute", "named", "part", "read",
@@ -88,7 +92,8 @@ def attribute(c: Expressions, array: Fields, node: ast.Attribute) -> Value:
     if node.attr == "dtype" and array.kind is not None:
         return Known(array.kind)
     if node.attr == "T" and array.kind is not None:
-        turned = tuple(p.replace(axes=tuple(reversed(p.axes))) for p in array.parts)
+        n = array.ndim  # and behind them the codes of a text
+        turned = tuple(p.replace(axes=(*reversed(p.axes[:n]), *p.axes[n:])) for p in array.parts)
         return array.replace(parts=turned)
     raise c.wrong(node, f"{describe(array)} has no {node.attr!r}",
                   f"its fields: {', '.join(array.names)}")
@@ -98,6 +103,8 @@ def read(c: Expressions, array: Fields, node: ast.AST) -> Value:
     """Return an element that is a complex number as its parts; anything else as it is."""
     if array.ndim or array.kind is None:
         return array
+    if isinstance(array.kind, TextOf):
+        return strings.read(c, array, node)
     if array.kind is not complex:
         return times.read(c, array, node)
     parts = tuple(c.read(p, node) for p in array.parts)
@@ -115,6 +122,9 @@ def write(c: Expressions, array: Fields, value: Value, node: ast.AST) -> None:
         for inner, x in zip(array.parts, z.items, strict=True):
             c.write(inner, scalars.convert(x, d), node)
         return
+    if isinstance(array.kind, TextOf):
+        strings.stored(c, array, value, node)
+        return
     if isinstance(array.kind, TimeOf):
         c.write(array.parts[0], times.stored(c, value, array.kind, node), node)
         return
@@ -131,6 +141,8 @@ def write(c: Expressions, array: Fields, value: Value, node: ast.AST) -> None:
 
 def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) -> None:
     """Store a number in every element of an array, or the elements of another array."""
+    if isinstance(array, Fields) and isinstance(array.kind, TextOf):
+        value = strings.as_text(c, value, array.kind.letter)
     if isinstance(value, View | Fields) and value.shape:
         if len(value.shape) > len(array.shape):
             raise c.wrong(node, f"cannot store {describe(value)} in {describe(array)}")

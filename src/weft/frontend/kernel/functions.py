@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import KernelError, shown_file
-from weft.frontend.kernel import chosen, flow, optional, structs
+from weft.frontend.kernel import chosen, flow, kinds, optional, structs
 from weft.frontend.kernel.inner import Inner, captured, inner_function, of_lambda
 from weft.frontend.kernel.loops import Loops, join
 from weft.frontend.kernel.meetings import Frame
@@ -207,6 +207,8 @@ def _is_alike(cells: Any, width: Any) -> bool:
         for g in (cells, width)
     ):
         return True  # what meets them says what is wrong
+    if kinds.joined([cells, width]) is not None:
+        return True
     return cells.kind is width.kind and len(cells.items) == len(width.items) and all(
         map(_is_alike, cells.items, width.items))
 

@@ -11,7 +11,7 @@ import numpy as np
 from weft.errors import DTypeError, LaunchError, RangeError, ShapeError, WeftError, shown_file
 from weft.exchange import host as exchange
 from weft.frontend.core import TensorCore
-from weft.frontend.kernel.elements import COMPLEX, as_element
+from weft.frontend.kernel.elements import COMPLEX, TextOf, as_element, codes_of
 from weft.frontend.kernel.signature import Signature, constant_of
 from weft.frontend.kernel.types import (
     ArrayType,
@@ -106,7 +106,7 @@ class Host:
             return self._wanted(name, value, wanted)
         if isinstance(value, np.ndarray) and (value.ndim or self.lenient):
             return self._array(name, value)
-        if isinstance(value, np.ndarray) and value.dtype.kind in "cmM":  # without axes: a number
+        if isinstance(value, np.ndarray) and value.dtype.kind in "cmMUS":  # without axes
             value = value[()]
         if isinstance(value, np.void) and value.dtype.fields is not None:
             return self._record(name, value)
@@ -114,6 +114,8 @@ class Host:
             return self._complex_number(name, value)
         if isinstance(value, np.datetime64 | np.timedelta64):
             return self._time(name, value)
+        if isinstance(value, np.bytes_):
+            value = bytes(value)
         if isinstance(value, bool | int | float | np.generic | np.ndarray):
             return self._scalar(name, value)
         if value is None or isinstance(value, str | enum.Enum):
@@ -345,6 +347,15 @@ class Host:
         self.kept.append(array)
         return FieldsType((self._array(name, counts),), (), array.ndim, kind)
 
+    def _texts(self, name: str, array: np.ndarray[Any, Any]) -> KernelType:
+        """Pass an array of texts as one of codes with one axis more."""
+        kind = as_element(array.dtype)
+        if not isinstance(kind, TextOf):
+            raise LaunchError(f"launch of {self.kernel}", found=f"{array.dtype} for {name}",
+                              expected="texts of at least one character, such as U12")
+        self.kept.append(array)
+        return FieldsType((self._array(name, codes_of(array, kind)),), (), array.ndim, kind)
+
     def _records(self, name: str, array: np.ndarray[Any, Any], ndim: int) -> KernelType:
         """Pass an array of records as an array for each field.
 
@@ -357,7 +368,7 @@ class Host:
         parts = []
         for field in names:
             column = array[field]
-            size = column.dtype.base.itemsize if column.dtype.fields is None else 1
+            size = _unit_of(column.dtype.base)
             held = column
             if not column.flags.aligned or any(s % size for s in column.strides):
                 held = np.array(column, order="C", copy=True)
@@ -395,6 +406,8 @@ class Host:
             return self._complex(name, array)
         if array.dtype.kind in "mM":
             return self._times(name, array)
+        if array.dtype.kind in "US":
+            return self._texts(name, array)
         if array.dtype.fields is not None:
             return self._records(name, array if array.ndim else array.reshape(1), array.ndim)
         d = exchange.dtype_of(array, f"argument {name}")
@@ -432,6 +445,13 @@ class Host:
         self.variables[f"{name}.span"] = first + sum(max(0, e) for e in ends) + 1
         for k, step in enumerate(steps):
             self.variables[f"{name}.step{k}"] = step
+
+
+def _unit_of(dtype: Any) -> int:
+    """Return the bytes of which strides of a field must be multiples."""
+    if dtype.fields is not None:
+        return 1
+    return {"U": 4, "S": 1}.get(dtype.kind) or int(dtype.itemsize)
 
 
 def _fact(error: WeftError) -> str:

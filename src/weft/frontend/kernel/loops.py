@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 import enum
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from weft.frontend.kernel import chosen, complexes, flow, members, optional, scalars
+from weft.frontend.kernel import chosen, complexes, flow, kinds, members, optional, scalars
 from weft.frontend.kernel.divergence import TURNS, Fork
-from weft.frontend.kernel.elements import COMPLEX
+from weft.frontend.kernel.elements import COMPLEX, TextOf, TimeOf, is_text
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.inner import inner_names
 from weft.frontend.kernel.meetings import FALLS, MAYBE, Loop
@@ -43,11 +43,12 @@ from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For, If, Memory, While
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, constants, moving
+    from weft.frontend.kernel import arrays, constants, moving, strings
 else:
     arrays = Late("weft.frontend.kernel.arrays")
     constants = Late("weft.frontend.kernel.constants")
     moving = Late("weft.frontend.kernel.moving")
+    strings = Late("weft.frontend.kernel.strings")
 
 __all__ = ["Loops", "join"]
 
@@ -63,7 +64,7 @@ class Loops(Statements):
         items = self._walkable(self.visit(node.iter), node.iter)
         if isinstance(items, Known) and isinstance(items.value, Walk):
             items = self._side_by_side(items.value, node.iter)
-        if isinstance(items, Group) and not chosen.is_chosen(items):
+        if _is_row(items):
             return self._unrolled(node, items)
         extent, item = self._walk(items, node.iter)
         if ex.is_const(extent) and extent.attr >= _ENDLESS:
@@ -94,14 +95,13 @@ class Loops(Statements):
         """Return the items of zip and enumerate where a tuple tells how many there are."""
         parts = [self._side_by_side(p.value, node) if isinstance(p, Known) and isinstance(
             p.value, Walk) else p for p in (self._walkable(part, node) for part in walk.parts)]
-        counts = [len(p.items) for p in parts
-                  if isinstance(p, Group) and not chosen.is_chosen(p)]
+        counts = [len(p.items) for p in parts if _is_row(p)]
         if not counts:
             return Known(Walk(tuple(parts)))
         rows = []
         for k in range(min(counts)):
             rows.append(Group(tuple(
-                p.items[k] if isinstance(p, Group) and not chosen.is_chosen(p) else
+                p.items[k] if _is_row(p) else
                 self._walk(p, node)[1](ex.index(k)) for p in parts)))
         return Group(tuple(rows))
 
@@ -111,6 +111,8 @@ class Loops(Statements):
             sizes = items.shape if isinstance(items, View | Fields) else (
                 chosen.shape(self, items) if isinstance(items, Group) else ())
             return sizes[0], lambda k: arrays.element(self, items, (k,), node)
+        if is_text(items) and isinstance(items, Group):
+            return strings.length(items), lambda k: strings.at(items, k)
         known = items.value if isinstance(items, Known) else None
         if isinstance(known, Range):
             return self._range_of(known, node)
@@ -317,6 +319,8 @@ class Loops(Statements):
             isinstance(width, Group) and width.kind is complex and self.number_of(value) is not None
         ):
             value = complexes.as_complex(self, value, node)
+        if isinstance(width, Group) and isinstance(width.kind, TimeOf | TextOf):
+            value = kinds.as_kind(self, value, width.kind)
         if members.is_member(width):
             value = members.as_member(self, value)
         if isinstance(width, Group) and chosen.is_chosen(width) and chosen.is_array(value):
@@ -415,6 +419,9 @@ def join(a: Any, b: Any) -> Any:
             isinstance(other, Group) and other.kind is complex
         )):
             return optional.width(join(one.items[1], other))
+    kind = kinds.joined([a, b])
+    if kind is not None:
+        return kinds.width(kind)
     if moving.is_moving(a) or moving.is_moving(b):
         return _join_parts(a, b)
     if chosen.is_chosen(a) and chosen.is_chosen(b):
@@ -431,6 +438,11 @@ def _join_parts(a: Any, b: Any) -> Any:
         return a if moving.is_moving(a) else b  # which was made of what the other can be
     both = moving.merged(a.kind, b.kind)
     return b if both is None else moving.width(both)
+
+
+def _is_row(items: Value) -> TypeGuard[Group]:
+    """Whether what a loop goes over is a tuple."""
+    return isinstance(items, Group) and not chosen.is_chosen(items) and not is_text(items)
 
 
 def _with_test_inside(c: Loops, node: ast.While) -> ast.While:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import chosen, complexes, members, optional, scalars
+from weft.frontend.kernel import chosen, complexes, kinds, members, optional, scalars
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.emitter import conjuncts, negation
@@ -188,6 +188,11 @@ class Meetings(Calls):
             if all((v is None) == (h is None)
                    for (v, _), (h, _) in zip(sides, held, strict=True)):
                 return self._meet_groups(name, held, node)
+        kind_ = kinds.joined(values)
+        if kind_ is not None:
+            sides = [(None if v is None else kinds.as_kind(self, self._items_in(
+                body, v, name, node), kind_), body) for v, body in sides]
+            return self._meet_groups(name, sides, node)
         if any(complexes.is_complex(v) for v in values):
             sides = [(self._complex_in(body, v, name, node), body) for v, body in sides]
             if any(v is None for v, _ in sides) and len(values) == len(sides):
@@ -230,12 +235,16 @@ class Meetings(Calls):
             return None
         held: list[tuple[Any, list[Stmt]]] = []
         for value, body in sides:
-            if isinstance(value, Group):  # of cells
-                items = tuple(self._read_in(body, v, name, node) for v in value.items)
-                value = value.replace(items=items)
-                value = moving.placed(value) if moving.is_moving(value) else value
+            value = self._items_in(body, value, name, node)
+            value = moving.placed(value) if moving.is_moving(value) else value
             held.append((None if value is None else moving.as_moving(value, kind), body))
         return self._meet_groups(name, held, node)
+
+    def _items_in(self, body: list[Stmt], value: Any, name: str, node: ast.AST) -> Any:
+        """Return a group of cells as one of what is in them at the end of a closed branch."""
+        if not isinstance(value, Group):
+            return value
+        return value.replace(items=tuple(self._read_in(body, v, name, node) for v in value.items))
 
     def _chosen_in(self, body: list[Stmt], value: Any, kind: chosen.Chosen, name: str,
                    node: ast.AST) -> Any:  # fmt: skip
@@ -330,6 +339,11 @@ class Meetings(Calls):
             both = members.agreed(self, [cell, value])
             if all(map(members.is_member, both)) and both[0].kind is both[1].kind:
                 return both[0].replace(items=(dt.int64,))
+        kind = kinds.joined([cell, value])
+        if kind is not None and getattr(cell, "kind", None) is not kind:
+            return kinds.width(kind)
+        if kind is not None:
+            value = kinds.as_kind(self, value, kind)
         if members.is_member(cell):
             value = members.as_member(self, value)
         if isinstance(cell, Group):

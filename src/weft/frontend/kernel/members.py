@@ -21,7 +21,7 @@ from weft.ir.expr import Expr
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["Members", "agreed", "apply", "as_member", "compare", "is_member"]
+__all__ = ["Members", "agreed", "apply", "as_member", "at", "compare", "is_member"]
 
 
 class Members:
@@ -82,7 +82,7 @@ def apply(c: Expressions, owner: Group, tell: Callable[[Any], Any]) -> Value | N
         return None
     texts = [as_member(c, value) for value in known]
     if all(map(is_member, texts)) and all(t.kind is texts[0].kind for t in texts):
-        return _chosen(_at(which, [t.items[0] for t in texts]), texts[0].kind)
+        return _chosen(at(which, [t.items[0] for t in texts]), texts[0].kind)
     numbers = [c.known_scalar(value.value) for value in known]
     held = [number for number in numbers if number is not None]
     if len(held) < len(known):
@@ -90,10 +90,11 @@ def apply(c: Expressions, owner: Group, tell: Callable[[Any], Any]) -> Value | N
     d = held[0].dtype
     for number in held[1:]:
         d = unify(d, number.dtype)
-    return _at(which, [scalars.convert(number, d) for number in held])
+    return at(which, [scalars.convert(number, d) for number in held])
 
 
-def _at(which: Expr, values: list[Expr]) -> Expr:
+def at(which: Expr, values: list[Expr]) -> Expr:
+    """Return the number at a place among several; beyond them the last one."""
     found = values[-1]
     for k in reversed(range(len(values) - 1)):
         found = ex.where(which.eq(k), values[k], found)

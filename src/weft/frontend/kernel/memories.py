@@ -108,7 +108,7 @@ def _dynamic(c: Calls, node: ast.Call, dtype: Value) -> Value:
         return pair(in_pairs(memory(element.dtype)))
     if isinstance(element, TimeOf):
         return times(whole(memory(dt.int64)), element)
-    return records_over(element, c.dynamic_bytes // element.itemsize, memory)
+    return records_over(element, c.dynamic_bytes // itemsize_of(element), memory)
 
 
 def _constant_like(c: Calls, node: ast.Call, kind: str, array: Value) -> Value:

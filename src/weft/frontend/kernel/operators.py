@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.frontend.kernel import complexes, members, optional, ranges, scalars, structs
-from weft.frontend.kernel.elements import ComplexOf, TimeOf, as_element, is_time, spelled
+from weft.frontend.kernel.elements import (
+    ComplexOf,
+    TextOf,
+    TimeOf,
+    as_element,
+    is_text,
+    is_time,
+    spelled,
+)
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import operands
 from weft.frontend.kernel.source import Stop
@@ -22,10 +30,11 @@ from weft.ir.op import Op
 from weft.ir.stmt import Assert
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import choices, times
+    from weft.frontend.kernel import choices, strings, times
     from weft.frontend.kernel.expressions import Expressions
 else:
     choices = Late("weft.frontend.kernel.choices")
+    strings = Late("weft.frontend.kernel.strings")
     times = Late("weft.frontend.kernel.times")
 
 __all__ = ["binary", "compare", "comparison", "negated", "operate", "unary"]
@@ -226,7 +235,11 @@ def compare(c: Expressions, kind: type[ast.cmpop], left: Value, right: Value,
     if kind in (ast.Is, ast.IsNot) and (optional.is_none(left) or optional.is_none(right)):
         return Known(kind is ast.IsNot)
     left, right = optional.present(c, left, node), optional.present(c, right, node)
-    if kind in (ast.In, ast.NotIn) and isinstance(right, Group):
+    if is_text(left) or is_text(right):
+        of_texts = strings.compare(c, kind, left, right)
+        if of_texts is not None:
+            return of_texts
+    if kind in (ast.In, ast.NotIn) and isinstance(right, Group) and not is_text(right):
         own = structs.contains(c, right, left, node)
         if own is not None:
             held = c.truth(own, node)
@@ -268,7 +281,7 @@ def _are_one(left: Value, right: Value, identity: bool) -> bool | None:
     if identity and isinstance(left, View | Fields) and isinstance(right, View | Fields):
         return left == right
     sides = [v.value if isinstance(v, Known) else None for v in (left, right)]
-    if not any(isinstance(v, DType | ComplexOf | TimeOf) for v in sides):
+    if not any(isinstance(v, DType | ComplexOf | TextOf | TimeOf) for v in sides):
         return None
     a, b = (as_element(spelled(v)) for v in sides)
     return None if a is None or b is None else a == b

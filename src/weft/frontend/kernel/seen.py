@@ -15,7 +15,15 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from weft.frontend.kernel.elements import ComplexOf, Element, RecordOf, TimeOf, pair, times
+from weft.frontend.kernel.elements import (
+    ComplexOf,
+    Element,
+    RecordOf,
+    TextOf,
+    TimeOf,
+    pair,
+    times,
+)
 from weft.frontend.kernel.fields import FlatNeeded
 from weft.frontend.kernel.values import Fields, View, ViewAxis, describe
 from weft.ir import dtype as dt
@@ -66,7 +74,7 @@ def as_elements(c: Expressions, array: View | Fields, element: Element,
         array = _floats(c, array, node)
     if isinstance(array, Fields) and isinstance(array.kind, TimeOf):
         array = array.parts[0]
-    if isinstance(element, RecordOf) or isinstance(array, Fields):
+    if isinstance(element, RecordOf | TextOf) or isinstance(array, Fields):
         raise c.wrong(node, f"a view of {describe(array)}", "views are of numbers, as numbers")
     if isinstance(element, DType):
         return as_type(c, array, element, node)

@@ -28,7 +28,7 @@ from weft.ir.op import Op
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["alike", "as_integer", "called", "compare", "extreme", "function", "is_times",
+__all__ = ["as_integer", "both", "called", "compare", "extreme", "function", "in_kind", "is_times",
            "known", "negated", "operate", "read", "size_of", "stored"]  # fmt: skip
 
 _NAT: Final = -(1 << 63)
@@ -131,17 +131,16 @@ def _days(x: Expr, unit: str) -> Expr:
     return days + ex.where(month.lt(2), month * 31, later)
 
 
-def alike(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return two times in the unit in which they meet; other values as they are."""
-    if not (is_time(a) and is_time(b)) or a.kind.letter != b.kind.letter:
-        return a, b
-    unit = _unit_of_both(a.kind, b.kind)
-    if unit is None or a.kind is b.kind:
-        return a, b
-    kind = time_of(a.kind.letter, unit)
-    first, second = (_group(_or_not(_in_unit(x, own, unit), x), kind)
-                     for x, own in (_parts(a), _parts(b)))
-    return first, second
+def both(a: TimeOf, b: TimeOf) -> TimeOf | None:
+    """Return the kind in which times of two kinds meet, None if there is none."""
+    unit = _unit_of_both(a, b) if a.letter == b.letter else None
+    return None if unit is None else time_of(a.letter, unit)
+
+
+def in_kind(time: Any, kind: TimeOf) -> Group:
+    """Return a time in the unit of a kind that is not coarser."""
+    x, own = _parts(time)
+    return time if own is kind else _group(_or_not(_in_unit(x, own, kind.unit), x), kind)
 
 
 # --- operators

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weft.frontend.kernel.elements import TimeOf, array_of, first_of, pair, times
+from weft.frontend.kernel.elements import TextOf, TimeOf, array_of, first_of, pair, texts, times
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, ViewAxis
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -45,7 +45,7 @@ class FieldsType(Record):
     """An array of complex numbers or records: the arrays of its parts, and its own axes.
 
     Complex numbers have one part, an array of floats whose last axis has two; times have one of
-    int64.
+    int64; texts have one of codes, whose last axis has those of an element.
     """
 
     parts: tuple[Any, ...]
@@ -106,6 +106,8 @@ class Parameters:
             return pair(self._array(name, kind.parts[0]))
         if isinstance(kind.kind, TimeOf):
             return times(self._array(name, kind.parts[0]), kind.kind)
+        if isinstance(kind.kind, TextOf):
+            return texts(self._array(name, kind.parts[0]), kind.kind)
         parts = [self.value(f"{name}.{field}", part)
                  for field, part in zip(kind.names, kind.parts, strict=True)]
         if not kind.ndim:  # one record: an array of one
