@@ -287,8 +287,8 @@ class LaunchError(WeftError, RuntimeError):
 
 _RAISED: Final = frozenset((
     "ArithmeticError", "AssertionError", "FloatingPointError", "IndexError", "KeyError",
-    "LookupError", "MemoryError", "NotImplementedError", "OverflowError", "TypeError", "ValueError",
-    "ZeroDivisionError"))  # fmt: skip
+    "LookupError", "MemoryError", "NotImplementedError", "OverflowError", "StopIteration",
+    "TypeError", "ValueError", "ZeroDivisionError"))  # fmt: skip
 
 
 ASSERTED: Final = "AssertionError"  # what the messages of failed assertions begin with

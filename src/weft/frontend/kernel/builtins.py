@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         arrays,
         constants,
         folds,
+        iterators,
         pymath,
         reductions,
         strings,
@@ -55,6 +56,7 @@ else:
     arrays = Late("weft.frontend.kernel.arrays")
     constants = Late("weft.frontend.kernel.constants")
     folds = Late("weft.frontend.kernel.folds")
+    iterators = Late("weft.frontend.kernel.iterators")
     pymath = Late("weft.frontend.kernel.pymath")
     reductions = Late("weft.frontend.kernel.reductions")
     strings = Late("weft.frontend.kernel.strings")
@@ -226,7 +228,7 @@ def _iterable(c: Calls, value: Value, name: str, node: ast.AST) -> Value:
     """Return what a loop can go over, for a function of that name that has one."""
     value = constants.listed(c, value, node)
     walked = isinstance(value, Known) and isinstance(value.value, Range | Walk)
-    if walked or isinstance(value, Group) or (
+    if walked or iterators.is_iterator(value) or isinstance(value, Group) or (
         isinstance(value, View | Fields) and len(value.shape) == 1
     ):
         return value
@@ -252,7 +254,8 @@ def _enumerate(c: Calls, node: ast.Call, iterable: Value, start: Value | None = 
     first = ex.index(0)
     if start is not None:
         first = scalars.convert(c.scalar(start, node, "an integer"), dt.int64)
-    return Known(Walk((Known(Range(first, ex.index((1 << 62)), ex.index(1))), iterable)))
+    count = Known(Range(first, ex.index(1 << 62), ex.index(1)))
+    return _walk(c, node, count, iterable)
 
 
 def _truth(c: Calls, node: ast.Call, value: Value) -> Value:
@@ -262,7 +265,25 @@ def _truth(c: Calls, node: ast.Call, value: Value) -> Value:
 
 def _zip(c: Calls, node: ast.Call, *values: Value, strict: Value | None = None) -> Value:
     del strict  # lengths that are unlike end the loop with the shortest
-    return Known(Walk(values))
+    return _walk(c, node, *values)
+
+
+def _walk(c: Calls, node: ast.Call, *parts: Value) -> Value:
+    """Return things to walk through side by side, an iterator where ``next`` may ask for them."""
+    walk = Known(Walk(parts))
+    if any(map(iterators.is_iterator, parts)) or not iterators.asks_for_next(c.source):
+        return walk
+    return iterators.iterator_of(cast("Any", c), walk, node)
+
+
+def _iter(c: Calls, node: ast.Call, value: Value) -> Value:
+    if is_flat(value):
+        value = Known(arrays.elements(c, value))
+    return iterators.iterator_of(cast("Any", c), constants.listed(c, value, node), node)
+
+
+def _next(c: Calls, node: ast.Call, value: Value) -> Value:
+    return iterators.next_of(cast("Any", c), value, node)
 
 
 def _print(c: Calls, node: ast.Call, *values: Value) -> Value:
@@ -301,7 +322,7 @@ _REDUCTIONS: Final = (*sorted(REDUCING_METHODS), "nansum", "nanprod", "nanmean",
 BUILTINS: Final[dict[Any, Callable[..., Value]]] = {
     range: range_of, slice: _slice, len: _len, max: _max, min: _min, abs: _abs,
     round: _round, pow: _pow, divmod: _divmod, sum: _sum, any: _any, all: _all,
-    ord: _ord,
+    ord: _ord, iter: _iter, next: _next,
     tuple: _tuple_of, enumerate: _enumerate, zip: _zip, print: _print,
     isinstance: structs.is_instance, breakpoint: lambda _, __: Known(None),
     operator.index: lambda c, node, value: c.scalar(value, node),

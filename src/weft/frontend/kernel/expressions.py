@@ -375,9 +375,9 @@ class Expressions(Indexing):
         count = ex.index(len(owner.items))
         self.require(ex.binary(Op.AND, ex.index(0).le(key), key.lt(count)), "index out of bounds",
                      node, key, count)
-        return self._among(list(owner.items), key, node)
+        return self.among(list(owner.items), key, node)
 
-    def _among(self, values: list[Any], key: Expr, node: ast.AST) -> Value:
+    def among(self, values: list[Any], key: Expr, node: ast.AST) -> Value:
         """Return the value at a place among several: numbers, arrays, or tuples of them."""
         values = members.agreed(self, values)
         if all(map(chosen.is_array, values)):
@@ -389,7 +389,7 @@ class Expressions(Indexing):
             for v in values
         ):
             parts = zip(*(v.items for v in values), strict=True)
-            return first.replace(items=tuple(self._among(list(p), key, node) for p in parts))
+            return first.replace(items=tuple(self.among(list(p), key, node) for p in parts))
         items = [self.scalar(item, node) for item in values]
         d = items[0].dtype
         for item in items[1:]:

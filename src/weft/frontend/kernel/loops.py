@@ -43,10 +43,11 @@ from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For, If, Memory, While
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, constants, moving, strings
+    from weft.frontend.kernel import arrays, constants, iterators, moving, strings
 else:
     arrays = Late("weft.frontend.kernel.arrays")
     constants = Late("weft.frontend.kernel.constants")
+    iterators = Late("weft.frontend.kernel.iterators")
     moving = Late("weft.frontend.kernel.moving")
     strings = Late("weft.frontend.kernel.strings")
 
@@ -66,7 +67,7 @@ class Loops(Statements):
             items = self._side_by_side(items.value, node.iter)
         if _is_row(items):
             return self._unrolled(node, items)
-        extent, item = self._walk(items, node.iter)
+        extent, item = self.walk(items, node.iter)
         if ex.is_const(extent) and extent.attr >= _ENDLESS:
             raise self.wrong(node.iter, "a loop without an end")
 
@@ -102,10 +103,10 @@ class Loops(Statements):
         for k in range(min(counts)):
             rows.append(Group(tuple(
                 p.items[k] if _is_row(p) else
-                self._walk(p, node)[1](ex.index(k)) for p in parts)))
+                self.walk(p, node)[1](ex.index(k)) for p in parts)))
         return Group(tuple(rows))
 
-    def _walk(self, items: Value, node: ast.expr) -> tuple[Expr, Callable[[Expr], Value]]:
+    def walk(self, items: Value, node: ast.expr) -> tuple[Expr, Callable[[Expr], Value]]:
         """Return how often a loop over something turns, and the item of a turn."""
         if chosen.is_chosen(items) or (isinstance(items, View | Fields) and items.shape):
             sizes = items.shape if isinstance(items, View | Fields) else (
@@ -114,12 +115,17 @@ class Loops(Statements):
         if is_text(items) and isinstance(items, Group):
             return strings.length(items), lambda k: strings.at(items, k)
         known = items.value if isinstance(items, Known) else None
+        if known is not None and iterators.is_iterator(items):
+            return iterators.walked(self, known, node)
         if isinstance(known, Range):
             return self._range_of(known, node)
         if isinstance(known, Walk):
             if not known.parts:
                 raise self.wrong(node, "a loop over zip of nothing")
-            parts = [self._walk(part, node) for part in known.parts]
+            if sum(map(iterators.is_iterator, known.parts)) and not _is_count(known.parts[0]):
+                raise self.wrong(node, "a loop over zip of iterators",
+                                 "call next for each of them")
+            parts = [self.walk(part, node) for part in known.parts]
             extent = parts[0][0]
             for other, _ in parts[1:]:
                 extent = extent if ex.is_const(other, _ENDLESS) else (
@@ -454,6 +460,12 @@ def _with_test_inside(c: Loops, node: ast.While) -> ast.While:
         ast.Break(), node)]), node)
     always = ast.copy_location(ast.Constant(True), node)
     return ast.copy_location(ast.While(always, [test], []), node)
+
+
+def _is_count(part: Value) -> bool:
+    """Whether a part of what a loop goes over is the count of ``enumerate``."""
+    return isinstance(part, Known) and isinstance(part.value, Range) and (
+        ex.is_const(part.value.stop, 1 << 62))
 
 
 def _name_of(target: ast.expr) -> str:
