@@ -185,7 +185,8 @@ def _agreed(c: Expressions, a: Any, then: list[Any], b: Any, orelse: list[Any],
             b = complexes.as_complex(c, b, node)
     a, b = members.agreed(c, [a, b])
     if c.wraps and any(optional.is_optional(v) or optional.is_none(v) for v in (a, b)):
-        maybe = [optional.as_optional(v, c.number_of(v)) for v in (a, b)]
+        like = optional.kind_of((a, b))
+        maybe = [optional.as_optional(v, c.number_of(v), like) for v in (a, b)]
         if not any(m is None for m in maybe):
             a, b = maybe
     return a, b

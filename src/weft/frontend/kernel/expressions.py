@@ -311,7 +311,7 @@ class Expressions(Indexing):
         return Group(tuple(items))
 
     def _subscript(self, node: ast.Subscript) -> Value:
-        owner = self.visit(node.value)
+        owner = optional.present(self, self.visit(node.value), node)
         if chosen.is_chosen(owner) or is_flat(owner):
             return self.read(self.element(owner, node), node)
         if isinstance(owner, Group):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from weft.frontend.kernel import addresses, complexes, scalars, times
+from weft.frontend.kernel import addresses, complexes, optional, scalars, times
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf, TextOf, TimeOf, rows
 from weft.frontend.kernel.indexing import is_new
 from weft.frontend.kernel.values import (
@@ -113,6 +113,7 @@ def read(c: Expressions, array: Fields, node: ast.AST) -> Value:
 
 def write(c: Expressions, array: Fields, value: Value, node: ast.AST) -> None:
     """Store a complex number, or a record field for field."""
+    value = optional.present(c, value, node)
     if array.ndim:
         assign(c, array, value, node)
         return
@@ -141,6 +142,7 @@ def write(c: Expressions, array: Fields, value: Value, node: ast.AST) -> None:
 
 def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) -> None:
     """Store a number in every element of an array, or the elements of another array."""
+    value = optional.present(c, value, node)
     if isinstance(array, Fields) and isinstance(array.kind, TextOf):
         value = strings.as_text(c, value, array.kind.letter)
     if isinstance(value, View | Fields) and value.shape:

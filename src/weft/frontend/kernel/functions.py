@@ -123,7 +123,7 @@ class Functions(Loops):
                 break
             types = frame.types
             self.back_to(mark)
-            if open_end and (isinstance(types, DType) or optional.is_optional(types)):
+            if open_end and isinstance(types, DType | Group):
                 last = source.tree.body[-1]
                 body = [*source.tree.body, ast.copy_location(ast.Return(None), last)]
                 types, open_end = None, False
@@ -181,7 +181,7 @@ class Functions(Loops):
             found = b if isinstance(a, _Nothing) else a
             if self.wraps and optional.is_optional(found):
                 return found
-            if self.wraps and (isinstance(found, DType) or _is_complex(found)):
+            if self.wraps and isinstance(found, DType | Group):
                 return optional.width(found)
             raise self.wrong(node, "a function that returns a value on some ways only")
         return join(a, b)
@@ -194,10 +194,6 @@ class _Nothing:
         return isinstance(other, _Nothing)
 
     __hash__ = object.__hash__
-
-
-def _is_complex(types: Any) -> bool:
-    return isinstance(types, Group) and types.kind is complex
 
 
 def _is_alike(cells: Any, width: Any) -> bool:

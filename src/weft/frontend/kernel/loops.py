@@ -86,6 +86,7 @@ class Loops(Statements):
 
     def _walkable(self, items: Value, node: ast.expr) -> Value:
         """Return what a loop goes over where a value is not that itself."""
+        items = optional.present(self, items, node)
         if is_flat(items):
             return Known(arrays.elements(self, items))
         if isinstance(items, Known) and isinstance(items.value, enum.EnumMeta):
@@ -334,7 +335,7 @@ class Loops(Statements):
         if moving.is_moving(width) and chosen.is_array(value):
             value = moving.as_moving(value, width.kind) or value
         if optional.is_optional(width):
-            value = optional.as_optional(value, self.number_of(value)) or value
+            value = optional.as_optional(value, self.number_of(value), width.items[1]) or value
         if isinstance(value, Group):
             widths = width.items if width is not None else (None,) * len(value.items)
             kept = value.kind is slice  # whose step, while no turn changes it, stays known
@@ -421,9 +422,9 @@ def join(a: Any, b: Any) -> Any:
         if isinstance(one, Group) and one.kind is complex and isinstance(other, DType):
             return one.replace(items=tuple(unify(x, other) for x in one.items))
     for one, other in ((a, b), (b, a)):
-        if optional.is_optional(one) and (isinstance(other, DType) or (
-            isinstance(other, Group) and other.kind is complex
-        )):
+        if optional.is_optional(one) and isinstance(other, DType | Group) and (
+            not optional.is_optional(other)
+        ):
             return optional.width(join(one.items[1], other))
     kind = kinds.joined([a, b])
     if kind is not None:

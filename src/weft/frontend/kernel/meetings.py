@@ -183,7 +183,8 @@ class Meetings(Calls):
                      for v, body in sides]
             return self._meet_groups(name, sides, node)
         if self.wraps and any(optional.is_optional(v) or optional.is_none(v) for v in values):
-            held = [(None if v is None else self._optional_in(body, v, name, node), body)
+            like = optional.kind_of(values)
+            held = [(None if v is None else self._optional_in(body, v, like, name, node), body)
                     for v, body in sides]
             if all((v is None) == (h is None)
                    for (v, _), (h, _) in zip(sides, held, strict=True)):
@@ -262,13 +263,14 @@ class Meetings(Calls):
         with self.extending(body):
             return None if value is None else complexes.as_complex(self, value, node)
 
-    def _optional_in(self, body: list[Stmt], value: Any, name: str, node: ast.AST) -> Any:
-        """Return None or a number as what may be either, None if it is something else."""
+    def _optional_in(self, body: list[Stmt], value: Any, like: Any, name: str,
+                     node: ast.AST) -> Any:  # fmt: skip
+        """Return None or a value as what may be either, None if it is something else."""
         if optional.is_optional(value):
             return value
         if isinstance(value, Known) and not optional.is_none(value):
             value = self.alike([value], True)[0]
-        return optional.as_optional(value, self._read_in(body, value, name, node))
+        return optional.as_optional(value, self._read_in(body, value, name, node), like)
 
     def _are_unlike(self, name: str, values: list[Any]) -> None:
         """Remember what a name holds on different ways, for the message where it is read."""
@@ -332,7 +334,7 @@ class Meetings(Calls):
             if wider is not None:
                 return wider
         if optional.is_optional(cell):
-            value = optional.as_optional(value, self.number_of(value)) or value
+            value = optional.as_optional(value, self.number_of(value), cell.items[1]) or value
         if (chosen.is_array(cell) or moving.is_moving(cell)) and chosen.is_array(value):
             return self._keep_array(cell, value, name, node)
         if isinstance(cell, Known) and isinstance(value, Known | Group) and cell != value:
@@ -391,12 +393,14 @@ class Meetings(Calls):
                 return optional.width(cell.dtype)
             return optional.width(unify(cell.dtype, value.items[1].dtype)) if (
                 optional.is_optional(value) and isinstance(value.items[1], Expr)) else None
-        if not optional.is_none(cell):
+        if isinstance(cell, Group) and (optional.is_none(value) or optional.is_optional(value)):
+            types = optional.types_of(cell)
+        elif optional.is_none(cell):
+            x = value.items[1] if optional.is_optional(value) else self.number_of(value)
+            types = optional.types_of(value if x is None else x)
+        else:
             return None
-        x = value.items[1] if optional.is_optional(value) else self.number_of(value)
-        if isinstance(x, Group):
-            return optional.width(x.replace(items=tuple(part.dtype for part in x.items)))
-        return None if x is None else optional.width(x.dtype)
+        return None if types is None else optional.width(types)
 
     def _keep_array(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:
         """Store which array a name means; return what must be told apart if that is more."""

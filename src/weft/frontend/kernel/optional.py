@@ -1,36 +1,39 @@
-"""Numbers that may be None, in kernels for numba: whether there is one, and the number.
+"""Values that may be None, in kernels for numba: whether there is one, and the value.
 
-A name that holds None on some ways and a number on others, and what a function returns that gives
-one of them, is a group of two scalars, so it lives in cells and meets as a tuple does. It is asked
-with ``is None``; where it is used as a number it must be one, else the kernel stops with TypeError.
+A name that holds None on some ways and a number, a tuple or an array on others, and what a function
+returns that gives one of them, is a group of two, so it lives in cells and meets as a tuple does.
+It is asked with ``is None``; where it is used it must be there, else the kernel stops with
+TypeError. In place of None stands a value of the same kind that nobody reads.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel.values import Group, Known, Value
+from weft.frontend.kernel.values import FLAT, Fields, Group, Known, Value, View
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
+from weft.ir.stmt import Memory
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.reading import Reading
 
 __all__ = [
-    "Optional", "as_optional", "is_none", "is_optional", "number", "present", "there", "truth",
-    "width",
+    "Optional", "as_optional", "is_none", "is_optional", "kind_of", "number", "present", "there",
+    "truth", "types_of", "width",
 ]  # fmt: skip
 
 
 class _Optional:
-    """What a group is that stands for a number or None."""
+    """What a group is that stands for a value or None."""
 
-    __name__ = "number or None"
+    __name__ = "value or None"
 
 
 Optional: Final[Any] = _Optional()
@@ -42,27 +45,63 @@ def is_none(value: Any) -> bool:
 
 
 def is_optional(value: Any) -> bool:
-    """Whether a value, cells or types are those of a number that may be None."""
+    """Whether a value, cells or types are those of what may be None."""
     return isinstance(value, Group) and value.kind is Optional
 
 
-def as_optional(value: Any, number: Expr | None) -> Group | None:
-    """Return a value as a number that may be None, None if it is neither.
+def as_optional(value: Any, number: Expr | None, like: Any = None) -> Group | None:
+    """Return a value as one that may be None, None if it cannot.
 
-    `number` is the value as a scalar, if it is one.
+    `number` is the value as a scalar, if it is one, `like` what others have where it is None.
     """
     if is_optional(value):
         return value  # type: ignore[no-any-return]
     if is_none(value):
-        return Group((ex.const(False, dt.bool_), ex.const(False, dt.bool_)), (), Optional)
-    if isinstance(value, Group) and value.kind is complex:
-        return Group((ex.const(True, dt.bool_), value), (), Optional)
-    return None if number is None else Group((ex.const(True, dt.bool_), number), (), Optional)
+        return Group((ex.const(False, dt.bool_), _absent(like)), (), Optional)
+    if number is None and not _is_whole(value):
+        return None
+    return Group((ex.const(True, dt.bool_), value if number is None else number), (), Optional)
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a value is a tuple, an array, or a text."""
+    if isinstance(value, Known):
+        return isinstance(value.value, str)
+    return isinstance(value, View | Fields) or (isinstance(value, Group) and value.kind is not FLAT)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Expr) or (isinstance(value, Group) and value.kind is complex)
+
+
+def _absent(like: Any) -> Any:
+    """Return what stands in place of None where others have values, or cells, like one."""
+    if isinstance(like, Group) and like.kind is not Optional:
+        return like.replace(items=tuple(map(_absent, like.items)))
+    if isinstance(like, Expr):
+        return ex.const(0, like.dtype)
+    return like if isinstance(like, Known | View | Fields) else ex.const(False, dt.bool_)
+
+
+def kind_of(values: Iterable[Any]) -> Any:
+    """Return what the values that meet have where they are not None."""
+    for value in values:
+        if value is not None and not is_none(value):
+            return value.items[1] if is_optional(value) else value
+    return None
 
 
 def width(d: DType | Group) -> Group:
-    """Return the types of the cells of a number that may be None."""
+    """Return the types of the cells of a value that may be None."""
     return Group((dt.bool_, d), (), Optional)
+
+
+def types_of(value: Any) -> Any:
+    """Return the types of the cells that a number or a tuple of numbers needs, None of others."""
+    if isinstance(value, Group):
+        found = tuple(map(types_of, value.items))
+        return None if None in found else value.replace(items=found)
+    return value.dtype if isinstance(value, Expr | Memory) else None
 
 
 def there(value: Any, kind: type[ast.cmpop]) -> Value:
@@ -72,19 +111,23 @@ def there(value: Any, kind: type[ast.cmpop]) -> Value:
 
 
 def number(c: Reading, value: Any, node: ast.AST) -> Any:
-    """Return the number that a value is, which the kernel sees to."""
-    c.require(value.items[0], "TypeError: expected a number, got None", node, c.this_thread())
+    """Return the value that one is that may be None, which the kernel sees to."""
+    what = "number" if _is_number(value.items[1]) else "value"
+    c.require(value.items[0], f"TypeError: expected a {what}, got None", node, c.this_thread())
     return value.items[1]
 
 
 def present(c: Reading, value: Value, node: ast.AST) -> Value:
-    """Return the number that an operand is that may be None; other operands as they are."""
+    """Return the value that an operand is that may be None; other operands as they are."""
     found: Value = number(c, value, node) if is_optional(value) else value
     return found
 
 
 def truth(value: Any) -> Expr:
-    """Return whether there is a number that is not 0."""
+    """Return whether there is a number that is not 0, or another thing."""
     x = value.items[1]
+    if not _is_number(x):
+        held: Expr = value.items[0]
+        return held
     parts = [p.ne(0) for p in (x.items if isinstance(x, Group) else (x,))]
     return ex.binary(Op.AND, value.items[0], reduce(partial(ex.binary, Op.OR), parts))

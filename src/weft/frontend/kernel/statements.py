@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import ASSERTED
-from weft.frontend.kernel import chosen, flow, operators, scalars
+from weft.frontend.kernel import chosen, flow, operators, optional, scalars
 from weft.frontend.kernel.elements import as_dtype
 from weft.frontend.kernel.emitter import conjuncts, negation
 from weft.frontend.kernel.hints import instead, title
@@ -155,10 +155,7 @@ class Statements(Meetings):
     def _augmented(self, node: ast.AugAssign) -> None:
         target = node.target
         if isinstance(target, ast.Subscript):
-            owner = self.visit(target.value)
-            if not chosen.is_array(owner) and not is_flat(owner):
-                raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
-                                 FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
+            owner = self._assigned(target)
             element = self.element(owner, target)
             value = operators.operate(self, type(node.op), self.read(element, target),
                                       self.visit(node.value), node, True)
@@ -180,18 +177,23 @@ class Statements(Meetings):
         elif isinstance(target, ast.Tuple | ast.List):
             self._unpack(target, value, node)
         elif isinstance(target, ast.Subscript):
-            owner = self.visit(target.value)
-            if not chosen.is_array(owner) and not is_flat(owner):
-                raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
-                                 FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
+            owner = self._assigned(target)
             self.write(self.element(owner, target), value, node)
         elif isinstance(target, ast.Attribute):
             self._set_field(target, value, node)
         else:
             raise self.wrong(target, f"assignment to {title(target)} is not supported")
 
+    def _assigned(self, target: ast.Subscript) -> Value:
+        """Return the array of which a part is assigned."""
+        owner = optional.present(self, self.visit(target.value), target)
+        if not chosen.is_array(owner) and not is_flat(owner):
+            raise self.wrong(target, f"{describe(owner)} cannot be assigned to",
+                             FIXED if isinstance(owner, Group) else _NO_ELEMENTS)
+        return owner
+
     def _set_field(self, target: ast.Attribute, value: Value, node: ast.AST) -> None:
-        owner = self.visit(target.value)
+        owner = optional.present(self, self.visit(target.value), target)
         if isinstance(owner, Fields) and target.attr in owner.names:
             self.write(fields.named(self, owner, target.attr, target), value, node)
             return
@@ -207,6 +209,7 @@ class Statements(Meetings):
         self.set(target.value, Group(tuple(items), owner.names, owner.kind), node)
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, node: ast.AST) -> None:
+        value = optional.present(self, value, node)
         if isinstance(value, View | Fields) and value.shape:
             value = self._rows(target, value, node)
         if not isinstance(value, Group):
