@@ -251,6 +251,37 @@ def test_assignments_of_slices():
 
 
 @weft.kernel
+def repeated(x, y, a, b, z):
+    i = gpu.grid(1)
+    if i < x.shape[0]:
+        x[i, a[i]:b[i]] = y[i, i:i + 1]
+        x[i, 8:] = y[i, a[i]:b[i]][:2]
+        z[i, a[i]:b[i]] = z[i, i:i + 1]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_slice_of_one_element_fills_a_longer_one(seed):
+    """Also where only the kernel knows, when it runs, that it has one."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(2, 9, 10))
+    z = rng.normal(size=(9, 10)) + 1j
+    a = rng.integers(0, 4, 9)
+    b = a + rng.integers(1, 5, 9)
+    expected, numbers_ = x.copy(), z.copy()
+    for i in range(9):
+        expected[i, a[i]:b[i]] = y[i, i:i + 1]
+        expected[i, 8:] = y[i, a[i]:b[i]][:2]
+        numbers_[i, a[i]:b[i]] = z[i, i:i + 1]
+    for run in (repeated[1, 16], weft.sanitize(repeated, 1, 16)):
+        held, more = x.copy(), z.copy()
+        run(held, y, a, b, more)
+        np.testing.assert_array_equal(held, expected)
+        np.testing.assert_array_equal(more, numbers_)
+    with pytest.raises(LaunchError, match="shapes of an assignment differ"):
+        repeated[1, 16](x, y, a, a, z)
+
+
+@weft.kernel
 def shapes(a, b, out):
     i = gpu.grid(1)
     held = gpu.shared.array((4, 6), weft.float64)

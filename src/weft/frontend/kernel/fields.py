@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.frontend.kernel import addresses, complexes, optional, scalars, times
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf, TextOf, TimeOf, rows
+from weft.frontend.kernel.emitter import negation
 from weft.frontend.kernel.indexing import is_new
 from weft.frontend.kernel.values import (
     Fields,
@@ -23,12 +24,13 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import SERIAL, For
+from weft.ir.stmt import SERIAL, For, If
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import strings
+    from weft.frontend.kernel import arrays, strings
     from weft.frontend.kernel.expressions import Expressions
 else:
+    arrays = Late("weft.frontend.kernel.arrays")
     strings = Late("weft.frontend.kernel.strings")
 
 __all__ = [
@@ -148,18 +150,47 @@ def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) ->
     if isinstance(value, View | Fields) and value.shape:
         if len(value.shape) > len(array.shape):
             raise c.wrong(node, f"cannot store {describe(value)} in {describe(array)}")
-        for n, m in zip(reversed(array.shape), reversed(value.shape), strict=False):
-            if not ex.is_const(m, 1):
-                c.require(n.eq(m), "the shapes of an assignment differ", node)
-        array, value = _apart(c, array, value, node)
-    elif isinstance(value, Group) and _is_row(array, value):
+        pairs = list(zip(reversed(array.shape), reversed(value.shape), strict=False))
+        short = _is_short(c, pairs)
+        if short is not None:
+            with c.into((short,)) as then:
+                _assign(c, array, arrays.spread(c, value, array.shape, node), [], node)
+            with c.into((negation(short),)) as orelse:
+                _assign_alike(c, array, value, node)
+            c.emit(If(short, tuple(then), tuple(orelse)), node)
+            return
+        _assign_alike(c, array, value, node)
+        return
+    if isinstance(value, Group) and _is_row(array, value):
         _assign_row(c, array, value, node)
         return
-    else:
-        if isinstance(value, View):
-            value = c.read(value, node)
-        value = value if complexes.is_complex(value) or isinstance(value, Fields | Group) else (
-            c.bind(c.scalar(value, node), "value", node))
+    if isinstance(value, View):
+        value = c.read(value, node)
+    value = value if complexes.is_complex(value) or isinstance(value, Fields | Group) else (
+        c.bind(c.scalar(value, node), "value", node))
+    _assign(c, array, value, [], node)
+
+
+def _is_short(c: Expressions, pairs: list[tuple[Expr, Expr]]) -> Expr | None:
+    """Return whether a slice has one element where more are assigned, None if that cannot be."""
+    found = None
+    for n, m in pairs:
+        if n is m or m.op in (Op.CONST, Op.VARIABLE) or not (
+            c.ranges.of(m).lo <= 1 <= c.ranges.of(m).hi
+        ):
+            continue
+        test = ex.binary(Op.AND, m.eq(1), n.ne(1))
+        found = test if found is None else ex.binary(Op.OR, found, test)
+    return found
+
+
+def _assign_alike(c: Expressions, array: View | Fields, value: View | Fields,
+                  node: ast.AST) -> None:  # fmt: skip
+    """Store the elements of an array that is as long as another one, or known to be shorter."""
+    for n, m in zip(reversed(array.shape), reversed(value.shape), strict=False):
+        if not ex.is_const(m, 1):
+            c.require(n.eq(m), "the shapes of an assignment differ", node)
+    array, value = _apart(c, array, value, node)
     _assign(c, array, value, [], node)
 
 
