@@ -141,6 +141,57 @@ def test_refuses_rows():
         tiles.prefetch_rows("b", "none", "k", "j.o")
 
 
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+@pytest.mark.parametrize(("places", "block"), [(1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 4)])
+@pytest.mark.parametrize("columns", [64, 320, 1024])
+def test_places_of_rows(columns, places, block, lanes):
+    """Lines of every later row are asked for, all but a few if the places have unequal shares."""
+    rows = 2 * max(block, 2)
+    schedule = Schedule(nests.bias(rows, columns)).split("j", lanes).vectorize("j.i")
+    before = schedule.kernel
+    schedule.prefetch_places("x", "j.o", "i", places, block)
+    assert_same(before, schedule.kernel)
+    again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
+    assert_same(schedule.kernel, again.kernel)
+    asked = lines_of(schedule.kernel, columns)
+    flat = {i * columns + j for i, j in asked}
+    later = {e for e in range(block * columns, rows * columns, 16)}
+    turns = max(places * 16 // lanes, 1)
+    if columns // lanes * block % turns == 0:
+        assert flat >= later
+    assert len(flat & later) >= 0.8 * len(later)
+    parts = places * max(lanes // 16, 1)
+    assert len(flat) <= rows * (columns // 16 + parts)
+
+
+@pytest.mark.parametrize(("places", "block"), [(1, 8), (2, 8), (4, 8), (4, 16), (8, 2)])
+@pytest.mark.parametrize("lanes", [16, 64])
+@pytest.mark.parametrize("size", [4096, 5000])
+def test_places_of_blocks(size, lanes, places, block):
+    schedule = Schedule(nests.chain(size)).split("i", lanes, "peel").vectorize("i.i")
+    before = schedule.kernel
+    schedule.prefetch_places("x", "i.o", "i.o", places, block)
+    assert_same(before, schedule.kernel)
+    asked = {e for e, in lines_of(schedule.kernel, size)}
+    assert asked >= set(range(block * lanes, size // lanes * lanes, 16))
+
+
+def test_refuses_places():
+    schedule = Schedule(nests.bias(8, 64)).split("j", 16).vectorize("j.i")
+    with pytest.raises(ScheduleError, match="in blocks of 1, 3 places"):
+        schedule.prefetch_places("x", "j.o", "i", 3)
+    with pytest.raises(ScheduleError, match="in blocks of 2, 4 places"):
+        schedule.prefetch_places("x", "j.o", "i", 4, 2)
+    with pytest.raises(ScheduleError, match="in blocks of 1, 4 places"):
+        schedule.prefetch_places("b", "j.o", "i", 4)
+    with pytest.raises(ScheduleError, match="no such load of y"):
+        schedule.prefetch_places("y", "j.o", "i")
+    with pytest.raises(ScheduleError, match="no such load of x"):
+        Schedule(nests.bias(8, 64)).split("j", 8).prefetch_places("x", "j.o", "i")
+    with pytest.raises(ScheduleError, match="no such load of x"):
+        Schedule(nests.transpose(64, 64)).split("j", 16).prefetch_places("x", "j.o", "i")
+
+
 def test_refuses_panels():
     with pytest.raises(ScheduleError, match="a loop around both"):
         panels(4, 24, 3).prefetch_panel("b", "k.s", "i", "i")

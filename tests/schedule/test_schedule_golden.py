@@ -59,6 +59,8 @@ CASES = {
     "prefetch_rows": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
         "i", 2).reorder("j.o", "i.o", "i.i", "j.i").decompose_reduction(
         "s", "i.i").prefetch_rows("b", "i.o", "k", "j.o"),
+    "prefetch_places": lambda: Schedule(nests.bias(4, 128)).split("j", 32).prefetch_places(
+        "x", "j.o", "i", 4),
     "prefetch": lambda: Schedule(nests.softmax(2, 5)).prefetch("x", "q", "r"),
 }
 

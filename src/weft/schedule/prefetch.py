@@ -9,7 +9,7 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.stmt import SERIAL, Body, For, Kernel, Load, Prefetch, Reduce
+from weft.ir.stmt import SERIAL, Body, For, Kernel, Load, Memory, Prefetch, Reduce
 from weft.ir.traverse import walk
 from weft.schedule import subscripts as sub
 from weft.schedule.loops import split
@@ -66,6 +66,101 @@ def prefetch(kernel: Kernel, memory: str, loop: str, ahead: str, distance: int =
     stmt = site.stmt
     assert isinstance(stmt, For | Reduce)
     return edit.replace(site.parents, stmt, (stmt.with_bodies(new),))
+
+
+def prefetch_places(kernel: Kernel, memory: str, loop: str, ahead: str, places: int = 4,
+                    block: int = 1) -> Kernel:  # fmt: skip
+    """Ask for what a later iteration reads, in several places side by side.
+
+    for i: { for o in 64: for e in 64: { x = a[i, o * 64 + e]; ... } }
+    ->  for i: { for o in 64: { for p in 4: prefetch a[i + 1, p * 1024 + o * 16]
+                                for e in 64: { x = a[i, o * 64 + e]; ... } } }
+    (loop = o, ahead = i, places = 4)
+
+    A core has more lines under way from several pages than its own look-ahead fetches from one.
+    Where iterations do not share out evenly, a few lines are left to that look-ahead.
+    Short rows are asked for in blocks: with block = places = 4, ``a[i // 4 * 4 + 4 + p, ...]``. If
+    `ahead` is the loop itself, each block of its iterations asks for the next one.
+
+    Parameters
+    ----------
+    memory : str
+        Read in `loop`, contiguously: by its iterations one after the other.
+    loop : str
+        A FOR loop around the loop over lanes; the work there hides the latency.
+    ahead : str
+        A loop around it, whose variable is part of the load's subscript, or `loop` itself.
+    places : int
+        Parts of a block that are asked for side by side, a power of two.
+    block : int
+        Iterations of `ahead` that are asked for together: one, or of a loop around as many as there
+        are places.
+
+    Raises
+    ------
+    ScheduleError
+        If there is no such load, or an iteration does not read whole lines.
+    """
+    what = f"prefetch_places({memory}, {loop}, {ahead}, {places}, {block})"
+    site, outer = find_for(kernel, loop, what), find_for(kernel, ahead, what)
+    source, space = find_memory(kernel, memory, what), sub.Space(kernel)
+    load, lane, step = _row_of(space, site, source)
+    width = LINE_BYTES // source.dtype.itemsize
+    each = step // width  # lines of an iteration
+    if load is None or each < 1:
+        raise ScheduleError(what, found=f"no such load of {memory} in {loop}",
+                            expected="whole lines one after the other")
+    inside = outer.stmt is site.stmt
+    around = any(p is outer.stmt for p in site.parents) and outer.var in ex.free_vars(load.index)
+    if places < 1 or places & (places - 1) or not (
+            inside or (around and block in (1, places))):
+        raise ScheduleError(what, found=f"{ahead} in blocks of {block}, {places} places",
+                            expected=f"a loop around {loop} that moves the load, or {loop}")
+    var, turn = site.loop.var, site.loop.var
+    count = block if inside else space.ranges.of(site.loop.extent).hi * block
+    following = (outer.var // block + 1) * block
+    if inside:
+        turn = var % block
+    elif block > 1:
+        turn = outer.var % block * (count // block) + var
+    apart = -(-count * each // places)  # lines
+    hints = []
+    for place, line in _side_by_side(turn, each, places):
+        if block > 1 and not inside:
+            moved, first = {outer.var: following + place}, line * width
+        else:
+            first = (place * apart + line) * width
+            moved = {} if inside else {outer.var: following}
+        start = following * step if inside else ex.index(0)
+        moved.update({var: ex.index(0), lane: start + first})
+        hints.append(Prefetch(source, tuple(ex.substitute(load.index, moved))))
+    edit = Edit(kernel)
+    edit.locate(load, *hints)
+    return edit.replace(site.parents, site.stmt,
+                        (site.stmt.with_bodies((*hints, *site.loop.body)),))
+
+
+def _row_of(space: sub.Space, site: Site,
+            source: Memory) -> tuple[Load | None, Expr, int]:
+    """Return the load of contiguous lanes in a loop, the lane, and elements of an iteration."""
+    var = site.loop.var
+    for lane in [s.var for s in walk(site.loop.body) if isinstance(s, For)]:
+        for load in walk(site.loop.body):
+            if isinstance(load, Load) and load.memory is source and load.index:
+                flat = space.flat(source, load.index)
+                moving = ex.free_vars(load.index[:-1])
+                if space.stride(flat, lane) == 1 and not {var, lane} & moving:
+                    return load, lane, space.stride(flat, var) or 0
+    return None, var, 0
+
+
+def _side_by_side(turn: Expr, each: int, places: int) -> list[tuple[Expr, Expr]]:
+    """Return the places and lines in them that one turn asks for, `each` of them."""
+    if each < places:  # the places take turns
+        turns = places // each
+        return [(turn % turns * each + n, turn // turns) for n in range(each)]
+    near = each // places
+    return [(ex.index(place), turn * near + n) for place in range(places) for n in range(near)]
 
 
 def prefetch_panel(kernel: Kernel, memory: str, copy: str, loop: str, ahead: str) -> Kernel:

@@ -193,6 +193,11 @@ class Schedule:
         """See `weft.schedule.prefetch.prefetch`."""
         return self._apply("prefetch", (memory, loop, ahead, distance))
 
+    def prefetch_places(self, memory: str, loop: str, ahead: str, places: int = 4,
+                        block: int = 1) -> Self:
+        """See `weft.schedule.prefetch.prefetch_places`."""
+        return self._apply("prefetch_places", (memory, loop, ahead, places, block))
+
     def prefetch_panel(self, memory: str, copy: str, loop: str, ahead: str) -> Self:
         """See `weft.schedule.prefetch.prefetch_panel`."""
         return self._apply("prefetch_panel", (memory, copy, loop, ahead))
@@ -267,7 +272,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "scan": ("scan",),
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
     "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
-    "prefetch": ("prefetch", "prefetch_panel", "prefetch_steps", "prefetch_rows"),
+    "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_steps",
+                 "prefetch_rows"),
     "cascade": ("cascade", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
 }

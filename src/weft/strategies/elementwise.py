@@ -17,12 +17,14 @@ from weft.ir.traverse import walk
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
+from weft.strategies.ahead import fetch_blocks
 from weft.strategies.nest import (
     MAX_LANES,
     Cost,
     Plan,
     chain_of,
     find,
+    loop_of,
     parallelise,
     power_above,
     size_of,
@@ -87,6 +89,8 @@ def schedule_nest(plan: Plan, root: str) -> None:
     outer = split_for_vectors(plan, best.attr, extent, cost, peel=streamed)
     names = [*names[:-1], outer if outer is not None else best.attr]
     parallelise(plan, names, amount)
+    if streamed and outer is not None:
+        fetch_blocks(plan, names[:-1], outer)
 
 
 def _varying(body: st.Body, var: Expr) -> st.Body:
@@ -197,28 +201,50 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     a, b = outer.attr, inner.attr
     rest = [name for name in names if name not in (a, b)]
     space = Space(plan.kernel)
+    far = [x.memory.name for x in loads
+           if space.stride(space.flat(x.memory, x.index), inner) is None]
+    fixed = all(constant(c.extent) is not None for c in chain if c.var in (outer, inner))
+    order, lane = [f"{a}.o", f"{b}.o"], f"{b}.i"
     saved = plan.schedule.mark()
     try:
-        plan.stream_outputs()
+        streamed = _will_stream(plan)
         schedule = plan.schedule
         if names != [*rest, a, b]:
             schedule.reorder(*rest, a, b)
-        extents = {c.var.attr: c.extent for c in chain}
-        if all(constant(extents[name]) is not None for name in (a, b)):
-            schedule.tile(a, b, rows, columns, "overlap")
-        else:
+        if not fixed:
             _whole_tiles(plan, a, b, rows, columns)
-        parallelise(plan, [*rest, f"{a}.o", f"{b}.o"], amount)
-        far = [x.memory.name for x in loads
-               if space.stride(space.flat(x.memory, x.index), inner) is None]
+        elif streamed and not far:
+            lane = _along_rows(plan, a, b, rows, columns)
+            order.reverse()
+        else:
+            schedule.tile(a, b, rows, columns, "overlap")
+        parallelise(plan, [*rest, *order], amount)
         for memory in dict.fromkeys(far):
             _copy_tiles(plan, a, b, memory)
-        schedule.unroll(f"{a}.i").vectorize(f"{b}.i")
+        schedule.unroll(f"{a}.i").vectorize(lane)
     except ScheduleError:
         plan.schedule.reset(saved)
         return False
     plan.why.append(f"{a} and {b} are transposed: tiles of {rows}×{columns} in registers")
     return True
+
+
+def _along_rows(plan: Plan, a: str, b: str, rows: int, columns: int) -> str:
+    """Cut tiles that walk along what is read, in pairs that write two lines; return their lanes.
+
+    for a: for b: s  ->  for b.o: for a.o: for b.m in 2: for a.i: for b.i: s
+
+    Lines written past the caches may come in any order, and a pair of them is what memory takes
+    best. What is read comes through the caches, in which all of it would stand in few sets if tiles
+    walked across its rows.
+    """
+    schedule = plan.schedule
+    size = size_of(loop_of(plan, b).extent)
+    pair = 2 if size >= 2 * columns else 1
+    schedule.split(b, pair * columns, "overlap").split(a, rows, "overlap")
+    schedule.split(f"{b}.i", columns)
+    schedule.reorder(f"{b}.o", f"{a}.o", f"{b}.i.o", f"{a}.i", f"{b}.i.i")
+    return f"{b}.i.i"
 
 
 def _whole_tiles(plan: Plan, a: str, b: str, rows: int, columns: int) -> None:

@@ -20,10 +20,11 @@ from weft.ir import expr as ex
 from weft.ir import reduction, traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Body, For, Let, Load, Reduce, Stmt, Store
+from weft.ir.stmt import Body, For, Let, Load, Reduce, Store
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space
+from weft.strategies.ahead import fetch_rows
 from weft.strategies.columns import LEAST_COLUMNS, prefers_columns, schedule_columns
 from weft.strategies.elementwise import pick_lanes, split_for_vectors, vector_lanes
 from weft.strategies.nest import (
@@ -53,7 +54,6 @@ SEARCH_STEPS: Final = 8  # vectors of a block in which the place of an extreme i
 SEARCHED: Final = 11  # columns whose extremes are looked for one after the other
 LEAST_ROWS: Final = 4  # rows whose statistics are worth a vector
 WASTE: Final = 8  # one in so many rows may be computed twice to fill the last vector
-LEAST_AHEAD: Final = 2048  # bytes of a row; the processor itself looks ahead over shorter ones
 
 
 def schedule_rows(plan: Plan, root: str) -> None:
@@ -81,7 +81,7 @@ def schedule_rows(plan: Plan, root: str) -> None:
     for part in _together(plan, names[-1]):
         phases(plan, part, chunked=False)
     _short_rows(plan, names[-1])
-    _prefetch_rows(plan, names[-1])
+    fetch_rows(plan, names[-1])
 
 
 def _together(plan: Plan, row: str) -> list[Body]:
@@ -153,58 +153,6 @@ def _short_rows(plan: Plan, row: str) -> None:
     if plan.attempt("split", row, count, "overlap"):
         plan.schedule.unroll(f"{row}.i")
         plan.why.append(f"{count} rows side by side")
-
-
-def _prefetch_rows(plan: Plan, row: str) -> None:
-    """Fetch the next row while the present one, which is in the cache, is computed with.
-
-    The first phase of a row waits for memory with little to do; a later one with exponentials
-    has time to spare.
-    """
-    loop = find(plan.kernel, row)
-    if loop is None:
-        return
-    inner: dict[str, list[tuple[str, Cost, int]]] = {}
-    for stmt in loop.body:
-        for name, extent, inside in _innermost(stmt):
-            cost = Cost((stmt,))
-            for load in inside:
-                if isinstance(load, Load) and load.memory.scope == "global":
-                    nbytes = extent * load.memory.dtype.itemsize
-                    inner.setdefault(load.memory.name, []).append((name, cost, nbytes))
-    for memory in plan.kernel.params:
-        reads = inner.get(memory.name, [])
-        size = size_of(memory.size) * memory.dtype.itemsize
-        if len(reads) < 2 or size < plan.target.l2_bytes:
-            continue
-        name, cost, _ = max(reads[1:], key=lambda read: read[1].heavy)
-        row_bytes = max(nbytes for _, _, nbytes in reads)
-        ahead = cost.heavy > 0 and LEAST_AHEAD <= row_bytes <= plan.target.l2_bytes // 4
-        if not plan.pick("fetch ahead", ahead, (True, False), memory.name):
-            continue
-        if plan.attempt("prefetch", memory.name, name, row):
-            plan.why.append(f"the next row of {memory.name} is fetched ahead")
-
-
-def _innermost(stmt: Stmt) -> list[tuple[str, int, Body]]:
-    """Return the innermost loops of a phase, how many points they have, and what they do."""
-    found: list[tuple[str, int, Body]] = []
-    stack: list[tuple[Stmt, int]] = [(stmt, 1)]
-    while stack:
-        top, points = stack.pop()
-        if isinstance(top, Reduce):
-            points *= product(a.extent for a in top.axes)
-            name = str(top.axes[-1].var.attr)
-        elif isinstance(top, For):
-            points *= size_of(top.extent)
-            name = str(top.var.attr)
-        else:
-            continue
-        body = top.bodies()[0]
-        if not _has_phases(body):
-            found.append((name, points, body))
-        stack.extend((s, points) for s in body)
-    return found
 
 
 def _has_phases(body: Body) -> bool:

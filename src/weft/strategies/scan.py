@@ -16,6 +16,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Reduce
 from weft.ir.traverse import walk
 from weft.schedule.subscripts import Space, accesses
+from weft.strategies.ahead import fetch_rows
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import (
     MAX_LANES,
@@ -90,6 +91,7 @@ def schedule_scan(plan: Plan, root: str) -> bool:
                 outer = split_for_vectors(plan, names[-1], rows[-1].extent, Cost(body))
                 names[-1] = outer or names[-1]
     parallelise(plan, names, work((loop,)))
+    fetch_rows(plan, names[-1])
     return True
 
 

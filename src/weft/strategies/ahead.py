@@ -1,0 +1,145 @@
+"""What kernels at the limit of memory ask for before they need it.
+
+A core's own look-ahead follows a stream within its page and begins anew with each page, so that one
+stream alone leaves part of the bandwidth unused. Rows and blocks are therefore asked for one ahead,
+in several places side by side, while there is something else to do: arithmetic, or stores.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.ir import traverse
+from weft.ir.stmt import Body, For, Load, Memory, Reduce, Stmt, Store
+from weft.strategies.nest import Cost, Plan, find, product, size_of
+
+LEAST_AHEAD: Final = 2048  # bytes of a row; the processor itself looks ahead over shorter ones
+LEAST_LIGHT: Final = 512  # that is worth it to kernels that hardly compute
+MOST_ROWS: Final = 16  # that are asked for side by side
+PAGE_BYTES: Final = 4096  # of memory that look-ahead does not leave
+PLACES: Final = 4  # pages from which lines are asked for side by side
+BLOCK_BYTES: Final = 32 << 10  # of an array without rows that are asked for together
+LONG_BYTES: Final = 8 << 20  # of an array that comes from memory
+FEW_STREAMS: Final = 2  # arrays read at once that leave a core lines to ask for
+
+
+def fetch_rows(plan: Plan, row: str) -> None:
+    """Fetch the next row while the present one, which is in the cache, is computed with.
+
+    The first phase of a row waits for memory with little to do; a later one with exponentials
+    has time to spare, and one that writes past the caches waits for something else.
+    """
+    loop = find(plan.kernel, row)
+    if loop is None:
+        return
+    inner: dict[Memory, list[_Read]] = {}
+    for stmt in loop.body:
+        for read in _innermost(stmt):
+            for load in read.body:
+                if isinstance(load, Load) and load.memory.scope == "global":
+                    inner.setdefault(load.memory, []).append(read)
+    for memory in plan.kernel.params:
+        reads = inner.get(memory, [])
+        size = size_of(memory.size) * memory.dtype.itemsize
+        if not reads or size < plan.target.l2_bytes:
+            continue
+        last = max(reads[1:] or reads, key=lambda read: (read.cost.heavy, read.streams))
+        row_bytes = max(read.points for read in reads) * memory.dtype.itemsize
+        light = last.streams and row_bytes >= LEAST_LIGHT  # waits for what it writes, if at all
+        if len(reads) < 2 and not light:
+            continue
+        fits = LEAST_AHEAD <= row_bytes <= plan.target.l2_bytes // 4
+        ahead = light or (fits and last.cost.heavy > 0)
+        if plan.pick("fetch ahead", ahead, (True, False), memory.name) and (
+                plan.attempt("prefetch_places", memory.name, last.around, row, *_places(row_bytes))
+                or (len(reads) > 1 and plan.attempt("prefetch", memory.name, last.name, row))):
+            plan.why.append(f"the next row of {memory.name} is fetched ahead")
+
+
+def fetch_blocks(plan: Plan, rows: list[str], name: str) -> None:
+    """Fetch the next block of the few long arrays that a loop over vectors walks along.
+
+    Parameters
+    ----------
+    rows : list of str
+        The loops around it.
+    name : str
+        The loop; its vectors are written past the caches.
+    """
+    loop = find(plan.kernel, name)
+    if loop is None:
+        return
+    reads = dict.fromkeys(s.memory for s in traverse.walk(loop.body) if isinstance(s, Load)
+                          and size_of(s.memory.size) * s.memory.dtype.itemsize >= LONG_BYTES)
+    if len(reads) > FEW_STREAMS:
+        return
+    points = size_of(loop.extent) * product(s.extent for s in traverse.walk(loop.body)
+                                            if isinstance(s, For))
+    for memory in reads:
+        row_bytes = points * memory.dtype.itemsize
+        block = size_of(loop.extent) * BLOCK_BYTES // row_bytes
+        if row_bytes >= 2 * BLOCK_BYTES:
+            ahead, places, block = name, PLACES, 1 << block.bit_length() - 1
+        else:
+            ahead, (places, block) = rows[-1] if rows else "", _places(row_bytes)
+        wanted = row_bytes >= LEAST_LIGHT
+        if plan.pick("fetch ahead", wanted, (True, False), memory.name) and plan.attempt(
+                "prefetch_places", memory.name, name, ahead, places, block):
+            plan.why.append(f"{memory.name} is fetched ahead in {places} places")
+
+
+def _places(row_bytes: int) -> tuple[int, int]:
+    """Return how many places to ask for side by side, and of how many rows.
+
+    Long rows are asked for in several pages, of short ones a block, each a place of its own.
+    """
+    if row_bytes >= 2 * PAGE_BYTES:
+        return min(PLACES, 1 << (row_bytes // PAGE_BYTES).bit_length() - 1), 1
+    rows = 1 << (PLACES * PAGE_BYTES // max(row_bytes, 1)).bit_length() - 1
+    return min(max(rows, 2), MOST_ROWS), min(max(rows, 2), MOST_ROWS)
+
+
+class _Read:
+    """An innermost loop of a phase.
+
+    Attributes
+    ----------
+    name, around : str
+        Its name, and that of the loop right around it in the same phase, if there is one.
+    points : int
+        How often its body runs in the phase.
+    body : tuple of Stmt
+        What it does.
+    cost : Cost
+        What the phase costs.
+    streams : bool
+        Whether it writes past the caches.
+    """
+
+    def __init__(self, phase: Stmt, name: str, around: str, points: int, body: Body) -> None:
+        self.name, self.around, self.points, self.body = name, around, points, body
+        self.cost = Cost((phase,))
+        self.streams = any(isinstance(s, Store) and s.streaming for s in traverse.walk((phase,)))
+
+
+def _innermost(phase: Stmt) -> list[_Read]:
+    """Return the innermost loops of a phase."""
+    found: list[_Read] = []
+    stack: list[tuple[Stmt, int, str]] = [(phase, 1, "")]
+    while stack:
+        top, points, around = stack.pop()
+        if isinstance(top, Reduce):
+            points *= product(a.extent for a in top.axes)
+            name = str(top.axes[-1].var.attr)
+        elif isinstance(top, For):
+            points *= size_of(top.extent)
+            name = str(top.var.attr)
+        else:
+            continue
+        body = top.bodies()[0]
+        if not any(isinstance(s, Reduce | For) for s in body):
+            found.append(_Read(phase, name, around, points, body))
+        stack.extend((s, points, name if isinstance(top, For) else "") for s in body)
+    return found
+
+

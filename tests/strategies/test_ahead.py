@@ -1,0 +1,81 @@
+"""Kernels at the limit of memory ask ahead, walk along what they read, and give what they gave."""
+
+import numpy as np
+import pytest
+
+import schedule_nests as nests
+import weft
+from schedule_nests import assert_same
+from weft.ir.stmt import For, Load, Prefetch, Store
+from weft.ir.traverse import walk
+from weft.schedule import Schedule
+from weft.strategies import choose
+from weft.target import Target
+
+TARGET = Target("cpu", "x86_64", vector_bytes=64, vector_registers=32, l1_bytes=48 << 10,
+                l2_bytes=2 << 20, l3_bytes=8 << 20)
+
+
+def prefetches(kernel):
+    return [s for s in walk(kernel.body) if isinstance(s, Prefetch)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("rows", "columns"), [(3000, 4096), (20000, 512), (2, 6000000)])
+def test_long_arrays_are_fetched_ahead(rows, columns, threads):
+    kernel = nests.bias(rows, columns)
+    made = choose(kernel, TARGET, threads)
+    assert {s.memory.name for s in prefetches(made)} >= {"x"}
+    again = Schedule.replay(kernel, made.meta.schedule)
+    assert nests.written(made) == nests.written(again.kernel)
+
+
+@pytest.mark.parametrize("size", [1000, 100_000])
+def test_what_caches_keep_is_not(size):
+    assert not prefetches(choose(nests.chain(size), TARGET, 1))
+
+
+def test_a_flat_array_is_fetched_in_blocks():
+    made = choose(nests.chain(10_000_001), TARGET, 1)
+    assert len(prefetches(made)) == 4
+    assert any("prefetch_places(x, i.o, i.o, 4, " in line for line in made.meta.schedule)
+
+
+def test_running_sums_fetch_the_next_row():
+    made = choose(nests.carried(3000, 4096), TARGET, 1)
+    assert len(prefetches(made)) >= 4
+
+
+@pytest.mark.parametrize(("rows", "columns", "first"), [(3000, 4000, "j.o"), (100, 120, "i.o")])
+def test_large_transposes_walk_along_what_they_read(rows, columns, first):
+    made = choose(nests.transpose(rows, columns), TARGET, 1)
+    outermost = made.body[0]
+    assert isinstance(outermost, For)
+    assert outermost.var.attr == first
+    streamed = [s.streaming for s in walk(made.body) if isinstance(s, Store)]
+    assert any(isinstance(s, Load) for s in walk(made.body))
+    assert all(streamed) == (first == "j.o")
+
+
+@pytest.mark.parametrize("pair", [(16, 33), (17, 32), (31, 40), (32, 16), (47, 95), (64, 96)])
+def test_pairs_of_tiles(pair):
+    """With a last-level cache of nothing much, every transpose is written past it."""
+    kernel = nests.transpose(*pair)
+    made = choose(kernel, TARGET.replace(l2_bytes=64, l3_bytes=64), 1)
+    assert any(s.streaming for s in walk(made.body) if isinstance(s, Store))
+    assert_same(kernel, made)
+
+
+@pytest.mark.parametrize("shape", [(3001, 3000), (2048, 4608), (48, 200_001), (9_000_001, 1)])
+def test_large_results(shape):
+    rng = np.random.default_rng(shape[0])
+    data = rng.standard_normal(shape, dtype=np.float32)
+    x = weft.from_numpy(data)
+    np.testing.assert_array_equal(x.T.contiguous().numpy(), data.T)
+    np.testing.assert_array_equal((x * 2 + 1).numpy(), data * 2 + 1)
+    np.testing.assert_array_equal((x + x[:, :1]).numpy(), data + data[:, :1])
+    np.testing.assert_allclose(x.cumsum(1).numpy(), np.cumsum(data, 1, dtype=np.float64),
+                               rtol=1e-5, atol=1e-3)
+    wide = data.astype(np.float64)
+    normed = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(x.layer_norm((shape[1],)).numpy(), normed, rtol=1e-4, atol=1e-5)
