@@ -19,7 +19,7 @@ SMALL = Target("cpu", "x86_64", vector_bytes=32, l1_bytes=32 << 10, l2_bytes=64 
 
 def test_refuses():
     kernel = nests.softmax(3, 8)
-    with pytest.raises(ScheduleError, match="no load of y"):
+    with pytest.raises(ScheduleError, match="no access to y"):
         Schedule(kernel).prefetch("y", nests_phase(kernel, 1), "r")
     with pytest.raises(ScheduleError, match="a loop around"):
         Schedule(kernel).prefetch("x", "r", nests_phase(kernel, 1))
@@ -176,6 +176,25 @@ def test_places_of_blocks(size, lanes, places, block):
     assert asked >= set(range(block * lanes, size // lanes * lanes, 16))
 
 
+@pytest.mark.parametrize("columns", [320, 333])
+def test_places_of_rows_whose_last_vector_overlaps(columns):
+    schedule = Schedule(nests.bias(4, columns)).split("j", 64, "overlap").vectorize("j.i")
+    before = schedule.kernel
+    schedule.prefetch_places("x", "j.o", "i", 4)
+    assert_same(before, schedule.kernel)
+    flat = {i * columns + j for i, j in lines_of(schedule.kernel, columns)}
+    assert flat >= {i * columns + j for i in (1, 2, 3) for j in range(0, columns - 16, 16)}
+
+
+def test_lines_are_fetched_before_they_are_written():
+    schedule = Schedule(nests.bias(4, 100)).split("j", 16, "overlap").vectorize("j.i")
+    before = schedule.kernel
+    schedule.prefetch("y", "j.i", "j.o", 2)
+    assert_same(before, schedule.kernel)
+    hint = next(s for s in walk(schedule.kernel.body) if isinstance(s, Prefetch))
+    assert hint.memory.name == "y"
+
+
 def test_refuses_places():
     schedule = Schedule(nests.bias(8, 64)).split("j", 16).vectorize("j.i")
     with pytest.raises(ScheduleError, match="in blocks of 1, 3 places"):
@@ -210,7 +229,7 @@ def nests_phase(kernel, number):
 def test_heavy_rows_are_fetched_ahead(columns):
     kernel = nests.softmax(40, columns)
     made = choose(kernel, SMALL, 1)
-    assert sum(isinstance(s, Prefetch) for s in walk(made.body)) == 1
+    assert sum(isinstance(s, Prefetch) and s.memory.name == "x" for s in walk(made.body)) == 1
     assert_same(kernel, made, exact=False)
     again = Schedule.replay(kernel, made.meta.schedule)
     assert_same(made, again.kernel)

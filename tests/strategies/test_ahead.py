@@ -5,8 +5,10 @@ import pytest
 
 import schedule_nests as nests
 import weft
-from schedule_nests import assert_same
-from weft.ir.stmt import For, Load, Prefetch, Store
+from schedule_nests import assert_same, f, loop, memory, n, total, v
+from weft.ir import expr as ex
+from weft.ir.op import Op
+from weft.ir.stmt import Axis, For, Kernel, Load, Meta, Prefetch, Reduce, Store
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
 from weft.strategies import choose
@@ -28,6 +30,37 @@ def test_long_arrays_are_fetched_ahead(rows, columns, threads):
     assert {s.memory.name for s in prefetches(made)} >= {"x"}
     again = Schedule.replay(kernel, made.meta.schedule)
     assert nests.written(made) == nests.written(again.kernel)
+
+
+@pytest.mark.parametrize(("columns", "wanted"), [(4099, True), (4096, False)])
+def test_rows_of_broken_lines_are_fetched_before_they_are_written(columns, wanted):
+    made = choose(nests.softmax(1000, columns), TARGET, 1)
+    assert ("y" in {s.memory.name for s in prefetches(made)}) == wanted
+
+
+def softmax_of_columns(rows, columns):
+    """Softmax over the first axis."""
+    x, y = memory("x", rows, columns), memory("y", rows, columns)
+    a, b = f("a"), f("b")
+    first = Reduce((Axis(v("k"), n(rows)),), (total("s", value=ex.unary(Op.EXP, a)),),
+                   (Load(a, x, (v("k"), v("r"))),))
+    second = loop("c", rows, Load(b, x, (v("c"), v("r"))),
+                  Store(y, (v("c"), v("r")), ex.unary(Op.EXP, b) / f("s")))
+    return Kernel("columns", (x, y), (loop("r", columns, first, second),), Meta("rowwise"))
+
+
+@pytest.mark.parametrize(("columns", "wanted"), [(40_001, True), (101, False)])
+def test_columns_fetch_the_lines_of_the_next_ones(columns, wanted):
+    made = choose(softmax_of_columns(40, columns), TARGET, 1)
+    assert ("y" in {s.memory.name for s in prefetches(made)}) == wanted
+
+
+@pytest.mark.parametrize("columns", [17, 95, 100])
+def test_columns_give_what_they_gave(columns):
+    kernel = softmax_of_columns(5, columns)
+    made = choose(kernel, TARGET.replace(l2_bytes=64), 2)
+    assert prefetches(made)
+    assert_same(kernel, made, exact=False)
 
 
 @pytest.mark.parametrize("size", [1000, 100_000])
@@ -77,5 +110,7 @@ def test_large_results(shape):
     np.testing.assert_allclose(x.cumsum(1).numpy(), np.cumsum(data, 1, dtype=np.float64),
                                rtol=1e-5, atol=1e-3)
     wide = data.astype(np.float64)
+    top = np.exp(wide - wide.max(0))
+    np.testing.assert_allclose(x.softmax(0).numpy(), top / top.sum(0), rtol=1e-4)
     normed = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(x.layer_norm((shape[1],)).numpy(), normed, rtol=1e-4, atol=1e-5)

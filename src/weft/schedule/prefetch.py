@@ -9,7 +9,8 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.stmt import SERIAL, Body, For, Kernel, Load, Memory, Prefetch, Reduce
+from weft.ir.op import Op
+from weft.ir.stmt import SERIAL, Body, For, Kernel, Load, Memory, Prefetch, Reduce, Store
 from weft.ir.traverse import walk
 from weft.schedule import subscripts as sub
 from weft.schedule.loops import split
@@ -21,7 +22,7 @@ MOST_LINES: Final = 8  # that are asked for at once
 
 
 def prefetch(kernel: Kernel, memory: str, loop: str, ahead: str, distance: int = 1) -> Kernel:
-    """Ask for what a later iteration of an outer loop reads ("prefetch" in TVM and Halide).
+    """Ask for what a later iteration of an outer loop touches ("prefetch" in TVM, Halide).
 
     for i: { for j: a[i, j] ...; for k: { x = a[i, k]; ... } }        (loop = k, ahead = i)
     ->  for i: { for j: a[i, j] ...; for k: { prefetch a[i + 1, k]; x = a[i, k]; ... } }
@@ -32,18 +33,18 @@ def prefetch(kernel: Kernel, memory: str, loop: str, ahead: str, distance: int =
     Parameters
     ----------
     memory : str
-        Read in `loop`.
+        Read or written in `loop`: a store to two lines waits for both.
     loop : str
-        The innermost loop, or reduce axis, around the load; the work there hides the latency.
+        The innermost loop, or reduce axis, around the access; the work there hides the latency.
     ahead : str
-        A loop around it, whose variable is part of the load's subscript.
+        A loop around it, whose variable is part of the subscript.
     distance : int
         Iterations of `ahead`, at least 1.
 
     Raises
     ------
     ScheduleError
-        If the loop does not read the memory, or reads it at a place that `ahead` does not change.
+        If the loop does not touch the memory, or does so at a place that `ahead` does not change.
     """
     what = f"prefetch({memory}, {loop}, {ahead}, {distance})"
     site = find_loop(kernel, loop, "prefetch")
@@ -53,10 +54,10 @@ def prefetch(kernel: Kernel, memory: str, loop: str, ahead: str, distance: int =
         raise ScheduleError(what, found=f"{ahead} at distance {distance}",
                             expected=f"a loop around {loop} and a distance of at least 1")
     body = site.body
-    found = next((s for s in body if isinstance(s, Load) and s.memory is source), None)
+    found = next((s for s in body if isinstance(s, Load | Store) and s.memory is source), None)
     if found is None or outer.var not in ex.free_vars(found.index):
-        raise ScheduleError(what, found=f"no load of {memory} in {loop} that {ahead} moves",
-                            expected="a load at a place that varies with the outer loop")
+        raise ScheduleError(what, found=f"no access to {memory} in {loop} that {ahead} moves",
+                            expected="an access at a place that varies with the outer loop")
     index = tuple(ex.substitute(found.index, {outer.var: outer.var + distance}))
     at = next(p for p, s in enumerate(body) if s is found)
     edit = Edit(kernel)
@@ -144,14 +145,23 @@ def _row_of(space: sub.Space, site: Site,
             source: Memory) -> tuple[Load | None, Expr, int]:
     """Return the load of contiguous lanes in a loop, the lane, and elements of an iteration."""
     var = site.loop.var
-    for lane in [s.var for s in walk(site.loop.body) if isinstance(s, For)]:
-        for load in walk(site.loop.body):
-            if isinstance(load, Load) and load.memory is source and load.index:
-                flat = space.flat(source, load.index)
-                moving = ex.free_vars(load.index[:-1])
-                if space.stride(flat, lane) == 1 and not {var, lane} & moving:
-                    return load, lane, space.stride(flat, var) or 0
+    for inner in [s for s in walk(site.loop.body) if isinstance(s, For)]:
+        lane = inner.var
+        for load in walk(inner.body):
+            if not isinstance(load, Load) or load.memory is not source or (
+                    {var, lane} & ex.free_vars(load.index[:-1])):
+                continue
+            if _overlaps(load.index[-1], lane):
+                return load, lane, space.ranges.of(inner.extent).hi
+            flat = space.flat(source, load.index)
+            if space.stride(flat, lane) == 1:
+                return load, lane, space.stride(flat, var) or 0
     return None, var, 0
+
+
+def _overlaps(e: Expr, lane: Expr) -> bool:
+    """Whether a subscript is ``min(o*f, n - f) + lane``, of a last vector that repeats work."""
+    return e.op is Op.ADD and e.args[1] is lane and e.args[0].op is Op.MIN
 
 
 def _side_by_side(turn: Expr, each: int, places: int) -> list[tuple[Expr, Expr]]:

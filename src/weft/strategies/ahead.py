@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from weft.ir import traverse
-from weft.ir.stmt import Body, For, Load, Memory, Reduce, Stmt, Store
-from weft.strategies.nest import Cost, Plan, find, product, size_of
+from weft.ir.stmt import VECTOR, Body, For, Load, Memory, Reduce, Stmt, Store
+from weft.schedule.subscripts import Access, Space
+from weft.strategies.nest import Cost, Plan, find, flat_stride, product, size_of
 
 LEAST_AHEAD: Final = 2048  # bytes of a row; the processor itself looks ahead over shorter ones
 LEAST_LIGHT: Final = 512  # that is worth it to kernels that hardly compute
@@ -20,6 +21,8 @@ PAGE_BYTES: Final = 4096  # of memory that look-ahead does not leave
 PLACES: Final = 4  # pages from which lines are asked for side by side
 BLOCK_BYTES: Final = 32 << 10  # of an array without rows that are asked for together
 LONG_BYTES: Final = 8 << 20  # of an array that comes from memory
+WRITTEN_BYTES: Final = 1024  # between a store and the lines that are fetched for later ones
+BEYOND: Final = 2  # the second next columns begin in the last line of the next ones
 FEW_STREAMS: Final = 2  # arrays read at once that leave a core lines to ask for
 
 
@@ -40,11 +43,13 @@ def fetch_rows(plan: Plan, row: str) -> None:
                     inner.setdefault(load.memory, []).append(read)
     for memory in plan.kernel.params:
         reads = inner.get(memory, [])
+        longest = max((read.points for read in reads), default=0)
+        reads = [read for read in reads if 2 * read.points > longest]  # not what vectors leave
         size = size_of(memory.size) * memory.dtype.itemsize
         if not reads or size < plan.target.l2_bytes:
             continue
         last = max(reads[1:] or reads, key=lambda read: (read.cost.heavy, read.streams))
-        row_bytes = max(read.points for read in reads) * memory.dtype.itemsize
+        row_bytes = longest * memory.dtype.itemsize
         light = last.streams and row_bytes >= LEAST_LIGHT  # waits for what it writes, if at all
         if len(reads) < 2 and not light:
             continue
@@ -54,6 +59,35 @@ def fetch_rows(plan: Plan, row: str) -> None:
                 plan.attempt("prefetch_places", memory.name, last.around, row, *_places(row_bytes))
                 or (len(reads) > 1 and plan.attempt("prefetch", memory.name, last.name, row))):
             plan.why.append(f"the next row of {memory.name} is fetched ahead")
+    _fetch_written(plan, loop)
+
+
+def _fetch_written(plan: Plan, row: For) -> None:
+    """Fetch the lines that a row is about to be written to, if rows are no whole lines.
+
+    Stores that touch two lines wait for both, one store after the other.
+    """
+    space = Space(plan.kernel)
+    pairs = [(around, lanes) for around in traverse.walk(row.body) if isinstance(around, For)
+             for lanes in around.body if isinstance(lanes, For)]
+    for around, lanes in pairs:
+        for store in lanes.body:
+            if not isinstance(store, Store) or not _is_large(plan, store.memory):
+                continue
+            size = store.memory.dtype.itemsize
+            apart = flat_stride(space, Access(store), row.var) or 0
+            if apart * size % plan.target.line_bytes == 0 or lanes.kind != VECTOR:
+                continue
+            distance = max(WRITTEN_BYTES // (size_of(lanes.extent) * size), 1)
+            if plan.attempt("prefetch", store.memory.name, lanes.var.attr, around.var.attr,
+                            distance):
+                plan.why.append(f"lines of {store.memory.name} are fetched before they are written")
+
+
+def _is_large(plan: Plan, memory: Memory) -> bool:
+    """Whether a core's own cache does not hold a parameter."""
+    return memory in plan.kernel.params and (
+        size_of(memory.size) * memory.dtype.itemsize >= plan.target.l2_bytes)
 
 
 def fetch_blocks(plan: Plan, rows: list[str], name: str) -> None:
@@ -86,6 +120,26 @@ def fetch_blocks(plan: Plan, rows: list[str], name: str) -> None:
         if plan.pick("fetch ahead", wanted, (True, False), memory.name) and plan.attempt(
                 "prefetch_places", memory.name, name, ahead, places, block):
             plan.why.append(f"{memory.name} is fetched ahead in {places} places")
+
+
+def fetch_results(plan: Plan, columns: str) -> None:
+    """Fetch the lines of rows that lie apart before the next columns are written to them.
+
+    A store that touches two lines has to have both, and no later store asks for its own before:
+    with more rows than a processor follows, each would wait for memory by itself.
+    """
+    loop = find(plan.kernel, columns)
+    space = Space(plan.kernel)
+    steps = [s for s in traverse.walk(() if loop is None else loop.body) if isinstance(s, For)]
+    for step in steps:
+        for store in step.body:
+            if not isinstance(store, Store) or store.streaming or not _is_large(
+                    plan, store.memory):
+                continue
+            apart = flat_stride(space, Access(store), step.var) or 0
+            if (apart * store.memory.dtype.itemsize >= plan.target.line_bytes and plan.attempt(
+                    "prefetch", store.memory.name, step.var.attr, columns, BEYOND)):
+                plan.why.append(f"lines of {store.memory.name} are fetched before they are written")
 
 
 def _places(row_bytes: int) -> tuple[int, int]:

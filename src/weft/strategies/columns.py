@@ -18,6 +18,7 @@ from weft.schedule import subscripts as sub
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space
+from weft.strategies.ahead import fetch_results
 from weft.strategies.elementwise import split_for_vectors
 from weft.strategies.nest import (
     PARALLEL_WORK,
@@ -96,17 +97,20 @@ def schedule_columns(plan: Plan, rows: list[For], amount: int) -> None:
                    or _stretch(plan, rows, found[0], amount)
                    or _narrow(plan, rows, found[0], amount)):
         return
-    plan.stream_outputs()
+    cost = Cost(body)
+    if size_of(rows[-1].extent) * cost.itemsize % plan.target.line_bytes == 0:
+        plan.stream_outputs()  # vectors that share lines with others go through the caches
     own = sum(size_of(m.size) * m.dtype.itemsize for m in sub.private(body))
     most = 1 << max(PRIVATE_BYTES // max(own, 1), 1).bit_length() - 1
     for stmt in found:
         if adds(stmt) and len(stmt.axes) == 1 and constant(stmt.axes[0].extent) is not None:
             cascade(plan, str(stmt.axes[0].var.attr), size_of(stmt.axes[0].extent))
-    cost = Cost(body)
     names, extent = widen(plan, [r.var.attr for r in rows], {r.var.attr: r.extent for r in rows},
                           cost)
     outer = split_for_vectors(plan, names[-1], extent, cost, most=min(most, 64))
     parallelise(plan, [*names[:-1], outer or names[-1]], amount)
+    if outer is not None:
+        fetch_results(plan, outer)
     for stmt in found:
         if product(a.extent for a in stmt.axes) <= MOST_UNROLLED:
             for axis in stmt.axes:  # a pooling window
