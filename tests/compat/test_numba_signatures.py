@@ -6,7 +6,7 @@ import pytest
 import weft.compat as numba
 from weft.compat import cuda, float32, float64, int32, int64, uint8, void
 from weft.compat.cuda.signed import rating
-from weft.errors import LaunchError
+from weft.errors import DTypeError, LaunchError
 
 
 def apply(function, *args):
@@ -185,3 +185,29 @@ def test_shapes_of_launches_raise_what_python_does_for_them():
         with pytest.raises(kind) as found:
             wrong()
         assert isinstance(found.value, LaunchError)
+
+
+def test_the_signature_by_its_name_in_numba():
+    """What it says of arguments counts: a Python float becomes a float32."""
+    single = np.float32(0.1)
+
+    @cuda.jit(fastmath=False, func_or_sig=void(float32[:], float32, int32))
+    def kernel(out, x, i):
+        out[i] = x == single
+
+    @cuda.jit(func_or_sig=None, device=True)
+    def twice(x):
+        return 2 * x
+
+    @cuda.jit(func_or_sig="void(int64[:])")
+    def call(out):
+        out[0] = twice(21)
+
+    out = np.zeros(2, np.float32)
+    kernel[1, 1](out, 0.1, 1)
+    assert out.tolist() == [0, 1]
+    with pytest.raises(DTypeError):
+        kernel[1, 1](np.zeros(2), 0.1, 1)
+    found = np.zeros(1, np.int64)
+    call[1, 1](found)
+    assert found[0] == 42

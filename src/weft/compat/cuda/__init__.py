@@ -299,9 +299,10 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
         **ignored: Any) -> Any:  # fmt: skip
     """Make a kernel of a function, or with `device` a function for kernels to call.
 
-    `signature` is a function, a string such as ``"void(float32[:])"``, a call of types or a list of
-    one of these. With `debug` a division by zero raises, but not with `fastmath`. Options about
-    caching and about GPUs' code change nothing here.
+    `signature`, which may also be given as `func_or_sig`, is a function, a string such as
+    ``"void(float32[:])"``, a call of types or a list of one of these. With `debug` a division by
+    zero raises, but not with `fastmath`. Options about caching and about GPUs' code change nothing
+    here.
 
     Raises
     ------
@@ -310,6 +311,7 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     LaunchError
         As a ValueError, if an option cannot have such a value.
     """
+    signature = ignored.pop("func_or_sig", signature)
     if link:
         raise KernelError("jit(link=...)", found=repr(link), expected="kernels of Python alone",
                           hint="a function of the other code goes into Python under "

@@ -15,8 +15,8 @@ from weft.ir.expr import Expr
 if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
 
-__all__ = ["called", "compare", "contains", "is_instance", "is_refusal", "is_tuple", "item",
-           "method", "negated", "operate", "truth"]  # fmt: skip
+__all__ = ["called", "compare", "contains", "get_attribute", "has_attribute", "is_instance",
+           "is_refusal", "is_tuple", "item", "method", "negated", "operate", "truth"]  # fmt: skip
 
 _NAMES: Final[dict[type[ast.AST], str]] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
@@ -136,6 +136,28 @@ def is_instance(c: Expressions, node: ast.AST, value: Value, kinds: Value) -> Va
         raise c.wrong(node, f"isinstance of {describe(value)} and {describe(kinds)}",
                       "kernels tell numbers, tuples, structs and arrays apart, by their classes")
     return Known(issubclass(held, classes))
+
+
+def has_attribute(c: Expressions, node: ast.AST, value: Value, name: Value) -> Value:
+    """Return ``hasattr(value, name)``, which is known when the kernel is compiled."""
+    if not isinstance(name, Known) or not isinstance(name.value, str):
+        raise c.wrong(node, f"an attribute named by {describe(name)}", "a literal text names it")
+    if name.value in getattr(value, "names", ()):
+        return Known(True)
+    return Known(hasattr(value.value if isinstance(value, Known) else _class(value), name.value))
+
+
+def get_attribute(c: Expressions, node: ast.Call, value: Value, name: Value,
+                  *default: Value) -> Value:  # fmt: skip
+    """Return ``getattr(value, name)``, or the default of a value that has no such attribute."""
+    if len(default) > 1:
+        raise c.wrong(node, "getattr takes two or three arguments")
+    has: Any = has_attribute(c, node, value, name)
+    if default and not has.value:
+        return default[0]
+    asked: Any = name
+    return c.attribute(value, ast.copy_location(
+        ast.Attribute(node.args[0], asked.value, ast.Load()), node))
 
 
 def _class(value: Value) -> type | None:
