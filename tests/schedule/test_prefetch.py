@@ -101,6 +101,17 @@ def test_each_line_of_wide_rows_is_fetched_ahead():
     assert lines_of(schedule.kernel, 96) >= every - first
 
 
+def test_rows_of_a_shorter_last_block():
+    schedule = Schedule(nests.matmul(6, 24, 37)).split("j", 8).reorder(
+        "j.o", "i", "j.i").block_reduction("s", "j.o", "k", 16).decompose_reduction("s.b", "j.i")
+    before = schedule.kernel
+    schedule.prefetch_rows("b", "i", "k.i", "j.o", "k.o")
+    assert_same(before, schedule.kernel)
+    every = {(k, j) for j in (0, 8, 16) for k in range(37)}
+    rest = {(k, 0) for k in range(16)} | {(k, j) for k in range(32, 37) for j in (0, 8, 16)}
+    assert lines_of(schedule.kernel, 24) >= every - rest
+
+
 def lines_of(kernel, columns):
     """Return the places that the prefetches of a kernel name, by walking its loops."""
     places = set()

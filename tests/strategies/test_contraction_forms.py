@@ -319,10 +319,12 @@ def test_broad_tiles(rows, columns, broad):
 
 
 @pytest.mark.parametrize(("rows", "depth", "block"), [
-    (64, 768, 96), (47, 600, 100), (130, 2304, 96), (64, 761, 0), (16, 768, 0)])
+    (64, 768, 96), (47, 600, 100), (130, 2304, 96), (64, 761, 96), (64, 131, 0),
+    (16, 768, 0)])
 def test_the_next_rows_are_asked_for(rows, depth, block):
     """Where several tiles read them meanwhile, in blocks that divide the matrix."""
-    trace = traced((rows, 1000, depth), l2_bytes=256 << 10)
+    trace = traced((rows, 1008, depth), l2_bytes=256 << 10)
+    assert rows >= 64 or "prefetch" not in traced((rows, 1001, depth), l2_bytes=256 << 10)
     asks = block > 0
     assert ("prefetch_rows(b, i.o, k.i, j.i.o, around=k.o)" in trace) == asks
     assert ("split(j.i, 48, " in trace) == asks

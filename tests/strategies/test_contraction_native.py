@@ -88,7 +88,7 @@ def test_vectors_times_matrices_of_their_own(shape):
 def test_streams_with_several_tiles_of_rows_and_several_matrices():
     for m, k, n in ((9, 700, 601), (47, 640, 513), (95, 601, 550), (24, 2100, 131),
                     (25, 100, 2800), (89, 210, 1310), (128, 200, 2050), (191, 720, 733),
-                    (33, 1282, 517)):
+                    (33, 1282, 517), (40, 16103, 260)):
         a, b = whole(m, k), whole(k, n)
         x, y = tensors(a, b)
         exact((x @ y).relu(), np.maximum(a.astype(np.float64) @ b, 0))

@@ -323,7 +323,7 @@ def prefetch_rows(kernel: Kernel, memory: str, tile: str, steps: str, ahead: str
     tile : str
         The loop, of known length, whose iterations share the rows.
     steps : str
-        The loop in it that goes along the rows, of known length; it is split.
+        The loop in it that goes along the rows, of bounded length; it is split.
     ahead : str
         A loop around both, whose variable is part of the load's subscript.
     around : str
@@ -340,8 +340,8 @@ def prefetch_rows(kernel: Kernel, memory: str, tile: str, steps: str, ahead: str
     space, outer, load, moves = _copied(kernel, what, memory, steps, site, ahead)
     loops = [p for p in site.parents if isinstance(p, For)]
     turn = next((p for p in loops if p.var.attr == tile), None)
-    rows, turns = constant(site.extent), None if turn is None else constant(turn.extent)
-    if turn is None or rows is None or turns is None or site.var not in moves:
+    rows, turns = space.ranges.of(site.extent).hi, None if turn is None else constant(turn.extent)
+    if turn is None or turns is None or site.var not in moves or not 1 <= rows <= MAX_EXTENT:
         raise ScheduleError(what, found=f"{steps} in {site.extent!r}",
                             expected=f"loops of known length that {memory} is read along")
     size = load.memory.dtype.itemsize
@@ -349,13 +349,15 @@ def prefetch_rows(kernel: Kernel, memory: str, tile: str, steps: str, ahead: str
                for v, step in moves.items() if v is not site.var]
     lines = [dict(zip([v for v, _, _ in columns], at, strict=True))
              for at in product(*[range(0, n, every) for _, every, n in columns])]
+    if moves[site.var] * size % LINE_BYTES:  # rows begin within a line, and end in one more
+        lines.append({v: n - 1 for v, _, n in columns})
     if len(lines) > MOST_LINES:
         raise ScheduleError(what, found=f"{len(lines)} lines in a row",
                             expected=f"at most {MOST_LINES}")
     share = -(-rows // turns)
     run = next(f for f in range(rows // share, 0, -1) if rows % f == 0)
     places = _ahead(kernel, what, loops, outer, around)
-    kernel = split(kernel, steps, run)
+    kernel = split(kernel, steps, run, "trim")
     head = find_for(kernel, f"{steps}.o", what)
     row = turn.var * (rows // run) + head.var
     if turns * (rows // run) > rows:

@@ -100,7 +100,7 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if n < 2 * lanes or depth < 2 * deep:
         return False
     high, pieces = tile_rows(rows, p.rows), 1
-    block = _asked_block(depth) if rows >= ASKED_TILES * p.rows and n >= ASKED_COLUMNS else 0
+    block = _asked_block(plan, pattern, p, rows, n)
     if block:
         deep, high = block, _tall(rows, p.rows)
         pieces = ASKED_VECTORS if registers(plan) >= 32 else 1
@@ -180,10 +180,15 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     return True
 
 
-def _asked_block(depth: int) -> int:
-    """Return how many rows are read at a time if the next columns are asked for, 0 if none fit."""
-    fitting = [d for d in ASKED_DEPTH if depth % d == 0 and depth > d]
-    return min(fitting, key=lambda d: abs(d - ASKED_DEPTH[len(ASKED_DEPTH) // 2]), default=0)
+def _asked_block(plan: Plan, pattern: Pattern, p: Parameters, rows: int, n: int) -> int:
+    """Return how many rows are read at a time if the next columns are asked for, 0 if too few."""
+    whole = n * Cost(pattern.rows[-1].body).itemsize % plan.target.line_bytes == 0
+    tiles = ASKED_TILES if whole else 2 * ASKED_TILES  # vectors lie across two lines
+    depth, usual = size_of(pattern.reduce.axes[0].extent), ASKED_DEPTH[len(ASKED_DEPTH) // 2]
+    if rows < tiles * p.rows or n < ASKED_COLUMNS or depth <= 2 * usual:
+        return 0
+    fitting = [d for d in ASKED_DEPTH if depth % d == 0]
+    return min(fitting, key=lambda d: abs(d - usual), default=usual)
 
 
 def _tall(n: int, most: int) -> int:
