@@ -293,6 +293,33 @@ def test_constants_and_arrays_of_the_block_and_the_thread() -> None:
     check(turned, 40, way, np.zeros(40, kind), expected=expected)
 
 
+@weft.kernel
+def of_bytes_and_texts(a, s, name, out, n):
+    i = gpu.grid(1)
+    if i < a.size:
+        held = s[i]
+        if len(held) < 2:
+            held = b"short"
+        out[i] = (max(a[i], "b"), min(a[i], a[0], "zz"), held, s[i] if n else b"none")
+        if isinstance(a[i], str) and isinstance(s[i], bytes) and a[i] == name:
+            out[i].most = name
+
+
+@pytest.mark.parametrize("name", ["abc", np.str_("abc"), np.array("abc")], ids=repr)
+def test_the_larger_one_and_known_bytes(name: Any) -> None:
+    a, s = WORDS.astype("U4"), np.array([b"", b"x", b"xyz"] * 4)
+    kind = np.dtype([("most", "U4"), ("least", "U4"), ("held", "S5"), ("other", "S4")])
+    expected = np.zeros(12, kind)
+    for n in range(2):
+        for i in range(12):
+            expected[i] = (max(a[i], "b") if a[i] != "abc" else "abc", min(a[i], a[0], "zz"),
+                           s[i] if len(s[i]) > 1 else b"short", s[i] if n else b"none")
+        for run in (of_bytes_and_texts[1, 16], weft.sanitize(of_bytes_and_texts, 1, 16)):
+            out = np.zeros(12, kind)
+            run(a, s, name, out, n)
+            np.testing.assert_array_equal(out, expected)
+
+
 def test_what_no_text_can_hold_is_an_error() -> None:
     @weft.kernel
     def wrong(a, s):

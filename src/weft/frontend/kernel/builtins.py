@@ -119,6 +119,8 @@ def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
         return Known(max(known) if largest else min(known))
     if any(map(is_time, items)):
         return times.extreme(c, items, "max" if largest else "min", node)
+    if any(map(is_text, items)):
+        return _extreme_text(c, node, items, largest)
     items = c.alike(items, True)
     found = c.scalar(items[0], node)
     for item in items[1:]:
@@ -128,6 +130,14 @@ def _extreme(c: Calls, node: ast.Call, *values: Value, largest: bool) -> Value:
             found = scalars.extreme(found, other, d, largest)
             continue
         found = (scalars.maximum if largest else scalars.minimum)(found, other, d)
+    return found
+
+
+def _extreme_text(c: Calls, node: ast.Call, items: list[Value], largest: bool) -> Value:
+    found = items[0]
+    for item in items[1:]:
+        test = operators.compare(c, ast.Gt if largest else ast.Lt, item, found, node)
+        found = c.select(c.scalar(test, node), item, [], found, [], node)
     return found
 
 

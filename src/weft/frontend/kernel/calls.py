@@ -57,13 +57,14 @@ from weft.ir.stmt import (
 )
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import fields, mathlib, reductions, seen, times, wholes
+    from weft.frontend.kernel import fields, mathlib, reductions, seen, times, ufuncs, wholes
 else:
     fields = Late("weft.frontend.kernel.fields")
     mathlib = Late("weft.frontend.kernel.mathlib")
     reductions = Late("weft.frontend.kernel.reductions")
     seen = Late("weft.frontend.kernel.seen")
     times = Late("weft.frontend.kernel.times")
+    ufuncs = Late("weft.frontend.kernel.ufuncs")
     wholes = Late("weft.frontend.kernel.wholes")
 
 __all__ = ["INTRINSICS", "Calls"]
@@ -380,7 +381,11 @@ class Calls(Expressions):
             except (TypeError, ValueError) as error:
                 raise self.wrong(node, f"numpy.{name}: {error}") from None
             args, named = list(bound.args), bound.kwargs
-        found = None if named else mathlib.ufunc_call(self, name, self.alike(args), node)
+        found = None
+        if not named and self.wraps:
+            found = ufuncs.called(self, callee, name, self.alike(args), node)
+        elif not named:
+            found = mathlib.ufunc_call(self, name, self.alike(args), node)
         if found is None:
             what = f"with {', '.join(named)}" if named else f"of {len(args)} arguments"
             raise self.wrong(node, f"numpy.{name} {what} is not supported in kernels")

@@ -114,8 +114,8 @@ class Host:
             return self._complex_number(name, value)
         if isinstance(value, np.datetime64 | np.timedelta64):
             return self._time(name, value)
-        if isinstance(value, np.bytes_):
-            value = bytes(value)
+        if isinstance(value, np.str_ | np.bytes_):
+            value = value.item()
         if isinstance(value, bool | int | float | np.generic | np.ndarray):
             return self._scalar(name, value)
         if value is None or isinstance(value, str | enum.Enum):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from weft.frontend.kernel import members
 from weft.frontend.kernel.elements import TextOf, TimeOf, is_text, is_time, text_of
-from weft.frontend.kernel.values import Group, Known
+from weft.frontend.kernel.values import Group, Known, View
 from weft.imports import Late
 from weft.ir import dtype as dt
+from weft.ir.op import Op
 
 if TYPE_CHECKING:
     from weft.frontend.kernel import strings, times
@@ -53,6 +54,10 @@ def _size(value: Any) -> int | None:
         return len(value.items)
     if members.is_member(value) and all(isinstance(o, str) for o in value.kind.options):
         return max(map(len, value.kind.options))
+    if isinstance(value, View) and value.readonly and len(value.axes) == 1 and (
+        value.dtype is dt.uint8 and value.axes[0].extent.op is Op.CONST
+    ):
+        return int(value.axes[0].extent.attr)  # bytes that are known
     return len(value.value) if isinstance(value, Known) and isinstance(value.value, str) else None
 
 

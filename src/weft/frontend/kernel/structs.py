@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import numpy as np
 
+from weft.frontend.kernel.elements import is_text
 from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe
 from weft.ir.expr import Expr
 
@@ -164,6 +165,8 @@ def _class(value: Value) -> type | None:
     """Return the class that a value has in Python, None if it has none there."""
     if isinstance(value, Known):
         return type(value.value)
+    if is_text(value) and isinstance(value, Group):
+        return str if value.kind.letter == "U" else bytes
     if isinstance(value, Group):
         return value.kind if isinstance(value.kind, type) else None if value.kind else tuple
     if isinstance(value, View | Fields) and value.shape:
