@@ -31,7 +31,7 @@ def assembly(kernel, target=TARGET):
 
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("layout", ["ik,kj", "ki,jk"])
-@pytest.mark.parametrize("shape", [(16, 16, 33), (33, 40, 70)])
+@pytest.mark.parametrize("shape", [(16, 16, 33), (33, 40, 70), (5, 70, 40), (40, 7, 33)])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_schedule_is_exact(kinds, layout, shape, threads):
     kernel = nests.narrow(*shape, *kinds, *layout.split(","))
@@ -77,6 +77,19 @@ def test_a_long_sum_stores_a_tile_in_each_step():
 
     assert count(2048) == 1
     assert count(256) == 0
+
+
+def test_few_rows_or_columns_take_vectors():
+    for shape in ((4, 64, 64), (64, 4, 64)):
+        made = choose(nests.narrow(*shape), TARGET, 1)
+        assert not any(line.startswith("matrix") for line in made.meta.schedule)
+
+
+def test_little_is_computed_twice_and_copied_often():
+    """One block of columns that is filled up, not several of whole tiles that overlap."""
+    for columns, line in ((68, "split(j, 96, tail=mask)"), (39, "split(j, 64, tail=mask)")):
+        made = choose(nests.narrow(512, columns, 160), TARGET, 1)
+        assert line in made.meta.schedule
 
 
 def test_panels_fill_half_of_the_second_cache():

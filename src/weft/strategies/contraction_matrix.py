@@ -25,6 +25,8 @@ from weft.strategies.contraction_pattern import (
 from weft.strategies.nest import Plan, parallelise, size_of, work
 
 LONG: Final = 20  # products of a tile, from which on its store comes long after the last one
+FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
+COPY: Final = 2  # blocks of columns that take as long as the copy of their rows
 
 
 def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
@@ -37,17 +39,17 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if not plan.target.supports(PRODUCTS[OPERATIONS[s.op]], uint32):
         return False
     rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
-    if min(rows_n, wide_n) < SIDE or s.depth < SIDE * s.group // 2:
+    if min(rows_n, wide_n) < FEWEST or s.depth < SIDE * s.group // 2:
         return False
-    rows, columns = (2 * SIDE if n >= 2 * SIDE else SIDE for n in (rows_n, wide_n))
+    rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
     points = -(-s.depth // (s.group * SIDE)) * SIDE
     kept = min(p.matrix_bytes, plan.target.l2_bytes // 2)  # beside the rows of a tile
     if points * max(rows, columns) * 4 > kept:
         return False
-    # Whole blocks only, the last of which overlaps: no tile is masked. As little is done twice as
-    # possible, and of equally good blocks the largest share one copy of the rows.
-    most = min(kept // (4 * points * columns), wide_n // columns)
-    tiles = min(range(most, 0, -1), key=lambda t: -(-wide_n // (t * columns)) * t)
+    # The last of several blocks overlaps the one before it, and tiles are filled up where there
+    # are no two: little is done twice, and few copies of the rows are made.
+    most = min(kept // (4 * points * columns), -(-wide_n // columns))
+    tiles = min(range(most, 0, -1), key=lambda t: -(-wide_n // (t * columns)) * (t + COPY))
     block = tiles * columns
     _schedule(plan, pattern, s, rows, columns, block)
     plan.why.append(f"contraction: {rows}×{columns} results in tiles of {SIDE}×{SIDE} ({s.op})")
