@@ -40,6 +40,19 @@ def test_the_schedule_is_exact(kinds, layout, shape, threads):
     assert_same(kernel, made)
 
 
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("shape", [(5, 70, 40), (17, 34, 33), (9, 18, 64)])
+def test_few_rows_of_operands_that_lie_alike_become_columns(kinds, shape):
+    """Columns of a tile have to be turned in registers, rows are copied as they lie."""
+    kernel = nests.narrow(*shape, *kinds, "ik", "jk")
+    made = choose(kernel, TARGET, 1)
+    assert any(line.startswith("matrix") for line in made.meta.schedule)
+    turned = kinds[0] == kinds[1]  # unsigned bytes are those of the rows
+    assert any(line.startswith("precompute(s.right, j.o, ") and "+j.i.o+j.i.i+" in line
+               for line in made.meta.schedule) is turned
+    assert_same(kernel, made)
+
+
 @pytest.mark.parametrize("kinds", [("u8", "u8"), ("i8", "u8")])
 def test_other_kinds_of_bytes_take_vectors(kinds):
     kernel = nests.narrow(17, 33, 40, *kinds)

@@ -77,11 +77,13 @@ def schedule_dot(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         _tile(plan, pattern, p, sides))
 
 
-def sides_of(plan: Plan, pattern: Pattern, widened: bool = False) -> Sides | None:
+def sides_of(plan: Plan, pattern: Pattern, widened: bool = False,
+             turned: bool = False) -> Sides | None:
     """Return how the operands take part, None if the nest does not suit.
 
     With `widened`, factors of float32 that are computed (from float16, from a byte and its scale)
-    count as groups of one: they are computed once, in the panels.
+    count as groups of one: they are computed once, in the panels. With `turned`, rows and vectors
+    are what they would not be otherwise.
     """
     body = pattern.reduce.body
     factors = factors_of(pattern.reduce) if widened else narrow_factors(pattern.reduce)
@@ -115,6 +117,8 @@ def sides_of(plan: Plan, pattern: Pattern, widened: bool = False) -> Sides | Non
     if best is None:
         return None
     _, row, wide = best
+    if turned:
+        row, wide = wide, row
     left = row.var in pattern.left
     # The operands: what else is read (scales) does not move along the reduced axis.
     mine, others = ([a for a in inside if _moves(space, a.index, loop.var)

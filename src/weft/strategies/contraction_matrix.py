@@ -12,7 +12,7 @@ from typing import Final
 from weft.ir.dtype import uint32
 from weft.ir.op import Op
 from weft.schedule.matrix import PRODUCTS, SIDE
-from weft.schedule.tensorize import OPERATIONS
+from weft.schedule.tensorize import OPERATIONS, narrow_factors
 from weft.strategies.contraction_dot import Sides, binds, panel, sides_of
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
@@ -26,6 +26,7 @@ from weft.strategies.nest import Plan, parallelise, size_of, work
 
 LONG: Final = 20  # products of a tile, from which on its store comes long after the last one
 FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
+TURNED: Final = 2  # times as many columns as rows that lie alike, from which on they give the rows
 COPY: Final = 2  # blocks of columns that take as long as the copy of their rows
 
 
@@ -38,6 +39,14 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         return False
     if not plan.target.supports(PRODUCTS[OPERATIONS[s.op]], uint32):
         return False
+    is_turned = _should_turn(s)
+    if is_turned:
+        factors = narrow_factors(pattern.reduce)
+        turned = sides_of(plan, pattern, turned=True)
+        if factors is None or turned is None or factors[0].dtype is not factors[1].dtype:
+            is_turned = False  # unsigned bytes would be on the other side
+        else:
+            s = turned
     rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
     if min(rows_n, wide_n) < FEWEST or s.depth < SIDE * s.group // 2:
         return False
@@ -51,13 +60,22 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     most = min(kept // (4 * points * columns), -(-wide_n // columns))
     tiles = min(range(most, 0, -1), key=lambda t: -(-wide_n // (t * columns)) * (t + COPY))
     block = tiles * columns
-    _schedule(plan, pattern, s, rows, columns, block)
+    _schedule(plan, pattern, s, rows, columns, block, is_turned)
     plan.why.append(f"contraction: {rows}×{columns} results in tiles of {SIDE}×{SIDE} ({s.op})")
     return True
 
 
+def _should_turn(s: Sides) -> bool:
+    """Whether the wide operand, whose elements lie side by side along the sum, gives the rows.
+
+    Rows are copied as they lie, columns have to be turned: the fewer of them the better.
+    """
+    return (s.wide_stride != 1 and s.wide_step == s.row_step == 1
+            and size_of(s.wide.extent) >= TURNED * size_of(s.row.extent))
+
+
 def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
-              block: int) -> None:
+              block: int, is_turned: bool) -> None:
     schedule = plan.schedule
     amount = work((pattern.rows[0],)) // MAC_SPEED
     name = str(pattern.reduce.accumulators[0].var.attr)
@@ -102,4 +120,8 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
         schedule.unroll(nest[0]).unroll(nest[1])
     if s.depth >= LONG * s.group * SIDE:
         schedule.refresh(f"{q}.o", f"{name}.r", f"{name}.s")
-    schedule.vectorize(f"{tile[3]}.f")
+    last, line = f"{tile[2]}.f", f"{tile[3]}.f"
+    if is_turned:  # results lie side by side along the rows of a tile
+        schedule.reorder(line, last).unroll(line).vectorize(last)
+    else:
+        schedule.vectorize(line)
