@@ -105,6 +105,15 @@ def test_little_is_computed_twice_and_copied_often():
         assert line in made.meta.schedule
 
 
+@pytest.mark.parametrize("layout", ["ik,kj", "ki,jk", "ik,jk"])
+def test_only_the_last_step_of_a_ragged_sum_is_masked(layout):
+    """The steps before it are copied by loops of their own."""
+    for inner, count in ((70, 2), (64, 0), (20, 0)):
+        made = choose(nests.narrow(33, 40, inner, "bf16", "bf16", *layout.split(",")), TARGET, 1)
+        assert sum(line.startswith("split(k.q.o.p") and line.endswith("tail=peel)")
+                   for line in made.meta.schedule) == count
+
+
 def test_panels_fill_half_of_the_second_cache():
     made = choose(nests.narrow(1024, 1024, 1024), TARGET, 1)
     assert "split(j, 512, tail=mask)" in made.meta.schedule

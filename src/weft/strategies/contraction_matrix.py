@@ -1,7 +1,7 @@
 """Contractions of narrow elements as products of 16 x 16 matrices of packed words (AMX tiles).
 
 Both operands are copied into square tiles; two by two tiles of results stay in the tile registers
-over the whole reduced axis. What does not fit (small sizes, sums too long for a panel, kinds of
+over the whole reduced axis. Of operands that both lie along it, the longer one gives the rows. What does not fit (small sizes, sums too long for a panel, kinds of
 bytes that would have to change places) is left to the dot products of vectors.
 """
 
@@ -100,16 +100,19 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     parallelise(plan, [*outer, top, f"{i}.o"], amount)
     if bias:
         schedule.vectorize(panel(plan, bias, top, (across, tile[1], tile[3]))[-1])
+    steps = []
     loops = panel(plan, words[1], top, (across, f"{q}.o", tile[1], f"{q}.i", tile[3]))
     if s.wide_stride == 1:  # line by line of memory, through all panels
         schedule.reorder(loops[1], loops[3], loops[0], loops[2], loops[4]).vectorize(loops[4])
     else:
         copy_strided(plan, [loops[3]], loops[4])
+    steps.append(loops[1])
     loops = panel(plan, words[0], f"{i}.o", (f"{q}.o", tile[0], tile[2], f"{q}.i"))
     if s.row_stride == 1:
         schedule.reorder(loops[3], loops[2]).vectorize(loops[2])
     else:
         schedule.vectorize(loops[3])
+    steps.append(loops[0])
     schedule.decompose_reduction(name, tile[0], spill=True)
     schedule.reorder(*tile, f"{q}.i")
     copies = copy_loops(plan, tile[0])
@@ -118,6 +121,10 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
         if nest is tile:
             schedule.hoist(words[0])  # one load for a row of tiles
         schedule.unroll(nest[0]).unroll(nest[1])
+    whole = s.depth // (s.group * SIDE)
+    if whole and s.depth % (s.group * SIDE):  # all steps but the last are full: no masks
+        for step in steps:
+            schedule.split(step, whole, "peel")
     if s.depth >= LONG * s.group * SIDE:
         schedule.refresh(f"{q}.o", f"{name}.r", f"{name}.s")
     last, line = f"{tile[2]}.f", f"{tile[3]}.f"
