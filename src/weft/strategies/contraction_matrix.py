@@ -1,8 +1,9 @@
 """Contractions of narrow elements as products of 16 x 16 matrices of packed words (AMX tiles).
 
 Both operands are copied into square tiles; two by two tiles of results stay in the tile registers
-over the whole reduced axis. Of operands that both lie along it, the longer one gives the rows. What does not fit (small sizes, sums too long for a panel, kinds of
-bytes that would have to change places) is left to the dot products of vectors.
+over the whole reduced axis. Of operands that both lie along it, the longer one gives the rows. What
+does not fit (small sizes, sums too long for a panel, kinds of bytes that would have to change
+places) is left to the dot products of vectors.
 """
 
 from __future__ import annotations
