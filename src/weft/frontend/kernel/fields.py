@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from weft.frontend.kernel import addresses, complexes, optional, scalars, times
+from weft.frontend.kernel import addresses, complexes, optional, overlaps, scalars, times
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf, TextOf, TimeOf, rows
 from weft.frontend.kernel.emitter import negation
 from weft.frontend.kernel.indexing import is_new
@@ -154,7 +154,7 @@ def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) ->
         short = _is_short(c, pairs)
         if short is not None:
             with c.into((short,)) as then:
-                _assign(c, array, arrays.spread(c, value, array.shape, node), [], node)
+                _assign_ordered(c, array, arrays.spread(c, value, array.shape, node), node)
             with c.into((negation(short),)) as orelse:
                 _assign_alike(c, array, value, node)
             c.emit(If(short, tuple(then), tuple(orelse)), node)
@@ -168,7 +168,7 @@ def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) ->
         value = c.read(value, node)
     value = value if complexes.is_complex(value) or isinstance(value, Fields | Group) else (
         c.bind(c.scalar(value, node), "value", node))
-    _assign(c, array, value, [], node)
+    _assign(c, array, value, overlaps.Order(), [], node)
 
 
 def _is_short(c: Expressions, pairs: list[tuple[Expr, Expr]]) -> Expr | None:
@@ -190,58 +190,14 @@ def _assign_alike(c: Expressions, array: View | Fields, value: View | Fields,
     for n, m in zip(reversed(array.shape), reversed(value.shape), strict=False):
         if not ex.is_const(m, 1):
             c.require(n.eq(m), "the shapes of an assignment differ", node)
-    array, value = _apart(c, array, value, node)
-    _assign(c, array, value, [], node)
+    _assign_ordered(c, array, value, node)
 
 
-def _apart(c: Expressions, array: View | Fields, value: View | Fields,
-           node: ast.AST) -> tuple[View | Fields, View | Fields]:  # fmt: skip
-    """Return both parts of an assignment so that no element is written before it is read.
-
-    Of two parts of one axis that move along it, the one which is written goes ahead.
-    """
-    if not (isinstance(array, View) and isinstance(value, View)) or (
-        array.memory is not value.memory or len(array.axes) != 1 or len(value.axes) != 1
-        or array.axes[0].axis != value.axes[0].axis or array == value
-    ):
-        return array, value
-    a, b = array.axes[0], value.axes[0]
-    ahead = array.starts[a.axis] - value.starts[b.axis]
-    if ex.is_const(ahead, 0) and a.step == b.step:
-        return array, value
-    if a.step != b.step:
-        if a.step.op is b.step.op is Op.CONST and a.step.attr * b.step.attr < 0:
-            _require_apart(c, array, value, node)
-        return array, value
-    down = c.bind(ex.where(a.step.lt(0), ahead.lt(0), ex.index(0).lt(ahead)), "down", node)
-    last = ex.where(down, (a.extent - 1) * a.step, ex.index(0))
-    step = ex.where(down, ex.unary(Op.NEG, a.step), a.step)
-
-    def turned(part: View) -> View:
-        starts = list(part.starts)
-        starts[a.axis] = starts[a.axis] + last
-        axis = part.axes[0].replace(step=step, extent=a.extent, cut=None)
-        found: View = part.replace(starts=tuple(starts), axes=(axis,))
-        return found
-
-    return (turned(array), turned(value)) if not ex.is_const(b.extent, 1) else (array, value)
-
-
-def _require_apart(c: Expressions, array: View, value: View, node: ast.AST) -> None:
-    """Stop where two parts that go along an axis in opposite directions have common elements."""
-    ends = []
-    for part in (array, value):
-        axis = part.axes[0]
-        first = part.starts[axis.axis]
-        last = first + (axis.extent - 1) * axis.step
-        ends.append((ex.minimum(first, last), ex.maximum(first, last)))
-    (low, high), (other_low, other_high) = ends
-    apart = ex.binary(Op.OR, high.lt(other_low), other_high.lt(low))
-    apart = ex.binary(Op.OR, apart, array.axes[0].extent.le(1))
-    for k, (x, y) in enumerate(zip(array.starts, value.starts, strict=True)):
-        if k != array.axes[0].axis and x is not y:
-            apart = ex.binary(Op.OR, apart, x.ne(y))
-    c.require(apart, "an assignment of an array's own elements in reverse order", node)
+def _assign_ordered(c: Expressions, array: View | Fields, value: View | Fields,
+                    node: ast.AST) -> None:  # fmt: skip
+    """Store the elements of an array in an order in which none is read after it was written."""
+    (value,), order = overlaps.ordered(c, array, [value], node)
+    _assign(c, array, value, order, [], node)
 
 
 def _is_row(array: View | Fields, value: Group) -> bool:
@@ -261,17 +217,18 @@ def _assign_row(c: Expressions, array: View | Fields, row: Group, node: ast.AST)
         c.write(_at(array, [ex.index(k)]), item, node)
 
 
-def _assign(c: Expressions, array: View | Fields, value: Value, place: list[Expr],
-            node: ast.AST) -> None:  # fmt: skip
-    axis = len(place)
-    if axis < len(array.shape):
+def _assign(c: Expressions, array: View | Fields, value: Value, order: overlaps.Order,
+            turns: list[Expr], node: ast.AST) -> None:  # fmt: skip
+    if len(turns) < len(array.shape):
+        extent = order.extents(array.shape)[len(turns)]
         var = c.fresh("i", dt.int64)
         with c.into() as body:
             c.visible_in(var)
-            c.limits[var] = (0, array.shape[axis] - 1)
-            _assign(c, array, value, [*place, var], node)
-        c.emit(For(var, array.shape[axis], SERIAL, tuple(body)), node)
+            c.limits[var] = (0, extent - 1)
+            _assign(c, array, value, order, [*turns, var], node)
+        c.emit(For(var, extent, SERIAL, tuple(body)), node)
         return
+    place = order.place(turns, array.shape)
     if isinstance(value, View | Fields) and value.shape:
         own = place[len(place) - len(value.shape):]
         at = [ex.index(0) if ex.is_const(n, 1) else i

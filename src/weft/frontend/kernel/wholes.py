@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.frontend.kernel import arrays, chosen, complexes
+from weft.frontend.kernel import arrays, chosen, complexes, overlaps
 from weft.frontend.kernel.values import (
     Fields,
     Fragment,
     Group,
+    Indices,
     Known,
     Value,
     View,
@@ -64,10 +65,12 @@ def applied(c: Calls, callee: Any, args: list[Value], named: dict[str, Value],
     for value in given[:count]:
         if is_array(value):
             _check(c, name, _shape(c, value), shape, node)
+    inputs, order = overlaps.ordered(c, out, given[:count], node)
+    turns = Known(Indices(tuple(order.extents(shape)))), Known(_Place(order, shape))
     if kind is None or kind.kind not in "biu":
-        c.inline(_apply, [Known(callee), out, *given[:count]], {}, node)
+        c.inline(_apply, [Known(callee), *turns, out, *inputs], {}, node)
     else:
-        c.inline(_apply_as, [Known(kind.type), Known(callee), out, *given[:count]], {}, node)
+        c.inline(_apply_as, [Known(kind.type), Known(callee), *turns, out, *inputs], {}, node)
     return out
 
 
@@ -118,16 +121,34 @@ def _check(c: Calls, name: str, given: Any, shape: Any, node: ast.Call) -> None:
                       "array for the results", node)
 
 
-def _apply(function: Any, out: Any, *given: Any) -> None:
+def _apply(function: Any, turns: Any, place_of: Any, out: Any, *given: Any) -> None:
     """Set all elements; read in place of the call."""
-    for place in np.ndindex(out.shape):
+    for turn in turns:
+        place = place_of(turn)
         out[place] = function(*_elements(place, given))
 
 
-def _apply_as(kind: Any, function: Any, out: Any, *given: Any) -> None:
+def _apply_as(kind: Any, function: Any, turns: Any, place_of: Any, out: Any,
+              *given: Any) -> None:  # fmt: skip
     """Set all elements, in NumPy's type before they become those of the results."""
-    for place in np.ndindex(out.shape):
+    for turn in turns:
+        place = place_of(turn)
         out[place] = kind(function(*_elements(place, given)))
+
+
+class _Place:
+    """Which element of the results is set in a turn."""
+
+    def __init__(self, order: overlaps.Order, shape: tuple[Expr, ...]) -> None:
+        self.order, self.shape = order, shape
+
+    def __call__(self, turn: Any) -> Any:
+        """Return its indices; only kernels call this."""
+        return turn
+
+    def __weft_call__(self, reader: Any, args: list[Any], node: ast.AST) -> Value:
+        """Return its indices in a kernel."""
+        return Group(tuple(self.order.place(args[0].items, self.shape)))
 
 
 class _Elements:
