@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Final
 
 __all__ = [
-    "always_jumps", "always_returns", "assigned", "breaks", "exposed", "falls", "jumps", "loaded",
-    "named", "needs_flag", "returns", "walk", "walrus",
+    "always_jumps", "always_returns", "assigned", "breaks", "exposed", "exposed_behind", "falls",
+    "jumps", "loaded", "named", "needs_flag", "returns", "walk", "walrus",
 ]  # fmt: skip
 
 _KEPT: Final = 4096  # statements whose names are known, as loops around them ask again
@@ -87,15 +87,22 @@ def _walrus_in(node: ast.AST) -> frozenset[str]:
     return frozenset(n.target.id for n in walk(node) if isinstance(n, ast.NamedExpr))
 
 
-def exposed(body: Iterable[ast.stmt]) -> frozenset[str]:
+def exposed(body: Sequence[ast.stmt]) -> frozenset[str]:
     """Return the names of which statements may read what was there before them."""
-    found: set[str] = set()
-    there: set[str] = set()  # names that all ways up to here have set
-    for stmt in body:
+    found: frozenset[str] = frozenset()
+    for stmt in reversed(body):
         reads, sets = _effects(stmt)
-        found |= reads - there
-        there |= sets
-    return frozenset(found)
+        found = reads | (found - sets)
+    return found
+
+
+def exposed_behind(body: Sequence[ast.stmt]) -> list[frozenset[str]]:
+    """Return for each statement the names of which those behind it may read what was there."""
+    found: list[frozenset[str]] = [frozenset()]
+    for stmt in reversed(body[1:]):
+        reads, sets = _effects(stmt)
+        found.append(reads | (found[-1] - sets))
+    return found[::-1]
 
 
 @lru_cache(_KEPT)

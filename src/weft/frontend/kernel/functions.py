@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import KernelError, shown_file
 from weft.frontend.kernel import chosen, flow, kinds, optional, structs
+from weft.frontend.kernel.guesses import is_plain
 from weft.frontend.kernel.inner import Inner, captured, inner_function, of_lambda
 from weft.frontend.kernel.loops import Loops, join
 from weft.frontend.kernel.meetings import Frame
@@ -93,7 +94,11 @@ class Functions(Loops):
             body = [*body, *([] if self.unused is node else [_no_value(source, body[-1])])]
         open_end = body is not source.tree.body and _asks_for_none(self.source)
         outer = self.source, self.env, self.after
-        types: Any = None
+        case = source.tree, len(body), *(
+            v.dtype if isinstance(v, Expr) else type(v) for v in values.values())
+        guess = None if simple or open_end else self.guesses.returned.get(case)
+        types: Any = None if guess is None else guess[1]
+        first: Any = None
         while True:
             mark = self.mark()
             frame = Frame(source, self.flag("returned", flow.needs_flag(body), node),
@@ -117,16 +122,26 @@ class Functions(Loops):
                 self.frames.pop()
                 self.calls = calls
                 self.source, self.env, self.after = outer
+            if guess is not None and not (
+                len(self.problems.found) == known and frame.found == guess[0]
+                and frame.types == types
+            ):
+                guess = types = None  # other types than in the call before: from the beginning
+                self.back_to(mark)
+                continue
             if len(self.problems.found) > known:
                 raise Stop
             if simple or frame.types == types:
                 break
+            first = frame.types if types is None else first
             types = frame.types
             self.back_to(mark)
             if open_end and isinstance(types, DType | Group):
                 last = source.tree.body[-1]
                 body = [*source.tree.body, ast.copy_location(ast.Return(None), last)]
                 types, open_end = None, False
+        if not simple and guess is None and first is not None and is_plain(types):
+            self.guesses.returned[case] = first, types
         if simple:
             return Known(None) if frame.result is None else frame.result
         gives = frame.types is not None and not isinstance(frame.types, _Nothing)
@@ -147,6 +162,8 @@ class Functions(Loops):
             return
         width = _Nothing() if isinstance(value, Known) and value.value is None else (
             self._result_widths(value))
+        if frame.cells is not None and not isinstance(frame.cells, _Nothing):
+            frame.found = width if frame.found is None else join(frame.found, width)
         if frame.cells is None:
             frame.types = width if frame.types is None else self._both(frame.types, width, node)
         elif (not optional.is_optional(frame.cells) and (

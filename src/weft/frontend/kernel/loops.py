@@ -16,6 +16,7 @@ from weft.frontend.kernel import chosen, complexes, flow, kinds, members, option
 from weft.frontend.kernel.divergence import TURNS, Fork
 from weft.frontend.kernel.elements import COMPLEX, TextOf, TimeOf, is_text
 from weft.frontend.kernel.emitter import conjuncts, negation
+from weft.frontend.kernel.guesses import standing
 from weft.frontend.kernel.inner import inner_names
 from weft.frontend.kernel.meetings import FALLS, MAYBE, Loop
 from weft.frontend.kernel.promotion import unify
@@ -224,9 +225,11 @@ class Loops(Statements):
         if test is not None:
             inside |= flow.loaded((test,))
         self.after += [flow.exposed(node.orelse), inside]
-        wanted = sorted(n for n in names if self._is_carried(n, inside, node))
-        widths: dict[str, Any] = {}
-        early: set[str] = set()
+        carried = sorted(n for n in names if self._is_carried(n, inside, node))
+        held_ = self._held(node, names), carried
+        guess = self.guesses.of_loop(self.calls, node, held_)
+        widths, early = (dict(guess[0]), set(guess[1])) if guess else ({}, set())
+        wanted = sorted({*carried, *early})
         leaves = flow.breaks(node.body)
         while True:
             mark = self.mark()
@@ -248,11 +251,17 @@ class Loops(Statements):
             read(loop)
             if not loop.wider and not loop.early:
                 break
+            if guess is not None:  # what it holds for does not tell all: from the beginning
+                guess, widths, early = None, {}, set()
+                wanted = carried
+                self.back_to(mark)
+                continue
             early |= loop.early
             wanted = sorted({*wanted, *early})
             for name, wider in loop.wider.items():
                 widths[name] = join(widths.get(name), wider)
             self.back_to(mark)
+        self.guesses.note_loop(self.calls, node, held_, widths, early)
         self.after.pop()
         for name, cell in loop.cells.items():
             if isinstance(cell, _Unborn) or not self.is_read_later(name):
@@ -261,6 +270,13 @@ class Loops(Statements):
                 self.env[name] = cell
         self.after.pop()
         return self._behind(node, loop)
+
+    def _held(self, node: ast.AST, names: set[str]) -> Any:
+        """Return what the types of a loop can depend on: what the names that it reads hold."""
+        asked = names | flow.loaded((node,))
+        if self.frames[-1].inner or self.frames[-1].lambdas:
+            asked |= set(self.env)  # of which functions inside may read any
+        return [(name, standing(self.env[name])) for name in sorted(asked & self.env.keys())]
 
     def set_before(self, name: str) -> Value | None:
         """Return a zero of the narrowest type for a name of numba's; its loop is read again.

@@ -11,6 +11,7 @@ from weft.frontend.kernel import chosen, complexes, kinds, members, optional, sc
 from weft.frontend.kernel.calls import Calls
 from weft.frontend.kernel.divergence import BRANCH, GONE, Fork
 from weft.frontend.kernel.emitter import conjuncts, negation
+from weft.frontend.kernel.guesses import Guesses
 from weft.frontend.kernel.inner import inner_names
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
@@ -80,12 +81,14 @@ class Frame:
         The functions that are defined in it, and its lambdas as such.
     result : Value, or what holds cells, or None
         What it returns.
+    found : types or None
+        Those of what it returned so far, if it was read with cells for it.
     depth : int
         Open bodies where it was called; what is visible in them is so behind the call.
     """
 
-    __slots__ = ("cells", "depth", "env", "flag", "inner", "lambdas", "loops", "result", "source",
-                 "types")
+    __slots__ = ("cells", "depth", "env", "flag", "found", "inner", "lambdas", "loops", "result",
+                 "source", "types")
 
     def __init__(self, source: Source, flag: Memory | None, depth: int = 1) -> None:
         self.source, self.flag, self.depth = source, flag, depth
@@ -96,6 +99,7 @@ class Frame:
         self.result: Any = None
         self.cells: Any = None
         self.types: Any = None
+        self.found: Any = None
 
 
 class Meetings(Calls):
@@ -105,6 +109,7 @@ class Meetings(Calls):
         super().__init__(source, problems)
         self.frames: list[Frame] = []
         self.after: list[frozenset[str]] = []  # names that are read behind open statements
+        self.guesses = Guesses()
         self.unused: ast.AST | None = None  # the call whose result nobody takes
         self.steady = 1  # bodies, from the outermost on, whose variables stay visible
 

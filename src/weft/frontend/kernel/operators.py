@@ -54,9 +54,25 @@ _STRICT: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 
 
 def binary(c: Expressions, node: ast.BinOp) -> Value:
-    """Evaluate an operator between two operands."""
-    left, right = c.visit_all((node.left, node.right))
-    return operate(c, type(node.op), left, right, node)
+    """Evaluate an operator between two operands; a long sum is read without recursion."""
+    chain = [node]
+    while isinstance(chain[-1].left, ast.BinOp):
+        chain.append(chain[-1].left)
+    found = c.visit_or_wrong(chain[-1].left)
+    for inner in reversed(chain):
+        right = c.visit_or_wrong(inner.right)
+        if isinstance(found, Wrong) or isinstance(right, Wrong):
+            found = Wrong()
+            continue
+        try:
+            found = operate(c, type(inner.op), found, right, inner)
+        except Stop:
+            if inner is node:
+                raise
+            found = Wrong()
+    if isinstance(found, Wrong):
+        raise Stop
+    return found
 
 
 def operate(c: Expressions, kind: type[ast.operator], left: Value, right: Value,

@@ -90,14 +90,16 @@ class Reading(Emitter):
             raise self.wrong(node, f"{title(node)} is not supported in kernels", instead(node))
         return method(self, node)
 
+    def visit_or_wrong(self, node: ast.expr) -> Value:
+        """Return the value of an expression, after a problem in it what stands for one."""
+        try:
+            return self.visit(node)
+        except Stop:
+            return Wrong()
+
     def visit_all(self, nodes: Iterable[ast.expr]) -> list[Value]:
         """Return the values of expressions; what is wrong in any of them is noted."""
-        values: list[Value] = []
-        for node in nodes:
-            try:
-                values.append(self.visit(node))
-            except Stop:
-                values.append(Wrong())
+        values = [self.visit_or_wrong(node) for node in nodes]
         if any(isinstance(v, Wrong) for v in values):
             raise Stop
         return values

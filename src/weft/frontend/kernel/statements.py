@@ -54,14 +54,16 @@ class Statements(Meetings):
 
     def run(self, body: Sequence[ast.stmt]) -> int:
         """Read statements; return whether what follows them is reached."""
-        reads = [flow.exposed(body)]  # in the statements from here on
+        behind = flow.exposed_behind(body)
         for position, node in enumerate(body):
             rest = body[position + 1:]
-            reads = [flow.exposed(rest)]
-            self.after.append(reads[0])
+            self.after.append(behind[position])
             try:
                 if isinstance(node, ast.If):
-                    return self._if(node, rest)
+                    state = self._if(node, rest)
+                    if state is None:
+                        continue
+                    return state
                 state = self._statement(node)
             except Stop:
                 self._forget(node)
@@ -248,14 +250,16 @@ class Statements(Meetings):
 
     # --- conditions
 
-    def _if(self, node: ast.If, rest: Sequence[ast.stmt]) -> int:
+    def _if(self, node: ast.If, rest: Sequence[ast.stmt]) -> int | None:
+        """Read a condition and all that follows it; return None if that is still to be read."""
         try:
             test = self.condition(node.test)
         except Stop:
             self._forget(node)
-            return self._run_rest(rest)
+            return None
         if isinstance(test, bool):
-            return self._run_rest((*(node.body if test else node.orelse), *rest))
+            taken = node.body if test else node.orelse
+            return self._run_rest((*taken, *rest)) if taken else None
         ends = flow.always_jumps(node.body), flow.always_jumps(node.orelse)
         if rest and any(ends):
             self.after.append(frozenset())
@@ -273,7 +277,7 @@ class Statements(Meetings):
         state = self.branches(test, lambda: self.run(node.body), lambda: self.run(node.orelse),
                               node)
         if state == FALLS:
-            return self._run_rest(rest)
+            return None
         self.after[-1] = frozenset()
         return state if state == JUMPS else self._guarded(rest, node)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from weft.errors import KernelError
 from weft.frontend.kernel import flow
 from weft.frontend.kernel.functions import Functions
 from weft.frontend.kernel.intrinsics import WARP
@@ -101,15 +102,20 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType], lau
     KernelError
         With everything that is wrong in the function.
     """
-    source = read_source(function)
     known = [] if constants is None else constants
-    for flat in (False, True):
-        known.clear()
-        try:
-            return _translate(source, types, launch, flat, wraps, checked, sanitised, fma, strict,
-                              None if constants is None else known, functions)
-        except fields.FlatNeeded:
-            continue
+    try:
+        source = read_source(function)
+        for flat in (False, True):
+            known.clear()
+            try:
+                return _translate(source, types, launch, flat, wraps, checked, sanitised, fma,
+                                  strict, None if constants is None else known, functions)
+            except fields.FlatNeeded:
+                continue
+    except RecursionError:
+        raise KernelError(f"kernel {function.__name__}", found="lines that lie more deeply in each "
+                          "other than Python can follow", expected="parts of them in names, or in "
+                          "functions") from None
     raise AssertionError("no memory has more than one axis")
 
 
