@@ -178,6 +178,9 @@ class Emitter:
         """
         if a is b:
             return True
+        lets = {s.var: s.value for s in self.out[-_LOOKED_AT:] if isinstance(s, Let)}
+        if _named_by(a, lets).op is not _named_by(b, lets).op:
+            return False
         values: dict[Expr, Expr] = {}
         known: dict[tuple[Memory, tuple[Expr, ...]], Expr] = {}
         for s in self.out[-_LOOKED_AT:]:
@@ -235,6 +238,13 @@ class Emitter:
         var = self.fresh(base, memory.dtype)
         self.emit(Load(var, memory, ()), node)
         return var
+
+
+def _named_by(value: Expr, lets: dict[Expr, Expr]) -> Expr:
+    """Return what a variable was set to, through all variables that only name others."""
+    while value in lets:
+        value = lets[value]
+    return value
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
