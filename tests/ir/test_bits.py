@@ -31,3 +31,14 @@ def test_wrong_bits_are_found(result: tuple[dt.DType, int], arg: tuple[dt.DType,
                               attr: int) -> None:  # fmt: skip
     """Another type or number of lanes."""
     assert fault(Op.BITS, result, [arg], attr) is not None
+
+
+@pytest.mark.parametrize("lanes", [2, 16])
+def test_lanes_are_packed(lanes: int) -> None:
+    """Lanes with a flag come first, in order; zeros follow."""
+    flags, values = tuple(k % 3 == 1 for k in range(lanes)), tuple(range(100, 100 + lanes))
+    kept = tuple(range(101, 100 + lanes, 3))
+    found = apply(Op.COMPRESS, dt.int32, dt.int32, lanes, None, [flags, values])
+    assert found == kept + (0,) * (lanes - len(kept))
+    e = ex.compress(ex.var("f", dt.bool_, lanes), ex.var("v", dt.int32, lanes))
+    assert (e.dtype, e.lanes) == (dt.int32, lanes)

@@ -37,7 +37,7 @@ from weft.ir.traverse import walk
 
 NAN = struct.unpack("<d", (0xFFF8000000000123).to_bytes(8, "little"))[0]
 VECTOR_OPS = (Op.BROADCAST, Op.RAMP, Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE,
-              Op.SHUFFLE)
+              Op.SHUFFLE, Op.COMPRESS)
 VALUES = [0.0, -0.0, 1.0, 0.1, 1e-45, 5e-324, 1e308, math.inf, -math.inf, math.nan, NAN, 1e22]
 
 
@@ -76,6 +76,9 @@ def grow(rng, op, pool):
             return ex.reverse(first)
         if op is Op.SHUFFLE:
             return ex.shuffle(first, first, (first.lanes, 0, 2 * first.lanes - 1))
+        if op is Op.COMPRESS:
+            flags = [e for e in pool if e.dtype.is_bool and e.lanes == first.lanes]
+            return ex.compress(rng.choice(flags), first) if flags else None
         if op is Op.SLIDE:
             return ex.slide(first, first, first.lanes - 1)
         return ex.extract(first, first.lanes - 1) if op is Op.EXTRACT else ex.half(first, 1)

@@ -62,6 +62,7 @@ BAD_EXPRESSIONS = {
     "reverse": raw(Op.REVERSE, F32, ex.broadcast(x, 4), attr=2, lanes=4),
     "slide": raw(Op.SLIDE, F32, ex.broadcast(x, 4), ex.broadcast(x, 4), attr=4, lanes=4),
     "shuffle": raw(Op.SHUFFLE, F32, ex.broadcast(x, 4), ex.broadcast(x, 4), attr="0_8", lanes=2),
+    "compress": raw(Op.COMPRESS, F32, ex.broadcast(x, 4), ex.broadcast(x, 4), lanes=4),
     "broadcast": raw(Op.BROADCAST, F32, ex.broadcast(x, 4), lanes=8),
     "attribute": raw(Op.NEG, F32, f32(1.0), attr=3),
     "range": raw(Op.VARIABLE, dt.int64, attr=ex.Bounds("n", 5, 2)),

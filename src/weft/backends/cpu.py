@@ -155,13 +155,16 @@ def target_from(
     width, registers = next(
         ((w, n) for f, w, n in LADDER.get(arch, ()) if f in present), (16, 16)
     )
+    packs = [d for d in dt.ALL if d.kind in "uif" and d.itemsize in (4, 8)
+             and "avx512f" in present]
     dots = [op for op, names in _DOTS if present & names]
     native = frozenset({dt.float16.text}) if present & set(_F16) else frozenset()
     sources = [("vector_bytes", REPORTED), ("vector_registers", REPORTED), ("cores", REPORTED)]
     sources += [(name, cache_source) for name in caches]
     sources.append(("memory_bytes", REPORTED if memory else ASSUMED))
     return Target("cpu", arch, cpu, features, width, registers, cores=cores, memory_bytes=memory,
-                  operations=native_operations(dots=dots, scales="avx512vl" in present),
+                  operations=native_operations(dots=dots, scales="avx512vl" in present,
+                                               packs=packs),
                   native_conversions=native, ieee_extremes=arch == "aarch64",
                   sources=tuple(sources), **caches)
 

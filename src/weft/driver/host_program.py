@@ -44,7 +44,7 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     """Return the plan of a graph, compiling the kernels that no cache has."""
     marks = _mark_checks(structure)
     outputs = [_own(o, s) for o, s in zip(outputs, join_launches(simplify(outputs)), strict=True)]
-    steps, taken = write_in_place(kernelize(outputs), _updates(structure, outputs))
+    steps, taken = write_in_place(kernelize(outputs, device.target()), _updates(structure, outputs))
     if debug(Debug.GRAPH):
         print(f"weft: {len(structure.nodes)} nodes in {len(steps)} kernels", file=sys.stderr)
     # By identity of the loop nest, which equal groups share, and what it may keep copies of.

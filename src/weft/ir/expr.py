@@ -462,6 +462,11 @@ def shuffle(a: Expr, b: Expr, picks: Iterable[int]) -> Expr:
     return make(Op.SHUFFLE, a.dtype, (a, b), "_".join(map(str, chosen)), len(chosen))
 
 
+def compress(flags: Expr, x: Expr) -> Expr:
+    """Return the lanes of `x` whose flag is set, in order from the first lane on, then zeros."""
+    return make(Op.COMPRESS, x.dtype, (flags, x), None, x.lanes)
+
+
 def picks_of(attr: str) -> tuple[int, ...]:
     """Return the lanes that a SHUFFLE picks."""
     return tuple(map(int, attr.split("_")))

@@ -73,6 +73,9 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
     if op is Op.SHUFFLE:
         both = args[0] + args[1]
         return tuple(both[i] for i in picks_of(attr))
+    if op is Op.COMPRESS:
+        kept = tuple(x for flag, x in zip(*args, strict=True) if flag)
+        return kept + (literal(0, result),) * (lanes - len(kept))
     if op is Op.MATRIX2 or op is Op.MATRIX4:
         return (scalar.matrix2 if op is Op.MATRIX2 else scalar.matrix4)(*args)
     assert operand is not None

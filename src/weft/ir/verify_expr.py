@@ -40,6 +40,10 @@ def fault(op: Operation, result: Typed, args: Sequence[Typed], attr: Any) -> str
     for dtype, _ in checked:
         if dtype.kind not in op.kinds:
             return f"{op.name} of {dtype.text}, expected a type of kind {op.kinds!r}"
+    if op is Op.COMPRESS:
+        fits = attr is None and result[1] > 1 and [*args] == [(dt.bool_, result[1]), result]
+        shown = " and ".join(map(show_type, args))
+        return None if fits else f"compress of {shown} to {show_type(result)}"
     if op.group == "vector":
         if any(arg != args[0] for arg in args):
             return f"{op.name} of {' and '.join(map(show_type, args))}, expected one type"

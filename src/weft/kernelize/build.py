@@ -17,6 +17,7 @@ from weft.kernelize.cost import is_leaf
 from weft.kernelize.fuse import Fusion, fuse
 from weft.kernelize.group import Group
 from weft.kernelize.lower import Lowered, lower
+from weft.target import Target
 
 _pack: Final = struct.Struct("<d").pack
 
@@ -46,8 +47,12 @@ class Step(Record):
     lowering: Lowering
 
 
-def kernelize(outputs: Sequence[Node]) -> list[Step]:
-    """Return the launches that compute `outputs`, each after those it depends on."""
+def kernelize(outputs: Sequence[Node], target: Target | None = None) -> list[Step]:
+    """Return the launches that compute `outputs`, each after those it depends on.
+
+    What the `target` has operations for may decide by which method a kernel computes; without one
+    every target can run them.
+    """
     fusion = fuse([nd.base(o) for o in outputs if not is_leaf(o)])
     wanted = {nd.base(o) for o in outputs}
     groups = fusion.ordered()
@@ -64,7 +69,7 @@ def kernelize(outputs: Sequence[Node]) -> list[Step]:
         found = done.get(key)
         if found is None:
             start, before = time.perf_counter(), Tally.passes
-            made = lower(group, fusion, stored, f"k{len(done)}")
+            made = lower(group, fusion, stored, f"k{len(done)}", target)
             took = Lowering(Tally.passes - before, (time.perf_counter() - start) * 1e3)
             found = done[key] = made, nodes, took
         lowered, theirs, took = found

@@ -44,6 +44,7 @@ from weft.kernelize.scatter import lower_scatter
 from weft.kernelize.sort import lower_sort
 from weft.kernelize.tidy import tidy
 from weft.schedule.search import prefer
+from weft.target import Target
 
 STAGE_BYTES: Final = 128 * 1024  # longest row kept in a local buffer between phases
 COLUMN_LANES: Final = 16  # columns that are reduced side by side
@@ -60,7 +61,8 @@ class Lowered(Record):
     why: tuple[str, ...]
 
 
-def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> Lowered:
+def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
+          target: Target | None = None) -> Lowered:  # fmt: skip
     """Return the loop nest that computes a group.
 
     Parameters
@@ -71,6 +73,8 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
         The members that are read outside the kernel.
     name : str
         Name of the kernel.
+    target : Target, optional
+        What decides between methods.
     """
     sources = _sources(group, fusion)
     inputs = tuple(dict.fromkeys(nd.base(n) for n in sources))
@@ -79,7 +83,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str) -> L
     if group.kind == "scan":
         em = lower_scan(group.members[0], sources, stored)
     elif group.kind == "sort":
-        em, scratch = lower_sort(group.members[0], sources, stored)
+        em, scratch = lower_sort(group.members[0], sources, stored, target)
     elif group.kind == "scatter":
         em = lower_scatter(group.members[0], sources, stored)
     elif group.kind == "launch":

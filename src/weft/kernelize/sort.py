@@ -33,10 +33,12 @@ from weft.ir.stmt import (
 )
 from weft.kernelize import select
 from weft.kernelize import sort_network as network
+from weft.kernelize import sort_parts as parts
 from weft.kernelize.cost import elements, upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
 from weft.kernelize.rows import at, close_all, close_rows, open_all, open_rows
+from weft.target import Target
 
 COUNTED: Final = 4  # rows of up to this many elements a key bit are sorted by counting
 NARROW, WIDE = 8, 11  # bits of a digit in short and in long rows
@@ -50,16 +52,17 @@ _SIGNED: Final = {1: dt.int8, 2: dt.int16, 4: dt.int32, 8: dt.int64}
 
 
 def lower_sort(node: Node, sources: dict[Node, Memory],
-               stored: dict[Node, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
+               stored: dict[Node, Memory], target: Target | None = None,
+               ) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
     """Return the nest of a stable sort of each row, and its scratch arrays."""
     outputs = {p.attr: m for p, m in stored.items()}
     if node.attr.keep < 0:
-        return _whole(node, sources, outputs)
+        return _whole(node, sources, outputs, target)
     if select.suits(node):
         return _selected(node, sources, outputs)
     whole = {i: Memory(f"whole{i}", m.dtype, tuple(map(as_expr, node.args[0].shape)))
              for i, m in outputs.items()}  # fmt: skip
-    em, scratch = _whole(node, sources, whole)
+    em, scratch = _whole(node, sources, whole, target)
     place = open_all(em, node.shape, "kept")
     for i, memory in whole.items():
         item = em.fresh("item", memory.dtype)
@@ -70,15 +73,21 @@ def lower_sort(node: Node, sources: dict[Node, Memory],
 
 
 def _whole(node: Node, sources: dict[Node, Memory],
-           outputs: dict[int, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
+           outputs: dict[int, Memory], target: Target | None,
+           ) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
     """Return the nest that puts all elements of each row in order."""
-    if 1 not in outputs and network.suits(node):
+    if 1 not in outputs and (parts.suits(node, target) or network.suits(node)):
         em = Emitter(sources, hoist=False)
         flags = Memory("flags", dt.uint8, tuple([
             ex.index(1) if a == node.attr.axis else as_expr(d)
             for a, d in enumerate(node.args[0].shape)]))
+        scratch = (flags,) if node.dtype.is_float else ()
+        if target is not None and parts.suits(node, target):
+            by_parts = parts.Parts(em, node, outputs[0], flags, target)
+            by_parts.emit()
+            return em, (by_parts.away, *scratch)
         network.Network(em, node, outputs[0], flags).emit()
-        return em, ((flags,) if node.dtype.is_float else ())
+        return em, scratch
     if 1 in outputs and network.suits_places(node):
         em = Emitter(sources, hoist=False)
         network.Places(em, node, outputs.get(0), outputs[1]).emit()

@@ -112,13 +112,13 @@ class Network:
     def _key(self, x: Expr, place: Expr) -> Expr:
         """Return an integer in the order of the sort, from which the value can be had back."""
         if x.dtype.is_float:
-            x = _rising(x)
+            x = rising(x)
         return ex.unary(Op.NOT, x) if self.node.attr.descending else x
 
     def _value(self, key: Expr) -> Expr:
         if self.node.attr.descending:
             key = ex.unary(Op.NOT, key)
-        return _float(key, self.node.dtype) if self.node.dtype.is_float else key
+        return as_float(key, self.node.dtype) if self.node.dtype.is_float else key
 
     # the network
 
@@ -127,7 +127,8 @@ class Network:
         return ex.var(f"{prefix}{self.names}", dtype or self.key_type)
 
     def _let(self, value: Expr) -> Expr:
-        var = self._fresh("w", value.dtype)
+        self.names += 1
+        var = ex.var(f"w{self.names}", value.dtype, value.lanes)
         self.em.emit(Let(var, value))
         return var
 
@@ -164,7 +165,7 @@ class Network:
         line = [self._let(self._key(em.value(self.node.args[0], at(
             self.index, self.axis, place)), place))
             for place in [block * BLOCK + t for t in range(count)]]
-        for a, b in _batcher(BLOCK):
+        for a, b in batcher(BLOCK):
             if b < count:
                 self._compare(line, a, b)
         line += [ex.const(self.key_type.max, self.key_type)] * (BLOCK - count)
@@ -255,7 +256,7 @@ class Network:
         flag = ex.var("flag", dt.uint8)
         em.emit(Load(flag, self.flags, self._row(self.index)))
         em.open()
-        zero, key = ex.const(0, self.key_type), _rising
+        zero, key = ex.const(0, self.key_type), rising
         i = ex.var("i_before")
         em.open()
         em.env[i] = (0, self.n - 1)
@@ -278,7 +279,7 @@ class Network:
             em.emit(Store(memory, (none,), start))
         i = self._loop("i", self.n)
         value = em.value(self.node.args[0], at(self.index, self.axis, i))
-        x = self._let(_rising(value))
+        x = self._let(rising(value))
         tests = (x.eq(zero) | x.eq(ex.const(-1, self.key_type)),
                  x.eq(ex.const(self.key_type.max, self.key_type)))
         for memory, wanted in zip((next_zero, next_nan), tests, strict=True):
@@ -313,7 +314,7 @@ class Places(Network):
 
     def _key(self, x: Expr, place: Expr) -> Expr:
         if x.dtype.is_float:
-            x = _rising(x)
+            x = rising(x)
             x = ex.where(x.eq(ex.const(-1, x.dtype)), ex.const(0, x.dtype), x)
         x = ex.cast(x, self.key_type)
         if self.node.attr.descending:
@@ -336,7 +337,7 @@ class Places(Network):
 _SIGNED: Final = {2: dt.int16, 4: dt.int32, 8: dt.int64}
 
 
-def _rising(x: Expr) -> Expr:
+def rising(x: Expr) -> Expr:
     """Return a float as a signed integer of its order; negative zero is -1, every NaN the largest.
 
     A negative float's bits but the sign are inverted, which its own inverse does.
@@ -350,12 +351,13 @@ def _rising(x: Expr) -> Expr:
     return ex.where(ex.const(infinity[x.dtype.text], k).lt(magnitude), largest, turned)
 
 
-def _float(key: Expr, d: DType) -> Expr:
+def as_float(key: Expr, d: DType) -> Expr:
+    """Return the float of which `rising` made a key."""
     k = key.dtype
     return ex.bitcast(ex.where(key.lt(0), key ^ ex.const(k.max, k), key), d)
 
 
-def _batcher(n: int) -> list[tuple[int, int]]:
+def batcher(n: int) -> list[tuple[int, int]]:
     """Return the comparisons of the odd-even merge sort of a power of two."""
     found = []
     run = 1

@@ -224,6 +224,12 @@ class AccessLowering(Mapper):
         memory, offset = self.offset(s, s.memory, s.index, scope)
         fill = None if s.fill is None else self.map(s.fill, scope)
         name = str(s.var.attr)
+        if s.var.lanes > 1 and scope.lanes == 1:
+            assert isinstance(offset, Expr)
+            assert isinstance(fill, Expr | None)
+            var = scope.mapped[s.var] = self.new_var(name, s.var.dtype, s.var.lanes)
+            self.emit(out, Load(var, memory, (offset,), self.own_mask(s.mask, scope), fill), s)
+            return
         if isinstance(offset, Expr) and offset.lanes == 1:
             scope.mapped[s.var] = self._uniform_load(s, memory, offset, fill, scope, out)
             return

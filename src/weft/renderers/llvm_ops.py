@@ -427,6 +427,14 @@ def _shuffle(w: FunctionWriter, inst: Compute) -> str:
     return w.new(f"shufflevector {_kind(a)} {w.ref(a)}, {_kind(a)} {w.ref(b)}, {mask}")
 
 
+def _compress(w: FunctionWriter, inst: Compute) -> str:
+    flags, x = inst.args
+    kind = _kind(x)
+    return w.intrinsic(f"llvm.experimental.vector.compress.{suffix(element(x.dtype), x.lanes)}",
+                       kind, (kind, w.ref(x)), (_kind(flags), w.ref(flags)),
+                       (kind, "zeroinitializer"))
+
+
 RENDERED: Final[dict[Operation, Row]] = {
     Op.CONST: _const,
     Op.NEG: _neg,
@@ -476,4 +484,5 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.REVERSE: _reverse,
     Op.SLIDE: _slide,
     Op.SHUFFLE: _shuffle,
+    Op.COMPRESS: _compress,
 }

@@ -66,6 +66,8 @@ def _network(plan: Plan, body: Body) -> None:
 
 def _vectors(plan: Plan, loop: For) -> None:
     """Vectorise an innermost loop, or one around a count, if its iterations are independent."""
+    if any(isinstance(s, st.Load | st.Let) and s.var.lanes > 1 for s in loop.body):
+        return  # it is of vectors already
     inner = [s for s in traverse.walk(loop.body) if isinstance(s, For)]
     counts = [s for s in loop.body if isinstance(s, Reduce)]
     stores = [s for s in loop.body if isinstance(s, st.Store)]
