@@ -276,7 +276,7 @@ UNLIKE = {
     p = MODE if x[0] > 1 else Colour.RED
     x[1] = p == MODE
 """,
-    "expected values of one kind, found tuple(int 1, int 2) or number or None": """
+    "expected values of one kind, found tuple(int 1, int 2) or float64": """
     v = None if x[0] > 1 else x[1]
     p = (1, 2) if x[1] > 1 else v
     x[1] = p[0]
@@ -287,7 +287,7 @@ UNLIKE = {
         p = Other(3, 4)
     x[1] = p.x
 """,
-    "v changes from number or None to tuple(int 1, int 2) in a loop": """
+    "v changes from float64 to tuple(int 1, int 2) in a loop": """
     v = None if x[0] > 1 else x[1]
     for k in range(int(x[0])):
         v = (1, 2)
