@@ -317,7 +317,7 @@ LAUNCHES = {
     "list": (lambda k, x: k[1, 1](1.0, [1, 2]), "found list for x"),
     "object": (lambda k, x: k[1, 1](object(), x), "found object for a"),
     "objects": (lambda k, x: k[1, 1](1.0, np.array([None])), "an array of object"),
-    "text": (lambda k, x: k[1, 1](1.0, np.array(["a"])), "an array of <U1"),
+    "text": (lambda k, x: k[1, 1](1.0, np.array(["a"])), "cannot store float64 in an array of U1"),
     "wide": (lambda k, x: k[1, 1](1 << 70, x), "an integer of 64 bits"),
     "foreign": (lambda k, x: k[1, 1](1.0, np.zeros(3, ">f8")), "byte order"),
     "threads": (lambda k, x: k[1, 2048], "1024"),
