@@ -278,6 +278,31 @@ def test_rows_of_half_vectors(columns, pieces):
     assert ("unroll(j.o)" in trace) == bool(pieces)
 
 
+@pytest.mark.parametrize(("columns", "pieces"), [(41, 3), (48, 3), (77, 5), (80, 5), (100, 7),
+                                                 (64, 0), (96, 0), (130, 0)])
+def test_rows_of_whole_vectors(columns, pieces):
+    """An odd number of whole vectors: broader tiles would compute more than there is."""
+    trace = traced((23, columns, 300))
+    assert (f"split(j, 16, tail={'mask' if columns % 16 == 0 else 'overlap'})" in trace
+            and "unroll(j.o)" in trace) == bool(pieces)
+
+
+@pytest.mark.parametrize("shape", [(23, 1411, 77), (64, 300, 72), (7, 33, 45), (31, 700, 97)])
+def test_rows_of_whole_vectors_run(shape):
+    m, k, n = shape
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal(s, dtype=np.float32) for s in ((m, k), (k, n)))
+    got = (weft.from_numpy(a) @ weft.from_numpy(b)).numpy()
+    bound = np.abs(a).astype(np.float64) @ np.abs(b) * 1e-6
+    assert (np.abs(got - a.astype(np.float64) @ b) <= bound).all()
+
+
+@pytest.mark.parametrize("rows", [197, 200, 320, 512])
+def test_broad_tiles_read_panels_seldom(rows):
+    """A panel lies in the second cache: few, high tiles, even if some rows are there twice."""
+    assert "split(i, 6, " in traced((rows, 512, 768), l2_bytes=2 << 20)
+
+
 @pytest.mark.parametrize("columns", [17, 40])
 def test_rows_of_half_vectors_in_long_sums(columns):
     target = NARROW.replace(vector_bytes=64)

@@ -50,7 +50,7 @@ STEP: Final = 2  # half cycles that a step of a narrow tile takes beside its pro
 BROAD: Final = Parameters(rows=6, vectors=4)  # a tile of nearly as many registers as there are
 _USUAL: Final = Parameters()
 AHEAD_ROWS: Final = 384  # fewer share one copy of a panel, and its time counts
-MOST_PIECES: Final = 7  # of half a vector, in a row of a tile: more would leave too few rows
+MOST_PIECES: Final = 7  # of a row of a tile: more would leave too few rows
 
 
 def outer_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
@@ -102,11 +102,12 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
     rows = _rows(plan, p, row)
     results = product(r.extent for r in pattern.rows)
     leave = results * epilogue_cost(pattern) // min(native, n)
-    pieces = _pieces(plan, pattern, p, row, wide)
+    pieces, width = _pieces(plan, pattern, p, row, wide)
     if pieces:
         rows = _high(plan, p, row, pieces)
         steps = product(a.extent for a in pattern.reduce.axes) * results // n
-        return steps * max(rows * pieces, rows + pieces, 8) // (2 * rows) + leave
+        each = 2 * width // native
+        return steps * max(each * rows * pieces, rows + pieces, 8) // (2 * rows) + leave
     vectors = max(lanes // native, 1)
     count = -(-n // lanes) * vectors if constant(wide.extent) is None or n < lanes else (
         -(-n // native))
@@ -119,24 +120,28 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
     return points * count * slow // (2 * rows * vectors) + leave
 
 
-def _pieces(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> int:
-    """Return how many vectors of half the width make a row of results, 0 if whole ones do better.
+def _pieces(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> tuple[int, int]:
+    """Return how many vectors make a row of results and their elements, 0 if tiles do better.
 
-    An odd number of them wastes less than whole vectors where a row is hardly longer than these;
-    two halves are multiplied in the time of a whole one.
+    An odd number of halves wastes less than whole vectors where a row is hardly longer than these;
+    two halves are multiplied in the time of a whole one. An odd number of whole ones is no
+    multiple of a broader tile.
     """
     native, n = native_lanes(plan, pattern), constant(wide.extent)
     if plan.target.vector_bytes <= 32 or n is None or n <= native or _scattered(
             plan, pattern, wide):
-        return 0
+        return 0, native
     space = Space(plan.kernel)
     reads = [a for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) != 0]
     points = product(a.extent for a in pattern.reduce.axes)
     if any(flat_stride(space, a, wide.var) != 1 or _span(space, pattern, a, wide) > min(
             p.panel_bytes, n * points * a.memory.dtype.itemsize) for a in reads):
-        return 0  # what does not lie close together becomes a panel, or several
-    pieces = -(-2 * n // native)
-    return pieces if pieces % 2 and pieces <= MOST_PIECES else 0
+        return 0, native  # what does not lie close together becomes a panel, or several
+    for lanes in (native // 2, native):
+        pieces = -(-n // lanes)
+        if pieces % 2 and pieces <= MOST_PIECES:
+            return pieces, lanes
+    return 0, native
 
 
 def _high(plan: Plan, p: Parameters, row: For, pieces: int) -> int:
@@ -242,9 +247,12 @@ def _is_broad(p: Parameters) -> bool:
 
 
 def _broad_rows(n: int) -> int:
-    """Return how many rows a broad tile takes: the fewest cycles, one of each step for its loop."""
-    most = BROAD.rows
-    return min(range(most, most // 2, -1), key=lambda r: -(-n // r) * (r * BROAD.vectors + 1))
+    """Return how many rows a broad tile takes: the fewest cycles, some of each step for a panel.
+
+    It lies in the second cache, which gives a line in the time of one multiplication or two.
+    """
+    most, vectors = BROAD.rows, BROAD.vectors
+    return min(range(most, most // 2, -1), key=lambda r: -(-n // r) * (r * vectors + vectors))
 
 
 def _broad(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> Parameters:
@@ -308,9 +316,9 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         lanes = _panel_lanes(plan, pattern, p, row, wide)
         block = _block(plan, pattern, p, row, wide)
     i, j = row.var.attr, wide.var.attr
-    pieces = _pieces(plan, pattern, p, row, wide)
+    pieces, width = _pieces(plan, pattern, p, row, wide)
     if pieces:
-        rows, lanes = _high(plan, p, row, pieces), native_lanes(plan, pattern) // 2
+        rows, lanes = _high(plan, p, row, pieces), width
     if not pieces and block is None and packed and not scattered and panels_first(
             plan, pattern, p, row, wide, rows, lanes):
         return wide_tile(plan, pattern, p, row, wide, rows, lanes, *next(iter(packed.items())))
@@ -329,7 +337,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         order_loops(plan, [*rest, f"{i}.o"], [f"{i}.i", f"{j}.o", f"{j}.i"], amount)
         register_tile(plan, pattern, p, f"{i}.i", [f"{j}.o", f"{j}.i"])
         plan.why.append(f"contraction: {rows}×{pieces}×{lanes} results in registers along {i} "
-                        f"and {j}, whose rows fill half vectors better")
+                        f"and {j}, whose rows fill these vectors better")
         return True
     outer = [f"{j}.o", f"{i}.o"]
     if not packed and _lies_near(plan, pattern, wide):
