@@ -114,6 +114,12 @@ def test_only_the_last_step_of_a_ragged_sum_is_masked(layout):
                    for line in made.meta.schedule) == count
 
 
+def test_threads_share_the_copy_of_many_columns():
+    assert "split(j, 256, tail=mask)" in choose(nests.narrow(64, 512, 64), TARGET, 2).meta.schedule
+    assert "split(j, 512, tail=mask)" in choose(nests.narrow(64, 512, 64), TARGET, 1).meta.schedule
+    assert "split(j, 64, tail=mask)" in choose(nests.narrow(512, 64, 64), TARGET, 2).meta.schedule
+
+
 def test_panels_fill_half_of_the_second_cache():
     made = choose(nests.narrow(1024, 1024, 1024), TARGET, 1)
     assert "split(j, 512, tail=mask)" in made.meta.schedule

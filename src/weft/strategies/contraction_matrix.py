@@ -59,6 +59,9 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     # The last of several blocks overlaps the one before it, and tiles are filled up where there
     # are no two: little is done twice, and few copies of the rows are made.
     most = min(kept // (4 * points * columns), -(-wide_n // columns))
+    if plan.threads > 1 and len(pattern.rows) == 2 and wide_n >= rows_n:
+        # Threads share the columns, and so the copy of these, rather than the rows.
+        most = min(most, max(wide_n // (plan.threads * columns), 1))
     tiles = min(range(most, 0, -1), key=lambda t: -(-wide_n // (t * columns)) * (t + COPY))
     block = tiles * columns
     _schedule(plan, pattern, s, rows, columns, block, is_turned)
