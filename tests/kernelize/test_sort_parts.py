@@ -95,7 +95,8 @@ def test_zeros_and_nans_keep_their_bits_and_their_order(n, seed):
     assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
 
 
-@pytest.mark.parametrize("shape", [(3, 700), (2, 2, 40_000), (5, 33_000), (1, 1000), (9, 300)])
+@pytest.mark.parametrize("shape", [(3, 700), (2, 2, 40_000), (5, 33_000), (1, 1000), (9, 300),
+                                   (9, 2100)])
 @pytest.mark.parametrize("kind", ["float32", "int32"])
 def test_rows_are_sorted_each(shape, kind):
     x = any_bits(np.random.default_rng(shape), int(np.prod(shape)), kind).reshape(shape)

@@ -43,7 +43,7 @@ from weft.kernelize.sort_registers import SIZES, Registers
 from weft.target import Target
 
 LEAST: Final = 256  # elements of a row that is parted, and of
-BESIDE: Final = 512  # ... a row beside others, which a network sorts in lanes
+BESIDE: Final = 1 << 11  # ... a row beside others, which a network sorts in lanes
 SHARED_FROM: Final = 1 << 15  # ... from which it is cut into parts for the threads
 PARTS, SAMPLE = 4, 16  # of a long row; vectors that their pivots are chosen from
 AHEAD: Final = 2048  # bytes by which a prefetch of what is to be sorted is ahead
