@@ -38,6 +38,13 @@ def test_rows_of_broken_lines_are_fetched_before_they_are_written(columns, wante
     assert ("y" in {s.memory.name for s in prefetches(made)}) == wanted
 
 
+@pytest.mark.parametrize(("rows", "columns", "wanted"),
+                         [(141, 903, True), (141, 896, False), (20, 903, False)])
+def test_sums_with_a_row_fetch_lines_before_they_write_them(rows, columns, wanted):
+    made = choose(nests.bias(rows, columns), TARGET, 1)
+    assert ("y" in {s.memory.name for s in prefetches(made)}) == wanted
+
+
 def softmax_of_columns(rows, columns):
     """Softmax over the first axis."""
     x, y = memory("x", rows, columns), memory("y", rows, columns)
@@ -58,7 +65,7 @@ def test_columns_fetch_the_lines_of_the_next_ones(columns, wanted):
 @pytest.mark.parametrize("columns", [17, 95, 100])
 def test_columns_give_what_they_gave(columns):
     kernel = softmax_of_columns(5, columns)
-    made = choose(kernel, TARGET.replace(l2_bytes=64), 2)
+    made = choose(kernel, TARGET.replace(l1_bytes=16), 2)
     assert prefetches(made)
     assert_same(kernel, made, exact=False)
 

@@ -22,6 +22,7 @@ PLACES: Final = 4  # pages from which lines are asked for side by side
 BLOCK_BYTES: Final = 32 << 10  # of an array without rows that are asked for together
 LONG_BYTES: Final = 8 << 20  # of an array that comes from memory
 WRITTEN_BYTES: Final = 1024  # between a store and the lines that are fetched for later ones
+KEPT: Final = 4  # first caches: what is larger is mostly written to the second one
 BEYOND: Final = 2  # the second next columns begin in the last line of the next ones
 FEW_STREAMS: Final = 2  # arrays read at once that leave a core lines to ask for
 
@@ -59,14 +60,17 @@ def fetch_rows(plan: Plan, row: str) -> None:
                 plan.attempt("prefetch_places", memory.name, last.around, row, *_places(row_bytes))
                 or (len(reads) > 1 and plan.attempt("prefetch", memory.name, last.name, row))):
             plan.why.append(f"the next row of {memory.name} is fetched ahead")
-    _fetch_written(plan, loop)
+    fetch_written(plan, row)
 
 
-def _fetch_written(plan: Plan, row: For) -> None:
+def fetch_written(plan: Plan, name: str) -> None:
     """Fetch the lines that a row is about to be written to, if rows are no whole lines.
 
     Stores that touch two lines wait for both, one store after the other.
     """
+    row = find(plan.kernel, name)
+    if row is None:
+        return
     space = Space(plan.kernel)
     pairs = [(around, lanes) for around in traverse.walk(row.body) if isinstance(around, For)
              for lanes in around.body if isinstance(lanes, For)]
@@ -85,9 +89,9 @@ def _fetch_written(plan: Plan, row: For) -> None:
 
 
 def _is_large(plan: Plan, memory: Memory) -> bool:
-    """Whether a core's own cache does not hold a parameter."""
+    """Whether a parameter is far from staying in the first cache."""
     return memory in plan.kernel.params and (
-        size_of(memory.size) * memory.dtype.itemsize >= plan.target.l2_bytes)
+        size_of(memory.size) * memory.dtype.itemsize > KEPT * plan.target.l1_bytes)
 
 
 def fetch_blocks(plan: Plan, rows: list[str], name: str) -> None:
