@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.frontend.kernel import addresses, chosen, complexes, fields, scalars
@@ -17,22 +17,20 @@ from weft.frontend.kernel.values import (
     Known,
     Value,
     View,
-    ViewAxis,
     Walk,
     describe,
 )
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.op import Op
 
 if TYPE_CHECKING:
     from weft.frontend.kernel.calls import Calls
     from weft.frontend.kernel.expressions import Expressions
 
 __all__ = [
-    "at", "attribute", "element", "enumerated", "extreme", "indices_of", "spread", "total",
-    "transposed", "turned", "type_of", "walked", "walked_together",
+    "at", "attribute", "element", "enumerated", "extreme", "indices_of", "total", "transposed",
+    "turned", "type_of", "walked", "walked_together",
 ]  # fmt: skip
 
 Array = View | Fields
@@ -165,32 +163,9 @@ def walked_together(c: Calls, node: ast.Call, given: Value) -> Value:
             if other != extent:
                 extent = ex.where(extent.eq(1), other, extent)
         shape.insert(0, extent)
-    shown = [Known(Indices(tuple(shape), spread(c, array, shape, node), True))
+    shown = [Known(Indices(tuple(shape), fields.spread(c, array, shape, node), True))
              for array in arrays]
     return shown[0] if arrays[0] is given else Known(Walk(tuple(shown)))
-
-
-def spread(c: Expressions, array: Any, shape: Sequence[Expr], node: ast.AST,
-           ndim: int | None = None) -> Any:  # fmt: skip
-    """Return an array of which axes of one element are seen as so long as a shape has them.
-
-    It has as many axes of its own as `ndim` says, all if that is left out.
-    """
-    ndim = len(array.shape) if ndim is None else ndim
-    if isinstance(array, Fields):
-        return array.replace(parts=tuple(spread(c, p, shape, node, ndim) for p in array.parts),
-                             ndim=array.ndim - ndim + len(shape))
-    axes = [ViewAxis(n, 0, ex.index(0)) for n in shape[:len(shape) - ndim]]
-    for axis, n in zip(array.axes[:ndim], shape[len(axes):], strict=True):
-        if axis.extent == n:
-            axes.append(axis)
-            continue
-        one_ = axis.extent.eq(1)
-        c.require(ex.binary(Op.OR, one_, axis.extent.eq(n)),
-                  "operands could not be broadcast together", node, axis.extent, n)
-        step = ex.where(one_, ex.index(0), axis.step)
-        axes.append(axis.replace(extent=n, step=step, cut=None))
-    return array.replace(axes=(*axes, *array.axes[ndim:]))
 
 
 def _least(array: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.frontend.kernel import addresses, complexes, optional, overlaps, scalars, times
@@ -27,15 +28,14 @@ from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, For, If
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import arrays, strings
+    from weft.frontend.kernel import strings
     from weft.frontend.kernel.expressions import Expressions
 else:
-    arrays = Late("weft.frontend.kernel.arrays")
     strings = Late("weft.frontend.kernel.strings")
 
 __all__ = [
     "FlatNeeded", "assign", "attribute", "named", "part", "read",
-    "reshaped", "write",
+    "reshaped", "spread", "write",
 ]  # fmt: skip
 
 class FlatNeeded(Exception):
@@ -154,7 +154,7 @@ def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) ->
         short = _is_short(c, pairs)
         if short is not None:
             with c.into((short,)) as then:
-                _assign_ordered(c, array, arrays.spread(c, value, array.shape, node), node)
+                _assign_ordered(c, array, spread(c, value, array.shape, node), node)
             with c.into((negation(short),)) as orelse:
                 _assign_alike(c, array, value, node)
             c.emit(If(short, tuple(then), tuple(orelse)), node)
@@ -169,6 +169,29 @@ def assign(c: Expressions, array: View | Fields, value: Value, node: ast.AST) ->
     value = value if complexes.is_complex(value) or isinstance(value, Fields | Group) else (
         c.bind(c.scalar(value, node), "value", node))
     _assign(c, array, value, overlaps.Order(), [], node)
+
+
+def spread(c: Expressions, array: Any, shape: Sequence[Expr], node: ast.AST,
+           ndim: int | None = None) -> Any:  # fmt: skip
+    """Return an array of which axes of one element are seen as so long as a shape has them.
+
+    It has as many axes of its own as `ndim` says, all if that is left out.
+    """
+    ndim = len(array.shape) if ndim is None else ndim
+    if isinstance(array, Fields):
+        return array.replace(parts=tuple(spread(c, p, shape, node, ndim) for p in array.parts),
+                             ndim=array.ndim - ndim + len(shape))
+    axes = [ViewAxis(n, 0, ex.index(0)) for n in shape[:len(shape) - ndim]]
+    for axis, n in zip(array.axes[:ndim], shape[len(axes):], strict=True):
+        if axis.extent == n:
+            axes.append(axis)
+            continue
+        one_ = axis.extent.eq(1)
+        c.require(ex.binary(Op.OR, one_, axis.extent.eq(n)),
+                  "operands could not be broadcast together", node, axis.extent, n)
+        step = ex.where(one_, ex.index(0), axis.step)
+        axes.append(axis.replace(extent=n, step=step, cut=None))
+    return array.replace(axes=(*axes, *array.axes[ndim:]))
 
 
 def _is_short(c: Expressions, pairs: list[tuple[Expr, Expr]]) -> Expr | None:
