@@ -437,10 +437,10 @@ def test_parameters_of_user_kernels_may_overlap():
 
 
 def test_large_private_memory_is_refused():
-    big = Memory("big", F32, (ex.index(1 << 17),), "local")
+    big = Memory("big", F32, (ex.index(1 << 18),), "local")
     b = Code()
-    b.emit(li.StorageInst(big, 1 << 17))
-    with pytest.raises(UnsupportedError, match="524288 bytes of big"):
+    b.emit(li.StorageInst(big, 1 << 18))
+    with pytest.raises(UnsupportedError, match="1048576 bytes of big"):
         cpu.renderer().render(b.kernel())
 
 
