@@ -45,12 +45,12 @@ def test_panels_are_fetched_ahead(shape):
 
 
 @pytest.mark.parametrize("shape", [(40, 24, 6), (33, 17, 9), (7, 41, 2)])
-def test_panels_are_fetched_ahead_in_steps(shape):
+def test_rows_of_panels_are_fetched_ahead(shape):
     depth, columns, rows = shape
     schedule = Schedule(nests.matmul(rows, columns, depth)).split("j", 8, "overlap").reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
     before = schedule.kernel
-    schedule.prefetch_steps("b", "k.s", "i", "k", "j.o")
+    schedule.prefetch_rows("b", "k.s", "i", "k", "j.o")
     assert_same(before, schedule.kernel)
     again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
     assert_same(schedule.kernel, again.kernel)
@@ -66,7 +66,7 @@ def test_each_block_of_panels_is_fetched_ahead(depth):
         "j.o", "i", "j.i").block_reduction("s", "i", "k", 16).stage(
         "b", "k.o", ("k.i", "j.i")).decompose_reduction("s.b", "j.i")
     before = schedule.kernel
-    schedule.prefetch_steps("b", "k.i.s", "i", "k.i", "k.o", "j.o")
+    schedule.prefetch_rows("b", "k.i.s", "i", "k.i", "k.o", "j.o")
     assert_same(before, schedule.kernel)
     again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
     assert_same(schedule.kernel, again.kernel)
@@ -80,7 +80,7 @@ def test_rows_are_fetched_ahead(shape):
     schedule = Schedule(nests.matmul(rows, columns, depth)).split("j", 8, "overlap").reorder(
         "j.o", "i", "j.i").decompose_reduction("s", "j.i")
     before = schedule.kernel
-    schedule.prefetch_rows("b", "i", "k", "j.o")
+    schedule.prefetch_rows("b", "k", "i", "k", "j.o")
     assert_same(before, schedule.kernel)
     again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
     assert_same(schedule.kernel, again.kernel)
@@ -94,7 +94,7 @@ def test_each_line_of_wide_rows_is_fetched_ahead():
         "j.o", "i", "j.i.o", "j.i.i").block_reduction("s", "j.o", "k", 16).decompose_reduction(
         "s.b", "j.i.o")
     before = schedule.kernel
-    schedule.prefetch_rows("b", "i", "k.i", "j.o", "k.o")
+    schedule.prefetch_rows("b", "k.i", "i", "k.i", "j.o", "k.o")
     assert_same(before, schedule.kernel)
     every = {(k, j) for j in range(0, 96, 16) for k in range(32)}
     first = {(k, j) for j in (0, 16, 32) for k in range(16)}
@@ -105,7 +105,7 @@ def test_rows_of_a_shorter_last_block():
     schedule = Schedule(nests.matmul(6, 24, 37)).split("j", 8).reorder(
         "j.o", "i", "j.i").block_reduction("s", "j.o", "k", 16).decompose_reduction("s.b", "j.i")
     before = schedule.kernel
-    schedule.prefetch_rows("b", "i", "k.i", "j.o", "k.o")
+    schedule.prefetch_rows("b", "k.i", "i", "k.i", "j.o", "k.o")
     assert_same(before, schedule.kernel)
     every = {(k, j) for j in (0, 8, 16) for k in range(37)}
     rest = {(k, 0) for k in range(16)} | {(k, j) for k in range(32, 37) for j in (0, 8, 16)}
@@ -128,28 +128,28 @@ def lines_of(kernel, columns):
     return places
 
 
-def test_refuses_steps():
+def test_refuses_rows_of_panels():
     schedule = Schedule(nests.matmul(2, 24, 40)).split("j", 8).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
     with pytest.raises(ScheduleError, match="not between"):
-        schedule.prefetch_steps("b", "k.s", "j.o", "k", "j.o")
+        schedule.prefetch_rows("b", "k.s", "j.o", "k", "j.o")
     with pytest.raises(ScheduleError, match="0 loads of a"):
-        schedule.prefetch_steps("a", "k.s", "i", "k", "j.o")
-    narrow = Schedule(nests.matmul(1, 128, 5)).split("j", 64).reorder(
+        schedule.prefetch_rows("a", "k.s", "i", "k", "j.o")
+    narrow = Schedule(nests.matmul(1, 128, 5, right="jk")).split("j", 64).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
-    with pytest.raises(ScheduleError, match="20 lines for 5 steps"):
-        narrow.prefetch_steps("b", "k.s", "i", "k", "j.o")
+    with pytest.raises(ScheduleError, match="64 rows for 5 steps"):
+        narrow.prefetch_rows("b", "k.s", "i", "k", "j.o")
 
 
 def test_refuses_rows():
     tiles = Schedule(nests.matmul(4, 640, 20)).split("j", 160).reorder(
         "j.o", "i", "j.i").decompose_reduction("s", "j.i")
     with pytest.raises(ScheduleError, match="10 lines in a row"):
-        tiles.prefetch_rows("b", "i", "k", "j.o")
+        tiles.prefetch_rows("b", "k", "i", "k", "j.o")
     with pytest.raises(ScheduleError, match="loads of a that"):
-        tiles.prefetch_rows("a", "i", "k", "j.o")
-    with pytest.raises(ScheduleError, match="loops of known length"):
-        tiles.prefetch_rows("b", "none", "k", "j.o")
+        tiles.prefetch_rows("a", "k", "i", "k", "j.o")
+    with pytest.raises(ScheduleError, match="not between"):
+        tiles.prefetch_rows("b", "k", "none", "k", "j.o")
 
 
 @pytest.mark.parametrize("lanes", [16, 32, 64])

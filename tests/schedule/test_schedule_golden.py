@@ -53,12 +53,12 @@ CASES = {
     "stream": lambda: Schedule(nests.chain(10)).stream("y"),
     "prefetch_panel": lambda: Schedule(nests.matmul(3, 9, 20, right="jk")).split("j", 4).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).prefetch_panel("b", "k.s", "i", "j.o"),
-    "prefetch_steps": lambda: Schedule(nests.matmul(3, 12, 20)).split("j", 4).reorder(
+    "prefetch_panel_rows": lambda: Schedule(nests.matmul(3, 12, 20)).split("j", 4).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction(
-        "s", "j.i").prefetch_steps("b", "k.s", "i", "k", "j.o"),
+        "s", "j.i").prefetch_rows("b", "k.s", "i", "k", "j.o"),
     "prefetch_rows": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
         "i", 2).reorder("j.o", "i.o", "i.i", "j.i").decompose_reduction(
-        "s", "i.i").prefetch_rows("b", "i.o", "k", "j.o"),
+        "s", "i.i").prefetch_rows("b", "k", "i.o", "k", "j.o"),
     "prefetch_places": lambda: Schedule(nests.bias(4, 128)).split("j", 32).prefetch_places(
         "x", "j.o", "i", 4),
     "prefetch": lambda: Schedule(nests.softmax(2, 5)).prefetch("x", "q", "r"),

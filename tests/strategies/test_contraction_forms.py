@@ -351,7 +351,7 @@ def test_the_next_rows_are_asked_for(rows, depth, block):
     trace = traced((rows, 1008, depth), l2_bytes=256 << 10)
     assert rows >= 64 or "prefetch" not in traced((rows, 1001, depth), l2_bytes=256 << 10)
     asks = block > 0
-    assert ("prefetch_rows(b, i.o, k.i, j.i.o, around=k.o)" in trace) == asks
+    assert ("prefetch_rows(b, k.i, i.o, k.i, j.i.o, around=k.o)" in trace) == asks
     assert ("split(j.i, 48, " in trace) == asks
     assert (f"block_reduction(s, j.i.o, k, {block})" in trace) == asks
 
@@ -377,7 +377,7 @@ def test_broad_panels_fill_a_large_cache():
 @pytest.mark.parametrize(("depth", "around"), [(768, ""), (3072, "j.o")])
 def test_the_next_panel_is_asked_for(depth, around):
     trace = traced((200, 512, depth), l2_bytes=1 << 20)
-    assert "prefetch_steps(b, " in trace
+    assert "prefetch_rows(b, k" in trace
     assert (f"around={around}" in trace) == bool(around)
     assert "prefetch" not in traced((200, 512, depth), l2_bytes=64 << 20)
     assert "prefetch" not in traced((500, 512, depth), l2_bytes=1 << 20)

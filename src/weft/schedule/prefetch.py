@@ -15,7 +15,7 @@ from weft.ir.traverse import walk
 from weft.schedule import subscripts as sub
 from weft.schedule.loops import split
 from weft.schedule.memory import MAX_EXTENT
-from weft.schedule.space import Edit, Site, constant, find_for, find_loop, find_memory
+from weft.schedule.space import Edit, Site, find_for, find_loop, find_memory
 
 LINE_BYTES: Final = 64  # of a cache line, on nearly every machine; a wrong guess costs speed only
 MOST_LINES: Final = 8  # that are asked for at once
@@ -231,18 +231,21 @@ def prefetch_panel(kernel: Kernel, memory: str, copy: str, loop: str, ahead: str
                         (site.stmt.with_bodies((*nest, *site.body)),))
 
 
-def prefetch_steps(kernel: Kernel, memory: str, copy: str, tile: str, steps: str, ahead: str,
-                   around: str = "") -> Kernel:
-    """Ask for what the next copy of a panel reads, at most one line in each step of a tile.
+def prefetch_rows(kernel: Kernel, memory: str, copy: str, tile: str, steps: str, ahead: str,
+                  around: str = "") -> Kernel:
+    """Ask for what the next copy of a panel reads, a row at a time between runs of steps.
 
-    for j: { for r: for c in 16: t[r, c] = a[r, j, c]; for i in n: for k in m: ... t ... }
-    ->  for j: { for r: for c in 16: t[r, c] = a[r, j, c]
-                 for i in n: for k in m: { prefetch a[i * (m / 8) + k / 8, j + 1, 0]; ... t ... } }
-    (copy = r, tile = i, steps = k, ahead = j)
+    for j: { for r in m: for c in 32: t[r, c] = a[r, j*32 + c]; for i in n: for k in m: ... t ... }
+    ->  for j: { for r in m: for c in 32: t[r, c] = a[r, j*32 + c]
+                 for i in n: for k.o in m/f:
+                     { prefetch a[i * (m/f) + k.o, (j+1)*32]; prefetch a[..., (j+1)*32 + 16]
+                       for k.i in f: ... t ... } }
+    (copy = r, tile = i, steps = k, ahead = j; f = n, for as many rows as steps)
 
-    As `prefetch_panel`, but dealt out so finely that requests never queue up: a core has few of
-    them under way at once, and loads of the tile would wait behind them. A line is asked for in
-    some steps in turn, a power of two of them, which costs no branch and next to no time.
+    As `prefetch_panel`, but dealt out so finely that requests hardly queue up: a core has few of
+    them under way at once, and loads of the tile would wait behind them. Their addresses are
+    computed outside of the steps, where arithmetic takes the place of products. Steps that read
+    the operand as it lies are the `copy` themselves.
 
     Parameters
     ----------
@@ -251,9 +254,9 @@ def prefetch_steps(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
     copy : str
         The outermost loop of the copy.
     tile : str
-        The outermost of the loops, of known length, whose steps share the lines.
+        The outermost of the loops, of known length, whose steps share the rows.
     steps : str
-        The innermost of them.
+        The innermost of them, of bounded length; it is split.
     ahead : str
         A loop around all, whose variable is part of the load's subscript.
     around : str
@@ -262,10 +265,11 @@ def prefetch_steps(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
     Raises
     ------
     ScheduleError
-        If there is no such load, the loops do not nest like this, or have fewer steps than lines.
+        If there is no such load, the loops do not nest like this, there are fewer steps than rows,
+        or rows have too many lines.
     """
     names = ", ".join((memory, copy, tile, steps, ahead, around)).rstrip(", ")
-    what = f"prefetch_steps({names})"
+    what = f"prefetch_rows({names})"
     site = find_for(kernel, steps, what)
     space, outer, load, moves = _copied(kernel, what, memory, copy, site, ahead)
     loops = [p for p in site.parents if isinstance(p, For)]
@@ -273,104 +277,56 @@ def prefetch_steps(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
     if at is None or not any(p.var is outer for p in loops[:at]):
         raise ScheduleError(what, found=f"{tile} not between {ahead} and {steps}",
                             expected="a loop inside the one and around the other")
-    size = load.memory.dtype.itemsize
-    lines: list[tuple[Expr, int, int]] = []  # places along each loop, and elements between them
-    for var in sorted(moves, key=lambda v: (-moves[v], str(v.attr))):
-        every = max(LINE_BYTES // (moves[var] * size), 1)
-        lines.append((var, -(-space.ranges.of(space.extents[var]).hi // every), every))
-    total = prod(n for _, n, _ in lines)
-    turns = [space.ranges.of(p.extent).hi for p in loops[at:]]
-    length = space.ranges.of(site.loop.extent).hi
-    each = 1  # steps that ask for one line
-    while prod(turns) * -(-length // (2 * each)) >= total and 2 * each <= length:
-        each *= 2
-    if prod(turns) * length < total or total < 1:
-        raise ScheduleError(what, found=f"{total} lines for {prod(turns) * length} steps",
-                            expected="at least a step for each line")
-    turn: Expr = ex.index(0)
-    for p, n in zip(loops[at:], turns, strict=True):
-        turn = turn * n + p.var
-    line = turn * -(-length // each) + site.loop.var // each
-    places = _ahead(kernel, what, loops, outer, around)
-    for number, (var, n, every) in enumerate(lines):
-        rest = prod(n for _, n, _ in lines[number + 1:])
-        here = line // rest if number == 0 else line // rest % n
-        last = space.ranges.of(space.extents[var]).hi - 1
-        places[var] = ex.minimum(here * every, ex.index(last))
-    edit = Edit(kernel)
-    hint = Prefetch(load.memory, tuple(ex.substitute(load.index, places)))
-    edit.locate(load, hint)
-    return edit.replace(site.parents, site.stmt, (site.stmt.with_bodies((hint, *site.body)),))
-
-
-def prefetch_rows(kernel: Kernel, memory: str, tile: str, steps: str, ahead: str,
-                  around: str = "") -> Kernel:
-    """Ask for what a later iteration reads as it lies, a row at a time between runs of steps.
-
-    for j: for i in n: for k in m: { for c in 32: ... a[k, j*32 + c] ... }
-    ->  for j: for i in n: for k.o in m/f:
-            { prefetch a[i * (m/f) + k.o, (j+1)*32]; prefetch a[..., (j+1)*32 + 16]
-              for k.i in f: { for c in 32: ... a[k.o*f + k.i, j*32 + c] ... } }
-    (tile = i, steps = k, ahead = j; f = n, for as many rows as steps)
-
-    As `prefetch_steps`, but the lines of a row together, at addresses that need no division: its
-    arithmetic would take the place of products in the steps.
-
-    Parameters
-    ----------
-    memory : str
-        Read by one load in the loop `steps`.
-    tile : str
-        The loop, of known length, whose iterations share the rows.
-    steps : str
-        The loop in it that goes along the rows, of bounded length; it is split.
-    ahead : str
-        A loop around both, whose variable is part of the load's subscript.
-    around : str
-        A loop around `ahead` that moves on when `ahead` begins anew; none if empty.
-
-    Raises
-    ------
-    ScheduleError
-        If there is no such load, the loops do not nest like this, or rows have too many lines.
-    """
-    names = ", ".join((memory, tile, steps, ahead, around)).rstrip(", ")
-    what = f"prefetch_rows({names})"
-    site = find_for(kernel, steps, what)
-    space, outer, load, moves = _copied(kernel, what, memory, steps, site, ahead)
-    loops = [p for p in site.parents if isinstance(p, For)]
-    turn = next((p for p in loops if p.var.attr == tile), None)
-    rows, turns = space.ranges.of(site.extent).hi, None if turn is None else constant(turn.extent)
-    if turn is None or turns is None or site.var not in moves or not 1 <= rows <= MAX_EXTENT:
-        raise ScheduleError(what, found=f"{steps} in {site.extent!r}",
-                            expected=f"loops of known length that {memory} is read along")
-    size = load.memory.dtype.itemsize
-    columns = [(v, max(LINE_BYTES // (step * size), 1), space.ranges.of(space.extents[v]).hi)
-               for v, step in moves.items() if v is not site.var]
-    lines = [dict(zip([v for v, _, _ in columns], at, strict=True))
-             for at in product(*[range(0, n, every) for _, every, n in columns])]
-    if moves[site.var] * size % LINE_BYTES:  # rows begin within a line, and end in one more
-        lines.append({v: n - 1 for v, _, n in columns})
-    if len(lines) > MOST_LINES:
-        raise ScheduleError(what, found=f"{len(lines)} lines in a row",
-                            expected=f"at most {MOST_LINES}")
+    known = {v: space.ranges.of(space.extents[v]).hi for v in moves}
+    shared = loops[at:at + 1] if copy == steps else loops[at:]
+    turns = prod(space.ranges.of(p.extent).hi for p in shared)
+    length = space.ranges.of(site.extent).hi
+    along = [site.var] if copy == steps else sorted(
+        moves, key=lambda v: (-moves[v], str(v.attr)))[:max(len(moves) - 1, 1)]
+    rows = prod(known.get(v, 0) for v in along)
+    if not 1 <= rows <= turns * length or rows > MAX_EXTENT:
+        raise ScheduleError(what, found=f"{rows} rows for {turns * length} steps",
+                            expected="at least a step for each row")
+    row_lines = _lines(what, moves, known, along, load.memory.dtype.itemsize)
     share = -(-rows // turns)
-    run = next(f for f in range(rows // share, 0, -1) if rows % f == 0)
+    most = length // share
+    run = next((f for f in range(most, most // 2, -1) if length % f == 0), most)
+    runs = -(-length // run)
     places = _ahead(kernel, what, loops, outer, around)
     kernel = split(kernel, steps, run, "trim")
     head = find_for(kernel, f"{steps}.o", what)
-    row = turn.var * (rows // run) + head.var
-    if turns * (rows // run) > rows:
+    row: Expr = ex.index(0)
+    for p in shared:
+        row = row * space.ranges.of(p.extent).hi + p.var
+    row = row * runs + head.var
+    if turns * runs > rows:
         row = ex.minimum(row, ex.index(rows - 1))
-    places[site.var] = row
+    for n, v in enumerate(along):
+        rest = prod(known[w] for w in along[n + 1:])
+        here = row // rest if rest > 1 else row
+        places[v] = here if n == 0 else here % known[v]
     edit = Edit(kernel)
     hints = []
-    for line in lines:
-        at = {v: ex.index(c) for v, c in line.items()}
-        hints.append(Prefetch(load.memory, tuple(ex.substitute(load.index, places | at))))
+    for line in row_lines:
+        hints.append(Prefetch(load.memory, tuple(ex.substitute(load.index, places | line))))
         edit.locate(load, hints[-1])
     return edit.replace(head.parents, head.stmt,
                         (head.stmt.with_bodies((*hints, *head.body)),))
+
+
+def _lines(what: str, moves: dict[Expr, int], known: dict[Expr, int], along: list[Expr],
+           size: int) -> list[dict[Expr, Expr]]:
+    """Return the places of the lines of a row along the loops that do not choose the row."""
+    columns = [(v, max(LINE_BYTES // (step * size), 1)) for v, step in moves.items()
+               if v not in along]
+    lines = [dict(zip([v for v, _ in columns], at, strict=True))
+             for at in product(*[range(0, known[v], every) for v, every in columns])]
+    if any(moves[v] * size % LINE_BYTES for v in along):  # rows begin in a line, end in one more
+        lines.append({v: known[v] - 1 for v, _ in columns})
+    if len(lines) > MOST_LINES:
+        raise ScheduleError(what, found=f"{len(lines)} lines in a row",
+                            expected=f"at most {MOST_LINES}")
+    return [{v: ex.index(c) for v, c in line.items()} for line in lines]
 
 
 def _ahead(kernel: Kernel, what: str, loops: list[For], outer: Expr,

@@ -202,15 +202,10 @@ class Schedule:
         """See `weft.schedule.prefetch.prefetch_panel`."""
         return self._apply("prefetch_panel", (memory, copy, loop, ahead))
 
-    def prefetch_steps(self, memory: str, copy: str, tile: str, steps: str, ahead: str,
-                       around: str = "") -> Self:
-        """See `weft.schedule.prefetch.prefetch_steps`."""
-        return self._apply("prefetch_steps", (memory, copy, tile, steps, ahead), around=around)
-
-    def prefetch_rows(self, memory: str, tile: str, steps: str, ahead: str,
+    def prefetch_rows(self, memory: str, copy: str, tile: str, steps: str, ahead: str,
                       around: str = "") -> Self:
         """See `weft.schedule.prefetch.prefetch_rows`."""
-        return self._apply("prefetch_rows", (memory, tile, steps, ahead), around=around)
+        return self._apply("prefetch_rows", (memory, copy, tile, steps, ahead), around=around)
 
     def inline(self, name: str) -> Self:
         """See `weft.schedule.memory.inline`."""
@@ -272,8 +267,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "scan": ("scan",),
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
     "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
-    "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_steps",
-                 "prefetch_rows"),
+    "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_rows"),
     "cascade": ("cascade", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
 }
@@ -295,7 +289,7 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "scope"): "register", ("block_reduction", "partial"): (),
     ("stage", "scope"): "local", ("stage", "skew"): 0,
     ("window", "order"): (), ("window", "skew"): 0, ("precompute", "scope"): "local",
-    ("precompute", "skew"): 0, ("prefetch_steps", "around"): "", ("prefetch_rows", "around"): "",
+    ("precompute", "skew"): 0, ("prefetch_rows", "around"): "",
     ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,
 }
 

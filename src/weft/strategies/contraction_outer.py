@@ -445,7 +445,7 @@ def _ahead(plan: Plan, pattern: Pattern, p: Parameters, packed: dict[str, bool],
         rows = f"{row.var.attr}.i"
         steps = next(s for s in walk(plan.kernel.body) if isinstance(s, For)
                      and any(isinstance(b, For) and b.var.attr == rows for b in s.body))
-        if plan.attempt("prefetch_steps", memory, copy, tile, steps.var.attr, ahead, around):
+        if plan.attempt("prefetch_rows", memory, copy, tile, steps.var.attr, ahead, around):
             plan.why.append(f"the next panel of {memory} is asked for meanwhile")
 
 

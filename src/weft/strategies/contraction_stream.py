@@ -166,8 +166,8 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     else:
         unroll = 0
     schedule.decompose_reduction(f"{name}.b", tile[0] if tile else lane)
-    if block and plan.attempt("prefetch_rows", found.matrix.name, groups[0], f"{k}.i", f"{j}.o",
-                              f"{k}.o"):
+    if block and plan.attempt("prefetch_rows", found.matrix.name, f"{k}.i", groups[0], f"{k}.i",
+                              f"{j}.o", f"{k}.o"):
         plan.why.append(f"the next rows of {found.matrix.name} are asked for meanwhile")
     if unroll:
         schedule.unroll(f"{k}.i.i")
