@@ -39,6 +39,9 @@ class Target(Record):
         Width of the vector registers that code should use, in bytes.
     vector_registers : int
         How many of them.
+    whole_vectors : bool
+        Whether a unit takes a vector of 512 bits whole, and half of one as long as that; where it
+        does not, a vector is worked on in two halves.
     line_bytes, l1_bytes, l2_bytes, l3_bytes : int
         Cache line and capacities in bytes: L1 data and L2 of one core, L3 as shared; 0 for none.
     cores : int
@@ -61,6 +64,7 @@ class Target(Record):
     features: tuple[str, ...] = ()
     vector_bytes: int = 16
     vector_registers: int = 16
+    whole_vectors: bool = False
     line_bytes: int = 64
     l1_bytes: int = 32 << 10
     l2_bytes: int = 256 << 10
@@ -95,7 +99,8 @@ class Target(Record):
         callers add.
         """
         parts = [self.name, self.arch, self.cpu, ",".join(self.features), str(self.vector_bytes),
-                 str(self.vector_registers), ",".join(sorted(self.native_conversions)),
+                 str(self.vector_registers), str(self.whole_vectors),
+                 ",".join(sorted(self.native_conversions)),
                  f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}"]
         parts += [f"{op}:{d}" for op, d in sorted(self.operations)]
         return blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()

@@ -30,6 +30,17 @@ def test_described_processors(name):
     assert t.source("l3_bytes") == ASSUMED
 
 
+@pytest.mark.parametrize(("features", "whole"), [
+    (("+avx512f", "+avx512fp16", "+avxvnni"), True), (("+amx-tile", "+avx512f"), True),
+    (("+avx512f", "+avx512vp2intersect", "+avxvnni"), True),
+    (("+avx512bf16", "+avx512f", "+avx512vnni"), False), (("+avx512f",), False),
+    (("+avx2", "+avxvnni", "+fma"), False)])
+def test_units_as_wide_as_vectors(features, whole):
+    t = cpu.target_from("x86_64", "", features, {})
+    assert t.whole_vectors is whole
+    assert t.fingerprint() != t.replace(whole_vectors=not whole).fingerprint()
+
+
 def test_fingerprints_tell_processors_apart():
     made = {cpu.target_from(a, n, f, {}).fingerprint() for n, (a, f, *_) in PROCESSORS.items()}
     assert len(made) == len(PROCESSORS)

@@ -246,6 +246,20 @@ def test_far_rows(shape):
     assert ("block_reduction" in trace) == (shape[2] > 8)  # one block: nothing is kept for others
 
 
+@pytest.mark.parametrize(("rows", "l2_bytes", "far"), [
+    (512, 1 << 20, True), (1024, 1 << 20, True), (1000, 1 << 20, False), (1000, 2 << 20, True),
+    (200, 2 << 20, False)])
+def test_far_rows_that_the_first_cache_does_not_hold(rows, l2_bytes, far):
+    """Rows a power of two apart share a few places there; others are read from the second."""
+    target = NARROW.replace(vector_bytes=64, l1_bytes=32 << 10, l2_bytes=l2_bytes)
+    plan = Plan(nests.matmul(rows, 400, 512, left="ki"), target, 1)
+    pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern)
+    trace = " ".join(plan.schedule.kernel.meta.schedule)
+    assert ("window(a" in trace) == far
+    assert not far or ("split(j, " in trace and "split(j.i, " in trace) == (l2_bytes == 1 << 20)
+
+
 @pytest.mark.parametrize("right", ["kj", "jk"])
 @pytest.mark.parametrize("shape", [(33, 40, 50), (17, 70, 61)])
 def test_blocks_of_a_long_sum(shape, right):
@@ -276,6 +290,17 @@ def test_rows_of_half_vectors(columns, pieces):
     trace = scheduled(nests.matmul(9, columns, 7), target)
     assert ("split(j, 8, tail=" in trace) == bool(pieces)
     assert ("unroll(j.o)" in trace) == bool(pieces)
+
+
+@pytest.mark.parametrize(("columns", "pieces", "groups"), [
+    (20, 2, 1), (40, 3, 1), (56, 4, 1), (72, 5, 1), (90, 3, 2), (110, 4, 2), (96, 0, 0)])
+def test_rows_where_units_are_whole(columns, pieces, groups):
+    """Half a vector takes as long as a whole one: the last of a row overlaps."""
+    trace = traced((23, columns, 300), whole_vectors=True)
+    assert (f"split(j{'.i' * (groups - 1)}, 16, tail=" in trace and "unroll(j" in trace) == (
+        pieces > 0)
+    assert (f"split(j, {16 * pieces}, tail=overlap)" in trace) == (groups == 2)
+    assert "split(j, 8, " not in trace
 
 
 @pytest.mark.parametrize(("columns", "pieces"), [(41, 3), (48, 3), (77, 5), (80, 5), (100, 7),

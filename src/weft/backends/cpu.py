@@ -52,6 +52,8 @@ LADDER: Final = {
 _F16: Final = ("f16c", "avx512f", "avx512fp16", "fullfp16", "neon", "zvfhmin")
 
 
+# features with which, beside avx512f, processors have units as wide as their vectors
+_WHOLE: Final = {"avx512fp16", "amx-tile", "avxvnni"}
 # dot products of packed words, by the features any of which has the instruction
 _DOTS: Final = (
     (Op.DOT2, {"avx512bf16"}), (Op.DOT4, {"avx512vnni", "avxvnni"}),
@@ -163,6 +165,7 @@ def target_from(
     sources += [(name, cache_source) for name in caches]
     sources.append(("memory_bytes", REPORTED if memory else ASSUMED))
     return Target("cpu", arch, cpu, features, width, registers, cores=cores, memory_bytes=memory,
+                  whole_vectors=width > 32 and bool(present & _WHOLE),
                   operations=native_operations(dots=dots, scales="avx512vl" in present,
                                                packs=packs),
                   native_conversions=native, ieee_extremes=arch == "aarch64",

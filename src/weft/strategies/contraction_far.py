@@ -6,11 +6,16 @@ that the inner loops read nothing but contiguous copies whatever the caches do.
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern, may_repeat
-from weft.strategies.nest import Plan, find, flat_stride, parallelise, size_of, work
+from weft.strategies.nest import Cost, Plan, find, flat_stride, parallelise, size_of, work
+
+PAGE: Final = 4096  # bytes: lines whole pages apart share a few places in the first cache
 
 
 def is_far(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
@@ -29,9 +34,14 @@ def is_far(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     depth = size_of(axis.extent)
     # Every strip of columns reads the rows again: from memory, where the caches do not hold them.
     read = depth * size_of(row.extent) * left[0].memory.dtype.itemsize
-    return (flat_stride(space, left[0], row.var) == 1 and step is not None
-            and step * left[0].memory.dtype.itemsize >= 1024
-            and (depth >= p.far_depth * p.far_block or read > 2 * plan.target.l2_bytes)
+    apart = 0 if step is None else step * left[0].memory.dtype.itemsize
+    # Blocks of many columns pay sooner, and so do all where rows throw each other out.
+    target = plan.target
+    held = target.l1_bytes // max(math.gcd(apart, PAGE), target.line_bytes)
+    soon = held < min(p.chain, depth) or _block(plan, pattern, p)[0] > p.far_block
+    return (flat_stride(space, left[0], row.var) == 1 and apart >= 1024
+            and (depth >= p.far_depth * p.far_block
+                 or read > (target.l2_bytes // 2 if soon else 2 * target.l2_bytes))
             and min(size_of(row.extent), size_of(wide.extent)) >= 2 * p.pack_rows)
 
 
@@ -40,6 +50,18 @@ def even(n: int, most: int, unit: int) -> int:
     blocks = -(-n // most)
     units = -(-n // (blocks * unit))
     return min(units, max(most // unit, 1)) * unit
+
+
+def _block(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[int, int]:
+    """Return the most columns and steps of a block.
+
+    Twice as many columns share what is copied of the other operand where half of the second cache
+    holds their sums and a panel.
+    """
+    least = p.far_block * p.far_block * Cost(pattern.rows[-1].body).itemsize
+    if 8 * least > plan.target.l2_bytes:
+        return p.far_block, p.far_block
+    return 2 * p.far_block, 3 * p.far_block // 4
 
 
 def far_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, rows: int,
@@ -56,9 +78,10 @@ def far_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, r
     rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
     outer = []
     names = {}
-    for x, loop, unit in ((i, row, rows), (j, wide, lanes)):
+    columns, steps = _block(plan, pattern, p)
+    for x, loop, unit, most in ((i, row, rows, p.far_block), (j, wide, lanes, columns)):
         n = size_of(loop.extent)
-        block = even(n, p.far_block, unit)
+        block = even(n, most, unit)
         if block < n:
             schedule.split(x, block, "overlap")
             outer.append(f"{x}.o")
@@ -70,7 +93,7 @@ def far_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, r
     parallelise(plan, [*rest, *outer], amount)
     schedule.split(j, lanes, "overlap").split(i, rows, "overlap")
     schedule.reorder(f"{j}.o", f"{i}.i")
-    depth = even(size_of(axis.extent), p.far_block, 8)
+    depth = even(size_of(axis.extent), steps, 8)
     k = axis.var.attr
     whole = depth >= size_of(axis.extent) and bool(outer)
     if whole:  # one block: sums need not be kept from one to the next

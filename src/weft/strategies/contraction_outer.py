@@ -107,15 +107,16 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
         rows = _high(plan, p, row, pieces)
         steps = product(a.extent for a in pattern.reduce.axes) * results // n
         each = 2 * width // native
-        return steps * max(each * rows * pieces, rows + pieces, 8) // (2 * rows) + leave
+        groups = -(-n // (pieces * width))
+        return groups * steps * max(each * rows * pieces, rows + pieces, 8) // (2 * rows) + leave
     vectors = max(lanes // native, 1)
     count = -(-n // lanes) * vectors if constant(wide.extent) is None or n < lanes else (
         -(-n // native))
     points = product([*[a.extent for a in pattern.reduce.axes],
                       *[r.extent for r in pattern.rows if r is not wide]])
     # One vector of the operand a cycle, two elements of the other; four multiplications in flight,
-    # twice as many in vectors of half the width.
-    each = 1 if 2 * lanes <= native and plan.target.vector_bytes > 32 else 2
+    # twice as many in vectors of half the width where units are no wider.
+    each = 1 if 2 * lanes <= native and _halves(plan) else 2
     slow = max(each * rows * vectors, 2 * vectors + rows, 4 * each)
     return points * count * slow // (2 * rows * vectors) + leave
 
@@ -123,9 +124,10 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
 def _pieces(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> tuple[int, int]:
     """Return how many vectors make a row of results and their elements, 0 if tiles do better.
 
-    An odd number of halves wastes less than whole vectors where a row is hardly longer than these;
-    two halves are multiplied in the time of a whole one. An odd number of whole ones is no
-    multiple of a broader tile.
+    An odd number of halves wastes less than whole vectors where a row is hardly longer than these
+    and two halves are multiplied in the time of a whole one. An odd number of whole ones is no
+    multiple of a broader tile. Where units take nothing but whole ones, the last may overlap, and
+    a row that the second cache gives is cut into two: it gives a low tile too little in time.
     """
     native, n = native_lanes(plan, pattern), constant(wide.extent)
     if plan.target.vector_bytes <= 32 or n is None or n <= native or _scattered(
@@ -137,11 +139,21 @@ def _pieces(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) ->
     if any(flat_stride(space, a, wide.var) != 1 or _span(space, pattern, a, wide) > min(
             p.panel_bytes, n * points * a.memory.dtype.itemsize) for a in reads):
         return 0, native  # what does not lie close together becomes a panel, or several
-    for lanes in (native // 2, native):
+    for lanes in (native // 2, native) if _halves(plan) else (native,):
         pieces = -(-n // lanes)
-        if pieces % 2 and pieces <= MOST_PIECES:
+        odd = pieces % 2 or (n % lanes and not _halves(plan))
+        if not odd or pieces > MOST_PIECES:
+            continue
+        near = all(_span(space, pattern, a, wide) <= plan.target.l1_bytes for a in reads)
+        if lanes < native or near or pieces <= BROAD.vectors + 1:
             return pieces, lanes
+        return -(-pieces // 2) if plan.target.whole_vectors else pieces, lanes
     return 0, native
+
+
+def _halves(plan: Plan) -> bool:
+    """Whether a vector is worked on in two halves, so that half of one takes half the time."""
+    return plan.target.vector_bytes > 32 and not plan.target.whole_vectors
 
 
 def _high(plan: Plan, p: Parameters, row: For, pieces: int) -> int:
@@ -323,14 +335,19 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
             plan, pattern, p, row, wide, rows, lanes):
         return wide_tile(plan, pattern, p, row, wide, rows, lanes, *next(iter(packed.items())))
     n = size_of(wide.extent)
+    rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
+    if pieces and pieces * width < n - n % -width:  # two groups of vectors
+        schedule.split(j, pieces * width, "overlap")
+        rest, j = [*rest, f"{j}.o"], f"{j}.i"
     # A panel that is no power of two wide is copied in squares that overlap, without masks.
     narrow = True in packed.values() and n < native_lanes(plan, pattern) and n & (n - 1) > 0 and (
         block is None and constant(wide.extent) is not None)
     if narrow:
         schedule.split(j, n)
     else:
-        tile_split(plan, j, wide.extent, lanes)
-    rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
+        loop = find(plan.kernel, j)
+        assert loop is not None
+        tile_split(plan, j, loop.extent, lanes)
     tile_split(plan, i, row.extent, rows, rows=True)
     amount = work((pattern.rows[0],)) // MAC_SPEED
     if pieces:
