@@ -2,12 +2,13 @@
 
 # ruff: noqa: B009 - getattr is what is tested
 
+import linecache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from weft.compat import cuda
+from weft.compat import cuda, extending, types
 from weft.errors import KernelError
 
 
@@ -78,3 +79,69 @@ def test_what_is_wrong_is_said():
         missing[1, 1](x, x)
     with pytest.raises(KernelError, match="a literal text names it"):
         unknown[1, 1](x, x)
+
+
+NUMBAS = (
+    "T", "all", "any", "argmax", "argmin", "astype", "clip", "conj", "conjugate", "copy", "ctypes",
+    "cumprod", "cumsum", "dot", "dtype", "fill", "flags", "flat", "flatten", "imag", "item",
+    "itemsize", "max", "mean", "min", "nbytes", "ndim", "nonzero", "prod", "ravel", "real",
+    "repeat", "reshape", "shape", "size", "sort", "std", "strides", "sum", "take", "transpose",
+    "var", "view",
+)  # fmt: skip  # what numba's typing has for arrays of numbers
+OTHERS = sorted(set(dir(np.ndarray)) - set(NUMBAS))
+
+
+def asked(names):
+    """Return a kernel that asks an array for each of some names."""
+    lines = "".join(f"    out[{k}] = hasattr(a, {n!r})\n" for k, n in enumerate(names))
+    text, space = f"def kernel(a, out):\n{lines}", {}
+    file = f"<asked {names[0]}>"
+    exec(compile(text, file, "exec"), space)
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    return cuda.jit(space["kernel"])
+
+
+@pytest.mark.parametrize("array", [np.ones(3), np.ones((2, 3), "i4")[:, ::2], np.ones(2, "c8")],
+                         ids=["floats", "parts of ints", "complex"])  # fmt: skip
+def test_arrays_have_what_numba_knows(array):
+    """Not what NumPy has besides: a program asks before it uses it."""
+    out = np.full(len(NUMBAS), -1)
+    asked(NUMBAS)[1, 1](array, out)
+    assert [n for n, has in zip(NUMBAS, out, strict=True) if has != 1] == []
+    out = np.full(len(OTHERS), -1)
+    asked(OTHERS)[1, 1](array, out)
+    assert [n for n, has in zip(OTHERS, out, strict=True) if has != 0] == []
+    assert {"tolist", "argsort", "data", "squeeze"} <= set(OTHERS)
+
+
+def test_local_chosen_and_record_arrays():
+    @cuda.jit
+    def kernel(a, b, r, flags, out):
+        held = cuda.local.array(4, np.float32)
+        one = a if out[0] > 0 else b
+        out[1] = hasattr(held, "size") + 2 * hasattr(held, "tolist")
+        out[2] = hasattr(one, "shape") + 2 * hasattr(one, "tolist") + 4 * hasattr(one, "real")
+        out[3] = hasattr(r, "mass") + 2 * hasattr(r, "charge") + 4 * hasattr(r, "size")
+        out[4] = hasattr(flags, "real") + 2 * hasattr(flags, "ndim")
+        out[5] = getattr(a, "tolist", 7)
+
+    out = np.zeros(6)
+    r = np.zeros(2, [("mass", "f4"), ("id", "i4")])
+    kernel[1, 1](np.ones(3), np.ones(4), r, np.ones(2, bool), out)
+    assert out.tolist() == [0, 1, 5, 5, 2, 7]
+
+
+def test_attributes_that_a_program_adds():
+    @extending.overload_attribute(types.Array, "middle")
+    def middle(array):
+        def impl(array):
+            return array[array.size // 2]
+        return impl
+
+    @cuda.jit
+    def kernel(a, out):
+        out[0] = a.middle if hasattr(a, "middle") else -1
+
+    out = np.zeros(1)
+    kernel[1, 1](np.arange(5.0), out)
+    assert out[0] == 2

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.expressions import Expressions
     from weft.frontend.kernel.values import Value
 
-__all__ = ["ATTRIBUTES", "FUNCTIONS", "METHODS", "Extension", "attribute", "function", "method"]
+__all__ = ["ATTRIBUTES", "FUNCTIONS", "METHODS", "Extension", "attribute", "function", "has",
+           "method"]  # fmt: skip
 
 
 class Extension(Record):
@@ -53,6 +54,12 @@ def method(c: Calls, owner: Value | None, node: ast.Call, func: ast.Attribute) -
         return None
     args, named = c.arguments(node)
     return found.call(c, [owner, *args], named, node)
+
+
+def has(owner: Value, name: str) -> bool:
+    """Whether something is chosen for a method or an attribute of a value."""
+    return any(found is not None and found.fits(owner)
+               for found in (METHODS.get(name), ATTRIBUTES.get(name)))
 
 
 def attribute(c: Expressions, owner: Value, node: ast.Attribute) -> Value | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import numpy as np
 
+from weft.frontend.kernel import chosen, extended
 from weft.frontend.kernel.elements import is_text
-from weft.frontend.kernel.values import Fields, Group, Known, Value, View, describe
+from weft.frontend.kernel.values import Fields, Fragment, Group, Known, Value, View, describe
 from weft.ir.expr import Expr
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ _TESTS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {  # what is asked of th
     ast.Lt: ("__lt__", "__gt__"), ast.LtE: ("__le__", "__ge__"), ast.Gt: ("__gt__", "__lt__"),
     ast.GtE: ("__ge__", "__le__"), ast.Eq: ("__eq__", "__eq__"), ast.NotEq: ("__ne__", "__ne__"),
 }  # fmt: skip
+_OF_ARRAYS: Final = frozenset((
+    "T", "all", "any", "argmax", "argmin", "astype", "clip", "conj", "conjugate", "copy", "ctypes",
+    "cumprod", "cumsum", "dot", "dtype", "fill", "flags", "flat", "flatten", "item", "itemsize",
+    "max", "mean", "min", "nbytes", "ndim", "nonzero", "prod", "ravel", "repeat", "reshape",
+    "shape", "size", "sort", "std", "strides", "sum", "take", "transpose", "var", "view",
+))  # fmt: skip
 _SIGNS: Final[dict[type[ast.AST], str]] = {
     ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__",
 }  # fmt: skip
@@ -143,9 +150,23 @@ def has_attribute(c: Expressions, node: ast.AST, value: Value, name: Value) -> V
     """Return ``hasattr(value, name)``, which is known when the kernel is compiled."""
     if not isinstance(name, Known) or not isinstance(name.value, str):
         raise c.wrong(node, f"an attribute named by {describe(name)}", "a literal text names it")
-    if name.value in getattr(value, "names", ()):
+    if name.value in getattr(value, "names", ()) or extended.has(value, name.value):
         return Known(True)
+    if isinstance(value, View) or chosen.is_chosen(value) or (
+        isinstance(value, Fields) and value.shape
+    ):
+        return Known(_array_has(value, name.value))
     return Known(hasattr(value.value if isinstance(value, Known) else _class(value), name.value))
+
+
+def _array_has(value: Value, name: str) -> bool:
+    """Whether arrays have an attribute for numba, which does not know all of NumPy's names."""
+    if name in ("real", "imag"):  # of complex numbers they are the names of the parts
+        return all(isinstance(array, View) and not array.dtype.is_bool
+                   for array in chosen.options_of(value))
+    if isinstance(value, Fragment) and name in ("num_elements", "x"):
+        return True
+    return name in _OF_ARRAYS
 
 
 def get_attribute(c: Expressions, node: ast.Call, value: Value, name: Value,
