@@ -220,8 +220,8 @@ def test_annotations_that_say_nothing() -> None:
         wrong[1, 1](np.zeros(1))
 
     @weft.kernel
-    def many(*x: Any) -> None:
-        x[0] = 1
+    def many(**x: Any) -> None:
+        x["x"] = 1
 
     with pytest.raises(KernelError, match="parameters that each have a name"):
         many[1, 1](np.zeros(1))

@@ -306,8 +306,8 @@ def k_of_two(a: Any, x: Any) -> None:
     x[gpu.grid(1)] = a
 
 
-def with_stars(*xs: Any) -> None:
-    xs[0][0] = 1
+def with_stars(**xs: Any) -> None:
+    xs["x"][0] = 1
 
 
 LAUNCHES = {

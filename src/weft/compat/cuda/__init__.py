@@ -269,13 +269,18 @@ def _wanted(function: Callable[..., Any], signature: Signature | None) -> dict[s
     """Return the types of the parameters that a signature gives; numba knows no annotations."""
     if signature is None:
         return {}
-    names = tuple(inspect.signature(function).parameters)
-    if len(signature.args) != len(names):
+    from weft.frontend.kernel.types import GroupType
+
+    parameters = inspect.signature(function).parameters.values()
+    names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+    rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    if len(signature.args) != len(names) and (not rest or len(signature.args) < len(names)):
         raise KernelError(f"kernel {function.__name__}",
                           found=f"a signature of {len(signature.args)} types",
-                          expected=f"{len(names)}")
-    return {name: kind for name, given in zip(names, signature.args, strict=True)
-            if (kind := _kernel_type(given)) is not None}
+                          expected=f"{len(names)}{' or more' if rest else ''}")
+    kinds = tuple(map(_kernel_type, signature.args))
+    found = {name: kind for name, kind in zip(names, kinds, strict=False) if kind is not None}
+    return {**found, **{name: GroupType(kinds[len(names):]) for name in rest}}
 
 
 def _kernel_type(kind: Any) -> KernelType | None:

@@ -48,7 +48,8 @@ class Overload:
         """The types of its arguments."""
         from weft.compat.numba_types import void
 
-        return Signature(void, () if self._key is None else _types(self._key))
+        key = self._key
+        return Signature(void, () if key is None else self._kernel.types_of_form(key))
 
     argument_types = property(lambda self: self.signature.args)
 
@@ -149,8 +150,12 @@ class Inspected(KernelFunction):
             super().compile(min(_BLOCK, self.options.max_threads))
         found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         for key in self._loaded:
-            found.setdefault(_types(key), key)
+            found.setdefault(self.types_of_form(key), key)
         return found
+
+    def types_of_form(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return numba's types of the arguments of a form."""
+        return tuple(map(_numbas, self._signature.unfolded(key[0])))
 
     def check_types(self) -> None:
         """Read the kernel for the types that its signature gives, as numba does at once.
@@ -170,7 +175,9 @@ class Inspected(KernelFunction):
 
     def compile_types(self, types: dict[str, Any]) -> None:
         """Compile for the types of a signature, where it names those of all parameters."""
-        if set(types) == set(self._signature.names):
+        from weft.frontend.kernel.signature import Signature
+
+        if Signature(self.__weft_function__, types, takes_rest=True).is_complete:
             block = min(_BLOCK, self.options.max_threads)
             held = {name: dense(kind) for name, kind in types.items()}  # as most arrays are
             self._made(1, block, None, 0)._variant(held)
@@ -293,10 +300,6 @@ class Inspected(KernelFunction):
 def _asked(signature: Any) -> tuple[Any, ...]:
     """Return the types of arguments that a program asks for."""
     return () if signature == () else parse_signature(signature).args
-
-
-def _types(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(map(_numbas, key[0]))
 
 
 def _numbas(kind: Any) -> Any:

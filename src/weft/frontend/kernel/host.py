@@ -12,7 +12,7 @@ from weft.errors import DTypeError, LaunchError, RangeError, ShapeError, WeftErr
 from weft.exchange import host as exchange
 from weft.frontend.core import TensorCore
 from weft.frontend.kernel.elements import COMPLEX, TextOf, as_element, codes_of
-from weft.frontend.kernel.signature import Signature, constant_of
+from weft.frontend.kernel.signature import Signature, constant_of, told
 from weft.frontend.kernel.types import (
     ArrayType,
     ConstantType,
@@ -76,7 +76,7 @@ class Host:
         """Take all arguments of a launch."""
         self.types = {}
         wrong: list[WeftError] = []
-        for (name, wanted), value in zip(signature.wanted.items(), args, strict=True):
+        for name, wanted, value in signature.matched(args):
             try:
                 self.types[name] = self.take(name, value, wanted)
             except WeftError as error:
@@ -89,6 +89,7 @@ class Host:
             raise type(wrong[0])("\n  ".join([title, *map(_fact, wrong)]))
         if wrong:
             raise wrong[0]
+        self.types = signature.folded(self.types)
 
     def take(self, name: str, value: Any, wanted: Any = None) -> KernelType:
         """Return the type of an argument, after noting what the launch passes for it.
@@ -147,7 +148,7 @@ class Host:
         rest = [entry for entry in self.tensors if entry[1] not in joined]
         for name, index, tensor in rest:
             if name in written:
-                target = Written(tensor, f"argument {name} of {self.kernel}")
+                target = Written(tensor, f"argument {told(name)} of {self.kernel}")
                 self._written.append(target)
                 self.kept.append(target.buffer)
                 self.addresses[index] = target.buffer.address
@@ -193,9 +194,9 @@ class Host:
 
     def _wrong(self, name: str, value: Any, expected: str) -> DTypeError:
         found = getattr(value, "dtype", None)
-        told = type(value).__name__ if found is None or not getattr(value, "ndim", 0) else (
+        kind = type(value).__name__ if found is None or not getattr(value, "ndim", 0) else (
             f"an array of {getattr(found, 'name', found)}")
-        return DTypeError(f"launch of {self.kernel}", found=f"{told} for parameter {name}",
+        return DTypeError(f"launch of {self.kernel}", found=f"{kind} for parameter {told(name)}",
                           expected=expected)
 
     def _number(self, name: str, value: Any, d: DType) -> ScalarType:
@@ -208,7 +209,7 @@ class Host:
                 try:
                     plain = np.asarray(value).astype(d.numpy).item()
                 except OverflowError:
-                    raise RangeError(f"launch of {self.kernel}", found=f"{name}, an int of "
+                    raise RangeError(f"launch of {self.kernel}", found=f"{told(name)}, an int of "
                                      f"{cast(int, value).bit_length()} bits",
                                      expected="at most 64") from None
             self.variables[name] = bits_of(plain, d)
@@ -220,13 +221,13 @@ class Host:
             raise self._wrong(name, value, d.name)
         plain = value.item() if isinstance(value, np.generic) else value
         if d.is_integer and not d.min <= plain <= d.max:
-            raise RangeError(f"launch of {self.kernel}", found=f"{name} = {plain}",
+            raise RangeError(f"launch of {self.kernel}", found=f"{told(name)} = {plain}",
                              expected=f"{d.name}, from {d.min} to {d.max}")
         if d.is_float:
             try:
                 plain = float(plain)
             except OverflowError:
-                raise RangeError(f"launch of {self.kernel}", found=f"{name}, an int of "
+                raise RangeError(f"launch of {self.kernel}", found=f"{told(name)}, an int of "
                                  f"{plain.bit_length()} bits", expected=d.name) from None
         with np.errstate(over="ignore"):
             self.variables[name] = bits_of(plain, d)
@@ -241,22 +242,22 @@ class Host:
         ):
             value = value.view(wanted.dtype.numpy)  # numba passes the bits, too
         found = value.dtype if isinstance(value, TensorCore) else exchange.dtype_of(
-            value, f"argument {name}")
+            value, f"argument {told(name)}")
         if found is not wanted.dtype:
             raise self._wrong(name, value, f"an array of {wanted.dtype.name}")
         sizes = wanted.shape or (None,) * wanted.ndim
         if value.ndim != wanted.ndim or any(
             n is not None and n != m for n, m in zip(sizes, value.shape, strict=True)
         ):
-            told = ", ".join(":" if n is None else str(n) for n in sizes)
+            shape = ", ".join(":" if n is None else str(n) for n in sizes)
             raise ShapeError(f"launch of {self.kernel}",
-                             found=f"shape {tuple(value.shape)} for parameter {name}",
-                             expected=f"[{told}]")
+                             found=f"shape {tuple(value.shape)} for parameter {told(name)}",
+                             expected=f"[{shape}]")
         if isinstance(value, TensorCore):
             return self._tensor(name, value, wanted.shape)
         if wanted.order == "C" and not value.flags.c_contiguous:
             raise ShapeError(f"launch of {self.kernel}",
-                             found=f"strides {value.strides} for parameter {name}",
+                             found=f"strides {value.strides} for parameter {told(name)}",
                              expected="row-major order without gaps: np.ascontiguousarray")
         return self._array(name, value, wanted.shape)
 
@@ -267,7 +268,7 @@ class Host:
         items = value if isinstance(value, tuple) else [getattr(value, n) for n in wanted.names]
         if len(items) != len(wanted.items):
             raise ShapeError(f"launch of {self.kernel}",
-                             found=f"{len(items)} values for parameter {name}",
+                             found=f"{len(items)} values for parameter {told(name)}",
                              expected=len(wanted.items))
         names = wanted.names or tuple(map(str, range(len(wanted.items))))
         types = tuple(self.take(f"{name}.{n}", v, w)
@@ -279,13 +280,13 @@ class Host:
     def _foreign(self, name: str, value: Any) -> np.ndarray[Any, Any]:
         turned = getattr(value, "is_neg", None)
         if callable(turned) and turned() is True:  # which PyTorch's DLPack does not tell
-            raise LaunchError(f"launch of {self.kernel}", found=f"{name}, a view that changes "
-                              "signs", expected="its own memory: resolve_neg()")
+            raise LaunchError(f"launch of {self.kernel}", found=f"{told(name)}, a view that "
+                              "changes signs", expected="its own memory: resolve_neg()")
         try:
-            return exchange.as_array(value, f"argument {name}")
+            return exchange.as_array(value, f"argument {told(name)}")
         except DTypeError as error:
             kind = type(value).__name__
-            raise LaunchError(f"launch of {self.kernel}", found=f"{kind} for {name}",
+            raise LaunchError(f"launch of {self.kernel}", found=f"{kind} for {told(name)}",
                               expected="an array, a number, or a tuple of them",
                               hint=error.found if error.found != f"a {kind}" else None) from error
 
@@ -302,12 +303,12 @@ class Host:
         if d is dt.int64:
             d = dt.int64 if value < 1 << 63 else dt.uint64
             if not -(1 << 63) <= value < 1 << 64:
-                raise LaunchError(f"launch of {self.kernel}", found=f"{name} = {value}",
+                raise LaunchError(f"launch of {self.kernel}", found=f"{told(name)} = {value}",
                                   expected="an integer of 64 bits")
         if d is None and isinstance(value, float) and not isinstance(value, np.generic):
             d = dt.float64
         if d is None:
-            d = exchange.dtype_of(value, f"argument {name}")
+            d = exchange.dtype_of(value, f"argument {told(name)}")
             value = value.item()
         self.variables[name] = bits_of(value, d)
         return ScalarType(d)
@@ -331,7 +332,7 @@ class Host:
         """Return the kind of times that a dtype of NumPy has."""
         kind = as_element(dtype)
         if kind is None:
-            raise LaunchError(f"launch of {self.kernel}", found=f"{dtype} for {name}",
+            raise LaunchError(f"launch of {self.kernel}", found=f"{dtype} for {told(name)}",
                               expected="times of one unit, such as datetime64[s]")
         return kind
 
@@ -351,7 +352,7 @@ class Host:
         """Pass an array of texts as one of codes with one axis more."""
         kind = as_element(array.dtype)
         if not isinstance(kind, TextOf):
-            raise LaunchError(f"launch of {self.kernel}", found=f"{array.dtype} for {name}",
+            raise LaunchError(f"launch of {self.kernel}", found=f"{array.dtype} for {told(name)}",
                               expected="texts of at least one character, such as U12")
         self.kept.append(array)
         return FieldsType((self._array(name, codes_of(array, kind)),), (), array.ndim, kind)
@@ -363,8 +364,8 @@ class Host:
         """
         names = array.dtype.names
         if not names:
-            raise LaunchError(f"launch of {self.kernel}", found=f"{name}, records without fields",
-                              expected="records with fields")
+            raise LaunchError(f"launch of {self.kernel}", expected="records with fields",
+                              found=f"{told(name)}, records without fields")
         parts = []
         for field in names:
             column = array[field]
@@ -410,7 +411,7 @@ class Host:
             return self._texts(name, array)
         if array.dtype.fields is not None:
             return self._records(name, array if array.ndim else array.reshape(1), array.ndim)
-        d = exchange.dtype_of(array, f"argument {name}")
+        d = exchange.dtype_of(array, f"argument {told(name)}")
         flags = array.flags
         if self.lenient and not flags.aligned and array.dtype.isnative:  # as numba copies it, too
             held = np.array(array, order="C")
@@ -419,8 +420,9 @@ class Host:
                 self.copies.append((array, held))
             array, flags = held, held.flags
         if not flags.aligned or not array.dtype.isnative:
-            raise LaunchError(f"launch of {self.kernel}", found=f"{name}, which is misaligned or "
-                              "of foreign byte order", expected="an aligned array: copy it first")
+            raise LaunchError(f"launch of {self.kernel}", found=f"{told(name)}, which is "
+                              "misaligned or of foreign byte order",
+                              expected="an aligned array: copy it first")
         self.kept.append(array)
         address = array.__array_interface__["data"][0]
         for k, n in enumerate(array.shape):
@@ -435,7 +437,7 @@ class Host:
         steps = []
         for n, stride in zip(array.shape, array.strides, strict=True):
             if stride % item:
-                raise LaunchError(f"launch of {self.kernel}", found=f"{name} with strides "
+                raise LaunchError(f"launch of {self.kernel}", found=f"{told(name)} with strides "
                                   f"{array.strides}", expected=f"multiples of {item} bytes")
             steps.append(stride // item if n > 1 else 0)
         ends = [(n - 1) * step for n, step in zip(array.shape, steps, strict=True)]

@@ -88,7 +88,7 @@ class KernelFunction:
                 from weft.frontend.kernel import host, translate  # noqa: F401
                 from weft.frontend.kernel.signature import Signature
 
-            self._known = Signature(self.__weft_function__, self._given)
+            self._known = Signature(self.__weft_function__, self._given, takes_rest=True)
         return self._known
 
     def __getitem__(self, configuration: Any) -> Configured:
@@ -172,7 +172,8 @@ class KernelFunction:
         if args:
             return configured, configured.take(args).types
         if not signature.is_complete:
-            missing = [name for name, kind in signature.wanted.items() if kind is None]
+            missing = [name for name, kind in signature.wanted.items()
+                       if kind is None or name == signature.rest]
             raise VariableError(f"{what} {self.__name__}", where=signature.where,
                                 found=f"no annotation of {', '.join(missing) or 'constants'}",
                                 expected="annotations, or arguments like those of a launch")
@@ -306,8 +307,8 @@ class Configured:
     _miss = __call__  # what native code calls with arguments that it does not know
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if kwargs or len(args) != len(self.kernel._signature.names):
-            args = _bound(self.kernel, args, kwargs)
+        if kwargs or not self.kernel._signature.fits(len(args)):
+            args = self.kernel._signature.in_order(args, kwargs)
         if state.capture is not None:
             with importing:
                 from weft.frontend.kernel.captured import belongs, launch_captured
@@ -347,8 +348,8 @@ class Configured:
             from weft.frontend.kernel.host import Host
 
         kernel = self.kernel
-        if len(args) != len(kernel._signature.names):
-            args = _bound(kernel, args, {})
+        if not kernel._signature.fits(len(args)):
+            args = kernel._signature.in_order(args, {})
         host = Host(kernel.__name__, kernel._signature)
         host.bind(kernel._signature, args)
         for axis, count in zip("xyz", self.grid, strict=True):
@@ -439,19 +440,6 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
         raise KernelError(f"kernel {kernel.__name__}", found=error.found or error.operation,
                           expected=error.expected, hint=error.hint,
                           where=(code.co_filename, code.co_firstlineno)) from None
-
-
-def _bound(kernel: KernelFunction, args: tuple[Any, ...],
-           kwargs: dict[str, Any]) -> tuple[Any, ...]:  # fmt: skip
-    """Return the arguments of a launch in order, defaults included."""
-    signature = kernel._signature.signature
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise LaunchError(f"launch of {kernel.__name__}", found=str(error),
-                          expected=f"{kernel.__name__}{signature}") from None
-    bound.apply_defaults()
-    return tuple(bound.arguments.values())
 
 
 class DeviceFunction:

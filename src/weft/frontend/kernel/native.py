@@ -62,9 +62,10 @@ def native_launch(configured: Configured, launcher: Launcher, loaded: Loaded,
     """
     try:
         rows = Rows(loaded, len(args))
-        for position, (value, (name, kind)) in enumerate(zip(args, types.items(), strict=True)):
-            annotated = configured.kernel._signature.wanted[name] is not None
-            rows.take(1 + position, name, kind, value, annotated)
+        signature = configured.kernel._signature
+        kinds = signature.unfolded(tuple(types.values()))
+        for k, (name, wanted, value) in enumerate(signature.matched(args)):
+            rows.take(1 + k, name, kinds[k], value, wanted is not None)
         rows.constants(configured.grid)
     except Python:
         return None

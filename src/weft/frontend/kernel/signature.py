@@ -8,18 +8,20 @@ that it comes with, and the kernel is compiled for each.
 from __future__ import annotations
 
 import inspect
+import re
 import types as pytypes
 import typing
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
-from weft.errors import KernelError
+from weft.errors import KernelError, LaunchError
 from weft.frontend.kernel.closures import closed_over
 from weft.frontend.kernel.elements import as_dtype
 from weft.frontend.kernel.types import ArrayType, ConstantType, GroupType, KernelType, ScalarType
 from weft.ir.dtype import ArrayAnnotation, ConstantAnnotation, constexpr
 
-__all__ = ["Signature", "constant_of", "evaluated", "kind_of"]
+__all__ = ["Signature", "constant_of", "evaluated", "kind_of", "told"]
 
 
 _UNKNOWN: Final = object()  # an annotation that names what is not there when the program runs
@@ -38,31 +40,113 @@ class Signature:
         What the annotations say, None where there is none that says anything.
     lenient : bool
         Whether numbers of any type are converted, as C does it (numba's signatures).
+    rest : str or None
+        The parameter that takes the further arguments of a launch as a tuple: ``*rest``, the last.
+    further : sequence of (KernelType, constexpr or None), or None
+        What is wanted of each further argument, None where there may be any number of them.
     where : tuple of (str, int)
         File and line of the kernel.
     """
 
-    def __init__(self, function: Callable[..., Any],
-                 wanted: Mapping[str, Wanted] | None = None) -> None:  # fmt: skip
+    def __init__(self, function: Callable[..., Any], wanted: Mapping[str, Wanted] | None = None,
+                 takes_rest: bool = False) -> None:  # fmt: skip
         self.name = function.__name__
         self.signature = inspect.signature(function)
         self.names = tuple(self.signature.parameters)
         code = function.__code__
         self.where = code.co_filename, code.co_firstlineno
         self.lenient = wanted is not None
-        for p in self.signature.parameters.values():
-            if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
-                raise KernelError(f"kernel {self.name}", found=str(p), where=self.where,
-                                  expected="parameters that each have a name")
+        self.rest = self._rest(takes_rest)
         if wanted is None:
             held = function.__annotations__
             names = evaluated_names(function) if held else {}
             wanted = {n: self._resolve(held[n], n, names) for n in self.names if n in held}
         self.wanted: dict[str, Wanted] = {name: wanted.get(name) for name in self.names}
+        self.further: Sequence[Wanted] | None = None
+        if self.rest is not None and self.lenient:
+            given = self.wanted[self.rest]
+            self.further = given.items if isinstance(given, GroupType) else None
+
+    def _rest(self, takes_rest: bool) -> str | None:
+        """Return the name of the parameter that takes the further arguments of a launch."""
+        rest = None
+        for p in self.signature.parameters.values():
+            if p.kind is p.VAR_KEYWORD or (p.kind is p.VAR_POSITIONAL and not takes_rest):
+                raise KernelError(f"kernel {self.name}", found=str(p), where=self.where,
+                                  expected="parameters that each have a name")
+            if rest is not None:
+                raise KernelError(f"kernel {self.name}", found=f"{p} behind *{rest}",
+                                  where=self.where, expected=f"*{rest} as the last parameter")
+            if p.kind is p.VAR_POSITIONAL:
+                rest = p.name
+        return rest
+
+    def fits(self, count: int) -> bool:
+        """Whether so many arguments, given by their places, are all that a launch needs."""
+        if self.rest is None:
+            return count == len(self.names)
+        more = count - len(self.names) + 1
+        return more >= 0 if self.further is None else more == len(self.further)
+
+    def in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments of a launch by their places, defaults included.
+
+        Raises
+        ------
+        LaunchError
+            If there are others than the kernel takes.
+        """
+        name = f"launch of {self.name}"
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise LaunchError(name, found=str(error),
+                              expected=f"{self.name}{self.signature}") from None
+        bound.apply_defaults()
+        values = tuple(bound.arguments.values())
+        if self.rest is not None:
+            values = (*values[:-1], *values[-1])
+        if not self.fits(len(values)):
+            count = len(self.names) - 1 + len(self.further or ())
+            raise LaunchError(name, found=f"{len(values)} arguments",
+                              expected=f"{count}, as in its signature")
+        return values
+
+    def matched(self, args: tuple[Any, ...]) -> Iterator[tuple[str, Wanted, Any]]:
+        """Yield each argument of a launch with its name and what is wanted of it.
+
+        Further ones are called as the items of a tuple are: ``rest.0``, ``rest.1``.
+        """
+        if self.rest is None:
+            yield from zip(self.names, self.wanted.values(), args, strict=True)
+            return
+        count = len(self.names) - 1
+        yield from zip(self.names[:-1], self.wanted.values(), args[:count], strict=False)
+        every = repeat(self.wanted[self.rest]) if self.further is None else self.further
+        for k, (wanted, value) in enumerate(zip(every, args[count:], strict=False)):
+            yield f"{self.rest}.{k}", wanted, value
+
+    def folded(self, types: dict[str, KernelType]) -> dict[str, KernelType]:
+        """Return the types of parameters, for those of arguments in order: the rest as a tuple."""
+        if self.rest is None:
+            return types
+        count = len(self.names) - 1
+        kinds = tuple(types.values())
+        return {**dict(zip(self.names[:-1], kinds, strict=False)),
+                self.rest: GroupType(kinds[count:])}
+
+    def unfolded(self, kinds: tuple[KernelType, ...]) -> tuple[KernelType, ...]:
+        """Return the types of arguments in order, for those of parameters."""
+        if self.rest is None:
+            return kinds
+        tail: Any = kinds[-1]
+        return (*kinds[:-1], *tail.items)
 
     @property
     def is_complete(self) -> bool:
         """Whether the annotations tell all that a kernel is compiled for."""
+        if self.rest is not None and self.further is None:
+            return False
         stack: list[Any] = list(self.wanted.values())
         while stack:
             kind = stack.pop()
@@ -86,6 +170,11 @@ class Signature:
                               expected="a dtype (weft.float32), an array (weft.float32[:]), "
                               "weft.constexpr, or a named tuple or dataclass of such")
         return kind
+
+
+def told(name: str) -> str:
+    """Return what errors call an argument: the item ``rest.2`` of a tuple ``rest[2]``."""
+    return re.sub(r"\.(\d+)", r"[\1]", name) if "." in name else name
 
 
 def evaluated_names(function: Callable[..., Any]) -> dict[str, Any]:

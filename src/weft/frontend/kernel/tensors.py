@@ -16,6 +16,7 @@ import numpy as np
 from weft.errors import CaptureError, GradientError, LaunchError
 from weft.exchange import host
 from weft.frontend.core import TensorCore, flush_readers, realize_all
+from weft.frontend.kernel.signature import told
 from weft.frontend.state import state
 from weft.frontend.views import Layout, row_major
 from weft.ir import node as nd
@@ -77,7 +78,7 @@ def together(tensors: Sequence[tuple[str, int, TensorCore]], written: Container[
             if len(same) > 1 and changed:
                 name, (_, _, tensor) = changed[0]
                 found.append(([m for _, m in same],
-                              Written(tensor, f"argument {name} of {kernel}")))
+                              Written(tensor, f"argument {told(name)} of {kernel}")))
         ends = [_ends(layout) for _, (_, layout, _) in members]
         meet = [k for k, (a, b) in enumerate(ends) if any(
             a < d and c < b and (members[k][0] or members[m][0])
@@ -90,7 +91,8 @@ def together(tensors: Sequence[tuple[str, int, TensorCore]], written: Container[
         if not meet:
             continue
         name = next((n for n, _ in joined if n in written), "")
-        target = Written(base, f"argument {name} of {kernel}") if name else Seen(readable(base))
+        target = Written(base, f"argument {told(name)} of {kernel}") if name else (
+            Seen(readable(base)))
         found.append(([members[k][1] for k in meet], target))
     return found
 
@@ -109,8 +111,8 @@ def _check_apart(apart: list[tuple[str, Layout | None]], joined: list[tuple[str,
                 continue  # which is an error of its own
             # Of views without a known layout only writes to both are sure to get lost.
             if _overlap(cast(Any, layout), cast(Any, another)) if known else changed == 2:
-                raise LaunchError(f"launch of {kernel}", found=f"{other} and {name}, views of one "
-                                  "tensor that overlap, and of which it writes to one",
+                raise LaunchError(f"launch of {kernel}", found=f"{told(other)} and {told(name)}, "
+                                  "views of one tensor that overlap, and of which it writes to one",
                                   expected="views without gaps, copies, or NumPy arrays")
 
 
