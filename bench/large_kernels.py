@@ -38,6 +38,19 @@ def product(count):
     return [*HEAD, *body]
 
 
+def rotors(count):
+    """Products in a chain through local arrays, each a call of one function."""
+    made = [f"    to[{k}] = {_factors('left[', 'right[', k)}" for k in range(32)]
+    lines = [DEVICE, "def product(left, right, to):", *made, *HEAD,
+             "        product(a[i, :], b[i, :], out[i, :])"]
+    for k in range(count - 1):
+        lines += [f"        t{k} = np.empty(32)" if args.peer else
+                  f"        t{k} = cuda.local.array(32, 'float64')",
+                  f"        product(out[i, :], {'ab'[k % 2]}[i, :], t{k})",
+                  "        for j in range(32):", f"            out[i, j] = t{k}[j]"]
+    return lines
+
+
 def locals_(count):
     """Many names, each made of two before it."""
     body = [f"        x{k} = x{k - 2} * {k}.5 {'+-'[k % 2]} x{max(0, k - 7)} + a[i, {k % 9}]"
@@ -79,8 +92,8 @@ def nest(count):
             "            out[i, j] = s"]
 
 
-PROGRAMS = {"product": (product, 1), "locals": (locals_, 400), "branches": (branches, 100),
-            "lenses": (lenses, 8), "nest": (nest, 40)}
+PROGRAMS = {"product": (product, 1), "rotors": (rotors, 2), "locals": (locals_, 400),
+            "branches": (branches, 100), "lenses": (lenses, 8), "nest": (nest, 40)}
 
 
 def weft_seconds(text, arrays):
