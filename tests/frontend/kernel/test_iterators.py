@@ -82,7 +82,70 @@ def of_side_by_side(x, out):
         out[3] += a * b
 
 
-@pytest.mark.parametrize("function", [by_hand, in_a_loop, of_side_by_side])
+def in_the_body_of_its_loop(x, out):
+    it = iter(x)
+    for v in it:
+        out[0] = 2 * out[0] + v * next(it)
+    it = iter(x)
+    for v in it:
+        for w in it:
+            out[1] = 2 * out[1] + w
+            if w > 4:
+                break
+        out[2] += v
+    it = iter(x)
+    for k, v in enumerate(it):
+        if k % 2 == 0:
+            continue
+        out[3] += k * v + next(it)
+        if k == 5:
+            break
+    steps = iter(range(20))
+    for k in steps:
+        if k % 3 == 0 and k < 18:
+            out[4] = 2 * out[4] + next(steps)
+            continue
+        out[5] = 2 * out[5] + k
+
+
+def held_by_a_name(x, out):
+    numbered = enumerate(x)
+    for k, v in numbered:
+        out[0] += v
+        if k == 3:
+            break
+    for k, v in numbered:
+        out[1] += k * v
+    both = zip(x, range(5), strict=False)
+    for v, k in both:
+        for w, j in both:
+            out[2] = 2 * out[2] + w * j
+            if j == 2:
+                break
+        out[3] = 2 * out[3] + v * k
+    for v, _ in both:
+        out[4] = v
+    rows = enumerate((1, 2.5, 3))
+    for k, v in rows:
+        out[5] += k * v
+
+
+def beside_tuples(x, out):
+    for v, w in zip((1, 2, 3), x, strict=False):
+        out[0] = 2 * out[0] + v * w
+        x[1], x[2] = 10 * v, 100 * v
+    for k, (v, w) in enumerate(zip((1, 2, 3), (4, 5.5), strict=False)):
+        out[1] += k * v * w
+    for v, k in zip((1, 2, 3), range(2), strict=False):
+        out[2] += v * k + 1
+    for k, (v, w) in enumerate(zip(x, (1, 2, 3), strict=False)):
+        if k == 2:
+            break
+        out[3] += v * w
+
+
+@pytest.mark.parametrize("function", [by_hand, in_a_loop, of_side_by_side, held_by_a_name,
+                                      in_the_body_of_its_loop, beside_tuples])
 @pytest.mark.parametrize("seed", range(3))
 def test_items_one_after_the_other(function: Any, seed: int) -> None:
     x = np.random.default_rng(seed).integers(1, 9, 12).astype(np.float64)
@@ -145,6 +208,34 @@ def test_the_end_stops_the_kernel() -> None:
         beyond[1, 1](np.ones(3), np.zeros(1))
     assert isinstance(caught.value, StopIteration)
     beyond[1, 1](np.ones(4), np.zeros(1))
+
+
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_what_ends_before_a_tuple_stops_the_kernel(length: int) -> None:
+    @weft.kernel
+    def short(x, n, out):
+        for v, k in zip((1, 2, 3), range(n), strict=False):
+            out[0] += v * k
+        for v, w in zip(x, (1, 2, 3), strict=False):
+            out[0] += v * w
+
+    with pytest.raises(LaunchError, match="a tuple and of what is shorter"):
+        short[1, 1](np.ones(4), length, np.zeros(1))
+    with pytest.raises(LaunchError, match="a tuple and of what is shorter"):
+        short[1, 1](np.ones(length), 4, np.zeros(1))
+    out = np.zeros(1)
+    short[1, 1](np.ones(4), 4, out)
+    assert out[0] == 14
+
+
+def test_an_iterator_beside_a_tuple_is_an_error() -> None:
+    @weft.kernel
+    def wrong(x, out):
+        for v, w in zip((1, 2, 3), iter(x), strict=False):
+            out[0] += v * w
+
+    with pytest.raises(KernelError, match="zip of iterators"):
+        wrong[1, 1](np.ones(4), np.zeros(1))
 
 
 def test_what_is_no_iterator_is_an_error() -> None:

@@ -132,3 +132,27 @@ def kernel(a, out):
     kernel_of(text)[1, 1](a, found)
     space["kernel"](a, wanted)
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_loop_is_read_anew_where_a_function_reads_other_types() -> None:
+    """The name that decides is one of the kernel's, the loop one of the function it calls."""
+    text = """
+def kernel(a, out):
+    def scaled(i):
+        return i * k
+    def total(f):
+        s = 0
+        for i in range(5):
+            s = s + f(i)
+        return s
+    j = 0
+    for k in (0.5, 1, 4611686018427387):
+        out[j] = total(scaled) % 1000
+        j += 1
+"""
+    space: dict[str, Any] = {}
+    exec(text, space)
+    a, found, wanted = np.zeros(1), np.zeros(3), np.zeros(3)
+    kernel_of(text)[1, 1](a, found)
+    space["kernel"](a, wanted)
+    np.testing.assert_array_equal(found, wanted)  # as floats the last sum would lose its last bits

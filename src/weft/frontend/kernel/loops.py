@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import enum
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.frontend.kernel import chosen, complexes, flow, kinds, members, optional, scalars
 from weft.frontend.kernel.divergence import TURNS, Fork
@@ -26,6 +27,7 @@ from weft.frontend.kernel.values import (
     Fields,
     Group,
     Indices,
+    Iterator,
     Known,
     Range,
     Value,
@@ -63,11 +65,15 @@ class Loops(Statements):
     """Reads loops."""
 
     def _for(self, node: ast.For) -> int:
-        items = self._walkable(self.visit(node.iter), node.iter)
+        items = self.walkable(self.visit(node.iter), node.iter)
         if isinstance(items, Known) and isinstance(items.value, Walk):
-            items = self._side_by_side(items.value, node.iter)
-        if _is_row(items):
-            return self._unrolled(node, items)
+            found = iterators.side_by_side(self, items.value, node.iter)
+            if isinstance(found, list):
+                return self._unrolled(node, found)
+            items = found
+        if isinstance(items, Group) and not chosen.is_chosen(items) and not is_text(items):
+            return self._unrolled(node, [partial(items.items.__getitem__, k)
+                                         for k in range(len(items.items))])
         extent, item = self.walk(items, node.iter)
         if ex.is_const(extent) and extent.attr >= _ENDLESS:
             raise self.wrong(node.iter, "a loop without an end")
@@ -79,13 +85,19 @@ class Loops(Statements):
 
         self.way.append(Fork(TURNS, extent))
         try:
+            it = iterators.inside(items) if isinstance(items, Known) and isinstance(
+                items.value, Iterator | Walk) else None
+            if it is not None:  # of which the body may take items, too
+                return self._counted(
+                    node, lambda _: iterators.has_more(self, it, node.iter), enter)
             if flow.breaks(node.body):
-                return self._counted(node, extent, enter)
+                end = self.bind(extent, "extent", node)
+                return self._counted(node, lambda k: k.lt(end), enter)
             return self._loop(node, lambda loop: self._plain(node, extent, enter, loop), None)
         finally:
             self.way.pop()
 
-    def _walkable(self, items: Value, node: ast.expr) -> Value:
+    def walkable(self, items: Value, node: ast.expr) -> Value:
         """Return what a loop goes over where a value is not that itself."""
         items = optional.present(self, items, node)
         if is_flat(items):
@@ -93,20 +105,6 @@ class Loops(Statements):
         if isinstance(items, Known) and isinstance(items.value, enum.EnumMeta):
             return Group(tuple(map(Known, items.value)))
         return constants.listed(self, items, node)
-
-    def _side_by_side(self, walk: Walk, node: ast.expr) -> Value:
-        """Return the items of zip and enumerate where a tuple tells how many there are."""
-        parts = [self._side_by_side(p.value, node) if isinstance(p, Known) and isinstance(
-            p.value, Walk) else p for p in (self._walkable(part, node) for part in walk.parts)]
-        counts = [len(p.items) for p in parts if _is_row(p)]
-        if not counts:
-            return Known(Walk(tuple(parts)))
-        rows = []
-        for k in range(min(counts)):
-            rows.append(Group(tuple(
-                p.items[k] if _is_row(p) else
-                self.walk(p, node)[1](ex.index(k)) for p in parts)))
-        return Group(tuple(rows))
 
     def walk(self, items: Value, node: ast.expr) -> tuple[Expr, Callable[[Expr], Value]]:
         """Return how often a loop over something turns, and the item of a turn."""
@@ -117,16 +115,13 @@ class Loops(Statements):
         if is_text(items) and isinstance(items, Group):
             return strings.length(items), lambda k: strings.at(items, k)
         known = items.value if isinstance(items, Known) else None
-        if known is not None and iterators.is_iterator(items):
+        if isinstance(known, Iterator):
             return iterators.walked(self, known, node)
         if isinstance(known, Range):
             return self._range_of(known, node)
         if isinstance(known, Walk):
             if not known.parts:
                 raise self.wrong(node, "a loop over zip of nothing")
-            if sum(map(iterators.is_iterator, known.parts)) and not _is_count(known.parts[0]):
-                raise self.wrong(node, "a loop over zip of iterators",
-                                 "call next for each of them")
             parts = [self.walk(part, node) for part in known.parts]
             extent = parts[0][0]
             for other, _ in parts[1:]:
@@ -163,19 +158,18 @@ class Loops(Statements):
             self._turn(node.body, loop, node)
         self.emit(For(var, extent, SERIAL, tuple(body)), node)
 
-    def _counted(self, node: ast.For, extent: Expr, enter: Callable[[Expr], None]) -> int:
-        """Read a loop over a range that may be left early: it counts by itself."""
-        extent = self.bind(extent, "extent", node)
-
+    def _counted(self, node: ast.For, more: Callable[[Expr], Expr],
+                 enter: Callable[[Expr], None]) -> int:  # fmt: skip
+        """Read a loop that may end early: it counts by itself, and asks before each turn."""
         def read(loop: Loop) -> None:
             count = self.cell("count", dt.int64, node)
             self.put(count, ex.index(0), node)
-            assert loop.leave is not None
             with self.into() as head:
                 k = self.get(count, _name_of(node.target), node)
-                left = self.get(loop.leave, "left", node)
-                test = ex.binary(Op.AND, negation(left), k.lt(extent))
-                with self.into((k.lt(extent), ex.index(0).le(k))) as body:
+                left = None if loop.leave is None else self.get(loop.leave, "left", node)
+                going = more(k)
+                test = going if left is None else ex.binary(Op.AND, negation(left), going)
+                with self.into((going, ex.index(0).le(k))) as body:
                     self._reload(loop)
                     self.put(count, k + 1, node)
                     enter(k)
@@ -274,9 +268,12 @@ class Loops(Statements):
     def _held(self, node: ast.AST, names: set[str]) -> Any:
         """Return what the types of a loop can depend on: what the names that it reads hold."""
         asked = names | flow.loaded((node,))
-        if self.frames[-1].inner or self.frames[-1].lambdas:
-            asked |= set(self.env)  # of which functions inside may read any
-        return [(name, standing(self.env[name])) for name in sorted(asked & self.env.keys())]
+        held = []
+        for frame in self.frames:  # functions inside of them may read any of their names
+            env = self.env if frame is self.frames[-1] else frame.env
+            seen = env.keys() if frame.inner else asked & env.keys() if env is self.env else ()
+            held += [(name, standing(env[name])) for name in sorted(seen)]
+        return held
 
     def set_before(self, name: str) -> Value | None:
         """Return a zero of the narrowest type for a name of numba's; its loop is read again.
@@ -391,12 +388,12 @@ class Loops(Statements):
 
     # --- loops over tuples
 
-    def _unrolled(self, node: ast.For, items: Group) -> int:
+    def _unrolled(self, node: ast.For, items: Sequence[Callable[[], Value]]) -> int:
         if not flow.jumps(node.body):
-            for item in items.items:
+            for item in items:
                 self.after.append(flow.exposed(node.body))
                 try:
-                    self.set(node.target, item, node)
+                    self.set(node.target, item(), node)
                     self.run(node.body)
                 finally:
                     self.after.pop()
@@ -404,10 +401,10 @@ class Loops(Statements):
 
         def read(loop: Loop) -> None:
             def turn(position: int) -> int:
-                if position == len(items.items):
+                if position == len(items):
                     return FALLS
                 self._reload(loop)
-                self.set(node.target, items.items[position], node)
+                self.set(node.target, items[position](), node)
                 self._turn(node.body, loop, node)
                 if loop.leave is None:
                     return turn(position + 1)
@@ -463,11 +460,6 @@ def _join_parts(a: Any, b: Any) -> Any:
     return b if both is None else moving.width(both)
 
 
-def _is_row(items: Value) -> TypeGuard[Group]:
-    """Whether what a loop goes over is a tuple."""
-    return isinstance(items, Group) and not chosen.is_chosen(items) and not is_text(items)
-
-
 def _with_test_inside(c: Loops, node: ast.While) -> ast.While:
     """Return a loop whose test, which sets names, stands in its body."""
     if node.orelse and flow.jumps(node.orelse):
@@ -477,12 +469,6 @@ def _with_test_inside(c: Loops, node: ast.While) -> ast.While:
         ast.Break(), node)]), node)
     always = ast.copy_location(ast.Constant(True), node)
     return ast.copy_location(ast.While(always, [test], []), node)
-
-
-def _is_count(part: Value) -> bool:
-    """Whether a part of what a loop goes over is the count of ``enumerate``."""
-    return isinstance(part, Known) and isinstance(part.value, Range) and (
-        ex.is_const(part.value.stop, 1 << 62))
 
 
 def _name_of(target: ast.expr) -> str:

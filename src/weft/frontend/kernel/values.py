@@ -142,6 +142,15 @@ class Walk(Record):
     parts: tuple[Any, ...]
 
 
+class Iterator:
+    """What ``iter(items)`` is: the items, and the cell with the place of the next one."""
+
+    __slots__ = ("cell", "items")
+
+    def __init__(self, items: Value, cell: Memory) -> None:
+        self.items, self.cell = items, cell
+
+
 class Indices(Record):
     """What ``np.ndindex`` is: all indices of a shape, the last one the fastest.
 
