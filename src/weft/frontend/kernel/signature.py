@@ -12,7 +12,7 @@ import re
 import types as pytypes
 import typing
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Final
 
 from weft.errors import KernelError, LaunchError
@@ -113,18 +113,17 @@ class Signature:
         return values
 
     def matched(self, args: tuple[Any, ...]) -> Iterator[tuple[str, Wanted, Any]]:
-        """Yield each argument of a launch with its name and what is wanted of it.
+        """Return each argument of a launch with its name and what is wanted of it.
 
         Further ones are called as the items of a tuple are: ``rest.0``, ``rest.1``.
         """
         if self.rest is None:
-            yield from zip(self.names, self.wanted.values(), args, strict=True)
-            return
+            return zip(self.names, self.wanted.values(), args, strict=True)
         count = len(self.names) - 1
-        yield from zip(self.names[:-1], self.wanted.values(), args[:count], strict=False)
+        names = (*self.names[:-1], *(f"{self.rest}.{k}" for k in range(len(args) - count)))
         every = repeat(self.wanted[self.rest]) if self.further is None else self.further
-        for k, (wanted, value) in enumerate(zip(every, args[count:], strict=False)):
-            yield f"{self.rest}.{k}", wanted, value
+        return zip(names, chain([self.wanted[n] for n in self.names[:-1]], every), args,
+                   strict=False)
 
     def folded(self, types: dict[str, KernelType]) -> dict[str, KernelType]:
         """Return the types of parameters, for those of arguments in order: the rest as a tuple."""
