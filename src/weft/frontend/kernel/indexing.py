@@ -139,14 +139,22 @@ class Indexing(Reading):
         elif i.op is Op.CONST and i.attr < 0 and not self.sanitised:
             raise self.wrong(node, f"index {i.attr} is out of bounds",
                              "kernels do not count from the end: use a.shape[0] - 1")
-        if i.op is Op.CONST and extent.op is Op.CONST and not 0 <= i.attr < extent.attr and (
-            not self.sanitised
-        ):
+        if self._is_surely_outside(i, extent):
             raise self.wrong(node, f"index {i.attr} is out of bounds for an axis of {extent.attr}")
         if self.checked:
             inside = ex.binary(Op.AND, ex.index(0).le(i), i.lt(extent))
             self.require(inside, "index out of bounds", node, i, extent)
         return i
+
+    def _is_surely_outside(self, i: Expr, extent: Expr) -> bool:
+        """Whether an index is an error of the kernel: outside of its axis wherever it is read.
+
+        numba's kernels stop only where a thread comes there, as sanitised ones do. What stands
+        under a condition that is known to be false, such as ``if x.size > 3``, is no error.
+        """
+        if i.op is not Op.CONST or extent.op is not Op.CONST or 0 <= i.attr < extent.attr:
+            return False
+        return not (self.sanitised or self.wraps or self.holds(ex.const(False, dt.bool_)))
 
     def _sliced(self, axis: ViewAxis, key: ast.Slice) -> tuple[Expr, ViewAxis]:
         """Return where a slice of an axis begins, and the axis that it makes."""
