@@ -11,15 +11,16 @@ from weft.ir.op import BY_NAME, Op, Operation
 from weft.ir.record import Record
 from weft.store.digest import blake2b
 
-__all__ = ["ARRAY_BYTES", "ASSUMED", "MEASURED", "PRIVATE_BYTES", "REPORTED", "STACK_BYTES",
-           "Target", "native_operations"]
+__all__ = ["ARRAY_BYTES", "ASSUMED", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED",
+           "STACK_BYTES", "Target", "native_operations"]
 
 REPORTED: Final = "reported"  # by the driver, the operating system or the processor
 MEASURED: Final = "measured"  # by us
 ASSUMED: Final = "assumed"  # nobody says; a safe value
-ARRAY_BYTES: Final = 512 << 10  # of one private array: it lies on a thread's stack
+ARRAY_BYTES: Final = 512 << 10  # of one private array
 PRIVATE_BYTES: Final = 1 << 20  # of all private arrays of one function
-STACK_BYTES: Final = 2 << 20  # of all, where large panels are worth so much of a thread's stack
+LARGE_BYTES: Final = 2 << 20  # of all, where large panels are worth as much
+STACK_BYTES: Final = 64 << 10  # of them on a stack; threads of other programs may have 128 KiB
 
 
 class Target(Record):

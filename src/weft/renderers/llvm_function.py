@@ -20,7 +20,7 @@ from weft.renderers.base import NO_MEMORY
 from weft.renderers.llvm_memory import Memories
 from weft.renderers.llvm_ops import compute
 from weft.renderers.llvm_types import FunctionWriter, Module, element, stored, vector
-from weft.target import Target
+from weft.target import LARGE_BYTES, Target
 
 if TYPE_CHECKING:
     from weft.renderers import llvm_atomic, llvm_print
@@ -132,9 +132,9 @@ class Function(FunctionWriter):
             f"  {ret}",
             "heap.there:",
             "  %heap.number = ptrtoint ptr %heap.own to i64",
-            f"  %heap.up = add i64 %heap.number, {line}",
-            f"  %heap.line = and i64 %heap.up, {-_LINE}",
-            "  %heap = inttoptr i64 %heap.line to ptr",
+            "  %heap.before = sub i64 0, %heap.number",
+            f"  %heap.pad = and i64 %heap.before, {line}",
+            "  %heap = getelementptr inbounds i8, ptr %heap.own, i64 %heap.pad",
             *self._on_heap,
             "  br label %entry",
         ]
@@ -475,8 +475,12 @@ def _storage(f: Function, inst: li.StorageInst) -> None:
     if inst.base is not None:
         f.pointers[mem.name] = f.pointer(inst.base)
         return
-    custom = f.owner.kernel.meta.kind == "custom"  # others are scheduled to need little
-    size, fits = memory.stack_bytes(f.allocas, inst, custom)
+    size, fits = memory.stack_bytes(f.allocas, inst)
+    total = size + f.heap_bytes
+    if f.owner.kernel.meta.kind != "custom" and total > LARGE_BYTES:
+        found = f"{size} bytes of {mem.name}, {total} in all"
+        raise UnsupportedError("render", found=found, hint="tile the loop so that less is kept",
+                               expected=f"private arrays of {LARGE_BYTES} bytes in all")
     if not fits:
         f.pointers[mem.name] = f.heap(size)
         return

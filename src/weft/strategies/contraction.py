@@ -40,7 +40,7 @@ from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, mat
 from weft.strategies.contraction_position import schedule_position
 from weft.strategies.contraction_stream import schedule_stream
 from weft.strategies.contraction_window import schedule_window
-from weft.strategies.nest import Plan, fit_the_stack, private_arrays
+from weft.strategies.nest import Plan, fit_privately, private_arrays
 
 __all__ = ["Parameters", "Pattern", "match", "schedule_contraction"]
 
@@ -80,7 +80,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
             fits = False
             with contextlib.suppress(ScheduleError):
                 fits = form(plan, pattern, p)
-            if fits and fit_the_stack(plan, private_arrays(plan.kernel) - before,
+            if fits and fit_privately(plan, private_arrays(plan.kernel) - before,
                                       large=form is schedule_matrix):
                 return True
             plan.schedule.reset(saved)

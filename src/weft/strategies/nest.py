@@ -16,7 +16,7 @@ from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
 from weft.schedule import Schedule
 from weft.schedule.choices import Choices, Value
 from weft.schedule.space import HEAVY, constant
-from weft.target import ARRAY_BYTES, PRIVATE_BYTES, STACK_BYTES, Target
+from weft.target import ARRAY_BYTES, LARGE_BYTES, PRIVATE_BYTES, Target
 
 if TYPE_CHECKING:
     from weft.schedule import subscripts
@@ -225,12 +225,12 @@ def private_arrays(kernel: Kernel) -> set[st.Memory]:
     return {s.memory for s in traverse.walk(kernel.body) if isinstance(s, st.Alloc)}
 
 
-def fit_the_stack(plan: Plan, arrays: Iterable[st.Memory], large: bool = False) -> bool:
+def fit_privately(plan: Plan, arrays: Iterable[st.Memory], large: bool = False) -> bool:
     """Whether private arrays are small enough, each and all of them together.
 
-    A form that gains much by `large` panels may fill what a thread's stack can spare.
+    A form that gains much by `large` panels may have more of them.
     """
-    each, times = (PRIVATE_BYTES, STACK_BYTES // PRIVATE_BYTES) if large else (ARRAY_BYTES, 1)
+    each, times = (PRIVATE_BYTES, LARGE_BYTES // PRIVATE_BYTES) if large else (ARRAY_BYTES, 1)
     sizes = [size_of(m.size) * m.dtype.itemsize for m in arrays]
     return max(sizes, default=0) <= each and sum(sizes) <= times * plan.private_bytes
 
