@@ -39,15 +39,15 @@ def schedule_sort(plan: Plan, body: Body) -> None:
 
 def _reductions(plan: Plan, loop: For) -> None:
     """Vectorise what is counted or found of a whole row, beside the loops over it."""
-    space = Space(plan.kernel)
-    if not any(isinstance(s, For) for s in loop.body):
+    found = [s for s in loop.body if isinstance(s, Reduce) and len(s.axes) == 1
+             and s.axes[0].kind == st.SERIAL]
+    if not found or not any(isinstance(s, For) for s in loop.body):
         return
-    for stmt in loop.body:
-        if isinstance(stmt, Reduce) and len(stmt.axes) == 1:
-            axis = stmt.axes[0]
-            if axis.kind == st.SERIAL and all(
-                    step in (0, 1) for _, step in strides(space, stmt.body, axis.var)):
-                split_reduction(plan, axis.var.attr, axis.extent, reduce_cost(stmt))
+    space = Space(plan.kernel)
+    for stmt in found:
+        axis = stmt.axes[0]
+        if all(step in (0, 1) for _, step in strides(space, stmt.body, axis.var)):
+            split_reduction(plan, axis.var.attr, axis.extent, reduce_cost(stmt))
 
 
 def _network(plan: Plan, body: Body) -> None:
