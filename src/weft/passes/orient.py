@@ -17,7 +17,7 @@ from weft.ir.stmt import Atomic, Body, For, Let, Load, Store, While
 from weft.ir.traverse import walk
 from weft.passes.lanes import linear
 
-__all__ = ["CLEARLY", "lanes_last"]
+__all__ = ["CLEARLY", "consecutive", "lanes_last"]
 
 CLEARLY: Final = 2  # how many times less another axis has to cost, if nobody asks for it
 
@@ -44,6 +44,11 @@ def lanes_last(axes: Sequence[For], body: Body, lanes: int, least: int = CLEARLY
         found.remove(best)
         found.append(best)
     return found
+
+
+def consecutive(axis: Expr, index: tuple[Expr, ...], lets: dict[Expr, Expr]) -> bool:
+    """Return whether neighbours on an axis reach the same element or elements side by side."""
+    return _kind(axis, index, lets) != _APART
 
 
 def _accesses(body: Body) -> list[tuple[tuple[Expr, ...], int]]:

@@ -9,12 +9,13 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.locks import takes_a_lock
-from weft.ir.op import Operation
+from weft.ir.op import Op, Operation
 from weft.ir.stmt import (
     PARALLEL,
     SERIAL,
     VECTOR,
     Accumulator,
+    Assert,
     Axis,
     Body,
     For,
@@ -28,11 +29,15 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
+from weft.ir.traverse import walk
 from weft.passes.departures import marked
 from weft.passes.divergence import Divergence
+from weft.passes.orient import consecutive
 from weft.passes.region import Copy, Region, copies_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.passes.barrier import Nest
 
 __all__ = ["ThreadLoops"]
@@ -139,7 +144,14 @@ class ThreadLoops(Divergence):
             row = ex.var(self.fresh("row", self.names), dt.int64)
             loops.append((row, turns))
         turns = chunks if rows > 1 else chunks // copies
+        turned: dict[Expr, Expr] = {}
         if turns > 1:
+            repeated = None if guards or self.nest.warps else _repeated(body, axes[-1].var, self)
+            if repeated is not None:
+                again = ex.var(self.fresh(str(repeated.var.attr), self.names), dt.int64)
+                turned[repeated.var] = again
+                loops.append((again, int(repeated.extent.attr)))
+                body = [*body[:-1], *repeated.body]
             chunk = ex.var(self.fresh("chunk", self.names), dt.int64)
             loops.append((chunk, turns))
         lane = ex.var(self.fresh("lane", self.names), dt.int64)
@@ -148,7 +160,7 @@ class ThreadLoops(Divergence):
             y = row * copies + k if rows > 1 else zero
             x = chunk * lanes if rows > 1 else (chunk * copies + k) * lanes
             x = x + lane
-            names = {axes[-1].var: x, **_divided(y, axes[:-1]), **part.names}
+            names = {axes[-1].var: x, **_divided(y, axes[:-1]), **part.names, **turned}
             t = part.first + (y * inner + x)
             names[self.index()] = t
             found.append(Copy(t, names))
@@ -166,6 +178,27 @@ class ThreadLoops(Divergence):
             here = ex.var(self.fresh("stays", self.names), dt.bool_)
             inner = (Load(here, guard, (copies[0].index,)), If(here, inner))
         return inner
+
+
+def _repeated(body: Sequence[Stmt], axis: Expr, block: ThreadLoops) -> For | None:
+    """Return the loop of which all threads of a row may make a turn before the next one.
+
+    It is all that they do, keeps nothing from turn to turn, and goes through arrays beside one
+    another in each. So each piece of an array is written as a whole: the vectors of a line that
+    two of them share would otherwise be written turns apart.
+    """
+    *lets, loop = body
+    if not isinstance(loop, For) or loop.kind != SERIAL or loop.extent.op is not Op.CONST or any(
+            not isinstance(s, Let) or s.var in block.kept for s in lets):
+        return None
+    inside = list(walk(loop.body))
+    simple = all(isinstance(s, Let | Load | Store | If | Assert) for s in inside)
+    simple = simple and all(v not in block.kept for s in inside for v in s.binds())
+    stored = all(s.memory.scope in {"global", "shared"} for s in inside if isinstance(s, Store))
+    names = {s.var: s.value for s in walk(block.nest.body) if isinstance(s, Let)}
+    beside = all(consecutive(axis, s.index, names) for s in inside
+                 if isinstance(s, Load | Store) and s.memory.scope == "global")
+    return loop if simple and stored and beside else None
 
 
 class _Part:
