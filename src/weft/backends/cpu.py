@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import sys
 import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from weft.runtimes.cpu import CpuRuntime
 
 __all__ = ["BACKEND", "LADDER", "host_target", "prepare", "probe", "renderer", "runtime",
-           "target_from", "tiles_state", "trust_tiles"]
+           "target_from", "tiles_state"]
 
 _lock = threading.Lock()
 
@@ -37,7 +38,6 @@ if hasattr(os, "register_at_fork"):
 
 _runtime: CpuRuntime | None = None
 _loads = False  # whether a thread loads LLVM, or did
-_trusted = False  # tile registers without the check of them: in the child process that checks
 
 _SYSFS: Final = "/sys/devices/system/cpu/cpu0/cache"
 _ARCH: Final = {"AMD64": "x86_64", "arm64": "aarch64", "amd64": "x86_64"}
@@ -87,20 +87,13 @@ def host_target() -> Target:
     return target
 
 
-def trust_tiles() -> None:
-    """Use tile registers without having checked them; before the first use of the target."""
-    global _trusted
-    _trusted = True
-
-
 @lru_cache(maxsize=1)
 def tiles_state() -> str:
     """Return why tile registers (AMX) are not used, an empty string if they are.
 
     A processor may have them and the process not, or a hypervisor may get them wrong. So the
-    kernel is asked for them, and before their first use on a machine a child process computes
-    small products; what came of it stays in the disk cache. Every key of that cache holds the
-    target, so a process that loads compiled code has asked for the registers before.
+    kernel is asked for them, and a trial must have gone well on this machine. Every key of the
+    disk cache holds the target, so a process that loads compiled code has asked before.
     """
     from weft.compilers.llvm import host_cpu
     from weft.config import config
@@ -114,30 +107,7 @@ def tiles_state() -> str:
     if not config().amx:
         return "switched off by WEFT_AMX"
     reason = tiles.request()
-    return reason if reason or _trusted else _checked(host.cpu, host.features)
-
-
-def _checked(name: str, features: str) -> str:
-    """Return what the products of a child process say about tile registers, once a machine."""
-    with importing:
-        import subprocess
-        import sys
-
-    from weft.store import cache, fingerprint
-
-    key = fingerprint("tiles", name, features, platform.release())
-    known = cache().get("verdict", key)
-    if known is not None:
-        return known.decode()
-    environ = {**os.environ, "WEFT_NUM_THREADS": "1", "WEFT_DEBUG": "0"}
-    try:
-        code = subprocess.run([sys.executable, "-m", "weft.frontend.check_tiles"], env=environ,
-                              capture_output=True, timeout=300).returncode
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"not checked: {type(error).__name__}"
-    verdict = "" if code == 0 else f"wrong or failing in a trial (exit code {code})"
-    cache().put("verdict", key, verdict.encode())
-    return verdict
+    return reason or tiles.verdict()
 
 
 def target_from(
@@ -205,7 +175,19 @@ def prepare() -> None:
         with _lock:
             begins, _loads = not _loads, True
         if begins:
+            _begin_trial()
             Task(_load).start()  # without a thread, who needs it does it
+
+
+def _begin_trial() -> None:
+    """Have tile registers tried, if that is still to be done, while LLVM is loaded."""
+    from weft.config import config
+
+    if config().amx and sys.platform == "linux":
+        with importing:
+            from weft.runtimes import tiles
+
+        tiles.begin()
 
 
 def _import() -> None:

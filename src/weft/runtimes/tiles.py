@@ -1,12 +1,26 @@
-"""Tile registers (AMX): Linux gives their state to a process only when it asks."""
+"""Tile registers (AMX): Linux gives their state to a process only when it asks.
+
+A processor may have them and a hypervisor get them wrong. So before their first use on a machine a
+child process computes small products (`tiles_trial`), and what came of it stays in the disk cache.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
 import sys
-from typing import Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["request"]
+from weft.imports import importing
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+__all__ = ["begin", "request", "verdict"]
+
+_trial: Popen[bytes] | None = None  # under way
 
 _ARCH_PRCTL: Final = 158  # system call of x86-64
 _REQUEST: Final = 0x1023  # ARCH_REQ_XCOMP_PERM
@@ -34,3 +48,76 @@ def request() -> str:
     if libc.syscall(ctypes.c_long(_ARCH_PRCTL), code, ctypes.byref(granted)):
         return f"not confirmed by the kernel (errno {ctypes.get_errno()})"
     return "" if granted.value >> _TILE_DATA & 1 else "not granted by the kernel"
+
+
+def begin() -> None:
+    """Start the trial if this machine needs one: it runs while the caller goes on."""
+    global _trial
+    if _trial is None and _described() and _known() is None:
+        with contextlib.suppress(OSError):  # `verdict` tells of it
+            _trial = _started()
+
+
+def _forget() -> None:
+    global _trial
+    _trial = None  # a forked child cannot wait for it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def verdict() -> str:
+    """Return what is wrong with products in tile registers, "" if nothing, once a machine."""
+    global _trial
+    known = _known()
+    if known is not None:
+        return known
+    with importing:
+        from subprocess import SubprocessError
+
+    try:
+        trial, _trial = _trial or _started(), None
+        code = trial.wait(timeout=60)
+    except (OSError, SubprocessError) as error:
+        return f"not checked: {type(error).__name__}"
+    said = "" if code == 0 else f"wrong or failing in a trial (exit code {code})"
+    from weft.store import cache
+
+    cache().put("verdict", _key(), said.encode())
+    return said
+
+
+def _started() -> Popen[bytes]:
+    with importing:
+        from subprocess import DEVNULL, Popen
+
+    script = os.path.join(os.path.dirname(__file__), "tiles_trial.py")
+    return Popen([sys.executable, "-I", "-S", script], stdin=DEVNULL, stdout=DEVNULL,
+                 stderr=DEVNULL)
+
+
+def _known() -> str | None:
+    from weft.store import cache
+
+    said = cache().get("verdict", _key())
+    return None if said is None else said.decode()
+
+
+def _key() -> str:
+    from weft.store import fingerprint
+
+    return fingerprint("tiles", _described(), platform.release())
+
+
+@lru_cache(maxsize=1)
+def _described() -> str:
+    """Return the first processor as Linux tells of it, "" if that has no tile registers."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            first = file.read(1 << 16).partition("\n\n")[0]
+    except OSError:
+        return ""
+    kept = ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags")
+    lines = [line for line in first.splitlines() if line.startswith(kept)]
+    return "\n".join(lines) if "amx_tile" in first else ""
