@@ -32,6 +32,15 @@ from weft.strategies.contraction_pattern import (
     tile_rows,
     tile_split,
 )
+from weft.strategies.contraction_pieces import (
+    BROAD,
+    in_halves,
+    lies_near,
+    row_vectors,
+    scattered,
+    span,
+    tile_height,
+)
 from weft.strategies.contraction_wide import panels_first, wide_tile
 from weft.strategies.nest import (
     Cost,
@@ -46,11 +55,8 @@ from weft.strategies.nest import (
 )
 
 SINGLY: Final = 2  # cycles in which one result leaves its vector
-STEP: Final = 2  # half cycles that a step of a narrow tile takes beside its products
-BROAD: Final = Parameters(rows=6, vectors=4)  # a tile of nearly as many registers as there are
 _USUAL: Final = Parameters()
 AHEAD_ROWS: Final = 384  # fewer share one copy of a panel, and its time counts
-MOST_PIECES: Final = 7  # of a row of a tile: more would leave too few rows
 
 
 def outer_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
@@ -85,7 +91,7 @@ def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[int, For,
         cost = _cost(plan, pattern, p, row, loop)
         if strided:
             cost += cost_of_moves(pattern, row)
-        if _scattered(plan, pattern, loop):
+        if scattered(plan, pattern, loop):
             results = product(r.extent for r in pattern.rows)
             # Vectors that are not full are not turned: their elements leave one by one.
             full = size_of(loop.extent) >= native_lanes(plan, pattern)
@@ -102,9 +108,9 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
     rows = _rows(plan, p, row)
     results = product(r.extent for r in pattern.rows)
     leave = results * epilogue_cost(pattern) // min(native, n)
-    pieces, width = _pieces(plan, pattern, p, row, wide)
+    pieces, width = row_vectors(plan, pattern, p, row, wide)
     if pieces:
-        rows = _high(plan, p, row, pieces)
+        rows = tile_height(plan, p, row, pieces)
         steps = product(a.extent for a in pattern.reduce.axes) * results // n
         each = 2 * width // native
         groups = -(-n // (pieces * width))
@@ -116,51 +122,9 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
                       *[r.extent for r in pattern.rows if r is not wide]])
     # One vector of the operand a cycle, two elements of the other; four multiplications in flight,
     # twice as many in vectors of half the width where units are no wider.
-    each = 1 if 2 * lanes <= native and _halves(plan) else 2
+    each = 1 if 2 * lanes <= native and in_halves(plan) else 2
     slow = max(each * rows * vectors, 2 * vectors + rows, 4 * each)
     return points * count * slow // (2 * rows * vectors) + leave
-
-
-def _pieces(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> tuple[int, int]:
-    """Return how many vectors make a row of results and their elements, 0 if tiles do better.
-
-    An odd number of halves wastes less than whole vectors where a row is hardly longer than these
-    and two halves are multiplied in the time of a whole one. An odd number of whole ones is no
-    multiple of a broader tile. Where units take nothing but whole ones, the last may overlap, and
-    a row that the second cache gives is cut into two: it gives a low tile too little in time.
-    """
-    native, n = native_lanes(plan, pattern), constant(wide.extent)
-    if plan.target.vector_bytes <= 32 or n is None or n <= native or _scattered(
-            plan, pattern, wide):
-        return 0, native
-    space = Space(plan.kernel)
-    reads = [a for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) != 0]
-    points = product(a.extent for a in pattern.reduce.axes)
-    if any(flat_stride(space, a, wide.var) != 1 or _span(space, pattern, a, wide) > min(
-            p.panel_bytes, n * points * a.memory.dtype.itemsize) for a in reads):
-        return 0, native  # what does not lie close together becomes a panel, or several
-    for lanes in (native // 2, native) if _halves(plan) else (native,):
-        pieces = -(-n // lanes)
-        odd = pieces % 2 or (n % lanes and not _halves(plan))
-        if not odd or pieces > MOST_PIECES:
-            continue
-        near = all(_span(space, pattern, a, wide) <= plan.target.l1_bytes for a in reads)
-        if lanes < native or near or pieces <= BROAD.vectors + 1:
-            return pieces, lanes
-        return -(-pieces // 2) if plan.target.whole_vectors else pieces, lanes
-    return 0, native
-
-
-def _halves(plan: Plan) -> bool:
-    """Whether a vector is worked on in two halves, so that half of one takes half the time."""
-    return plan.target.vector_bytes > 32 and not plan.target.whole_vectors
-
-
-def _high(plan: Plan, p: Parameters, row: For, pieces: int) -> int:
-    """Return the rows of a tile of some vectors: with those of one row, they are in registers."""
-    n, most = size_of(row.extent), (registers(plan) - 1 - pieces) // pieces
-    return min(range(min(p.rows, most, n), 0, -1), key=lambda r: -(-n // r) * (
-        max(r * pieces, r + pieces, 8) + STEP))
 
 
 def _partner(pattern: Pattern, column: Expr) -> For | None:
@@ -322,16 +286,16 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     p = _broad(plan, pattern, p, row, wide)
     rows, lanes = _rows(plan, p, row), _lanes(plan, wide, row, pattern, p)
     packed = _packed(plan, pattern, p, row, wide)
-    scattered = _scattered(plan, pattern, wide)
+    apart = scattered(plan, pattern, wide)
     block = None
     if packed:
         lanes = _panel_lanes(plan, pattern, p, row, wide)
         block = _block(plan, pattern, p, row, wide)
     i, j = row.var.attr, wide.var.attr
-    pieces, width = _pieces(plan, pattern, p, row, wide)
+    pieces, width = row_vectors(plan, pattern, p, row, wide)
     if pieces:
-        rows, lanes = _high(plan, p, row, pieces), width
-    if not pieces and block is None and packed and not scattered and panels_first(
+        rows, lanes = tile_height(plan, p, row, pieces), width
+    if not pieces and block is None and packed and not apart and panels_first(
             plan, pattern, p, row, wide, rows, lanes):
         return wide_tile(plan, pattern, p, row, wide, rows, lanes, *next(iter(packed.items())))
     n = size_of(wide.extent)
@@ -357,13 +321,13 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
                         f"and {j}, whose rows fill these vectors better")
         return True
     outer = [f"{j}.o", f"{i}.o"]
-    if not packed and _lies_near(plan, pattern, wide):
+    if not packed and lies_near(plan, pattern, wide):
         outer.reverse()  # rows of results are written from left to right
     order = order_loops(plan, [*rest, *outer], [f"{i}.i", f"{j}.i"],
                         amount, keep=True in packed.values())
     if block is not None and order[-2:] == [f"{j}.o", f"{i}.o"]:
         ((memory, strided),) = packed.items()
-        _blocked_tile(plan, pattern, p, block, memory, strided, row, j, scattered)
+        _blocked_tile(plan, pattern, p, block, memory, strided, row, j, apart)
         plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}")
         return True
     for memory, strided in packed.items():
@@ -378,7 +342,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     levels = chain_levels(pattern, chains)
     if levels:
         name = cut_sums(plan, name, f"{i}.i", f"{j}.i", levels)
-        if scattered:
+        if apart:
             schedule.unroll(f"{i}.i.end")
         _unrolled_tile(plan, name, i, j)
         plan.why.append(f"{how}, at most {p.chain} terms in one sum")
@@ -401,13 +365,6 @@ def _unrolled_tile(plan: Plan, name: str, i: str, j: str) -> None:
     plan.schedule.decompose_reduction(name, f"{i}.i")
     for suffix in (".z", "", ".f"):
         plan.schedule.unroll(f"{i}.i{suffix}").vectorize(f"{j}.i{suffix}")
-
-
-def _scattered(plan: Plan, pattern: Pattern, wide: For) -> bool:
-    """Whether neighbours along `wide` are not neighbours in a result."""
-    space = Space(plan.kernel)
-    return any(flat_stride(space, a, wide.var) not in (0, 1)
-               for a in accesses(pattern.rows[-1].body) if a.write)
 
 
 def _blocked_tile(plan: Plan, pattern: Pattern, p: Parameters, block: _Block, memory: str,
@@ -491,29 +448,12 @@ def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) ->
     ((memory, stride),) = found.items()
     if stride != 1:
         return {memory.name: True}
-    whole = max(_span(space, pattern, a, wide) for a in accesses(pattern.reduce.body)
+    whole = max(span(space, pattern, a, wide) for a in accesses(pattern.reduce.body)
                 if a.memory == memory)
     fixed = all(constant(a.extent) is not None for a in pattern.reduce.axes)
     pays = (fixed and whole > plan.target.l1_bytes and size_of(row.extent) >= p.pack_rows
             and _panel_lanes(plan, pattern, p, row, wide) > 0)
     return {memory.name: False} if pays else {}
-
-
-def _span(space: Space, pattern: Pattern, access: Access, wide: For) -> int:
-    """Return the bytes from the first to the last element that one tile of results may read."""
-    steps = [(a.extent, flat_stride(space, access, a.var)) for a in pattern.reduce.axes]
-    steps.append((wide.extent, flat_stride(space, access, wide.var)))
-    if any(step is None for _, step in steps):
-        return size_of(access.memory.size) * access.memory.dtype.itemsize
-    return access.memory.dtype.itemsize * (
-        1 + sum((size_of(extent) - 1) * abs(step or 0) for extent, step in steps))
-
-
-def _lies_near(plan: Plan, pattern: Pattern, wide: For) -> bool:
-    """Whether the first cache holds what one row of tiles reads along `wide`."""
-    space = Space(plan.kernel)
-    return all(2 * _span(space, pattern, a, wide) <= plan.target.l1_bytes
-               for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) != 0)
 
 
 def _pack(plan: Plan, pattern: Pattern, memory: str, loop: str, column: str,

@@ -1,0 +1,82 @@
+"""Tiles of the outer form whose rows are few vectors: how wide and how high they are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.ir.stmt import For
+from weft.schedule.space import constant
+from weft.schedule.subscripts import Access, Space, accesses
+from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes
+from weft.strategies.nest import Plan, flat_stride, product, registers, size_of
+
+STEP: Final = 2  # half cycles that a step of a narrow tile takes beside its products
+BROAD: Final = Parameters(rows=6, vectors=4)  # a tile of nearly as many registers as there are
+MOST_PIECES: Final = 7  # of a row of a tile: more would leave too few rows
+
+
+def row_vectors(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
+                ) -> tuple[int, int]:
+    """Return how many vectors make a row of results and their elements, 0 if tiles do better.
+
+    An odd number of halves wastes less than whole vectors where a row is hardly longer than these
+    and two halves are multiplied in the time of a whole one. An odd number of whole ones is no
+    multiple of a broader tile. Where units take nothing but whole ones, the last may overlap, and
+    a row that the second cache gives is cut into two: it gives a low tile too little in time.
+    """
+    native, n = native_lanes(plan, pattern), constant(wide.extent)
+    if plan.target.vector_bytes <= 32 or n is None or n <= native or scattered(
+            plan, pattern, wide):
+        return 0, native
+    space = Space(plan.kernel)
+    reads = [a for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) != 0]
+    points = product(a.extent for a in pattern.reduce.axes)
+    if any(flat_stride(space, a, wide.var) != 1 or span(space, pattern, a, wide) > min(
+            p.panel_bytes, n * points * a.memory.dtype.itemsize) for a in reads):
+        return 0, native  # what does not lie close together becomes a panel, or several
+    for lanes in (native // 2, native) if in_halves(plan) else (native,):
+        pieces = -(-n // lanes)
+        odd = pieces % 2 or (n % lanes and not in_halves(plan))
+        if not odd or pieces > MOST_PIECES:
+            continue
+        near = all(span(space, pattern, a, wide) <= plan.target.l1_bytes for a in reads)
+        if lanes < native or near or pieces <= BROAD.vectors + 1:
+            return pieces, lanes
+        return -(-pieces // 2) if plan.target.whole_vectors else pieces, lanes
+    return 0, native
+
+
+def in_halves(plan: Plan) -> bool:
+    """Whether a vector is worked on in two halves, so that half of one takes half the time."""
+    return plan.target.vector_bytes > 32 and not plan.target.whole_vectors
+
+
+def tile_height(plan: Plan, p: Parameters, row: For, pieces: int) -> int:
+    """Return the rows of a tile of some vectors: with those of one row, they are in registers."""
+    n, most = size_of(row.extent), (registers(plan) - 1 - pieces) // pieces
+    return min(range(min(p.rows, most, n), 0, -1), key=lambda r: -(-n // r) * (
+        max(r * pieces, r + pieces, 8) + STEP))
+
+
+def span(space: Space, pattern: Pattern, access: Access, wide: For) -> int:
+    """Return the bytes from the first to the last element that one tile of results may read."""
+    steps = [(a.extent, flat_stride(space, access, a.var)) for a in pattern.reduce.axes]
+    steps.append((wide.extent, flat_stride(space, access, wide.var)))
+    if any(step is None for _, step in steps):
+        return size_of(access.memory.size) * access.memory.dtype.itemsize
+    return access.memory.dtype.itemsize * (
+        1 + sum((size_of(extent) - 1) * abs(step or 0) for extent, step in steps))
+
+
+def lies_near(plan: Plan, pattern: Pattern, wide: For) -> bool:
+    """Whether the first cache holds what one row of tiles reads along `wide`."""
+    space = Space(plan.kernel)
+    return all(2 * span(space, pattern, a, wide) <= plan.target.l1_bytes
+               for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) != 0)
+
+
+def scattered(plan: Plan, pattern: Pattern, wide: For) -> bool:
+    """Whether neighbours along `wide` are not neighbours in a result."""
+    space = Space(plan.kernel)
+    return any(flat_stride(space, a, wide.var) not in (0, 1)
+               for a in accesses(pattern.rows[-1].body) if a.write)
