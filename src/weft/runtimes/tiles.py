@@ -26,6 +26,7 @@ _ARCH_PRCTL: Final = 158  # system call of x86-64
 _REQUEST: Final = 0x1023  # ARCH_REQ_XCOMP_PERM
 _GET: Final = 0x1022  # ARCH_GET_XCOMP_PERM
 _TILE_DATA: Final = 18  # XFEATURE_XTILEDATA
+_RIGHT: Final = "right"  # what the cache keeps of a trial that went well
 
 
 def request() -> str:
@@ -81,11 +82,11 @@ def verdict() -> str:
         code = trial.wait(timeout=60)
     except (OSError, SubprocessError) as error:
         return f"not checked: {type(error).__name__}"
-    said = "" if code == 0 else f"wrong or failing in a trial (exit code {code})"
+    said = _RIGHT if code == 0 else f"wrong or failing in a trial (exit code {code})"
     from weft.store import cache
 
     cache().put("verdict", _key(), said.encode())
-    return said
+    return said.removeprefix(_RIGHT)
 
 
 def _started() -> Popen[bytes]:
@@ -101,7 +102,7 @@ def _known() -> str | None:
     from weft.store import cache
 
     said = cache().get("verdict", _key())
-    return None if said is None else said.decode()
+    return None if said is None else said.decode().removeprefix(_RIGHT)
 
 
 def _key() -> str:

@@ -73,12 +73,11 @@ def held_against_numpy(statement: str, a: np.ndarray[Any, Any], *numbers: int) -
         np.testing.assert_array_equal(a, wanted)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.int8, complex, RECORD], ids=str)
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize(("move", "dtype"), [
+    (move, dtype) for move in MOVES for dtype in (np.float64, np.int8, complex, RECORD)
+    if dtype is not RECORD or "np." not in MOVES[move][1]], ids=str)
 def test_parts_move_over_each_other(move: str, dtype: Any) -> None:
     shape, statement = MOVES[move]
-    if dtype is RECORD and "np." in statement:
-        pytest.skip("functions of NumPy are for numbers")
     x = made(np.random.default_rng(3), shape, dtype)
     if dtype is RECORD and move in UNORDERED:
         with pytest.raises(LaunchError, match=REVERSED):
