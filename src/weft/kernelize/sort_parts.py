@@ -4,7 +4,7 @@ A part of the row is read a vector at a time. What is at most the pivot is packe
 rest into a second array, from where it follows. The pivot is the mean of medians of a sample, in
 the order of the bits, where every distribution has one; if it leaves one side nearly empty, the
 next pivot halves the range of values that a part can have, so that no data takes more than a few
-passes a bit. Short parts are sorted in registers. A long row is cut into four parts
+passes a bit. Parts that fit into registers are sorted there. A long row is cut into four parts
 first, by a larger sample: that is two passes in one over memory beyond the caches, and threads
 share the parts.
 
@@ -27,22 +27,25 @@ from weft.ir.op import Op
 from weft.ir.stmt import (
     PARALLEL,
     VECTOR,
+    If,
+    Load,
     Memory,
     Prefetch,
+    Stmt,
     Store,
     While,
 )
 from weft.kernelize import sort_network as network
 from weft.kernelize.emit import Emitter
 from weft.kernelize.rows import at, close_rows, open_rows
-from weft.kernelize.sort_leaves import BLOCKS, Leaves
-from weft.kernelize.sort_registers import COUNT, Registers
+from weft.kernelize.sort_network import Network, as_float
+from weft.kernelize.sort_registers import SIZES, Registers
 from weft.target import Target
 
 LEAST: Final = 256  # elements of a row that is parted, and of
 BESIDE: Final = 1 << 11  # ... a row beside others, which a network sorts in lanes
 SHARED_FROM: Final = 1 << 15  # ... from which it is cut into parts for the threads
-PARTS, SAMPLE = 4, 8  # of a long row; vectors that their pivots are chosen from
+PARTS, SAMPLE = 4, 16  # of a long row; vectors that their pivots are chosen from
 AHEAD: Final = 2048  # bytes by which a prefetch of what is to be sorted is ahead
 STACK: Final = 64  # parts that wait: the smaller one is always first, so their logarithm
 POOR: Final = 4  # a side below 1 / 2**4 of its part is nearly empty
@@ -60,7 +63,7 @@ def suits(node: Node, target: Target | None) -> bool:
     return all(isinstance(s, int) for s in shape) and isinstance(n, int) and n >= least
 
 
-class Parts(Leaves):
+class Parts(Network):
     """The lowering of one sort of which the values are wanted."""
 
     def __init__(self, em: Emitter, node: Node, out: Memory, flags: Memory,
@@ -79,7 +82,76 @@ class Parts(Leaves):
         self.away = Memory("away", d, (*out.shape[:-1], ex.index(room)))
         self.borders = Memory("borders", dt.int64, (ex.index(PARTS + 1),), "local")
         self.bounds = Memory("bounds", self.key_type, (ex.index(PARTS + 1),), "local")
-        self.held = Memory("held", d, (ex.index(BLOCKS * COUNT * self.lanes),), "local")
+
+    # small things
+
+    def _vector(self, memory: Memory, place: Expr, mask: Expr | None = None,
+                fill: Expr | None = None) -> Expr:  # fmt: skip
+        """Read a vector of the row from an array."""
+        var = ex.var(f"x{self._number()}", memory.dtype, self.lanes)
+        self.em.emit(Load(var, memory, self._at(memory, place), mask, fill))
+        return var
+
+    def _put_vector(self, memory: Memory, place: Expr, value: Expr,
+                    mask: Expr | None = None) -> None:  # fmt: skip
+        self.em.emit(Store(memory, self._at(memory, place), value, mask))
+
+    def _at(self, memory: Memory, place: Expr) -> tuple[Expr, ...]:
+        return at(self.index, self.axis, place) if memory.scope == "global" else (place,)
+
+    def _number(self) -> int:
+        self.names += 1
+        return self.names
+
+    def _register(self, name: str, start: Expr) -> Memory:
+        made = Memory(f"{name}{self._number()}", start.dtype, (ex.index(1),), "register")
+        self.em.alloc(made)
+        self._set(made, start)
+        return made
+
+    def _set(self, register: Memory, value: Expr) -> None:
+        self.em.emit(Store(register, _FIRST, value))
+
+    def _get(self, register: Memory) -> Expr:
+        var = ex.var(f"g{self._number()}", register.dtype)
+        self.em.emit(Load(var, register, _FIRST))
+        return var
+
+    def _element(self, memory: Memory, *place: Expr) -> Expr:
+        var = ex.var(f"e{self._number()}", memory.dtype)
+        self.em.emit(Load(var, memory, place))
+        return var
+
+    def _every(self, value: Expr) -> Expr:
+        return ex.broadcast(value, self.lanes)
+
+    def _first_lanes(self, count: Expr) -> Expr:
+        """Return a mask of so many lanes."""
+        lane = ex.ramp(ex.const(0, dt.int32), self.lanes)
+        return lane.lt(ex.broadcast(ex.cast(count, dt.int32), self.lanes))
+
+    def _if(self, condition: Expr, then: tuple[Stmt, ...], orelse: tuple[Stmt, ...] = ()) -> None:
+        self.em.emit(If(condition, then, orelse))
+
+    def _counted(self, flags: Expr) -> Expr:
+        return self._let(ex.cast(ex.unary(Op.POPCOUNT, ex.bits(flags)), dt.int64))
+
+    def _value_of(self, key: Expr) -> Expr:
+        return as_float(key, self.dtype) if self.dtype.is_float else key
+
+    @property
+    def _limits(self) -> tuple[Expr, Expr]:
+        """The keys of the least and of the largest value."""
+        k = self.key_type
+        if not self.dtype.is_float:
+            return ex.const(int(k.min), k), ex.const(int(k.max), k)
+        infinity = {4: 0x7F800000, 8: 0x7FF0000000000000}[self.dtype.itemsize]
+        return ex.const(-infinity - 1, k), ex.const(infinity, k)
+
+    @property
+    def _largest(self) -> Expr:
+        d = self.dtype
+        return ex.const(float("inf") if d.is_float else int(d.max), d)
 
     # rows
 
@@ -222,14 +294,11 @@ class Parts(Leaves):
 
     def _choose(self) -> None:
         """Choose pivots from a sample: of each lane's elements in order, the means over lanes."""
-        lanes, step = self.lanes, (self.n - self.lanes) // (SAMPLE - 1)
-        sample = Memory("sample", self.dtype, (ex.index(SAMPLE * lanes),), "local")
-        self.em.alloc(sample)
-        i = self._loop("i", SAMPLE)
-        self._put_vector(sample, i * lanes, self._clean(self._line(i * step)))
-        self._end(i, ex.index(SAMPLE))
-        line = [self._vector(sample, ex.index(i * lanes)) for i in range(SAMPLE)]
-        Registers(lanes, self._let).columns(line)
+        step = (self.n - self.lanes) // (SAMPLE - 1)
+        line = [self._line(ex.index(i * step)) for i in range(SAMPLE)]
+        line = [self._let(self._clean(x)) for x in line]
+        registers = Registers(self.lanes, self._let)
+        registers.columns(line)
         low, high = self._limits
         keys = [low - 1]
         for q in range(1, PARTS):
@@ -271,7 +340,7 @@ class Parts(Leaves):
         kinds = {"start": dt.int64, "size": dt.int64, "low": k, "high": k, "poor": dt.bool_}
         self.stack = [Memory(f"waiting_{name}", kind, (ex.index(STACK),), "local")
                       for name, kind in kinds.items()]
-        for memory in (*self.stack, self.held):
+        for memory in self.stack:
             em.alloc(memory)
         self._push(_NONE, (_NONE, count, low, high, ex.const(False, dt.bool_)))
         depth = self._register("depth", _ONE)
@@ -284,19 +353,34 @@ class Parts(Leaves):
         start, size, low, high, poor = (self._element(m, top) for m in self.stack)
         self.first, self.away_first = self._let(first + start), away
         em.open()
-        self._sort_leaf(size)
+        for least, most in zip((0, *SIZES), SIZES, strict=False):
+            em.open()
+            self._in_registers(size, most)
+            within = ex.index(least * self.lanes).lt(size) & size.le(most * self.lanes)
+            self._if(within, em.close())
         short = em.close()
         em.open()
         self._part(start, size, low, high, poor, top, depth)
         long = em.close()
         em.open()
-        self._if(size.le(BLOCKS * COUNT * self.lanes), short, long)
+        self._if(size.le(SIZES[-1] * self.lanes), short, long)
         self._if(_ONE.lt(size) & low.lt(high), em.close())
         em.emit(While(head, _NONE.lt(waiting), em.close()))
 
     def _push(self, depth: Expr, entry: tuple[Expr, ...]) -> None:
         for memory, item in zip(self.stack, entry, strict=True):
             self.em.emit(Store(memory, (depth,), item))
+
+    def _in_registers(self, size: Expr, count: int) -> None:
+        """Sort a part that fits into so many registers."""
+        lanes, line, masks = self.lanes, [], []
+        largest = self._every(self._largest)
+        for q in range(count):
+            masks.append(self._let(self._first_lanes(size - q * lanes)))
+            line.append(self._vector(self.out, self.first + q * lanes, masks[-1], largest))
+        line = Registers(lanes, self._let).sort(line)
+        for q, (x, mask) in enumerate(zip(line, masks, strict=True)):
+            self._put_vector(self.out, self.first + q * lanes, x, mask)
 
     def _part(self, start: Expr, size: Expr, low: Expr, high: Expr, poor: Expr, top: Expr,
               depth: Memory) -> None:  # fmt: skip
@@ -348,14 +432,13 @@ class Parts(Leaves):
         """Part by a pivot; return how many elements are at most the pivot."""
         lanes = self.lanes
         below, above = self._register("left", _NONE), self._register("right", _NONE)
-        every = self._let(self._first_lanes(size))  # NOT would be another comparison
         b = self._loop("b", max(self.n // lanes, 1))
         x = self._vector(self.out, self.first + b * lanes)
         small = self._let(x.le(pivot))
         to, other = self._get(below), self._get(above)
         self._put_vector(self.out, self.first + to, ex.compress(small, x))
         self._put_vector(self.away, self.away_first + other,
-                         ex.compress(small ^ every, x))
+                         ex.compress(ex.unary(Op.NOT, small), x))
         count = self._counted(small)
         self._set(below, to + count)
         self._set(above, other + (lanes - count))
