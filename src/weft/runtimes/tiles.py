@@ -26,7 +26,7 @@ _ARCH_PRCTL: Final = 158  # system call of x86-64
 _REQUEST: Final = 0x1023  # ARCH_REQ_XCOMP_PERM
 _GET: Final = 0x1022  # ARCH_GET_XCOMP_PERM
 _TILE_DATA: Final = 18  # XFEATURE_XTILEDATA
-_RIGHT: Final = "right"  # what the cache keeps of a trial that went well
+_RIGHT: Final = "right in a trial of small products"  # what the cache keeps of a good one
 
 
 def request() -> str:
