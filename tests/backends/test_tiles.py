@@ -48,6 +48,9 @@ def machine(monkeypatch, fresh, cache_dir):
                     raise result
                 return result
 
+            def kill(self):
+                calls.append("killed")
+
         def started():
             calls.append(result)
             return Trial()
@@ -79,8 +82,9 @@ def test_a_good_trial_is_remembered(machine):
 @pytest.mark.parametrize("result", [1, -4, OSError("no python"),
                                     subprocess.TimeoutExpired("check", 1)])
 def test_a_trial_that_fails_leaves_them_alone(machine, result):
-    machine(result)
+    calls = machine(result)
     assert cpu.tiles_state()
+    assert ("killed" in calls) == isinstance(result, subprocess.TimeoutExpired | OSError)
     assert not cpu.host_target().supports(Op.MATRIX2, uint32)
     assert cpu.host_target().supports(Op.DOT2, uint32)
 

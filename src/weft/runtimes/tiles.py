@@ -77,10 +77,13 @@ def verdict() -> str:
     with importing:
         from subprocess import SubprocessError
 
+    trial, _trial = _trial, None
     try:
-        trial, _trial = _trial or _started(), None
+        trial = trial or _started()
         code = trial.wait(timeout=60)
     except (OSError, SubprocessError) as error:
+        if trial is not None:
+            trial.kill()
         return f"not checked: {type(error).__name__}"
     said = _RIGHT if code == 0 else f"wrong or failing in a trial (exit code {code})"
     from weft.store import cache
