@@ -182,12 +182,8 @@ class Network:
         self._end(inner, stage)
         b = self._loop("b", self.blocks)
         line = [self._read(b * BLOCK + t) for t in range(BLOCK)]
-        distance = BLOCK // 2
-        while distance:
-            for low in range(BLOCK):
-                if not low & distance:
-                    self._compare(line, low, low + distance)
-            distance //= 2
+        for low, high in halvings(BLOCK):
+            self._compare(line, low, high)
         for t, key in enumerate(line):
             self.em.emit(Store(self.keys, (b * BLOCK + t,), key))
         self._end(b, ex.index(self.blocks))
@@ -355,6 +351,12 @@ def as_float(key: Expr, d: DType) -> Expr:
     """Return the float of which `rising` made a key."""
     k = key.dtype
     return ex.bitcast(ex.where(key.lt(0), key ^ ex.const(k.max, k), key), d)
+
+
+def halvings(n: int) -> list[tuple[int, int]]:
+    """Return the comparisons that sort a bitonic run: over half of it, a quarter ... neighbours."""
+    distances = [n >> k for k in range(1, n.bit_length())]
+    return [(low, low + d) for d in distances for low in range(n) if not low & d]
 
 
 def batcher(n: int) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from typing import Final
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.kernelize.sort_network import batcher
+from weft.kernelize.sort_network import batcher, halvings
 
 SIZES: Final = (8, 16)  # registers that are sorted together
 # Of nine registers in order: the fourth, counted from 0.
@@ -73,12 +73,8 @@ class Registers:
         while distance:
             line[:] = [self._meet(x, self._across(x, distance), distance) for x in line]
             distance //= 2
-        distance = count // 2
-        while distance:
-            for low in range(count):
-                if not low & distance:
-                    self._compare(line, low, low + distance)
-            distance //= 2
+        for low, high in halvings(count):
+            self._compare(line, low, high)
 
     def _across(self, x: Expr, by: int) -> Expr:
         """Return the lanes of other columns: those with these bits of their number flipped."""

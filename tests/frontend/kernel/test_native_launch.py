@@ -32,20 +32,6 @@ def copy(x: Any, y: Any) -> None:
         y[i] = x[i]
 
 
-@pytest.fixture
-def misses(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What went the Python way."""
-    seen: list[Any] = []
-    kept = Configured._launch
-
-    def launch(self: Any, args: Any, kwargs: Any) -> None:
-        seen.append(args)
-        kept(self, args, kwargs)
-
-    monkeypatch.setattr(Configured, "_launch", launch)
-    return seen
-
-
 def warm(launch: Any, *args: Any) -> None:
     """Launch often enough for native code."""
     for _ in range(3):
