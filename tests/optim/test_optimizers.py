@@ -20,17 +20,18 @@ OPTIMIZERS = {
 }
 
 
-def values(seed):
-    return np.random.default_rng(seed).normal(size=(3, 2)).astype(np.float32)
+def values(seed, dtype=np.float32):
+    return np.random.default_rng(seed).normal(size=(3, 2)).astype(dtype)
 
 
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_steps(name):
+@pytest.mark.parametrize(("dtype", "near"), [(np.float32, 2e-4), (np.float64, 1e-12)])
+def test_steps(name, dtype, near):
     import torch
 
-    mine = [weft.tensor(values(i), requires_grad=True) for i in range(2)]
-    theirs = [torch.tensor(values(i), requires_grad=True) for i in range(2)]
+    mine = [weft.tensor(values(i, dtype), requires_grad=True) for i in range(2)]
+    theirs = [torch.tensor(values(i, dtype), requires_grad=True) for i in range(2)]
     a, b = OPTIMIZERS[name](optim, mine), OPTIMIZERS[name](torch.optim, theirs)
     for _ in range(5):
         for optimizer, (x, y) in ((a, mine), (b, theirs)):
@@ -38,7 +39,7 @@ def test_steps(name):
             ((x * y - 1) ** 2 + x**2).sum().backward()
             optimizer.step()
     for x, y in zip(mine, theirs, strict=True):
-        np.testing.assert_allclose(x.numpy(), y.detach().numpy(), 2e-4, 1e-5)
+        np.testing.assert_allclose(x.numpy(), y.detach().numpy(), near, near / 20)
         assert x.requires_grad
         assert x.is_leaf
 

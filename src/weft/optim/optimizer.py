@@ -13,6 +13,7 @@ from weft.frontend.creation import tensor, zeros
 from weft.frontend.pending import take_losses
 from weft.frontend.tensor import Tensor
 from weft.frontend.undo import all_or_none
+from weft.ir.dtype import float32, float64
 
 __all__ = ["Group", "Optimizer"]
 
@@ -21,12 +22,13 @@ class Group(MutableMapping[str, Any]):
     """Parameters with their options.
 
     The learning rate is also held as a 0-d tensor, so that a schedule may change it without a new
-    compilation, inside and outside captured functions.
+    compilation, inside and outside captured functions. It is as exact as the widest parameter.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
-        self.rate = tensor(float(options["lr"])).realize()
+        wide = any(p.dtype is float64 for p in options["params"])
+        self.rate = tensor(float(options["lr"]), dtype=float64 if wide else float32).realize()
 
     def __getitem__(self, key: str) -> Any:
         return self._options[key]
