@@ -79,6 +79,17 @@ def test_each_tile_is_loaded_once_in_a_step():
     assert sum("tileloadd" in line for line in lines) == 4
 
 
+@pytest.mark.parametrize(("columns", "inner", "past"), [
+    (128, 64, 0),  # both fit the first cache
+    (512, 256, 2),  # the panel of columns does not
+    (512, 1024, 4),  # nor do the rows
+])
+def test_what_the_first_cache_cannot_keep_is_read_past_it(columns, inner, past):
+    lines = assembly(nests.narrow(128, columns, inner))
+    assert sum(line.split()[:1] == ["tileloaddt1"] for line in lines) == past
+    assert sum("tileloadd" in line for line in lines) == 4
+
+
 def test_a_long_sum_stores_a_tile_in_each_step():
     """The path of stores sleeps after a while, and takes long to wake."""
     def count(inner):

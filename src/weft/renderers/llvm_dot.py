@@ -10,7 +10,7 @@ from weft.ir.linear import Compute, Value
 from weft.ir.op import Op
 from weft.renderers.llvm_types import FunctionWriter, element, vector
 
-__all__ = ["dot", "matrix", "store_matrix"]
+__all__ = ["dot", "load_matrix", "matrix", "store_matrix"]
 
 _LEAST = 4  # lanes of the smallest register
 _WORDS = vector("i32", 256)  # of a matrix
@@ -59,6 +59,15 @@ def matrix(w: FunctionWriter, inst: Compute) -> str:
     whole = w.intrinsic("llvm.x86.cast.tile.to.vector.v256i32", _WORDS, ("x86_amx", made))
     return whole if total == "i32" else w.new(
         f"bitcast {_WORDS} {whole} to {vector(total, 256)}")
+
+
+def load_matrix(w: FunctionWriter, at: str) -> str:
+    """Write the load of a matrix of words into a tile past the first cache; return its operand."""
+    tile = w.intrinsic("llvm.x86.tileloaddt164.internal", "x86_amx", *_SIZE, ("ptr", at),
+                       ("i64", "64"))
+    whole = w.intrinsic("llvm.x86.cast.tile.to.vector.v256i32", _WORDS, ("x86_amx", tile))
+    w.tiles[w.block, whole] = tile
+    return whole
 
 
 def store_matrix(w: FunctionWriter, value: Value, at: str) -> None:

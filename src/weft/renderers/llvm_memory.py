@@ -46,6 +46,7 @@ class Memories:
         self.whole = _whole(kernel)
         self.flags = _flags(kernel)
         self.sums = _sums(kernel)
+        self.far = _far(kernel, module.target.l1_bytes)
         changed = {i.memory.name for i in kernel.code
                    if isinstance(i, li.StoreInst | li.AtomicInst)}
         self.changed = changed if self.noalias else {m.name for m in kernel.params} | changed
@@ -148,6 +149,23 @@ def _sums(kernel: LinearKernel) -> set[str]:
     return known
 
 
+def _far(kernel: LinearKernel, near: int) -> set[str]:
+    """Return the memories of factors of matrices that the first cache cannot keep.
+
+    Read past it, they leave their place in it to those that it can.
+    """
+    products = (Op.MATRIX2, Op.MATRIX4)
+    factors = {a.id for i in kernel.code if isinstance(i, li.Compute) and i.op in products
+               for a in i.args[1:]}
+    if not factors:
+        return set()
+    read = {i.memory.name for i in kernel.code
+            if isinstance(i, li.LoadInst) and i.result.id in factors}
+    return {i.memory.name for i in kernel.code
+            if isinstance(i, li.StorageInst) and i.memory.name in read
+            and i.memory.scope == "local" and i.size * i.memory.dtype.itemsize > near}
+
+
 def _plain(name: str) -> str:
     return "".join(c if c.isalnum() or c in "._" else "_" for c in name)
 
@@ -213,7 +231,10 @@ def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) ->
         text = _gather(w, value, kind, at, mask, fill, mem, tag)
     elif mask is None:
         at = address(w, mem, base, inst.offset, True)
-        text = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
+        if mem.name in memories.far and (value.lanes, mem.dtype.itemsize) == _MATRIX:
+            text = llvm_dot.load_matrix(w, at)
+        else:
+            text = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
     elif value.id in memories.whole:
         at = address(w, mem, base, inst.offset, False)
         zeros = f"@zeros.{suffix(stored(mem.dtype), value.lanes)}"
