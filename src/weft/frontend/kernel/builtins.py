@@ -281,7 +281,7 @@ def _zip(c: Calls, node: ast.Call, *values: Value, strict: Value | None = None) 
 def _walk(c: Calls, node: ast.Call, *parts: Value) -> Value:
     """Return things to walk through side by side, an iterator where ``next`` may ask for them."""
     walk = Known(Walk(parts))
-    if any(map(iterators.is_iterator, parts)) or not iterators.is_kept(c.source, node, parts):
+    if not iterators.is_kept(c.source, node, parts):
         return walk
     return iterators.iterator_of(cast("Any", c), walk, node)
 

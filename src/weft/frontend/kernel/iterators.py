@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.frontend.kernel import chosen
 from weft.frontend.kernel.elements import is_text
-from weft.frontend.kernel.values import Group, Iterator, Known, Range, Value, Walk, describe
+from weft.frontend.kernel.values import Group, Iterator, Known, Value, Walk, describe
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -23,52 +23,85 @@ if TYPE_CHECKING:
     from weft.frontend.kernel.loops import Loops
     from weft.frontend.kernel.source import Source
 
-__all__ = [
-    "has_more", "inside", "is_iterator", "is_kept", "iterator_of", "next_of", "side_by_side",
-    "walked",
-]  # fmt: skip
+__all__ = ["first_of", "is_iterator", "is_kept", "iterator_of", "next_of", "side_by_side", "taken"]
+
+# what goes once over its argument, and what is walked with it: loops ask that where it stands
+_ONCE: Final = frozenset(("all", "any", "enumerate", "iter", "max", "min", "sum", "zip"))
 
 
 def is_iterator(value: Value) -> bool:
-    """Whether a value is an iterator."""
-    return isinstance(value, Known) and isinstance(value.value, Iterator)
-
-
-def inside(value: Value) -> Iterator | None:
-    """Return the iterator that a loop goes over, with a count beside it or not, or None."""
+    """Whether a value is an iterator; several side by side are one, too."""
     known = value.value if isinstance(value, Known) else None
     if isinstance(known, Walk):
-        return next(filter(None, map(inside, known.parts)), None)
+        return bool(known.parts) and all(map(is_iterator, known.parts))
+    return isinstance(known, Iterator)
+
+
+def first_of(value: Value) -> Iterator | None:
+    """Return the first iterator in what a loop goes over, None if there is none."""
+    known = value.value if isinstance(value, Known) else None
+    if isinstance(known, Walk):
+        return next(filter(None, map(first_of, known.parts)), None)
     return known if isinstance(known, Iterator) else None
 
 
 def is_kept(source: Source, node: ast.Call, parts: Sequence[Value]) -> bool:
     """Whether a function asks ``enumerate`` and ``zip`` for items from several places.
 
-    It may call ``next``, or go more than once over what a name holds.
+    It may call ``next``, go more than once over what a name holds, or have another function do so.
     """
-    single = not any(isinstance(p, Group) for p in parts)
-    return any((isinstance(n, ast.Name) and n.id == "next") or (
-        single and isinstance(n, ast.Assign | ast.NamedExpr) and n.value is node
-    ) for n in ast.walk(source.tree))
+    tuples = not any(map(first_of, parts)) and any(isinstance(p, Group) for p in parts)
+    for n in ast.walk(source.tree):
+        if isinstance(n, ast.Name) and n.id == "next":
+            return True
+        if isinstance(n, ast.Assign | ast.NamedExpr | ast.Return) and n.value is node:
+            return not tuples or not isinstance(n, ast.Assign) or _is_read_again(source, n)
+        if isinstance(n, ast.Call) and node in n.args and not _goes_once(n):
+            return True
+    return False
+
+
+def _is_read_again(source: Source, stmt: ast.Assign) -> bool:
+    """Whether what a statement sets may be read more than once before it is set again."""
+    names = {t.id for t in stmt.targets if isinstance(t, ast.Name)}
+    reads = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id in names
+             and isinstance(n.ctx, ast.Load)]
+    if len(reads) != 1:
+        return True
+    around = [{id(m) for s in n.body for m in ast.walk(s)} for n in ast.walk(source.tree)
+              if isinstance(n, ast.For | ast.While)]
+    return any(id(reads[0]) in inner and id(stmt) not in inner for inner in around)
+
+
+def _goes_once(call: ast.Call) -> bool:
+    """Whether a function goes once over what it is given, or hands it on."""
+    return isinstance(call.func, ast.Name) and call.func.id in _ONCE
 
 
 def iterator_of(c: Loops, value: Value, node: ast.AST) -> Value:
     """Return ``iter(value)``, which is an iterator itself if the value is one."""
     if is_iterator(value):
         return value
-    if isinstance(value, Known) and isinstance(value.value, Walk) and any(
-        map(is_iterator, value.value.parts)
-    ):
-        raise c.wrong(node, "an iterator of iterators side by side", "call next on each of them")
+    if isinstance(value, Known) and isinstance(value.value, Walk) and not _in_step(value):
+        return Known(Walk(tuple(iterator_of(c, part, node) for part in value.value.parts)))
     cell = c.cell("place", dt.int64, node)
     c.put(cell, ex.index(0), node)
     return Known(Iterator(value, cell))
 
 
+def _in_step(value: Value) -> bool:
+    """Whether one place tells the next item of all that is gone over side by side."""
+    known = value.value if isinstance(value, Known) else None
+    if isinstance(known, Walk):
+        return all(map(_in_step, known.parts))
+    return not isinstance(known, Iterator) and not _is_row(value)
+
+
 def next_of(c: Loops, value: Value, node: ast.Call) -> Value:
     """Return ``next(value)``, and go on to the item behind it."""
     it = value.value if isinstance(value, Known) else None
+    if isinstance(it, Walk) and is_iterator(value):
+        return Group(tuple(next_of(c, part, node) for part in it.parts))
     if not isinstance(it, Iterator):
         raise c.wrong(node, f"next of {describe(value)}", "it is for iterators: it = iter(x)")
     extent, item = _parts(c, it.items, node)
@@ -79,22 +112,36 @@ def next_of(c: Loops, value: Value, node: ast.Call) -> Value:
     return item(place)
 
 
-def walked(c: Loops, it: Iterator, node: ast.expr) -> tuple[Expr, Callable[[Expr], Value]]:
-    """Return how many items a loop over an iterator gets, and what takes each of them."""
-    extent, item = _parts(c, it.items, node)
-    first = c.get(it.cell, "place", node)
+def taken(c: Loops, value: Value, going: Expr, turn: Expr,
+          node: ast.expr) -> tuple[Expr, Callable[[], Value]]:  # fmt: skip
+    """Take an item of each iterator that a loop goes over, up to the first that has none.
 
-    def taken(_: Expr) -> Value:
-        place = c.get(it.cell, "place", node)  # others may have taken items since the last turn
-        c.put(it.cell, place + 1, node)
-        return item(place)
+    Returns
+    -------
+    going : Expr
+        Whether the loop was `going` and all had an item.
+    item : callable
+        Gives what was taken; of what is no iterator, the item of this turn.
+    """
+    known = value.value if isinstance(value, Known) else None
+    if isinstance(known, Walk):
+        items = []
+        for part in known.parts:
+            going, item = taken(c, part, going, turn, node)
+            items.append(item)
+        return going, lambda: Group(tuple(item() for item in items))
+    if not isinstance(known, Iterator):
+        extent, item_at = _parts(c, c.walkable(value, node), node)
+        return _both(going, turn.lt(extent)), partial(item_at, turn)
+    extent, item_at = _parts(c, known.items, node)
+    place = c.get(known.cell, "place", node)
+    going = _both(going, place.lt(extent))
+    c.put(known.cell, ex.where(going, place + 1, place), node)
+    return going, partial(item_at, place)
 
-    return ex.maximum(extent - first, 0), taken
 
-
-def has_more(c: Loops, it: Iterator, node: ast.expr) -> Expr:
-    """Return whether there is a next item."""
-    return c.get(it.cell, "place", node).lt(_parts(c, it.items, node)[0])
+def _both(a: Expr, b: Expr) -> Expr:
+    return b if ex.is_const(a, True) else ex.binary(Op.AND, a, b)
 
 
 def side_by_side(c: Loops, walk: Walk, node: ast.expr) -> Value | list[Callable[[], Value]]:
@@ -106,8 +153,6 @@ def side_by_side(c: Loops, walk: Walk, node: ast.expr) -> Value | list[Callable[
         side_by_side(c, p.value, node) if isinstance(p, Known) and isinstance(p.value, Walk) else p
         for p in (c.walkable(part, node) for part in walk.parts)
     ]
-    if any(map(is_iterator, parts)) and not is_count(parts[0]):
-        raise c.wrong(node, "a loop over zip of iterators", "call next for each of them")
     rows = [_turns(p) for p in parts]
     counts = [len(row) for row in rows if row is not None]
     if not counts:
@@ -136,12 +181,6 @@ def _turns(part: Any) -> list[Callable[[], Value]] | None:
 
 def _is_row(items: Any) -> bool:
     return isinstance(items, Group) and not chosen.is_chosen(items) and not is_text(items)
-
-
-def is_count(part: Value) -> bool:
-    """Whether a part of what a loop goes over is the count of ``enumerate``."""
-    return isinstance(part, Known) and isinstance(part.value, Range) and (
-        ex.is_const(part.value.stop, 1 << 62))
 
 
 def _parts(c: Loops, items: Any, node: Any) -> tuple[Expr, Callable[[Expr], Value]]:

@@ -66,6 +66,10 @@ class Loops(Statements):
 
     def _for(self, node: ast.For) -> int:
         items = self.walkable(self.visit(node.iter), node.iter)
+        it = iterators.first_of(items) if isinstance(items, Known) and isinstance(
+            items.value, Iterator | Walk) else None
+        if it is not None:  # of which the body may take items, too
+            return self._taking(node, items, it)
         if isinstance(items, Known) and isinstance(items.value, Walk):
             found = iterators.side_by_side(self, items.value, node.iter)
             if isinstance(found, list):
@@ -85,15 +89,25 @@ class Loops(Statements):
 
         self.way.append(Fork(TURNS, extent))
         try:
-            it = iterators.inside(items) if isinstance(items, Known) and isinstance(
-                items.value, Iterator | Walk) else None
-            if it is not None:  # of which the body may take items, too
-                return self._counted(
-                    node, lambda _: iterators.has_more(self, it, node.iter), enter)
             if flow.breaks(node.body):
                 end = self.bind(extent, "extent", node)
-                return self._counted(node, lambda k: k.lt(end), enter)
+                return self._counted(node, lambda k, _: k.lt(end), enter)
             return self._loop(node, lambda loop: self._plain(node, extent, enter, loop), None)
+        finally:
+            self.way.pop()
+
+    def _taking(self, node: ast.For, items: Value, it: Iterator) -> int:
+        """Read a loop that takes its items of iterators: before each turn, if there is one."""
+        item: Callable[[], Value]
+
+        def more(k: Expr, stays: Expr) -> Expr:
+            nonlocal item
+            going, item = iterators.taken(self, items, stays, k, node.iter)
+            return going
+
+        self.way.append(Fork(TURNS, self.get(it.cell, "place", node)))
+        try:
+            return self._counted(node, more, lambda _: self.set(node.target, item(), node))
         finally:
             self.way.pop()
 
@@ -115,8 +129,6 @@ class Loops(Statements):
         if is_text(items) and isinstance(items, Group):
             return strings.length(items), lambda k: strings.at(items, k)
         known = items.value if isinstance(items, Known) else None
-        if isinstance(known, Iterator):
-            return iterators.walked(self, known, node)
         if isinstance(known, Range):
             return self._range_of(known, node)
         if isinstance(known, Walk):
@@ -158,18 +170,22 @@ class Loops(Statements):
             self._turn(node.body, loop, node)
         self.emit(For(var, extent, SERIAL, tuple(body)), node)
 
-    def _counted(self, node: ast.For, more: Callable[[Expr], Expr],
+    def _counted(self, node: ast.For, more: Callable[[Expr, Expr], Expr],
                  enter: Callable[[Expr], None]) -> int:  # fmt: skip
-        """Read a loop that may end early: it counts by itself, and asks before each turn."""
+        """Read a loop that may end early: it counts by itself, and asks before each turn.
+
+        What asks is given the turn and whether the loop was not left before.
+        """
         def read(loop: Loop) -> None:
             count = self.cell("count", dt.int64, node)
             self.put(count, ex.index(0), node)
             with self.into() as head:
                 k = self.get(count, _name_of(node.target), node)
-                left = None if loop.leave is None else self.get(loop.leave, "left", node)
-                going = more(k)
-                test = going if left is None else ex.binary(Op.AND, negation(left), going)
-                with self.into((going, ex.index(0).le(k))) as body:
+                stays = ex.const(True, dt.bool_) if loop.leave is None else negation(
+                    self.get(loop.leave, "left", node))
+                going = more(k, stays)
+                test = going if loop.leave is None else ex.binary(Op.AND, stays, going)
+                with self.into((*conjuncts(going), ex.index(0).le(k))) as body:
                     self._reload(loop)
                     self.put(count, k + 1, node)
                     enter(k)
