@@ -37,7 +37,7 @@ from weft.ir.traverse import walk
 
 NAN = struct.unpack("<d", (0xFFF8000000000123).to_bytes(8, "little"))[0]
 VECTOR_OPS = (Op.BROADCAST, Op.RAMP, Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE,
-              Op.SHUFFLE, Op.COMPRESS)
+              Op.SHUFFLE, Op.COMPRESS, Op.WORDS)
 VALUES = [0.0, -0.0, 1.0, 0.1, 1e-45, 5e-324, 1e308, math.inf, -math.inf, math.nan, NAN, 1e22]
 
 
@@ -72,6 +72,9 @@ def grow(rng, op, pool):
             return ex.make(op, first.dtype, (first,), None, 4) if first.lanes == 1 else None
         if first.lanes == 1:
             return None
+        if op is Op.WORDS:
+            fits = first.dtype.itemsize < 4 and first.lanes == 8 and not first.dtype.is_bool
+            return ex.words(first) if fits else None
         if op is Op.REVERSE:
             return ex.reverse(first)
         if op is Op.SHUFFLE:

@@ -443,6 +443,11 @@ def bits(x: Expr) -> Expr:
     return make(Op.BITS, dt.uint64, (x,), x.lanes, 1)
 
 
+def words(x: Expr) -> Expr:
+    """Return the bits of neighbouring lanes of 8 or 16 bits as uint32, the first one lowest."""
+    return make(Op.WORDS, dt.uint32, (x,), None, x.lanes * x.dtype.itemsize // 4)
+
+
 def reverse(x: Expr) -> Expr:
     """Return the lanes of `x` in the opposite order."""
     return make(Op.REVERSE, x.dtype, (x,), x.lanes, x.lanes) if x.lanes > 1 else x

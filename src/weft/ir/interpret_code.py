@@ -66,6 +66,13 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
         return half if lanes > 1 else half[0]
     if op is Op.BITS:
         return sum(1 << k for k, flag in enumerate(args[0]) if flag)
+    if op is Op.WORDS:
+        assert operand is not None
+        parts = [scalar.to_bits(x, operand) for x in args[0]]
+        group = 4 // operand.itemsize
+        words = [sum(part << operand.bits * r for r, part in enumerate(parts[i:i + group]))
+                 for i in range(0, len(parts), group)]
+        return tuple(words) if lanes > 1 else words[0]
     if op is Op.REVERSE:
         return args[0][::-1]
     if op is Op.SLIDE:

@@ -167,6 +167,9 @@ class Op:
     SLIDE: Final = Operation("slide", 2, "vector")  # attr n: last n lanes of a, then those of b
     SHUFFLE: Final = Operation("shuffle", 2, "vector")  # attr "0_5_1": these lanes of a, then b
 
+    # uint32 from the bits of 2 or 4 neighbouring lanes each, the first one lowest
+    WORDS: Final = Operation("words", 1, "vector", result="attr")
+
     # the lanes of b whose flag in a is set, in order from the first lane on; zeros behind them
     COMPRESS: Final = Operation("compress", 2, "vector")
     BITS: Final = Operation("bits", 1, "vector", "b", "attr")  # lane i is bit i of a uint64

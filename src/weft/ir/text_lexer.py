@@ -331,6 +331,8 @@ class Line:
         elif op.group == "dot" and not detail:
             dtype = args[0].dtype
         elif op.group == "vector":
+            if op is Op.WORDS and not detail:
+                return make(op, dt.uint32, tuple(args), None, lanes * dtype.itemsize // 4)
             if op is Op.COMPRESS:
                 return make(op, dtype, tuple(args), None, lanes)
             if op is Op.SHUFFLE:

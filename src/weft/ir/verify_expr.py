@@ -84,6 +84,10 @@ def _vector(op: Operation, result: Typed, arg: Typed, attr: Any) -> str | None:
     if op is Op.BITS:
         fits = attr == lanes and 2 <= lanes <= 64 and result == (dt.uint64, 1)
         return None if fits else f"bits.{attr} of {show_type(arg)} as {show_type(result)}"
+    if op is Op.WORDS:
+        narrow = dtype.itemsize in (1, 2) and not dtype.is_bool and attr is None
+        fits = narrow and result[0] is dt.uint32 and lanes * dtype.itemsize == 4 * result[1]
+        return None if fits else f"words of {show_type(arg)} as {show_type(result)}"
     if result[0] is not dtype:
         return f"{op.name} of {dtype.text} to {result[0].text}"
     if op is Op.BROADCAST or op is Op.RAMP:

@@ -1,13 +1,18 @@
-"""What passes over straight lines of statements share: new names, and which memories overlap."""
+"""What passes over straight lines share: new names, which memories overlap, transpositions."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, Final
 
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
+from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, Location, Memory, Stmt
 from weft.ir.traverse import Rewriter, walk
+
+LEAST: Final = 4  # neighbouring places that are worth a transposition
+MOST: Final = 16  # vectors transposed at once: with their results they fill the registers
 
 
 class StraightLines(Rewriter):
@@ -47,3 +52,43 @@ class StraightLines(Rewriter):
         """Return a new name for a value of a dtype like another's."""
         self.made += 1
         return ex.var(f"{name}.{self.MARK}{self.made}", like.dtype, lanes)
+
+
+def transpose(rows: list[Expr], count: int, let: Callable[[Expr], Expr]) -> list[Expr]:
+    """Return `count` vectors, a power of two, with a lane of each row, by shuffles named by `let`.
+
+    Each row, of which there is one a lane, holds one lane of all of them.
+    """
+    lanes = len(rows)
+    while rows[0].lanes < lanes:  # rows side by side until they fill a vector
+        wide = range(2 * rows[0].lanes)
+        rows = [let(ex.shuffle(a, b, wide)) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+    # The low bits of the place in all vectors together move to the top, one a stage.
+    for _ in range(count.bit_length() - 1):
+        pairs = list(zip(rows[::2], rows[1::2], strict=True))
+        rows = [let(ex.shuffle(a, b, range(odd, 2 * lanes, 2))) for odd in (0, 1) for a, b in pairs]
+    return rows
+
+
+def runs(offsets: list[int], lanes: int) -> list[tuple[int, int]]:
+    """Cut increasing offsets into runs of neighbours whose lengths are powers of two."""
+    out: list[tuple[int, int]] = []
+    i = 0
+    while i < len(offsets):
+        j = i
+        while j + 1 < len(offsets) and offsets[j + 1] == offsets[j] + 1:
+            j += 1
+        length = j + 1 - i
+        while length:
+            part = min(1 << (length.bit_length() - 1), lanes, MOST)
+            if part < LEAST:
+                part = length  # too short to transpose: one piece
+            out.append((offsets[i], part))
+            i += part
+            length -= part
+    return out
+
+
+def behind(base: Expr, offset: int) -> Expr:
+    """Return a place so many elements behind another."""
+    return ex.binary(Op.ADD, base, ex.index(offset)) if offset else base

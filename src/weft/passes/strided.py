@@ -30,10 +30,8 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
 from weft.passes.lanes import Affine, linear
-from weft.passes.straight import StraightLines
+from weft.passes.straight import LEAST, StraightLines, behind, runs, transpose
 
-LEAST: Final = 4  # neighbouring places that are worth a transposition
-MOST: Final = 16  # vectors transposed at once: with their results they fill the registers
 NEAR: Final = 12  # strides up to which the places between the lanes are read as well
 CLOSE: Final = 8  # up to which they are written together, or read under a mask
 _PLAIN: Final = (Load, Store, Let, Prefetch, Alloc)  # storage of a copy's own touches no other
@@ -195,7 +193,7 @@ class _Line:
         values: dict[int, Expr] = {}
         # Alone a load is worth it only where others of its kind are not kept from it by writes.
         near = 1 < group.stride <= NEAR and (self.owner.apart or len(by_offset) > 1)
-        for start, count in _runs(sorted(by_offset), group.lanes):
+        for start, count in runs(sorted(by_offset), group.lanes):
             if LEAST <= count <= group.lanes and group.stride >= count:
                 values.update(self._transposed(group, start, count, out))
             elif near:
@@ -214,7 +212,7 @@ class _Line:
         like = group.members[0].stmt
         assert isinstance(like, Load)
         var = self.owner.fresh(str(like.var.attr), like.var, lanes)
-        out.append(Load(var, like.memory, (_behind(group.base, offset),), mask))
+        out.append(Load(var, like.memory, (behind(group.base, offset),), mask))
         return var
 
     def _between(self, mask: Expr | None, group: _Group, start: int,
@@ -241,15 +239,7 @@ class _Line:
         """Read one row a lane and transpose: `count` neighbouring loads, a power of two."""
         rows = [self._read(group, start + lane * group.stride, count, out)
                 for lane in range(group.lanes)]
-        while rows[0].lanes < group.lanes:  # rows side by side until they fill a vector
-            wide = range(2 * rows[0].lanes)
-            rows = [self._let(ex.shuffle(a, b, wide), out, group)
-                    for a, b in zip(rows[::2], rows[1::2], strict=True)]
-        # The low bits of the place in all vectors together move to the top, one a stage.
-        for _ in range(count.bit_length() - 1):
-            pairs = list(zip(rows[::2], rows[1::2], strict=True))
-            rows = [self._let(ex.shuffle(a, b, range(odd, 2 * group.lanes, 2)), out, group)
-                    for odd in (0, 1) for a, b in pairs]
+        rows = transpose(rows, count, lambda e: self._let(e, out, group))
         return {start + i: row for i, row in enumerate(rows)}
 
     def _picked(self, group: _Group, offsets: list[int], out: list[Stmt],
@@ -297,7 +287,7 @@ class _Line:
                                              for i in range(stride)], out)
             self.gone.update(m.position for m in group.members)
             return
-        for first, count in _runs(sorted(offsets), group.lanes):
+        for first, count in runs(sorted(offsets), group.lanes):
             members = [offsets[first + i] for i in range(count) if first + i in offsets]
             if not LEAST <= count <= min(group.lanes, stride):
                 if 1 < stride <= CLOSE and group.lanes >= LEAST:
@@ -316,7 +306,7 @@ class _Line:
                mask: Expr | None = None) -> None:
         like = group.members[0].stmt
         assert isinstance(like, Store)
-        out.append(Store(like.memory, (_behind(group.base, offset),), value, mask,
+        out.append(Store(like.memory, (behind(group.base, offset),), value, mask,
                          like.streaming and mask is None))  # fmt: skip
 
     def _rows(self, group: _Group, start: int, values: list[Expr], out: list[Stmt]) -> None:
@@ -364,26 +354,3 @@ class _Line:
                 value = self._let(ex.shuffle(value, values[number], picks), out, group)
                 taken = list(range(lanes))
             self._write(group, start + window * lanes, value, out)
-
-
-def _behind(base: Expr, offset: int) -> Expr:
-    return ex.binary(Op.ADD, base, ex.index(offset)) if offset else base
-
-
-def _runs(offsets: list[int], lanes: int) -> list[tuple[int, int]]:
-    """Cut increasing offsets into runs of neighbours whose lengths are powers of two."""
-    out: list[tuple[int, int]] = []
-    i = 0
-    while i < len(offsets):
-        j = i
-        while j + 1 < len(offsets) and offsets[j + 1] == offsets[j] + 1:
-            j += 1
-        length = j + 1 - i
-        while length:
-            part = min(1 << (length.bit_length() - 1), lanes, MOST)
-            if part < LEAST:
-                part = length  # too short to transpose: one piece
-            out.append((offsets[i], part))
-            i += part
-            length -= part
-    return out

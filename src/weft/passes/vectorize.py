@@ -62,6 +62,7 @@ from weft.passes.folds import gather
 from weft.passes.lanes import Affine, Mapped, Mask, Scope, any_of
 from weft.passes.reduce import ReduceLowering
 from weft.passes.strided import regroup
+from weft.passes.words import join_words
 
 if TYPE_CHECKING:
     from weft.passes import atomics, fragments, warp
@@ -96,6 +97,7 @@ def vectorize(kernel: Kernel, legal: Callable[[Expr], Expr] = lambda e: e) -> Ke
     body = tuple(out)
     apart = bool(dict(kernel.meta.hints).get("noalias", kernel.meta.kind != "custom"))
     body = gather(body, pass_.folds, pass_.locations, apart)
+    body = join_words(body, pass_.strided, pass_.locations, apart)
     body = regroup(body, pass_.strided, pass_.locations, apart)
     return kernel.replace(params=tuple(params), body=body, locations=pass_.locations)
 

@@ -48,7 +48,7 @@ def _lacks(inst: Compute) -> UnsupportedError:
 
 
 _ANY_DTYPE: Final = (Op.CAST, Op.BITCAST, Op.WHERE, Op.BROADCAST, Op.EXTRACT, Op.HALF,
-                     Op.REVERSE, Op.SLIDE, Op.SHUFFLE, Op.BITS)  # fmt: skip
+                     Op.REVERSE, Op.SLIDE, Op.SHUFFLE, Op.BITS, Op.WORDS)  # fmt: skip
 
 
 def _is_foreign(inst: Compute) -> bool:
@@ -481,6 +481,7 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.EXTRACT: _extract,
     Op.HALF: _half,
     Op.BITS: _bits,
+    Op.WORDS: _bitcast,
     Op.REVERSE: _reverse,
     Op.SLIDE: _slide,
     Op.SHUFFLE: _shuffle,
