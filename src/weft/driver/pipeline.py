@@ -22,6 +22,7 @@ from weft.passes.barrier import blocks_to_loops, has_threads, unroll_loops
 from weft.passes.extremes import splitter
 from weft.passes.legalize import Legalizer, legalize
 from weft.passes.linearize import linearize
+from weft.passes.neighbours import Room
 from weft.passes.vectorize import vectorize
 from weft.strategies import choose
 from weft.strategies.plain import choose_plain
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_BLOCKS_OF_CACHE: Final = 4  # of the second cache, what blocks that run together may take
 _OWN_TRAVERSALS: Final = 4  # the strategy, vectorise, linearise, render
 
 verifying = False  # every level is verified: the test suite turns it on
@@ -194,7 +196,8 @@ def render(kernel: Kernel, name: str, tier: str = FULL,
         lanes = target.vector_bytes // 4 if tier == FULL and hints.get("vectorizable", True) else 1
         if lanes > 1:
             lanes = hints.get("vector_width", lanes)
-        kernel = blocks_to_loops(unroll_loops(kernel, hints.get("unroll", 1)), lanes)
+        room = Room(target.l2_bytes // _BLOCKS_OF_CACHE, threads) if lanes > 1 else None
+        kernel = blocks_to_loops(unroll_loops(kernel, hints.get("unroll", 1)), lanes, room)
     if chosen is not None:
         scheduled = chosen[0]
     else:

@@ -21,6 +21,7 @@ loop over the blocks; in it, between any two barriers, a loop over the threads o
 * A block that begins with an early return has a version for the case that nobody leaves, without
   masks and with all that is then the same for all threads.
 * Threads make the turns of a loop over the whole grid together, as if it had a barrier.
+* Blocks beside each other that fill the same tiles are run as one (`weft.passes.neighbours`).
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ from weft.passes.departures import departs, may_depart, prepared, without_depart
 from weft.passes.divergence import MUCH, WARP, has_barrier, leaves
 from weft.passes.grid import blocks_of_grid, grid_to_block, waits_for_grid
 from weft.passes.in_step import meets_in_step
+from weft.passes.neighbours import Neighbours, Room, neighbours_of
 from weft.passes.orient import CLEARLY, lanes_last
 from weft.passes.strides import count_turns
 from weft.passes.threads import Threads
@@ -95,7 +97,7 @@ def unroll_loops(kernel: Kernel, most: int) -> Kernel:
     return Unroll(kernel).run() if most > 1 else kernel
 
 
-def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
+def blocks_to_loops(kernel: Kernel, lanes: int = 1, room: Room | None = None) -> Kernel:
     """Return a kernel without axes of blocks and threads.
 
     Loops over blocks that stand behind each other run behind each other.
@@ -106,6 +108,8 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
         A kernel with loops over blocks, and in them over threads.
     lanes : int
         Threads that run side by side as the lanes of a vector.
+    room : Room, optional
+        What blocks that share tiles can have together; without it each block is run alone.
 
     Raises
     ------
@@ -123,14 +127,14 @@ def blocks_to_loops(kernel: Kernel, lanes: int = 1) -> Kernel:
     while parts:
         names = (*done, *(s for part in parts for s in part))
         kernel = kernel.replace(body=names)  # with all names that are taken
-        inner, locations = _without_blocks(kernel, parts.pop(0), lanes, blocks)
+        inner, locations = _without_blocks(kernel, parts.pop(0), lanes, blocks, room)
         kernel = kernel.replace(locations=locations)
         done = (*done, *inner)
     return kernel.replace(body=done)
 
 
-def _without_blocks(kernel: Kernel, body: Body, lanes: int,
-                    blocks: int) -> tuple[Body, dict[Stmt, Location]]:  # fmt: skip
+def _without_blocks(kernel: Kernel, body: Body, lanes: int, blocks: int,
+                    room: Room | None) -> tuple[Body, dict[Stmt, Location]]:  # fmt: skip
     """Return a part of a kernel as loops, and the places of all statements.
 
     The first `blocks` axes of threads of a grid that waits are those of its blocks.
@@ -139,6 +143,13 @@ def _without_blocks(kernel: Kernel, body: Body, lanes: int,
     while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
         axes.append(body[0])
         body = body[0].body
+    beside = neighbours_of(kernel, axes, body, room) if room is not None and not blocks else None
+    if room is not None and beside is not None and not meets_in_step(body):
+        nest = Nest(beside.kernel, beside.body, lanes)
+        nest.neighbours, nest.blocks = beside, 2
+        nest.names |= beside.names
+        index = ex.var(nest.fresh("block", nest.names), dt.int64)
+        return beside.loop(axes[:-2], room, index, nest.run(beside.body)), nest.locations
     nest = Nest(kernel, body, lanes)
     nest.diverged = _APART if blocks else _DIVERGED
     nest.blocks = blocks
@@ -242,7 +253,8 @@ class Nest:
         self.rows: set[Stmt] = set()  # loops over rows of threads
         self.diverged = _DIVERGED
         self.departs = False  # whether threads leave where others wait for each other later on
-        self.blocks = 0  # axes of blocks of a grid that waits, before those of threads
+        self.blocks = 0  # axes of blocks that are run as one, before those of threads
+        self.neighbours: Neighbours | None = None  # such blocks, if they are not the whole grid
 
     def run(self, body: Body) -> Body:
         """Return what a block does."""

@@ -123,7 +123,7 @@ class Divergence:
 
     def _find_in_step(self, body: Body) -> bool:
         """Find the loops over a grid whose turns all threads are to make before the next."""
-        if self.departs or self.lanes >= self.count or self.lanes < 2:
+        if self.departs or self.lanes >= self.count or self.lanes < 2 or self.nest.neighbours:
             return False  # that is so anyway, or there is no vector to read
         lets = {s.var: s.value for s in walk(body) if isinstance(s, Let)}
         stack = [body]

@@ -23,6 +23,7 @@ from weft.ir.stmt import (
     Let,
     Load,
     Memory,
+    Prefetch,
     Reduce,
     Stmt,
     Store,
@@ -34,11 +35,13 @@ from weft.passes.departures import marked
 from weft.passes.divergence import Divergence
 from weft.passes.orient import consecutive
 from weft.passes.region import Copy, Region, copies_of
+from weft.passes.turns import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.passes.barrier import Nest
+    from weft.passes.neighbours import Neighbours, Stretch
 
 __all__ = ["ThreadLoops"]
 
@@ -54,6 +57,8 @@ class ThreadLoops(Divergence):
         self.bound, self.allocated = nest.bound, nest.allocated
         self.thread = self.fresh("t", self.names)
         self.stays: Memory | None = None  # for each thread whether it has not left
+        self.turn: Expr | None = None  # of the loop around, which all blocks run as one turn
+        self.ahead: list[tuple[Stretch, Load]] = []  # what they will read in its next one
 
     def placed(self, stmt: Stmt, source: Stmt) -> Stmt:
         """Return a statement at the place of the one that it comes from."""
@@ -93,6 +98,9 @@ class ThreadLoops(Divergence):
             whole = _Part(self.axes, self.count, ex.index(0), {})
             self._of_part(body, guards, out, whole)
             return
+        if self.nest.neighbours is not None:
+            self._of_neighbours(self.nest.neighbours, body, guards, out)
+            return
         block = ex.var(self.fresh("block", self.names), dt.int64)
         number = self.nest.blocks
         outer, axes = self.axes[:number], self.axes[number:]
@@ -102,6 +110,70 @@ class ThreadLoops(Divergence):
         self._of_part(body, guards, inner, _Part(axes, count, block * count, names))
         blocks = math.prod(int(a.extent.attr) for a in outer)
         out.append(For(block, ex.index(blocks), PARALLEL, tuple(inner)))
+
+    def _of_neighbours(self, beside: Neighbours, body: list[Stmt], guards: tuple[Memory, ...],
+                       out: list[Stmt]) -> None:  # fmt: skip
+        """Write what blocks beside each other do, each stretch for those that differ in it."""
+        blocks, axes = self.axes[:2], self.axes[2:]
+        count = math.prod(int(a.extent.attr) for a in axes)
+        for stretch in beside.stretches(self.nest.body, axes, body, self.kept):
+            row, column = (
+                ex.var(self.fresh(name, self.names), dt.int64) if differs else ex.index(0)
+                for name, differs in (("upper", stretch.rows), ("left", stretch.columns)))
+            first = (row * blocks[1].extent + column) * count
+            part = _Part(axes, count, first, {blocks[0].var: row, blocks[1].var: column})
+            inner: list[Stmt] = []
+            if stretch.rows and stretch.columns:
+                inner.extend(self._fetches(beside, stretch.body, row, column))
+            else:
+                self.ahead.extend((stretch, s) for s in self._asked(stretch.body))
+            self._of_part(list(stretch.body), guards, inner, part)
+            for var, here, differs in ((column, beside.here[1], stretch.columns),
+                                       (row, beside.here[0], stretch.rows)):
+                if differs:
+                    inner = [For(var, here, SERIAL, tuple(inner))]
+            out.extend(inner)
+
+    def _asked(self, body: Body) -> list[Load]:
+        """Return what the threads of a block read of global memory in each turn of a loop.
+
+        Returned is where they will read in the next turn, if that is known from their indices.
+        """
+        turn = self.turn
+        if turn is None:
+            return []
+        known = {turn, *(axis.var for axis in self.axes)}
+        found: list[Load] = []
+        for s in walk(body):
+            if isinstance(s, Load) and s.memory.scope == "global":
+                index = opened(s.index, self.lets)
+                free = ex.free_vars(index)
+                if turn in free and all(v in known or not self.differs(v) for v in free):
+                    found.append(s.replace(index=tuple(ex.substitute(index, {turn: turn + 1}))))
+        return found
+
+    def _fetches(self, beside: Neighbours, body: Body, row: Expr, column: Expr) -> list[Stmt]:
+        """Return what asks for the tiles of the next turn, while blocks work on those of this one.
+
+        Each block asks for its part of what blocks of its row, or of its column, share.
+        """
+        if not self.ahead or not any(isinstance(s, For) for s in body):
+            return []
+        blocks, axes = self.axes[:2], self.axes[2:]
+        sizes = [int(a.extent.attr) for a in axes]
+        beside_another = math.gcd(sizes[-1], self.lanes)  # threads that read one line
+        groups = math.prod(sizes) // beside_another
+        out: list[Stmt] = []
+        for stretch, load in self.ahead:
+            number, sharers = (column, beside.here[1]) if stretch.rows else (row, beside.here[0])
+            group = ex.var(self.fresh("group", self.names), dt.int64)
+            names = _divided((number + group * sharers) * beside_another, axes)
+            names |= {blocks[0].var: row, blocks[1].var: column}
+            place = tuple(ex.substitute(load.index, names))
+            count = (ex.index(groups - 1) - number + sharers) // sharers
+            out.append(For(group, count, SERIAL, (Prefetch(load.memory, place),)))
+        self.ahead.clear()
+        return out
 
     def _of_part(self, body: list[Stmt], guards: tuple[Memory, ...], out: list[Stmt],
                  part: _Part) -> None:  # fmt: skip

@@ -241,7 +241,10 @@ class Threads(ThreadLoops):
         elif isinstance(s, For):
             extent = self._agreed(s.extent, s, guards, out) if self.differs(s.extent) else s.extent
             inner: list[Stmt] = []
+            around, self.turn = self.turn, s.var
             self._split(s.body, guards, inner, False)
+            self.turn = around
+            self.ahead.clear()
             out.append(self.placed(For(s.var, extent, SERIAL, tuple(inner)), s))
         elif isinstance(s, While):
             head: list[Stmt] = []

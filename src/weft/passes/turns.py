@@ -6,6 +6,7 @@ What all threads need is found from one of them, the one that is nearest to the 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -17,7 +18,8 @@ from weft.ir.stmt import Assert, Body, For, Load, Prefetch, Stmt
 from weft.ir.traverse import walk
 from weft.passes.lanes import linear
 
-__all__ = ["few_statements", "holds_for_all", "with_prefetches", "without_checks"]
+__all__ = ["few_statements", "holds_for_all", "opened", "with_prefetches",
+           "without_checks"]
 
 _MOST: Final = 64  # statements of a body that is worth writing twice
 _AHEAD: Final = 512  # elements by which reading is ahead: what memory takes to answer
@@ -101,7 +103,7 @@ def with_prefetches(body: Body, lets: dict[Expr, Expr], turn: Expr, threads: int
     out: list[Stmt] = []
     for s in body:
         if isinstance(s, Load) and s.memory.scope == "global" and s.index:
-            index = tuple(_opened(e, lets) for e in s.index)
+            index = opened(s.index, lets)
             free = ex.free_vars(index)
             if turn in free and known(v for v in free if v is not turn):
                 out.append(Prefetch(s.memory, tuple(ex.substitute(index, {turn: ahead}))))
@@ -109,11 +111,11 @@ def with_prefetches(body: Body, lets: dict[Expr, Expr], turn: Expr, threads: int
     return tuple(out)
 
 
-def _opened(e: Expr, lets: dict[Expr, Expr]) -> Expr:
-    """Return an expression with what its names stand for."""
+def opened(exprs: Sequence[Expr], lets: dict[Expr, Expr]) -> tuple[Expr, ...]:
+    """Return expressions with what their names stand for."""
+    found = tuple(exprs)
     for _ in range(8):
-        opened = ex.substitute([e], lets)[0]
-        if opened is e:
+        before, found = found, tuple(ex.substitute(found, lets))
+        if all(map(operator.is_, before, found)):
             break
-        e = opened
-    return e
+    return found
