@@ -81,6 +81,19 @@ def test_a_flat_array_is_fetched_in_blocks():
     assert any("prefetch_places(x, i.o, i.o, 4, " in line for line in made.meta.schedule)
 
 
+@pytest.mark.parametrize(("size", "op", "wanted"), [
+    (1_000_003, Op.EXP, True), (1_000_003, Op.ABS, False), (100_003, Op.EXP, False)])
+def test_arithmetic_fetches_later_vectors_of_arrays_from_memory(size, op, wanted):
+    x, y = memory("x", size), memory("y", size)
+    kernel = Kernel("map", (x, y), (loop("i", size, Load(f("a"), x, (v("i"),)),
+                                         Store(y, (v("i"),), ex.unary(op, f("a")))),),
+                    Meta("elementwise"))  # fmt: skip
+    made = choose(kernel, TARGET, 1)
+    assert [s.memory.name for s in prefetches(made)] == ["x"] * wanted
+    again = Schedule.replay(kernel, made.meta.schedule)
+    assert nests.written(made) == nests.written(again.kernel)
+
+
 def test_running_sums_fetch_the_next_row():
     made = choose(nests.carried(3000, 4096), TARGET, 1)
     assert len(prefetches(made)) >= 4

@@ -22,6 +22,7 @@ PLACES: Final = 4  # pages from which lines are asked for side by side
 BLOCK_BYTES: Final = 32 << 10  # of an array without rows that are asked for together
 LONG_BYTES: Final = 8 << 20  # of an array that comes from memory
 WRITTEN_BYTES: Final = 1024  # between a store and the lines that are fetched for later ones
+FOLLOWED_BYTES: Final = 2048  # between a vector and the one that is asked for, of a long array
 KEPT: Final = 4  # first caches: what is larger is mostly written to the second one
 BEYOND: Final = 2  # the second next columns begin in the last line of the next ones
 FEW_STREAMS: Final = 2  # arrays read at once that leave a core lines to ask for
@@ -92,6 +93,26 @@ def _is_large(plan: Plan, memory: Memory) -> bool:
     """Whether a parameter is far from staying in the first cache."""
     return memory in plan.kernel.params and (
         size_of(memory.size) * memory.dtype.itemsize > KEPT * plan.target.l1_bytes)
+
+
+def fetch_vectors(plan: Plan, name: str) -> None:
+    """Fetch later vectors of long arrays while there is arithmetic to do.
+
+    Look-ahead begins anew with each page, and what a core holds of a loop with much arithmetic is
+    a few vectors: it would wait for the first lines of every page.
+    """
+    loop = find(plan.kernel, name)
+    body = () if loop is None else loop.body
+    lanes = next((s for s in body if isinstance(s, For) and s.kind == VECTOR), None)
+    if lanes is None or not Cost(lanes.body).heavy:
+        return
+    for memory in dict.fromkeys(s.memory for s in lanes.body if isinstance(s, Load)):
+        size = memory.dtype.itemsize
+        vector = size_of(lanes.extent) * size
+        if vector == plan.target.line_bytes and size_of(memory.size) * size >= (
+                plan.target.l2_bytes) and plan.attempt(
+                "prefetch", memory.name, lanes.var.attr, name, FOLLOWED_BYTES // vector):
+            plan.why.append(f"later vectors of {memory.name} are fetched ahead")
 
 
 def fetch_blocks(plan: Plan, rows: list[str], name: str) -> None:

@@ -17,7 +17,7 @@ from weft.ir.traverse import walk
 from weft.schedule.loops import vector_obstacle
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
-from weft.strategies.ahead import fetch_blocks, fetch_written
+from weft.strategies.ahead import fetch_blocks, fetch_vectors, fetch_written
 from weft.strategies.nest import (
     MAX_LANES,
     Cost,
@@ -91,6 +91,8 @@ def schedule_nest(plan: Plan, root: str) -> None:
     parallelise(plan, names, amount)
     if streamed and outer is not None:
         fetch_blocks(plan, names[:-1], outer)
+    elif outer is not None:
+        fetch_vectors(plan, outer)
     if len(names) > 1:
         fetch_written(plan, names[-2])
 

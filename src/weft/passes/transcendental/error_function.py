@@ -1,10 +1,11 @@
 """The error function and its complement.
 
-``erf`` is a polynomial below 1 and ``1 - 2**-q(x)`` above, with q a polynomial for
-``-log2(erfc(x))``. ``erfc`` is ``e**(-x**2)`` times a polynomial for ``e**(x**2) * erfc(x)`` in
-``t = (x - c) / (x + c)``, which maps [0, inf) to [-1, 1) (after Schonfelder 1978). In float64
-``x**2`` is taken in two parts, and ``1 + 2*x`` is divided out of the polynomial, which makes it
-flat, so that the rounding of t hardly counts. ``erfc`` of float32 is computed in float64.
+``erf`` of float32 is ``1 - e**q(x)`` with q a polynomial for ``log(erfc(x))``, as expm1 is
+computed; that of float64 is a polynomial below 1 and ``1 - 2**-q(x)`` above. ``erfc`` is
+``e**(-x**2)`` times a polynomial for ``e**(x**2) * erfc(x)`` in ``t = (x - c) / (x + c)``, which
+maps [0, inf) to [-1, 1) (after Schonfelder 1978). In float64 ``x**2`` is taken in two parts, and
+``1 + 2*x`` is divided out of the polynomial, which makes it flat, so that the rounding of t hardly
+counts. ``erfc`` of float32 is computed in float64.
 
 Polynomials are minimax (Remez) with the lower coefficients rounded to the working format one after
 another, each time fitting the others anew.
@@ -14,7 +15,14 @@ from typing import Final
 
 from weft.ir import dtype as dt
 from weft.ir.expr import Expr, cast, mad, scalb, where
-from weft.passes.transcendental.exponential import EXP, EXP2, LOG2_E, reduce_exp
+from weft.passes.transcendental.exponential import (
+    EXP,
+    EXP2,
+    EXPM1,
+    LN2_HIGH,
+    LOG2_E,
+    reduce_exp,
+)
 from weft.passes.transcendental.floats import (
     at_most,
     fast_sum,
@@ -30,31 +38,28 @@ from weft.passes.transcendental.floats import (
 )
 from weft.passes.transcendental.power import exp2_single
 
-# erf(sqrt z) / sqrt z - 1 on z <= 1; erf to 2**-29 and 2**-55
-_ERF: Final = {
-    32: (0.12837916612625122, -0.3761262595653534, 0.11283578723669052, -0.026853347197175026,
-         0.005187162198126316, -0.0007997853099368513, 7.806903886375949e-05),
-    64: (0.12837916709551256, -0.37612638903183343, 0.11283791670936949, -0.026866170641958426,
-         0.005223977596726144, -0.0008548325484328236, 0.00012055280470011091,
-         -1.4924464998823216e-05, 1.6444141007850195e-06, -1.6183905126199234e-07,
-         1.3616271816480594e-08, -7.606912784116671e-10),
-}  # fmt: skip
-# -log2(erfc(x)) on [1, 4] and [1, 6]; erf to 2**-29 and 2**-56
-_ERFC_EXPONENT: Final = {
-    32: (0.0005103691364638507, 1.6259747743606567, 0.9207655787467957, 0.14865098893642426,
-         -0.031458187848329544, 0.004240905866026878, -0.00026772290584631264),
-    64: (2.592860608188589e-07, 1.6279043756647116, 0.9184607710543075, 0.14823292988453504,
-         -0.027523916124654522, -0.0004047268182046265, 0.0025522059869574226,
-         -0.0009250862642574025, 6.471454390789919e-05, 0.00010148963628825675,
-         -6.496255475864647e-05, 2.3820028571217633e-05, -6.241312533464585e-06,
-         1.22683537375192e-06, -1.8130642375626632e-07, 1.9653343073460363e-08,
-         -1.4792769512909441e-09, 6.91660494697023e-11, -1.5136420957313726e-12),
-}  # fmt: skip
-# 2**r on abs(r) <= 1/2, relative error 2**-23, of which erf sees no more than erfc(1) = 0.16
-_EXP2_SHORT: Final = {
-    32: (1.0000001192092896, 0.6931472420692444, 0.2402191162109375, 0.05550083518028259,
-         0.00968555361032486, 0.0013521439395844936),
-}  # fmt: skip
+# -log(erfc(x)) / x - 1 on x <= 4; erf to 2**-27
+_ERFC_LOG: Final = (
+    0.12837916612625122, 0.6366195678710938, 0.10277630388736725, -0.01914782077074051,
+    -0.00016951217548921704, 0.0016756887780502439, -0.0006373724318109453,
+    0.00011886439460795373, -9.38835546548944e-06,
+)  # fmt: skip
+# erf(sqrt z) / sqrt z - 1 on z <= 1; erf to 2**-55
+_ERF: Final = (
+    0.12837916709551256, -0.37612638903183343, 0.11283791670936949, -0.026866170641958426,
+    0.005223977596726144, -0.0008548325484328236, 0.00012055280470011091,
+    -1.4924464998823216e-05, 1.6444141007850195e-06, -1.6183905126199234e-07,
+    1.3616271816480594e-08, -7.606912784116671e-10,
+)  # fmt: skip
+# -log2(erfc(x)) on [1, 6]; erf to 2**-56
+_ERFC_EXPONENT: Final = (
+    2.592860608188589e-07, 1.6279043756647116, 0.9184607710543075, 0.14823292988453504,
+    -0.027523916124654522, -0.0004047268182046265, 0.0025522059869574226,
+    -0.0009250862642574025, 6.471454390789919e-05, 0.00010148963628825675,
+    -6.496255475864647e-05, 2.3820028571217633e-05, -6.241312533464585e-06,
+    1.22683537375192e-06, -1.8130642375626632e-07, 1.9653343073460363e-08,
+    -1.4792769512909441e-09, 6.91660494697023e-11, -1.5136420957313726e-12,
+)  # fmt: skip
 _ERF_ONE: Final = {32: 4.0, 64: 6.0}  # erf rounds to 1 from here
 # e**(x**2) * erfc(x) in t = (x - 3) / (x + 3), x <= 10.2, to 2**-36, for float32
 _ERFCX_SINGLE: Final = (
@@ -76,13 +81,24 @@ _ERFCX_DOUBLE: Final = (
 
 def erf(x: Expr) -> Expr:
     """Return the error function."""
-    f, bits = layout(x), x.dtype.bits
-    y = magnitude(x)
+    if x.dtype is dt.float64:
+        return _erf_double(x)
+    f, y = layout(x), at_most(magnitude(x), _ERF_ONE[32])
+    exponent = mad(-y, horner(y, _ERFC_LOG), -y)
+    n, low = rounded(mad(exponent, LOG2_E[32], f.rounder + f.bias), f, offset=f.bias)
+    # The low part of ln 2 is left out: where n is not 0, it is below a tenth of an ulp.
+    r = mad(n, -LN2_HIGH[32], exponent)
+    scale = power_of_two(low, f)
+    return with_sign(mad(-scale, mad(r * r, horner(r, EXPM1[32]), r), 1.0 - scale), sign_of(x))
+
+
+def _erf_double(x: Expr) -> Expr:
+    f, y = layout(x), magnitude(x)
     small = y.lt(1.0)
-    found = horner_either(small, where(small, x * x, at_most(y, _ERF_ONE[bits])), _ERF[bits],
-                          _ERFC_EXPONENT[bits])
+    found = horner_either(small, where(small, x * x, at_most(y, _ERF_ONE[64])), _ERF,
+                          _ERFC_EXPONENT)
     n, low = rounded((f.rounder + f.bias) - found, f, offset=f.bias)
-    rest = horner(-found - n, _EXP2_SHORT.get(bits, EXP2[bits]))
+    rest = horner(-found - n, EXP2[64])
     return with_sign(where(small, mad(y, found, y), mad(rest, -power_of_two(low, f), 1.0)),
                      sign_of(x))
 
@@ -115,5 +131,5 @@ def _erfc_double(x: Expr) -> Expr:
     # scaled * e**r as scaled + scaled * (e**r - 1)
     grown = scaled + mad(scaled, r * horner(r, EXP[64][1:]), scaled_low)
     value = scalb(grown, n)
-    near = 1.0 - mad(x, horner(x * x, _ERF[64]), x)
+    near = 1.0 - mad(x, horner(x * x, _ERF), x)
     return where(y.lt(0.65), near, where(x.lt(0.0), 2.0 - value, value))

@@ -51,7 +51,7 @@ EXP2: Final = {
          4.0514767055343553e-10),
 }  # fmt: skip
 # (e**r - 1 - r) / r**2 on abs(r) <= 0.347; e**r - 1 to 2**-26 and 2**-61
-_EXPM1: Final = {
+EXPM1: Final = {
     32: (0.4999999701976776, 0.16666537523269653, 0.041667740792036057, 0.008367319591343403,
          0.0013837923761457205),
     64: (0.5, 0.16666666666666677, 0.041666666666666685, 0.00833333333332182,
@@ -121,7 +121,7 @@ def expm1(x: Expr) -> Expr:
     # Half of the result, for 2**n itself overflows where the result does not yet.
     r, _, low = reduce_exp(y, f.bias - 1)
     scale = power_of_two(low, f)
-    grown = mad(r * r, horner(r, _EXPM1[bits]), r)
+    grown = mad(r * r, horner(r, EXPM1[bits]), r)
     half = mad(scale, grown, scale - 0.5)
     return where(magnitude(x).lt(2.0 ** -(f.mantissa + 2)), x, half + half)
 
@@ -156,7 +156,7 @@ def tanh(x: Expr) -> Expr:
     n, low = rounded(mad(y, 2 * LOG2_E[bits], f.rounder + f.bias - 1), f, offset=f.bias - 1)
     r = mad(n, -LN2_HIGH[bits] / 2, y)
     scale = power_of_two(low, f)
-    grown = mad(r * r, horner(r, tuple(c * 2.0 ** (i + 2) for i, c in enumerate(_EXPM1[bits]))),
+    grown = mad(r * r, horner(r, tuple(c * 2.0 ** (i + 2) for i, c in enumerate(EXPM1[bits]))),
                 r + r)
     half = mad(scale, grown, scale - 0.5)
     # h - h * (h / (1 + h)) below 1 and 1 - 1 / (1 + h) above: the quotient's errors weigh less
