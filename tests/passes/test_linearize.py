@@ -149,6 +149,28 @@ def test_whole_matrices_are_loaded_once_until_a_store():
     assert len(loads(made, q)) == 1
 
 
+@pytest.mark.parametrize(("lanes", "hint", "count"), [(8, True, 1), (8, False, 3), (1, True, 3)])
+def test_vectors_of_own_arrays_are_loaded_once(lanes, hint, count):
+    p, out = memory("p", 8, scope="local"), memory("out", 8, scope="local")
+    flag, a, b, c = ex.var("flag", F32), *[ex.var(name, F32, lanes) for name in "abc"]
+    body = (Alloc(p), Alloc(out), Load(a, p, (ZERO,)), Store(out, (ZERO,), a),
+            Load(flag, out, (ZERO,)),
+            If(flag.lt(1.0), (Load(b, p, (ZERO,)), Store(out, (ZERO,), b))),
+            Load(c, p, (ZERO,)), Store(out, (ZERO,), c))
+    made = linearize(kernel([], *body).replace(meta=Meta(hints=(("noalias", hint),))))
+    assert len(loads(made, p)) == count
+
+
+def test_vectors_are_loaded_again_after_a_write_in_a_branch():
+    p, out = memory("p", 8, scope="local"), memory("out", 8, scope="local")
+    flag, a, b = ex.var("flag", F32), *[ex.var(name, F32, 8) for name in "ab"]
+    body = (Alloc(p), Alloc(out), Load(a, p, (ZERO,)), Store(out, (ZERO,), a),
+            Load(flag, out, (ZERO,)), If(flag.lt(1.0), (Store(p, (ZERO,), a + a),)),
+            Load(b, p, (ZERO,)), Store(out, (ZERO,), b))
+    made = linearize(kernel([], *body).replace(meta=Meta(hints=(("noalias", True),))))
+    assert len(loads(made, p)) == 2
+
+
 def test_matrices_over_other_memory_are_loaded_again():
     p = memory("p", 256, scope="local")
     view = memory("view", 256, scope="local")

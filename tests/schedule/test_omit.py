@@ -10,7 +10,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import interpret
 from weft.ir.op import Op
-from weft.ir.stmt import Axis, If, Kernel, Load, Reduce, Store
+from weft.ir.stmt import Axis, For, If, Kernel, Load, Reduce, Store
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
 
@@ -87,6 +87,28 @@ def masked(condition):
 def test_conditions_of_users_stay(kernel):
     with pytest.raises(ScheduleError, match="omit"):
         Schedule(kernel).omit("s")
+
+
+def test_masks_of_loads_are_known_in_a_branch():
+    kernel = convolution(6, 7)
+    made = Schedule(kernel).omit("s").decompose_reduction("s", "j").unroll("j")
+    image = [s for s in walk(made.bare.body) if isinstance(s, Load) and s.memory.name == "x"]
+    assert all(s.mask is not None for s in image)
+    made.branch("p").branch("j")
+    image = [s for s in walk(made.bare.body) if isinstance(s, Load) and s.memory.name == "x"]
+    assert image
+    assert all(s.mask is None for s in image)
+    assert_same(kernel, made.kernel)
+
+
+def test_vectors_that_turns_share_are_read_before_the_branch():
+    kernel = convolution(6, 7, outputs=8)
+    made = Schedule(kernel).omit("s").reorder("i", "j", "o").decompose_reduction("s", "j")
+    made.vectorize("o").branch("j")
+    lanes = next(s for s in walk(made.bare.body) if isinstance(s, For) and s.var.attr == "o"
+                 and any(isinstance(t, If) for t in s.body))
+    assert [s.memory.name for s in lanes.body if isinstance(s, Load)] == ["w"]
+    assert_same(kernel, made.kernel)
 
 
 def test_nothing_to_branch_on():

@@ -17,6 +17,7 @@ from weft.strategies import (
     choose,
     contraction,
     contraction_deep,
+    contraction_image,
     contraction_inner,
     contraction_lines,
     contraction_pattern,
@@ -30,6 +31,7 @@ from weft.strategies.nest import Plan
 from weft.target import ARRAY_BYTES, Target
 
 NARROW = Target("cpu", "aarch64", vector_bytes=16, vector_registers=32, cores=1)
+CROWDED = NARROW.replace(l1_bytes=4 << 10)  # images are never near enough where they lie
 
 
 def scheduled(kernel, target, threads=1, **parameters):
@@ -42,21 +44,25 @@ def scheduled(kernel, target, threads=1, **parameters):
     return " ".join(made.meta.schedule)
 
 
-@pytest.mark.parametrize("target", [NARROW, NARROW.replace(vector_registers=16)])
+@pytest.mark.parametrize("crowded", [False, True])
+@pytest.mark.parametrize("registers", [16, 32])
 @pytest.mark.parametrize("panel", [256 << 10, 512])
 @pytest.mark.parametrize("shape", [(8, 8, 1, 1, 2, 8), (13, 9, 2, 1, 5, 9), (6, 17, 1, 0, 3, 4)])
-def test_windows(shape, panel, target):
+def test_windows(shape, panel, registers, crowded):
+    target = (CROWDED if crowded else NARROW).replace(vector_registers=registers)
     trace = scheduled(nests.convolution(*shape), target, panel_bytes=panel, window_rows=6)
     if panel > 512:
-        assert "window(x" in trace
+        assert ("window(x" in trace) == crowded
 
 
-@pytest.mark.parametrize("target", [NARROW, NARROW.replace(vector_bytes=64)])
+@pytest.mark.parametrize("crowded", [False, True])
+@pytest.mark.parametrize("bytes_", [16, 64])
 @pytest.mark.parametrize("shape", [(8, 8, 1, 1, 6, 20), (5, 6, 1, 1, 6, 32)])
-def test_windows_of_long_sums(shape, target):
+def test_windows_of_long_sums(shape, bytes_, crowded):
+    target = (CROWDED if crowded else NARROW).replace(vector_bytes=bytes_)
     trace = scheduled(nests.convolution(*shape), target, window_rows=6, whole_bytes=4 << 10,
-                      window_bytes=target.vector_bytes * 40, sum_bytes=64, chain=18, nested_chain=6)
-    assert "window(x" in trace
+                      window_bytes=bytes_ * 40, sum_bytes=64, chain=18, nested_chain=6)
+    assert ("window(x" in trace) == crowded
     assert trace.count("block_reduction(") == 2  # for the caches, and for short chains
 
 
@@ -106,10 +112,11 @@ def test_threads_share_out_tiles_where_images_cannot_be_cut(images, tiles, monke
 @pytest.mark.parametrize("shape", [(5, 4, 1, 1, 4, 8), (7, 7, 1, 0, 5, 15),
                                    (13, 9, 2, 1, 3, 8)])
 def test_deep_windows(shape, threads):
-    trace = scheduled(nests.convolution(*shape), NARROW, threads, window_rows=6, whole_bytes=256,
-                      window_bytes=800, sum_bytes=8 << 10)
+    sizes = {"window_rows": 6, "whole_bytes": 256, "window_bytes": 800, "sum_bytes": 8 << 10}
+    trace = scheduled(nests.convolution(*shape), CROWDED, threads, **sizes)
     assert "prefetch_panel(w" in trace
     assert trace.index("window(x, c.o)") < trace.index("stage(w")
+    assert "window(x" not in scheduled(nests.convolution(*shape), NARROW, threads, **sizes)
 
 
 @pytest.mark.parametrize("long", [False, True])
@@ -130,16 +137,26 @@ def test_vectors_that_are_not_full_gather_nothing(outputs, long):
     assert bool(re.search(r"block_reduction\(s, o\.o\S*, c", trace)) == long
     tile = next(s for s in traverse.walk(made.body) if isinstance(s, For)
                 and s.var.attr == "o.i" and s.kind == VECTOR)
-    reads = [s for s in tile.body if isinstance(s, Load)]
-    assert len(reads) == 3  # the image, the weight, and the sum: from private arrays, of whole rows
+    reads = [s for s in traverse.walk(tile.body) if isinstance(s, Load)]
+    assert len(reads) == 3  # the image, the weight, and the sum: those of whole rows
     assert not any(tile.var in ex.free_vars([s.mask]) for s in reads if s.mask is not None)
 
 
+@pytest.mark.parametrize(("shape", "boxed"), [
+    ((9, 13, 1, 1, 4, 8), False), ((9, 14, 1, 0, 4, 8), False), ((9, 37, 1, 3, 2, 8, 7), True),
+    ((16, 64, 1, 1, 8, 8), True)])
+def test_boxes_where_images_are_not_near_as_they_lie(shape, boxed):
+    """Conditions at many places of a row, or channels that share a few places of the cache."""
+    target = NARROW.replace(vector_bytes=64)
+    trace = scheduled(nests.convolution(*shape), target, window_rows=6)
+    assert ("window(x" in trace) == boxed
+
+
 def test_strided_images_of_few_outputs_are_gone_through_in_blocks(monkeypatch):
-    wide = NARROW.replace(vector_bytes=64)
+    wide = CROWDED.replace(vector_bytes=64)
     few = scheduled(nests.convolution(9, 9, 2, 1, 5, 3), wide, window_bytes=600)
     assert " vectorize(j.i) " in few
-    for module in (contraction_position, contraction_window):
+    for module in (contraction_position, contraction_image):
         monkeypatch.setattr(module, "BOX_BYTES", 100)
     for outputs in (2, 3, 5):
         made = scheduled(nests.convolution(9, 9, 2, 1, 5, outputs), wide, window_bytes=600)
@@ -154,7 +171,7 @@ def test_strided_images_of_few_outputs_are_gone_through_in_blocks(monkeypatch):
     (2 << 10, 2, "reorder(n, i.o, o.o"), (512, 1, "split(i, 4"), (512, 2, "split(i, 4")])
 def test_deep_windows_share_out(sums, threads, wanted, monkeypatch):
     monkeypatch.setattr(contraction_deep, "PARALLEL_WORK", 1 << 10)
-    trace = scheduled(nests.convolution(8, 8, channels=8, outputs=12), NARROW, threads,
+    trace = scheduled(nests.convolution(8, 8, channels=8, outputs=12), CROWDED, threads,
                       window_rows=6, whole_bytes=256, window_bytes=800, sum_bytes=sums)
     assert wanted in trace
     assert "window(x, c.o)" in trace

@@ -4,8 +4,9 @@ Each distinct expression becomes one instruction per place that dominates its us
 loop body in which its operands are known. Leaving loops that way (loop-invariant code motion) is
 sound because expressions are pure and total. An expression never leaves a conditional, whose work
 it may be there to avoid, and vectors do not leave a parallel loop, whose body becomes a function.
-Loads stay where they are, except that a load of global memory, or of a whole matrix, is not
-repeated while nothing may have been written to that memory since the same load.
+Loads stay where they are, except that a load of global memory, of a whole matrix, or of a vector of
+an array of its own in a kernel that no user wrote, is not repeated while nothing may have been
+written to that memory since the same load.
 """
 
 from __future__ import annotations
@@ -111,9 +112,12 @@ class Linearizer:
         self.region = Region(None, False)
         self.values: dict[Expr, Value] = {}
         self.depths: dict[Expr, int] = {}  # of the region in which an expression may be computed
-        self.shared: set[str] = set()  # memories that lie over others, and those below them
         self.messages: dict[tuple[str, Location | None], int] = {}
-        found = {v for s in walk(kernel.body) for v in ex.variables(s.exprs())}
+        stmts = list(walk(kernel.body))
+        # Memories that lie over others, and those below them.
+        self.shared = {m.name for s in stmts if isinstance(s, Alloc) and s.base is not None
+                       for m in (s.memory, s.base)}
+        found = {v for s in stmts for v in ex.variables(s.exprs())}
         found.update(v for m in kernel.params for v in ex.variables(m.shape))
         self.variables = sorted(found, key=lambda v: str(v.attr.name))
         hints = dict(kernel.meta.hints)
@@ -259,7 +263,8 @@ class Linearizer:
         """Whether the same load again takes this value, if nothing was written between."""
         if s.memory.scope == "global":
             return True
-        return (s.var.lanes == MATRIX_LANES and s.memory.scope == "local"
+        least = 2 if self.noalias else MATRIX_LANES
+        return (s.var.lanes >= least and s.memory.scope == "local"
                 and s.memory.name not in self.shared)
 
     def _written(self, memory: Memory | None) -> None:
@@ -285,8 +290,6 @@ class Linearizer:
         if size >= 1 << 62:
             raise VerifyError(f"alloc {s.memory.name}", found="a size without a bound",
                               expected="sizes made of constants and variables with bounds")
-        if s.base is not None:
-            self.shared |= {s.memory.name, s.base.name}
         self._emit(StorageInst(s.memory, max(size, 0), s.base, s.align))
 
     def _for(self, s: For) -> None:

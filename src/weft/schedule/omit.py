@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
@@ -79,7 +81,8 @@ def branch(kernel: Kernel, loop: str) -> Kernel:
     for k: for j in 16: y[j] = where(c[k], f(y[j]), y[j])
     ->  for k: if c[k]: for j in 16: y[j] = f(y[j])
 
-    Parts of conditions that vary inside an iteration stay where they are.
+    Parts of conditions that vary inside an iteration stay where they are. The others are known in
+    it, so that no mask of a load asks them again.
 
     Raises
     ------
@@ -108,19 +111,34 @@ def branch(kernel: Kernel, loop: str) -> Kernel:
 
     class Plain(Rewriter):
         def visit(self, stmt: Stmt) -> Stmt:
-            if not isinstance(stmt, Store):
-                return stmt
-            condition, new, old = stmt.value.args
-            rest = [c for c in gd.parts(condition) if c not in moved]
-            return stmt.replace(value=ex.where(gd.conjunction(rest), new, old) if rest else new)
+            if isinstance(stmt, Load) and stmt.mask is not None:
+                rest = [c for c in gd.parts(stmt.mask) if c not in moved]
+                return stmt.replace(mask=gd.conjunction(rest) if rest else None)
+            return stmt.replace(value=_chosen(stmt.value, moved)) if isinstance(
+                stmt, Store) else stmt
 
     edit = Edit(kernel)
     rewriter = Plain(kernel)
-    body: Body = (If(gd.conjunction([c for c in gd.parts(_first(site.body)) if c in moved]),
-                     rewriter.body(site.body)),)
+    condition = gd.conjunction([c for c in gd.parts(_first(site.body)) if c in moved])
+    body = _below(condition, rewriter.body(site.body), site.loop.var)
     edit.locations = rewriter.locations
     old = site.loop
     return edit.replace(site.parents, old, (For(old.var, old.extent, old.kind, body),))
+
+
+def _below(condition: Expr, body: Body, turn: Expr) -> Body:
+    """Return a body below a condition, but for what vectors read alike in every turn of a loop.
+
+    Those that are read before the branch stay in their registers for the turns behind it.
+    """
+    only = body[0]
+    if len(body) > 1 or not isinstance(only, For) or only.kind != st.VECTOR:
+        return (If(condition, body),)
+    reads = takewhile(lambda s: isinstance(s, Load), only.body)
+    alike = [s for s in reads if isinstance(s, Load) and s.mask is None
+             and turn not in ex.free_vars(s.index)]
+    rest = tuple([s for s in only.body if s not in alike])
+    return (only.with_bodies((*alike, If(condition, rest))),)
 
 
 def _kept(stmt: Store, loads: dict[Expr, Load]) -> Expr | None:
@@ -131,6 +149,19 @@ def _kept(stmt: Store, loads: dict[Expr, Load]) -> Expr | None:
     old = loads.get(value.args[2])
     same = old is not None and _same_place(stmt.memory, stmt.index, old)
     return value.args[0] if same else None
+
+
+def _chosen(value: Expr, known: set[Expr]) -> Expr:
+    """Return a value where some conditions are known to hold: choices do not ask them again."""
+    new: dict[Expr, Expr] = {}
+    for e in ex.toposort([value]):
+        args = tuple([new[a] for a in e.args])
+        if e.op is Op.WHERE:
+            rest = [c for c in gd.parts(e.args[0]) if c not in known]
+            new[e] = ex.where(gd.conjunction(rest), *args[1:]) if rest else args[1]
+        else:
+            new[e] = ex.rebuild(e, args) if args else e
+    return new[value]
 
 
 def _same_place(memory: Memory, index: tuple[Expr, ...], load: Load) -> bool:

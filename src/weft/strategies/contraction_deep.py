@@ -15,7 +15,7 @@ from weft.ir.record import Record
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space
 from weft.strategies.contraction_edges import find_edges, omit_edges, skip_edges
-from weft.strategies.contraction_image import copy_box
+from weft.strategies.contraction_image import even_block
 from weft.strategies.contraction_leave import finish_block
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
@@ -25,7 +25,7 @@ from weft.strategies.contraction_pattern import (
     native_lanes,
     tile_split,
 )
-from weft.strategies.contraction_window import Convolution, even_block, prepare
+from weft.strategies.contraction_window import Convolution, try_in_place
 from weft.strategies.nest import PARALLEL_WORK, Plan, loop_of, product, size_of, work
 
 PICTURE_CHAIN: Final = 240  # terms of a sum along pictures that are added to one another
@@ -50,8 +50,7 @@ class _Shares(Record):
 
 def schedule_deep(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the deep form; whether it fits and pays."""
-    found = prepare(plan, pattern, p)
-    return found is not None and _Deep(plan, pattern, *found, p).apply()
+    return try_in_place(plan, pattern, p, _Deep)
 
 
 class _Deep(Convolution):
@@ -105,7 +104,7 @@ class _Deep(Convolution):
             finish_block(plan, self.pattern, self.p, self.x, f"{o}.i")
             self._cut_lines(top, f"{o}.i", shares.lines)
             axis = self.cut
-        copy_box(plan, found.image, f"{axis}.o")
+        self._copy(f"{axis}.o", shares.lines or shares.steps)
         # Rows of a picture lie near: asking for the next ones costs more than waiting for them.
         # A tile has nothing between its loops, so there is no place to ask in an only row.
         self._pack(found.weight.memory.name, top, f"{o}.i",

@@ -8,11 +8,13 @@ it is.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Final
 
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import For, Load, Reduce
+from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes, tile_split
 from weft.strategies.nest import Plan, flat_stride, product, size_of
@@ -20,6 +22,11 @@ from weft.strategies.nest import Plan, flat_stride, product, size_of
 SHORTEST: Final = 8  # terms of a chain: what follows it costs two of them
 PARTWISE: Final = 1.1  # roundings beside those of a sum part by part
 BOX_BYTES: Final = 160 << 10  # of an image beside the rest that a core keeps near
+PAGE: Final = 4 << 10  # bytes after which the sets of a first cache come again
+MAC_BYTES: Final = 4  # of elements that are multiplied as they are
+CLOSE: Final = 2  # elements between neighbours that share lines
+MOST_STARTS: Final = 1 << 10  # rows of an image that are counted
+NARROW: Final = 2  # channels from which on a box of many bytes is gone through in blocks
 MOST_PIECES: Final = 4  # vectors of a row of a box that are written out
 
 
@@ -57,6 +64,45 @@ def find_windows(plan: Plan, pattern: Pattern) -> Windowed | None:
     if len(shared) + len(positions) + len(channels) != len(pattern.rows):
         return None
     return Windowed(image, weight, channels, positions, shared)
+
+
+def _sums_along(plan: Plan, pattern: Pattern, native: int) -> bool:
+    """Whether a long reduced axis is contiguous in both operands: a gradient of weights."""
+    space, inside = Space(plan.kernel), accesses(pattern.reduce.body)
+    return any(2 * size_of(a.extent) >= native and all(
+        flat_stride(space, x, a.var) in (0, 1) for x in inside) for a in pattern.reduce.axes)
+
+
+def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int] | None:
+    """Return a convolution whose lanes run along its channels, and how many; None if it is none."""
+    found = find_windows(plan, pattern)
+    if found is None or not found.channels or not found.positions:
+        return None
+    native = native_lanes(plan, pattern)
+    if len(found.channels) > 1:  # taps whose results stay apart: each is a convolution of its own
+        channel = max(found.channels, key=lambda f: constant(f.extent) or 0)
+        found.apart = [f for f in found.channels if f is not channel]
+        found.shared = [*found.apart, *found.shared]
+        found.channels = [channel]
+    channels = size_of(found.channels[0].extent)
+    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
+    if any(constant(e) is None for e in extents):
+        return None
+    x = found.positions[-1].var
+    strided = Space(plan.kernel).stride(found.image.index[-1], x) not in (1, -1)
+    large = strided and box_of_rows(plan, pattern, found, 1) > BOX_BYTES
+    if channels < (NARROW if large else min(native, 8)):
+        return None
+    if 2 * channels < native and _sums_along(plan, pattern, native):
+        return None  # the inner form fills its registers
+    lanes = 2 * native
+    if channels < lanes or -(-channels // lanes) * lanes * 8 > -(-channels // native) * native * 9:
+        lanes = native  # two vectors would leave much of the last one idle
+    while lanes >= 2 * channels:
+        lanes //= 2
+    if product(f.extent for f in found.positions) < p.turn_rows:
+        return None
+    return found, lanes
 
 
 def _overlaps(space: Space, pattern: Pattern, load: Load) -> bool:
@@ -173,3 +219,36 @@ def box_of_rows(plan: Plan, pattern: Pattern, found: Windowed, rows: int) -> int
     for i in found.image.index:
         total *= 1 + sum(abs(space.stride(i, v) or 0) * (n - 1) for v, n in counts.items())
     return total
+
+
+def lies_near(plan: Plan, image: Load, counts: dict[Expr, int]) -> bool:
+    """Whether what some loops read of an image stays near where it lies.
+
+    Neighbours have to share lines, and the lines may not fall on few sets of the first cache: a
+    set has as many places as the cache has pages.
+    """
+    item, line = image.memory.dtype.itemsize, plan.target.line_bytes
+    if item < MAC_BYTES:
+        return False
+    space = Space(plan.kernel)
+    starts, length = [0], 1
+    for var, n in counts.items():
+        step = abs(flat_stride(space, Access(image), var) or 0)
+        if step <= CLOSE:
+            length += step * (n - 1)
+        else:
+            starts = [s + step * i for s in starts for i in range(n)]
+        if len(starts) > MOST_STARTS:
+            return False
+    lines = {at for s in starts for at in range(s * item // line, (s + length) * item // line + 1)}
+    sets = Counter(at % (PAGE // line) for at in lines)
+    return 2 * max(sets.values()) <= plan.target.l1_bytes // PAGE
+
+
+def even_block(depth: int, most: int) -> int:
+    """Return the steps of a block: a divisor if it is not much smaller, else nearly even ones.
+
+    Where all blocks are as long, panels are turned in whole squares of registers.
+    """
+    divisor = max(d for d in range(1, most + 1) if depth % d == 0)
+    return divisor if 3 * divisor >= 2 * most else -(-depth // -(-depth // most))

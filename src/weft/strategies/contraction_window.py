@@ -1,8 +1,8 @@
 """The window form of a contraction: convolutions as a matrix product that is never written out.
 
 The operand that is read through windows (overlapping, strided, or masked where they reach over the
-border) is copied row by row into a box of its own: read once, without masks, with its zeros in
-place. The lanes run along the output channels, so any stride and any width fill the registers;
+border) is read where it lies if nothing outside of it is asked for there. Else it is copied row by
+row into a box of its own: read once, without masks, with its zeros in place. The lanes run along the output channels, so any stride and any width fill the registers;
 the rows of the register tile are neighbouring positions.
 """
 
@@ -12,15 +12,15 @@ from typing import Final
 
 from weft.ir import expr as ex
 from weft.ir import traverse
-from weft.ir.stmt import PARALLEL, For
-from weft.schedule.space import constant, scan
+from weft.ir.stmt import PARALLEL, For, Load
+from weft.schedule.space import scan
 from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_image import (
-    BOX_BYTES,
     Windowed,
-    box_of_rows,
     copy_box,
-    find_windows,
+    even_block,
+    lies_near,
+    prepare,
     sum_chains,
 )
 from weft.strategies.contraction_leave import finish_block, turned
@@ -61,69 +61,41 @@ EDGE: Final = 64  # positions at the ends of a row that are looked at
 WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
 NEAR_BYTES: Final = 4 << 10  # of such a length on a processor fetches ahead by itself
 MOST_EDGES: Final = 2  # positions of a row with branches of their own
-NARROW: Final = 2  # channels from which on a box of many bytes is gone through in blocks
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
-
-
-def _sums_along(plan: Plan, pattern: Pattern, native: int) -> bool:
-    """Whether a long reduced axis is contiguous in both operands: a gradient of weights."""
-    space, inside = Space(plan.kernel), accesses(pattern.reduce.body)
-    return any(2 * size_of(a.extent) >= native and all(
-        flat_stride(space, x, a.var) in (0, 1) for x in inside) for a in pattern.reduce.axes)
-
-
-def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int] | None:
-    """Return a convolution whose lanes run along its channels, and how many; None if it is none."""
-    found = find_windows(plan, pattern)
-    if found is None or not found.channels or not found.positions:
-        return None
-    native = native_lanes(plan, pattern)
-    if len(found.channels) > 1:  # taps whose results stay apart: each is a convolution of its own
-        channel = max(found.channels, key=lambda f: constant(f.extent) or 0)
-        found.apart = [f for f in found.channels if f is not channel]
-        found.shared = [*found.apart, *found.shared]
-        found.channels = [channel]
-    channels = size_of(found.channels[0].extent)
-    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
-    if any(constant(e) is None for e in extents):
-        return None
-    x = found.positions[-1].var
-    strided = Space(plan.kernel).stride(found.image.index[-1], x) not in (1, -1)
-    large = strided and box_of_rows(plan, pattern, found, 1) > BOX_BYTES
-    if channels < (NARROW if large else min(native, 8)):
-        return None
-    if 2 * channels < native and _sums_along(plan, pattern, native):
-        return None  # the inner form fills its registers
-    lanes = 2 * native
-    if channels < lanes or -(-channels // lanes) * lanes * 8 > -(-channels // native) * native * 9:
-        lanes = native  # two vectors would leave much of the last one idle
-    while lanes >= 2 * channels:
-        lanes //= 2
-    if product(f.extent for f in found.positions) < p.turn_rows:
-        return None
-    return found, lanes
 
 
 def schedule_window(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the window form; whether it fits and pays."""
-    found = prepare(plan, pattern, p)
-    return found is not None and Convolution(plan, pattern, *found, p).apply()
+    return try_in_place(plan, pattern, p, Convolution)
 
 
-def even_block(depth: int, most: int) -> int:
-    """Return the steps of a block: a divisor if it is not much smaller, else nearly even ones.
+def try_in_place(plan: Plan, pattern: Pattern, p: Parameters,
+                 kind: type[Convolution]) -> bool:
+    """Schedule a convolution that reads the image where it lies, if that needs no masks.
 
-    Where all blocks are as long, panels are turned in whole squares of registers.
+    Else a box is copied, in which what lies outside is 0. Returns whether the form fits.
     """
-    divisor = max(d for d in range(1, most + 1) if depth % d == 0)
-    return divisor if 3 * divisor >= 2 * most else -(-depth // -(-depth // most))
+    found, saved, reasons = prepare(plan, pattern, p), plan.schedule.mark(), len(plan.why)
+    if found is None:
+        return False
+    image = found[0].image.memory
+    for boxed in (False, True):
+        made = kind(plan, pattern, *found, p, boxed)
+        fits = made.apply()
+        if not fits or made.boxed or not any(
+                isinstance(s, Load) and s.memory is image and s.mask is not None
+                for s in traverse.walk(plan.kernel.body)):
+            break
+        plan.schedule.reset(saved)
+        del plan.why[reasons:]
+    return fits
 
 
 class Convolution:
     """One convolution on its way through the primitives."""
 
     def __init__(self, plan: Plan, pattern: Pattern, found: Windowed, lanes: int,
-                 p: Parameters) -> None:
+                 p: Parameters, boxed: bool) -> None:
         self.plan, self.pattern, self.found, self.p = plan, pattern, found, p
         self.chains = sum_chains(plan, pattern, found, p)
         self.lanes = lanes
@@ -139,6 +111,7 @@ class Convolution:
         self.x = found.positions[-1].var.attr  # the loop along a row, or a share of one
         self.written = False  # whether a row's taps are written out
         self.taps: list[str] = []  # the axes of these
+        self.boxed = boxed  # whether to copy what is read of the images
         self.omitted = self._omit()
 
     def apply(self) -> bool:
@@ -187,8 +160,8 @@ class Convolution:
             return False
         order = loops[:-len(inner)]
         box = order[-2] if last else order[-1]
-        copy_box(plan, found.image, f"{self.cut}.o" if self.blocked and (
-            last or place not in order) else box)
+        self._copy(f"{self.cut}.o" if self.blocked and (
+            last or place not in order) else box, self.length)
         if not self.packed and (self.blocked or f"{o}.o" in order):
             self._pack(weight.name, f"{self.cut}.o" if self.blocked else f"{o}.o", f"{o}.i")
         if self.blocked:
@@ -198,6 +171,21 @@ class Convolution:
         plan.why.append(f"contraction: windows of {image.name} copied without masks, results in "
                         f"registers along {', '.join(rows)} and {o}.i")
         return True
+
+    def _copy(self, loop: str, steps: int) -> None:
+        """Copy the box that a loop's turn reads, unless it is as near where it lies.
+
+        Windows of one point read all anew: a box is read in the order of memory.
+        """
+        counts = {a.var: size_of(a.extent) for a in self.pattern.reduce.axes}
+        if steps:
+            cut = next(v for v in counts if v.attr == self.cut)
+            counts[cut] = steps
+        x = self.found.positions[-1]
+        counts[x.var] = min(size_of(x.extent), self.rows)
+        self.boxed |= len(self.axes) < 2 or not lies_near(self.plan, self.found.image, counts)
+        if self.boxed:
+            copy_box(self.plan, self.found.image, loop)
 
     def _omit(self) -> bool:
         """Leave out terms that lie outside of the image, if they are many enough for the branches.
