@@ -48,7 +48,7 @@ def test_block_sizes_waste_at_most_an_eighth(seed):
         assert block % 64 == 0
         assert block - nbytes <= 64 or block <= nbytes * 1.125
         assert block_size(block) == block
-        if block >= host_memory.MAP_THRESHOLD:
+        if block >= 1 << 16:
             assert block % 4096 == 0
 
 
@@ -56,6 +56,8 @@ def test_block_sizes_waste_at_most_an_eighth(seed):
 def test_memory_is_aligned_and_writable_to_its_last_byte(pool, nbytes):
     buffer = pool.allocate(nbytes, zero=True)
     assert buffer.address % 64 == 0
+    if nbytes >= 1 << 16:
+        assert buffer.address % 4096 == 0
     if nbytes >= 2 * MIB and sys.platform == "linux":
         assert buffer.address % (2 * MIB) == 0
     assert buffer.nbytes == nbytes

@@ -16,6 +16,12 @@ MAP_THRESHOLD: Final = 1 << 20
 _HUGE_PAGE: Final = 2 << 20
 _PAGE: Final = 4096
 
+# From this size on blocks begin with a page. Arrays of other libraries that are mappings begin a
+# few bytes into one, behind the allocator's header. Results that began further in would lie right
+# ahead of such an input as far as the lowest 12 bits of addresses tell, and a processor that
+# compares only those holds each load back until the store before it is done.
+_PAGED: Final = 1 << 16
+
 _PROT_READ_WRITE: Final = 3
 _MAP_PRIVATE_ANONYMOUS: Final = 0x22
 _MADV_HUGEPAGE: Final = 14
@@ -54,12 +60,12 @@ def _libc() -> Any:
 def acquire(nbytes: int) -> int:
     """Return the address of a new block, or 0 if the system has none.
 
-    ``nbytes`` is a multiple of `ALIGNMENT`, and of the page size from `MAP_THRESHOLD` on, where
-    the block is filled with zeros.
+    ``nbytes`` is a multiple of `ALIGNMENT`, and of the page size from 64 KiB on. From
+    `MAP_THRESHOLD` on the block is filled with zeros.
     """
     libc = _libc()
     if nbytes < MAP_THRESHOLD or sys.platform != "linux":
-        address = int(libc.aligned_alloc(ALIGNMENT, nbytes) or 0)
+        address = int(libc.aligned_alloc(_PAGE if nbytes >= _PAGED else ALIGNMENT, nbytes) or 0)
         if address and nbytes >= MAP_THRESHOLD:
             ctypes.memset(address, 0, nbytes)
         return address

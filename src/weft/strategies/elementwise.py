@@ -32,7 +32,7 @@ from weft.strategies.nest import (
     work,
 )
 
-TILE_ROWS: Final = 16  # of a tile that is transposed in registers
+TILE_ROWS: Final = 16  # most of a tile that is transposed in registers, and no more than its columns
 TILE_LANES: Final = 32  # columns
 TILE_LEAST: Final = 4  # of both
 SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
@@ -195,7 +195,7 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     sizes = {c.var: size_of(c.extent) for c in chain}
     native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
     columns = plan.pick("tile columns", max(min(native, TILE_LANES), 4), (4, 8, 16, 32))
-    rows = plan.pick("tile rows", TILE_ROWS, (4, 8, 16))
+    rows = plan.pick("tile rows", min(TILE_ROWS, columns), (4, 8, 16))
     while rows > TILE_LEAST and rows > sizes[outer]:
         rows //= 2
     while columns > TILE_LEAST and columns > sizes[inner]:
