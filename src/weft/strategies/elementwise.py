@@ -32,7 +32,7 @@ from weft.strategies.nest import (
     work,
 )
 
-TILE_ROWS: Final = 16  # most of a tile that is transposed in registers, and no more than its columns
+TILE_ROWS: Final = 16  # most of a tile that is transposed in registers; no more than its columns
 TILE_LANES: Final = 32  # columns
 TILE_LEAST: Final = 4  # of both
 SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
