@@ -2,8 +2,9 @@
 
 The operand that is read through windows (overlapping, strided, or masked where they reach over the
 border) is read where it lies if nothing outside of it is asked for there. Else it is copied row by
-row into a box of its own: read once, without masks, with its zeros in place. The lanes run along the output channels, so any stride and any width fill the registers;
-the rows of the register tile are neighbouring positions.
+row into a box of its own: read once, without masks, with its zeros in place. The lanes run along
+the output channels, so any stride and any width fill the registers; the rows of the register tile
+are neighbouring positions.
 """
 
 from __future__ import annotations
