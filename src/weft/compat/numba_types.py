@@ -248,8 +248,8 @@ class NumbaType(Type):
 
     @property
     def dtype(self) -> Any:
-        """The type itself, as of an array."""
-        return self
+        """What NumPy takes the type for, as in ``np.zeros(3, dtype=float32)`` on the host."""
+        return self.kind
 
     @property
     def bitwidth(self) -> int:

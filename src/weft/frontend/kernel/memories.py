@@ -26,7 +26,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
-from weft.ir.stmt import ATOMIC_SCOPES, ORDERS, Alloc, Atomic, Memory
+from weft.ir.stmt import ATOMIC_SCOPES, ORDERS, SERIAL, Alloc, Atomic, For, Memory, Stmt, Store
 
 if TYPE_CHECKING:
     from weft.frontend.kernel import seen
@@ -66,9 +66,28 @@ def array_in(scope: str, c: Calls, node: ast.Call, shape: Value, dtype: Value,
             c.locations[alloc] = c.source.place(node)
         else:
             c.emit(alloc, node)
+            if c.wraps and not c.sanitised and _is_summed_in(c, c.titles.get(node)):
+                _fill(c, view.memory, node)
         return view
 
     return made(c.titles.get(node, scope), element, tuple(map(ex.index, extents)), array)
+
+
+def _is_summed_in(c: Calls, name: str | None) -> bool:
+    """Whether a function has ``name[...] += x`` for an array of the thread of that name."""
+    return any(isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Subscript)
+               and isinstance(n.target.value, ast.Name) and n.target.value.id == name
+               for n in ast.walk(c.source.tree))
+
+
+def _fill(c: Calls, memory: Memory, node: ast.AST) -> None:
+    """Set all elements to 0, as numba's kernels find their sums: they may not set them first."""
+    index = tuple(ex.var(c.name("k"), dt.int64) for _ in memory.shape)
+    stmt: Stmt = Store(memory, index, ex.const(0, memory.dtype))
+    for var, extent in zip(reversed(index), reversed(memory.shape), strict=True):
+        c.locations[stmt] = c.source.place(node)
+        stmt = For(var, extent, SERIAL, (stmt,))
+    c.emit(stmt, node)
 
 
 def _fits(c: Calls, scope: str, size: int, node: ast.AST) -> None:

@@ -1,0 +1,62 @@
+"""Sums in arrays of a thread that a program never sets: they begin at 0, as they do on GPUs."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.compat import cuda, float32
+
+
+@cuda.jit
+def tile(a, b, out):
+    """Add products to registers as a tiled matmul does, which are not set before."""
+    i, j = cuda.grid(2)
+    sums = cuda.local.array((2, 3), float32)
+    for k in range(a.shape[1]):
+        for m in range(2):
+            for n in range(3):
+                sums[m, n] += a[2 * i + m, k] * b[k, 3 * j + n]
+    for m in range(2):
+        for n in range(3):
+            out[2 * i + m, 3 * j + n] = sums[m, n]
+
+
+@cuda.jit
+def counts(x, out):
+    """Count in a loop, whose array is another one in each turn; and with complex numbers."""
+    i = cuda.grid(1)
+    for row in range(x.shape[1]):
+        seen = cuda.local.array(4, np.int32)
+        for k in range(x.shape[2]):
+            seen[x[i, row, k]] += 1
+        for k in range(4):
+            out[i, row, k] = seen[k]
+    z = cuda.local.array(1, np.complex64)
+    z[0] += 3 + 4j
+    out[i, 0, 0] += int(abs(z[0]))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_sums_begin_at_zero(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a = rng.integers(-9, 9, (16, 5)).astype(np.float32)
+    b = rng.integers(-9, 9, (5, 24)).astype(np.float32)
+    for _ in range(2):  # the second finds what the first left on the stack
+        out = np.full((16, 24), np.nan, np.float32)
+        tile[(1, 2), (8, 4)](a, b, out)
+        np.testing.assert_array_equal(out, a @ b)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_turn_has_an_array_of_its_own(seed: int) -> None:
+    x = np.random.default_rng(seed).integers(0, 4, (33, 3, 7))
+    out = np.zeros((33, 3, 4), np.int64)
+    counts[1, 33](x, out)
+    expected = (x[..., None] == np.arange(4)).sum(2)
+    expected[:, 0, 0] += 5
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_the_sanitiser_names_them() -> None:
+    report = weft.sanitize(tile, 1, 1)(*(np.ones((6, 6), np.float32) for _ in range(3)))
+    assert {f.kind for f in report.findings} == {"uninitialised"}
