@@ -8,6 +8,7 @@ from weft.graph.simplify import simplify
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
+from weft.ir.op import Op
 from weft.kernelize.build import kernelize
 
 
@@ -45,6 +46,17 @@ COUNTS = {
 def test_kernels_of_gradients(name):
     most, build, shapes = COUNTS[name]
     assert len(steps_of(build, *shapes)) <= most
+
+
+def test_the_gradient_of_a_tied_table_is_summed_where_the_product_stored_it():
+    ids, table = infer.cast(leaf(4), dt.int64), leaf(9, 6)
+    places = infer.expand(infer.reshape(ids, (4, 1)), (4, 6))
+    logits = c.matmul(infer.gather(table, places, 0), infer.permute(table, (1, 0)))
+    (found,) = gradients([logits], [leaf(4, 9)], [table])
+    kinds = [s.kernel.meta.kind for s in kernelize(simplify([found]))]
+    assert kinds.count("scatter") == 1
+    assert kinds[-1] == "scatter"
+    assert found.op is Op.SCATTER
 
 
 @pytest.mark.parametrize("name", ["matmul", "convolution"])

@@ -13,13 +13,14 @@ from weft.ir.node import base
 from weft.ir.op import Op
 from weft.ir.traverse import stores
 from weft.kernelize.build import kernelize
-from weft.kernelize.inplace import write_in_place
+from weft.kernelize.inplace import scatter_in_place, write_in_place
 
 
 def execute(outputs, wanted, rng):
     """Run the launches with shared memory; return what took what, the results and the oracle's."""
     arrays, env = {}, {}
-    steps, taken = write_in_place(kernelize(outputs), wanted)
+    steps = scatter_in_place(kernelize(outputs), {base(o) for o in outputs})
+    steps, taken = write_in_place(steps, wanted)
     for step in steps:
         for node in step.inputs:
             if node.op is Op.BUFFER and node not in arrays:
@@ -123,3 +124,36 @@ def test_sizes_and_types_must_agree(rng):
     part = infer.reduce(leaf(6, 2), "sum", (0, 1))
     wanted = {wide: base(x), other: base(x), part: base(x)}
     assert not execute([wide, other, part], wanted, rng)[0]
+
+
+def rows_added(table, ids, updates):
+    """Return `table` with a row of `updates` added at each index, some of which are equal."""
+    count, width = updates.shape
+    places = infer.expand(infer.reshape(ids, (count, 1)), (count, width))
+    return infer.scatter(table, places, updates, 0, "add")
+
+
+@pytest.mark.parametrize(("rows", "width", "count"), [(9, 6, 4), (33, 300, 250), (32, 300, 250)])
+def test_a_scatter_updates_what_was_computed_for_it(rows, width, count, rng):
+    """Also in parts, whether or not the rows divide into them."""
+    product = graphs.matmul(leaf(rows, 3), leaf(3, width))
+    ids, updates = leaf(count, dtype=dt.int64), leaf(count, width)
+    out = rows_added(product, ids, updates)
+    _, steps = execute([out], {}, rng)
+    assert [len(s.outputs) for s in steps] == [1, 0]
+    assert steps[0].outputs == (out,)
+    again = rows_added(out, ids, updates)
+    _, steps = execute([again], {}, rng)
+    assert [len(s.outputs) for s in steps] == [1, 0, 0]
+
+
+def test_the_base_of_a_scatter_stays_where_others_need_it(rng):
+    product = graphs.matmul(leaf(9, 3), leaf(3, 6))
+    out = rows_added(product, leaf(4, dtype=dt.int64), leaf(4, 6))
+    _, steps = execute([out, product], {}, rng)
+    assert all(s.outputs for s in steps)
+    _, steps = execute([out, infer.scan(product, "sum", 1)], {}, rng)
+    assert all(s.outputs for s in steps)
+    table = leaf(9, 6)
+    _, steps = execute([rows_added(table, leaf(4, dtype=dt.int64), leaf(4, 6))], {}, rng)
+    assert [len(s.outputs) for s in steps] == [1]

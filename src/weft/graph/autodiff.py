@@ -17,6 +17,7 @@ from weft.graph import (
     gradients_reduce,
     gradients_softmax,
 )
+from weft.graph.formula import constant_of
 from weft.graph.gradients_softmax import Softmax
 from weft.ir import infer
 from weft.ir import node as nd
@@ -140,7 +141,31 @@ def _check_seed(output: Node, seed: Node) -> None:
 
 def _accumulate(grads: dict[Node, Node], node: Node, part: Node) -> None:
     known = grads.get(node)
-    grads[node] = part if known is None else infer.elementwise(Op.ADD, known, part)
+    grads[node] = part if known is None else _join(known, part)
+
+
+def _join(known: Node, part: Node) -> Node:
+    """Return the sum of two parts of a gradient.
+
+    What goes to few places is added there, where the other part is an array anyway: the table of an
+    embedding that is also multiplied with, or that is read twice.
+    """
+    for base, few in ((known, part), (part, known)):
+        if few.op is Op.SCATTER and few.attr.kind == "add" and _is_stored(base) and (
+                constant_of(few.args[0]) == 0):
+            _, index, updates = few.args
+            made = infer.scatter(base, index, updates, few.attr.axis, "add", few.attr.what)
+            if few in nd.locations:
+                nd.locations.setdefault(made, nd.locations[few])
+            return made
+    return infer.elementwise(Op.ADD, known, part)
+
+
+def _is_stored(node: Node) -> bool:
+    """Whether a part of a gradient becomes an array, and is not computed where it is read."""
+    while node.op in (Op.RESHAPE, Op.PERMUTE):
+        node = node.args[0]
+    return node.op in (Op.REDUCE, Op.SCATTER)
 
 
 def _origin(node: Node) -> Node | None:

@@ -9,9 +9,10 @@ fails half way leaves every array as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
+from weft.ir import node as nd
 from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.op import Op
@@ -24,6 +25,79 @@ from weft.kernelize.tidy import Env, loop_ranges
 from weft.rules.index import simplify
 
 _KINDS: Final = ("elementwise", "rowwise", "contraction")  # store each element exactly once
+
+
+def scatter_in_place(steps: Sequence[Step], results: Container[Node]) -> list[Step]:
+    """Return the launches with scatters that update what an earlier launch stored.
+
+    Where nothing else reads the base of a scatter, its elements stay where they are, and only
+    those that have updates are touched: the earlier launch stores them as the scatter's result.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Launches in order.
+    results : container of Node
+        What has to be there afterwards.
+    """
+    readers: dict[Node, int] = {}
+    for step in steps:
+        for node in step.inputs:
+            readers[node] = readers.get(node, 0) + 1
+    made = {n for step in steps for n in step.outputs}
+    renamed: dict[Node, Node] = {}
+    merged: dict[tuple[int, int], Kernel | None] = {}
+    found: list[tuple[Step, int]] = []  # launches, and which input is the base, or -1
+    for step in steps:
+        position = -1
+        if step.kernel.meta.kind == "scatter" and len(step.outputs) == 1:
+            base = nd.base(step.outputs[0].args[0])
+            if base in made and readers.get(base) == 1 and base not in results and (
+                    base in step.inputs):
+                position = step.inputs.index(base)
+                key = id(step.kernel), position
+                if key not in merged:
+                    merged[key] = _without_copy(step, position)
+                if merged[key] is None:
+                    position = -1
+                else:
+                    renamed[base] = step.outputs[0]
+        found.append((step, position))
+    for node in reversed(renamed):  # a scatter may be the base of another one
+        renamed[node] = renamed.get(renamed[node], renamed[node])
+    out: list[Step] = []
+    for step, position in found:
+        kernel = merged.get((id(step.kernel), position))
+        if kernel is not None:
+            inputs = tuple([renamed.get(n, n) for n in step.inputs])
+            step = step.replace(kernel=kernel, inputs=inputs, outputs=())
+        out.append(step.replace(outputs=tuple([renamed.get(n, n) for n in step.outputs])))
+    return out
+
+
+def _without_copy(step: Step, source: int) -> Kernel | None:
+    """Return the kernel of a scatter without the copy of its base, None if it is no plain copy."""
+    kernel = step.kernel
+    old, new = kernel.params[source], kernel.params[len(step.inputs)]
+    loads = [s for s, _ in _accesses(kernel.body) if isinstance(s, Load) and s.memory == old]
+    if len(loads) != 1 or _size(old) != _size(new):
+        return None
+    (load,), env = loads, loop_ranges(kernel.body)
+    copies = [s for s, _ in _accesses(kernel.body)
+              if isinstance(s, Store) and s.memory == new and s.value is load.var]
+    if len(copies) != 1 or _position(load, env) is not _position(copies[0], env):
+        return None
+
+    class Merge(Rewriter):
+        def visit(self, stmt: Stmt) -> Stmt | Body:
+            if stmt is load or stmt is copies[0] or (isinstance(stmt, For) and not stmt.body):
+                return ()
+            return stmt
+
+    params = tuple([new if p is old else p for p in kernel.params if p is not new])
+    meta = kernel.meta.replace(traffic=max(kernel.meta.traffic - 2 * _size(new) *
+                                           new.dtype.itemsize, 0))
+    return Merge(kernel).run().replace(params=params, meta=meta)
 
 
 def write_in_place(
