@@ -457,6 +457,38 @@ def test_matmul_backward_writes_its_transpose_directly():
         assert contractions(node) == [node]
 
 
+def heads(inputs, heads_, rows, width, seed):
+    """A product for each head, as attention has behind its softmax: (2, heads, rows, width)."""
+    rng = np.random.default_rng(seed)
+    scores = inputs.leaf(rng.standard_normal((2, heads_, rows, 5), dtype=np.float32))
+    values = inputs.leaf(rng.standard_normal((2, heads_, 5, width), dtype=np.float32))
+    wide = (2, heads_, rows, width, 5)
+    left = infer.expand(infer.reshape(scores, (2, heads_, rows, 1, 5)), wide)
+    turned = infer.permute(values, (0, 1, 3, 2))
+    right = infer.expand(infer.reshape(turned, (2, heads_, 1, width, 5)), wide)
+    return infer.reduce(e(Op.MUL, left, right), "sum", (4,))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("width", [16, 17, 3])
+def test_a_product_is_stored_in_the_order_in_which_its_rows_are_wanted(width, seed):
+    """Others read it as it was; short rows stay, as does a result, and what two orders want."""
+    inputs = Inputs()
+    product = heads(inputs, 3, 4, width, seed)
+    rows = infer.reshape(infer.permute(product, (0, 2, 1, 3)), (2, 4, 3 * width))
+    scaled = e(Op.MUL, product, product)
+    plain, other = simplify([infer.contiguous(rows), scaled])
+    for got, want in zip(inputs.run(plain, other), inputs.run(rows, scaled), strict=True):
+        np.testing.assert_array_equal(got, want)
+    turned = [n for n in nd.toposort([plain]) if n.op is Op.PERMUTE and n.args[0].op is Op.REDUCE]
+    assert bool(turned) == (width < 16)
+    kept = simplify([infer.contiguous(rows), product])
+    assert kept[1].op is Op.REDUCE
+    back = infer.permute(product, (1, 0, 2, 3))
+    both = simplify([infer.contiguous(rows), infer.contiguous(back), scaled])
+    assert any(n.op is Op.REDUCE and n.shape == product.shape for n in nd.toposort(both))
+
+
 def test_an_operand_of_several_matmuls_gets_a_contraction_from_each():
     def several(x, a, b, bias):
         y = e(Op.ADD, c.matmul(x, a), c.matmul(x, b))

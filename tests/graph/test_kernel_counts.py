@@ -59,6 +59,19 @@ def test_the_gradient_of_a_tied_table_is_summed_where_the_product_stored_it():
     assert found.op is Op.SCATTER
 
 
+def test_gradients_of_parts_of_a_product_are_plain_products():
+    """The parts' gradients are put together in the order in which the products read them."""
+    x, w = leaf(6, 24), leaf(24, 3 * 2 * 16)
+    parts = infer.permute(infer.reshape(c.matmul(x, w), (6, 3, 2, 16)), (1, 2, 0, 3))
+    q, k, v = (infer.reshape(infer.slice_(parts, (i, 0, 0, 0), (1, 2, 6, 16), (1, 1, 1, 1)),
+                             (2, 6, 16)) for i in range(3))
+    output = c.e(Op.MUL, c.e(Op.EXP, q), c.e(Op.MUL, k, v))
+    found = gradients([output], [leaf(2, 6, 16)], [x, w])
+    products = [s.kernel for s in kernelize(simplify(found)) if s.kernel.meta.kind == "contraction"]
+    assert len(products) == 3  # one makes q, k and v
+    assert all(len(p.shape) == 2 for kernel in products[1:] for p in kernel.params)
+
+
 @pytest.mark.parametrize("name", ["matmul", "convolution"])
 def test_gradients_of_contractions_are_contractions(name):
     _, build, shapes = COUNTS[name]

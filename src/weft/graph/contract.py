@@ -35,6 +35,7 @@ NARROW: Final = 5  # of how many vectors one is used where neither channels nor 
 WRITTEN: Final = 28  # positions of a row in which taps outside of a picture cost nothing
 SEARCH: Final = 100  # nodes looked at below a reduction
 TERMS: Final = 32  # of a sum that is split into contractions
+ROW: Final = 16  # elements, from which on rows are worth moving as a whole: a line
 _LINKS: Final = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDOW, Op.UNWINDOW})
 _MERGED: Final = frozenset({"sum", "prod", "max", "min", "any", "all"})
 
@@ -79,6 +80,27 @@ def move_inside(node: Node, shared: Container[Node]) -> Node | None:
     order = (*range(lead, operand.ndim), *range(lead))  # the reduced axes last, as they usually are
     operand = _apply(operand, lambda x: movement.permute(x, order), ())
     return infer.reduce(operand, inner.attr.kind, range(operand.ndim - lead, operand.ndim))
+
+
+def moves_rows(node: Node) -> bool:
+    """Whether a node puts the rows of its operand into another order, each as a whole."""
+    last = node.shape[-1] if node.shape else 1
+    return (node.op is Op.PERMUTE and node.attr[-1] == node.ndim - 1
+            and isinstance(last, int) and last >= ROW)
+
+
+def turned(node: Node, order: Sequence[int]) -> Node:
+    """sum(a * b) -> permute(sum(permute(a) * permute(b))), stored in an order that others want.
+
+    Those others see it as it was; whoever reads in the new order finds rows that are one axis.
+    """
+    made = move_inside(movement.permute(node, order), ())
+    if made is None:
+        return node
+    inverse = [0] * node.ndim
+    for place, axis in enumerate(order):
+        inverse[axis] = place
+    return movement.permute(made, inverse)
 
 
 def unfold_factors(node: Node, shared: Container[Node]) -> Node | None:

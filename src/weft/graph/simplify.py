@@ -31,7 +31,7 @@ def simplify(outputs: Sequence[Node]) -> list[Node]:
 class _Pass:
     """What each node became, and which results have several users."""
 
-    __slots__ = ("done", "order", "outputs", "shared", "uses")
+    __slots__ = ("done", "order", "outputs", "shared", "turns", "uses")
 
     def __init__(self, outputs: Sequence[Node]) -> None:
         self.outputs = list(outputs)
@@ -44,6 +44,23 @@ class _Pass:
                 self.uses[arg] += 1
         for node in self.outputs:
             self.uses[node] += 2  # a result is stored: nothing is gained by computing it again
+        self.turns = self._turns()
+
+    def _turns(self) -> dict[Node, tuple[int, ...]]:
+        """Return sums whose rows all users but element by element want in one other order."""
+        users: dict[Node, list[Node]] = {}
+        for node in self.order:
+            for arg in node.args:
+                if arg.op is Op.REDUCE:
+                    users.setdefault(arg, []).append(node)
+        found: dict[Node, tuple[int, ...]] = {}
+        results = set(self.outputs)
+        for node, readers in users.items():
+            turning = [r for r in readers if contract.moves_rows(r)]
+            if len(turning) == 1 and len(readers) > 1 and node not in results and all(
+                    r.op.is_elementwise for r in readers if r is not turning[0]):
+                found[node] = turning[0].attr
+        return found
 
     def run(self) -> list[Node]:
         done, uses = self.done, self.uses
@@ -55,6 +72,8 @@ class _Pass:
                 if better is None or better is new:
                     break
                 new = better
+            if node in self.turns and new.op is Op.REDUCE:
+                new = contract.turned(new, self.turns[node])
             if uses[node] > 1 or (new in results and not self._passes_on(node, new)):
                 self._share(new)
             results.add(new)

@@ -18,6 +18,7 @@ SMALL: Final = 4  # operands of so few operations are counted at each use
 HEAVY_REUSE: Final = 4  # an expensive value repeated this often by an expand is kept in memory
 ROOT_REUSE: Final = 1024  # the same for roots of parameters, in values of at least so many elements
 
+ROW: Final = 16  # elements, from which on rows move as a whole: a line
 COSTLY: Final = 48  # inlined operations of a value that is kept if several values read it
 WIDE: Final = 5  # arrays read by a value with several readers that is kept without a further look
 
@@ -198,13 +199,26 @@ class Costs:
             self.roots.discard(node)
 
     def _keep_operand(self, node: Node) -> None:
-        """Store a computed operand of a contraction, which reads it many times."""
+        """Store a computed operand of a contraction, which reads it many times.
+
+        Where all read its rows in another order, they are stored in that order: then axes that were
+        apart may be one.
+        """
+        turned: Node | None = None
         while node.op.group == "movement" or node.op in _TRANSPARENT:
             if is_leaf(node) or node in self.stored:
                 return
+            turned = node if self._moves_rows(node) else None
             node = node.args[0]
         if node.op.arity != 0 and elements(node.shape) > 1:
-            self.keep(node, "operand of a contraction")
+            fits = turned is not None and node not in self.stored and node.op.is_elementwise
+            self.keep(turned if turned and fits else node, "operand of a contraction")
+
+    def _moves_rows(self, node: Node) -> bool:
+        """Whether a node is the one reader of a value, and puts its rows into another order."""
+        return (node.op is Op.PERMUTE and node.attr[-1] == node.ndim - 1
+                and self.readers[node.args[0]] == 1
+                and upper_bound(node.shape[-1]) >= ROW)
 
     def _keep_repeated(self, node: Node) -> None:
         """Store an expensive value that outer axes would repeat."""
