@@ -202,24 +202,24 @@ def matvec(rows, inner):
 
 
 def convolution(height, width, stride=1, pad=1, channels=2, outputs=5, kernel=3, flip=False,
-                images=2, nested=False):
+                images=2, nested=False, dtype=dt.float32):
     """y[b, o] = sum over c of x[b, c], padded, correlated (or convolved) with w[o, c]."""
-    x = memory("x", images, channels, height, width)
-    w = memory("w", outputs, channels, kernel, kernel)
+    x = memory("x", images, channels, height, width, dtype=dtype)
+    w = memory("w", outputs, channels, kernel, kernel, dtype=dtype)
     rows, columns = ((m + 2 * pad - kernel) // stride + 1 for m in (height, width))
     y = memory("y", images, outputs, rows, columns)
     p, q = (kernel - 1 - v("p"), kernel - 1 - v("q")) if flip else (v("p"), v("q"))
     i, j = v("i") * stride + p - pad, v("j") * stride + q - pad
     inside = n(0).le(i) & i.lt(height) & n(0).le(j) & j.lt(width) if pad else None
-    a = f("a")
+    a, b = v("a", dtype), v("b", dtype)
     read = a if inside is None else ex.where(inside, a, 0.0)
     if pad and nested:  # as in a window that was widened axis by axis
         read = ex.where(n(0).le(i) & i.lt(height), ex.where(n(0).le(j) & j.lt(width), a, 0.0), 0.0)
     axes = (("c", channels), ("p", kernel), ("q", kernel))
     reduce = Reduce(tuple(Axis(v(t), n(m)) for t, m in axes),
-                    (total("s", value=read * f("b")),),
+                    (total("s", value=ex.cast(read, dt.float32) * ex.cast(b, dt.float32)),),
                     (Load(a, x, (v("n"), v("c"), i, j), inside),
-                     Load(f("b"), w, (v("o"), v("c"), v("p"), v("q")))))
+                     Load(b, w, (v("o"), v("c"), v("p"), v("q")))))
     out = Store(y, (v("n"), v("o"), v("i"), v("j")), f("s"))
     nest = loop("n", images, loop("o", outputs, loop("i", rows, loop("j", columns, reduce, out))))
     return Kernel("conv", (x, w, y), (nest,), Meta("contraction"))

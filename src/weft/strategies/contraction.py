@@ -1,7 +1,7 @@
 """Contractions: sums of products over axes that the output does not have.
 
 They are found from the index pattern, whichever front end wrote them: matmul in any layout,
-batched, einsum, convolution over windows, matrix times vector. Ten forms:
+batched, einsum, convolution over windows, matrix times vector. Eleven forms:
 
 * **outer**: an output axis has unit stride in one operand and is absent from the other. A tile of
   rows x vectors of results lives in registers; each step of the reduced axes reads one piece of
@@ -18,6 +18,7 @@ batched, einsum, convolution over windows, matrix times vector. Ten forms:
 * **dot**: operands of bfloat16 or 8-bit integers are packed into words, of which one instruction
   multiplies all elements (where the target has it).
 * **matrix**: the same by products of whole 16 x 16 matrices of words (AMX tiles).
+* **taps**: convolutions by the same products, tap by tap of their windows.
 * **lines**: vectors times matrices, whose rows are read one by one.
 * **stream**: few rows times a large matrix, which is read as it lies in memory.
 """
@@ -39,6 +40,7 @@ from weft.strategies.contraction_outer import outer_cost, schedule_outer
 from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked, usual
 from weft.strategies.contraction_position import schedule_position
 from weft.strategies.contraction_stream import schedule_stream
+from weft.strategies.contraction_taps import schedule_taps
 from weft.strategies.contraction_window import schedule_window
 from weft.strategies.nest import Plan, fit_privately, private_arrays
 
@@ -62,8 +64,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
              for cost in (outer_cost, inner_cost)]
     if costs[1] is not None and (costs[0] is None or costs[1] < costs[0]):
         forms.reverse()
-    forms[:0] = [schedule_matrix, schedule_dot, schedule_filter, schedule_deep, schedule_window,
-                 schedule_position, schedule_lines, schedule_stream]
+    forms[:0] = [schedule_matrix, schedule_taps, schedule_dot, schedule_filter, schedule_deep,
+                 schedule_window, schedule_position, schedule_lines, schedule_stream]
     names = [form.__name__.removeprefix("schedule_") for form in forms]
     first = plan.pick("contraction.form", "", names)
     if first:
@@ -81,7 +83,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
             with contextlib.suppress(ScheduleError):
                 fits = form(plan, pattern, p)
             if fits and fit_privately(plan, private_arrays(plan.kernel) - before,
-                                      large=form is schedule_matrix):
+                                      large=form in (schedule_matrix, schedule_taps)):
                 return True
             plan.schedule.reset(saved)
             plan.choices.reset(decided)

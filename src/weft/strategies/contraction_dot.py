@@ -78,16 +78,17 @@ def schedule_dot(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
 
 
 def sides_of(plan: Plan, pattern: Pattern, widened: bool = False,
-             turned: bool = False) -> Sides | None:
+             turned: bool = False, masked: bool = False) -> Sides | None:
     """Return how the operands take part, None if the nest does not suit.
 
     With `widened`, factors of float32 that are computed (from float16, from a byte and its scale)
     count as groups of one: they are computed once, in the panels. With `turned`, rows and vectors
-    are what they would not be otherwise.
+    are what they would not be otherwise. With `masked`, loads may have masks (windows do).
     """
     body = pattern.reduce.body
     factors = factors_of(pattern.reduce) if widened else narrow_factors(pattern.reduce)
-    if factors is None or any(isinstance(s, Load) and s.mask is not None for s in body):
+    masks = any(isinstance(s, Load) and s.mask is not None for s in body)
+    if factors is None or (masks and not masked):
         return None
     if widened:
         loaded = {s.var for s in body if isinstance(s, Load)}

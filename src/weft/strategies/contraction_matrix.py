@@ -117,14 +117,7 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     else:
         schedule.vectorize(loops[3])
     steps.append(loops[0])
-    schedule.decompose_reduction(name, tile[0], spill=True)
-    schedule.reorder(*tile, f"{q}.i")
-    copies = copy_loops(plan, tile[0])
-    for nest in ([f"{x}.z" for x in tile], tile, copies):
-        schedule.matrix(nest[2])
-        if nest is tile:
-            schedule.hoist(words[0])  # one load for a row of tiles
-        schedule.unroll(nest[0]).unroll(nest[1])
+    keep_tiles(plan, name, tile, words[0], f"{q}.i")
     whole = s.depth // (s.group * SIDE)
     if whole and s.depth % (s.group * SIDE):  # all steps but the last are full: no masks
         for step in steps:
@@ -136,3 +129,20 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
         schedule.reorder(line, last).unroll(line).vectorize(last)
     else:
         schedule.vectorize(line)
+
+
+def keep_tiles(plan: Plan, name: str, tile: list[str], word: str, depth: str) -> None:
+    """Keep the results of a tile in registers, and multiply matrices in each step of a sum.
+
+    `word` is what a row of matrices of results shares, `depth` the axis that matrices multiply
+    along.
+    """
+    schedule = plan.schedule
+    schedule.decompose_reduction(name, tile[0], spill=True)
+    schedule.reorder(*tile, depth)
+    copies = copy_loops(plan, tile[0])
+    for nest in ([f"{x}.z" for x in tile], tile, copies):
+        schedule.matrix(nest[2])
+        if nest is tile:
+            schedule.hoist(word)  # one load for a row of tiles
+        schedule.unroll(nest[0]).unroll(nest[1])

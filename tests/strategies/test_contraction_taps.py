@@ -1,0 +1,78 @@
+"""Convolutions of bfloat16 by products of matrices: by the interpreter, and against float64."""
+
+import numpy as np
+import pytest
+from test_contraction_matrix import TARGET, WITHOUT, assembly
+
+import schedule_nests as nests
+import weft
+from schedule_nests import assert_same
+from weft.ir import dtype as dt
+from weft.strategies import choose
+
+
+def narrow(*shape, images=1, **options):
+    return nests.convolution(*shape, dtype=dt.bfloat16, images=images, **options)
+
+
+def trace(kernel, target=TARGET, threads=1):
+    made = choose(kernel, target, threads)
+    assert_same(kernel, made)
+    return made.meta.schedule
+
+
+@pytest.mark.parametrize(("height", "width"), [(2, 6), (1, 17), (3, 7)])
+@pytest.mark.parametrize(("stride", "pad"), [(1, 0), (1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("flip", [False, True])
+def test_the_schedule_is_exact(height, width, stride, pad, flip):
+    kernel = narrow(height + 2, width + 2, stride, pad, 17, 9, flip=flip)
+    columns = (width + 2 + 2 * pad - 3) // stride + 1
+    assert any(line.startswith("matrix") for line in trace(kernel)) is (columns >= 5)
+
+
+@pytest.mark.parametrize(("channels", "outputs"), [(16, 31), (33, 8), (20, 40)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_channels_that_fill_no_tiles_are_exact(channels, outputs, threads):
+    kernel = narrow(2, 5, 1, 1, channels, outputs, nested=outputs == 31)
+    assert any(line.startswith("matrix") for line in trace(kernel, threads=threads))
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 1, 1, 8, 16), (2, 5, 1, 1, 16, 7), (2, 3, 1, 1, 16, 8)])
+def test_few_channels_or_positions_take_another_form(shape):
+    assert not any(line.startswith("matrix") for line in trace(narrow(*shape)))
+
+
+def test_without_tile_registers_nothing_changes():
+    assert not any(line.startswith("matrix") for line in trace(narrow(2, 5, 1, 1, 16, 8), WITHOUT))
+
+
+def test_short_rows_are_taken_two_at_a_time():
+    lines = choose(narrow(14, 14, 1, 1, 32, 32), TARGET, 1).meta.schedule
+    assert "split(i, 2, tail=mask)" in lines
+    assert sum("tdpbf16ps" in line for line in assembly(narrow(14, 14, 1, 1, 32, 32))) == 4
+
+
+def test_weights_are_copied_once_for_all_images_and_by_all_threads():
+    kernel = narrow(28, 28, 1, 1, 64, 64, images=4)
+    lines = choose(kernel, TARGET, 2).meta.schedule
+    assert any(line.startswith("precompute(s.right, o.o, ") for line in lines)
+    assert "parallel(n)" in lines
+    assert any(line.startswith("parallel(o.i.o.p") for line in lines)
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_random_convolutions_agree_with_float64(case):
+    rng = np.random.default_rng([case, 17])
+    groups, kernel = int(rng.integers(1, 3)), int(rng.integers(1, 5))
+    stride, dilation, pad = (int(rng.integers(low, 3)) for low in (1, 1, 0))
+    c, o = int(rng.integers(16, 70)), int(rng.integers(8, 70))
+    spread = (kernel - 1) * dilation + 1
+    h, w = (int(rng.integers(spread, spread + 30)) for _ in range(2))
+    x = weft.tensor(rng.standard_normal((2, c * groups, h, w), dtype=np.float32)).to(weft.bfloat16)
+    k = weft.tensor(rng.standard_normal((o * groups, c, kernel, kernel),
+                                        dtype=np.float32)).to(weft.bfloat16)
+    options = {"stride": stride, "padding": pad, "dilation": dilation, "groups": groups}
+    got = x.conv2d(k, **options).relu().to(weft.float32).numpy()
+    wide = [t.to(weft.float64) for t in (x, k)]
+    expected = wide[0].conv2d(wide[1], **options).relu().numpy()
+    assert np.abs(got - expected).max(initial=0) <= 2.0**-8 * np.abs(expected).max(initial=0)
