@@ -39,7 +39,8 @@ def test_rows_of_broken_lines_are_fetched_before_they_are_written(columns, wante
 
 
 @pytest.mark.parametrize(("rows", "columns", "wanted"),
-                         [(141, 903, True), (141, 896, False), (20, 903, False)])
+                         [(141, 903, True), (141, 896, False), (20, 903, True),
+                          (10, 903, False)])
 def test_sums_with_a_row_fetch_lines_before_they_write_them(rows, columns, wanted):
     made = choose(nests.bias(rows, columns), TARGET, 1)
     assert ("y" in {s.memory.name for s in prefetches(made)}) == wanted

@@ -31,8 +31,8 @@ __all__ = ["Argument", "Entry", "Out", "Overlap", "Packs", "Past", "Place", "arg
 
 Packs = bool | int  # whether panels of weights are kept between calls, or how many bytes at most
 # Values are written over old ones where that many bytes are replaced. A call that does so is made
-# from Python, which small steps would feel more than the memory.
-LEAST_REPLACED = 4 << 20
+# from Python (6 µs), which smaller steps would feel more than the memory: theirs is in a cache.
+LEAST_REPLACED = 1 << 20
 
 
 class Argument(NamedTuple):

@@ -21,9 +21,9 @@ PAGE_BYTES: Final = 4096  # of memory that look-ahead does not leave
 PLACES: Final = 4  # pages from which lines are asked for side by side
 BLOCK_BYTES: Final = 32 << 10  # of an array without rows that are asked for together
 LONG_BYTES: Final = 8 << 20  # of an array that comes from memory
-WRITTEN_BYTES: Final = 1024  # between a store and the lines that are fetched for later ones
+WRITTEN_BYTES: Final = 256  # between a store and the lines that are fetched for later ones
 FOLLOWED_BYTES: Final = 2048  # between a vector and the one that is asked for, of a long array
-KEPT: Final = 4  # first caches: what is larger is mostly written to the second one
+KEPT: Final = 4  # first caches: columns of what is larger are written to the second one
 BEYOND: Final = 2  # the second next columns begin in the last line of the next ones
 FEW_STREAMS: Final = 2  # arrays read at once that leave a core lines to ask for
 
@@ -77,7 +77,7 @@ def fetch_written(plan: Plan, name: str) -> None:
              for lanes in around.body if isinstance(lanes, For)]
     for around, lanes in pairs:
         for store in lanes.body:
-            if not isinstance(store, Store) or not _is_large(plan, store.memory):
+            if not isinstance(store, Store) or not _is_larger(plan, store.memory, 1):
                 continue
             size = store.memory.dtype.itemsize
             apart = flat_stride(space, Access(store), row.var) or 0
@@ -89,10 +89,10 @@ def fetch_written(plan: Plan, name: str) -> None:
                 plan.why.append(f"lines of {store.memory.name} are fetched before they are written")
 
 
-def _is_large(plan: Plan, memory: Memory) -> bool:
-    """Whether a parameter is far from staying in the first cache."""
+def _is_larger(plan: Plan, memory: Memory, caches: int) -> bool:
+    """Whether a parameter is larger than so many first caches."""
     return memory in plan.kernel.params and (
-        size_of(memory.size) * memory.dtype.itemsize > KEPT * plan.target.l1_bytes)
+        size_of(memory.size) * memory.dtype.itemsize > caches * plan.target.l1_bytes)
 
 
 def fetch_vectors(plan: Plan, name: str) -> None:
@@ -158,8 +158,8 @@ def fetch_results(plan: Plan, columns: str) -> None:
     steps = [s for s in traverse.walk(() if loop is None else loop.body) if isinstance(s, For)]
     for step in steps:
         for store in step.body:
-            if not isinstance(store, Store) or store.streaming or not _is_large(
-                    plan, store.memory):
+            if not isinstance(store, Store) or store.streaming or not _is_larger(
+                    plan, store.memory, KEPT):
                 continue
             apart = flat_stride(space, Access(store), step.var) or 0
             if (apart * store.memory.dtype.itemsize >= plan.target.line_bytes and plan.attempt(
