@@ -78,16 +78,15 @@ def _whole(node: Node, sources: dict[Node, Memory],
     """Return the nest that puts all elements of each row in order."""
     if 1 not in outputs and (parts.suits(node, target) or network.suits(node)):
         em = Emitter(sources, hoist=False)
+        if target is not None and parts.suits(node, target):
+            by_parts = parts.Parts(em, node, outputs[0], target)
+            by_parts.emit()
+            return em, (by_parts.away,)
         flags = Memory("flags", dt.uint8, tuple([
             ex.index(1) if a == node.attr.axis else as_expr(d)
             for a, d in enumerate(node.args[0].shape)]))
-        scratch = (flags,) if node.dtype.is_float else ()
-        if target is not None and parts.suits(node, target):
-            by_parts = parts.Parts(em, node, outputs[0], flags, target)
-            by_parts.emit()
-            return em, (by_parts.away, *scratch)
         network.Network(em, node, outputs[0], flags).emit()
-        return em, scratch
+        return em, (flags,) if node.dtype.is_float else ()
     if 1 in outputs and network.suits_places(node):
         em = Emitter(sources, hoist=False)
         network.Places(em, node, outputs.get(0), outputs[1]).emit()

@@ -24,20 +24,24 @@ _MEDIAN: Final = ((0, 1), (3, 4), (6, 7), (1, 2), (4, 5), (7, 8), (0, 1), (3, 4)
                   (5, 8), (4, 7), (3, 6), (1, 4), (2, 5), (4, 7), (4, 2), (6, 4), (4, 2))
 
 
+def lower(a: Expr, b: Expr) -> Expr:
+    """Return the smaller of two lanes; no operand is NaN."""
+    return ex.where(a.lt(b), a, b) if a.dtype.is_float else ex.minimum(a, b)
+
+
+def upper(a: Expr, b: Expr) -> Expr:
+    """Return the larger of two lanes; no operand is NaN."""
+    return ex.where(b.lt(a), a, b) if a.dtype.is_float else ex.maximum(a, b)
+
+
 class Registers:
     """Networks on vectors of so many lanes; `name` binds a value to a name."""
 
     def __init__(self, lanes: int, name: Callable[[Expr], Expr]) -> None:
         self.lanes, self.name = lanes, name
 
-    def _lower(self, a: Expr, b: Expr) -> Expr:
-        return ex.where(a.lt(b), a, b) if a.dtype.is_float else ex.minimum(a, b)
-
-    def _upper(self, a: Expr, b: Expr) -> Expr:
-        return ex.where(b.lt(a), a, b) if a.dtype.is_float else ex.maximum(a, b)
-
     def _compare(self, line: list[Expr], a: int, b: int) -> None:
-        low, high = self._lower(line[a], line[b]), self._upper(line[b], line[a])
+        low, high = lower(line[a], line[b]), upper(line[b], line[a])
         line[a], line[b] = self.name(low), self.name(high)
 
     def columns(self, line: list[Expr]) -> None:
@@ -82,7 +86,7 @@ class Registers:
 
     def _meet(self, x: Expr, other: Expr, bit: int) -> Expr:
         """Return the larger of two in the lanes that have a bit, the smaller in the rest."""
-        low, high = self.name(self._lower(x, other)), self.name(self._upper(x, other))
+        low, high = self.name(lower(x, other)), self.name(upper(x, other))
         lane = ex.ramp(ex.const(0, dt.int32), self.lanes)
         flagged = lane & ex.const(bit, dt.int32, self.lanes)
         return self.name(ex.where(flagged.ne(ex.const(0, dt.int32, self.lanes)), high, low))
