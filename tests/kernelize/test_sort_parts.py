@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import weft
 from weft.backends import cpu
@@ -93,6 +94,32 @@ def test_zeros_and_nans_keep_their_bits_and_their_order(n, seed):
     expected = x[np.argsort(x, kind="stable")]
     found = SORTED(weft.tensor(x)).numpy()
     assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("n", [259, 5000, 40_001])
+@pytest.mark.parametrize("seed", range(3))
+def test_falling_rows_keep_zeros_and_nans_in_order(seed, n, kind):
+    rng = np.random.default_rng((seed, n))
+    x = rng.standard_normal(n).astype(kind).round(1)
+    x[rng.integers(0, n, 9)] = -0.0
+    x[rng.integers(0, n, seed * n // 9)] = np.nan
+    x[rng.integers(0, n, seed)] = -np.nan
+    order = torch.sort(torch.from_numpy(x), descending=True, stable=True).indices.numpy()
+    bits = np.dtype(f"u{x.itemsize}")
+    assert np.array_equal(FALLING(weft.tensor(x)).numpy().view(bits), x[order].view(bits))
+
+
+@pytest.mark.parametrize("odd", [-0.0, np.nan])
+@pytest.mark.parametrize("n", [300, 33_001])
+def test_one_odd_element_anywhere_is_seen(n, odd):
+    rng = np.random.default_rng(n)
+    for place in (0, n - 1, n - n % 16, *rng.integers(0, n, 5)):
+        x = rng.integers(-3, 3, n).astype(np.float32)
+        x[place] = odd
+        expected = x[np.argsort(x, kind="stable")]
+        found = SORTED(weft.tensor(x)).numpy()
+        assert np.array_equal(found.view(np.uint32), expected.view(np.uint32)), place
 
 
 @pytest.mark.parametrize("shape", [(3, 700), (2, 2, 40_000), (5, 33_000), (1, 1000), (9, 300),

@@ -29,7 +29,7 @@ from weft.kernelize import sort_network as network
 from weft.kernelize.emit import Emitter
 from weft.kernelize.rows import at, close_rows, open_rows
 from weft.kernelize.sort_network import as_float
-from weft.kernelize.sort_registers import SIZES, Registers, lower, upper
+from weft.kernelize.sort_registers import COUNT, Registers, lower, upper
 from weft.kernelize.sort_row import Row
 from weft.target import Target
 
@@ -230,11 +230,7 @@ class Parts(Row):
             self._element(m, top) for m in self.stack)
         self.start, self.room, self.there = start, room, there
         em.open()
-        for least, most in zip((0, *SIZES), SIZES, strict=False):
-            em.open()
-            self._in_registers(size, most)
-            within = ex.index(least * self.lanes).lt(size) & size.le(most * self.lanes)
-            self._if(within, em.close())
+        self._in_registers(size)
         short = em.close()
         em.open()
         self._part(size, low, high, poor, top, depth)
@@ -248,7 +244,7 @@ class Parts(Row):
         em.open()
         self._if(low.lt(high), long, alike)
         long = em.close()
-        self._if(size.le(SIZES[-1] * self.lanes), short, long)
+        self._if(size.le(COUNT * self.lanes), short, long)
         em.emit(While(head, _NONE.lt(waiting), em.close()))
 
     def _push(self, depth: Expr, entry: tuple[Expr, ...]) -> None:
@@ -261,11 +257,11 @@ class Parts(Row):
         x = self._vector(self.away, self.room + place, there, fill)
         return self._vector(self.out, self.start + place, self._let(mask ^ there), x)
 
-    def _in_registers(self, size: Expr, count: int) -> None:
-        """Sort a part that fits into so many registers."""
+    def _in_registers(self, size: Expr) -> None:
+        """Sort a part that fits into registers."""
         lanes, line, masks = self.lanes, [], []
         largest = self._every(self._largest)
-        for q in range(count):
+        for q in range(COUNT):
             masks.append(self._let(self._first_lanes(size - q * lanes)))
             line.append(self._held(ex.index(q * lanes), masks[-1], largest))
         line = Registers(lanes, self._let).sort(line)

@@ -18,7 +18,7 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.kernelize.sort_network import batcher, halvings
 
-SIZES: Final = (8, 16)  # registers that are sorted together
+COUNT: Final = 16  # registers that are sorted together
 # Of nine registers in order: the fourth, counted from 0.
 _MEDIAN: Final = ((0, 1), (3, 4), (6, 7), (1, 2), (4, 5), (7, 8), (0, 1), (3, 4), (6, 7), (0, 3),
                   (5, 8), (4, 7), (3, 6), (1, 4), (2, 5), (4, 7), (4, 2), (6, 4), (4, 2))
@@ -86,10 +86,10 @@ class Registers:
 
     def _meet(self, x: Expr, other: Expr, bit: int) -> Expr:
         """Return the larger of two in the lanes that have a bit, the smaller in the rest."""
-        low, high = self.name(lower(x, other)), self.name(upper(x, other))
         lane = ex.ramp(ex.const(0, dt.int32), self.lanes)
         flagged = lane & ex.const(bit, dt.int32, self.lanes)
-        return self.name(ex.where(flagged.ne(ex.const(0, dt.int32, self.lanes)), high, low))
+        return self.name(ex.where(flagged.ne(ex.const(0, dt.int32, self.lanes)),
+                                  upper(x, other), lower(x, other)))
 
     def _rows(self, line: list[Expr]) -> list[Expr]:
         """Return columns as rows: each round interleaves the two halves of the registers."""
