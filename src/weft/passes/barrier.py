@@ -143,13 +143,9 @@ def _without_blocks(kernel: Kernel, body: Body, lanes: int, blocks: int,
     while len(body) == 1 and isinstance(body[0], For) and body[0].kind.startswith("block."):
         axes.append(body[0])
         body = body[0].body
-    beside = neighbours_of(kernel, axes, body, room) if room is not None and not blocks else None
+    beside = None if room is None or blocks else neighbours_of(kernel, axes, body, room, lanes)
     if room is not None and beside is not None and not meets_in_step(body):
-        nest = Nest(beside.kernel, beside.body, lanes)
-        nest.neighbours, nest.blocks = beside, 2
-        nest.names |= beside.names
-        index = ex.var(nest.fresh("block", nest.names), dt.int64)
-        return beside.loop(axes[:-2], room, index, nest.run(beside.body)), nest.locations
+        return _rectangles(beside, axes[:-2], body, lanes, room)
     nest = Nest(kernel, body, lanes)
     nest.diverged = _APART if blocks else _DIVERGED
     nest.blocks = blocks
@@ -157,6 +153,25 @@ def _without_blocks(kernel: Kernel, body: Body, lanes: int, blocks: int,
     if axes:
         inner = _joined(nest, axes, body, inner)
     return inner, nest.locations
+
+
+def _rectangles(beside: Neighbours, axes: Sequence[For], body: Body, lanes: int,
+                room: Room) -> tuple[Body, dict[Stmt, Location]]:  # fmt: skip
+    """Return the loop over rectangles of blocks that run together; `axes` are those around them."""
+    nest = Nest(beside.kernel, beside.body, lanes)
+    nest.neighbours, nest.blocks = beside, 2
+    nest.names |= beside.names
+    index = ex.var(nest.fresh("block", nest.names), dt.int64)
+    inner = nest.run(beside.body)
+    if beside.everyone is not None:
+        beside.names |= nest.names
+        single = Nest(beside.kernel, body, lanes)
+        single.names, single.memory_names = beside.names, nest.memory_names
+        single.bound, single.allocated = nest.bound, nest.allocated
+        single.locations, single.counts = nest.locations, nest.counts
+        copy = Threads(single).renamed(body)
+        inner = (If(beside.everyone, inner, beside.alone(single.run(copy))),)
+    return beside.loop(axes, room, index, inner), nest.locations
 
 
 def _joined(nest: Nest, axes: Sequence[For], source: Body, body: Body) -> Body:

@@ -15,13 +15,17 @@ whether that is stored, depends on the block's index on this axis. What blocks r
 is the same for all that read the same element: if one of them wrote to it meanwhile, it would race
 with the others. The order in which blocks run is nobody's business, so nothing else changes; each
 thread does the same operations in the same order.
+
+Where threads return early before the loop, blocks go together if none of their threads does, which
+the corners of the rectangle tell; else they run one after the other.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple
 
 from weft.ir import dtype as dt
@@ -30,6 +34,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import (
     PARALLEL,
+    SERIAL,
     Alloc,
     Assert,
     Barrier,
@@ -46,6 +51,8 @@ from weft.ir.stmt import (
 )
 from weft.ir.traverse import Rewriter, walk
 from weft.passes.divergence import has_barrier
+from weft.passes.orient import lanes_last
+from weft.passes.turns import holds_for_all, opened
 
 __all__ = ["Neighbours", "Room", "Stretch", "neighbours_of"]
 
@@ -80,6 +87,7 @@ class Dependence:
         self._names = dict(seeds)
         self._memories = {s.memory: _EVERYTHING for s in walk(body)
                           if isinstance(s, Store) and s.memory.scope == "global"}
+        self._cells = _uniform(body)
         known = -1
         while known != (known := sum(self._names.values()) + sum(self._memories.values())):
             self._spread(body, 0)
@@ -99,13 +107,30 @@ class Dependence:
         for s in body:
             found = self.of(s.exprs())
             if isinstance(s, Load):
-                found |= self.of_memory(s.memory) | _THREADS
+                found |= self.of_memory(s.memory)
+                found |= 0 if s.memory in self._cells and not control else _THREADS
             elif isinstance(s, Store):
                 self._memories[s.memory] = self.of_memory(s.memory) | found | control
             if isinstance(s, Let | Load):
                 self._names[s.var] = self._names.get(s.var, 0) | found
             for inner in s.bodies():
                 self._spread(inner, control | found)
+
+
+def _uniform(body: Body) -> set[Memory]:
+    """Return registers that are set only where all threads of a block come by together."""
+    apart: set[Memory] = set()
+    found: set[Memory] = set()
+    stack = [body]
+    while stack:
+        for s in stack.pop():
+            if isinstance(s, Alloc) and s.memory.scope == "register" and not s.memory.shape:
+                found.add(s.memory)
+            elif has_barrier(s):
+                stack.extend(s.bodies())
+            else:
+                apart.update(m for part in s.bodies() for t in walk(part) for m in t.writes())
+    return found - apart
 
 
 class Neighbours:
@@ -125,9 +150,12 @@ class Neighbours:
         How many there are, at the end of the grid fewer.
     names : set of str
         All names that are taken.
+    everyone : Expr or None
+        What holds if no thread of a rectangle returns early; the body is for such rectangles.
     """
 
-    def __init__(self, kernel: Kernel, axes: Sequence[For], body: Body, most: tuple[int, int],
+    def __init__(self, kernel: Kernel, axes: Sequence[For], shared: Sequence[Alloc],
+                 threads: Sequence[For], body: Body, most: tuple[int, int],
                  found: Dependence) -> None:  # fmt: skip
         self.names = {str(v.attr) for s in walk(kernel.body) for v in s.binds()}
         self.rows, self.columns = axes
@@ -135,23 +163,22 @@ class Neighbours:
         self._first = self._fresh("first.y"), self._fresh("first.x")
         self._place = self._fresh("beside.y"), self._fresh("beside.x")
         self.here = self._fresh("rows"), self._fresh("columns")
-        shared = {}
-        for s in body:
-            if isinstance(s, Alloc):
-                depends = found.of_memory(s.memory)
-                more = tuple(ex.index(n) for n, bit in zip(most, (_ROWS, _COLUMNS), strict=True)
-                             if depends & bit)
-                index = tuple(p for p, bit in zip(self._place, (_ROWS, _COLUMNS), strict=True)
-                              if depends & bit)
-                shared[s.memory] = s.memory.replace(shape=(*more, *s.memory.shape)), index
-        rewriter = _Moved(kernel, shared, {
+        self.everyone: Expr | None = None
+        homes = {}
+        for s in shared:
+            depends = found.of_memory(s.memory)
+            own = [k for k, bit in enumerate((_ROWS, _COLUMNS)) if depends & bit]
+            shape = (*(ex.index(most[k]) for k in own), *s.memory.shape)
+            homes[s.memory] = s.memory.replace(shape=shape), tuple(self._place[k] for k in own)
+        rewriter = _Moved(kernel, homes, {
             a.var: first + place
             for a, first, place in zip(axes, self._first, self._place, strict=True)})
-        allocs = tuple(s for s in body if isinstance(s, Alloc))
-        inner = rewriter.body(tuple(s for s in body if not isinstance(s, Alloc)))
-        for place, count in zip(reversed(self._place), reversed(most), strict=True):
-            inner = (For(place, ex.index(count), "thread.z", inner),)
-        self.body = (*rewriter.body(allocs), *inner)
+        inner = rewriter.body(body)
+        for axis in reversed(threads):
+            inner = (For(axis.var, axis.extent, axis.kind, inner),)
+        for place, number in zip(reversed(self._place), reversed(most), strict=True):
+            inner = (For(place, ex.index(number), "thread.z", inner),)
+        self.body = (*rewriter.body(tuple(shared)), *inner)
         self.kernel = kernel.replace(locations=rewriter.locations)
         self._found: tuple[Body, Dependence] | None = None
 
@@ -161,6 +188,39 @@ class Neighbours:
                     if n not in self.names)
         self.names.add(name)
         return ex.var(name, dt.int64)
+
+    def finds_who_stays(self, conditions: Sequence[tuple[Expr, bool]], threads: Sequence[For],
+                        body: Body) -> bool:  # fmt: skip
+        """Find out how to tell that no thread of a rectangle returns early; whether that is so."""
+        lets = {s.var: s.value for s in walk(body) if isinstance(s, Let)}
+        made = {v for s in walk(body) for v in s.binds()} | {a.var for a in threads}
+        ends = [{axis.var: end} for axis, first, here in zip(
+            (self.rows, self.columns), self._first, self.here, strict=True)
+            for end in (first, first + (here - 1))]
+        corners = [row | column for row in ends[:2] for column in ends[2:]]
+
+        def test(comparison: Expr) -> Expr | None:
+            """Return what says that a comparison of sums holds in the corners, so everywhere."""
+            (whole,) = opened((comparison,), lets)
+            found = [holds_for_all(ex.substitute([whole], corner)[0], {}, threads,
+                                   made.__contains__) for corner in corners]
+            known = [e for e in dict.fromkeys(found) if e is not None]
+            return functools.reduce(_and, known) if None not in found else None
+
+        for condition, stays in conditions:
+            found = _everywhere(opened((condition,), lets)[0], stays, test)
+            if found is None:
+                return False
+            self.everyone = found if self.everyone is None else _and(self.everyone, found)
+        return True
+
+    def alone(self, body: Body) -> Body:
+        """Return the blocks of a rectangle one after the other."""
+        row, column = self._fresh("upper"), self._fresh("left")
+        lets = (Let(self.rows.var, self._first[0] + row),
+                Let(self.columns.var, self._first[1] + column))
+        inner = For(column, self.here[1], SERIAL, (*lets, *body))
+        return (For(row, self.here[0], SERIAL, (inner,)),)
 
     def loop(self, axes: Sequence[For], room: Room, index: Expr, body: Body) -> Body:
         """Return the loop over the rectangles of the grid; `axes` are those further out."""
@@ -183,15 +243,37 @@ class Neighbours:
         return (For(index, total, PARALLEL, (*lets, *body)),)
 
     def stretches(self, whole: Body, axes: Sequence[For], body: Sequence[Stmt],
-                  kept: dict[Expr, Memory]) -> list[Stretch]:  # fmt: skip
+                  kept: Container[Expr | Memory]) -> list[Stretch]:  # fmt: skip
         """Return what stands between two barriers of `whole`, in parts for fewer blocks.
 
-        `axes` are those of threads; what is in `kept` is needed behind the barrier.
+        `axes` are those of threads; what is in `kept` outlives the stretch.
         """
         if self._found is None or self._found[0] is not whole:
             seeds = {self._place[0]: _ROWS, self._place[1]: _COLUMNS}
             self._found = whole, Dependence(whole, seeds | {a.var: _THREADS for a in axes})
         return _stretches(tuple(body), self._found[1], kept)
+
+
+def _and(a: Expr, b: Expr) -> Expr:
+    return ex.binary(Op.AND, a, b)
+
+
+def _everywhere(e: Expr, holds: bool, test: Callable[[Expr], Expr | None]) -> Expr | None:
+    """Return what says that a condition holds (or that it does not) for all, None if unknown."""
+    if e.op is Op.NOT:
+        return _everywhere(e.args[0], not holds, test)
+    if e.op in (Op.AND, Op.OR) and e.dtype.is_bool:
+        parts = [_everywhere(a, holds, test) for a in e.args]
+        known = [p for p in parts if p is not None]
+        if (e.op is Op.AND) == holds:
+            return functools.reduce(_and, known) if None not in parts else None
+        return functools.reduce(lambda a, b: ex.binary(Op.OR, a, b), known) if known else None
+    if not holds and e.op in (Op.LT, Op.LE):
+        left, right = e.args
+        e = right.le(left) if e.op is Op.LT else right.lt(left)
+    elif not holds:
+        return None
+    return test(e)
 
 
 class _Moved(Rewriter):
@@ -214,30 +296,38 @@ class _Moved(Rewriter):
         return stmt
 
 
-def neighbours_of(kernel: Kernel, axes: Sequence[For], body: Body,
-                  room: Room) -> Neighbours | None:  # fmt: skip
-    """Return blocks side by side along the last two axes, if they share tiles in a loop."""
-    if len(axes) < 2 or not any(isinstance(s, Alloc) for s in body):
-        return None
-    inner, threads, count = body, {}, 1
+def neighbours_of(kernel: Kernel, axes: Sequence[For], body: Body, room: Room,
+                  lanes: int) -> Neighbours | None:  # fmt: skip
+    """Return blocks side by side along the last two axes, if they share tiles in a loop.
+
+    Their columns are those of the axis whose threads become lanes.
+    """
     shared = [s for s in body if isinstance(s, Alloc)]
     inner = body[len(shared):]
+    if len(axes) < 2 or not shared or any(
+            s.base is not None or s.memory.scope != "shared" for s in shared):
+        return None
+    threads: list[For] = []
     while len(inner) == 1 and isinstance(inner[0], For) and inner[0].kind.startswith("thread."):
-        if inner[0].extent.op is not Op.CONST:
-            return None
-        threads[inner[0].var] = _THREADS
-        count *= int(inner[0].extent.attr)
+        threads.append(inner[0])
         inner = inner[0].body
-    if any(s.base is not None or s.memory.scope != "shared" for s in shared) or not all(
+    if any(a.extent.op is not Op.CONST for a in threads) or not all(
             isinstance(s, _PLAIN) for s in walk(inner)):
         return None
+    axes = axes[-2:]
+    if threads and lanes_last(threads, inner, lanes)[-1].kind[-1] == axes[0].kind[-1]:
+        axes = axes[::-1]
+    seeds = {axes[-2].var: _ROWS, axes[-1].var: _COLUMNS, **{a.var: _THREADS for a in threads}}
+    found = Dependence(inner, seeds)
+    inner, conditions = _without_returns(inner, found)
+    if conditions:
+        found = Dependence(inner, seeds)
     waiting = [s for s in walk(inner) if has_barrier(s)]
-    if not any(isinstance(s, For) for s in waiting) or any(
-            s.scope != "block" for s in walk(inner) if isinstance(s, Barrier)):
+    if not any(isinstance(s, For | While) for s in waiting) or any(
+            s.scope != "block" for s in walk(inner) if isinstance(s, Barrier)) or any(
+            found.of(s.exprs()) for s in waiting):
         return None
-    found = Dependence(inner, {axes[-2].var: _ROWS, axes[-1].var: _COLUMNS, **threads})
-    if any(isinstance(s, While) or found.of(s.exprs()) for s in waiting):
-        return None
+    count = math.prod(int(a.extent.attr) for a in threads)
     sizes = {0: 0, _ROWS: 0, _COLUMNS: 0, _BLOCKS: _kept(inner) * count}
     for s in shared:
         sizes[found.of_memory(s.memory) & _BLOCKS] += _bytes(s.memory)
@@ -246,7 +336,26 @@ def neighbours_of(kernel: Kernel, axes: Sequence[For], body: Body,
     most = _most(sizes, room.nbytes)
     if most == (1, 1):
         return None
-    return Neighbours(kernel, axes[-2:], body, most, found)
+    made = Neighbours(kernel, axes, shared, threads, inner, most, found)
+    return made if made.finds_who_stays(conditions, threads, inner) else None
+
+
+def _without_returns(body: Body, found: Dependence) -> tuple[Body, list[tuple[Expr, bool]]]:
+    """Return what threads do that do not return early, and the conditions of that.
+
+    A condition comes with whether it holds for those who stay.
+    """
+    conditions: list[tuple[Expr, bool]] = []
+    before: Body = ()
+    while body and isinstance(body[-1], If) and found.of(body[-1].exprs()):
+        last = body[-1]
+        inside = [any(map(has_barrier, part)) for part in last.bodies()]
+        if sum(inside) != 1:
+            break
+        conditions.append((last.condition, inside[0]))
+        before = (*before, *body[:-1])
+        body = last.then if inside[0] else last.orelse
+    return (*before, *body), conditions
 
 
 def _most(sizes: dict[int, int], room: int) -> tuple[int, int]:
@@ -283,63 +392,76 @@ def _kept(body: Body) -> int:
 # --- what stands between two barriers
 
 
-def _stretches(body: Body, found: Dependence, kept: dict[Expr, Memory]) -> list[Stretch]:
+def _stretches(body: Body, found: Dependence, kept: Container[Expr | Memory]) -> list[Stretch]:
     """Return parts of a body, each for those blocks for which it does something of its own.
 
-    Names and checks are part of each that follows them.
+    Names, registers and checks are part of each that follows them.
     """
-    whole = [Stretch(True, True, body)]
-    kinds = [_kind(s, found, kept) for s in body]
+    own = {s.memory for s in body if isinstance(s, Alloc) and s.memory not in kept}
+    kinds = [_kind(s, found, kept, own) for s in body]
     classes = list(dict.fromkeys(k for k in kinds if k is not None))
+    whole = [Stretch(True, True, body)]
     if classes in ([], [_BLOCKS]):
         return whole
-    parts = [_part(body, kinds, k) for k in classes]
-    for s in body:
-        if isinstance(s, Assert) and not any(
-                s in part and not found.of(s.exprs()) & _BLOCKS & ~k
+    parts = [_part(body, kinds, k, own) for k in classes]
+    for s, kind in zip(body, kinds, strict=True):
+        checks = found.of([e for t in walk((s,)) if isinstance(t, Assert) for e in t.exprs()])
+        if kind is None and any(isinstance(t, Assert) for t in walk((s,))) and not any(
+                s in part and not checks & _BLOCKS & ~k
                 for k, part in zip(classes, parts, strict=True)):
             return whole  # some of the blocks would not be checked
     for place, part in enumerate(parts):
-        written = _touched(part, writes=True)
-        if any(written & _touched(other) for other in parts[:place] + parts[place + 1:]):
+        written = _touched(part, own, writes=True)
+        if any(written & _touched(other, own) for other in parts[:place] + parts[place + 1:]):
             return whole
+        read = own & {m for s in walk(part) for m in s.reads()}
+        if any(s not in part for s in body if any(m in read for t in walk((s,))
+                                                  for m in t.writes())):
+            return whole  # a register is set beside something that is not part of this
     return [Stretch(bool(k & _ROWS), bool(k & _COLUMNS), part)
             for k, part in zip(classes, parts, strict=True)]
 
 
-def _touched(body: Body, writes: bool = False) -> set[Memory | str]:
+def _touched(body: Body, own: Container[Memory], writes: bool = False) -> set[Memory | str]:
     """Return the memories that statements access; those of arguments, which may overlap, as one."""
-    return {"global" if m.scope == "global" else m
-            for s in walk(body) for m in (s.writes() if writes else (*s.reads(), *s.writes()))}
+    return {"global" if m.scope == "global" else m for s in walk(body)
+            for m in (s.writes() if writes else (*s.reads(), *s.writes())) if m not in own}
 
 
-def _kind(s: Stmt, found: Dependence, kept: dict[Expr, Memory]) -> int | None:
-    """Return the axes along which a statement must be done for each block, None for names."""
-    if isinstance(s, Let | Load):
-        return _BLOCKS if s.var in kept else None
-    if isinstance(s, Assert):
+def _kind(s: Stmt, found: Dependence, kept: Container[Expr | Memory],
+          own: Container[Memory]) -> int | None:  # fmt: skip
+    """Return the axes along which a statement must be done for each block.
+
+    None if it only makes names, sets registers of its stretch, or checks something.
+    """
+    if any(v in kept for t in walk((s,)) for v in t.binds()):
+        return _BLOCKS
+    if isinstance(s, Let | Load | Assert | Alloc):
         return None
-    own = {t.memory for t in walk((s,)) if isinstance(t, Alloc)}
-    kind = 0
+    inner = {t.memory for t in walk((s,)) if isinstance(t, Alloc)}
+    written = [m for t in walk((s,)) for m in t.writes() if m not in inner]
+    if written and all(m in own for m in written):
+        return None
+    kind = 0 if written else _BLOCKS
     for t in walk((s,)):
-        if any(v in kept for v in t.binds()):
-            return _BLOCKS
-        if isinstance(t, Assert | Alloc):
-            kind |= found.of(t.exprs()) | (_BLOCKS if isinstance(t, Alloc) and t is s else 0)
-        for m in t.writes():
-            if m not in own:
-                kind |= found.of_memory(m) if m.scope == "shared" else _BLOCKS
+        if isinstance(t, Assert):
+            kind |= found.of(t.exprs())
+    for m in written:
+        kind |= found.of_memory(m) if m.scope == "shared" else 0 if m in own else _BLOCKS
     return kind & _BLOCKS
 
 
-def _part(body: Body, kinds: Sequence[int | None], kind: int) -> Body:
-    """Return the statements of a kind, with the names that they need and the checks before them."""
-    needed: set[Expr] = set()
+def _part(body: Body, kinds: Sequence[int | None], kind: int, own: Container[Memory]) -> Body:
+    """Return the statements of a kind, with what they need and the checks before them."""
+    needed: set[Expr | Memory] = set()
     out: list[Stmt] = []
-    for s, own in zip(reversed(body), reversed(kinds), strict=True):
-        if own == kind or (own is None and out and isinstance(s, Assert)) or any(
-                v in needed for v in s.binds()):
+    for s, found in zip(reversed(body), reversed(kinds), strict=True):
+        made: list[Expr | Memory] = [s.memory] if isinstance(s, Alloc) else [
+            *s.binds(), *(m for t in walk((s,)) for m in t.writes() if m in own)]
+        if found == kind or (found is None and (
+                (out and isinstance(s, Assert)) or any(v in needed for v in made))):
             out.append(s)
             for t in walk((s,)):
                 needed.update(ex.free_vars(t.exprs()))
+                needed.update(m for m in (*t.reads(), *t.writes()) if m in own)
     return tuple(reversed(out))

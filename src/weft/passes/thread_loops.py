@@ -116,7 +116,8 @@ class ThreadLoops(Divergence):
         """Write what blocks beside each other do, each stretch for those that differ in it."""
         blocks, axes = self.axes[:2], self.axes[2:]
         count = math.prod(int(a.extent.attr) for a in axes)
-        for stretch in beside.stretches(self.nest.body, axes, body, self.kept):
+        kept = self.kept.keys() | self.spilled.keys()
+        for stretch in beside.stretches(self.nest.body, axes, body, kept):
             row, column = (
                 ex.var(self.fresh(name, self.names), dt.int64) if differs else ex.index(0)
                 for name, differs in (("upper", stretch.rows), ("left", stretch.columns)))

@@ -255,7 +255,11 @@ class Threads(ThreadLoops):
                 condition = self._agreed(condition, s, guards, head)
             elif self.stays is not None:
                 condition = ex.binary(Op.AND, condition, self._some(head))
+            around, self.turn = self.turn, next((t.var for t in s.head if isinstance(t, Load)
+                                                 and t.memory in self.nest.turns), None)
             self._split(s.body, guards, inner, False)
+            self.turn = around
+            self.ahead.clear()
             out.append(self.placed(While(tuple(head), condition, tuple(inner)), s))
         else:
             raise VerifyError("barrier", found=f"a barrier in {type(s).__name__}",
@@ -328,6 +332,7 @@ class Threads(ThreadLoops):
         They are compared when the threads have done what `then` says. Those that have left are not
         asked; if nobody is there, it is 0, which ends a loop.
         """
+        assert self.nest.neighbours is None  # blocks that run together agree
         each = Memory(self.fresh("each", self.memory_names), value.dtype, (ex.index(self.count),),
                       "local")
         out.append(Alloc(each))

@@ -157,7 +157,62 @@ def scaled(a, b, c):
         c[y, x] = total
 
 
+@weft.kernel
+def chosen(a, b, c):
+    """A loop that ends by a condition, tiles by nested choices."""
+    left = gpu.shared.array((8, 8), float32)
+    right = gpu.shared.array((8, 8), float32)
+    x, y = gpu.grid(2)
+    tx, ty = gpu.threadIdx.x, gpu.threadIdx.y
+    total = float32(0)
+    k = 0
+    while k < a.shape[1]:
+        p = float32(0)
+        if y < a.shape[0]:
+            p = a[y, k + tx] if k + tx < a.shape[1] else float32(0)
+        left[ty, tx] = p
+        right[ty, tx] = b[k + ty, x] if k + ty < b.shape[0] and x < b.shape[1] else 0
+        gpu.syncthreads()
+        for m in range(8):
+            total += left[ty, m] * right[m, tx]
+        gpu.syncthreads()
+        k += 8
+    if y < c.shape[0] and x < c.shape[1]:
+        c[y, x] = total
+
+
+@weft.kernel
+def mixed(a, b, c):
+    """Set a register of both tiles in one condition, and count in what outlives the turn."""
+    left = gpu.shared.array((8, 8), float32)
+    right = gpu.shared.array((8, 8), float32)
+    x, y = gpu.grid(2)
+    tx, ty = gpu.threadIdx.x, gpu.threadIdx.y
+    total, turns = float32(0), 0
+    for k in range(0, a.shape[1], 8):
+        p = q = float32(0)
+        if k + tx < a.shape[1] and k + ty < a.shape[1]:
+            if y < a.shape[0]:
+                p = a[y, k + tx]
+            if x < b.shape[1]:
+                q = b[k + ty, x]
+        elif k + tx < a.shape[1]:
+            p = a[y, k + tx] if y < a.shape[0] else float32(0)
+        elif k + ty < a.shape[1] and x < b.shape[1]:
+            q = b[k + ty, x]
+        left[ty, tx] = p
+        turns += 2
+        right[ty, tx] = q * turns
+        gpu.syncthreads()
+        for m in range(8):
+            total += left[ty, m] * right[m, tx] / turns
+        gpu.syncthreads()
+    if y < c.shape[0] and x < c.shape[1]:
+        c[y, x] = total
+
+
 TILED = {
+    "chosen": (chosen, (8, 8), (8, 8)), "mixed": (mixed, (8, 8), (8, 8)),
     "16": (product(16), (16, 16), (16, 16)), "8 padded": (product(8, pad=1), (8, 8), (8, 8)),
     "5": (product(5), (5, 5), (5, 5)), "float64": (product(16, float64), (16, 16), (16, 16)),
     "rows first": (rows_first, (8, 8), (8, 8)), "by number": (by_number, (16, 16), (64, 1)),
@@ -364,7 +419,28 @@ def counted(a, b, c):
     c[y, x] = total
 
 
-@pytest.mark.parametrize("kernel", [shifted, filled_where, triangular, own_rows, counted],
+@weft.kernel
+def until_found(a, b, c):
+    """The number of turns is read by each block for itself."""
+    left = gpu.shared.array((8, 8), float32)
+    right = gpu.shared.array((8, 8), float32)
+    x, y = gpu.grid(2)
+    tx, ty = gpu.threadIdx.x, gpu.threadIdx.y
+    total = float32(0)
+    k = 0
+    while k < 32 and b[0, gpu.blockIdx.x] > 0:
+        left[ty, tx] = a[y, k + tx]
+        right[ty, tx] = b[k + ty, x]
+        gpu.syncthreads()
+        for m in range(8):
+            total += left[ty, m] * right[m, tx]
+        gpu.syncthreads()
+        k += 8
+    c[y, x] = total
+
+
+@pytest.mark.parametrize("kernel", [shifted, filled_where, triangular, own_rows, counted,
+                                    until_found],
                          ids=lambda k: k.__name__)
 @pytest.mark.parametrize("seed", range(2))
 def test_tiles_that_differ_are_not_shared(kernel: Any, seed: int) -> None:
@@ -372,6 +448,73 @@ def test_tiles_that_differ_are_not_shared(kernel: Any, seed: int) -> None:
     both(kernel, (5, 5), (8, 8), args)
     assert shared_shapes(kernel, args, (8, 8))[0][-2:] == (8, 8)
     assert len(shared_shapes(kernel, args, (8, 8))[1]) == 2, "blocks were run together"
+
+
+# --- threads that return early
+
+
+@weft.kernel
+def returning(a, b, c, spare):
+    """Whole blocks return, at the end of the grid and at its beginning."""
+    left = gpu.shared.array((8, 8), float32)
+    right = gpu.shared.array((8, 8), float32)
+    x, y = gpu.grid(2)
+    tx, ty = gpu.threadIdx.x, gpu.threadIdx.y
+    if x >= c.shape[1] or y >= c.shape[0]:
+        return
+    row = y - spare
+    if row < 0:
+        return
+    total = float32(0)
+    for k in range(a.shape[1] // 8):
+        left[ty, tx] = a[row, k * 8 + tx]
+        right[ty, tx] = b[k * 8 + ty, x]
+        gpu.syncthreads()
+        for m in range(8):
+            total += left[ty, m] * right[m, tx]
+        gpu.syncthreads()
+    c[y, x] = total
+
+
+@weft.kernel
+def returning_rows(a, b, c):
+    """x is the row; both have to be too large, which never is so for one that works."""
+    left = gpu.shared.array((8, 8), float32)
+    right = gpu.shared.array((8, 8), float32)
+    x, y = gpu.grid(2)
+    tx, ty = gpu.threadIdx.x, gpu.threadIdx.y
+    if x >= c.shape[0] and y >= c.shape[1]:
+        return
+    total = float32(0)
+    for k in range(gpu.gridDim.x):
+        left[tx, ty] = a[x, ty + k * 8]
+        right[tx, ty] = b[tx + k * 8, y]
+        gpu.syncthreads()
+        for m in range(8):
+            total += left[tx, m] * right[m, ty]
+        gpu.syncthreads()
+    c[x, y] = total
+
+
+@pytest.mark.parametrize("more", [(0, 0), (1, 0), (0, 2), (9, 1)])
+@pytest.mark.parametrize("spare", [0, 8, 24])
+def test_blocks_that_return_early(more: tuple[int, int], spare: int) -> None:
+    a, b, _ = operands(spare, 40, 96, 24)
+    c = np.full((40 + spare, 96), np.nan, np.float32)
+    args = (a, b, c, spare)
+    found = both(returning, (12 + more[0], (40 + spare) // 8 + more[1]), (8, 8), args)[2]
+    expected = a.astype(np.float64) @ b
+    np.testing.assert_allclose(found[spare:], expected, rtol=1e-4, atol=1e-4)
+    assert np.isnan(found[:spare]).all()
+    assert len(shared_shapes(returning, args, (8, 8))[0]) == 3, "blocks were not run together"
+
+
+def test_conditions_that_both_have_to_hold() -> None:
+    for seed, n in enumerate((8, 40, 136)):
+        args = operands(seed, n, n, n)
+        *_, c = both(returning_rows, (n // 8, n // 8), (8, 8), args)
+        np.testing.assert_allclose(c, args[0].astype(np.float64) @ args[1], rtol=1e-4, atol=1e-4)
+    assert len(shared_shapes(returning_rows, args, (8, 8))[0]) == 3, "blocks were not run together"
 
 
 @weft.kernel
