@@ -363,3 +363,15 @@ class TestCompiler:
     def test_other_names_of_typing_are_not_there(self):
         with pytest.raises(ImportError):
             exec("from weft.compat.core.typing.templates import nothing", {})
+
+
+def test_a_device_is_made_of_its_number() -> None:
+    made = cuda.cudadrv.driver.Device(devnum=0)
+    assert made == cuda.get_current_device()
+    assert type(made).from_identity(made.get_device_identity()) == made
+    assert len({made, *cuda.gpus}) == 1
+    assert made.compute_capability == cuda.gpus[0].compute_capability
+    with pytest.raises(errors.LaunchError, match="device 0"):
+        cuda.cudadrv.driver.Device(1)
+    with pytest.raises(errors.LaunchError, match="from_identity"):
+        type(made).from_identity({})

@@ -80,6 +80,32 @@ class Device:
     CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 1
     SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO = 2
 
+    def __new__(cls, devnum: int = 0) -> Device:
+        """Return the device with a number, which is 0."""
+        if devnum != 0:
+            raise LaunchError("Device", found=f"device {devnum}", expected="device 0")
+        return object.__new__(cls)
+
+    @classmethod
+    def from_identity(cls, identity: object) -> Device:
+        """Return the device that gave its identity."""
+        if identity != _device.get_device_identity():
+            raise LaunchError("from_identity", found=repr(identity),
+                              expected="what get_device_identity() returned")
+        return _device
+
+    def get_device_identity(self) -> dict[str, int]:
+        """Return what names the device for other processes."""
+        return {f"pci_{name}_id": 0 for name in ("domain", "bus", "device")}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another one is a device: there is one."""
+        return isinstance(other, Device)
+
+    def __hash__(self) -> int:
+        """Return the number of the device."""
+        return hash(self.id)
+
     def __getattr__(self, name: str) -> int:
         """Return an attribute that says that there is nothing of the kind."""
         from weft.compat.cuda.cudadrv.enums import ATTRIBUTES
