@@ -103,6 +103,17 @@ def test_a_long_sum_stores_a_tile_in_each_step():
     assert count(256) == 0
 
 
+@pytest.mark.parametrize(("right", "line"), [
+    ("kj", "decompose_reduction(s.bias.p1, j.i.o.p, scope=local)"),
+    ("jk", "split(k.c.p, 16, tail=peel)"),
+])
+def test_what_a_shift_adds_is_summed_along_the_lines_of_memory(right, line):
+    kernel = nests.narrow(9, 18, 522, "i8", "i8", "ik", right)
+    made = choose(kernel, TARGET, 1)
+    assert line in made.meta.schedule
+    assert_same(kernel, made)
+
+
 def test_few_rows_or_columns_take_vectors():
     for shape in ((4, 64, 64), (64, 4, 64)):
         made = choose(nests.narrow(*shape), TARGET, 1)

@@ -191,12 +191,7 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     schedule.reorder(*outer, top, f"{i}.o", *columns, f"{i}.i", column)
     parallelise(plan, [*outer, top, f"{i}.o"], amount)
     if bias:
-        last = panel(plan, bias, top, (*columns, column))[-1]
-        along = f"{s.axis}.c.p"
-        if s.wide_stride == 1 or s.depth < 8 * native:
-            schedule.vectorize(last)
-        else:  # along the sum, where the bytes lie side by side
-            schedule.split(along, native, "peel").vectorize(f"{along}.i")
+        sum_shifts(plan, s, panel(plan, bias, top, (*columns, column))[-1])
     tile = f"{i}.o"
     if points:
         count = -(-rows_n // rows)
@@ -233,6 +228,15 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
                     f"{s.group} products at a time ({s.op})"
                     + (f", {points} of {long} at a time" if points else ""))
     return True
+
+
+def sum_shifts(plan: Plan, s: Sides, last: str) -> None:
+    """Schedule the sums of what shifted bytes add, one for each point of the loop `last`."""
+    native, along = plan.target.vector_bytes // 4, f"{s.axis}.c.p"
+    if s.wide_stride == 1 or s.depth < 8 * native:
+        plan.schedule.vectorize(last)
+    else:  # along the sum, where the bytes lie side by side
+        plan.schedule.split(along, native, "peel").vectorize(f"{along}.i")
 
 
 def _along(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:

@@ -12,9 +12,10 @@ from typing import Final
 
 from weft.ir.dtype import uint32
 from weft.ir.op import Op
+from weft.ir.stmt import Reduce
 from weft.schedule.matrix import PRODUCTS, SIDE
 from weft.schedule.tensorize import OPERATIONS, narrow_factors
-from weft.strategies.contraction_dot import Sides, binds, panel, sides_of
+from weft.strategies.contraction_dot import Sides, binds, panel, sides_of, sum_shifts
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -23,7 +24,7 @@ from weft.strategies.contraction_pattern import (
     copy_strided,
     tile_split,
 )
-from weft.strategies.nest import Plan, parallelise, size_of, work
+from weft.strategies.nest import Plan, find, parallelise, size_of, work
 
 LONG: Final = 20  # products of a tile, from which on its store comes long after the last one
 FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
@@ -103,7 +104,11 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     schedule.reorder(*outer, top, f"{i}.o", across, *tile)
     parallelise(plan, [*outer, top, f"{i}.o"], amount)
     if bias:
-        schedule.vectorize(panel(plan, bias, top, (across, tile[1], tile[3]))[-1])
+        sums = panel(plan, bias, top, (across, tile[1], tile[3]))
+        if s.wide_stride == 1:
+            _sum_lines(plan, sums)
+        else:
+            sum_shifts(plan, s, sums[-1])
     steps = []
     loops = panel(plan, words[1], top, (across, f"{q}.o", tile[1], f"{q}.i", tile[3]))
     if s.wide_stride == 1:  # line by line of memory, through all panels
@@ -129,6 +134,17 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
         schedule.reorder(line, last).unroll(line).vectorize(last)
     else:
         schedule.vectorize(line)
+
+
+def _sum_lines(plan: Plan, loops: list[str]) -> None:
+    """Sum what shifted bytes add, in loops over columns: line by line of memory."""
+    schedule = plan.schedule
+    loop = find(plan.kernel, loops[-1])
+    assert loop is not None
+    name = next(str(v.attr) for x in loop.body if isinstance(x, Reduce) for v in x.binds())
+    schedule.decompose_reduction(name, loops[0], scope="local")
+    for end in (".z", "", ".f"):
+        schedule.vectorize(f"{loops[-1]}{end}")
 
 
 def keep_tiles(plan: Plan, name: str, tile: list[str], word: str, depth: str) -> None:
