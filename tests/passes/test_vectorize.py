@@ -138,6 +138,15 @@ def test_uniform_condition_stays_a_branch():
     assert all(s.mask is None for s in stores_to(made, b))
 
 
+def test_branches_ask_what_ranges_leave_open():
+    """Of what a loop keeps between two bounds, one side is known."""
+    a, b = memory("a", 9), memory("b", 9, 8)
+    body = If(ex.index(-1).lt(o) & o.lt(7) & (o + 3).lt(20), (Store(b, (o, i), x),))
+    _, made = check(kernel([a, b], loop(o, 9, Load(x, a, (o,)), vector(i, 8, body))))
+    asked = [s.condition for s in walk(made.body) if isinstance(s, If)]
+    assert [c.op for c in asked] == [Op.LT]
+
+
 def test_uniform_load_under_a_mask_reads_nothing_if_no_lane_is_active():
     a, b, c = memory("a", 2), memory("b", 16), memory("c", 2, dtype=I64)
     n = var("n")

@@ -173,7 +173,16 @@ class Vectorize(ReduceLowering):
         orelse: list[Stmt] = []
         self.lower(s.then, scope.child(), then)
         self.lower(s.orelse, scope.child(), orelse)
-        self.emit(out, If(condition, tuple(then), tuple(orelse)), s)
+        self.emit(out, If(self._undecided(condition), tuple(then), tuple(orelse)), s)
+
+    def _undecided(self, condition: Expr) -> Expr:
+        """Return what is to be asked of a condition: the parts that ranges do not prove."""
+        if condition.op is not Op.AND:
+            return condition
+        a, b = condition.args
+        if self.proves(a):
+            return self._undecided(b)
+        return self._undecided(a) if self.proves(b) else self._undecided(a) & self._undecided(b)
 
     def _masked_branch(self, s: If, body: Body, mask: Mask, scope: Scope,
                        out: list[Stmt]) -> None:  # fmt: skip

@@ -105,6 +105,23 @@ def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int]
     return found, lanes
 
 
+def taps_last(plan: Plan, pattern: Pattern, found: Windowed, positions: list[For]) -> Pattern:
+    """Put the taps that move the image with some positions last: their loop is the innermost.
+
+    Where lanes are positions of a row, taps of a column are written out: rows of a tile share what
+    those read. Of ``n`` rows and ``k`` taps of a column, ``n + k - 1`` rows of the image are read;
+    of ``k`` taps of a row, each row of the tile reads ``k`` vectors of its own. Where lanes are
+    channels, taps of a row are last: whether its line is inside is asked before all of them.
+    """
+    moved = {f.var for f in positions}
+    beside = set().union(*[seen for seen in map(Space(plan.kernel).symbols, found.image.index)
+                           if moved & seen])
+    axes = tuple(sorted(pattern.reduce.axes, key=lambda a: a.var in beside))
+    if axes != pattern.reduce.axes:
+        plan.schedule.reorder(*[a.var.attr for a in axes])
+    return pattern.replace(reduce=pattern.reduce.replace(axes=axes))
+
+
 def _overlaps(space: Space, pattern: Pattern, load: Load) -> bool:
     """Whether a dimension moves with a position and with a reduced axis: a window."""
     reduced = {a.var for a in pattern.reduce.axes}
@@ -119,6 +136,13 @@ def _skips(space: Space, pattern: Pattern, load: Load) -> bool:
     return any(s is not None and s > 1 for s in steps)
 
 
+def adjoint_taps(space: Space, pattern: Pattern, found: Windowed) -> int:
+    """Return the taps of a gradient by images, which move these one way, the weights the other."""
+    moves = {a: [flat_stride(space, Access(s), a.var) or 0 for s in (found.image, found.weight)]
+             for a in pattern.reduce.axes}
+    return product(a.extent for a, (image, weight) in moves.items() if image * weight < 0)
+
+
 def sum_chains(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> Parameters:
     """Return parameters with which gradients err no more than where they are made of products.
 
@@ -128,11 +152,7 @@ def sum_chains(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> 
     Hardly more do here: chains of n terms have ``n + c * t / n``.
     """
     space, axes = Space(plan.kernel), pattern.reduce.axes
-    terms = product(a.extent for a in axes)
-    # A tap of the adjoint moves the images one way, the weights the other.
-    moves = {a: [flat_stride(space, Access(s), a.var) or 0 for s in (found.image, found.weight)]
-             for a in axes}
-    taps = product(a.extent for a, (image, weight) in moves.items() if image * weight < 0)
+    terms, taps = product(a.extent for a in axes), adjoint_taps(space, pattern, found)
     if taps > 1:
         steps = [flat_stride(space, a, f.var) or 0 for f in found.positions[-1:]
                  for a in accesses(pattern.rows[-1].body) if a.write]

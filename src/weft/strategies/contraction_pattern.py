@@ -392,7 +392,7 @@ def may_repeat(pattern: Pattern) -> bool:
 def epilogue_cost(pattern: Pattern) -> int:
     """Return the weighted operations behind the reduction, for one result."""
     body = pattern.rows[-1].body
-    at = next(p for p, s in enumerate(body) if s is pattern.reduce)
+    at = next(p for p, s in enumerate(body) if isinstance(s, Reduce))
     return Cost(body[at + 1 :]).ops
 
 

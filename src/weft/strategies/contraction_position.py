@@ -20,6 +20,7 @@ from weft.strategies.contraction_image import (
     copy_box,
     find_windows,
     sum_chains,
+    taps_last,
 )
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
@@ -60,7 +61,7 @@ def schedule_position(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
 
 
 def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None:
-    schedule, pattern = plan.schedule, _rows_last(plan, pattern, found)
+    schedule, pattern = plan.schedule, taps_last(plan, pattern, found, found.positions[-2:-1])
     chains = sum_chains(plan, pattern, found, short_chains(pattern, p))
     name = pattern.reduce.accumulators[0].var.attr
     native = native_lanes(plan, pattern)
@@ -128,23 +129,6 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     plan.why.append(f"contraction: windows of {found.image.memory.name} copied without masks, "
                     f"{held}×{rows}×{lanes} results in registers along "
                     + ", ".join([*inner, x] if x not in inner else inner))
-
-
-def _rows_last(plan: Plan, pattern: Pattern, found: Windowed) -> Pattern:
-    """Put the taps of a column last, which are written out: rows of a tile share what those read.
-
-    Of ``n`` rows and ``k`` taps of a column, ``n + k - 1`` rows of the image are read; of ``k``
-    taps of a row, each row of the tile reads ``k`` vectors of its own.
-    """
-    if len(found.positions) < 2:
-        return pattern
-    y = found.positions[-2].var
-    beside = set().union(*[seen for seen in map(Space(plan.kernel).symbols, found.image.index)
-                           if y in seen])
-    axes = tuple(sorted(pattern.reduce.axes, key=lambda a: a.var in beside))
-    if axes != pattern.reduce.axes:
-        plan.schedule.reorder(*[a.var.attr for a in axes])
-    return pattern.replace(reduce=pattern.reduce.replace(axes=axes))
 
 
 def product_of(tiles: list[tuple[str, int]]) -> int:

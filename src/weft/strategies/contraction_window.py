@@ -18,11 +18,13 @@ from weft.schedule.space import scan
 from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_image import (
     Windowed,
+    adjoint_taps,
     copy_box,
     even_block,
     lies_near,
     prepare,
     sum_chains,
+    taps_last,
 )
 from weft.strategies.contraction_leave import finish_block, turned
 from weft.strategies.contraction_pattern import (
@@ -61,7 +63,8 @@ MOST_TILES: Final = 2  # of a row that is written out
 EDGE: Final = 64  # positions at the ends of a row that are looked at
 WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
 NEAR_BYTES: Final = 4 << 10  # of such a length on a processor fetches ahead by itself
-MOST_EDGES: Final = 2  # positions of a row with branches of their own
+MOST_EDGES: Final = 4  # positions of a row with branches of their own
+MOST_ADJOINT: Final = 12  # of a gradient by images, where outside of it 0 times inf would be NaN
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
 
 
@@ -81,7 +84,8 @@ def try_in_place(plan: Plan, pattern: Pattern, p: Parameters,
         return False
     image = found[0].image.memory
     for boxed in (False, True):
-        made = kind(plan, pattern, *found, p, boxed)
+        ordered = taps_last(plan, pattern, found[0], found[0].positions[-1:])
+        made = kind(plan, ordered, *found, p, boxed)
         fits = made.apply()
         if not fits or made.boxed or not any(
                 isinstance(s, Load) and s.memory is image and s.mask is not None
@@ -220,7 +224,8 @@ class Convolution:
                 chain = self.chains.nested_chain * width * taps // max(width * taps - outside, 1)
                 self.chains = self.chains.replace(nested_chain=chain)
             return self.written
-        still = [x.var.attr] if edges > MOST_EDGES else []
+        most = MOST_ADJOINT if adjoint_taps(space, self.pattern, self.found) > 1 else MOST_EDGES
+        still = [x.var.attr] if edges > most else []
         return plan.attempt("omit", self.name, *still)
 
     def _half_tiles_share(self) -> bool:
