@@ -34,7 +34,7 @@ from weft.kernelize.sort_row import Row
 from weft.target import Target
 
 LEAST: Final = 256  # elements of a row that is parted, and of
-BESIDE: Final = 1 << 11  # ... a row beside others, which a network sorts in lanes
+BESIDE: Final = 1 << 10  # ... a row beside others, which a network sorts in lanes
 SHARED_FROM: Final = 1 << 15  # ... from which it is cut into parts for the threads
 PARTS, SAMPLE = 4, 16  # of a long row; vectors that their pivots are chosen from
 AHEAD: Final = 2048  # bytes by which a prefetch of what is to be sorted is ahead
@@ -261,8 +261,9 @@ class Parts(Row):
         """Sort a part that fits into registers."""
         lanes, line, masks = self.lanes, [], []
         largest = self._every(self._largest)
+        whole = self._let(self._every(ex.cast(size, dt.int32)))
         for q in range(COUNT):
-            masks.append(self._let(self._first_lanes(size - q * lanes)))
+            masks.append(self._let(ex.ramp(ex.const(q * lanes, dt.int32), lanes).lt(whole)))
             line.append(self._held(ex.index(q * lanes), masks[-1], largest))
         line = Registers(lanes, self._let).sort(line)
         for q, (x, mask) in enumerate(zip(line, masks, strict=True)):
