@@ -5,8 +5,8 @@ the part's place in the result, the rest into a second array, and stays there: e
 again from where it lies, and what fits into registers is sorted there and written to its place.
 
 The pivot is the mean of medians of a sample, in the order of the bits, where every distribution has
-one; if it leaves one side nearly empty, the next pivot halves the range of values that a part can
-have, so that no data takes more than a few passes a bit. A long row is cut into four parts first,
+one; if it leaves one side nearly empty, the next pivot halves the range of the values of the part,
+so that no data takes more than a few passes a bit. A long row is cut into four parts first,
 by medians of a larger sample: that is two passes in one over memory beyond the caches, and threads
 share the parts.
 
@@ -98,7 +98,7 @@ class Parts(Row):
             self._cut()
         else:
             self._fill()
-            self._sort_part((_NONE, ex.index(self.n), *self._limits, _NONE, _FALSE))
+            self._sort_part((_NONE, ex.index(self.n), *self._limits, _NONE, _FALSE, _FALSE))
         if self.node.attr.descending:
             self._turn()
         if self.dtype.is_float:
@@ -159,7 +159,9 @@ class Parts(Row):
         low, high = (self._element(self.bounds, part + q) for q in range(2))
         room = self._element(self.rooms, part)
         there = self._let(part.eq(1) | part.eq(2))
-        self._sort_part((start, end - start, low + 1, high, room, there))
+        size = self._let(end - start)
+        poor = ex.index(self.n - (self.n >> POOR)).lt(size)
+        self._sort_part((start, size, low + 1, high, room, there, poor))
         self._end(part, ex.index(PARTS), PARALLEL)
 
     def _fetch(self, place: Expr) -> None:
@@ -218,7 +220,7 @@ class Parts(Row):
                       for name, kind in kinds.items()]
         for memory in self.stack:
             em.alloc(memory)
-        self._push(_NONE, (*part, _FALSE))
+        self._push(_NONE, part)
         depth = self._register("depth", _ONE)
         em.open()
         waiting = self._get(depth)
@@ -233,19 +235,52 @@ class Parts(Row):
         self._in_registers(size)
         short = em.close()
         em.open()
-        self._part(size, low, high, poor, top, depth)
-        long = em.close()
-        em.open()
-        self._copy(room, start, size)
-        alike = em.close()
-        em.open()
-        self._if(there, alike)
-        alike = em.close()
-        em.open()
-        self._if(low.lt(high), long, alike)
-        long = em.close()
-        self._if(size.le(COUNT * self.lanes), short, long)
+        self._long(size, low, high, poor, top, depth)
+        self._if(size.le(COUNT * self.lanes), short, em.close())
         em.emit(While(head, _NONE.lt(waiting), em.close()))
+
+    def _long(self, size: Expr, low: Expr, high: Expr, poor: Expr, top: Expr,
+              depth: Memory) -> None:  # fmt: skip
+        """Part what is too long for registers, or put it to its place if all elements are alike."""
+        em = self.em
+        limits = self._register("low", low), self._register("high", high)
+        em.open()
+        for limit, key in zip(limits, self._extremes(size), strict=True):
+            self._set(limit, key)
+        self._if(poor, em.close())
+        low, high = map(self._get, limits)
+        em.open()
+        self._part(size, low, high, poor, top, depth)
+        unlike = em.close()
+        em.open()
+        self._copy(self.room, self.start, size)
+        moved = em.close()
+        em.open()
+        self._if(self.there, moved)
+        self._if(low.lt(high), unlike, em.close())
+
+    def _extremes(self, size: Expr) -> tuple[Expr, Expr]:
+        """Return the keys of the least and the largest element of a part."""
+        em, lanes = self.em, self.lanes
+        every, none = self._let(self._first_lanes(size)), self._every(self._largest)
+        found = [Memory(f"{name}{self._number()}", self.dtype, (ex.index(lanes),), "local")
+                 for name in ("smallest", "largest")]
+        last = self._held(size - lanes, every, none)
+        for memory in found:
+            em.alloc(memory)
+            self._put_vector(memory, _NONE, last)
+        b = self._loop("b", max(self.n // lanes, 1))
+        x = self._held(b * lanes, every, none)
+        for memory, choose in zip(found, (lower, upper), strict=True):
+            self._put_vector(memory, _NONE, choose(self._vector(memory, _NONE), x))
+        self._end(b, size // lanes)
+        keys = []
+        for memory, choose in zip(found, (lower, upper), strict=True):
+            x = self._vector(memory, _NONE)
+            while x.lanes > 1:
+                x = self._let(choose(ex.half(x, 0), ex.half(x, 1)))
+            keys.append(self._key_of(x))
+        return keys[0], keys[1]
 
     def _push(self, depth: Expr, entry: tuple[Expr, ...]) -> None:
         for memory, item in zip(self.stack, entry, strict=True):
