@@ -184,6 +184,38 @@ def test_regions_after_idleness(case):
         assert bounds(case, 100) == expected_bounds(100, 4)
 
 
+@pytest.mark.skipif(threads.flavour() != "futex" or threads.usable_cpus() < 2,
+                    reason="needs Linux and a second CPU to go to")
+def test_a_worker_leaves_the_cpu_of_its_caller():
+    allowed = os.sched_getaffinity(0)
+    before = set(os.listdir("/proc/self/task"))
+    case = Case("futex", 2)
+    try:
+        assert bounds(case, 100) == expected_bounds(100, 2)
+        (worker,) = (int(t) for t in set(os.listdir("/proc/self/task")) - before)
+        for cpu in sorted(allowed)[:2]:
+            os.sched_setaffinity(0, {cpu})
+            os.sched_setaffinity(worker, {cpu})
+            time.sleep(0.02)  # it sleeps
+            os.sched_setaffinity(worker, allowed)
+            for _ in range(60):
+                assert bounds(case, 1 << 12) == expected_bounds(1 << 12, 2)
+                time.sleep(0.001)
+                if _place(worker, cpu) == (False, allowed):
+                    break
+            assert _place(worker, cpu) == (False, allowed)
+    finally:
+        os.sched_setaffinity(0, allowed)
+        case.pool.shutdown()
+
+
+def _place(thread, cpu):
+    """Return whether a thread of this process ran on a CPU last, and the CPUs it may run on."""
+    with open(f"/proc/self/task/{thread}/stat", encoding="ascii") as file:
+        last = int(file.read().rpartition(")")[2].split()[36])
+    return last == cpu, os.sched_getaffinity(thread)
+
+
 def in_child(work, seconds=20):
     """Return the exit status of ``work`` in a forked child, which may not take too long."""
     child = os.fork()

@@ -242,6 +242,9 @@ wake:
   %ours = extractvalue { i32, i1 } %cleared, 1
   br i1 %ours, label %call, label %done
 call:
+  %cpu = call i32 @current_cpu()
+  %waker = getelementptr i8, ptr %state, i64 $WAKER$
+  store atomic i32 %cpu, ptr %waker monotonic, align 4
   call void @wake(ptr %slot)
   br label %done
 done:
@@ -319,6 +322,7 @@ entry:
   %state = load ptr, ptr @state, align 8
   %pending = getelementptr i8, ptr %state, i64 $PENDING$
   %waiter = getelementptr i8, ptr %state, i64 $WAITER$
+  %waker = getelementptr i8, ptr %state, i64 $WAKER$
   %sleeping = getelementptr i8, ptr %slot, i64 4
   %fn_ptr = getelementptr i8, ptr %slot, i64 8
   %env_ptr = getelementptr i8, ptr %slot, i64 16
@@ -355,9 +359,19 @@ doze:
   br label %look
 awake:
   store atomic i32 0, ptr %sleeping monotonic, align 4
+  ; A kernel that takes the sleeping CPU of a virtual machine for a busy one wakes us on the CPU of
+  ; our caller, and leaves us there: each would run while the other waits.
+  %own = call i32 @current_cpu()
+  %callers = load atomic i32, ptr %waker monotonic, align 4
+  %shared = icmp eq i32 %own, %callers
+  %alone = icmp ne i32 %limit, 0
+  %leave = and i1 %shared, %alone
+  br i1 %leave, label %move, label %work
+move:
+  call void @leave_cpu(i32 %own)
   br label %work
 work:
-  %epoch = phi i32 [ %epoch1, %spin ], [ %epoch2, %awake ]
+  %epoch = phi i32 [ %epoch1, %spin ], [ %epoch2, %awake ], [ %epoch2, %move ]
   %mine = call i1 @claim(ptr %slot, i32 %epoch)
   br i1 %mine, label %claimed, label %idle_again
 claimed:

@@ -6,6 +6,43 @@ __all__ = ["CONDITION", "FUTEX", "STATIC_STATE", "WIPED_STATE"]
 
 FUTEX: Final = """
 declare i64 @syscall(i64, ...)
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+
+define internal i32 @current_cpu() nounwind {
+  %cpu = call i32 @sched_getcpu()
+  ret i32 %cpu
+}
+
+; Go on where the thread may run besides this CPU, if anywhere, and may then run where it might.
+define internal void @leave_cpu(i32 %cpu) noinline nounwind {
+entry:
+  %mask = alloca [$MASK_BYTES$ x i8], align 8
+  %got = call i32 @sched_getaffinity(i32 0, i64 $MASK_BYTES$, ptr %mask)
+  %known = icmp sge i32 %got, 0
+  %some = icmp ult i32 %cpu, $MASK_BITS$
+  %fine = and i1 %known, %some
+  br i1 %fine, label %move, label %done
+move:
+  %byte32 = lshr i32 %cpu, 3
+  %byte = zext i32 %byte32 to i64
+  %low = and i32 %cpu, 7
+  %low8 = trunc i32 %low to i8
+  %bit = shl i8 1, %low8
+  %at = getelementptr i8, ptr %mask, i64 %byte
+  %old = load i8, ptr %at, align 1
+  %others = xor i8 %bit, -1
+  %less = and i8 %old, %others
+  store i8 %less, ptr %at, align 1
+  ; No CPU left is an error, after which the thread may run where it might.
+  %moved = call i32 @sched_setaffinity(i32 0, i64 $MASK_BYTES$, ptr %mask)
+  store i8 %old, ptr %at, align 1
+  %restored = call i32 @sched_setaffinity(i32 0, i64 $MASK_BYTES$, ptr %mask)
+  br label %done
+done:
+  ret void
+}
 
 define internal void @prepare_sleep() nounwind { ret void }
 
@@ -23,6 +60,8 @@ define internal void @wake(ptr %word) noinline nounwind {
 """
 
 CONDITION: Final = """
+define internal i32 @current_cpu() nounwind { ret i32 0 }
+define internal void @leave_cpu(i32 %cpu) nounwind { ret void }
 @mutex = internal global [256 x i8] zeroinitializer, align 16
 @condition = internal global [256 x i8] zeroinitializer, align 16
 declare i32 @pthread_mutex_init(ptr, ptr)

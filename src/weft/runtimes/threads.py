@@ -12,6 +12,8 @@ never depend on what else the process does.
 * The caller, done with its own chunk, runs those that no worker has begun. So a short region
   after a long pause does not wait for anybody to wake up, and a machine with more threads than
   processors does not wait for a worker that has none.
+* A worker that wakes up on its caller's CPU moves to another one that it may run on: kernels of
+  virtual machines leave it there for many milliseconds, and threads would take turns.
 * All shared state lies in one mapping that the kernel zeroes in a forked child
   (``MADV_WIPEONFORK``); where it cannot, the process id is compared at each region. Either way
   a child begins without workers and starts its own at the first region.
@@ -50,6 +52,7 @@ _BUSY: Final = 0
 _PENDING: Final = 128
 _WAITER: Final = 192
 _STARTED: Final = 256
+_WAKER: Final = 320
 _SLOTS: Final = 512
 _SLOT_BYTES: Final = 128
 _STATE_BYTES: Final = _SLOTS + _SLOT_BYTES * MAX_THREADS
@@ -61,6 +64,7 @@ _SPIN_NS: Final = 50_000
 # worker that spins begins within 100 ns, one that sleeps needs 30 to 100 µs.
 _GLANCES: Final = 16
 _STACK_BYTES: Final = 8 << 20
+_MASK_BYTES: Final = 1024  # of the CPUs that a thread may run on
 
 _FUTEX_CALL: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE: Final = {
@@ -126,6 +130,9 @@ def source(kind: Flavour | None = None) -> str:
         "BUSY": _BUSY,
         "PENDING": _PENDING,
         "WAITER": _WAITER,
+        "WAKER": _WAKER,
+        "MASK_BYTES": _MASK_BYTES,
+        "MASK_BITS": 8 * _MASK_BYTES,
         "STARTED": _STARTED,
         "MAX_THREADS": MAX_THREADS,
         "STACK_BYTES": _STACK_BYTES,
