@@ -48,6 +48,12 @@ def test_sums_along_pictures(images, channels, outputs, height, width, kernel, s
         np.testing.assert_array_equal(found, wanted)
 
 
+def test_windows_of_few_channels_are_one_tile():
+    trace = " ".join(schedule_of(weft.jit(gradient(5, 1, 2)), weft.ones(4, 32, 40, 41),
+                                 weft.ones(4, 16, 40, 41)))
+    assert "split(r1, 16," not in trace or "split(r3, 5," in trace  # all taps, without an overlap
+
+
 def test_rows_of_large_pictures_make_blocks():
     trace = " ".join(schedule_of(weft.jit(gradient(3, 1, 1)), weft.ones(2, 64, 56, 56),
                                  weft.ones(2, 64, 56, 56)))

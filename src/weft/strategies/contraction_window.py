@@ -21,6 +21,7 @@ from weft.strategies.contraction_image import (
     adjoint_taps,
     copy_box,
     even_block,
+    is_convolution,
     lies_near,
     prepare,
     sum_chains,
@@ -61,6 +62,7 @@ from weft.strategies.nest import (
 COPY_SHARE: Final = 32  # copying weights should take no more than one part of so many
 MOST_TILES: Final = 2  # of a row that is written out
 EDGE: Final = 64  # positions at the ends of a row that are looked at
+MOST_TAPS: Final = 28  # of a gradient by weights in a tile of one vector: windows of 5 x 5
 WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
 NEAR_BYTES: Final = 4 << 10  # of such a length on a processor fetches ahead by itself
 MOST_EDGES: Final = 4  # positions of a row with branches of their own
@@ -107,6 +109,8 @@ class Convolution:
         self.rows = p.window_rows if registers(plan) >= 32 else 6
         if lanes <= native_lanes(plan, pattern):
             self.rows = self.rows * 3 // 2
+            if registers(plan) >= 32 and not is_convolution(Space(plan.kernel), pattern, found):
+                self.rows = max(self.rows, MOST_TAPS)
         self.name = pattern.reduce.accumulators[0].var.attr
         self.itemsize = Cost(pattern.rows[-1].body).itemsize
         self.axes = [a.var.attr for a in pattern.reduce.axes]
