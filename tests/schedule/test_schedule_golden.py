@@ -59,6 +59,11 @@ CASES = {
     "prefetch_rows": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
         "i", 2).reorder("j.o", "i.o", "i.i", "j.i").decompose_reduction(
         "s", "i.i").prefetch_rows("b", "k", "i.o", "k", "j.o"),
+    "copy_ahead": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
+        "i", 2).reorder("j.o", "i.o", "i.i", "j.i").stage("b", "j.o", ("k", "j.i")).
+        decompose_reduction("s", "i.i").copy_ahead("b", "k.s", "i.o", "k", "j.o"),
+    "settle": lambda: Schedule(nests.matmul(6, 64, 40)).split("j", 32).reorder(
+        "j.o", "i", "j.i").block_reduction("s", "j.o", "k", 20).settle("j.o.end", "k.o", "i"),
     "prefetch_places": lambda: Schedule(nests.bias(4, 128)).split("j", 32).prefetch_places(
         "x", "j.o", "i", 4),
     "prefetch": lambda: Schedule(nests.softmax(2, 5)).prefetch("x", "q", "r"),

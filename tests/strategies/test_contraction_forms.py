@@ -380,9 +380,9 @@ def traced(shape, **features):
     (197, 512, True), (250, 512, True), (64, 512, False), (197, 64 * 3, False), (512, 512, True)])
 def test_broad_tiles(rows, columns, broad):
     """Where panels are copied and no thread gets more to do."""
-    trace = traced((rows, columns, 768))
+    trace = traced((rows, columns, 761))
     assert ("split(j, 64, " in trace) == broad
-    assert "split(j, 64, " not in traced((rows, columns, 768), vector_registers=16)
+    assert "split(j, 64, " not in traced((rows, columns, 761), vector_registers=16)
 
 
 @pytest.mark.parametrize(("rows", "depth", "block"), [
@@ -396,6 +396,19 @@ def test_the_next_rows_are_asked_for(rows, depth, block):
     assert ("prefetch_rows(b, k.i, i.o, k.i, j.i.o, around=k.o)" in trace) == asks
     assert ("split(j.i, 48, " in trace) == asks
     assert (f"block_reduction(s, j.i.o, k, {block})" in trace) == asks
+
+
+@pytest.mark.parametrize(("rows", "depth", "l1_bytes", "block"), [
+    (197, 768, 48 << 10, 96), (399, 600, 48 << 10, 75), (197, 768, 32 << 10, 64),
+    (160, 768, 48 << 10, 96), (143, 768, 48 << 10, 0), (197, 761, 48 << 10, 0),
+    (400, 768, 48 << 10, 0)])
+def test_the_next_rows_are_copied_meanwhile(rows, depth, l1_bytes, block):
+    """Where many tiles read them, in blocks that divide the matrix, two in the first cache."""
+    trace = traced((rows, 1008, depth), l1_bytes=l1_bytes, l2_bytes=256 << 10)
+    assert ("copy_ahead(b, k.i.s, i.o, k.i, j.i.o, around=k.o" in trace) == (block > 0)
+    assert (f"block_reduction(s, j.i.o, k, {block})" in trace) == (block > 0)
+    assert "settle(j.i.o.end, k.o, i.o)" in trace or rows >= 192
+    assert "copy_ahead" not in traced((rows, 512, depth), l2_bytes=256 << 10) or rows < 192
 
 
 def test_broad_tiles_share_copies():
@@ -416,7 +429,7 @@ def test_broad_panels_fill_a_large_cache():
     assert "split(j, 64, " not in traced((2048, 2048, 2048), l2_bytes=1 << 20)
 
 
-@pytest.mark.parametrize(("depth", "around"), [(768, ""), (3072, "j.o")])
+@pytest.mark.parametrize(("depth", "around"), [(761, ""), (3067, "j.o")])
 def test_the_next_panel_is_asked_for(depth, around):
     trace = traced((200, 512, depth), l2_bytes=1 << 20)
     assert "prefetch_rows(b, k" in trace

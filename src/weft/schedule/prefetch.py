@@ -10,6 +10,7 @@ from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
+from weft.ir.record import Record
 from weft.ir.stmt import SERIAL, Body, For, Kernel, Load, Memory, Prefetch, Reduce, Store
 from weft.ir.traverse import walk
 from weft.schedule import subscripts as sub
@@ -270,6 +271,52 @@ def prefetch_rows(kernel: Kernel, memory: str, copy: str, tile: str, steps: str,
     """
     names = ", ".join((memory, copy, tile, steps, ahead, around)).rstrip(", ")
     what = f"prefetch_rows({names})"
+    rows = deal(kernel, what, memory, copy, tile, steps, ahead)
+    places = _ahead(rows.kernel, what, rows.loops, rows.outer, around)
+    for n, v in enumerate(rows.along):
+        rest = prod(rows.known[w] for w in rows.along[n + 1:])
+        here = rows.row // rest if rest > 1 else rows.row
+        places[v] = here if n == 0 else here % rows.known[v]
+    edit, load, head = Edit(rows.kernel), rows.load, rows.head
+    hints = []
+    for line in rows.lines:
+        hints.append(Prefetch(load.memory, tuple(ex.substitute(load.index, places | line))))
+        edit.locate(load, hints[-1])
+    return edit.replace(head.parents, head.stmt,
+                        (head.stmt.with_bodies((*hints, *head.body)),))
+
+
+class Rows(Record):
+    """The rows of a panel, dealt out to runs of the steps that use another panel.
+
+    `row` is the one whose turn it is in an iteration of the loop `head` over runs, `along` are the
+    loops of the copy whose iterations are rows, `lines` the places of a row's lines in the others;
+    `known` is the most that each loop runs. `loops` are those around `head`, and `first` of them is
+    the outermost that shares the rows; `outer` is the variable that chooses the panel.
+    """
+
+    kernel: Kernel
+    head: Site
+    loops: list[For]
+    first: int
+    outer: Expr
+    load: Load
+    along: list[Expr]
+    known: dict[Expr, int]
+    lines: list[dict[Expr, Expr]]
+    row: Expr
+
+
+def deal(kernel: Kernel, what: str, memory: str, copy: str, tile: str, steps: str,
+         ahead: str) -> Rows:  # fmt: skip
+    """Split `steps` into runs, as many as there are rows of a panel for a tile; see `Rows`.
+
+    Raises
+    ------
+    ScheduleError
+        If there is no such load, the loops do not nest like this, there are fewer steps than rows,
+        or rows have too many lines.
+    """
     site = find_for(kernel, steps, what)
     space, outer, load, moves = _copied(kernel, what, memory, copy, site, ahead)
     loops = [p for p in site.parents if isinstance(p, For)]
@@ -281,18 +328,22 @@ def prefetch_rows(kernel: Kernel, memory: str, copy: str, tile: str, steps: str,
     shared = loops[at:at + 1] if copy == steps else loops[at:]
     turns = prod(space.ranges.of(p.extent).hi for p in shared)
     length = space.ranges.of(site.extent).hi
-    along = [site.var] if copy == steps else sorted(
-        moves, key=lambda v: (-moves[v], str(v.attr)))[:max(len(moves) - 1, 1)]
+    size = load.memory.dtype.itemsize
+    along = [site.var]
+    if copy != steps:  # as few loops as leave a handful of lines in a row
+        order = sorted(moves, key=lambda v: (-moves[v], str(v.attr)))
+        least = (n for n in range(1, len(order)) if prod(
+            len(_starts(moves, known, v, size)) for v in order[n:]) <= MOST_LINES)
+        along = order[:next(least, max(len(order) - 1, 1))]
     rows = prod(known.get(v, 0) for v in along)
     if not 1 <= rows <= turns * length or rows > MAX_EXTENT:
         raise ScheduleError(what, found=f"{rows} rows for {turns * length} steps",
                             expected="at least a step for each row")
-    row_lines = _lines(what, moves, known, along, load.memory.dtype.itemsize)
+    lines = _lines(what, moves, known, along, size)
     share = -(-rows // turns)
     most = length // share
     run = next((f for f in range(most, most // 2, -1) if length % f == 0), most)
     runs = -(-length // run)
-    places = _ahead(kernel, what, loops, outer, around)
     kernel = split(kernel, steps, run, "trim")
     head = find_for(kernel, f"{steps}.o", what)
     row: Expr = ex.index(0)
@@ -301,32 +352,26 @@ def prefetch_rows(kernel: Kernel, memory: str, copy: str, tile: str, steps: str,
     row = row * runs + head.var
     if turns * runs > rows:
         row = ex.minimum(row, ex.index(rows - 1))
-    for n, v in enumerate(along):
-        rest = prod(known[w] for w in along[n + 1:])
-        here = row // rest if rest > 1 else row
-        places[v] = here if n == 0 else here % known[v]
-    edit = Edit(kernel)
-    hints = []
-    for line in row_lines:
-        hints.append(Prefetch(load.memory, tuple(ex.substitute(load.index, places | line))))
-        edit.locate(load, hints[-1])
-    return edit.replace(head.parents, head.stmt,
-                        (head.stmt.with_bodies((*hints, *head.body)),))
+    return Rows(kernel, head, loops, at, outer, load, along, known, lines, row)
 
 
 def _lines(what: str, moves: dict[Expr, int], known: dict[Expr, int], along: list[Expr],
            size: int) -> list[dict[Expr, Expr]]:
     """Return the places of the lines of a row along the loops that do not choose the row."""
-    columns = [(v, max(LINE_BYTES // (step * size), 1)) for v, step in moves.items()
-               if v not in along]
-    lines = [dict(zip([v for v, _ in columns], at, strict=True))
-             for at in product(*[range(0, known[v], every) for v, every in columns])]
+    columns = [v for v in moves if v not in along]
+    lines = [dict(zip(columns, at, strict=True))
+             for at in product(*[_starts(moves, known, v, size) for v in columns])]
     if any(moves[v] * size % LINE_BYTES for v in along):  # rows begin in a line, end in one more
-        lines.append({v: known[v] - 1 for v, _ in columns})
+        lines.append({v: known[v] - 1 for v in columns})
     if len(lines) > MOST_LINES:
         raise ScheduleError(what, found=f"{len(lines)} lines in a row",
                             expected=f"at most {MOST_LINES}")
     return [{v: ex.index(c) for v, c in line.items()} for line in lines]
+
+
+def _starts(moves: dict[Expr, int], known: dict[Expr, int], v: Expr, size: int) -> range:
+    """Return the iterations of a loop that begin a line."""
+    return range(0, known[v], max(LINE_BYTES // (moves[v] * size), 1))
 
 
 def _ahead(kernel: Kernel, what: str, loops: list[For], outer: Expr,

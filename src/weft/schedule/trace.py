@@ -207,6 +207,16 @@ class Schedule:
         """See `weft.schedule.prefetch.prefetch_rows`."""
         return self._apply("prefetch_rows", (memory, copy, tile, steps, ahead), around=around)
 
+    def copy_ahead(self, memory: str, copy: str, tile: str, steps: str, ahead: str,
+                   around: str = "", distance: int = 8) -> Self:  # fmt: skip
+        """See `weft.schedule.pipeline.copy_ahead`."""
+        return self._apply("copy_ahead", (memory, copy, tile, steps, ahead), around=around,
+                           distance=distance)
+
+    def settle(self, nest: str, loop: str, into: str) -> Self:
+        """See `weft.schedule.settle.settle`."""
+        return self._apply("settle", (nest, loop, into))
+
     def inline(self, name: str) -> Self:
         """See `weft.schedule.memory.inline`."""
         return self._apply("inline", (name,))
@@ -268,7 +278,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
     "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
     "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_rows"),
-    "cascade": ("cascade", "block_sums"),
+    "pipeline": ("copy_ahead",), "settle": ("settle",), "cascade": ("cascade", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
@@ -290,6 +300,7 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("stage", "scope"): "local", ("stage", "skew"): 0,
     ("window", "order"): (), ("window", "skew"): 0, ("precompute", "scope"): "local",
     ("precompute", "skew"): 0, ("prefetch_rows", "around"): "",
+    ("copy_ahead", "around"): "", ("copy_ahead", "distance"): 8,
     ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,
 }
 

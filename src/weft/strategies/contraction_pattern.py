@@ -75,7 +75,7 @@ class Parameters(Record):
     panel_bytes: int = 256 << 10
     stream_depth: int = 16
     stream_bytes: int = 64 << 10
-    stream_rows: int = 192
+    stream_rows: int = 400
     stream_sums: int = 160
     far_block: int = 256
     far_depth: int = 8

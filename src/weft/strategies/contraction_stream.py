@@ -3,7 +3,8 @@
 Time goes into reading the matrix, so it is read as it lies in memory: a handful of its rows at a
 time from left to right, against results that stay in the caches. A tile that ran down the
 whole reduced axis would read a few lines from every page instead. Vectors times matrices of their
-own are the same, one after the other.
+own are the same, one after the other. For some hundred rows the next block of the matrix is copied
+into the first cache while one is used.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ ASKED_TILES: Final = 4  # one below the other, in whose time the next columns ca
 ASKED_VECTORS: Final = 3  # of a row of their results
 ASKED_DEPTH: Final = range(64, 129)  # rows of the matrix that they read meanwhile
 ASKED_COLUMNS: Final = 256
-HELD_BYTES: Final = 192 << 10  # of the results that several tiles of rows add to
+HELD_BYTES: Final = 320 << 10  # of the results that several tiles of rows add to
+COPIED_ROWS: Final = 144  # from which on a block of the matrix is copied while another is used
+UNCOPIED_ROWS: Final = 192  # from which on other forms are better where that cannot be,
+TWICE: Final = 16  # or where more than this part of the columns would be computed twice
 
 
 class _Found(Record):
@@ -114,16 +118,22 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     sums = n * pattern.reduce.accumulators[0].var.dtype.itemsize
     shares = row_shares(plan, alike, depth, n * depth, sums) if (
         rows == 1 and plan.threads * sums <= ARRAY_BYTES) else 1  # else they share the columns
+    whole = depth % (shares * deep) == 0
+    copied = rows >= COPIED_ROWS and block > 0 and whole and shares == 1
     # As few blocks of columns as the caches and the threads ask for, all of one width.
     # What several tiles of rows add to is used seldom enough to lie in the second cache.
     held = p.stream_bytes if rows <= p.rows else max(
         p.stream_bytes, min(plan.target.l2_bytes // 4, HELD_BYTES))
     most = max(held // (-(-rows // high) * high * itemsize) // lanes, 2) * lanes
-    blocks = -(-n // most)
+    blocks, step = -(-n // most), 1
     if plan.threads > 1 and amount >= PARALLEL_WORK and shares == 1 and not any(
             shares_evenly(size, plan.threads) for size in alike):
-        blocks = -(-blocks // plan.threads) * plan.threads
-    width = n if blocks == 1 else (-(-n // blocks) + lanes - 1) // lanes * lanes
+        step = plan.threads
+        blocks = -(-blocks // step) * step
+    width = n if blocks == 1 else _width(n, blocks, step, lanes)
+    blocks = -(-n // width)
+    if rows >= UNCOPIED_ROWS and (not copied or TWICE * (blocks * width - n) > n):
+        return False
     j, k = wide.var.attr, pattern.reduce.axes[0].var.attr
     outer = [r.var.attr for r in found.batch]
     if blocks > 1:
@@ -140,7 +150,7 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if pieces > 1:
         schedule.split(lane, native)
         tile, lane = [*tile, f"{lane}.o"], f"{lane}.i"
-    ends, whole = ["begin", "end"], depth % (shares * deep) == 0
+    ends = ["begin", "end"]
     if shares > 1:
         depth = -(-depth // shares)
         top = outer[len(found.batch)] if blocks > 1 else f"{j}.o"
@@ -160,14 +170,25 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     schedule.block_reduction(name, f"{j}.o", k, deep)
     for end in ends:
         schedule.vectorize(f"{lane}.{end}")
+    if groups and len(ends) == 2 and plan.attempt("settle", f"{j}.o.end", f"{k}.o", groups[0]):
+        plan.why.append("results leave with the last terms")
     unroll = 4 if rows > 1 else 8
     if not block and whole and deep % unroll == 0:
         schedule.split(f"{k}.i", unroll)
     else:
         unroll = 0
+    if copied:
+        schedule.stage(found.matrix.name, f"{j}.o", (f"{k}.i", *tile[1:], lane))
+        schedule.vectorize(f"{lane}.s")
+        for piece in tile[1:]:
+            schedule.unroll(f"{piece}.s")
     schedule.decompose_reduction(f"{name}.b", tile[0] if tile else lane)
-    if block and plan.attempt("prefetch_rows", found.matrix.name, f"{k}.i", groups[0], f"{k}.i",
-                              f"{j}.o", f"{k}.o"):
+    around = (f"{k}.i", f"{j}.o", f"{k}.o")
+    if copied:
+        schedule.copy_ahead(found.matrix.name, f"{k}.i.s", groups[0], *around,
+                            2 * -(-deep * high // rows))
+        plan.why.append(f"the next rows of {found.matrix.name} are copied meanwhile")
+    elif block and plan.attempt("prefetch_rows", found.matrix.name, f"{k}.i", groups[0], *around):
         plan.why.append(f"the next rows of {found.matrix.name} are asked for meanwhile")
     if unroll:
         schedule.unroll(f"{k}.i.i")
@@ -180,6 +201,14 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     return True
 
 
+def _width(n: int, blocks: int, step: int, lanes: int) -> int:
+    """Return how wide the blocks of columns are: few are computed twice, then there are few."""
+    shares = [-(-n // b) for b in range(blocks, 2 * blocks, step)]
+    widths = [-(-each // lanes) * lanes for each in shares]
+    least = min(-(-n // w) * w for w in widths)
+    return next(w for w in widths if 100 * (-(-n // w) * w) <= 101 * least)
+
+
 def _asked_block(plan: Plan, pattern: Pattern, p: Parameters, rows: int, n: int) -> int:
     """Return how many rows are read at a time if the next columns are asked for, 0 if too few."""
     whole = n * Cost(pattern.rows[-1].body).itemsize % plan.target.line_bytes == 0
@@ -188,6 +217,10 @@ def _asked_block(plan: Plan, pattern: Pattern, p: Parameters, rows: int, n: int)
     if rows < tiles * p.rows or n < ASKED_COLUMNS or depth <= 2 * usual:
         return 0
     fitting = [d for d in ASKED_DEPTH if depth % d == 0]
+    if rows >= COPIED_ROWS:  # two blocks lie in the first cache
+        width = ASKED_VECTORS * plan.target.vector_bytes
+        most = 3 * plan.target.l1_bytes // (8 * width)
+        fitting = [d for d in fitting if d <= most] or fitting
     return min(fitting, key=lambda d: abs(d - usual), default=usual)
 
 
