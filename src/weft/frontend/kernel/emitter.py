@@ -47,6 +47,7 @@ class Emitter:
         self.out: list[Stmt] = []
         self.locations: dict[Stmt, Location] = {}
         self.shared: list[Alloc] = []
+        self.private: dict[Any, tuple[View, Alloc]] = {}  # of a thread, read behind their bodies
         self.partly: set[str] = set()  # names of memories of whose elements parts are written
         self.env: dict[str, Any] = {}
         self.specials: dict[str, Expr] = {}

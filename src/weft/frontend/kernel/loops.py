@@ -396,6 +396,8 @@ class Loops(Statements):
         if complexes.is_complex(value) and isinstance(value, Known):
             return Group((dt.float64, dt.float64), COMPLEX, complex)
         value = members.as_member(self, value)
+        if chosen.is_array(value) and not isinstance(value, Group):
+            return self.private_width(value)
         if isinstance(value, Group):
             found = tuple(self._widths(v) for v in value.items)
             return None if any(f is None for f in found) else Group(found, value.names, value.kind)

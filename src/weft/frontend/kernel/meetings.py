@@ -15,7 +15,7 @@ from weft.frontend.kernel.guesses import Guesses
 from weft.frontend.kernel.inner import inner_names
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.source import Problems, Source
-from weft.frontend.kernel.values import Group, Known, Value, Wrong, describe
+from weft.frontend.kernel.values import Fields, Group, Known, Value, View, Wrong, describe
 from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -406,6 +406,17 @@ class Meetings(Calls):
         else:
             return None
         return None if types is None else optional.width(types)
+
+    def private_width(self, array: Any) -> Any:
+        """Return the types of the cells of an array that a body makes and that is read behind it.
+
+        None for other arrays.
+        """
+        private = {view.memory for view, _ in self.private.values()}
+        parts = array.parts if isinstance(array, Fields) else (array,)
+        if all(isinstance(p, View) and p.memory in private for p in parts):
+            return chosen.width(chosen.Chosen((array,)))
+        return None
 
     def _keep_array(self, cell: Any, value: Any, name: str, node: ast.AST) -> Any:
         """Store which array a name means; return what must be told apart if that is more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from weft.frontend.kernel import chosen, scalars
 from weft.frontend.kernel.elements import (
@@ -31,6 +31,7 @@ from weft.ir.stmt import ATOMIC_SCOPES, ORDERS, SERIAL, Alloc, Atomic, For, Memo
 if TYPE_CHECKING:
     from weft.frontend.kernel import seen
     from weft.frontend.kernel.calls import Calls
+    from weft.frontend.kernel.meetings import Meetings
 else:
     seen = Late("weft.frontend.kernel.seen")
 
@@ -59,15 +60,24 @@ def array_in(scope: str, c: Calls, node: ast.Call, shape: Value, dtype: Value,
     _fits(c, scope, math.prod(extents) * itemsize_of(element), node)
 
     def array(name: str, d: DType, shape: tuple[Expr, ...]) -> View:
-        view = array_of(c.name(name), d, shape, scope, c.flat)
-        alloc = Alloc(view.memory, max(align, 16))
-        if scope == "shared":
-            c.shared.append(alloc)
-            c.locations[alloc] = c.source.place(node)
+        title = c.titles.get(node)
+        stays = scope == "local" and title is not None and (
+            cast("Meetings", c).is_read_later(title))
+        key = (node, tuple(c.calls), name, d, shape)
+        if stays and key in c.private:
+            view = c.private[key][0]
         else:
-            c.emit(alloc, node)
-            if c.wraps and not c.sanitised and _is_summed_in(c, c.titles.get(node)):
-                _fill(c, view.memory, node)
+            view = array_of(c.name(name), d, shape, scope, c.flat)
+            alloc = Alloc(view.memory, max(align, 16))
+            c.locations[alloc] = c.source.place(node)
+            if stays:
+                c.private[key] = view, alloc
+            elif scope == "shared":
+                c.shared.append(alloc)
+            else:
+                c.out.append(alloc)
+        if scope == "local" and c.wraps and not c.sanitised and _is_summed_in(c, title):
+            _fill(c, view.memory, node)
         return view
 
     return made(c.titles.get(node, scope), element, tuple(map(ex.index, extents)), array)

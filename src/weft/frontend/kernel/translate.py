@@ -154,7 +154,7 @@ def _translate(source: Source, types: Mapping[str, KernelType], launch: Launch, 
     if launch.grid is None and any(isinstance(s, Barrier) and s.scope == "grid"
                                    for s in walk(tuple(out))):
         raise GridNeeded
-    inner = tuple(out)
+    inner = (*(alloc for _, alloc in lowering.private.values()), *out)
     if not sanitised and leaves(inner) and not may_depart(inner):
         inner = without_departures(inner, lowering.locations)
     nest = _nest(inner, (*lowering.dynamic_allocs(), *lowering.shared), axes)
