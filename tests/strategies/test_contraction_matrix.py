@@ -136,6 +136,17 @@ def test_only_the_last_step_of_a_ragged_sum_is_masked(layout):
                    for line in made.meta.schedule) == count
 
 
+@pytest.mark.parametrize("layout", ["ik,kj", "ik,jk"])
+@pytest.mark.parametrize("kinds", KINDS)
+def test_only_the_last_columns_of_a_block_are_masked(layout, kinds):
+    for columns, peeled in ((38, True), (32, False)):
+        kernel = nests.narrow(30, columns, 48, *kinds, *layout.split(","))
+        made = choose(kernel, TARGET, 1)
+        assert peeled is any(line.startswith("split(j.i.o.p") and line.endswith("1, tail=peel)")
+                             for line in made.meta.schedule)
+        assert_same(kernel, made)
+
+
 def test_threads_share_the_copy_of_many_columns():
     assert "split(j, 256, tail=mask)" in choose(nests.narrow(64, 512, 64), TARGET, 2).meta.schedule
     assert "split(j, 512, tail=mask)" in choose(nests.narrow(64, 512, 64), TARGET, 1).meta.schedule

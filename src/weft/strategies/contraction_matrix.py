@@ -109,13 +109,16 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
             _sum_lines(plan, sums)
         else:
             sum_shifts(plan, s, sums[-1])
-    steps = []
+    steps, peeled = [], []
     loops = panel(plan, words[1], top, (across, f"{q}.o", tile[1], f"{q}.i", tile[3]))
     if s.wide_stride == 1:  # line by line of memory, through all panels
         schedule.reorder(loops[1], loops[3], loops[0], loops[2], loops[4]).vectorize(loops[4])
     else:
         copy_strided(plan, [loops[3]], loops[4])
     steps.append(loops[1])
+    full = size_of(s.wide.extent) // columns
+    if block > size_of(s.wide.extent) and full:
+        peeled.append((loops[0], full))  # all columns but the last are there: no masks
     loops = panel(plan, words[0], f"{i}.o", (f"{q}.o", tile[0], tile[2], f"{q}.i"))
     if s.row_stride == 1:
         schedule.reorder(loops[3], loops[2]).vectorize(loops[2])
@@ -124,9 +127,10 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     steps.append(loops[0])
     keep_tiles(plan, name, tile, words[0], f"{q}.i")
     whole = s.depth // (s.group * SIDE)
-    if whole and s.depth % (s.group * SIDE):  # all steps but the last are full: no masks
-        for step in steps:
-            schedule.split(step, whole, "peel")
+    if whole and s.depth % (s.group * SIDE):  # all steps but the last are full, as well
+        peeled += [(step, whole) for step in steps]
+    for loop, full in peeled:
+        schedule.split(loop, full, "peel")
     if s.depth >= LONG * s.group * SIDE:
         schedule.refresh(f"{q}.o", f"{name}.r", f"{name}.s")
     last, line = f"{tile[2]}.f", f"{tile[3]}.f"
