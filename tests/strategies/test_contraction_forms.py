@@ -438,6 +438,14 @@ def test_the_next_panel_is_asked_for(depth, around):
     assert "prefetch" not in traced((500, 512, depth), l2_bytes=1 << 20)
 
 
+@pytest.mark.parametrize(("rows", "whole", "asks"), [
+    (192, True, True), (197, True, False), (197, False, True), (385, False, False)])
+def test_quick_tiles_ask_ahead_for_fewer_rows(rows, whole, asks):
+    trace = traced((rows, 1024, 768), l2_bytes=1 << 20, whole_vectors=whole)
+    assert "split(j, 64, " in trace
+    assert ("prefetch" in trace) == asks
+
+
 @pytest.mark.parametrize("shape", [(97, 300, 1111), (131, 1500, 200), (53, 331, 705)])
 def test_broad_tiles_run(shape):
     m, k, n = shape

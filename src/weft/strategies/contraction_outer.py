@@ -57,6 +57,7 @@ from weft.strategies.nest import (
 SINGLY: Final = 2  # cycles in which one result leaves its vector
 _USUAL: Final = Parameters()
 AHEAD_ROWS: Final = 384  # fewer share one copy of a panel, and its time counts
+AHEAD_ROWS_WHOLE: Final = 192  # the same, where tiles take half as long between two requests
 
 
 def outer_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
@@ -408,7 +409,8 @@ def _ahead(plan: Plan, pattern: Pattern, p: Parameters, packed: dict[str, bool],
     Its rows are short and lie far apart, which no processor fetches ahead by itself. In narrow
     tiles asking would take as long as it saves.
     """
-    if not _is_broad(p) or size_of(row.extent) > AHEAD_ROWS:
+    few = AHEAD_ROWS_WHOLE if plan.target.whole_vectors else AHEAD_ROWS
+    if not _is_broad(p) or size_of(row.extent) > few:
         return
     for memory, strided in packed.items():
         reads = [a.memory for a in accesses(pattern.reduce.body) if a.memory.name == memory]
