@@ -224,6 +224,13 @@ class Divergence:
             return s.memory in self.uniform_cells
         return False
 
+    def _lanes_of_arrays(self, memory: Memory, body: Body) -> int:
+        """Return how many threads have the elements of an array of their own side by side."""
+        if not memory.shape or self.lanes < 2 or not self.axes or any(
+                isinstance(s, Address) and s.memory is memory for s in walk(body)):
+            return 1
+        return math.gcd(int(self.axes[-1].extent.attr), self.lanes)
+
     def _find_crossing(self, body: Body) -> None:
         """Find what is made between two barriers and used between others."""
         made: dict[Expr, int] = {}
@@ -272,10 +279,11 @@ class Divergence:
         for memory, regions in homes.items():
             if len(regions) > 1 and memory not in self.uniform_cells:
                 name = self.fresh(memory.name, self.memory_names)
+                # The same element of the threads of a vector, or of a warp, side by side.
+                wide = WARP if memory in fragments else self._lanes_of_arrays(memory, body)
                 shape: tuple[Expr, ...] = (ex.index(self.count), *memory.shape)
-                if memory in fragments:  # the threads of a warp side by side
-                    warps = -(-self.count // WARP)
-                    shape = (ex.index(warps), *memory.shape, ex.index(WARP))
+                if wide > 1:
+                    shape = (ex.index(-(-self.count // wide)), *memory.shape, ex.index(wide))
                 self.spilled[memory] = Memory(name, memory.dtype, shape, "local")
         crossing = {v for v, regions in used.items() if v in self.varying and v in made
                     and regions - {made[v]}}

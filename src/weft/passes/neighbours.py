@@ -162,7 +162,9 @@ class Neighbours:
         self.most = most
         self._first = self._fresh("first.y"), self._fresh("first.x")
         self._place = self._fresh("beside.y"), self._fresh("beside.x")
-        self.here = self._fresh("rows"), self._fresh("columns")
+        self._here = self._fresh("rows"), self._fresh("columns")
+        self.here = tuple(ex.maximum(ex.minimum(var, n), 1)  # says the bounds, too
+                          for var, n in zip(self._here, most, strict=True))
         self.everyone: Expr | None = None
         homes = {}
         for s in shared:
@@ -234,8 +236,8 @@ class Neighbours:
         place = index % total if axes else index
         lets: list[Stmt] = [
             Let(self._first[0], place // wide * down), Let(self._first[1], place % wide * across),
-            Let(self.here[0], ex.minimum(rows - self._first[0], down)),
-            Let(self.here[1], ex.minimum(columns - self._first[1], across))]
+            Let(self._here[0], ex.minimum(rows - self._first[0], down)),
+            Let(self._here[1], ex.minimum(columns - self._first[1], across))]
         for axis in reversed(axes):
             lets.append(Let(axis.var, index // total if axis is axes[0]
                             else index // total % axis.extent))

@@ -215,9 +215,10 @@ class Region:
         if memory is None:
             return s
         more = len(memory.shape) - len(s.memory.shape)
-        if more == 2:  # the elements of a fragment, with the threads of a warp side by side
-            return s.replace(memory=memory, index=(copy.index // LANES, *s.index,
-                                                   copy.index % LANES))
+        if more == 2:  # the same element of several threads side by side
+            wide = memory.shape[-1]
+            return s.replace(memory=memory, index=(copy.index // wide, *s.index,
+                                                   copy.index % wide))
         return s.replace(memory=memory, index=(copy.index, *s.index) if more else s.index)
 
     def _fragment(self, memory: Memory, copy: Copy) -> Place:
