@@ -9,12 +9,16 @@ their products once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
+from weft.ir.op import Op
 from weft.ir.stmt import (
+    UNROLLED,
     Address,
     Alloc,
     Assert,
@@ -44,6 +48,7 @@ __all__ = ["Copy", "Region", "copies_of"]
 _MOST_COPIES: Final = 8  # threads side by side: enough to hide the latency of sums of products
 _MOST_STATEMENTS: Final = 80  # of all copies: more take too long to compile for what they give
 _MOST_CELLS: Final = 16  # registers that all copies keep in a loop
+_MOST_WRITTEN_OUT: Final = 256  # statements of a region, if arrays are held in registers
 
 
 def copies_of(body: Body, count: int, differs: Callable[[Expr], bool]) -> int:
@@ -95,6 +100,7 @@ class Region:
 
     def __init__(self, block: ThreadLoops, copies: Sequence[Copy]) -> None:
         self.block, self.copies = block, copies
+        self.unrolled: set[Expr] = set()  # loops over elements that are held in registers
 
     def run(self, body: Body) -> Body:
         """Return the statements with names of their own and what they need of other regions."""
@@ -108,6 +114,7 @@ class Region:
         written = {s.memory for s in walk(body) if isinstance(s, Store)}
         before: list[Stmt] = []
         after: list[Stmt] = []
+        held, self.unrolled = _held(body, block.spilled)
         for copy in self.copies:
             for v in kept:
                 copy.names[v] = ex.var(block.fresh(str(v.attr), block.names), v.dtype)
@@ -119,6 +126,8 @@ class Region:
                 if not cell.shape and cell in used | written:
                     self._keep_in_register(copy, cell, home, not _sets_first(body, cell),
                                            cell in written, before, after)
+            for array in held:
+                self._keep_array(copy, array, block.spilled[array], array in written, before, after)
         return (*before, *self.body(body, self.copies), *after)
 
     def _keep_in_register(self, copy: Copy, cell: Memory, home: Memory, fetched: bool,
@@ -134,6 +143,25 @@ class Region:
         if written:
             value = ex.var(block.fresh("changed", block.names), cell.dtype)
             after.extend((Load(value, own, ()), Store(home, (copy.index,), value)))
+
+    def _keep_array(self, copy: Copy, array: Memory, home: Memory, written: bool,
+                    before: list[Stmt], after: list[Stmt]) -> None:  # fmt: skip
+        """Let a region work on registers for a small array, as for a single one."""
+        block = self.block
+        own = array.replace(name=block.fresh(array.name, block.memory_names), scope="register")
+        copy.cells[array] = own
+        before.append(Alloc(own))
+        wide = home.shape[-1]
+        for out, fetches in ((before, True), (after, False)):
+            place = tuple(ex.var(block.fresh("e", block.names), dt.int64) for _ in array.shape)
+            value = ex.var(block.fresh("held", block.names), array.dtype)
+            there = (copy.index // wide, *place, copy.index % wide)
+            inner: Body = (Load(value, home, there), Store(own, place, value)) if fetches else (
+                Load(value, own, place), Store(home, there, value))
+            for var, extent in zip(reversed(place), reversed(array.shape), strict=True):
+                inner = (For(var, extent, UNROLLED, inner),)
+            if fetches or written:
+                out.extend(inner)
 
     # --- statements
 
@@ -164,6 +192,8 @@ class Region:
                     copy.names[v] = first.names.get(v, v)
             bodies = [self.body(inner, copies) for inner in s.bodies()]
             new = _rebound(s, first).with_bodies(*bodies)
+            if isinstance(new, For) and s.binds()[0] in self.unrolled:
+                new = new.replace(kind=UNROLLED)
             out.append(self.block.placed(new.map_exprs(first.expr), s))
             return
         for copy in copies:
@@ -237,6 +267,46 @@ class Region:
                 if v in block.bound:
                     copy.names[v] = ex.var(block.fresh(str(v.attr), block.names), v.dtype)
                 block.bound.add(v)
+
+
+def _held(body: Body, spilled: Mapping[Memory, Memory]) -> tuple[list[Memory], set[Expr]]:
+    """Return small arrays of threads that a loop works on, and the loops over their elements.
+
+    Written out, these loops leave registers: sums of which a thread has several in an array.
+    """
+    known: dict[Memory, bool] = {}
+    places: dict[Memory, set[Expr]] = {}
+    again: set[Memory] = set()
+
+    def look(part: Body, around: dict[Expr, Expr]) -> None:
+        for s in part:
+            for m in (s.memory,) if isinstance(s, Address) else (*s.reads(), *s.writes()):
+                plain = isinstance(s, Load | Store)
+                index = set(ex.free_vars(s.index)) if isinstance(s, Load | Store) else set()
+                short = _product([around[v] for v in index if v in around]) <= _MOST_CELLS
+                known[m] = known.get(m, True) and plain and short and index <= around.keys()
+                places.setdefault(m, set()).update(index)
+                if len(around) > len(index):
+                    again.add(m)
+            for inner in s.bodies():
+                look(inner, {**around, s.var: s.extent} if isinstance(s, For) else around)
+
+    look(body, {})
+    held = [m for m, home in spilled.items() if known.get(m) and m in again
+            and len(home.shape) == len(m.shape) + 2 and _product(m.shape) <= _MOST_CELLS]
+    loops = {v for m in held for v in places[m]}
+    return (held, loops) if _written_out(body, loops) <= _MOST_WRITTEN_OUT else ([], set())
+
+
+def _written_out(body: Body, loops: set[Expr]) -> float:
+    """Return how many statements there are if some loops are written out."""
+    return sum(1 + (_product([s.extent]) if isinstance(s, For) and s.var in loops else 1)
+               * sum(_written_out(inner, loops) for inner in s.bodies()) for s in body)
+
+
+def _product(extents: Sequence[Expr]) -> float:
+    """Return a product of sizes, infinite if one is not known."""
+    return math.prod(int(e.attr) if e.op is Op.CONST else math.inf for e in extents)
 
 
 def _agree(found: list[list[Expr]]) -> bool:
