@@ -88,6 +88,41 @@ def test_rows_are_fetched_ahead(shape):
         (k, min(j, columns - 8)) for j in range(8, columns, 8) for k in range(depth)}
 
 
+@pytest.mark.parametrize("shape", [(40, 24, 6), (33, 16, 9), (35, 40, 7)])
+def test_rows_are_asked_for_between_sums(shape):
+    """Rows of the next tile and of the next panel, and the lines of the present results."""
+    depth, columns, rows = shape
+    schedule = Schedule(nests.matmul(rows, columns, depth)).split("j", 8).split(
+        "i", 3, "overlap").reorder("j.o", "i.o", "i.i", "j.i").stage("b", "j.o", ("k", "j.i"))
+    schedule.block_reduction("s", "i.i", "k", 7).decompose_reduction("s.b", "i.i")
+    before = schedule.kernel
+    asked = {}
+    for memory, wanted in {"a": ("i.i", "k.o", "k.o", "i.o", 1), "c": ("i.i.end", "k.o", "k.o"),
+                           "b": ("k.s", "i.o", "k.o", "j.o")}.items():
+        one = Schedule(before).prefetch_between(memory, *wanted)
+        asked[memory] = lines_of(one.kernel, columns)
+        schedule.prefetch_between(memory, *wanted)
+    assert_same(before, schedule.kernel)
+    again = Schedule.replay(before, schedule.kernel.meta.schedule[-3:])
+    assert_same(schedule.kernel, again.kernel)
+    panels = range(0, columns, 8)
+    assert asked["a"] >= {(i, 0) for i in range(3, rows)}
+    assert asked["c"] >= {(i, j) for i in range(rows) for j in panels}
+    assert asked["b"] >= {(k, j) for k in range(depth) for j in panels[1:]}
+
+
+def test_refuses_rows_between_sums():
+    schedule = Schedule(nests.matmul(6, 24, 40)).split("j", 8).split("i", 3).reorder(
+        "j.o", "i.o", "i.i", "j.i").block_reduction("s", "i.i", "k", 20).decompose_reduction(
+        "s.b", "i.i")
+    with pytest.raises(ScheduleError, match=r"k\.i or i\.o not around"):
+        schedule.prefetch_between("a", "i.i", "k.i", "k.o", "i.o")
+    with pytest.raises(ScheduleError, match=r"no rows of b in i\.i\.end"):
+        schedule.prefetch_between("b", "i.i.end", "k.o", "k.o")
+    with pytest.raises(ScheduleError, match="40 hints in a turn"):
+        schedule.prefetch_between("a", "i.i", "k.o", "k.o", "i.o", 20)
+
+
 def test_each_line_of_wide_rows_is_fetched_ahead():
     """The last columns of a block ask for the first ones of the next block."""
     schedule = Schedule(nests.matmul(6, 96, 32)).split("j", 48).split("j.i", 16).reorder(

@@ -64,6 +64,9 @@ CASES = {
         decompose_reduction("s", "i.i").copy_ahead("b", "k.s", "i.o", "k", "j.o"),
     "settle": lambda: Schedule(nests.matmul(6, 64, 40)).split("j", 32).reorder(
         "j.o", "i", "j.i").block_reduction("s", "j.o", "k", 20).settle("j.o.end", "k.o", "i"),
+    "prefetch_between": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
+        "i", 2).reorder("j.o", "i.o", "i.i", "j.i").block_reduction("s", "i.i", "k", 8)
+    .decompose_reduction("s.b", "i.i").prefetch_between("a", "i.i", "k.o", "k.o", "i.o", 1),
     "prefetch_places": lambda: Schedule(nests.bias(4, 128)).split("j", 32).prefetch_places(
         "x", "j.o", "i", 4),
     "prefetch": lambda: Schedule(nests.softmax(2, 5)).prefetch("x", "q", "r"),

@@ -207,6 +207,12 @@ class Schedule:
         """See `weft.schedule.prefetch.prefetch_rows`."""
         return self._apply("prefetch_rows", (memory, copy, tile, steps, ahead), around=around)
 
+    def prefetch_between(self, memory: str, rows: str, first: str, turns: str, ahead: str = "",
+                         lines: int = 0) -> Self:  # fmt: skip
+        """See `weft.schedule.between.prefetch_between`."""
+        return self._apply("prefetch_between", (memory, rows, first, turns), ahead=ahead,
+                           lines=lines)
+
     def copy_ahead(self, memory: str, copy: str, tile: str, steps: str, ahead: str,
                    around: str = "", distance: int = 8) -> Self:  # fmt: skip
         """See `weft.schedule.pipeline.copy_ahead`."""
@@ -278,7 +284,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
     "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
     "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_rows"),
-    "pipeline": ("copy_ahead",), "settle": ("settle",), "cascade": ("cascade", "block_sums"),
+    "between": ("prefetch_between",), "pipeline": ("copy_ahead",), "settle": ("settle",),
+    "cascade": ("cascade", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
@@ -300,6 +307,7 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("stage", "scope"): "local", ("stage", "skew"): 0,
     ("window", "order"): (), ("window", "skew"): 0, ("precompute", "scope"): "local",
     ("precompute", "skew"): 0, ("prefetch_rows", "around"): "",
+    ("prefetch_between", "ahead"): "", ("prefetch_between", "lines"): 0,
     ("copy_ahead", "around"): "", ("copy_ahead", "distance"): 8,
     ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,
 }

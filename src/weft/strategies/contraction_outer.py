@@ -8,9 +8,9 @@ from weft.errors import ScheduleError
 from weft.ir.expr import Expr
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load
-from weft.ir.traverse import walk
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
+from weft.strategies.contraction_ahead import ask_ahead
 from weft.strategies.contraction_far import far_tile, is_far
 from weft.strategies.contraction_image import find_windows, sum_chains
 from weft.strategies.contraction_pattern import (
@@ -56,8 +56,6 @@ from weft.strategies.nest import (
 
 SINGLY: Final = 2  # cycles in which one result leaves its vector
 _USUAL: Final = Parameters()
-AHEAD_ROWS: Final = 384  # fewer share one copy of a panel, and its time counts
-AHEAD_ROWS_WHOLE: Final = 192  # the same, where tiles take half as long between two requests
 
 
 def outer_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
@@ -347,7 +345,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
             schedule.unroll(f"{i}.i.end")
         _unrolled_tile(plan, name, i, j)
         plan.why.append(f"{how}, at most {p.chain} terms in one sum")
-        _ahead(plan, pattern, p, packed, row, f"{i}.o", f"{j}.o")
+        ask_ahead(plan, pattern, packed, row, f"{i}.o", f"{j}.o", broad=_is_broad(p))
         return True
     spill = epilogue_cost(pattern) > p.spill
     schedule.decompose_reduction(name, f"{i}.i", spill=spill)
@@ -357,7 +355,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     if spill:
         schedule.vectorize(f"{j}.i.f")
     plan.why.append(how + (", epilogue from a local copy" if spill else ""))
-    _ahead(plan, pattern, p, packed, row, f"{i}.o", f"{j}.o")
+    ask_ahead(plan, pattern, packed, row, f"{i}.o", f"{j}.o", broad=_is_broad(p))
     return True
 
 
@@ -398,41 +396,8 @@ def _blocked_tile(plan: Plan, pattern: Pattern, p: Parameters, block: _Block, me
         name = f"{name}.b"
     _unrolled_tile(plan, name, i, j)
     plan.why.append(f"{memory} copied into panels over {block.points} of {block.axis} at a time")
-    _ahead(plan, pattern, p, {memory: strided}, row, top, f"{block.axis}.o",
-           "" if top != f"{i}.o" else f"{j}.o")
-
-
-def _ahead(plan: Plan, pattern: Pattern, p: Parameters, packed: dict[str, bool], row: For,
-           tile: str, ahead: str, around: str = "") -> None:
-    """Ask for the next panel while tiles read this one, if it comes from memory.
-
-    Its rows are short and lie far apart, which no processor fetches ahead by itself. In narrow
-    tiles asking would take as long as it saves.
-    """
-    few = AHEAD_ROWS_WHOLE if plan.target.whole_vectors else AHEAD_ROWS
-    if not _is_broad(p) or size_of(row.extent) > few:
-        return
-    for memory, strided in packed.items():
-        reads = [a.memory for a in accesses(pattern.reduce.body) if a.memory.name == memory]
-        copy = find_copy(plan, memory)
-        if strided or copy is None or (
-                size_of(reads[0].size) * reads[0].dtype.itemsize <= plan.target.l2_bytes):
-            continue  # no panel, or near enough
-        rows = f"{row.var.attr}.i"
-        steps = next(s for s in walk(plan.kernel.body) if isinstance(s, For)
-                     and any(isinstance(b, For) and b.var.attr == rows for b in s.body))
-        if plan.attempt("prefetch_rows", memory, copy, tile, steps.var.attr, ahead, around):
-            plan.why.append(f"the next panel of {memory} is asked for meanwhile")
-
-
-def find_copy(plan: Plan, memory: str) -> str | None:
-    """Return the outermost loop that does nothing but copy a panel of an operand."""
-    for stmt in walk(plan.kernel.body):
-        if isinstance(stmt, For) and stmt.var.attr.endswith(".s"):
-            inside = [s for s in walk(stmt.body) if not isinstance(s, For)]
-            if any(isinstance(s, Load) and s.memory.name == memory for s in inside):
-                return str(stmt.var.attr)
-    return None
+    ask_ahead(plan, pattern, {memory: strided}, row, top, f"{block.axis}.o",
+              "" if top != f"{i}.o" else f"{j}.o", broad=_is_broad(p))
 
 
 def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> dict[str, bool]:

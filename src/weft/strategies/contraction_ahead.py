@@ -1,0 +1,106 @@
+"""What tiles of contractions ask for before it is needed: panels, rows to come, results."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.ir.stmt import For, Load, Memory, Store
+from weft.ir.traverse import walk
+from weft.schedule.space import constant
+from weft.schedule.subscripts import Space, accesses
+from weft.strategies.contraction_pattern import Pattern
+from weft.strategies.nest import Plan, find, flat_stride, size_of
+
+AHEAD_ROWS: Final = 384  # fewer share one copy of a panel, and its time counts
+AHEAD_ROWS_WHOLE: Final = 192  # the same, where tiles take half as long between two requests
+ROW_LINES: Final = 2  # of a row and of each page of it: the core's own look-ahead takes over
+
+
+def ask_ahead(plan: Plan, pattern: Pattern, packed: dict[str, bool], row: For, tile: str,
+              panel: str, around: str = "", *, broad: bool) -> None:
+    """Ask for what no core fetches ahead by itself, while tiles are summed.
+
+    Rows of the next panel are short and lie far apart. If few tiles read a panel, they are asked
+    for between runs of the tiles' steps, unless tiles are so narrow that asking would take as long
+    as it saves. If many do, between the sums of a tile, where it costs nothing; so are rows of the
+    next tile, which begin in pages of their own, and results, whose lines lie apart and are stored
+    all at once.
+
+    Parameters
+    ----------
+    packed : dict
+        The operand that is copied into panels, and whether they are turned.
+    row : For
+        The loop over rows before it was split.
+    tile, panel : str
+        The loops over tiles of rows, and around them over panels.
+    around : str
+        The loop around `panel` that moves on when that begins anew; none if empty.
+    broad : bool
+        Whether tiles are as broad as the registers allow.
+    """
+    copies = {memory: find_copy(plan, memory) for memory, strided in packed.items() if not strided}
+    few = AHEAD_ROWS_WHOLE if plan.target.whole_vectors else AHEAD_ROWS
+    if size_of(row.extent) <= few:
+        if broad:
+            _ask_in_steps(plan, pattern, copies, row, tile, panel, around)
+        copies = {}
+    _ask_between_sums(plan, pattern, copies, row, tile, panel)
+
+
+def _ask_in_steps(plan: Plan, pattern: Pattern, copies: dict[str, str | None], row: For,
+                  tile: str, panel: str, around: str) -> None:
+    """Ask for the next panel between runs of the tiles' steps, if it comes from memory."""
+    for memory, copy in copies.items():
+        reads = [a.memory for a in accesses(pattern.reduce.body) if a.memory.name == memory]
+        if copy is None or not _is_far(plan, reads[0]):
+            continue  # no panel, or near enough
+        rows = f"{row.var.attr}.i"
+        steps = next(s for s in walk(plan.kernel.body) if isinstance(s, For)
+                     and any(isinstance(b, For) and b.var.attr == rows for b in s.body))
+        if plan.attempt("prefetch_rows", memory, copy, tile, steps.var.attr, panel, around):
+            plan.why.append(f"the next panel of {memory} is asked for meanwhile")
+
+
+def _ask_between_sums(plan: Plan, pattern: Pattern, copies: dict[str, str | None], row: For,
+                      tile: str, panel: str) -> None:
+    """Ask for rows, results and panels in each turn of the loop that starts sums anew."""
+    rows = f"{row.var.attr}.i"
+    turns = next((s for s in walk(plan.kernel.body) if isinstance(s, For) and any(
+        isinstance(b, For) and b.var.attr == f"{rows}.z" for b in s.body)), None)
+    if turns is None or turns.var.attr == tile or not constant(turns.extent):
+        return
+    name, asked = str(turns.var.attr), []
+    moving = {a.memory: flat_stride(Space(plan.kernel), a, row.var)
+              for a in accesses(pattern.reduce.body)}
+    end = find(plan.kernel, f"{rows}.end")
+    written = {s.memory for s in walk(end.body if end else ()) if isinstance(s, Store)}
+    for memory in plan.kernel.params:
+        wanted: tuple[str | int, ...]
+        if memory in written:
+            wanted, what = (f"{rows}.end", name, name), "lines"
+        elif moving.get(memory):
+            wanted, what = (rows, name, name, tile, ROW_LINES), "rows"
+        elif memory in moving and (copy := copies.get(memory.name)):
+            wanted, what = (copy, tile, name, panel), "the next panel"
+        else:
+            continue
+        if _is_far(plan, memory) and plan.attempt("prefetch_between", memory.name, *wanted):
+            asked.append(f"{what} of {memory.name}")
+    if asked:
+        plan.why.append(f"{', '.join(asked)} asked for between sums")
+
+
+def _is_far(plan: Plan, memory: Memory) -> bool:
+    """Whether a parameter does not stay in the second cache."""
+    return size_of(memory.size) * memory.dtype.itemsize > plan.target.l2_bytes
+
+
+def find_copy(plan: Plan, memory: str) -> str | None:
+    """Return the outermost loop that does nothing but copy a panel of an operand."""
+    for stmt in walk(plan.kernel.body):
+        if isinstance(stmt, For) and stmt.var.attr.endswith(".s"):
+            inside = [s for s in walk(stmt.body) if not isinstance(s, For)]
+            if any(isinstance(s, Load) and s.memory.name == memory for s in inside):
+                return str(stmt.var.attr)
+    return None
