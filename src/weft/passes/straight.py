@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Final
 
@@ -10,6 +11,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, Location, Memory, Stmt
 from weft.ir.traverse import Rewriter, walk
+from weft.passes.lanes import Affine
 
 LEAST: Final = 4  # neighbouring places that are worth a transposition
 MOST: Final = 16  # vectors transposed at once: with their results they fill the registers
@@ -52,6 +54,30 @@ class StraightLines(Rewriter):
         """Return a new name for a value of a dtype like another's."""
         self.made += 1
         return ex.var(f"{name}.{self.MARK}{self.made}", like.dtype, lanes)
+
+
+class StridedLines(StraightLines):
+    """Rewrites the straight lines that have strided vector accesses, innermost bodies first.
+
+    Parameters
+    ----------
+    strided : dict of Stmt to Affine
+        The accesses, with first offset and stride.
+    """
+
+    def __init__(self, body: Body, strided: dict[Stmt, Affine], locations: dict[Stmt, Location],
+                 apart: bool) -> None:
+        super().__init__(body, locations, apart)
+        self.strided = strided
+
+    def body(self, body: Body) -> Body:
+        """Return a body with each of its straight lines treated."""
+        done = super().body(body)
+        return self.treated(done) if any(s in self.strided for s in done) else done
+
+    @abstractmethod
+    def treated(self, body: Body) -> Body:
+        """Return a straight line with its strided accesses replaced."""
 
 
 def transpose(rows: list[Expr], count: int, let: Callable[[Expr], Expr]) -> list[Expr]:

@@ -30,7 +30,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
 from weft.passes.lanes import Affine, linear
-from weft.passes.straight import LEAST, StraightLines, behind, runs, transpose
+from weft.passes.straight import LEAST, StridedLines, behind, runs, transpose
 
 NEAR: Final = 12  # strides up to which the places between the lanes are read as well
 CLOSE: Final = 8  # up to which they are written together, or read under a mask
@@ -76,23 +76,12 @@ def regroup(body: Body, strided: dict[Stmt, Affine], locations: dict[Stmt, Locat
     return _Regroup(body, strided, locations, apart).body(body)
 
 
-class _Regroup(StraightLines):
-    """Treats the straight lines of each body."""
-
+class _Regroup(StridedLines):
     MARK = "x"
 
-    def __init__(self, body: Body, strided: dict[Stmt, Affine], locations: dict[Stmt, Location],
-                 apart: bool) -> None:
-        super().__init__(body, locations, apart)
-        self.strided = strided
-
-    def body(self, body: Body) -> Body:
-        """Return a body with each of its straight lines treated."""
-        done = super().body(body)
-        if not any(s in self.strided for s in done):
-            return done
-        line = _Line(self, done)
-        return line.run()
+    def treated(self, body: Body) -> Body:
+        """Return a straight line with contiguous accesses instead of strided ones."""
+        return _Line(self, body).run()
 
 
 class _Line:

@@ -24,7 +24,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
 from weft.ir.traverse import walk
 from weft.passes.lanes import Affine, linear
-from weft.passes.straight import LEAST, StraightLines, behind, runs, transpose
+from weft.passes.straight import LEAST, StridedLines, behind, runs, transpose
 
 _PLAIN: Final = (Load, Store, Let, Prefetch, Alloc)
 
@@ -50,23 +50,13 @@ def join_words(body: Body, strided: Strided, locations: dict[Stmt, Location],
     return _Join(body, strided, locations, apart).body(body) if strided else body
 
 
-class _Join(StraightLines):
-    """Treats the straight lines of each body."""
-
+class _Join(StridedLines):
     MARK = "w"
 
-    def __init__(self, body: Body, strided: Strided, locations: dict[Stmt, Location],
-                 apart: bool) -> None:
-        super().__init__(body, locations, apart)
-        self.strided = strided
-
-    def body(self, body: Body) -> Body:
-        """Return a body with each of its straight lines treated."""
-        done = super().body(body)
-        if not any(s in self.strided for s in done):
-            return done
-        groups = self._groups(done)
-        return self._replaced(done, groups) if groups else done
+    def treated(self, body: Body) -> Body:
+        """Return a straight line whose words are read as a whole."""
+        groups = self._groups(body)
+        return self._replaced(body, groups) if groups else body
 
     def _groups(self, body: Body) -> list[tuple[Memory, int, int, list[_Word]]]:
         """Return the words by memory, stride, lanes and what their places have in common."""

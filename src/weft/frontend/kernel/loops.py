@@ -66,9 +66,8 @@ class Loops(Statements):
 
     def _for(self, node: ast.For) -> int:
         items = self.walkable(self.visit(node.iter), node.iter)
-        it = iterators.first_of(items) if isinstance(items, Known) and isinstance(
-            items.value, Iterator | Walk) else None
-        if it is not None:  # of which the body may take items, too
+        kept = isinstance(items, Known) and isinstance(items.value, Iterator | Walk)
+        if kept and (it := iterators.first_of(items)):  # of which the body may take items, too
             return self._taking(node, items, it)
         if isinstance(items, Known) and isinstance(items.value, Walk):
             found = iterators.side_by_side(self, items.value, node.iter)
