@@ -50,15 +50,14 @@ from weft.ir.stmt import (
     While,
 )
 from weft.ir.traverse import Rewriter, walk
+from weft.passes.dependence import BLOCKS, COLUMNS, ROWS, Dependence, axis_bits, changed
 from weft.passes.divergence import has_barrier
+from weft.passes.lanes import linear
 from weft.passes.orient import lanes_last
 from weft.passes.turns import holds_for_all, opened
 
 __all__ = ["Neighbours", "Room", "Stretch", "neighbours_of"]
 
-_ROWS, _COLUMNS, _THREADS = 1, 2, 4  # what something depends on
-_BLOCKS: Final = _ROWS | _COLUMNS
-_EVERYTHING: Final = _BLOCKS | _THREADS
 _MOST: Final = 32  # blocks along an axis
 _BROADER: Final = 4  # how many more columns than rows: lines of a page, and not pages
 _SHARES: Final = 4  # groups of blocks that each of the processor's threads should have
@@ -78,59 +77,6 @@ class Stretch(NamedTuple):
     rows: bool
     columns: bool
     body: Body
-
-
-class Dependence:
-    """Which axes of the grid, and whether threads, what a kernel computes depends on."""
-
-    def __init__(self, body: Body, seeds: dict[Expr, int]) -> None:
-        self._names = dict(seeds)
-        self._memories = {s.memory: _EVERYTHING for s in walk(body)
-                          if isinstance(s, Store) and s.memory.scope == "global"}
-        self._cells = _uniform(body)
-        known = -1
-        while known != (known := sum(self._names.values()) + sum(self._memories.values())):
-            self._spread(body, 0)
-
-    def of(self, exprs: Sequence[Expr]) -> int:
-        """Return what expressions depend on."""
-        found = 0
-        for v in ex.free_vars(exprs):
-            found |= self._names.get(v, 0)
-        return found
-
-    def of_memory(self, memory: Memory) -> int:
-        """Return what the content of a memory depends on."""
-        return self._memories.get(memory, 0)
-
-    def _spread(self, body: Body, control: int) -> None:
-        for s in body:
-            found = self.of(s.exprs())
-            if isinstance(s, Load):
-                found |= self.of_memory(s.memory)
-                found |= 0 if s.memory in self._cells and not control else _THREADS
-            elif isinstance(s, Store):
-                self._memories[s.memory] = self.of_memory(s.memory) | found | control
-            if isinstance(s, Let | Load):
-                self._names[s.var] = self._names.get(s.var, 0) | found
-            for inner in s.bodies():
-                self._spread(inner, control | found)
-
-
-def _uniform(body: Body) -> set[Memory]:
-    """Return registers that are set only where all threads of a block come by together."""
-    apart: set[Memory] = set()
-    found: set[Memory] = set()
-    stack = [body]
-    while stack:
-        for s in stack.pop():
-            if isinstance(s, Alloc) and s.memory.scope == "register" and not s.memory.shape:
-                found.add(s.memory)
-            elif has_barrier(s):
-                stack.extend(s.bodies())
-            else:
-                apart.update(m for part in s.bodies() for t in walk(part) for m in t.writes())
-    return found - apart
 
 
 class Neighbours:
@@ -169,7 +115,7 @@ class Neighbours:
         homes = {}
         for s in shared:
             depends = found.of_memory(s.memory)
-            own = [k for k, bit in enumerate((_ROWS, _COLUMNS)) if depends & bit]
+            own = [k for k, bit in enumerate((ROWS, COLUMNS)) if depends & bit]
             shape = (*(ex.index(most[k]) for k in own), *s.memory.shape)
             homes[s.memory] = s.memory.replace(shape=shape), tuple(self._place[k] for k in own)
         rewriter = _Moved(kernel, homes, {
@@ -204,6 +150,8 @@ class Neighbours:
         def test(comparison: Expr) -> Expr | None:
             """Return what says that a comparison of sums holds in the corners, so everywhere."""
             (whole,) = opened((comparison,), lets)
+            if not _is_sum_of(whole, (self.rows.var, self.columns.var)):
+                return None
             found = [holds_for_all(ex.substitute([whole], corner)[0], {}, threads,
                                    made.__contains__) for corner in corners]
             known = [e for e in dict.fromkeys(found) if e is not None]
@@ -251,9 +199,19 @@ class Neighbours:
         `axes` are those of threads; what is in `kept` outlives the stretch.
         """
         if self._found is None or self._found[0] is not whole:
-            seeds = {self._place[0]: _ROWS, self._place[1]: _COLUMNS}
-            self._found = whole, Dependence(whole, seeds | {a.var: _THREADS for a in axes})
+            seeds = {self._place[0]: ROWS, self._place[1]: COLUMNS}
+            self._found = whole, Dependence(whole, seeds | axis_bits(axes))
         return _stretches(tuple(body), self._found[1], kept)
+
+
+def _is_sum_of(comparison: Expr, indices: Sequence[Expr]) -> bool:
+    """Whether indices are but terms of what is compared, so that it is extreme in corners."""
+    if comparison.op not in (Op.LT, Op.LE) or any(
+            a.dtype is not dt.int64 for a in comparison.args):
+        return False
+    left, right = comparison.args
+    terms, _ = linear(right - left, {})
+    return not any(i in ex.free_vars([t]) for t in terms if t not in indices for i in indices)
 
 
 def _and(a: Expr, b: Expr) -> Expr:
@@ -319,21 +277,22 @@ def neighbours_of(kernel: Kernel, axes: Sequence[For], body: Body, room: Room,
     axes = axes[-2:]
     if threads and lanes_last(threads, inner, lanes)[-1].kind[-1] == axes[0].kind[-1]:
         axes = axes[::-1]
-    seeds = {axes[-2].var: _ROWS, axes[-1].var: _COLUMNS, **{a.var: _THREADS for a in threads}}
+    seeds = {axes[-2].var: ROWS, axes[-1].var: COLUMNS, **axis_bits(threads)}
     found = Dependence(inner, seeds)
     inner, conditions = _without_returns(inner, found)
-    if conditions:
-        found = Dependence(inner, seeds)
+    own = changed(inner, found, threads)
+    if conditions or own:
+        found = Dependence(inner, seeds, own)
     waiting = [s for s in walk(inner) if has_barrier(s)]
     if not any(isinstance(s, For | While) for s in waiting) or any(
             s.scope != "block" for s in walk(inner) if isinstance(s, Barrier)) or any(
             found.of(s.exprs()) for s in waiting):
         return None
     count = math.prod(int(a.extent.attr) for a in threads)
-    sizes = {0: 0, _ROWS: 0, _COLUMNS: 0, _BLOCKS: _kept(inner) * count}
+    sizes = {0: 0, ROWS: 0, COLUMNS: 0, BLOCKS: _kept(inner) * count}
     for s in shared:
-        sizes[found.of_memory(s.memory) & _BLOCKS] += _bytes(s.memory)
-    if not sizes[_ROWS] or not sizes[_COLUMNS]:
+        sizes[found.of_memory(s.memory) & BLOCKS] += _bytes(s.memory)
+    if not sizes[ROWS] or not sizes[COLUMNS]:
         return None
     most = _most(sizes, room.nbytes)
     if most == (1, 1):
@@ -369,8 +328,8 @@ def _most(sizes: dict[int, int], room: int) -> tuple[int, int]:
     rows = columns = 1
     while True:
         more = (rows, columns * 2) if columns < _BROADER * rows else (rows * 2, columns)
-        nbytes = (sizes[0] + more[0] * sizes[_ROWS] + more[1] * sizes[_COLUMNS]
-                  + more[0] * more[1] * sizes[_BLOCKS])
+        nbytes = (sizes[0] + more[0] * sizes[ROWS] + more[1] * sizes[COLUMNS]
+                  + more[0] * more[1] * sizes[BLOCKS])
         if nbytes > room or max(more) > _MOST:
             return rows, columns
         rows, columns = more
@@ -403,13 +362,13 @@ def _stretches(body: Body, found: Dependence, kept: Container[Expr | Memory]) ->
     kinds = [_kind(s, found, kept, own) for s in body]
     classes = list(dict.fromkeys(k for k in kinds if k is not None))
     whole = [Stretch(True, True, body)]
-    if classes in ([], [_BLOCKS]):
+    if classes in ([], [BLOCKS]):
         return whole
     parts = [_part(body, kinds, k, own) for k in classes]
     for s, kind in zip(body, kinds, strict=True):
         checks = found.of([e for t in walk((s,)) if isinstance(t, Assert) for e in t.exprs()])
         if kind is None and any(isinstance(t, Assert) for t in walk((s,))) and not any(
-                s in part and not checks & _BLOCKS & ~k
+                s in part and not checks & BLOCKS & ~k
                 for k, part in zip(classes, parts, strict=True)):
             return whole  # some of the blocks would not be checked
     for place, part in enumerate(parts):
@@ -420,7 +379,7 @@ def _stretches(body: Body, found: Dependence, kept: Container[Expr | Memory]) ->
         if any(s not in part for s in body if any(m in read for t in walk((s,))
                                                   for m in t.writes())):
             return whole  # a register is set beside something that is not part of this
-    return [Stretch(bool(k & _ROWS), bool(k & _COLUMNS), part)
+    return [Stretch(bool(k & ROWS), bool(k & COLUMNS), part)
             for k, part in zip(classes, parts, strict=True)]
 
 
@@ -437,20 +396,20 @@ def _kind(s: Stmt, found: Dependence, kept: Container[Expr | Memory],
     None if it only makes names, sets registers of its stretch, or checks something.
     """
     if any(v in kept for t in walk((s,)) for v in t.binds()):
-        return _BLOCKS
+        return BLOCKS
     if isinstance(s, Let | Load | Assert | Alloc):
         return None
     inner = {t.memory for t in walk((s,)) if isinstance(t, Alloc)}
     written = [m for t in walk((s,)) for m in t.writes() if m not in inner]
     if written and all(m in own for m in written):
         return None
-    kind = 0 if written else _BLOCKS
+    kind = 0 if written else BLOCKS
     for t in walk((s,)):
         if isinstance(t, Assert):
             kind |= found.of(t.exprs())
     for m in written:
-        kind |= found.of_memory(m) if m.scope == "shared" else 0 if m in own else _BLOCKS
-    return kind & _BLOCKS
+        kind |= found.of_memory(m) if m.scope == "shared" else 0 if m in own else BLOCKS
+    return kind & BLOCKS
 
 
 def _part(body: Body, kinds: Sequence[int | None], kind: int, own: Container[Memory]) -> Body:
