@@ -61,6 +61,11 @@ def test_copies_ahead_are_refused():
         panels(6, 24, 48).parallel("j.o").copy_ahead("b", "k.i.s", "i", "k.i", "j.o", "k.o")
     with pytest.raises(ScheduleError, match="a loop inside"):
         panels(6, 24, 48).copy_ahead("b", "k.i.s", "j.o", "k.i", "j.o", "k.o")
+    repeated = Schedule(nests.matmul(8, 24, 48)).split("j", 8).split("i", 4).reorder(
+        "i.o", "j.o", "i.i", "j.i").block_reduction("s", "i.o", "k", 16).stage(
+        "b", "j.o", ("k.i", "j.i")).decompose_reduction("s.b", "j.i")
+    with pytest.raises(ScheduleError, match="come again"):  # panels of k.o, for each of i.o
+        repeated.copy_ahead("b", "k.i.s", "i.i", "k.i", "j.o", "k.o")
 
 
 @pytest.mark.parametrize(("rows", "columns", "depth"), [(6, 24, 48), (3, 8, 16), (7, 41, 37)])

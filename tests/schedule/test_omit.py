@@ -111,6 +111,21 @@ def test_vectors_that_turns_share_are_read_before_the_branch():
     assert_same(kernel, made.kernel)
 
 
+def test_vectors_behind_a_mask_are_read_in_the_branch():
+    """All turns read them alike, but there is nothing to read where the condition fails."""
+    x, w, y = memory("x", 5, 8), memory("w", 6), memory("y", 5, 8)
+    there = v("i").lt(3)
+    at, out = (v("i") + 2, v("j")), (v("i"), v("j"))
+    lanes = For(v("j"), ex.index(8), "vector", (
+        Load(f("a"), x, at, there), Load(f("o"), y, out), Load(f("b"), w, (v("k"),)),
+        Store(y, out, ex.where(there, f("o") + f("a") * f("b"), f("o")))))
+    kernel = Kernel("edge", (x, w, y), (loop("i", 5, loop("k", 6, lanes)),))
+    made = Schedule(kernel).branch("k")
+    assert_same(kernel, made.kernel)
+    (branch,) = [s for s in walk(made.bare.body) if isinstance(s, If)]
+    assert [s.memory.name for s in walk(branch.bodies()[0]) if isinstance(s, Load)] == ["x", "w"]
+
+
 def test_nothing_to_branch_on():
     made = Schedule(convolution(5, 5)).omit("s").decompose_reduction("s", "j")
     with pytest.raises(ScheduleError, match="no condition"):

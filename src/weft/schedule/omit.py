@@ -120,22 +120,24 @@ def branch(kernel: Kernel, loop: str) -> Kernel:
     edit = Edit(kernel)
     rewriter = Plain(kernel)
     condition = gd.conjunction([c for c in gd.parts(_first(site.body)) if c in moved])
-    body = _below(condition, rewriter.body(site.body), site.loop.var)
+    safe = {var for var, load in loads.items() if load.mask is None}
+    body = _below(condition, rewriter.body(site.body), site.loop.var, safe)
     edit.locations = rewriter.locations
     old = site.loop
     return edit.replace(site.parents, old, (For(old.var, old.extent, old.kind, body),))
 
 
-def _below(condition: Expr, body: Body, turn: Expr) -> Body:
+def _below(condition: Expr, body: Body, turn: Expr, safe: set[Expr]) -> Body:
     """Return a body below a condition, but for what vectors read alike in every turn of a loop.
 
-    Those that are read before the branch stay in their registers for the turns behind it.
+    Those that are read before the branch stay in their registers for the turns behind it: of the
+    `safe` ones, which may be read whether or not the condition holds.
     """
     only = body[0]
     if len(body) > 1 or not isinstance(only, For) or only.kind != st.VECTOR:
         return (If(condition, body),)
     reads = takewhile(lambda s: isinstance(s, Load), only.body)
-    alike = [s for s in reads if isinstance(s, Load) and s.mask is None
+    alike = [s for s in reads if isinstance(s, Load) and s.var in safe
              and turn not in ex.free_vars(s.index)]
     rest = tuple([s for s in only.body if s not in alike])
     return (only.with_bodies((*alike, If(condition, rest))),)

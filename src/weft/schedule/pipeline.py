@@ -43,7 +43,8 @@ def copy_ahead(kernel: Kernel, memory: str, copy: str, tile: str, steps: str, ah
     Raises
     ------
     ScheduleError
-        If the loops do not nest like this, are not in order, or write the memory.
+        If the loops do not nest like this, `around` directly around `ahead`, are not in order, or
+        write the memory.
     """
     what = f"copy_ahead({memory}, {copy}, {tile}, {steps}, {ahead}, {around})"
     rows = deal(kernel, what, memory, copy, tile, steps, ahead)
@@ -89,6 +90,10 @@ class _Pipeline:
         if not loops or not all(isinstance(p, For) and p.kind == SERIAL for p in loops):
             raise ScheduleError(self.what, found="other statements, or shared loops, between",
                                 expected="loops in order")
+        if self.outer is not self.inner and loops[1] is not self.inner.stmt:
+            raise ScheduleError(self.what, found="loops between, in which panels come again",
+                                expected=f"{self.inner.var.attr} right inside "
+                                         f"{self.outer.var.attr}")
         lengths = [constant(p.extent) for p in [*loops, self.copy] if isinstance(p, For)]
         if not all(lengths) or list(rows.along) != [self.copy.var]:
             raise ScheduleError(self.what, found="loops whose lengths vary, or rows in parts",
