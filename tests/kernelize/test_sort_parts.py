@@ -7,7 +7,10 @@ import torch
 import weft
 from weft.backends import cpu
 from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir.interpret import evaluate
 from weft.ir.op import Op
+from weft.kernelize.sort_row import Row
 
 pytestmark = pytest.mark.skipif(
     not cpu.host_target().supports(Op.COMPRESS, dt.float32),
@@ -131,6 +134,13 @@ def test_rows_are_sorted_each(shape, kind):
     wide = weft.tensor(x)
     views = weft.jit(lambda t: (t[..., ::-1] + 1).sort()[0])(wide).numpy()
     assert np.array_equal(views, np.sort(x[..., ::-1] + x.dtype.type(1)))
+
+
+@pytest.mark.parametrize("length", [129, 2**31 - 1, 2**31, 2**32, 2**32 + 129, 2**40])
+def test_all_lanes_count_in_parts_of_any_length(length):
+    row, size = Row.__new__(Row), ex.var("size", dt.int64)
+    row.lanes = 8
+    assert np.asarray(evaluate(row._lanes_of(size), {size: length})).tolist() == [True] * 8
 
 
 def test_runs_are_bit_equal():

@@ -262,7 +262,7 @@ class Parts(Row):
     def _extremes(self, size: Expr) -> tuple[Expr, Expr]:
         """Return the keys of the least and the largest element of a part."""
         em, lanes = self.em, self.lanes
-        every, none = self._let(self._first_lanes(size)), self._every(self._largest)
+        every, none = self._let(self._lanes_of(size)), self._every(self._largest)
         found = [Memory(f"{name}{self._number()}", self.dtype, (ex.index(lanes),), "local")
                  for name in ("smallest", "largest")]
         last = self._held(size - lanes, every, none)
@@ -322,7 +322,7 @@ class Parts(Row):
     def _pivot(self, size: Expr, low: Expr, high: Expr, poor: Expr) -> Expr:
         """Return a key from the least to the largest but one."""
         step = self._let((size - self.lanes) // 8)
-        every, none = self._let(self._first_lanes(size)), self._every(self._largest)
+        every, none = self._let(self._lanes_of(size)), self._every(self._largest)
         line = [self._held(step * i, every, none) for i in range(9)]
         median = Registers(self.lanes, self._let).ninther(line)
         key = ex.where(poor, self._between_keys(low, high), self._mean(median))
@@ -368,7 +368,7 @@ class Parts(Row):
         """Part by a pivot; return how many elements are at most the pivot."""
         em, lanes = self.em, self.lanes
         ends = self._register("left", _NONE), self._register("right", _NONE)
-        every = self._let(self._first_lanes(size))  # flags that no compiler knows to be all set
+        every = self._let(self._lanes_of(size))
         loops = []
         for memory, first in ((self.away, self.room), (self.out, self.start)):
             em.open()

@@ -75,6 +75,13 @@ class Row(Network):
         lane = ex.ramp(ex.const(0, dt.int32), self.lanes)
         return lane.lt(ex.broadcast(ex.cast(count, dt.int32), self.lanes))
 
+    def _lanes_of(self, size: Expr) -> Expr:
+        """Return a mask of all lanes, of which no compiler knows that: a part is longer than those.
+
+        Only sizes that 32 bits hold may be compared as they are.
+        """
+        return self._first_lanes(ex.minimum(size, ex.index(self.lanes)))
+
     def _if(self, condition: Expr, then: tuple[Stmt, ...], orelse: tuple[Stmt, ...] = ()) -> None:
         self.em.emit(If(condition, then, orelse))
 
