@@ -435,15 +435,15 @@ def test_the_next_panel_is_asked_for(depth, around):
     assert "prefetch_rows(b, k" in trace
     assert (f"around={around}" in trace) == bool(around)
     assert "prefetch" not in traced((200, 512, depth), l2_bytes=64 << 20)
-    assert "prefetch" not in traced((500, 512, depth), l2_bytes=1 << 20)
+    assert "prefetch_rows" not in traced((500, 512, depth), l2_bytes=1 << 20)
 
 
 @pytest.mark.parametrize(("rows", "whole", "asks"), [
-    (192, True, True), (197, True, False), (197, False, True), (385, False, False)])
+    (192, True, True), (197, True, False), (197, False, True), (401, False, False)])
 def test_quick_tiles_ask_ahead_for_fewer_rows(rows, whole, asks):
     trace = traced((rows, 1024, 768), l2_bytes=1 << 20, whole_vectors=whole)
     assert "split(j, 64, " in trace
-    assert ("prefetch" in trace) == asks
+    assert ("prefetch_rows" in trace) == asks
 
 
 @pytest.mark.parametrize("shape", [(97, 300, 1111), (131, 1500, 200), (53, 331, 705)])

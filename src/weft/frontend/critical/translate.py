@@ -84,9 +84,9 @@ class _Lowering(Functions):
         self.chain: list[tuple[str, Location]] = [(source.name, place)]
         self.chains: dict[Stmt, Chain] = {}
 
-    def emit(self, stmt: Stmt, node: ast.AST) -> None:
-        """Append a statement."""
-        super().emit(stmt, node)
+    def locate(self, stmt: Stmt, node: ast.AST) -> None:
+        """Remember where a statement comes from, and through which calls."""
+        super().locate(stmt, node)
         if isinstance(stmt, Print | Alloc):
             self.chains[stmt] = tuple(self.chain)
 
@@ -155,10 +155,11 @@ def translate(function: Callable[..., Any], types: Mapping[str, KernelType],
             pass
         for memory, value in leaves:
             lowering.emit(Store(memory, (ex.index(0),), value), tree)
-    _check_stack(lowering, tuple(out))
+    body = (*(alloc for _, alloc in lowering.private.values()), *out)
+    _check_stack(lowering, body)
     problems.check()
     params = (*parameters.memories, *(memory for memory, _ in leaves))
-    kernel = Kernel(source.name, params, tuple(out), Meta("custom"), lowering.locations)
+    kernel = Kernel(source.name, params, body, Meta("custom"), lowering.locations)
     return Translated(kernel, result, lowering.chains, lowering.chain[0][1])
 
 

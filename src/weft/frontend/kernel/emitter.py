@@ -119,6 +119,10 @@ class Emitter:
     def emit(self, stmt: Stmt, node: ast.AST) -> None:
         """Append a statement that comes from a node of the source."""
         self.out.append(stmt)
+        self.locate(stmt, node)
+
+    def locate(self, stmt: Stmt, node: ast.AST) -> None:
+        """Remember the node of the source that a statement comes from."""
         self.locations[stmt] = self.source.place(node)
 
     def bind(self, value: Expr, base: str, node: ast.AST) -> Expr:

@@ -69,7 +69,7 @@ def array_in(scope: str, c: Calls, node: ast.Call, shape: Value, dtype: Value,
         else:
             view = array_of(c.name(name), d, shape, scope, c.flat)
             alloc = Alloc(view.memory, max(align, 16))
-            c.locations[alloc] = c.source.place(node)
+            c.locate(alloc, node)
             if stays:
                 c.private[key] = view, alloc
             elif scope == "shared":
