@@ -36,6 +36,25 @@ def counts(x, out):
     out[i, 0, 0] += int(abs(z[0]))
 
 
+PAIR = np.dtype([("total", np.float32), ("count", np.int64)])
+
+
+@cuda.jit
+def parts(x, out):
+    """Sum in fields of records, and in elements of rows."""
+    i = cuda.grid(1)
+    found = cuda.local.array(3, PAIR)
+    rows = cuda.local.array((2, 3), float32)
+    for k in range(x.shape[1]):
+        found[k % 3].total += x[i, k]
+        found[k % 3]["count"] += 1
+        rows[k % 2][k % 3] += x[i, k]
+    for k in range(3):
+        out[i, k] = found[k].total
+        out[i, 3 + k] = found[k].count
+        out[i, 6 + k] = rows[0, k] + rows[1, k]
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_sums_begin_at_zero(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -55,6 +74,18 @@ def test_each_turn_has_an_array_of_its_own(seed: int) -> None:
     expected = (x[..., None] == np.arange(4)).sum(2)
     expected[:, 0, 0] += 5
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_parts_of_elements_begin_at_zero(seed: int) -> None:
+    x = np.random.default_rng(seed).integers(-9, 9, (20, 11)).astype(np.float32)
+    sums = np.stack([x[:, k::3].sum(1) for k in range(3)], 1)
+    for _ in range(2):
+        out = np.full((20, 9), np.nan, np.float32)
+        parts[1, 20](x, out)
+        np.testing.assert_array_equal(out[:, :3], sums)
+        np.testing.assert_array_equal(out[:, 3:6], np.tile([4, 4, 3], (20, 1)))
+        np.testing.assert_array_equal(out[:, 6:], sums)
 
 
 def test_the_sanitiser_names_them() -> None:

@@ -84,10 +84,19 @@ def array_in(scope: str, c: Calls, node: ast.Call, shape: Value, dtype: Value,
 
 
 def _is_summed_in(c: Calls, name: str | None) -> bool:
-    """Whether a function has ``name[...] += x`` for an array of the thread of that name."""
-    return any(isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Subscript)
-               and isinstance(n.target.value, ast.Name) and n.target.value.id == name
-               for n in ast.walk(c.source.tree))
+    """Whether a function has ``name[...] += x`` for an array of the thread of that name.
+
+    Parts of elements count, too: ``name[i].x += y`` and ``name[i][j] += y``.
+    """
+    return any(isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Subscript | ast.Attribute)
+               and _base_of(n.target) == name for n in ast.walk(c.source.tree))
+
+
+def _base_of(target: ast.expr) -> str | None:
+    """Return the name that elements and their parts are of."""
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else None
 
 
 def _fill(c: Calls, memory: Memory, node: ast.AST) -> None:
