@@ -55,6 +55,26 @@ def parts(x, out):
         out[i, 6 + k] = rows[0, k] + rows[1, k]
 
 
+@cuda.jit
+def totals(x, out):
+    """Add without an augmented assignment."""
+    i = cuda.grid(1)
+    sums = cuda.local.array((3, 1), float32)
+    for k in range(x.shape[1]):
+        sums[k % 3, 0] = sums[k % 3, 0] + x[i, k]
+    for k in range(3):
+        out[i, k] = sums[k, 0]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_sums_spelled_out_begin_at_zero(seed: int) -> None:
+    x = np.random.default_rng(seed).integers(-99, 99, (37, 12)).astype(np.float32)
+    for _ in range(2):
+        out = np.full((37, 3), np.nan, np.float32)
+        totals[1, 37](x, out)
+        np.testing.assert_array_equal(out, x.reshape(37, 4, 3).sum(1))
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_sums_begin_at_zero(seed: int) -> None:
     rng = np.random.default_rng(seed)

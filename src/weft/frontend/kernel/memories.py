@@ -84,19 +84,31 @@ def array_in(scope: str, c: Calls, node: ast.Call, shape: Value, dtype: Value,
 
 
 def _is_summed_in(c: Calls, name: str | None) -> bool:
-    """Whether a function has ``name[...] += x`` for an array of the thread of that name.
+    """Whether a function adds to elements of an array of the thread of that name.
 
-    Parts of elements count, too: ``name[i].x += y`` and ``name[i][j] += y``.
+    By ``name[i] += x`` or ``name[i] = name[i] + x``; parts of elements count, too, as in
+    ``name[i].x += y`` and ``name[i][j] += y``.
     """
-    return any(isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Subscript | ast.Attribute)
-               and _base_of(n.target) == name for n in ast.walk(c.source.tree))
+    return any(_adds(n, name) for n in ast.walk(c.source.tree))
 
 
-def _base_of(target: ast.expr) -> str | None:
-    """Return the name that elements and their parts are of."""
-    while isinstance(target, ast.Subscript | ast.Attribute):
-        target = target.value
-    return target.id if isinstance(target, ast.Name) else None
+def _adds(n: ast.AST, name: str | None) -> bool:
+    """Whether a statement sets an element of an array of that name from what it reads there."""
+    if isinstance(n, ast.AugAssign):
+        return _element(n.target, name) is not None
+    if not isinstance(n, ast.Assign):
+        return False
+    read = {_element(v, name) for v in ast.walk(n.value)} - {None}
+    return any(_element(target, name) in read for target in n.targets)
+
+
+def _element(n: ast.AST, name: str | None) -> str | None:
+    """Give an element of an array of that name, or a part of one, as text; None for others."""
+    base = n
+    while isinstance(base, ast.Subscript | ast.Attribute):
+        base = base.value
+    of = base is not n and isinstance(base, ast.Name) and base.id == name
+    return ast.unparse(n) if of else None
 
 
 def _fill(c: Calls, memory: Memory, node: ast.AST) -> None:
