@@ -1,7 +1,7 @@
 """How far long sums of convolutions are from float64: chains of additions have to stay short.
 
-Errors are root-mean-square errors over root-mean-square results, in units of a rounding (2⁻²⁴).
-A sum of n terms, added one to the other, errs by about √n / 3.5 of them.
+Errors are root-mean-square errors over root-mean-square results, in units of a rounding
+(2⁻²⁴). A sum of n terms, added one to the other, errs by about √n / 3.5 of them.
 """
 
 import numpy as np

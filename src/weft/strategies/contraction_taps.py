@@ -44,8 +44,8 @@ def schedule_taps(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     blocks = -(-rows_n // (most * rows))
     block = -(-rows_n // (blocks * rows)) * rows
     _schedule(plan, pattern, s, rows, columns, block)
-    plan.why.append(f"contraction: {rows}×{columns} results in tiles of {SIDE}×{SIDE}, tap by tap "
-                    f"({s.op})")
+    plan.why.append(f"contraction: {rows}×{columns} results in tiles of {SIDE}×{SIDE}, "
+                    f"tap by tap ({s.op})")
     return True
 
 
