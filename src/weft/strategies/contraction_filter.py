@@ -15,6 +15,7 @@ from typing import Final
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
+from weft.strategies.contraction_chains import lane_chains
 from weft.strategies.contraction_image import (
     Windowed,
     copy_box,
@@ -25,7 +26,6 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
-    lane_chains,
     lane_sums,
     native_lanes,
     order_loops,

@@ -9,6 +9,7 @@ from weft.ir import stmt as st
 from weft.ir.record import Record
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space, accesses
+from weft.strategies.contraction_chains import lane_chains
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     MOVED,
@@ -16,7 +17,6 @@ from weft.strategies.contraction_pattern import (
     Pattern,
     copy_strided,
     epilogue_cost,
-    lane_chains,
     lane_sums,
     native_lanes,
     order_loops,

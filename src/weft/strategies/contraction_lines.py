@@ -13,13 +13,8 @@ from weft.ir.record import Record
 from weft.ir.stmt import For, Load
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
-from weft.strategies.contraction_pattern import (
-    Parameters,
-    Pattern,
-    chain_steps,
-    native_lanes,
-    register_tile,
-)
+from weft.strategies.contraction_chains import chain_steps, register_tile
+from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes
 from weft.strategies.nest import (
     PARALLEL_WORK,
     Plan,

@@ -11,6 +11,7 @@ from weft.ir.stmt import For, Load
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_ahead import ask_ahead
+from weft.strategies.contraction_chains import chain_levels, chain_steps, cut_sums, register_tile
 from weft.strategies.contraction_far import far_tile, is_far
 from weft.strategies.contraction_image import find_windows, sum_chains
 from weft.strategies.contraction_pattern import (
@@ -19,16 +20,12 @@ from weft.strategies.contraction_pattern import (
     MOVED,
     Parameters,
     Pattern,
-    chain_levels,
-    chain_steps,
     copy_loops,
     copy_strided,
     cost_of_moves,
-    cut_sums,
     epilogue_cost,
     native_lanes,
     order_loops,
-    register_tile,
     tile_rows,
     tile_split,
 )

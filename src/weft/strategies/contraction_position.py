@@ -13,6 +13,7 @@ from weft.errors import ScheduleError
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
+from weft.strategies.contraction_chains import chain_levels, cut_sums, short_chains
 from weft.strategies.contraction_image import (
     BOX_BYTES,
     Windowed,
@@ -26,11 +27,8 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
-    chain_levels,
-    cut_sums,
     native_lanes,
     order_loops,
-    short_chains,
     tile_rows,
     tile_split,
 )

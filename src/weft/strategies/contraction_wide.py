@@ -11,14 +11,13 @@ from typing import Final
 from weft.ir.stmt import For, Load
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space
+from weft.strategies.contraction_chains import chain_steps, register_tile
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
-    chain_steps,
     copy_strided,
     may_repeat,
-    register_tile,
 )
 from weft.strategies.nest import PARALLEL_WORK, Cost, Plan, parallelise, product, size_of, work
 

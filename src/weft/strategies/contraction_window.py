@@ -16,6 +16,7 @@ from weft.ir import traverse
 from weft.ir.stmt import PARALLEL, For, Load
 from weft.schedule.space import scan
 from weft.schedule.subscripts import Space, accesses
+from weft.strategies.contraction_chains import chain_steps, short_chains
 from weft.strategies.contraction_image import (
     Windowed,
     adjoint_taps,
@@ -34,13 +35,11 @@ from weft.strategies.contraction_pattern import (
     MOVED,
     Parameters,
     Pattern,
-    chain_steps,
     copy_loops,
     copy_strided,
     epilogue_cost,
     native_lanes,
     order_loops,
-    short_chains,
     tile_rows,
     tile_split,
 )
