@@ -42,6 +42,7 @@ try:
     import torch.nn.functional as F
 except ImportError:
     sys.exit("bench/shapes.py compares with PyTorch, which is not installed")
+from conv_shapes import TYPES as CONVOLUTIONS  # noqa: E402
 from order_shapes import TYPES as ORDER  # noqa: E402
 from row_shapes import TYPES as ROWS  # noqa: E402
 
@@ -117,54 +118,6 @@ def make_linear(draw):
     return (draw.normal(rows, k), draw.normal(n, k), draw.normal(n)), {}
 
 
-CONVOLUTION = [(1, 16), (1, 512), (1, 512), (5, 128), (5, 128)]  # images, channels, height, width
-
-
-def make_conv(draw, grouped=False):
-    while True:
-        batch, c, o, h, w = (draw.size(low, high) for low, high in CONVOLUTION)
-        kernel = draw.pick(1, 3, 3, 3, 5, 7)
-        stride = draw.pick(1, 1, 1, 2)
-        padding = draw.pick(0, kernel // 2, kernel // 2)
-        dilation = draw.pick(1, 1, 1, 1, 2)
-        groups = 1
-        if grouped:
-            groups = c if draw.pick(True, False) else draw.pick(2, 4, 8)
-            c, o = -(-c // groups) * groups, groups * draw.pick(1, 1, 2)
-            o = o if groups == c else -(-o // groups) * groups * 4
-        spread = (kernel - 1) * dilation + 1
-        if spread > min(h, w) + 2 * padding:
-            continue
-        out = math.prod((n + 2 * padding - spread) // stride + 1 for n in (h, w))
-        if LEAST <= batch * out * o * (c // groups) * kernel**2 <= MOST:
-            break
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    return (draw.normal(batch, c, h, w), draw.normal(o, c // groups, kernel, kernel)), options
-
-
-def make_conv_gradient(draw):
-    (x, w), options = make_conv(draw)
-    out = F.conv2d(torch.from_numpy(x[:1]), torch.from_numpy(w), **options).shape
-    return (x, w, draw.normal(len(x), *out[1:])), options
-
-
-def weft_conv_gradient(which):
-    def gradient(x, w, g, **options):
-        def forward(y, other):
-            return ((other.conv2d(y, **options) if which else y.conv2d(other, **options)) * g).sum()
-        return weft.grad(forward)(*((w, x) if which else (x, w)))
-    return gradient
-
-
-def torch_conv_gradient(which):
-    def gradient(x, w, g, stride, padding, dilation, groups):
-        mask = [not which, which, False]
-        return torch.ops.aten.convolution_backward(
-            g, x, w, None, [stride] * 2, [padding] * 2, [dilation] * 2, False, [0, 0], groups,
-            mask)[int(which)]
-    return gradient
-
-
 EINSUMS = ("bhqd,bhkd->bhqk", "bhqk,bhkd->bhqd", "ijk,jkl->il", "ij,kjl->kil", "bij,bjk->ik",
            "abc,cd->abd", "abcd,bd->ac", "abc,abd->cd", "bqhd,bkhd->bhqk",
            "abcd,cdef->abef", "abc,dc->dab")
@@ -201,19 +154,12 @@ TYPES = {
     "linear gelu": (make_linear, lambda x, w, b: (x @ w.T + b).gelu(approximate="tanh"),
                     lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh"),
                     lambda x, w, b: np_gelu(x @ w.T + b)),
-    "conv": (make_conv, lambda x, w, **o: x.conv2d(w, **o), F.conv2d, None),
-    "conv grouped": (functools.partial(make_conv, grouped=True),
-                     lambda x, w, **o: x.conv2d(w, **o), F.conv2d, None),
-    "conv gradient of input": (make_conv_gradient, weft_conv_gradient(False),
-                               torch_conv_gradient(False), None),
-    "conv gradient of weight": (make_conv_gradient, weft_conv_gradient(True),
-                                torch_conv_gradient(True), None),
     "einsum": (make_einsum, lambda *a, equation: weft.einsum(equation, *a),
                lambda *a, equation: torch.einsum(equation, *a),
                lambda *a, equation: np.einsum(equation, *a, optimize=True)),
 }  # fmt: skip
 
-TYPES |= ROWS | ORDER
+TYPES |= CONVOLUTIONS | ROWS | ORDER
 
 
 def flat(result):
@@ -228,12 +174,15 @@ def systems(row, arrays, options):
     if fn_numpy is not None:
         found["numpy"] = lambda: fn_numpy(*arrays, **options)
     tensors = [torch.from_numpy(a) for a in arrays]
+    ours = [weft.from_numpy(a) for a in arrays]
+    if hasattr(fn_weft, "bfloat16"):
+        tensors = [t.bfloat16() for t in tensors]
+        ours = [a.to(weft.bfloat16).realize() for a in ours]
     found["torch"] = lambda: fn_torch(*tensors, **options)
     if args.compile:
         torch._dynamo.reset()
         compiled = torch.compile(functools.partial(fn_torch, **options))
         found["inductor"] = lambda: compiled(*tensors)
-    ours = [weft.from_numpy(a) for a in arrays]
     eager = functools.partial(fn_weft, **options)
     if hasattr(fn_weft, "eager"):
         found["weft"] = lambda: [r.realize() for r in flat(eager(*ours))]
@@ -256,6 +205,8 @@ def errors(run, wanted):
     """Return the largest error of a system relative to the size of the result."""
     worst = 0.0
     for got, want in zip(flat(run()), wanted, strict=True):
+        if "bfloat16" in str(got.dtype):
+            got = got.to(weft.float32 if isinstance(got, weft.Tensor) else torch.float32)
         got = np.asarray(got.numpy() if hasattr(got, "numpy") else got, np.float64)
         scale = float(np.abs(want[np.isfinite(want)]).max(initial=0)) or 1.0
         same = (got == want) | (np.isnan(got) & np.isnan(want))
