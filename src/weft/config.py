@@ -1,4 +1,4 @@
-"""Settings: the environment and the optional config file, read once.
+"""All settings: the environment and the optional config file, read once.
 
 ``config()`` reads both at its first call and keeps the result, so that nothing on a hot path
 parses the environment. The environment wins over the file, and the file over the defaults. A
@@ -36,13 +36,16 @@ In ``NAME``, every character that is not a letter or digit is written ``_``: ``c
 """
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from weft.errors import ParseError
-from weft.imports import importing
+from weft.imports import Late, importing
+
+if TYPE_CHECKING:
+    from weft import settings
+else:
+    settings = Late("weft.settings")
 
 __all__ = [
     "VERSION",
@@ -121,8 +124,8 @@ class BackendConfig(_Record):
 
     def __init__(self, enabled: bool = True, ids: tuple[int, ...] | None = None) -> None:
         self._init(
-            enabled=_boolean("backends.enabled", enabled),
-            ids=None if ids is None else _ids("backends.ids", ids),
+            enabled=settings.boolean("backends.enabled", enabled),
+            ids=None if ids is None else settings.ids("backends.ids", ids),
         )
 
 
@@ -168,12 +171,13 @@ class AutotuneConfig(_Record):
         n_total_opts: int = 1000,
     ) -> None:
         self._init(
-            save_to_disk=_boolean("autotune.save_to_disk", save_to_disk),
-            n_launches=_integer("autotune.n_launches", n_launches, 1),
-            n_seeds=_integer("autotune.n_seeds", n_seeds, 1),
-            n_added_per_step=_integer("autotune.n_added_per_step", n_added_per_step, 0),
-            n_removed_per_step=_integer("autotune.n_removed_per_step", n_removed_per_step, 0),
-            n_total_opts=_integer("autotune.n_total_opts", n_total_opts, 1),
+            save_to_disk=settings.boolean("autotune.save_to_disk", save_to_disk),
+            n_launches=settings.integer("autotune.n_launches", n_launches, 1),
+            n_seeds=settings.integer("autotune.n_seeds", n_seeds, 1),
+            n_added_per_step=settings.integer("autotune.n_added_per_step", n_added_per_step, 0),
+            n_removed_per_step=settings.integer("autotune.n_removed_per_step",
+                                                n_removed_per_step, 0),
+            n_total_opts=settings.integer("autotune.n_total_opts", n_total_opts, 1),
         )
 
 
@@ -261,53 +265,56 @@ class Config(_Record):
         sanitize: str = "",
         pack_weights: bool = False,
     ) -> None:
-        threads = None if num_threads is None else _integer("num_threads", num_threads, 1)
+        threads = None if num_threads is None else settings.integer("num_threads", num_threads, 1)
         self._init(
-            device=None if device is None else _device("device", device),
+            device=None if device is None else settings.device("device", device),
             cache_dir=cache_dir,
             num_threads=threads,
-            debug=_integer("debug", debug, 0, Debug.ALL),
+            debug=settings.integer("debug", debug, 0, Debug.ALL),
             require=require,
-            tiered=_boolean("tiered", tiered),
-            pack_weights=_boolean("pack_weights", pack_weights),
+            tiered=settings.boolean("tiered", tiered),
+            pack_weights=settings.boolean("pack_weights", pack_weights),
             autotune=AutotuneConfig() if autotune is None else autotune,
-            backends={_env_name(name): value for name, value in (backends or {}).items()},
-            tune=_boolean("tune", tune),
-            amx=_boolean("amx", amx),
-            tune_seconds=_integer("tune_seconds", tune_seconds, 1),
-            sanitize=_sanitize("sanitize", sanitize),
+            backends={settings.env_name(name): value for name, value in (backends or {}).items()},
+            tune=settings.boolean("tune", tune),
+            amx=settings.boolean("amx", amx),
+            tune_seconds=settings.integer("tune_seconds", tune_seconds, 1),
+            sanitize=settings.sanitize("sanitize", sanitize),
         )
 
     def backend(self, name: str) -> BackendConfig:
         """Return the settings of the backend ``name``, the defaults if none were given."""
-        return self.backends.get(_env_name(name)) or BackendConfig()
+        return self.backends.get(settings.env_name(name)) or BackendConfig()
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None) -> "Config":
         """Read the environment (``os.environ`` by default) and the config file it points at."""
         source = os.environ if environ is None else environ
         env = {key: value.strip() for key, value in source.items()}
-        file = _read_file(env)
-        _known("config", file, _FILE_KEYS)
-        tiered = _boolean("tiered", file.get("tiered", False))
-        packs = _boolean("pack_weights", file.get("pack_weights", False))
-        tune = _boolean("tune", file.get("tune", False))
-        seconds = _integer("tune_seconds", file.get("tune_seconds", 30), 1)
+        named = env.get("WEFT_CONFIG", "")
+        file = settings.read_file(named or _default_path(), bool(named))
+        settings.known("config", file, _FILE_KEYS)
+        tiered = settings.boolean("tiered", file.get("tiered", False))
+        packs = settings.boolean("pack_weights", file.get("pack_weights", False))
+        tune = settings.boolean("tune", file.get("tune", False))
+        seconds = settings.integer("tune_seconds", file.get("tune_seconds", 30), 1)
         return cls(
-            device=_device("WEFT_DEVICE", env["WEFT_DEVICE"]) if env.get("WEFT_DEVICE") else None,
+            device=(settings.device("WEFT_DEVICE", env["WEFT_DEVICE"])
+                    if env.get("WEFT_DEVICE") else None),
             cache_dir=env.get("WEFT_CACHE_DIR") or None,
-            num_threads=_env_integer(env, "WEFT_NUM_THREADS", 1),
-            debug=_env_integer(env, "WEFT_DEBUG", 0, Debug.ALL) or 0,
-            require=frozenset(_words(env.get("WEFT_REQUIRE", "").lower())),
-            autotune=_load_autotune(env, file),
-            backends=_load_backends(env, file),
-            tune=_env_boolean(env, "WEFT_TUNE") if env.get("WEFT_TUNE") else tune,
-            sanitize=_sanitize("WEFT_SANITIZE", env.get("WEFT_SANITIZE", "")),
-            amx=not env.get("WEFT_AMX") or _env_boolean(env, "WEFT_AMX"),
-            tune_seconds=_env_integer(env, "WEFT_TUNE_SECONDS", 1) or seconds,
-            tiered=_env_boolean(env, "WEFT_TIERED") if env.get("WEFT_TIERED") else tiered,
-            pack_weights=(_env_boolean(env, "WEFT_PACK_WEIGHTS") if env.get("WEFT_PACK_WEIGHTS")
-                          else packs),
+            num_threads=settings.env_integer(env, "WEFT_NUM_THREADS", 1),
+            debug=settings.env_integer(env, "WEFT_DEBUG", 0, Debug.ALL) or 0,
+            require=frozenset(settings.words(env.get("WEFT_REQUIRE", "").lower())),
+            autotune=AutotuneConfig(**settings.autotune(env, file, _AUTOTUNE_KEYS)),
+            backends={name: BackendConfig(*given)
+                      for name, given in settings.backends(env, file, _BACKEND_KEYS).items()},
+            tune=settings.env_boolean(env, "WEFT_TUNE") if env.get("WEFT_TUNE") else tune,
+            sanitize=settings.sanitize("WEFT_SANITIZE", env.get("WEFT_SANITIZE", "")),
+            amx=not env.get("WEFT_AMX") or settings.env_boolean(env, "WEFT_AMX"),
+            tune_seconds=settings.env_integer(env, "WEFT_TUNE_SECONDS", 1) or seconds,
+            tiered=settings.env_boolean(env, "WEFT_TIERED") if env.get("WEFT_TIERED") else tiered,
+            pack_weights=(settings.env_boolean(env, "WEFT_PACK_WEIGHTS")
+                          if env.get("WEFT_PACK_WEIGHTS") else packs),
         )
 
 
@@ -366,158 +373,6 @@ def user_folder(kind: Literal["config", "cache"]) -> str:
     return folder if os.path.isabs(folder) else ""
 
 
-# ---- reading -------------------------------------------------------------------------------------
-
-
-def _read_file(env: Mapping[str, str]) -> dict[str, object]:
-    path = env.get("WEFT_CONFIG") or _default_path()
-    if not path:
-        return {}
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except FileNotFoundError:
-        if env.get("WEFT_CONFIG"):
-            raise ParseError(
-                "config file", found=f"WEFT_CONFIG={path}, which is not there", expected="a file"
-            ) from None
-        return {}
-    except OSError as error:
-        raise ParseError(
-            "config file", found=f"{path}: {error.strerror}", expected="a readable file"
-        ) from error
-    with importing:
-        import tomllib  # parsing is rare: most users have no file
-
-    try:
-        return tomllib.loads(content.decode())
-    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are both ValueErrors
-        raise ParseError("config file", found=f"{path}: {error}", expected="valid TOML") from error
-
-
 def _default_path() -> str:
     folder = user_folder("config")
     return folder and os.path.join(folder, "config.toml")
-
-
-def _load_autotune(env: Mapping[str, str], file: Mapping[str, object]) -> AutotuneConfig:
-    table = dict(_table("autotune", file.get("autotune", {})))
-    _known("autotune", table, _AUTOTUNE_KEYS)
-    for key in _AUTOTUNE_KEYS:
-        name = f"WEFT_AUTOTUNE_{key.upper()}"
-        if env.get(name):
-            is_flag = key == "save_to_disk"
-            table[key] = _env_boolean(env, name) if is_flag else _env_integer(env, name, 0)
-    return AutotuneConfig(**table)  # type: ignore[arg-type]  # the constructor checks each value
-
-
-def _load_backends(env: Mapping[str, str], file: Mapping[str, object]) -> dict[str, BackendConfig]:
-    enabled: dict[str, bool] = {}
-    ids: dict[str, tuple[int, ...]] = {}
-    for name, value in _table("backends", file.get("backends", {})).items():
-        key = f"backends.{name}"
-        table = _table(key, value)
-        _known(key, table, _BACKEND_KEYS)
-        if "enabled" in table:
-            enabled[_env_name(name)] = _boolean(f"{key}.enabled", table["enabled"])
-        if "ids" in table:
-            ids[_env_name(name)] = _ids(f"{key}.ids", table["ids"])
-    for key, value in env.items():
-        match = re.fullmatch(r"WEFT_BACKEND_(\w+?)(_IDS)?", key)
-        if match is None or not value:
-            continue
-        if match[2]:
-            ids[match[1]] = _ids(key, tuple(_parse_integer(key, word, 0) for word in _words(value)))
-        else:
-            enabled[match[1]] = _env_boolean(env, key)
-    return {
-        name: BackendConfig(enabled.get(name, True), ids.get(name))
-        for name in sorted(enabled.keys() | ids.keys())
-    }
-
-
-def _env_name(backend: str) -> str:
-    """Return a backend's name as the environment spells it; ``cpu/c`` and ``cpu_c`` are one."""
-    return re.sub(r"\W", "_", backend).upper()
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-# ---- checks: each takes the key, so that an error can name it ------------------------------------
-
-
-def _table(key: str, value: object) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise ParseError(key, found=repr(value), expected="a table")
-    return value
-
-
-def _known(key: str, table: Mapping[str, object], names: frozenset[str]) -> None:
-    for name in table:
-        if name not in names:
-            raise ParseError(key, found=f"the key {name!r}", expected=f"one of {sorted(names)}")
-
-
-def _boolean(key: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ParseError(key, found=repr(value), expected="true or false")
-    return value
-
-
-def _integer(key: str, value: object, low: int, high: int | None = None) -> int:
-    # not isinstance: True would pass for 1
-    if type(value) is int and value >= low and (high is None or value <= high):
-        return value
-    limits = f"of at least {low}" if high is None else f"from {low} to {high}"
-    raise ParseError(key, found=repr(value), expected=f"an integer {limits}")
-
-
-def _ids(key: str, value: object) -> tuple[int, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise ParseError(key, found=repr(value), expected="a list of device ids")
-    ids = tuple(_integer(key, item, 0) for item in value)
-    if len(set(ids)) != len(ids):
-        raise ParseError(key, found=repr(list(ids)), expected="each device id once")
-    return ids
-
-
-def _sanitize(key: str, value: str) -> str:
-    if value not in ("", "native"):
-        raise ParseError(key, found=repr(value), expected="native, or nothing")
-    return value
-
-
-def _device(key: str, value: str) -> str:
-    if re.fullmatch(r"[a-z][a-z0-9_]*(:\d+)?(/[a-z][a-z0-9_]*)?", value) is None:
-        raise ParseError(
-            key, found=repr(value), expected="family[:ordinal][/pair], e.g. cpu, cpu/c or cuda:1"
-        )
-    return value
-
-
-def _parse_integer(key: str, text: str, low: int, high: int | None = None) -> int:
-    try:
-        value: object = int(text, 0)
-    except ValueError:
-        value = text
-    return _integer(key, value, low, high)
-
-
-def _env_integer(
-    env: Mapping[str, str], key: str, low: int, high: int | None = None
-) -> int | None:
-    text = env.get(key)
-    return _parse_integer(key, text, low, high) if text else None
-
-
-_TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"0", "false", "no", "off"})
-
-
-def _env_boolean(env: Mapping[str, str], key: str) -> bool:
-    text = env[key].lower()
-    if text not in _TRUE | _FALSE:
-        raise ParseError(key, found=repr(env[key]), expected="1 or 0")
-    return text in _TRUE
