@@ -13,7 +13,7 @@ from typing import Final
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.bounds import Limit, loop_range
+from weft.ir.bounds import Limit
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
@@ -22,7 +22,6 @@ from weft.ir.stmt import (
     Assert,
     Atomic,
     Body,
-    For,
     If,
     Kernel,
     Let,
@@ -30,12 +29,12 @@ from weft.ir.stmt import (
     Location,
     Memory,
     Prefetch,
-    Reduce,
     Stmt,
     Store,
     While,
 )
 from weft.ir.traverse import walk
+from weft.passes.flat import flat_index, flat_memory, ranges_at
 from weft.passes.lanes import (
     MOST_BITS,
     Affine,
@@ -45,6 +44,7 @@ from weft.passes.lanes import (
     Scope,
     any_of,
     conjunction,
+    first_lane,
     is_small,
 )
 from weft.rules import index as index_rules
@@ -52,27 +52,6 @@ from weft.rules import index as index_rules
 _NOTHING: Final[Mapping[Expr, tuple[Limit, Limit]]] = {}
 LINE_BYTES: Final = 64  # of a cache line, on nearly every machine; a wrong guess costs speed only
 
-
-def flat_index(memory: Memory, index: tuple[Expr, ...]) -> Expr:
-    """Return the row-major offset of an element."""
-    if len(index) != len(memory.shape):
-        raise VerifyError(f"access to {memory.name}", found=f"{len(index)} indices",
-                          expected=f"{len(memory.shape)}")
-    if len(index) == 1:
-        return index[0]
-    lanes = max((i.lanes for i in index), default=1)
-    flat = ex.broadcast(ex.index(0), lanes)
-    for i, n in zip(index, memory.shape, strict=True):
-        scaled = ex.binary(Op.MUL, flat, ex.broadcast(n, lanes))
-        flat = ex.binary(Op.ADD, scaled, ex.broadcast(i, lanes))
-    return flat
-
-
-def flat_memory(memory: Memory, name: str | None = None, copies: int = 1) -> Memory:
-    """Return the one-dimensional form of a memory, `copies` times as large."""
-    if len(memory.shape) == 1 and name in (None, memory.name) and copies == 1:
-        return memory
-    return Memory(name or memory.name, memory.dtype, (memory.size * copies,), memory.scope)
 
 class AccessLowering(Mapper):
     """Emits accesses, lets and assertions; hands out names that are unique in the output."""
@@ -94,7 +73,7 @@ class AccessLowering(Mapper):
         self.flags: set[Expr] = set()  # read from an array of bools of the threads of a block
         self._names_read: set[Expr] | None = None
         self.counters = _counters(kernel.body)
-        self._ranges_at = _ranges_at(kernel.body)
+        self._ranges_at = ranges_at(kernel.body)
         self._simplifiers: dict[int, index_rules.Simplifier] = {}
 
     # output
@@ -439,46 +418,6 @@ class AccessLowering(Mapper):
         return found
 
 
-def _ranges_at(body: Body) -> dict[Stmt, Mapping[Expr, tuple[Limit, Limit]]]:
-    """Return for each statement the ranges of loop variables that hold where it stands.
-
-    That a loop runs at all says something of its extent, ``0 < n - i``, which is true inside of the
-    loop only. Extents that are numbers say nothing, so all statements share their ranges.
-    """
-    numbers: dict[Expr, tuple[Limit, Limit]] = {}
-    for s in walk(body):
-        for var, extent in _loops_of(s):
-            if extent.op is Op.CONST:
-                low, high = loop_range(extent)
-                known = numbers.get(var, (low, high))[1]
-                assert isinstance(known, int)
-                assert isinstance(high, int)
-                numbers[var] = low, max(known, high)  # of two loops of one name
-    found: dict[Stmt, Mapping[Expr, tuple[Limit, Limit]]] = {}
-    stack = [(body, numbers)]
-    while stack:
-        part, here = stack.pop()
-        for s in part:
-            known_at = found.setdefault(s, here)
-            if known_at is not here:  # it stands in two places
-                found[s] = {v: r for v, r in known_at.items() if here.get(v) == r}
-            around = here
-            symbolic = {v: loop_range(n) for v, n in _loops_of(s) if n.op is not Op.CONST}
-            if symbolic:
-                around = {**here, **symbolic}
-            stack.extend((inner, around) for inner in s.bodies())
-    return found
-
-
-def _loops_of(s: Stmt) -> tuple[tuple[Expr, Expr], ...]:
-    """Return the loop variables that a statement binds in its bodies, with their extents."""
-    if isinstance(s, For):
-        return ((s.var, s.extent),)
-    if isinstance(s, Reduce):
-        return tuple((a.var, a.extent) for a in s.axes)
-    return ()
-
-
 def _counters(body: Body) -> set[Memory]:
     """Return the registers that count the turns of a while loop: alike in all lanes in it.
 
@@ -512,14 +451,3 @@ def _counters(body: Body) -> set[Memory]:
 def _steps(value: Expr, old: Expr) -> bool:
     """Whether a value is `old` and a constant."""
     return value.op is Op.ADD and value.args[0] is old and value.args[1].op is Op.CONST
-
-
-def first_lane(flags: Expr, values: Expr) -> Expr:
-    """Return the value of the first lane whose flag is set."""
-    while flags.lanes > 1:
-        cut = ex.extract if flags.lanes == 2 else ex.half
-        low, high = cut(flags, 0), cut(flags, 1)
-        lower = ex.broadcast(any_of(low), low.lanes)
-        flags = ex.where(lower, low, high)
-        values = ex.where(lower, cut(values, 0), cut(values, 1))
-    return values

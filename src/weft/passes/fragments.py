@@ -17,7 +17,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, Alloc, For, If, Load, Memory, Stmt, Store
 from weft.ir.tile import LANES, MatrixAccess, MatrixLoad, MatrixMultiply, extent
-from weft.passes.access import flat_index
+from weft.passes.flat import flat_index
 from weft.passes.lanes import Affine, Mapped, Scope
 
 if TYPE_CHECKING:

@@ -391,3 +391,13 @@ def fold_lanes(v: Expr, op: Operation) -> Expr:
         v = ex.binary(op, ex.half(v, 0), ex.half(v, 1))
     return ex.binary(op, ex.extract(v, 0), ex.extract(v, 1)) if v.lanes == 2 else v
 
+
+def first_lane(flags: Expr, values: Expr) -> Expr:
+    """Return the value of the first lane whose flag is set."""
+    while flags.lanes > 1:
+        cut = ex.extract if flags.lanes == 2 else ex.half
+        low, high = cut(flags, 0), cut(flags, 1)
+        lower = ex.broadcast(any_of(low), low.lanes)
+        flags = ex.where(lower, low, high)
+        values = ex.where(lower, cut(values, 0), cut(values, 1))
+    return values

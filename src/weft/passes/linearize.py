@@ -73,7 +73,7 @@ from weft.ir.stmt import (
     While,
 )
 from weft.ir.traverse import walk
-from weft.passes.access import flat_index
+from weft.passes.flat import flat_index
 
 MATRIX_LANES: Final = 256  # of a matrix, which takes a tile register
 NOALIAS: Final = "noalias"  # the hint that says that no two parameters overlap

@@ -57,7 +57,7 @@ from weft.ir.stmt import (
 )  # fmt: skip
 from weft.ir.tile import MatrixLoad, MatrixMultiply, MatrixStore
 from weft.ir.traverse import walk
-from weft.passes.access import flat_memory
+from weft.passes.flat import flat_memory
 from weft.passes.folds import gather
 from weft.passes.lanes import Affine, Mapped, Mask, Scope, any_of
 from weft.passes.reduce import ReduceLowering

@@ -9,8 +9,7 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Collective, Load, Memory, Stmt, Store
-from weft.passes.access import first_lane
-from weft.passes.lanes import Mapped, any_of
+from weft.passes.lanes import Mapped, any_of, first_lane
 
 if TYPE_CHECKING:
     from weft.passes.vectorize import Vectorize
