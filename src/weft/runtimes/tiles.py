@@ -1,7 +1,8 @@
 """Tile registers (AMX): Linux gives their state to a process only when it asks.
 
 A processor may have them and a hypervisor get them wrong. So before their first use on a machine a
-child process computes small products (`tiles_trial`), and what came of it stays in the disk cache.
+child process computes products of two tiles (`tiles_trial`), and what came of it stays in the disk
+cache.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from typing import TYPE_CHECKING, Final
 from weft.imports import importing
 
 if TYPE_CHECKING:
-    from subprocess import Popen
+    from weft.runtimes.tiles_trial import Trial
 
 __all__ = ["begin", "request", "verdict"]
 
-_trial: Popen[bytes] | None = None  # under way
+_trial: Trial | None = None  # under way
 
 _ARCH_PRCTL: Final = 158  # system call of x86-64
 _REQUEST: Final = 0x1023  # ARCH_REQ_XCOMP_PERM
 _GET: Final = 0x1022  # ARCH_GET_XCOMP_PERM
 _TILE_DATA: Final = 18  # XFEATURE_XTILEDATA
-_RIGHT: Final = "right in a trial of small products"  # what the cache keeps of a good one
+_RIGHT: Final = "right in a trial of two tiles"  # what the cache keeps of a good one
 
 
 def request() -> str:
@@ -61,6 +62,8 @@ def begin() -> None:
 
 def _forget() -> None:
     global _trial
+    if _trial is not None:
+        _trial.close()
     _trial = None  # a forked child cannot wait for it
 
 
@@ -74,31 +77,22 @@ def verdict() -> str:
     known = _known()
     if known is not None:
         return known
-    with importing:
-        from subprocess import SubprocessError
-
     trial, _trial = _trial, None
     try:
-        trial = trial or _started()
-        code = trial.wait(timeout=60)
-    except (OSError, SubprocessError) as error:
-        if trial is not None:
-            trial.kill()
+        said = (trial or _started()).verdict(60)
+    except OSError as error:
         return f"not checked: {type(error).__name__}"
-    said = _RIGHT if code == 0 else f"wrong or failing in a trial (exit code {code})"
     from weft.store import cache
 
-    cache().put("verdict", _key(), said.encode())
-    return said.removeprefix(_RIGHT)
+    cache().put("verdict", _key(), (said or _RIGHT).encode())
+    return said
 
 
-def _started() -> Popen[bytes]:
+def _started() -> Trial:
     with importing:
-        from subprocess import DEVNULL, Popen
+        from weft.runtimes.tiles_trial import Trial
 
-    script = os.path.join(os.path.dirname(__file__), "tiles_trial.py")
-    return Popen([sys.executable, "-I", "-S", script], stdin=DEVNULL, stdout=DEVNULL,
-                 stderr=DEVNULL)
+    return Trial()
 
 
 def _known() -> str | None:

@@ -1,88 +1,107 @@
-"""Run as a child process of its own: small products in tile registers (AMX), compared exactly.
+"""A program of its own that multiplies two tiles in tile registers (AMX), and what it has to write.
 
-It exits with 0 if all of them are right. A processor, hypervisor or kernel on which tile
-instructions fail ends this process and not the user's. Nothing of Weft is imported, and the
-instructions are given as bytes, so that the first process on a machine waits for it only briefly.
+A processor, hypervisor or kernel on which tile instructions fail ends that program and not the
+user's. It is a file of a few KiB that is only in memory and needs neither Python nor a C library,
+since the first process on a machine waits for it: an interpreter would take 25 ms to begin.
 """
 
-import ctypes
-import mmap
+from __future__ import annotations
+
+import binascii
+import contextlib
+import os
+import select
+import signal
 import struct
-from collections.abc import Iterable
+from typing import Final
 
-SIDE, ROW = 16, 64  # rows of a tile, bytes of a row
-TILE = SIDE * ROW
-_REQUEST = 158, 0x1023, 18  # arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+__all__ = ["Trial", "operands", "program"]
 
-# void products(config, a, b, c): the sums of bfloat16, of int8 and of uint8 by int8, one after the
-# other, each as tilezero, product, tilestored; before them ldtilecfg and two of tileloadd.
-_CODE = bytes.fromhex(
-    "c4e2784907" "b840000000" "c4e27b4b0c06" "c4e27b4b1402"
-    "c4e27b49c0" "c4e26a5cc1" "c4e27a4b0401"
-    "c4e27b49c0" "c4e26b5ec1" "c4e27a4b840100040000"
-    "c4e27b49c0" "c4e2695ec1" "c4e27a4b840100080000"
-    "c4e27849c0" "c3"
-)
+_TILE: Final = 1024  # bytes: 16 rows of 64
+_RESULTS: Final = 3 * _TILE
+_SUM: Final = 0x85877B70  # CRC-32 of the results
 
-
-def products(a: bytes, b: bytes) -> bytes:
-    """Return the three products of two tiles of 1024 bytes, each as a tile of words."""
-    libc = ctypes.CDLL(None)
-    number, request, feature = (ctypes.c_long(n) for n in _REQUEST)
-    if libc.syscall(number, request, feature):
-        raise OSError("the kernel does not grant tile registers")
-    code = mmap.mmap(-1, mmap.PAGESIZE)
-    code.write(_CODE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(code))
-    if libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE),
-                     mmap.PROT_READ | mmap.PROT_EXEC):
-        raise OSError("no memory for code")
-    config = ctypes.create_string_buffer(
-        struct.pack("<B15x", 1) + struct.pack("<8H", *[ROW] * 3, *[0] * 5) + bytes(16)
-        + struct.pack("<8B", *[SIDE] * 3, *[0] * 5) + bytes(8), ROW)
-    result = ctypes.create_string_buffer(3 * TILE)
-    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(start)
-    run(ctypes.cast(config, ctypes.c_void_p), ctypes.cast(ctypes.c_char_p(a), ctypes.c_void_p),
-        ctypes.cast(ctypes.c_char_p(b), ctypes.c_void_p), ctypes.cast(result, ctypes.c_void_p))
-    return result.raw
+_CODE: Final = bytes.fromhex(
+    "b89e000000 bf23100000 be12000000 0f05"  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+    "85c0 757f"                              # if that is refused, exit with it
+    "488d3581000000 4881ec00100000"          # rsi: the data behind this code; rsp: 4 KiB of results
+    "b840000000 c4e2784906 4889e2"           # eax: bytes of a row; ldtilecfg; rdx: the results
+    "c4e27b4b4c0640"                         # tileloadd tmm1
+    "c4e27b4b940640040000"                   # tileloadd tmm2
+    "c4e27b49c0 c4e26a5cc1 c4e27a4b0402"          # tilezero, tdpbf16ps, tilestored
+    "c4e27b49c0 c4e26b5ec1 c4e27a4b840200040000"  # tilezero, tdpbssd, tilestored
+    "c4e27b49c0 c4e2695ec1 c4e27a4b840200080000"  # tilezero, tdpbusd, tilestored
+    "c4e27849c0"                             # tilerelease
+    "b801000000 bf01000000 4889e6 ba000c0000 0f05"  # write(1, results, 3072)
+    "31c0 89c7 b83c000000 0f05"              # exit(0)
+)  # fmt: skip
 
 
-def expected(a: list[list[int]], b: list[list[int]]) -> list[int]:
-    """Return the elements of a product of matrices, row by row."""
-    return [sum(x * y for x, y in zip(row, column, strict=True))
-            for row in a for column in zip(*b, strict=True)]
+def operands() -> bytes:
+    """Return two tiles, of bfloat16 or of bytes: integers of up to 8 bits, all sums exact.
+
+    As bytes they take nearly all values, with and without sign. The second is meant in the order
+    of the instructions, with the terms of a word side by side.
+    """
+    values = ((n ** 3 * 40503 % 65521) % 511 - 255 for n in range(7, 7 + _TILE))
+    return b"".join(struct.pack("<f", value)[2:] for value in values)
 
 
-def packed(values: Iterable[int], kind: str) -> bytes:
-    """Return numbers as bfloat16 (`kind` e: the upper half of a float32) or bytes (b, B)."""
-    if kind == "e":
-        return b"".join(struct.pack("<f", v)[2:] for v in values)
-    return b"".join(struct.pack(kind, v) for v in values)
+def program() -> bytes:
+    """Return the program as an executable file (ELF) for Linux on x86-64."""
+    shapes = struct.pack("<B15x", 1) + struct.pack("<8H", *[64] * 3, *[0] * 5) + bytes(16)
+    rows = struct.pack("<8B", *[16] * 3, *[0] * 5) + bytes(8)
+    start, size = 64 + 2 * 56, 64 + 2 * 56 + len(_CODE) + 64 + 2 * _TILE
+    base = 0x400000
+    kind = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
+    header = struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, base + start, 64, 0, 0, 64, 56, 2, 0, 0, 0)
+    loaded = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 0x1000)
+    stack = struct.pack("<IIQQQQQQ", 0x6474E551, 6, 0, 0, 0, 0, 0, 16)  # without execution
+    return kind + header + loaded + stack + _CODE + shapes + rows + operands()
 
 
-def mixed(seed: int, rows: int, columns: int, among: range) -> list[list[int]]:
-    """Return a matrix of scattered numbers; `random` would take longer to import than all else."""
-    return [[among[(seed + row * columns + column) ** 3 * 40503 % 65521 % len(among)]
-             for column in range(columns)] for row in range(rows)]
+class Trial:
+    """The program under way. Starting it raises OSError where the system does not allow it."""
+
+    def __init__(self) -> None:
+        self._results, results = os.pipe()
+        try:
+            self._process = _spawn(program(), results)
+        except OSError:
+            os.close(self._results)
+            raise
+        finally:
+            os.close(results)
+
+    def verdict(self, seconds: float) -> str:
+        """Return what is wrong with the results, "" if nothing; TimeoutError if there are none."""
+        waiting = select.poll()
+        waiting.register(self._results, select.POLLIN)
+        ready = waiting.poll(seconds * 1e3)
+        if not ready:
+            os.kill(self._process, signal.SIGKILL)
+        found = os.read(self._results, _RESULTS) if ready else b""
+        self.close()
+        status = 0
+        with contextlib.suppress(ChildProcessError):  # the system may collect it by itself
+            status = os.waitpid(self._process, 0)[1]
+        if not ready:
+            raise TimeoutError
+        if len(found) < _RESULTS:
+            return f"failing in a trial (exit code {os.waitstatus_to_exitcode(status)})"
+        return "" if binascii.crc32(found) == _SUM else "wrong in a trial"
+
+    def close(self) -> None:
+        """Close the pipe; the program may go on."""
+        os.close(self._results)
 
 
-def wrong(place: int, kind: str, other: str, ranges: tuple[range, range]) -> bool:
-    """Whether the product at a place of the results errs, for scattered numbers of two kinds."""
-    each = 2 if kind == "e" else 4  # terms in a word
-    depth = SIDE * each
-    a, b = (mixed(place + 7, SIDE, depth, ranges[0]), mixed(place + 70, depth, SIDE, ranges[1]))
-    words = (b[k + i][n] for k in range(0, depth, each) for n in range(SIDE) for i in range(each))
-    made = products(packed((v for row in a for v in row), kind), packed(words, other))
-    found = struct.unpack_from("<256f" if kind == "e" else "<256i", made, place * TILE)
-    return list(found) != expected(a, b)
-
-
-def main() -> int:
-    """Return how many of the three products are wrong."""
-    small, signed, unsigned = range(-4, 5), range(-128, 128), range(256)
-    return (wrong(0, "e", "e", (small, small)) + wrong(1, "b", "b", (signed, signed))
-            + wrong(2, "B", "b", (unsigned, signed)))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+def _spawn(image: bytes, output: int) -> int:
+    """Run a program from memory with its standard output given; return the process."""
+    file = os.memfd_create("weft-tiles")
+    try:
+        os.write(file, image)
+        return os.posix_spawn(f"/proc/self/fd/{file}", ["weft-tiles"], {},
+                              file_actions=[(os.POSIX_SPAWN_DUP2, output, 1)])
+    finally:
+        os.close(file)
