@@ -101,6 +101,20 @@ def test_every_join_has_a_reason():
     assert all(step.why)
 
 
+@pytest.mark.parametrize(("shape", "axes", "count"), [
+    ((6, 6), (1, 0), 2), ((6, 6), (0, 1), 2), ((6, 6), (1, 1), 1), ((6, 6), (0, 0), 1),
+    ((6, 5), (1, 0), 2), ((2, 3, 6), ((0, 1), 2), 2), ((4, 2, 8), ((0, 1), 2), 2),
+])  # fmt: skip
+def test_rows_and_columns_of_a_square_are_two_walks(shape, axes, count, rng):
+    x = leaf(*shape)
+    outputs = [infer.reduce(v, "sum", (axis,) if isinstance(axis, int) else axis)
+               for v, axis in zip((x, el(Op.MUL, x, x)), axes, strict=True)]
+    got, wanted, steps = execute(outputs, rng)
+    assert len(steps) == count
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-5, atol=1e-6)
+
+
 def test_value_stored_and_reduced_is_one_kernel(rng):
     x = leaf(6, 5)
     y = el(Op.EXP, x)

@@ -295,7 +295,7 @@ class Fusion:
             return "reduces a value that is also stored"
         if elements(trial.inner) != elements(group.inner):
             return ""
-        if not self._reads_in_place(group, node):
+        if not self._reads_in_place(group, node) or not (reads or _same_walk(group, node)):
             return ""
         return "reduces the same rows again" if reads else "reduces the same rows of its inputs"
 
@@ -424,6 +424,23 @@ def _operands(node: Node, index: Index) -> list[tuple[Node, Index]]:
         anywhere = (*index[:axis], ex.var("anywhere"), *index[axis + 1:])
         return [(node.args[0], anywhere), (node.args[1], index)]
     return [(arg, index) for arg in node.args]
+
+
+def _same_walk(group: Group, reduction: Node) -> bool:
+    """Whether a reduction goes through its operand as the group goes through its own.
+
+    Rows and columns of a square array are as many and as long, and yet not the same.
+    """
+    if elements(group.rows) != elements(group.inner):
+        return True
+    rows, inner, env = domain_vars(group.rows, group.inner)
+    walks = []
+    for node in (group.anchors[0], reduction):
+        place = group.place_operand(node, rows, inner)
+        if place is None:
+            return False
+        walks.append(simplify(indexing.flatten(place, node.args[0].shape), env))
+    return walks[0] is walks[1]
 
 
 def domain_vars(rows: Shape, inner: Shape) -> tuple[Index, Index, dict[Expr, tuple[int, int]]]:
