@@ -73,6 +73,20 @@ def test_transpose(rows, columns, target):
         assert any(line.startswith("unroll(") for line in made.meta.schedule)
 
 
+@pytest.mark.parametrize(("rows", "columns", "tile"), [
+    (48, 32, 16), (40, 48, 8), (48, 40, 8), (33, 51, 8)])  # fmt: skip
+def test_tiles_between_lines_are_half_as_wide(rows, columns, tile):
+    made = check(nests.transpose(rows, columns), WIDE)
+    assert f"tile(i, j, {tile}, {tile}, tail=overlap)" in made.meta.schedule
+
+
+@pytest.mark.parametrize("columns", [3, 5, 8, 9])
+@pytest.mark.parametrize("long", [50, 257, 300])
+def test_few_columns_come_from_every_vector(columns, long):
+    made = check(nests.transpose(columns, long), WIDE)
+    assert ("unroll(i)" in made.meta.schedule) == (columns < 9 and long > 256)
+
+
 @pytest.mark.parametrize("value", [0, 1, 5, 64, 100])
 def test_symbolic_sizes(value):
     size = ex.Variable("n", 0, 1000)

@@ -36,6 +36,7 @@ TILE_ROWS: Final = 16  # most of a tile that is transposed in registers; no more
 TILE_LANES: Final = 32  # columns
 TILE_LEAST: Final = 4  # of both
 SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
+LEAST_DENSE: Final = 8  # vectors of a row that is picked from columns side by side
 FILL_WEIGHT: Final = 4  # of a store that fills: who shares the rest had better own its lines
 LEAST_FOUND: Final = 2  # elements of a row that is looked up, from where it is read as a vector
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
@@ -63,7 +64,8 @@ def schedule_nest(plan: Plan, root: str) -> None:
         parallelise(plan, [c.var.attr for c in chain], amount)
         return
     across = _transposed(chain, table, best)
-    if across is not None and _tile(plan, chain, best, *across, amount):
+    if across is not None and (_dense(plan, chain, table, best, across[0], amount)
+                               or _tile(plan, chain, best, *across, amount)):
         return
     if _side_by_side(plan, chain, table, amount):
         return
@@ -185,6 +187,39 @@ def _transposed(chain: list[For], table: dict[Expr, list[tuple[Access, int | Non
     return None
 
 
+def _dense(plan: Plan, chain: list[For], table: dict[Expr, list[tuple[Access, int | None]]],
+           inner: Expr, outer: Expr, amount: int) -> bool:
+    """Take a few columns apart that lie side by side, all of them from each vector that is read.
+
+    for a: for b: y[a, b] = x[b, a]  ->  for b.o: for a (unrolled): for b.i: y[a, b] = x[b, a]
+
+    Tiles would cover so few columns twice, or leave some of them over.
+    """
+    count = size_of(next(c.extent for c in chain if c.var is outer))
+    loads = [step for access, step in table[inner] if not access.write]
+    if not 2 <= count <= SIDE_BY_SIDE or any(step != count for step in loads):
+        return False
+    names = [c.var.attr for c in chain if c.var not in (inner, outer)]
+    extent = next(c.extent for c in chain if c.var is inner)
+    cost, saved = Cost(chain[-1].body), plan.schedule.mark()
+    most = max(plan.target.vector_bytes // cost.itemsize, 1)
+    if size_of(extent) < LEAST_DENSE * most:
+        return False
+    try:
+        plan.schedule.reorder(*names, inner.attr, outer.attr).unroll(outer.attr)
+    except ScheduleError:
+        plan.schedule.reset(saved)
+        return False
+    streamed = _will_stream(plan)
+    split = split_for_vectors(plan, inner.attr, extent, cost, streamed, most)
+    if split is None:
+        plan.schedule.reset(saved)
+        return False
+    parallelise(plan, [*names, split], amount)
+    plan.why.append(f"all {count} of {outer.attr} from each vector that is read")
+    return True
+
+
 def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Access],
           amount: int) -> bool:
     """Transpose tiles in registers: vectors along one loop, copies of them along the other.
@@ -193,7 +228,13 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     """
     names = [c.var.attr for c in chain]
     sizes = {c.var: size_of(c.extent) for c in chain}
+    space = Space(plan.kernel)
+    saved = plan.schedule.mark()
+    streamed = _will_stream(plan)
     native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
+    if not streamed and native < TILE_LANES and _between_lines(plan, space, chain[-1].body,
+                                                               (inner, outer)):
+        native //= 2
     columns = plan.pick("tile columns", max(min(native, TILE_LANES), 4), (4, 8, 16, 32))
     rows = plan.pick("tile rows", min(TILE_ROWS, columns), (4, 8, 16))
     while rows > TILE_LEAST and rows > sizes[outer]:
@@ -201,17 +242,15 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     while columns > TILE_LEAST and columns > sizes[inner]:
         columns //= 2
     if sizes[inner] < columns or sizes[outer] < rows:
+        plan.schedule.reset(saved)
         return False
     a, b = outer.attr, inner.attr
     rest = [name for name in names if name not in (a, b)]
-    space = Space(plan.kernel)
     far = [x.memory.name for x in loads
            if space.stride(space.flat(x.memory, x.index), inner) is None]
     fixed = all(constant(c.extent) is not None for c in chain if c.var in (outer, inner))
     order, lane = [f"{a}.o", f"{b}.o"], f"{b}.i"
-    saved = plan.schedule.mark()
     try:
-        streamed = _will_stream(plan)
         schedule = plan.schedule
         if names != [*rest, a, b]:
             schedule.reorder(*rest, a, b)
@@ -231,6 +270,16 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
         return False
     plan.why.append(f"{a} and {b} are transposed: tiles of {rows}×{columns} in registers")
     return True
+
+
+def _between_lines(plan: Plan, space: Space, body: st.Body, loops: tuple[Expr, Expr]) -> bool:
+    """Whether rows of a tile begin anywhere in a line of the cache.
+
+    Of vectors as long as a line nearly all then touch two, of vectors half as long every second.
+    """
+    apart = [step * a.memory.dtype.itemsize for loop in loops
+             for a, step in strides(space, body, loop) if step is not None and step > 1]
+    return any(distance % plan.target.line_bytes for distance in apart)
 
 
 def _along_rows(plan: Plan, a: str, b: str, rows: int, columns: int) -> str:
