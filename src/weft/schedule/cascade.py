@@ -11,9 +11,9 @@ from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Reduce, Stmt, Store
-from weft.schedule import loops
 from weft.schedule.reduction import renamed
 from weft.schedule.space import Edit, find_for, find_loop, find_memory
+from weft.schedule.split import split
 
 
 def cascade(kernel: Kernel, axis: str) -> Kernel:
@@ -84,7 +84,7 @@ def block_sums(kernel: Kernel, memory: str, loop: str, block: int) -> Kernel:
     if any(site.var in ex.free_vars([i]) for i in index):
         raise ScheduleError(what, found=f"an element of {memory} for each {loop}",
                             expected="a loop that adds to all of them")
-    made = loops.split(kernel, loop, block, "peel")
+    made = split(kernel, loop, block, "peel")
     site = find_for(made, f"{loop}.o", "block_sums")
     edit = Edit(made)
     free = [d for d, i in enumerate(index) if moving & ex.free_vars([i])]

@@ -14,9 +14,9 @@ from weft.ir.record import Record
 from weft.ir.stmt import SERIAL, Body, For, Kernel, Load, Memory, Prefetch, Reduce, Store
 from weft.ir.traverse import walk
 from weft.schedule import subscripts as sub
-from weft.schedule.loops import split
 from weft.schedule.memory import MAX_EXTENT
 from weft.schedule.space import Edit, Site, find_for, find_loop, find_memory
+from weft.schedule.split import split
 
 LINE_BYTES: Final = 64  # of a cache line, on nearly every machine; a wrong guess costs speed only
 MOST_LINES: Final = 8  # that are asked for at once

@@ -76,11 +76,11 @@ class Schedule:
         return self
 
     def split(self, loop: str, factor: int, tail: str = "mask") -> Self:
-        """See `weft.schedule.loops.split`."""
+        """See `weft.schedule.split.split`."""
         return self._apply("split", (loop, factor), tail=tail)
 
     def peel(self, loop: str, count: int = 1) -> Self:
-        """See `weft.schedule.loops.peel`."""
+        """See `weft.schedule.split.peel`."""
         return self._apply("peel", (loop, count))
 
     def fuse(self, outer: str, inner: str) -> Self:
@@ -276,8 +276,8 @@ class Schedule:
 # The modules of `weft.schedule` that have the primitives, each imported when one is applied: a
 # simple nest takes two or three of them.
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
-    "loops": ("split", "peel", "fuse", "reorder", "tile", "sink", "unroll", "vectorize",
-              "parallel"),
+    "split": ("split", "peel"),
+    "loops": ("fuse", "reorder", "tile", "sink", "unroll", "vectorize", "parallel"),
     "reduction": ("contract", "rfactor", "decompose_reduction"),
     "blocking": ("block_reduction", "share_reduction"), "tensorize": ("tensorize",),
     "scan": ("scan",),
