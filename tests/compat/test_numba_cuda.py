@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.compat import cuda, float32, int32, void
-from weft.compat.numba_types import parse_signature
+from weft.compat.signatures import parse_signature
 from weft.errors import DTypeError, LaunchError
 
 

@@ -14,9 +14,9 @@ from weft.compat.numba_types import (
     NumbaType,
     Signature,
     is_of_numba,
-    parse_signature,
     void,
 )
+from weft.compat.signatures import parse_signature
 from weft.errors import (
     DTypeError,
     KernelError,

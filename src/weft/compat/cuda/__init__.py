@@ -80,8 +80,8 @@ from weft.compat.numba_types import (
     Signature,
     from_dtype,
     is_of_numba,
-    parse_signature,
 )
+from weft.compat.signatures import parse_signature
 from weft.compat.vectorize import guvectorize, vectorize
 from weft.errors import KernelError, LaunchError, outermost, outermost_methods, raised
 from weft.frontend.kernel import groups as cg

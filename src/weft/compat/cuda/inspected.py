@@ -15,7 +15,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from weft.compat.numba_types import ArrayOf, Signature, from_dtype, parse_signature
+from weft.compat.numba_types import ArrayOf, Signature, from_dtype, void
+from weft.compat.signatures import parse_signature
 from weft.errors import KernelError
 from weft.frontend.kernel.launch import KernelFunction, dense
 from weft.ir.stmt import MOST_WAITING
@@ -46,8 +47,6 @@ class Overload:
     @property
     def signature(self) -> Signature:
         """The types of its arguments."""
-        from weft.compat.numba_types import void
-
         key = self._key
         return Signature(void, () if key is None else self._kernel.types_of_form(key))
 
