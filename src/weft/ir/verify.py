@@ -13,8 +13,7 @@ from typing import Any, Final, NoReturn
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import stmt as st
-from weft.ir import tile as ti
-from weft.ir import traverse
+from weft.ir import traverse, verify_tile
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
@@ -43,7 +42,7 @@ def verify(kernel: Kernel) -> None:
     VerifyError
         If it is not legal; the message names the statement, ``where`` its place in the source.
     """
-    _Verifier(kernel).run()
+    Verifier(kernel).run()
 
 
 class _Scope:
@@ -58,7 +57,9 @@ class _Scope:
         self.divergent = divergent
 
 
-class _Verifier:
+class Verifier:
+    """One check of one kernel."""
+
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.bound: set[str] = set()
@@ -426,49 +427,6 @@ class _Verifier:
             self.fail(f"an address as {s.var.dtype.text}", "an i64")
         self.bind(s.var)
 
-    def fragment(self, memory: Memory, at: tuple[Expr, ...], use: str, s: Any) -> None:
-        """Check one fragment: a private memory that holds as many elements as it must."""
-        self.visible_memory(memory)
-        if memory.scope != "local":
-            self.fail(f"a fragment in {memory.scope} memory", "local memory")
-        rows, columns = ti.extent(use, s.shape)
-        inner = [int(e.attr) for e in memory.shape[len(at):] if e.op is Op.CONST]
-        if inner not in ([rows * columns // ti.LANES], [rows * columns // ti.LANES, ti.LANES]):
-            self.fail(f"a fragment of {inner} elements", f"{rows * columns // ti.LANES} a thread")
-        for e in at:
-            self.expr(e, f"an index into {memory.name}", dt.int64, 1)
-
-    def matrix(self, s: ti.MatrixAccess) -> None:
-        if s.use not in ti.USES:
-            self.fail(f"the use {s.use!r}", "one of " + ", ".join(ti.USES))
-        self.fragment(s.fragment, s.at, s.use, s)
-        if s.fragment.dtype is not s.memory.dtype:
-            self.fail(f"a fragment of {s.fragment.dtype.text} and {s.memory.dtype.text} in memory",
-                      "one type")
-        for index in (s.index, s.row, s.column):
-            self.access(s.memory, index, 1)
-
-    def matrix_multiply(self, s: ti.MatrixMultiply) -> None:
-        for memory, at, use in ((s.result, s.result_at, "accumulator"), (s.left, s.left_at, "a"),
-                                (s.right, s.right_at, "b"),
-                                (s.addend, s.addend_at, "accumulator")):
-            self.fragment(memory, at, use, s)
-        known, sums = ti.shapes(s.left.dtype)
-        if s.shape not in known or s.right.dtype is not s.left.dtype:
-            self.fail(f"a product of {s.left.dtype.text} and {s.right.dtype.text} of shape "
-                      f"{s.shape}", "one type, in a shape that it has")
-        if s.result.dtype not in sums or s.addend.dtype not in sums:
-            self.fail(f"sums of {s.result.dtype.text}", "one of " + ", ".join(d.text for d in sums))
-
-    def async_copy(self, s: ti.AsyncCopy) -> None:
-        self.access(s.memory, s.index, 1)
-        self.access(s.source, s.source_index, 1)
-        if s.memory.dtype is not s.source.dtype or s.memory.scope != "shared":
-            self.fail(f"a copy of {s.source.dtype.text} to {s.memory.scope} memory of "
-                      f"{s.memory.dtype.text}", "one type, to shared memory")
-        if s.count * s.memory.dtype.itemsize not in ti.COPY_BYTES or s.cache not in ti.CACHES:
-            self.fail(f"a copy of {s.count} elements, {s.cache}", "4, 8 or 16 bytes")
-
     def call(self, s: st.Call) -> None:
         for e in s.args:
             self.expr(e, f"an argument of {s.callee}")
@@ -490,17 +448,15 @@ class _Verifier:
         self.access(s.memory, s.index, 1)
 
 
-_CHECK: Final[dict[type[Stmt], Callable[[_Verifier, Any], Iterator[Any] | None]]] = {
-    st.Let: _Verifier.let, st.Load: _Verifier.load, st.Store: _Verifier.store,
-    st.Alloc: _Verifier.alloc, st.For: _Verifier.loop, st.While: _Verifier.while_,
-    st.If: _Verifier.if_, st.Block: _Verifier.block, st.Reduce: _Verifier.reduce,
-    st.Barrier: _Verifier.barrier, st.Fence: _Verifier.fence,
-    st.Collective: _Verifier.collective, st.Atomic: _Verifier.atomic, st.Call: _Verifier.call,
-    st.Assert: _Verifier.assert_, st.Print: _Verifier.print_, st.Prefetch: _Verifier.prefetch,
-    st.Clock: _Verifier.clock, st.Address: _Verifier.address,
-    ti.MatrixLoad: _Verifier.matrix, ti.MatrixStore: _Verifier.matrix,
-    ti.MatrixMultiply: _Verifier.matrix_multiply, ti.AsyncCopy: _Verifier.async_copy,
-    ti.CopyCommit: lambda v, s: None, ti.CopyWait: lambda v, s: None,
+_CHECK: Final[dict[type[Stmt], Callable[[Verifier, Any], Iterator[Any] | None]]] = {
+    st.Let: Verifier.let, st.Load: Verifier.load, st.Store: Verifier.store,
+    st.Alloc: Verifier.alloc, st.For: Verifier.loop, st.While: Verifier.while_,
+    st.If: Verifier.if_, st.Block: Verifier.block, st.Reduce: Verifier.reduce,
+    st.Barrier: Verifier.barrier, st.Fence: Verifier.fence,
+    st.Collective: Verifier.collective, st.Atomic: Verifier.atomic, st.Call: Verifier.call,
+    st.Assert: Verifier.assert_, st.Print: Verifier.print_, st.Prefetch: Verifier.prefetch,
+    st.Clock: Verifier.clock, st.Address: Verifier.address,
+    **verify_tile.CHECKS,
 }  # type: ignore[dict-item, unused-ignore]  # fmt: skip
 
 
