@@ -447,28 +447,6 @@ class Function(FunctionWriter):
         whole = self.new(f"mul i64 {seconds}, 1000000000")
         self.names[inst.result.id] = self.new(f"add i64 {whole}, {rest}")
 
-    def print(self, inst: li.PrintInst) -> None:
-        """Print a line by one call of printf."""
-        forms, args = [], []
-        for a in inst.args:
-            form, kind, reference = llvm_print.printable(self, a)
-            forms.append(form)
-            args.append(f"{kind} {reference}")
-        text = inst.text.replace("%", "%%")
-        text = text.format(*forms) if text.endswith("\n") else " ".join([text, *forms]) + "\n"
-        data = text.encode() + b"\0"
-        escaped = "".join(
-            chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data
-        )
-        name = f"@weft.text{len(self.module.constants)}"
-        self.module.constants.append(
-            f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{escaped}"'
-        )
-        self.module.declare("declare i32 @printf(ptr, ...)")
-        listed = ", ".join([f"ptr {name}", *args])
-        # What LLVM knows of printf would make puts of some lines, and nobody expects that name.
-        self.new(f"call i32 (ptr, ...) @printf({listed}) nobuiltin")
-
 
 def _storage(f: Function, inst: li.StorageInst) -> None:
     mem = inst.memory
@@ -508,6 +486,6 @@ _WRITERS: Final[dict[type[Inst], Callable[[Function, Any], None]]] = {
     li.BarrierInst: Function.barrier, li.FenceInst: lambda f, i: f.put("fence seq_cst"),
     li.AtomicInst: lambda f, i: llvm_atomic.atomic(f, i, f.pointer(i.memory)),
     li.CallInst: Function.call, li.ClockInst: Function.clock, li.AddressInst: _address,
-    li.PrintInst: Function.print,
+    li.PrintInst: lambda f, i: llvm_print.line(f, i),
     li.PrefetchInst: lambda f, i: memory.prefetch(f, i, f.pointer(i.memory)),
 }  # fmt: skip

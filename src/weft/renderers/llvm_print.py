@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from weft.errors import UnsupportedError
 from weft.ir.dtype import float32
-from weft.ir.linear import Value
+from weft.ir.linear import PrintInst, Value
 from weft.renderers.llvm_convert import cast
 from weft.renderers.llvm_types import element
 
 if TYPE_CHECKING:
     from weft.renderers.llvm_types import FunctionWriter
 
-__all__ = ["NUMBER", "printable"]
+__all__ = ["NUMBER", "line"]
 
 _BYTES: Final = 64  # of the text of a float: at most 17 digits, and 16 before a point
 _DECLARED: Final = (
@@ -89,7 +89,30 @@ done:
 }"""
 
 
-def printable(w: FunctionWriter, value: Value) -> tuple[str, str, str]:
+def line(w: FunctionWriter, inst: PrintInst) -> None:
+    """Print a line by one call of printf."""
+    forms, args = [], []
+    for a in inst.args:
+        form, kind, reference = _printable(w, a)
+        forms.append(form)
+        args.append(f"{kind} {reference}")
+    text = inst.text.replace("%", "%%")
+    text = text.format(*forms) if text.endswith("\n") else " ".join([text, *forms]) + "\n"
+    data = text.encode() + b"\0"
+    escaped = "".join(
+        chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data
+    )
+    name = f"@weft.text{len(w.module.constants)}"
+    w.module.constants.append(
+        f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{escaped}"'
+    )
+    w.module.declare("declare i32 @printf(ptr, ...)")
+    listed = ", ".join([f"ptr {name}", *args])
+    # What LLVM knows of printf would make puts of some lines, and nobody expects that name.
+    w.new(f"call i32 (ptr, ...) @printf({listed}) nobuiltin")
+
+
+def _printable(w: FunctionWriter, value: Value) -> tuple[str, str, str]:
     """Return printf's conversion, the LLVM type and the operand text of a scalar."""
     if value.lanes > 1:
         raise UnsupportedError("print", found=f"a vector of {value.lanes} lanes",
