@@ -7,53 +7,43 @@ may choose, so a correct kernel gives its results; the sanitiser tells what othe
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError, raised, said
+from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError
 from weft.ir.expr import Expr
 from weft.ir.interpret_code import where_of
 from weft.ir.locks import waits_for_lock
-from weft.ir.position import in_thread
 from weft.ir.record import Record
-from weft.ir.shown import shown
 from weft.ir.stmt import (
     LEFT,
     PARTLY,
-    Address,
     Alloc,
-    Assert,
     Barrier,
     Block,
     Body,
-    Clock,
     Collective,
     For,
     If,
     Kernel,
     Let,
-    Load,
     Memory,
-    Prefetch,
-    Print,
     Stmt,
-    Store,
     While,
 )  # fmt: skip
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep.checks import Checks
 from weft.runtimes.lockstep.memory import Storage
-from weft.runtimes.lockstep.values import Array, Formula, held, to_stored
+from weft.runtimes.lockstep.values import Array, Formula
 from weft.runtimes.lockstep.waits import waits_for_others
 
 if TYPE_CHECKING:
     from weft.runtimes.lockstep.tiles import Pending
 
-__all__ = ["STATEMENTS", "Endless", "Grid", "Handlers", "Machine"]
+__all__ = ["CONTROL", "Endless", "Grid", "Handlers", "Machine"]
 
 _LANES: Final = 4096  # threads that run at once, where blocks do not wait for each other
 _MOST_LANES: Final = 1 << 20  # ... and where all blocks wait for each other
@@ -98,18 +88,22 @@ class Machine:
         Values that are bound.
     instructions : int
         Statements and operations that were carried out, counted by thread.
+    known : mapping
+        Names that the kernel knows, exceptions among them.
+    partly : tuple of str
+        Names of memories of whose elements parts are written.
     """
 
     def __init__(self, kernel: Kernel, addresses: Sequence[int], variables: Mapping[str, int],
                  grid: Grid, handlers: Handlers, *, sanitise: bool = False,
                  seed: int | None = None, limit: int = 10_000_000,
                  known: Mapping[str, object] = MappingProxyType({})) -> None:  # fmt: skip
-        self._handlers, self._known = handlers, known
+        self._handlers, self.known = handlers, known
         self.kernel, self.variables, self.grid, self.seed = kernel, variables, grid, seed
         self.per_block = grid.threads[0] * grid.threads[1] * grid.threads[2]
         self.names: dict[Expr, Array] = {}
         self.storages: dict[Memory, Storage] = {}
-        self._partly: tuple[str, ...] = dict(kernel.meta.hints).get(PARTLY, ())
+        self.partly: tuple[str, ...] = dict(kernel.meta.hints).get(PARTLY, ())
         self._formulas: dict[object, Formula] = {}
         self._left, self.instructions = limit, 0
         for memory, address in zip(kernel.params, addresses, strict=True):
@@ -368,19 +362,6 @@ class Machine:
                               expected="a parameter or an alloc before its use")
         return found
 
-    def _alloc(self, s: Alloc) -> None:
-        shape = tuple(int(n[0]) for n in self.values(s))
-        shared = s.memory.scope == "shared"
-        owner, copies = (self.block_of, self.nblocks) if shared else (self.lanes, self.count)
-        if s.base is not None:
-            self.storages[s.memory] = Storage.over(s.memory, self.storage(s.base), shape)
-            return
-        made = self.storages[s.memory] = Storage.fresh(s.memory, shape, owner, copies)
-        if s.memory.name in self._partly:
-            made.written = None
-        if shared and self.checks is not None:
-            self.checks.watch(made)
-
     def elements(self, s: Stmt, storage: Storage, index: Sequence[Array]) -> tuple[Array, Array]:
         """Return the elements that threads access, and which threads those are.
 
@@ -421,109 +402,13 @@ class Machine:
                           expected=f"an index from 0 to {bound - 1}",
                           where=where_of(self.kernel.locations.get(s)))
 
-    def _load(self, s: Load) -> None:
-        storage = self.storage(s.memory)
-        if not s.index and s.memory.scope == "register":
-            self.instructions += self.active
-            if self.checks is not None:
-                self.checks.register_read(s, storage)
-            self.names[s.var] = storage.data
-            return
-        *index, = self.values(s)
-        if s.mask is not None:
-            raise UnsupportedError("interpret", found="a load with a mask of its own")
-        if storage.first is None and all(len(i) == 1 for i in index) and self.checks is None:
-            at, _ = self.elements(s, storage, index)
-            found = storage.data[at[:1]]
-        else:
-            at, lanes = self.elements(s, storage, index)
-            if self.checks is not None:
-                self.checks.read(s, storage, at, lanes)
-            found = storage.data[at]
-            if len(found) < self.count:
-                whole = np.zeros(self.count, found.dtype)
-                whole[lanes] = found
-                found = whole
-        self.names[s.var] = found.astype(held(s.var.dtype), copy=False)
-
-    def _store(self, s: Store) -> None:
-        storage = self.storage(s.memory)
-        if s.mask is not None:
-            raise UnsupportedError("interpret", found="a store with a mask of its own")
-        *index, value = self.values(s)
-        if not index and s.memory.scope == "register":
-            if self.checks is not None:
-                self.checks.register_write(s, storage)
-            elif storage.written is not None:
-                storage.written = None
-            if self.full:
-                storage.data = value
-            else:
-                storage.data = np.where(self.mask, value, storage.data)
-            return
-        at, lanes = self.elements(s, storage, index)
-        given = self.spread(value)
-        given = given if len(lanes) == self.count else given[lanes]
-        if storage.stored:
-            given = to_stored(given, s.memory.dtype)
-        if self.checks is not None:
-            self.checks.write(s, storage, at, lanes, given)
-        storage.data[at] = given
-
-    # --- the rest
-
-    def _assert(self, s: Assert) -> None:
-        values = self.values(s)
-        if self.checks is not None and self.checks.undefined.any:
-            self.checks.undefined.use(s)
-        holds = self.spread(values[0])
-        bad = self.mask & ~holds
-        if not bad.any():
-            return
-        first = int(np.argmax(bad))
-        value = int(self.spread(values[1])[first]) if s.value is not None else 0
-        if s.bound is not None:
-            bound = int(self.spread(values[-1])[first])
-            self.out_of_bounds(s, bad, value, bound, "")
-            return
-        if self.checks is None:
-            message = said(s.message)
-            if value > 0:
-                message += in_thread(value - 1, self.grid.blocks, self.grid.threads)
-            raise raised(s.message, self._known)(
-                self.kernel.name, found=message, where=where_of(self.kernel.locations.get(s)))
-        self.checks.failed(s, bad)
-        self.lose(bad)
-
-    def _clock(self, s: Clock) -> None:
-        self.instructions += self.active
-        self.names[s.var] = np.array([time.perf_counter_ns()], np.int64)
-
-    def _address(self, s: Address) -> None:
-        data = self.storage(s.memory).data
-        self.names[s.var] = np.array([data.__array_interface__["data"][0]], np.int64)
-
-    def _print(self, s: Print) -> None:
-        if self.checks is not None and self.checks.undefined.any:
-            self.checks.undefined.meet(s)
-            self.checks.undefined.use(s)
-        values = [self.spread(v) for v in self.values(s)]
-        for lane in self.chosen.tolist():
-            texts = (shown(v[lane].item(), a.dtype) for v, a in zip(values, s.args, strict=True))
-            print(s.text.format(*texts), end="")
-
-    def _nothing(self, s: Stmt) -> None:
-        """Prefetches change nothing."""
-
 
 def _meets(body: Body) -> bool:
     """Whether threads wait for each other in a body; who leaves in another branch goes first."""
     return any(isinstance(s, Barrier | Collective) for s in walk(body))
 
 
-STATEMENTS: Final[dict[type[Stmt], Callable[[Machine, Any], None]]] = {
-    Let: Machine._let, Load: Machine._load, Store: Machine._store, Alloc: Machine._alloc,
-    For: Machine._for, While: Machine._while, If: Machine._if, Block: Machine._block,
-    Assert: Machine._assert, Print: Machine._print, Prefetch: Machine._nothing,
-    Clock: Machine._clock, Address: Machine._address,
+CONTROL: Final[dict[type[Stmt], Callable[[Machine, Any], None]]] = {
+    Let: Machine._let, For: Machine._for, While: Machine._while, If: Machine._if,
+    Block: Machine._block,
 }  # fmt: skip

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from weft.ir.record import Record
 from weft.runtimes.lockstep.findings import ENDLESS, Finding
-from weft.runtimes.lockstep.machine import STATEMENTS, Endless, Grid, Handlers, Machine
+from weft.runtimes.lockstep.machine import CONTROL, Endless, Grid, Handlers, Machine
+from weft.runtimes.lockstep.plain import PLAIN
 from weft.runtimes.lockstep.tiles import TILES
 from weft.runtimes.lockstep.together import TOGETHER
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STEPS", "Grid", "Outcome", "run"]
 
-_HANDLERS: Final[Handlers] = {**STATEMENTS, **TOGETHER, **TILES}
+_HANDLERS: Final[Handlers] = {**CONTROL, **PLAIN, **TOGETHER, **TILES}
 STEPS: Final = 10_000_000  # statements that a run may carry out, each for many threads
 
 
