@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from weft.errors import BoundsError, ShapeError, UnsupportedError, VariableError, VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir import interpret_scalar as scalar
 from weft.ir.interpret import evaluate, run
+from weft.ir.interpret_value import from_bits, round_float, to_bits
 from weft.ir.op import SCALAR_OPS, Op
 from weft.ir.stmt import (
     PARALLEL,
@@ -272,10 +272,10 @@ def test_narrow_floats_agree_with_ml_dtypes(d):
     patterns = np.arange(count, dtype=np.uint8 if d.bits == 8 else np.uint16)
     values = patterns.view(d.numpy).astype(np.float64)
     for bits in range(count):
-        value = scalar.from_bits(bits, d)
+        value = from_bits(bits, d)
         assert same(value, float(values[bits])) or math.isnan(value)
         if not math.isnan(value):
-            assert scalar.to_bits(value, d) == bits
+            assert to_bits(value, d) == bits
     finite = np.sort(values[np.isfinite(values)])
     ties = ((finite[:-1] + finite[1:]) / 2).astype(np.float32)
     with np.errstate(all="ignore"):
@@ -283,7 +283,7 @@ def test_narrow_floats_agree_with_ml_dtypes(d):
                                  np.float32([np.inf, -np.inf, np.nan, 1e38])])  # fmt: skip
         want = points.astype(d.numpy).astype(np.float64)
     for value, expected in zip(points.tolist(), want.tolist(), strict=True):
-        assert same(scalar.round_float(value, d), expected), value
+        assert same(round_float(value, d), expected), value
 
 
 def test_bitcasts():

@@ -11,7 +11,8 @@ from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.interpret import evaluate, run
-from weft.ir.interpret_scalar import function, round_float
+from weft.ir.interpret_scalar import function
+from weft.ir.interpret_value import round_float
 from weft.ir.op import SCALAR_OPS, Op
 from weft.ir.stmt import Accumulator, Axis, For, Kernel, Let, Load, Location, Memory, Reduce, Store
 from weft.passes import transcendental

@@ -14,6 +14,7 @@ from weft.errors import BoundsError, LaunchError, VerifyError
 from weft.ir import interpret_scalar as scalar
 from weft.ir.dtype import DType, int64
 from weft.ir.expr import picks_of
+from weft.ir.interpret_value import round_float, to_bits
 from weft.ir.op import Op, Operation
 from weft.ir.shown import shown
 from weft.ir.stmt import Location
@@ -38,7 +39,7 @@ def zero(d: DType) -> bool | int | float:
 def literal(value: Any, d: DType) -> Any:
     """Return a constant as a Python value of its type, floats rounded to it."""
     if d.is_float:
-        return scalar.round_float(float(value), d)
+        return round_float(float(value), d)
     return bool(value) if d.is_bool else int(value)
 
 
@@ -68,7 +69,7 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
         return sum(1 << k for k, flag in enumerate(args[0]) if flag)
     if op is Op.WORDS:
         assert operand is not None
-        parts = [scalar.to_bits(x, operand) for x in args[0]]
+        parts = [to_bits(x, operand) for x in args[0]]
         group = 4 // operand.itemsize
         words = [sum(part << operand.bits * r for r, part in enumerate(parts[i:i + group]))
                  for i in range(0, len(parts), group)]

@@ -10,6 +10,7 @@ from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import interpret_scalar as scalar
+from weft.ir.interpret_value import round_float
 from weft.ir.op import SCALAR_OPS, Op
 from weft.runtimes.lockstep.values import Formula, constant, held, to_stored, vector
 
@@ -27,7 +28,7 @@ def values(d: Any) -> list[Any]:
         return [False, True]
     if d.is_integer:
         return list(dict.fromkeys(dt.wrap(v, d) for v in INTS))
-    return [scalar.round_float(v, d) for v in FLOATS]
+    return [round_float(v, d) for v in FLOATS]
 
 
 def same(found: Any, wanted: list[Any], d: Any) -> None:

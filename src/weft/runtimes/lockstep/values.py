@@ -21,6 +21,7 @@ from weft.ir import interpret_scalar as scalar
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.interpret_code import literal
+from weft.ir.interpret_value import converter
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Stmt
 
@@ -258,7 +259,7 @@ def _cast(source: DType, target: DType) -> Vector:
         return lambda x: x.astype(kind)
     if target.bits >= 32:
         return lambda x: x.astype(kind)
-    slow = _one_by_one(scalar.converter(source, target), target)
+    slow = _one_by_one(converter(source, target), target)
     if source.is_float:
         if source.exponent <= target.exponent and source.mantissa <= target.mantissa:
             return lambda x: x.astype(np.float32)
