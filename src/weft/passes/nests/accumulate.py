@@ -32,8 +32,7 @@ from weft.ir.stmt import (
     Store,
 )
 from weft.ir.traverse import Rewriter, walk
-from weft.passes.nests.reductions import Update, accumulator, join, recognise
-from weft.passes.nests.values import merged
+from weft.passes.nests.reductions import Update, accumulator, join, merged, recognise
 
 __all__ = ["accumulate"]
 

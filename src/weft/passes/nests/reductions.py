@@ -20,10 +20,10 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
-from weft.ir.stmt import Accumulator, lhs, rhs
+from weft.ir.stmt import Accumulator, Let, Load, Reduce, lhs, rhs
 
 __all__ = ["Update", "accumulator", "accumulators_of_extreme", "follows", "is_const", "join",
-           "neutral", "recognise", "starts"]
+           "merged", "neutral", "recognise", "starts", "update_of"]
 
 _PLAIN: Final = (Op.ADD, Op.MUL, Op.AND, Op.OR, Op.XOR)
 
@@ -256,3 +256,45 @@ def starts(kind: str, start: Expr) -> bool:
         return False
     plain = neutral(kind, start.dtype)
     return start is plain or (kind == "add" and start.dtype is not dt.bool_ and start.attr == 0)
+
+
+def update_of(value: Expr, lets: Mapping[Expr, Expr], old: Expr) -> Update | None:
+    """Return how a value updates the old one; elements that were made wider count as they are."""
+    value = _opened(value, lets, old)
+    found = recognise(value, old)
+    if found is None and value.op is Op.WHERE:
+        wider = {v: lets[v] for v in ex.free_vars([value]) if v in lets and lets[v].op is Op.CAST}
+        found = recognise(ex.substitute([value], wider)[0], old) if wider else None
+    return found
+
+
+def _opened(value: Expr, lets: Mapping[Expr, Expr], old: Expr) -> Expr:
+    """Return a value with the names written out through which it depends on the old one."""
+    while value in lets and value is not old:
+        value = lets[value]
+    return value
+
+
+def merged(outer: Reduce) -> Reduce:
+    """Return a reduction of a reduction as one over both axes, if it is no more than that.
+
+    reduce k (s) { reduce l (t) { b } t + x } s + t  ->  reduce k, l (s) { b } s + x
+    """
+    if len(outer.accumulators) != 1 or not outer.body:
+        return outer
+    inner = outer.body[-1]
+    front = outer.body[:-1]
+    if not isinstance(inner, Reduce) or len(inner.accumulators) != 1:
+        return outer
+    a, b = outer.accumulators[0], inner.accumulators[0]
+    update = recognise(a.update, a.var)
+    below = recognise(b.update, b.var)
+    if update is None or below is None or update.kind != below.kind or update.term is not b.var:
+        return outer
+    if not all(isinstance(s, Let | Load) for s in front):
+        return outer
+    own = {axis.var for axis in outer.axes} | {v for s in front for v in s.binds()}
+    if any(own & ex.free_vars([axis.extent]) for axis in inner.axes):
+        return outer  # a triangle
+    made = accumulator(a.var, below, a.init)
+    return Reduce((*outer.axes, *inner.axes), (made,), (*front, *inner.body))

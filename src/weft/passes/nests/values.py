@@ -50,11 +50,13 @@ from weft.passes.nests.reductions import (
     accumulators_of_extreme,
     follows,
     join,
+    merged,
     recognise,
     starts,
+    update_of,
 )
 
-__all__ = ["follow_registers", "merged"]
+__all__ = ["follow_registers"]
 
 _LARGE: Final = 1 << 62  # what is added to a counter, or it may wrap
 _NEAR: Final = 32  # statements above a load among which a store to its element is looked for
@@ -318,7 +320,7 @@ class _Follow:
             if memory.dtype is not dt.int64 or olds[memory] in read:
                 continue
             for other, extreme in ends.items():
-                update = _update(extreme, lets, olds[other])
+                update = update_of(extreme, lets, olds[other])
                 if other is memory or update is None or update.kind not in ("min", "max"):
                     continue
                 term = follows(end, olds[memory], extreme, olds[other])
@@ -378,7 +380,7 @@ class _Follow:
             self.lost[lost] = memory
             cells[memory] = lost
             return True
-        update = _update(end, lets, olds[memory])
+        update = update_of(end, lets, olds[memory])
         if update is None or names & ex.free_vars([update.term]):
             return False
         updates[memory] = update
@@ -432,48 +434,6 @@ def _can_part(body: Body) -> bool:
     written = {s.memory for s in body if isinstance(s, Store)}
     return all(isinstance(s, Let | Store | Assert) or (
         isinstance(s, Load) and s.memory not in written) for s in body)
-
-
-def _update(value: Expr, lets: Mapping[Expr, Expr], old: Expr) -> Update | None:
-    """Return how a value updates the old one; elements that were made wider count as they are."""
-    value = _opened(value, lets, old)
-    found = recognise(value, old)
-    if found is None and value.op is Op.WHERE:
-        wider = {v: lets[v] for v in ex.free_vars([value]) if v in lets and lets[v].op is Op.CAST}
-        found = recognise(ex.substitute([value], wider)[0], old) if wider else None
-    return found
-
-
-def _opened(value: Expr, lets: Mapping[Expr, Expr], old: Expr) -> Expr:
-    """Return a value with the names written out through which it depends on the old one."""
-    while value in lets and value is not old:
-        value = lets[value]
-    return value
-
-
-def merged(outer: Reduce) -> Reduce:
-    """Return a reduction of a reduction as one over both axes, if it is no more than that.
-
-    reduce k (s) { reduce l (t) { b } t + x } s + t  ->  reduce k, l (s) { b } s + x
-    """
-    if len(outer.accumulators) != 1 or not outer.body:
-        return outer
-    inner = outer.body[-1]
-    front = outer.body[:-1]
-    if not isinstance(inner, Reduce) or len(inner.accumulators) != 1:
-        return outer
-    a, b = outer.accumulators[0], inner.accumulators[0]
-    update = recognise(a.update, a.var)
-    below = recognise(b.update, b.var)
-    if update is None or below is None or update.kind != below.kind or update.term is not b.var:
-        return outer
-    if not all(isinstance(s, Let | Load) for s in front):
-        return outer
-    own = {axis.var for axis in outer.axes} | {v for s in front for v in s.binds()}
-    if any(own & ex.free_vars([axis.extent]) for axis in inner.axes):
-        return outer  # a triangle
-    made = accumulator(a.var, below, a.init)
-    return Reduce((*outer.axes, *inner.axes), (made,), (*front, *inner.body))
 
 
 def _can_mask(body: Body, follow: _Follow) -> bool:
