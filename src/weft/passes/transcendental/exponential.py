@@ -101,17 +101,22 @@ def exp(x: Expr) -> Expr:
     """Return e to the x."""
     bits = x.dtype.bits
     lowest, highest = _EXP_RANGE[bits]
-    r, n, _ = reduce_exp(at_most(at_least(x, lowest), highest), 0)
-    return scalb(horner(r, EXP[bits]), n)
+    r, n, _ = reduce_exp(at_most(x, highest), 0)
+    return _unless_vanished(x, lowest, scalb(horner(r, EXP[bits]), n))
+
+
+def _unless_vanished(x: Expr, lowest: float, value: Expr) -> Expr:
+    """Return a power of x, 0 below the range: no result is rounded down to 0, which takes long."""
+    return where(x.lt(lowest), lift(0.0, x), value)
 
 
 def exp2(x: Expr) -> Expr:
     """Return 2 to the x."""
     f, bits = layout(x), x.dtype.bits
     lowest, highest = _EXP2_RANGE[bits]
-    y = at_most(at_least(x, lowest), highest)
+    y = at_most(x, highest)
     n, _ = rounded(y + f.rounder, f)
-    return scalb(horner(y - n, EXP2[bits]), n)
+    return _unless_vanished(x, lowest, scalb(horner(y - n, EXP2[bits]), n))
 
 
 def expm1(x: Expr) -> Expr:
@@ -137,8 +142,8 @@ def sigmoid(x: Expr) -> Expr:
 def exp_of_negative(x: Expr) -> Expr:
     """Return e to the x for x <= 0 or NaN."""
     bits = x.dtype.bits
-    r, n, _ = reduce_exp(at_least(x, _EXP_RANGE[bits][0]), 0)
-    return scalb(horner(r, EXP[bits]), n)
+    r, n, _ = reduce_exp(x, 0)
+    return _unless_vanished(x, _EXP_RANGE[bits][0], scalb(horner(r, EXP[bits]), n))
 
 
 def tanh(x: Expr) -> Expr:
