@@ -38,13 +38,8 @@ def as_data(nodes: Sequence[Node]) -> list[Node]:
     for node in nd.toposort(nodes):
         if node.op is Op.CONST and not node.dtype.is_bool:
             made[node] = _leaf(node.attr, node.dtype)
-        elif any(made[a] is not a for a in node.args):
-            args = tuple(made[a] for a in node.args)
-            made[node] = nd.make(node.op, node.dtype, node.shape, args, node.attr)
-            if node in nd.locations:
-                nd.locations[made[node]] = nd.locations[node]
         else:
-            made[node] = node
+            made[node] = nd.with_args(node, tuple([made[a] for a in node.args]))
     return [made[n] for n in nodes]
 
 

@@ -28,13 +28,8 @@ def take_slices(outputs: Sequence[Node]) -> tuple[list[Node], Parts]:
             storage, parent, offset = part
             parts[storage] = parent, offset
             new[node] = infer.reshape(nd.buffer(storage), node.shape)
-        elif any(new[a] is not a for a in node.args):
-            args = tuple(new[a] for a in node.args)
-            new[node] = nd.make(node.op, node.dtype, node.shape, args, node.attr)
-            if node in nd.locations:
-                nd.locations[new[node]] = nd.locations[node]
         else:
-            new[node] = node
+            new[node] = nd.with_args(node, tuple([new[a] for a in node.args]))
     return [_own(new[o], parts) for o in outputs], parts
 
 

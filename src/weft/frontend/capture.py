@@ -304,7 +304,7 @@ def without_marks(roots: Sequence[Node]) -> list[Node]:
     new: dict[Node, Node] = {}
     for node in nd.toposort(roots):
         args = tuple([new[a] for a in node.args])
-        new[node] = args[0] if node.op is Op.DETACH else _rebuilt(node, args)
+        new[node] = args[0] if node.op is Op.DETACH else nd.with_args(node, args)
     return [new[r] for r in roots]
 
 
@@ -312,7 +312,7 @@ def substitute(root: Node, known: Callable[[Node], Node | None]) -> Node:
     """Return `root` with the nodes that `known` answers for replaced."""
     new: dict[Node, Node] = {}
     for node in nd.toposort([root]):
-        new[node] = known(node) or _rebuilt(node, tuple([new[a] for a in node.args]))
+        new[node] = known(node) or nd.with_args(node, tuple([new[a] for a in node.args]))
     return new[root]
 
 
@@ -337,12 +337,3 @@ def fix_sizes(root: Node, values: Mapping[str, int]) -> Node:
         if node in nd.locations:
             nd.locations.setdefault(new[node], nd.locations[node])
     return new[root]
-
-
-def _rebuilt(node: Node, args: tuple[Node, ...]) -> Node:
-    if args == node.args:
-        return node
-    made = nd.make(node.op, node.dtype, node.shape, args, node.attr)
-    if node in nd.locations:
-        nd.locations.setdefault(made, nd.locations[node])
-    return made

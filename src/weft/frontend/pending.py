@@ -192,13 +192,7 @@ def _defined(roots: Sequence[Node]) -> tuple[list[Node], dict[Storage, Node]]:
 
 
 def _rebuilt(node: Node, new: dict[Node, Node | None]) -> Node:
-    args = tuple([cast(Node, new[a]) for a in node.args])
-    if args == node.args:
-        return node
-    made = nd.make(node.op, node.dtype, node.shape, args, node.attr)
-    if node in nd.locations:
-        nd.locations.setdefault(made, nd.locations[node])
-    return made
+    return nd.with_args(node, tuple([cast(Node, new[a]) for a in node.args]))
 
 
 def _substitute(roots: Sequence[Node], known: Callable[[Node], Node | None]) -> list[Node]:

@@ -55,16 +55,8 @@ class _Pair(NamedTuple):
         new = dict(self.values)
         for node in nd.toposort(outputs):
             if node not in new:
-                args = tuple([new.get(a, a) for a in node.args])
-                new[node] = node if args == node.args else _again(node, args)
+                new[node] = nd.with_args(node, tuple([new.get(a, a) for a in node.args]))
         return [new[o] for o in outputs]
-
-
-def _again(node: Node, args: tuple[Node, ...]) -> Node:
-    made = nd.make(node.op, node.dtype, node.shape, args, node.attr)
-    if node in nd.locations:
-        nd.locations.setdefault(made, nd.locations[node])
-    return made
 
 
 def _next_pair(outputs: Sequence[Node], refused: dict[Node, str]) -> _Pair | None:

@@ -234,6 +234,16 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
     return found
 
 
+def with_args(node: Node, args: tuple[Node, ...]) -> Node:
+    """Return the same operation on other operands, said to stand where the node stands."""
+    if args == node.args:
+        return node
+    made = make(node.op, node.dtype, node.shape, args, node.attr)
+    if node in locations:
+        locations.setdefault(made, locations[node])
+    return made
+
+
 def const(value: bool | int | float, dtype: DType) -> Node:
     """Return a 0-d constant node."""
     return make(Op.CONST, dtype, (), (), dt.check_value(value, dtype, "const"))
