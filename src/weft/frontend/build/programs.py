@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from weft.config import config, watchers
+from weft.config import watchers
 from weft.errors import LaunchError, UnsupportedError, outermost, outermost_methods
 from weft.frontend.build.grids import (
     Launch,
@@ -22,7 +22,6 @@ from weft.frontend.kernel.fused import active
 from weft.frontend.kernel.launch import QUICKEN_AT, Configured, KernelFunction
 from weft.frontend.kernel.nests import failure
 from weft.frontend.kernel.options import Options, Size
-from weft.frontend.state import state
 from weft.imports import importing
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
@@ -306,24 +305,7 @@ class BuiltLaunch(Configured):
         """
         kernel = self.kernel
         args = kernel.signature.bound(f"launch of {kernel.name}", args, named)
-        if state.capture is not None:
-            with importing:
-                from weft.frontend.kernel.captured import belongs, launch_captured
-
-            if belongs(args):
-                launch_captured(self, args)
-                return
-        if active.fusion is not None:
-            active.fusion.note(self, args)
-            return
-        if self.interpreted:
-            self.carry_out(args)
-            return
-        if config().sanitize == "native":
-            with importing:
-                from weft.frontend.kernel.checked import checked_launch, raise_first
-
-            raise_first(self, checked_launch(self, args))
+        if self.goes_elsewhere(args):
             return
         host = self.take(args)
         loaded = self.loaded()

@@ -309,24 +309,7 @@ class Configured:
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if kwargs or not self.kernel._signature.fits(len(args)):
             args = self.kernel._signature.in_order(args, kwargs)
-        if state.capture is not None:
-            with importing:
-                from weft.frontend.kernel.captured import belongs, launch_captured
-
-            if belongs(args):
-                launch_captured(self, args)
-                return
-        if active.fusion is not None:
-            active.fusion.note(self, args)
-            return
-        if self.interpreted:
-            self.carry_out(args)
-            return
-        if self.kernel.options.check or config().sanitize == "native":
-            with importing:
-                from weft.frontend.kernel.checked import checked_launch, raise_first
-
-            raise_first(self, checked_launch(self, args))
+        if self.goes_elsewhere(args):
             return
         host = self.take(args)
         loaded = self._variant(host.types)
@@ -337,6 +320,32 @@ class Configured:
         if failed is not None:
             raise failure(self.kernel.__name__, failed, self)
         self._quicken(loaded, args, host.types)
+
+    def goes_elsewhere(self, args: tuple[Any, ...]) -> bool:
+        """Launch in another way if one is asked for, and tell whether it was.
+
+        Captured functions and launches that are to be one note it, the interpreter device carries
+        it out, and code that checks itself is code of its own.
+        """
+        if state.capture is not None:
+            with importing:
+                from weft.frontend.kernel.captured import belongs, launch_captured
+
+            if belongs(args):
+                launch_captured(self, args)
+                return True
+        if active.fusion is not None:
+            active.fusion.note(self, args)
+        elif self.interpreted:
+            self.carry_out(args)
+        elif self.kernel.options.check or config().sanitize == "native":
+            with importing:
+                from weft.frontend.kernel.checked import checked_launch, raise_first
+
+            raise_first(self, checked_launch(self, args))
+        else:
+            return False
+        return True
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how copies and pickles are made: by the kernel."""
