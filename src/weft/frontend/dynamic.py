@@ -22,7 +22,7 @@ from weft.frontend.capture import fix_sizes
 from weft.frontend.core import TensorCore, realize_all
 from weft.frontend.entry import Argument, Entry, Out, Overlap, Packs, Past, argument_of
 from weft.frontend.jit import MOST_TRIES, Jitted, capturing
-from weft.frontend.pytree import flatten, is_array
+from weft.frontend.pytree import flatten, is_array, with_items
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor
 from weft.ir import infer
@@ -87,14 +87,7 @@ def _fixed(template: Any, values: Mapping[str, int]) -> Any:
         return template._replace(shape=evaluate_all(template.shape, values))
     if isinstance(template, Expr):
         return evaluate(template, values)
-    kind = type(template)
-    if kind is tuple or kind is list:
-        return kind([_fixed(v, values) for v in template])
-    if isinstance(template, tuple) and hasattr(template, "_fields"):
-        return kind(*[_fixed(v, values) for v in template])
-    if kind is dict:
-        return {k: _fixed(v, values) for k, v in template.items()}
-    return template
+    return with_items(template, lambda v: _fixed(v, values))
 
 
 class DynamicJitted(Jitted[P, R]):

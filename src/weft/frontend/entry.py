@@ -17,7 +17,7 @@ from weft.frontend import capture, panels, views
 from weft.frontend.autograd import no_grad
 from weft.frontend.capture import GradientOf, Owner, Recorder
 from weft.frontend.core import TensorCore, flush_readers, realize_all
-from weft.frontend.pytree import is_array, rebuild
+from weft.frontend.pytree import is_array, rebuild, with_items
 from weft.frontend.state import state
 from weft.frontend.tensor import Tensor, over_buffer
 from weft.ir import infer
@@ -474,24 +474,10 @@ def _replace_arrays(value: Any, stand_ins: Any) -> Any:
     """Return the arguments with arrays replaced, in the order in which flatten saw them."""
     if isinstance(value, TensorCore) or is_array(value):
         return next(stand_ins)
-    kind = type(value)
-    if kind is tuple or kind is list:
-        return kind([_replace_arrays(v, stand_ins) for v in value])
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind(*[_replace_arrays(v, stand_ins) for v in value])
-    if kind is dict:
-        return {k: _replace_arrays(v, stand_ins) for k, v in value.items()}
-    return value
+    return with_items(value, lambda v: _replace_arrays(v, stand_ins))
 
 
 def _fill(template: Any, made: Callable[[Out], Any]) -> Any:
     if isinstance(template, Out):
         return made(template)
-    kind = type(template)
-    if kind is tuple or kind is list:
-        return kind([_fill(v, made) for v in template])
-    if isinstance(template, tuple) and hasattr(template, "_fields"):
-        return kind(*[_fill(v, made) for v in template])
-    if kind is dict:
-        return {k: _fill(v, made) for k, v in template.items()}
-    return template
+    return with_items(template, lambda v: _fill(v, made))

@@ -8,7 +8,7 @@ from typing import Any
 from weft.errors import CaptureError
 from weft.frontend.core import TensorCore
 
-__all__ = ["flatten", "is_array", "rebuild"]
+__all__ = ["flatten", "is_array", "rebuild", "with_items"]
 
 
 def is_array(value: object) -> bool:
@@ -52,15 +52,20 @@ _ARRAY = "array"
 _DEEPEST = 100  # levels of containers
 
 
+def with_items(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a container with each of its items changed; what is none as it is."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([change(v) for v in value])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*[change(v) for v in value])
+    if kind is dict:
+        return {k: change(v) for k, v in value.items()}
+    return value
+
+
 def rebuild(value: Any, replace: Callable[[TensorCore], Any]) -> Any:
     """Return `value` with each tensor replaced."""
     if isinstance(value, TensorCore):
         return replace(value)
-    kind = type(value)
-    if kind is tuple or kind is list:
-        return kind([rebuild(v, replace) for v in value])
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind(*[rebuild(v, replace) for v in value])
-    if kind is dict:
-        return {k: rebuild(v, replace) for k, v in value.items()}
-    return value
+    return with_items(value, lambda v: rebuild(v, replace))
