@@ -17,7 +17,8 @@ from weft.schedule import Schedule
 NARROW = [dt.int8, dt.uint8, dt.bfloat16, dt.int16]
 
 
-def packing(rows, columns, place, dtype, order=None, flip=0, between=(), kind="elementwise"):
+def packing(rows, columns, place, dtype, order=None, flip=0, between=(), kind="elementwise",
+            masks=None):
     """y[i, j] = the bits of x[place], x[place + 1] ... as a word."""
     group = 4 // dtype.itemsize
     size = 32 * rows * columns * group
@@ -30,7 +31,8 @@ def packing(rows, columns, place, dtype, order=None, flip=0, between=(), kind="e
         word = bits if word is None else word | bits
     if flip:
         word = word ^ flip
-    loads = [Load(e, x, (place + r,)) for e, r in zip(parts, order or range(group), strict=True)]
+    loads = [Load(e, x, (place + r,), masks and masks[r])
+             for e, r in zip(parts, order or range(group), strict=True)]
     inner = (*loads[:1], *between, *loads[1:], Let(v("w", dt.uint32), word),
              Store(y, (v("i"), v("j")), v("w", dt.uint32)))
     return Kernel("packing", (x, y), (loop("i", rows, loop("j", columns, *inner)),), Meta(kind))
@@ -73,6 +75,40 @@ def test_neighbouring_words_of_far_lanes_are_transposed(dtype, rows, lanes, apar
     assert counted(flat, Op.WORDS) == (rows // together * lanes if together else 0)
     if rows % 4 == 0:
         assert all(s.index[0].lanes == 1 for s in walk(flat.body) if isinstance(s, Load))
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.parametrize("there", [1, 30, 47, 61])
+def test_masked_words_side_by_side_are_one_masked_load(dtype, there):
+    group = 4 // dtype.itemsize
+    masks = [(v("j") * group + r).lt(there) for r in range(group)]
+    if group > 2:
+        masks[2] = None
+    flat = lowered(packing(3, 32, v("i") * 40 * group + v("j") * group, dtype, masks=masks), 1, 16)
+    assert counted(flat, Op.WORDS) == 1
+    (load,) = (s for s in walk(flat.body) if isinstance(s, Load))
+    assert load.mask.lanes == 16 * group
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.parametrize("there", [1, 13, 30])
+def test_lanes_that_are_not_there_are_not_read(dtype, there):
+    """A mask that all elements have is one of lanes, each of which is a load."""
+    group = 4 // dtype.itemsize
+    masks = [v("j").lt(there) & (v("i") * group + r).lt(8 * group) for r in range(group)]
+    kernel = packing(8, 32, v("j") * 19 * group + v("i") * group, dtype, masks=masks)
+    flat = lowered(kernel, 8, 16)
+    assert counted(flat, Op.WORDS) == 16
+    loads = [s for s in walk(flat.body) if isinstance(s, Load)]
+    assert all(s.index[0].lanes == 1 and s.mask.op is Op.BROADCAST for s in loads)
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_elements_of_far_lanes_with_masks_of_their_own_are_no_words(dtype):
+    group = 4 // dtype.itemsize
+    masks = [(v("j") + r).lt(21) for r in range(group)]
+    kernel = packing(8, 32, v("j") * 19 * group + v("i") * group, dtype, masks=masks)
+    assert counted(lowered(kernel, 8, 16), Op.WORDS) == 0
 
 
 @pytest.mark.parametrize("order", [(1, 0), (0, 2), (0, 0), (0, -1)])

@@ -177,13 +177,22 @@ class AccessLowering(Mapper):
 
     def own_mask(self, mask: Expr | None, scope: Scope) -> Expr | None:
         """Return the mask that an access was written with, scalar or vector; None if true."""
+        mask = self._unproven(mask, scope)
+        return None if mask is None else self.scalar_vector(self.map(mask, scope), scope.lanes)
+
+    def _unproven(self, mask: Expr | None, scope: Scope) -> Expr | None:
+        """Return a mask without the conditions that always hold; None if all do."""
         if mask is None:
             return None
-        m = self.scalar_vector(self.map(mask, scope), scope.lanes)
-        return None if self.proves(m) else m
+        if mask.op is Op.AND:
+            parts = [p for a in mask.args if (p := self._unproven(a, scope)) is not None]
+            return ex.binary(Op.AND, *parts) if len(parts) > 1 else next(iter(parts), None)
+        holds = self.proves(self.scalar_vector(self.map(mask, scope), scope.lanes))
+        return None if holds else mask
 
     def total_mask(self, mask: Expr | None, scope: Scope) -> Mask | None:
         """Return the lanes in which an access takes place; None if all do."""
+        mask = self._unproven(mask, scope)
         own = self.own_mask(mask, scope)
         if own is None:
             return scope.mask

@@ -7,13 +7,16 @@ Before: a word of each lane is made of elements that are loaded one by one, with
 After: ``r = x[0:64]; w = words(r)``. Where the lanes lie further apart, neighbouring words (copies
 of an unrolled loop) become one contiguous load a lane and a transposition of whole words.
 
-Limits: words of uint32 that are bound by LETs; no masks; nothing is moved past control flow or a
-write to the same memory.
+Masks of words that lie side by side become one mask of all elements. Where the lanes lie further
+apart, a mask that all elements have is one of lanes, and each load takes its own.
+
+Limits: words of uint32 that are bound by LETs; nothing is moved past control flow or a write to the
+same memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -39,6 +42,7 @@ class _Word(NamedTuple):
     loads: tuple[int, ...]  # positions
     base: Expr
     offset: int  # elements from the base of its group
+    masks: tuple[Expr | None, ...]  # of its elements
 
 
 def join_words(body: Body, strided: Strided, locations: dict[Stmt, Location],
@@ -62,7 +66,7 @@ class _Join(StridedLines):
         """Return the words by memory, stride, lanes and what their places have in common."""
         lets = {s.var: s.value for s in body if isinstance(s, Let) and s.var.lanes == 1}
         loads = {s.var: p for p, s in enumerate(body)
-                 if isinstance(s, Load) and s in self.strided and s.mask is None}
+                 if isinstance(s, Load) and s in self.strided}
         found: dict[object, tuple[Memory, int, int, list[_Word]]] = {}
         for position, stmt in enumerate(body):
             if not isinstance(stmt, Let) or stmt.var.dtype is not dt.uint32:
@@ -73,15 +77,16 @@ class _Join(StridedLines):
             at = tuple(loads[e] for e in made[1])
             places = [self.strided[body[p]] for p in at]
             memories = {body[p].memory for p in at}  # type: ignore[attr-defined]
+            masks = tuple([body[p].mask for p in at])  # type: ignore[attr-defined]
             start, *rest = [linear(a.base, lets) for a in places]
             if len(memories) > 1 or any(
                     found != (start[0], start[1] + r) for r, found in enumerate(rest, 1)) or (
                     len({a.stride for a in places}) > 1):
                 continue
             (memory,) = memories
-            key = memory, places[0].stride, stmt.var.lanes, frozenset(start[0].items())
+            key = memory, places[0].stride, stmt.var.lanes, frozenset(start[0].items()), masks
             group = found.setdefault(key, (memory, key[1], key[2], []))
-            group[3].append(_Word(position, made[0], at, places[0].base, start[1]))
+            group[3].append(_Word(position, made[0], at, places[0].base, start[1], masks))
         return list(found.values())
 
     def _replaced(self, body: Body,
@@ -92,10 +97,15 @@ class _Join(StridedLines):
             size = 4 // memory.dtype.itemsize
             if not self._unwritten(body, memory, words):
                 continue
+            masks = words[0].masks
             if stride == size:
                 for word in words:
-                    out = before.setdefault(word.loads[0], [])
-                    values[word.position] = word.node, self._read(memory, word.base, lanes, out)
+                    out = before.setdefault(word.loads[-1], [])
+                    mask = self._of_elements(masks, lanes, out)
+                    values[word.position] = word.node, self._read(memory, word.base, lanes, out,
+                                                                  mask)
+                continue
+            if len(set(masks)) > 1:
                 continue
             by_offset = {w.offset: w for w in words}
             low = min(by_offset)
@@ -107,7 +117,8 @@ class _Join(StridedLines):
                 if not LEAST <= count <= lanes or stride < count * size:
                     continue
                 start = low + first * size - top.offset
-                rows = [self._read(memory, behind(top.base, start + lane * stride), count, out)
+                rows = [self._read(memory, behind(top.base, start + lane * stride), count, out,
+                                   _of_lane(masks[0], lane, count * size))
                         for lane in range(lanes)]
                 for i, row in enumerate(transpose(rows, count, partial(self._let, out))):
                     word = by_offset[low + (first + i) * size]
@@ -121,12 +132,28 @@ class _Join(StridedLines):
         return all(isinstance(s, _PLAIN) for s in between) and not any(
             isinstance(s, Store) and self.overlap(s.memory, memory) for s in between)
 
-    def _read(self, memory: Memory, base: Expr, count: int, out: list[Stmt]) -> Expr:
-        """Emit the load of words side by side."""
+    def _read(self, memory: Memory, base: Expr, count: int, out: list[Stmt],
+              mask: Expr | None = None) -> Expr:
+        """Emit the load of words side by side, in whose elements a mask holds."""
         lanes = count * (4 // memory.dtype.itemsize)
         var = self.fresh("read", ex.const(0, memory.dtype), lanes)
-        out.append(Load(var, memory, (base,)))
+        out.append(Load(var, memory, (base,), mask))
         return self._let(out, ex.words(var))
+
+    def _of_elements(self, masks: Sequence[Expr | None], lanes: int,
+                     out: list[Stmt]) -> Expr | None:
+        """Return the masks of the elements of all words as one, in the order of memory."""
+        if all(m is None for m in masks):
+            return None
+        always = ex.const(True, dt.bool_, lanes)
+        whole = [always if m is None else m for m in masks]
+        while len(whole) > 1:  # every second one, then these with those between
+            half = len(whole) // 2
+            n = whole[0].lanes
+            picks = [p for i in range(n) for p in (i, n + i)]
+            whole = [self._let(out, ex.shuffle(a, b, picks))
+                     for a, b in zip(whole[:half], whole[half:], strict=True)]
+        return whole[0]
 
     def _let(self, out: list[Stmt], value: Expr) -> Expr:
         var = self.fresh("words", value, value.lanes)
@@ -152,6 +179,10 @@ class _Join(StridedLines):
         used = ex.free_vars(_expressions(made))
         return tuple([s for s in made if not (
             isinstance(s, Load) and s in self.strided and s.var not in used)])
+
+
+def _of_lane(mask: Expr | None, lane: int, elements: int) -> Expr | None:
+    return None if mask is None else ex.broadcast(ex.extract(mask, lane), elements)
 
 
 def _expressions(body: Iterable[Stmt]) -> list[Expr]:
