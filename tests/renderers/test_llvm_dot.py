@@ -23,7 +23,7 @@ def plain():
 
 def columns(op, rng, count):
     words = [rng.integers(0, 1 << 32, count, dtype=np.uint32) for _ in range(2)]
-    if op is Op.DOT4:
+    if op is not Op.DOT2:
         return [rng.integers(-(1 << 31), 1 << 31, count).astype(np.int32), *words]
     total = rng.integers(0, 1 << 32, count, dtype=np.uint32).view(np.float32)
     total[: count // 2] = rng.standard_normal(count // 2)
@@ -34,7 +34,7 @@ def columns(op, rng, count):
     return [total, *words]
 
 
-@pytest.mark.parametrize("op", [Op.DOT2, Op.DOT4], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [Op.DOT2, Op.DOT4, Op.DOT4S], ids=lambda op: op.name)
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("target", [None, plain], ids=["host", "decomposed"])
 def test_dot(op, lanes, target, rng):

@@ -23,7 +23,8 @@ def tiled(left="bf16", right="bf16", op="dot2", inner=40, transposed=False):
 
 @pytest.mark.parametrize("inner", [3, 32, 70])
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("kinds", [("bf16", "bf16", "dot2"), ("u8", "i8", "dot4")])
+@pytest.mark.parametrize("kinds", [("bf16", "bf16", "dot2"), ("u8", "i8", "dot4"),
+                                   ("i8", "i8", "dot4s")])
 def test_matrix(inner, transposed, kinds):
     made = tiled(*kinds, inner, transposed).matrix("i.z").matrix("i").matrix("i.s")
     assert_same(made.start, made.kernel)

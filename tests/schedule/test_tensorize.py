@@ -14,8 +14,8 @@ from weft.ir.text import parse_kernel, print_kernel
 from weft.ir.verify import verify
 from weft.schedule import Schedule
 
-PAIRS = [("bf16", "bf16", "dot2"), ("i8", "i8", "dot4"), ("u8", "i8", "dot4"),
-         ("i8", "u8", "dot4"), ("u8", "u8", "dot4")]
+PAIRS = [("bf16", "bf16", "dot2"), ("i8", "i8", "dot4"), ("i8", "i8", "dot4s"),
+         ("u8", "i8", "dot4"), ("i8", "u8", "dot4"), ("u8", "u8", "dot4")]
 
 
 @pytest.mark.parametrize(("left", "right", "op"), PAIRS)
@@ -72,6 +72,7 @@ def test_sums_of_any_width_wrap_around(out):
 @pytest.mark.parametrize(("kernel", "op"), [
     (nests.matmul(2, 3, 4), "dot2"), (nests.narrow(2, 3, 4, "f16", "f16"), "dot2"),
     (nests.narrow(2, 3, 4, "bf16", "bf16"), "dot4"), (nests.narrow(2, 3, 4, "i8", "i8"), "dot2"),
+    (nests.narrow(2, 3, 4, "u8", "i8"), "dot4s"),
     (nests.narrow(2, 3, 4, "i16", "i16"), "dot4"), (nests.add_sum(4), "dot2"),
     (nests.narrow(2, 3, 4, "bf16", "bf16"), "dot3"),
 ])  # fmt: skip

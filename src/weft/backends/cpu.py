@@ -15,7 +15,7 @@ from weft.background import Task
 from weft.errors import LibraryNotFoundError, WeftError
 from weft.imports import importing
 from weft.ir import dtype as dt
-from weft.ir.op import Op
+from weft.ir.op import MATRICES, Op
 from weft.target import ASSUMED, REPORTED, Target, native_operations
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _WHOLE: Final = {"avx512fp16", "amx-tile", "avxvnni"}
 # dot products of packed words, by the features any of which has the instruction
 _DOTS: Final = (
     (Op.DOT2, {"avx512bf16"}), (Op.DOT4, {"avx512vnni", "avxvnni"}),
-    (Op.MATRIX2, {"amx-bf16"}), (Op.MATRIX4, {"amx-int8"}),
+    (Op.MATRIX2, {"amx-bf16"}), (Op.MATRIX4, {"amx-int8"}), (Op.MATRIX4S, {"amx-int8"}),
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def host_target() -> Target:
                          tuple(sorted(host.features.split(","))), caches, cache_source, _cores(),
                          _memory())
     if tiles_state():
-        matrices = {(op.name, dt.uint32.text) for op in (Op.MATRIX2, Op.MATRIX4)}
+        matrices = {(op.name, dt.uint32.text) for op in MATRICES}
         target = target.replace(operations=target.operations - matrices)
     return target
 

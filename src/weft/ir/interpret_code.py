@@ -15,7 +15,7 @@ from weft.ir import interpret_scalar as scalar
 from weft.ir.dtype import DType, int64
 from weft.ir.expr import picks_of
 from weft.ir.interpret_value import round_float, to_bits
-from weft.ir.op import Op, Operation
+from weft.ir.op import MATRICES, Op, Operation
 from weft.ir.shown import shown
 from weft.ir.stmt import Location
 
@@ -84,8 +84,8 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
     if op is Op.COMPRESS:
         kept = tuple(x for flag, x in zip(*args, strict=True) if flag)
         return kept + (literal(0, result),) * (lanes - len(kept))
-    if op is Op.MATRIX2 or op is Op.MATRIX4:
-        return (scalar.matrix2 if op is Op.MATRIX2 else scalar.matrix4)(*args)
+    if op in MATRICES:
+        return scalar.matrix2(*args) if op is Op.MATRIX2 else scalar.matrix4(op, *args)
     assert operand is not None
     one = scalar.function(op, operand, result)
     return one(*args) if lanes == 1 else tuple(map(one, *args))
@@ -295,7 +295,7 @@ class PythonCode:
             return f"({args[0]},) * {lanes}"
         if op is Op.EXTRACT:
             return f"{args[0]}[{attr}]"
-        if op.group == "vector" or op in (Op.MATRIX2, Op.MATRIX4):
+        if op.group == "vector" or op in MATRICES:
             def run(*xs: Any) -> Any:
                 return apply(op, operand, result, lanes, attr, xs)
 

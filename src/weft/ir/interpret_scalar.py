@@ -310,10 +310,14 @@ def _dot2(total: float, a: int, b: int) -> float:
     return total
 
 
-def _dot4(total: int, a: int, b: int) -> int:
+def _dot4(total: int, a: int, b: int, first: DType = dt.uint8) -> int:
     for shift in (0, 8, 16, 24):
-        total += (a >> shift & 0xFF) * dt.wrap(b >> shift & 0xFF, dt.int8)
+        total += dt.wrap(a >> shift & 0xFF, first) * dt.wrap(b >> shift & 0xFF, dt.int8)
     return int(dt.wrap(total, dt.int32))
+
+
+def _dot4s(total: int, a: int, b: int) -> int:
+    return _dot4(total, a, b, dt.int8)
 
 
 def matrix2(total: Sequence[float], a: Sequence[int], b: Sequence[int]) -> tuple[float, ...]:
@@ -335,19 +339,23 @@ def matrix2(total: Sequence[float], a: Sequence[int], b: Sequence[int]) -> tuple
     return tuple(out)
 
 
-def matrix4(total: Sequence[int], a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+def matrix4(op: Operation, total: Sequence[int], a: Sequence[int],
+            b: Sequence[int]) -> tuple[int, ...]:
     """Return a product of matrices of four bytes a word, added to `total`."""
+    one = _dot4 if op is Op.MATRIX4 else _dot4s
     out = []
     for i in range(16):
         for j in range(16):
             s = total[16 * i + j]
             for q in range(16):
-                s = _dot4(s, a[16 * i + q], b[16 * q + j])
+                s = one(s, a[16 * i + q], b[16 * q + j])
             out.append(s)
     return tuple(out)
 
 
 # the table
+
+_DOTS: Final[dict[Operation, Function]] = {Op.DOT2: _dot2, Op.DOT4: _dot4, Op.DOT4S: _dot4s}
 
 
 @cache
@@ -370,7 +378,7 @@ def function(op: Operation, operand: DType, result: DType) -> Function:
     if op in _COMPARE:
         return _COMPARE[op]
     if op.group == "dot":
-        return _dot2 if op is Op.DOT2 else _dot4
+        return _DOTS[op]
     found: Function | None = None
     if operand.is_bool:
         found = _BOOL_OPS.get(op)

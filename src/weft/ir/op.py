@@ -18,9 +18,10 @@ Semantics, everywhere and on every device:
   first element in the lowest bits. ``DOT2(s, a, b)`` is ``fma(a0, b0, fma(a1, b1, s))`` on
   bfloat16 pairs, each step rounded to float32; subnormal operands, sums and results count as zeros
   of their sign (no instruction of this kind keeps them). ``DOT4(s, a, b)`` adds four products of
-  an unsigned byte of `a` and a signed byte of `b` to an int32, which wraps around. ``MATRIX2`` and
-  ``MATRIX4`` multiply matrices of 16 x 16 words: ``MATRIX2`` sums the lower and the upper elements
-  apart, each with fused multiply-adds in order, and adds both sums to the result.
+  an unsigned byte of `a` and a signed byte of `b` to an int32, which wraps around; both are signed
+  in ``DOT4S``. ``MATRIX2``, ``MATRIX4`` and ``MATRIX4S`` multiply matrices of 16 x 16 words so:
+  ``MATRIX2`` sums the lower and the upper elements apart, each with fused multiply-adds in order,
+  and adds both sums to the result.
 """
 
 from __future__ import annotations
@@ -150,9 +151,11 @@ class Op:
     # dot products of packed words (made by schedule.tensorize); kinds: of the words
     DOT2: Final = Operation("dot2", 3, "dot", "u", "attr")  # float32 += 2 bf16 * 2 bf16
     DOT4: Final = Operation("dot4", 3, "dot", "u", "attr")  # int32 += 4 uint8 * 4 int8
+    DOT4S: Final = Operation("dot4s", 3, "dot", "u", "attr")  # int32 += 4 int8 * 4 int8
     # ... of matrices of 16 x 16 in 256 lanes, row by row: c[i, j] += the sum of a[i, q] . b[q, j]
     MATRIX2: Final = Operation("matrix2", 3, "dot", "u", "attr")
     MATRIX4: Final = Operation("matrix4", 3, "dot", "u", "attr")
+    MATRIX4S: Final = Operation("matrix4s", 3, "dot", "u", "attr")
 
     # conversion
     CAST: Final = Operation("cast", 1, "convert", result="attr")
@@ -199,6 +202,7 @@ class Op:
     DETACH: Final = Operation("detach", 1, "buffer")
 
 
+MATRICES: Final = (Op.MATRIX2, Op.MATRIX4, Op.MATRIX4S)  # products of whole matrices
 BY_NAME: Final[dict[str, Operation]] = {
     row.name: row for row in vars(Op).values() if isinstance(row, Operation)
 }

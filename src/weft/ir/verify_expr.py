@@ -12,7 +12,7 @@ from typing import Any, Final
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
-from weft.ir.op import Op, Operation
+from weft.ir.op import MATRICES, Op, Operation
 
 Typed = tuple[DType, int]
 
@@ -55,7 +55,7 @@ def fault(op: Operation, result: Typed, args: Sequence[Typed], attr: Any) -> str
         return f"{op.name} of {shown} to {show_type(result)}: lanes differ"
     if op.group == "convert":
         return _convert(op, result[0], args[0][0])
-    if op in (Op.MATRIX2, Op.MATRIX4) and result[1] != 256:
+    if op in MATRICES and result[1] != 256:
         return f"{op.name} of {result[1]} lanes, expected 256"
     if op.group == "dot":
         return _dot(op, result[0], [dtype for dtype, _ in args])

@@ -300,10 +300,18 @@ def _dot2(total: Expr, a: Expr, b: Expr) -> Expr:
 
 def _dot4(total: Expr, a: Expr, b: Expr) -> Expr:
     for place in (0, 8, 16, 24):
-        x = ex.bitcast((a >> place) & 0xFF, dt.int32)
-        y = ex.bitcast(b << 24 - place, dt.int32) >> 24
-        total = total + x * y
+        total = total + ex.bitcast((a >> place) & 0xFF, dt.int32) * _signed_byte(b, place)
     return total
+
+
+def _dot4s(total: Expr, a: Expr, b: Expr) -> Expr:
+    for place in (0, 8, 16, 24):
+        total = total + _signed_byte(a, place) * _signed_byte(b, place)
+    return total
+
+
+def _signed_byte(word: Expr, place: int) -> Expr:
+    return ex.bitcast(word << 24 - place, dt.int32) >> 24
 
 
 _OWN: Final[dict[tuple[Operation, str], Callable[..., Expr]]] = {
@@ -314,4 +322,5 @@ _OWN: Final[dict[tuple[Operation, str], Callable[..., Expr]]] = {
     (Op.SCALB, "f"): _scale,
     (Op.DOT2, "u"): _dot2,
     (Op.DOT4, "u"): _dot4,
+    (Op.DOT4S, "u"): _dot4s,
 }

@@ -15,6 +15,7 @@ __all__ = ["dot", "load_matrix", "matrix", "store_matrix"]
 _LEAST = 4  # lanes of the smallest register
 _WORDS = vector("i32", 256)  # of a matrix
 _SIZE = ("i16", "16"), ("i16", "64")  # of a tile: rows, bytes of a row
+_PRODUCTS = {Op.MATRIX2: "tdpbf16ps", Op.MATRIX4: "tdpbusd", Op.MATRIX4S: "tdpbssd"}
 
 
 def dot(w: FunctionWriter, inst: Compute) -> str:
@@ -53,8 +54,7 @@ def matrix(w: FunctionWriter, inst: Compute) -> str:
     """
     total = element(inst.result.dtype)
     tiles = [_tile(w, w.ref(a), element(a.dtype)) for a in inst.args]
-    name = "tdpbf16ps" if inst.op is Op.MATRIX2 else "tdpbusd"
-    made = w.intrinsic(f"llvm.x86.{name}.internal", "x86_amx", *_SIZE, ("i16", "64"),
+    made = w.intrinsic(f"llvm.x86.{_PRODUCTS[inst.op]}.internal", "x86_amx", *_SIZE, ("i16", "64"),
                        *[("x86_amx", t) for t in tiles])
     whole = w.intrinsic("llvm.x86.cast.tile.to.vector.v256i32", _WORDS, ("x86_amx", made))
     return whole if total == "i32" else w.new(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from weft.imports import Late
 from weft.ir import linear as li
 from weft.ir.linear import LinearKernel, Value
-from weft.ir.op import Op
+from weft.ir.op import MATRICES, Op
 from weft.ir.stmt import Memory
 from weft.renderers.llvm_types import Module, splat, stored, suffix, vector
 from weft.target import STACK_BYTES
@@ -154,8 +154,7 @@ def _far(kernel: LinearKernel, near: int) -> set[str]:
 
     Read past it, they leave their place in it to those that it can.
     """
-    products = (Op.MATRIX2, Op.MATRIX4)
-    factors = {a.id for i in kernel.code if isinstance(i, li.Compute) and i.op in products
+    factors = {a.id for i in kernel.code if isinstance(i, li.Compute) and i.op in MATRICES
                for a in i.args[1:]}
     if not factors:
         return set()

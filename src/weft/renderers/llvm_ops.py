@@ -474,6 +474,7 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.DOT4: lambda w, i: llvm_dot.dot(w, i),
     Op.MATRIX2: lambda w, i: llvm_dot.matrix(w, i),
     Op.MATRIX4: lambda w, i: llvm_dot.matrix(w, i),
+    Op.MATRIX4S: lambda w, i: llvm_dot.matrix(w, i),
     Op.CAST: _cast,
     Op.BITCAST: _bitcast,
     Op.BROADCAST: _broadcast,

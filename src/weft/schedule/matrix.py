@@ -17,7 +17,8 @@ from weft.schedule.space import Edit, constant, find_for, find_memory, perfect
 
 SIDE: Final = 16  # rows and columns of a matrix
 LANES: Final = SIDE * SIDE
-PRODUCTS: Final[dict[Operation, Operation]] = {Op.DOT2: Op.MATRIX2, Op.DOT4: Op.MATRIX4}
+PRODUCTS: Final[dict[Operation, Operation]] = {
+    Op.DOT2: Op.MATRIX2, Op.DOT4: Op.MATRIX4, Op.DOT4S: Op.MATRIX4S}  # fmt: skip
 
 
 def matrix(kernel: Kernel, loop: str) -> Kernel:

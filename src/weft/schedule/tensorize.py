@@ -15,8 +15,8 @@ from weft.ir.stmt import Accumulator, Axis, Body, Kernel, Let, Load, Reduce, Stm
 from weft.schedule import guard as gd
 from weft.schedule.space import Copy, Edit, Site, ceildiv, constant, find_reduce
 
-OPERATIONS: Final[dict[str, Operation]] = {"dot2": Op.DOT2, "dot4": Op.DOT4, "mad": Op.MAD}
-_GROUPS: Final[dict[Operation, int]] = {Op.DOT2: 2, Op.DOT4: 4, Op.MAD: 1}
+_GROUPS: Final[dict[Operation, int]] = {Op.DOT2: 2, Op.DOT4: 4, Op.DOT4S: 4, Op.MAD: 1}
+OPERATIONS: Final[dict[str, Operation]] = {op.name: op for op in _GROUPS}
 SIDES: Final = ("left", "right")
 _SHIFTED: Final = 0x80808080  # four bytes of 128, or -128
 
@@ -39,7 +39,8 @@ def tensorize(kernel: Kernel, accumulator: str, axis: str, operation: str,
 
     reduce k.c in n/4 (s.bias) {dot4(s.bias, 128, s.right)},
 
-    is subtracted behind. A last group that is not full is filled up with zeros.
+    is subtracted behind; ``dot4s`` takes signed ones on both sides. A last group that is not full
+    is filled up with zeros.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def tensorize(kernel: Kernel, accumulator: str, axis: str, operation: str,
     axis : str
         The axis that is cut into groups.
     operation : str
-        ``dot2``, ``dot4`` or ``mad``.
+        ``dot2``, ``dot4``, ``dot4s`` or ``mad``.
     bias : str
         ``left`` or ``right``: which side of a ``dot4`` is shifted if both are alike.
     multiple : int
@@ -133,9 +134,10 @@ class _Tensorize:
             raise ScheduleError(what, found=f"the {self.axis.kind} axis {axis}",
                                 expected="a serial axis")
         factors = (factors_of if op is Op.MAD else narrow_factors)(self.stmt)
-        kind = dt.int32 if op is Op.DOT4 else dt.float32
+        kind = dt.int32 if _GROUPS[op] == 4 else dt.float32
         total = self.stmt.accumulators[0].var.dtype
-        if factors is None or (total is not kind if kind.is_float else not total.is_integer):
+        if factors is None or (total is not kind if kind.is_float else not total.is_integer) or (
+                op is Op.DOT4S and any(f.dtype is not dt.int8 for f in factors)):
             raise ScheduleError(what, found="no sum of products of narrow elements",
                                 expected=f"what {op.name} computes")
         self.factors, self.kind = factors, kind

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.ir.dtype import float32, uint32
+from weft.ir.dtype import float32, int8, uint32
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.record import Record
@@ -78,12 +78,14 @@ def schedule_dot(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
 
 
 def sides_of(plan: Plan, pattern: Pattern, widened: bool = False,
-             turned: bool = False, masked: bool = False) -> Sides | None:
+             turned: bool = False, masked: bool = False,
+             signed: bool = False) -> Sides | None:
     """Return how the operands take part, None if the nest does not suit.
 
     With `widened`, factors of float32 that are computed (from float16, from a byte and its scale)
     count as groups of one: they are computed once, in the panels. With `turned`, rows and vectors
-    are what they would not be otherwise. With `masked`, loads may have masks (windows do).
+    are what they would not be otherwise. With `masked`, loads may have masks (windows do). With
+    `signed`, bytes that are signed on both sides are multiplied as such.
     """
     body = pattern.reduce.body
     factors = factors_of(pattern.reduce) if widened else narrow_factors(pattern.reduce)
@@ -98,6 +100,8 @@ def sides_of(plan: Plan, pattern: Pattern, widened: bool = False,
         op, group = Op.MAD, 1
     else:
         op, group = (Op.DOT2, 2) if factors[0].dtype.is_float else (Op.DOT4, 4)
+        if signed and all(f.dtype is int8 for f in factors):
+            op = Op.DOT4S
     space = Space(plan.kernel)
     inside = accesses(body)
     axes = pattern.reduce.axes

@@ -36,7 +36,7 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the form of products of matrices; whether it fits."""
     if not any(plan.target.supports(op, uint32) for op in (Op.MATRIX2, Op.MATRIX4)):
         return False
-    s = sides_of(plan, pattern)
+    s = sides_of(plan, pattern, signed=plan.target.supports(Op.MATRIX4S, uint32))
     if s is None or len(pattern.reduce.axes) != 1:
         return False
     if not plan.target.supports(PRODUCTS[OPERATIONS[s.op]], uint32):
@@ -44,7 +44,7 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     is_turned = _should_turn(s)
     if is_turned:
         factors = narrow_factors(pattern.reduce)
-        turned = sides_of(plan, pattern, turned=True)
+        turned = sides_of(plan, pattern, turned=True, signed=s.op == Op.DOT4S.name)
         if factors is None or turned is None or factors[0].dtype is not factors[1].dtype:
             is_turned = False  # unsigned bytes would be on the other side
         else:
