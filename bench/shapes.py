@@ -44,6 +44,7 @@ except ImportError:
     sys.exit("bench/shapes.py compares with PyTorch, which is not installed")
 from conv_shapes import TYPES as CONVOLUTIONS  # noqa: E402
 from order_shapes import TYPES as ORDER  # noqa: E402
+from product_shapes import TYPES as PRODUCTS  # noqa: E402
 from row_shapes import TYPES as ROWS  # noqa: E402
 
 torch.set_num_threads(args.threads)
@@ -159,7 +160,7 @@ TYPES = {
                lambda *a, equation: np.einsum(equation, *a, optimize=True)),
 }  # fmt: skip
 
-TYPES |= CONVOLUTIONS | ROWS | ORDER
+TYPES |= PRODUCTS | CONVOLUTIONS | ROWS | ORDER
 
 
 def flat(result):
@@ -195,7 +196,7 @@ def systems(row, arrays, options):
 def reference(row, arrays, options):
     """Return what the result is in float64."""
     _, _, fn_torch, fn_numpy = TYPES[row]
-    wide = [a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays]
+    wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
     if fn_numpy is not None:
         return flat(fn_numpy(*wide, **options))
     return [np.asarray(r) for r in flat(fn_torch(*map(torch.from_numpy, wide), **options))]
