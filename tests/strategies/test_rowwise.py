@@ -6,6 +6,8 @@ import pytest
 import schedule_nests as nests
 import weft
 from schedule_nests import assert_same, loop, memory, n, v
+from weft.ir import expr as ex
+from weft.ir.op import Op
 from weft.ir.stmt import Axis, Kernel, Load, Reduce, Store
 from weft.schedule import Schedule
 from weft.strategies import choose
@@ -104,6 +106,24 @@ def test_columns_in_registers(batch, points, columns, wanted):
     nest = loop("i", batch, loop("j", columns, reduce, Store(y, (v("i"), v("j")), nests.f("s"))))
     made = check(Kernel("sums", (x, y), (nest,)), exact=False)
     assert wanted in dict(made.meta.hints)["why"]
+
+
+def column_softmax(rows, columns):
+    """y[k, c] = exp(x[k, c]) / sum over k of exp(x[k, c])"""
+    x, y = memory("x", rows, columns), memory("y", rows, columns)
+    k, q, c = v("k"), v("q"), v("c")
+    total = Reduce((Axis(k, n(rows)),), (nests.total("s", value=ex.unary(Op.EXP, nests.f("a"))),),
+                   (Load(nests.f("a"), x, (k, c)),))
+    scale = loop("q", rows, Load(nests.f("b"), x, (q, c)),
+                 Store(y, (q, c), ex.unary(Op.EXP, nests.f("b")) / nests.f("s")))
+    return Kernel("columns", (x, y), (loop("c", columns, total, scale),))
+
+
+@pytest.mark.parametrize(("columns", "shared"), [(100, False), (112, True), (600, True)])
+def test_threads_do_not_share_lines_of_short_rows(columns, shared):
+    """Columns of rows that are no whole lines are one thread's, if there are few of them."""
+    made = check(column_softmax(300, columns), exact=False)
+    assert ("shared out to 2 threads" in dict(made.meta.hints)["why"]) == shared
 
 
 @pytest.mark.parametrize("shape", [(70_003, 37), (40_001, 16), (9_001, 129), (5_000, 448)])

@@ -25,6 +25,7 @@ from weft.strategies.nest import (
     Cost,
     Plan,
     chain_of,
+    flat_stride,
     parallelise,
     product,
     registers,
@@ -42,6 +43,7 @@ LEAST_COLUMNS: Final = 4  # that are worth a vector of their own
 SIDE_BY_SIDE: Final = 4  # points of a reduction with running results of their own
 LEAST_VECTORS: Final = 4  # of running results that are worth registers of their own
 SPARE: Final = 4  # registers beside those of running results
+LINE_WORK: Final = 10_000  # as much work as it costs that two threads write a line by turns
 LIGHT: Final = 4  # operations of a point that need few of these
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
 
@@ -108,13 +110,32 @@ def schedule_columns(plan: Plan, rows: list[For], amount: int) -> None:
     names, extent = widen(plan, [r.var.attr for r in rows], {r.var.attr: r.extent for r in rows},
                           cost)
     outer = split_for_vectors(plan, names[-1], extent, cost, most=min(most, 64))
-    parallelise(plan, [*names[:-1], outer or names[-1]], amount)
+    apart = amount < LINE_WORK * _shared_lines(plan, rows, body)
+    parallelise(plan, names[:-1] if apart else [*names[:-1], outer or names[-1]], amount)
     if outer is not None:
         fetch_results(plan, outer)
     for stmt in found:
         if product(a.extent for a in stmt.axes) <= MOST_UNROLLED:
             for axis in stmt.axes:  # a pooling window
                 plan.attempt("unroll", axis.var.attr)
+
+
+def _shared_lines(plan: Plan, rows: list[For], body: Body) -> int:
+    """Return how often neighbouring columns are written to one line of the cache.
+
+    Threads that share out the columns of such rows take the line from one another in each row.
+    """
+    space, count = Space(plan.kernel), 0
+    for stmt in body:
+        if isinstance(stmt, For):
+            chain = chain_of(stmt)
+            written = [a for a in sub.accesses(chain[-1].body)
+                       if a.write and a.memory.scope == "global"]
+            apart = [(flat_stride(space, a, chain[-1].var) or 0) * a.memory.dtype.itemsize
+                     for a in written]
+            if any(distance % plan.target.line_bytes for distance in apart):
+                count += product(c.extent for c in (*rows[:-1], *chain))
+    return count
 
 
 def _lines(plan: Plan, rows: list[For], stmt: Reduce, amount: int) -> bool:
