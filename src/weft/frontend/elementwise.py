@@ -8,7 +8,7 @@ from typing import Self, cast
 from weft.frontend.arguments import count_of
 from weft.frontend.arithmetic import Arithmetic, as_operand, float_kind
 from weft.frontend.core import Scalar
-from weft.frontend.promotion import binary
+from weft.frontend.promotion import binary, result_dtype
 from weft.ir import dtype as dt
 from weft.ir.op import Op, Operation
 
@@ -152,10 +152,10 @@ class Elementwise(Arithmetic):
 
     def logaddexp(self, other: object) -> Self:
         """Return ``log(exp(self) + exp(other))`` without overflow."""
-        second = as_operand(self, other)
-        top = self.maximum(second).detach()
+        first, second, out = self._mixed(other)
+        top = first.maximum(second).detach()
         safe = top.abs().eq(math.inf).where(0.0, top)
-        return self.sub(safe).exp().add(second.sub(safe).exp()).log().add(safe)
+        return first.sub(safe).exp().add(second.sub(safe).exp()).log().add(safe).astype(out)
 
     # activations
 
@@ -181,15 +181,21 @@ class Elementwise(Arithmetic):
 
     def elu(self, alpha: Scalar = 1.0) -> Self:
         """Return ``alpha * (exp(self) - 1)`` where negative, else the elements."""
+        return self._computed()._elu(alpha).astype(float_kind(self.dtype))
+
+    def _elu(self, alpha: Scalar) -> Self:
         return self.gt(0).where(self, self.gt(0).where(0, self).expm1().mul(alpha))
 
     def selu(self) -> Self:
         """Return the scaled ELU."""
-        return self.elu(1.6732632423543772).mul(1.0507009873554805)
+        scaled = self._computed()._elu(1.6732632423543772).mul(1.0507009873554805)
+        return scaled.astype(float_kind(self.dtype))
 
     def celu(self, alpha: Scalar = 1.0) -> Self:
         """Return the continuously differentiable ELU."""
-        return self.maximum(0).add(self.div(alpha).minimum(0).expm1().mul(alpha))
+        x = self._computed()
+        out = x.maximum(0).add(x.div(alpha).minimum(0).expm1().mul(alpha))
+        return out.astype(float_kind(self.dtype))
 
     def gelu(self, approximate: str = "none") -> Self:
         """Return ``x * Phi(x)``; `approximate` is ``none`` (erf) or ``tanh``."""
@@ -220,15 +226,18 @@ class Elementwise(Arithmetic):
 
     def logsigmoid(self) -> Self:
         """Return ``log(sigmoid(x))`` without overflow."""
-        return self.minimum(0).sub(self.abs().neg().exp().log1p())
+        x = self._computed()
+        return x.minimum(0).sub(x.abs().neg().exp().log1p()).astype(float_kind(self.dtype))
 
     def softsign(self) -> Self:
         """Return ``x / (1 + |x|)``."""
-        return self.div(self.abs().add(1))
+        x = self._computed()
+        return x.div(x.abs().add(1)).astype(float_kind(self.dtype))
 
     def tanhshrink(self) -> Self:
         """Return ``x - tanh(x)``."""
-        return self.sub(self.tanh())
+        x = self._computed()
+        return x.sub(x.tanh()).astype(float_kind(self.dtype))
 
     def hardtanh(self, min_val: Scalar = -1.0, max_val: Scalar = 1.0) -> Self:
         """Return the elements limited to an interval."""
@@ -236,22 +245,30 @@ class Elementwise(Arithmetic):
 
     def hardsigmoid(self) -> Self:
         """Return ``relu6(x + 3) / 6``."""
-        return self.add(3).relu6().div(6)
+        return self._computed().add(3).relu6().div(6).astype(float_kind(self.dtype))
 
     def hardswish(self) -> Self:
         """Return ``x * relu6(x + 3) / 6``."""
-        return self.mul(self.add(3).relu6()).div(6)
+        x = self._computed()
+        return x.mul(x.add(3).relu6()).div(6).astype(float_kind(self.dtype))
 
     def _computed(self) -> Self:
         """Return the elements in the type that a composite computes in."""
         return self.astype(dt.compute_dtype(float_kind(self.dtype)))
 
+    def _mixed(self, other: object) -> tuple[Self, Self, dt.DType]:
+        """Return two operands in the type that a composite computes in, and the result's type."""
+        second = as_operand(self, other)
+        out = float_kind(result_dtype(self, second))
+        inside = dt.compute_dtype(out)
+        return self.astype(inside), second.astype(inside), out
+
     # mixtures
 
     def hypot(self, other: object) -> Self:
         """Return ``sqrt(self**2 + other**2)``."""
-        second = as_operand(self, other)
-        return self.mul(self).add(second.mul(second)).sqrt()
+        first, second, out = self._mixed(other)
+        return first.mul(first).add(second.mul(second)).sqrt().astype(out)
 
     def lerp(self, end: object, weight: object) -> Self:
         """Return ``self + weight * (end - self)``."""

@@ -113,8 +113,9 @@ class Reduction(Movement):
             unbiased: bool | None = None, axis: Axes = None, keepdims: bool = False
             ) -> Self:  # fmt: skip
         """Return standard deviations over axes; divides by ``n - correction``."""
-        return self.var(dim, correction, keepdim, unbiased=unbiased, axis=axis,
-                        keepdims=keepdims).sqrt()  # fmt: skip
+        x, out = self._float_input("std")
+        return x.var(dim, correction, keepdim, unbiased=unbiased, axis=axis,
+                     keepdims=keepdims).sqrt().astype(out)  # fmt: skip
 
     def var_mean(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False
                  ) -> tuple[Self, Self]:  # fmt: skip
