@@ -193,7 +193,7 @@ class Parts(Row):
         step = (self.n - self.lanes) // (SAMPLE - 1)
         line = [self._line(ex.index(i * step)) for i in range(SAMPLE)]
         line = [self._let(self._clean(x)) for x in line]
-        registers = Registers(self.lanes, self._let)
+        registers = Registers(self.dtype, self.lanes, self._let)
         registers.columns(line)
         low, high = self._limits
         keys = [low - 1]
@@ -300,7 +300,7 @@ class Parts(Row):
         for q in range(COUNT):
             masks.append(self._let(ex.ramp(ex.const(q * lanes, dt.int32), lanes).lt(whole)))
             line.append(self._held(ex.index(q * lanes), masks[-1], largest))
-        line = Registers(lanes, self._let).sort(line)
+        line = Registers(self.dtype, lanes, self._let).sort(line)
         for q, (x, mask) in enumerate(zip(line, masks, strict=True)):
             self._put_vector(self.out, self.start + q * lanes, x, mask)
 
@@ -324,7 +324,7 @@ class Parts(Row):
         step = self._let((size - self.lanes) // 8)
         every, none = self._let(self._lanes_of(size)), self._every(self._largest)
         line = [self._held(step * i, every, none) for i in range(9)]
-        median = Registers(self.lanes, self._let).ninther(line)
+        median = Registers(self.dtype, self.lanes, self._let).ninther(line)
         key = ex.where(poor, self._between_keys(low, high), self._mean(median))
         return self._let(self._limited(key, low, high))
 

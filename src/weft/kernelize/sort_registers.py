@@ -1,22 +1,24 @@
 """Sorting networks across vector registers and their lanes.
 
-Columns are sorted first, register against register. Then neighbouring columns are merged, the
-order of one turned around, until all lanes are one run that goes down the columns, which shuffles
-turn into rows. Comparisons of a float sort choose between two values, as one instruction does:
-which of two equal ones comes first is of no use to ask.
+Columns are sorted first, register against register, then merged. Comparisons of a float sort
+choose between two values, as one instruction does: which of two equal ones comes first is of no use
+to ask.
 
 Ref: Batcher, "Sorting networks and their applications", AFIPS 1968.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
+from weft.ir.dtype import DType
 from weft.ir.expr import Expr
-from weft.kernelize.sort_network import batcher, halvings
+from weft.ir.op import Op
+from weft.kernelize.sort_merges import COMPARED, Step, rounds, turn
+from weft.kernelize.sort_network import batcher
 
 COUNT: Final = 16  # registers that are sorted together
 # Of nine registers in order: the fourth, counted from 0.
@@ -37,8 +39,8 @@ def upper(a: Expr, b: Expr) -> Expr:
 class Registers:
     """Networks on vectors of so many lanes; `name` binds a value to a name."""
 
-    def __init__(self, lanes: int, name: Callable[[Expr], Expr]) -> None:
-        self.lanes, self.name = lanes, name
+    def __init__(self, dtype: DType, lanes: int, name: Callable[[Expr], Expr]) -> None:
+        self.dtype, self.lanes, self.name = dtype, lanes, name
 
     def _compare(self, line: list[Expr], a: int, b: int) -> None:
         low, high = lower(line[a], line[b]), upper(line[b], line[a])
@@ -56,47 +58,38 @@ class Registers:
         return line[4]
 
     def sort(self, line: list[Expr]) -> list[Expr]:
-        """Return the elements of a power of two of registers in order, row after row."""
-        line = list(line)
+        """Return the elements of a power of two of registers in order, row after row.
+
+        A falling run is a rising one of inverted values: those of the lanes that fall in this round
+        or the next one, but not in both, are inverted between the two.
+        """
+        line = [self._inverted(x, self._falling(0)) for x in line]
         self.columns(line)
-        group = 2
-        while group <= self.lanes:
-            self._merge(line, group)
-            group *= 2
-        return self._rows(line)
+        before = self._falling(0)
+        for number, steps in enumerate(rounds(len(line), self.lanes)):
+            falling = self._falling(number + 1)
+            line = [self._inverted(x, before ^ falling) for x in line]
+            before = falling
+            self._take(line, steps)
+        steps, order = turn(len(line), self.lanes)
+        self._take(line, steps)
+        return [line[a] for a in order]
 
-    def _merge(self, line: list[Expr], group: int) -> None:
-        """Merge the two halves of each group of columns."""
-        count = len(line)
-        for a in range(count // 2):
-            b = count - 1 - a
-            x, y = (self._across(line[q], group - 1) for q in (a, b))
-            line[a] = self._meet(line[a], y, group // 2)
-            line[b] = self._meet(line[b], x, group // 2)
-        distance = group // 4
-        while distance:
-            line[:] = [self._meet(x, self._across(x, distance), distance) for x in line]
-            distance //= 2
-        for low, high in halvings(count):
-            self._compare(line, low, high)
+    def _take(self, line: list[Expr], steps: Sequence[Step]) -> None:
+        for a, b, picks in steps:
+            if picks == COMPARED:
+                self._compare(line, a, b)
+            else:
+                pair = [self.name(ex.shuffle(line[a], line[b], list(p))) for p in picks]
+                line[a], line[b] = pair
 
-    def _across(self, x: Expr, by: int) -> Expr:
-        """Return the lanes of other columns: those with these bits of their number flipped."""
-        return self.name(ex.shuffle(x, x, [t ^ by for t in range(self.lanes)]))
-
-    def _meet(self, x: Expr, other: Expr, bit: int) -> Expr:
-        """Return the larger of two in the lanes that have a bit, the smaller in the rest."""
+    def _falling(self, bit: int) -> Expr:
+        """Return the lanes whose number has a bit."""
         lane = ex.ramp(ex.const(0, dt.int32), self.lanes)
-        flagged = lane & ex.const(bit, dt.int32, self.lanes)
-        return self.name(ex.where(flagged.ne(ex.const(0, dt.int32, self.lanes)),
-                                  upper(x, other), lower(x, other)))
+        flag = ex.const(1 << bit, dt.int32, self.lanes)
+        return (lane & flag).eq(flag)
 
-    def _rows(self, line: list[Expr]) -> list[Expr]:
-        """Return columns as rows: each round interleaves the two halves of the registers."""
-        half, lanes = len(line) // 2, self.lanes
-        picks = [i // 2 + (i % 2) * lanes for i in range(2 * lanes)]
-        for _ in range(half.bit_length()):
-            pairs = [(line[q], line[q + half]) for q in range(half)]
-            line = [self.name(ex.shuffle(a, b, part))
-                    for a, b in pairs for part in (picks[:lanes], picks[lanes:])]
-        return line
+    def _inverted(self, x: Expr, flags: Expr) -> Expr:
+        """Return values whose order is the other way round in some lanes."""
+        other = ex.unary(Op.NEG if self.dtype.is_float else Op.NOT, x)
+        return self.name(ex.where(flags, other, x))
