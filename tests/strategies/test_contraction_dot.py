@@ -30,6 +30,17 @@ def bf16(array):
     return weft.from_numpy(np.ascontiguousarray(array)).astype(weft.bfloat16).realize()
 
 
+@pytest.mark.parametrize("kinds", [("f16", "f16"), ("f16", "f32"), ("bf16", "f16")])
+@pytest.mark.parametrize("layout", ["ik,kj", "ik,jk", "ki,kj", "ki,jk"])
+@pytest.mark.parametrize("shape", [(48, 33, 20), (61, 40, 35)])
+def test_factors_that_are_widened_are_computed_once(kinds, layout, shape):
+    """In panels, for whichever layout, and not in each step of a tile."""
+    kernel = nests.narrow(*shape, *kinds, *layout.split(","))
+    made = choose(kernel, TARGET, 1)
+    assert any(line.startswith("tensorize(s, k, mad") for line in made.meta.schedule)
+    assert_same(kernel, made)
+
+
 def random(name, *shape):
     info = np.iinfo(name)
     return RNG.integers(info.min, info.max + 1, shape).astype(name)

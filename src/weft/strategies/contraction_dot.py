@@ -316,8 +316,7 @@ def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: S
     schedule = plan.schedule
     if s.row_stride != 1 and s.row_step == s.group == 1:
         # Side by side along the reduced axis: row by row, each in cache lines of its own.
-        last = panel(plan, word, tile, (row, *axes), skew=SKEW)[-1]
-        schedule.split(last, LINE_POINTS, "mask").vectorize(f"{last}.i")
+        _vectors(plan, panel(plan, word, tile, (row, *axes), skew=SKEW)[-1], LINE_POINTS)
         return
     if s.row_stride != 1:
         schedule.precompute(word, tile, (*axes, row))
@@ -333,16 +332,26 @@ def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: S
         loops = panel(plan, word, block, (tile, *axes, row))
         schedule.reorder(*loops[1:-1], loops[0], loops[-1])
         last = loops[-1]
-    schedule.split(last, power_above(rows), "mask").vectorize(f"{last}.i")
+    _vectors(plan, last, power_above(rows))
+
+
+def _vectors(plan: Plan, loop: str, lanes: int) -> None:
+    """Cut a loop of a copy into vectors; another copy may have loops of the same name."""
+    known = _loops(plan)
+    plan.schedule.split(loop, lanes, "mask")
+    plan.schedule.vectorize(next(name for name in reversed(_loops(plan)) if name not in known))
+
+
+def _loops(plan: Plan) -> list[str]:
+    return [str(s.var.attr) for s in walk(plan.kernel.body) if isinstance(s, For)]
 
 
 def panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...],
           skew: int = 0) -> list[str]:
     """Compute a name ahead, at a loop; return the loops that do so, in the order of `layout`."""
-    known = {s.var.attr for s in walk(plan.kernel.body) if isinstance(s, For)}
+    known = _loops(plan)
     plan.schedule.precompute(name, loop, layout, skew=skew)
-    return [str(s.var.attr) for s in walk(plan.kernel.body)
-            if isinstance(s, For) and s.var.attr not in known]
+    return [loop for loop in _loops(plan) if loop not in known]
 
 
 def binds(plan: Plan, name: str) -> bool:

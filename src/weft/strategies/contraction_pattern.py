@@ -117,8 +117,9 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
 def usual(target: Target) -> Parameters:
     """Return the parameters for a target: panels take a quarter of a large second cache."""
     default = Parameters()
-    return default.replace(panel_bytes=min(max(default.panel_bytes, target.l2_bytes // 4),
-                                           ARRAY_BYTES))
+    quarter = min(target.l2_bytes // 4, ARRAY_BYTES)
+    return default.replace(panel_bytes=max(default.panel_bytes, quarter),
+                           dot_bytes=max(default.dot_bytes, quarter))
 
 
 def picked(plan: Plan, space: dict[str, tuple[int, ...]]) -> Parameters:
