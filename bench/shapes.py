@@ -42,6 +42,7 @@ try:
     import torch.nn.functional as F
 except ImportError:
     sys.exit("bench/shapes.py compares with PyTorch, which is not installed")
+from attention_shapes import TYPES as ATTENTION  # noqa: E402
 from conv_shapes import TYPES as CONVOLUTIONS  # noqa: E402
 from order_shapes import TYPES as ORDER  # noqa: E402
 from product_shapes import TYPES as PRODUCTS  # noqa: E402
@@ -160,7 +161,7 @@ TYPES = {
                lambda *a, equation: np.einsum(equation, *a, optimize=True)),
 }  # fmt: skip
 
-TYPES |= PRODUCTS | CONVOLUTIONS | ROWS | ORDER
+TYPES |= ATTENTION | PRODUCTS | CONVOLUTIONS | ROWS | ORDER
 
 
 def flat(result):

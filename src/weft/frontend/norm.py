@@ -188,7 +188,10 @@ class Normalization(Convolution):
         k = as_operand(self, key)._shared_heads(self, enable_gqa)
         q, _ = self._float_input("scaled_dot_product_attention")
         factor = 1 / math.sqrt(max(self.shape[-1], 1)) if scale is None else scale
-        scores = q.mul(factor).matmul(k.astype(q.dtype).transpose(-2, -1))
+        keys = k.astype(q.dtype).transpose(-2, -1)
+        # products of narrow factors are exact
+        scores = (q.mul(factor).matmul(keys) if q.dtype is self.dtype
+                  else q.matmul(keys).mul(factor))
         rows, columns = scores.shape[-2:]
         if is_causal:
             shape = (rows, columns)

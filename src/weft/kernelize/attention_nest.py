@@ -34,7 +34,6 @@ from weft.ir.op import Op
 from weft.ir.stmt import SERIAL, Axis, For, Load, Memory, Reduce, Store
 from weft.kernelize.attention import Attention
 from weft.kernelize.attention_tiles import (
-    COLUMNS,
     Sections,
     accumulate,
     int_of,
@@ -49,13 +48,7 @@ from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
 
 
-def lower_attention(match: Attention, group: Group, sources: dict[Node, Memory],
-                    stored: dict[Node, Memory]) -> Emitter:
-    """Return the nest of an attention and of what its kernel stores beside or instead of it."""
-    return _Nest(match, group, sources, stored).run()
-
-
-class _Nest(Sections):
+class Nest(Sections):
     """The sections of the nest, in order."""
 
     def __init__(self, match: Attention, group: Group, sources: dict[Node, Memory],
@@ -76,32 +69,26 @@ class _Nest(Sections):
             if axis not in (match.query, match.channel) and upper_bound(dim) != 1])
         loops.append(self.open_blocks())
         self.end = em.simplify(self._last_key())
-        most = min(COLUMNS, upper_bound(match.keys))
-        self.qt = self.local("qt", padded(match.terms))
-        self.s = self.local("s", rounded(most, tile_of(most, whole=False)))
-        self.acc = self.local("acc", rounded(self.channels, tile_of(self.channels)))
+        self._buffers()
         self.m, self.l, self.scale = (self.local(name) for name in ("m", "l", "scale"))
         self.lost = Memory("lost", self.dtype, (ex.index(self.channels),), "local")
         if match.reach is not None:
             em.alloc(self.lost)
-        self.transpose("", self.qt, match.q, match.at_q, "i", match.terms)
-        self.clear("", self.acc)
+        self._start()
         self.clear("m", self.m, float("-inf"))
         self.clear("l", self.l)
         em.open()
-        kb = em.loop_var("kb", -(-upper_bound(match.keys) // COLUMNS))
-        self.start = kb * COLUMNS
-        self.count = ex.minimum(self.end - self.start, COLUMNS)
-        self.products("", self.s, self.qt, match.k, match.at_k, "k", match.terms, match.keys,
-                      self.start, self.count)
+        kb = em.loop_var("kb", -(-upper_bound(match.keys) // self.most))
+        self.start = kb * self.most
+        self.count = em.simplify(ex.minimum(self.end - self.start, self.most))
+        self._scores()
         turned = ex.substitute(match.at_logits, {ex.var(self.names["i"]): ex.var("row"),
                                                  ex.var("k"): ex.var("col")})
         self.staged = self.stage("", match.logits, tuple(turned), match.keys, self.start,
                                  frozenset((match.scores,)))
         self._softmax()
-        self.gather("", self.acc, self.s, match.v, match.at_v, "k", self.channels, match.keys,
-                    self.start, self.count, self.scale)
-        em.emit(For(kb, (self.end + (COLUMNS - 1)) // COLUMNS, SERIAL, em.close()))
+        self._add_values()
+        em.emit(For(kb, (self.end + (self.most - 1)) // self.most, SERIAL, em.close()))
         if match.reach is not None:
             self._hidden_values()
         self._finish()
@@ -109,6 +96,38 @@ class _Nest(Sections):
             self._rows()
         self.wrap(loops, em.close())
         return em
+
+    def _buffers(self) -> None:
+        """Allocate what holds queries, scores and results of a block."""
+        most = min(self.most, upper_bound(self.match.keys))
+        self.qt = self.local("qt", padded(self.match.terms))
+        self.s = self.local("s", rounded(most, tile_of(most, whole=False)))
+        self.acc = self.local("acc", rounded(self.channels, tile_of(self.channels)))
+
+    def _start(self) -> None:
+        """Emit the queries of a block and results of 0."""
+        self.transpose("", self.qt, self.match.q, self.match.at_q, "i", self.match.terms)
+        self.clear("", self.acc)
+
+    def _scores(self) -> None:
+        """Emit the scores of a block of keys."""
+        match = self.match
+        self.products("", self.s, self.qt, match.k, match.at_k, "k", match.terms, match.keys,
+                      self.start, self.count)
+
+    def _score_at(self, j: Expr, lane: Expr) -> Index:
+        """Return where the score of a key of the block and of a lane is kept."""
+        return (j, lane)
+
+    def _result_at(self, d: Expr, lane: Expr) -> Index:
+        """Return where the sum of a channel and of a lane is kept."""
+        return (d, lane)
+
+    def _add_values(self) -> None:
+        """Emit what the values of a block of keys add to the results."""
+        match = self.match
+        self.gather("", self.acc, self.s, match.v, match.at_v, "k", self.channels, match.keys,
+                    self.start, self.count, self.scale)
 
     def _last_key(self) -> Expr:
         """Return one more than the last key that any query of the block sees."""
@@ -120,45 +139,53 @@ class _Nest(Sections):
     def _softmax(self) -> None:
         """Emit the new maxima and sums, and the weights in place of the scores."""
         em, match = self.em, self.match
-        v = self.section(q4=self.block, i=self.rows)
+        lane, loops = self.lanes("4")
+        row = self.stand("i", self.rows)
         live = self.live(4)
-        mapping = self.row_of(v["q4"], v["i"], 4)
+        mapping = self.row_of(lane, row, 4)
         em.open()
-        j, k = em.loop_var("j4", COLUMNS), em.loop_var("k", upper_bound(match.keys))
+        j, k = em.loop_var("j4", self.most), em.loop_var("k", upper_bound(match.keys))
         mapping[k] = self.start + j
-        em.staged[match.scores] = (self.at(match.at_scores), self.s, (j, v["q4"]))
+        place = self._score_at(j, lane)
+        em.staged[match.scores] = (self.at(match.at_scores), self.s, place)
         for node, index, tile in self.staged:
-            em.staged[node] = (self.at(index, row=v["i"], col=k), tile, (j, v["q4"]))
+            em.staged[node] = (self.at(index, row=row, col=k), tile, (j, lane))
         logit = em.value(match.logits, self.at(match.at_logits), live)
         logit = ex.cast(logit, self.dtype)
         em.staged.clear()
         if match.logits is not match.scores:
-            em.emit(Store(self.s, (j, v["q4"]), logit))
+            em.emit(Store(self.s, place, logit))
         inner = em.close()
         top = self.bound("top")
         em.emit(Reduce((Axis(j, self.count),), (accumulate(Op.MAX, top, logit, float("-inf")),),
                        inner))
         before = em.fresh("before", self.dtype)
-        em.emit(Load(before, self.m, (v["q4"],)))
+        em.emit(Load(before, self.m, (lane,)))
         after = self.let("after", ex.maximum(before, top))
         infinite = after.eq(ex.const(float("-inf"), self.dtype))
         shift = self.let("shift", ex.where(infinite, ex.const(0.0, self.dtype), after))
         scale = self.let("rescale", ex.unary(Op.EXP, before - shift))
-        em.emit(Store(self.m, (v["q4"],), after))
-        em.emit(Store(self.scale, (v["q4"],), scale))
+        em.emit(Store(self.m, (lane,), after))
+        em.emit(Store(self.scale, (lane,), scale))
+        total = self._weigh(lane, shift)
+        old = em.fresh("old", self.dtype)
+        em.emit(Load(old, self.l, (lane,)))
+        em.emit(Store(self.l, (lane,), old * scale + total))
+        self.close(loops, mapping)
+
+    def _weigh(self, lane: Expr, shift: Expr) -> Expr:
+        """Emit the weights in place of the scores, and return their sum."""
+        em = self.em
         em.open()
-        j = em.loop_var("j5", COLUMNS)
+        j = em.loop_var("j5", self.most)
         read = em.fresh("s", self.dtype)
-        em.emit(Load(read, self.s, (j, v["q4"])))
+        em.emit(Load(read, self.s, (j, lane)))
         weight = self.let("weight", ex.unary(Op.EXP, read - shift))
-        em.emit(Store(self.s, (j, v["q4"]), weight))
+        em.emit(Store(self.s, (j, lane), weight))
         inner = em.close()
         total = self.bound("total")
         em.emit(Reduce((Axis(j, self.count),), (total_of(total, weight),), inner))
-        old = em.fresh("old", self.dtype)
-        em.emit(Load(old, self.l, (v["q4"],)))
-        em.emit(Store(self.l, (v["q4"],), old * scale + total))
-        self.close([(v["q4"], self.block)], mapping)
+        return total
 
     def _hidden_values(self) -> None:
         """Emit what a weight of 0 makes of the values behind the last visible key: 0 or NaN."""
@@ -178,11 +205,12 @@ class _Nest(Sections):
     def _finish(self) -> None:
         """Emit the results, and members that follow them element by element."""
         em, match = self.em, self.match
-        v = self.section(q8=self.block, i=self.rows, d=self.channels)
-        d, live = v["d"], self.live(8)
+        lane, loops = self.lanes("8")
+        row, d = self.stand("i", self.rows), self.stand("d", self.channels)
+        live = self.live(8)
         read, total = em.fresh("sum", self.dtype), em.fresh("l", self.dtype)
-        em.emit(Load(total, self.l, (v["q8"],)))
-        em.emit(Load(read, self.acc, (d, v["q8"])))
+        em.emit(Load(total, self.l, (lane,)))
+        em.emit(Load(read, self.acc, self._result_at(d, lane)))
         whole = read
         if match.reach is not None:
             lost = em.fresh("lost", self.dtype)
@@ -198,20 +226,21 @@ class _Nest(Sections):
             if member in self.stored and member not in match.softmax:
                 index = self._index(member, rows)
                 em.emit(Store(self.stored[member], index, em.value(member, index, live), live))
-        self.close([(v["q8"], self.block), (d, self.channels)], self.row_of(v["q8"], v["i"], 8))
+        self.close([*loops, (d, self.channels)], self.row_of(lane, row, 8))
 
     def _rows(self) -> None:
         """Emit the largest score and the sum of each row, for the gradients."""
         em, match = self.em, self.match
-        v = self.section(q9=self.block, i=self.rows)
+        lane, loops = self.lanes("9")
+        row = self.stand("i", self.rows)
         live = self.live(9)
         for node, memory in zip(match.softmax, (self.m, self.l), strict=True):
             if node in self.stored:
                 value = em.fresh("kept", self.dtype)
-                em.emit(Load(value, memory, (v["q9"],)))
+                em.emit(Load(value, memory, (lane,)))
                 place = tuple(map(em.simplify, match.at_rows))
                 em.emit(Store(self.stored[node], place, value, live))
-        self.close([(v["q9"], self.block)], self.row_of(v["q9"], v["i"], 9))
+        self.close(loops, self.row_of(lane, row, 9))
 
     def _index(self, node: Node, rows: Index) -> Index:
         index = self.group.place(node, rows, ())
@@ -219,4 +248,4 @@ class _Nest(Sections):
         return tuple(map(self.em.simplify, index))
 
 
-__all__ = ["lower_attention"]
+__all__ = ["Nest"]

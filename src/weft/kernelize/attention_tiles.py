@@ -61,7 +61,14 @@ class Sections:
         Type of scores and sums.
     rows : Dim
         How many rows there are; a block of them is in the lanes of vectors.
+
+    Attributes
+    ----------
+    most : int
+        Columns of one block.
     """
+
+    most = COLUMNS
 
     def __init__(self, em: Emitter, dtype: DType, rows: nd.Dim) -> None:
         self.em, self.dtype, self.rows = em, dtype, rows
@@ -92,6 +99,15 @@ class Sections:
         self.em.open()
         return {name: self.em.loop_var(self.names.get(name, name), upper_bound(n))
                 for name, n in ranges.items()}
+
+    def stand(self, name: str, size: nd.Dim) -> Expr:
+        """Return one more variable of the section that is open."""
+        return self.em.loop_var(self.names.get(name, name), upper_bound(size))
+
+    def lanes(self, name: str) -> tuple[Expr, list[tuple[Expr, Expr | int]]]:
+        """Open a section over the rows of a block; return the row in it and the loops over it."""
+        lane = self.section(**{f"q{name}": self.block})[f"q{name}"]
+        return lane, [(lane, self.block)]
 
     def at(self, index: Index, **known: Expr) -> Index:
         """Return an index with stand-ins in place of the names that a match uses."""
@@ -142,7 +158,7 @@ class Sections:
         """
         em, out = self.em, []
         row, col = ex.var("row"), ex.var("col")
-        height = rounded(min(COLUMNS, upper_bound(columns)), PADDING)
+        height = rounded(min(self.most, upper_bound(columns)), PADDING)
         for number, (node, place) in enumerate(self._strided(root, at, row, col, made)):
             tag = f"{name}_m{number}"
             tile = Memory(f"t{tag}", node.dtype, (ex.index(height), ex.index(self.block)), "local")
@@ -189,8 +205,7 @@ class Sections:
     def clear(self, name: str, to: Memory, value: float = 0.0) -> None:
         """Emit one value for all of a buffer."""
         em = self.em
-        v = self.section(**{f"q2{name}": self.block})
-        (lane,) = v.values()
+        lane, loops = self.lanes(f"2{name}")
         zero = ex.const(value, self.dtype)
         if len(to.shape) == 1:
             em.emit(Store(to, (lane,), zero))
@@ -199,7 +214,7 @@ class Sections:
             d = em.loop_var(f"d2{name}", int_of(to.shape[0].attr))
             em.emit(Store(to, (d, lane), zero))
             em.emit(For(d, to.shape[0], SERIAL, em.close()))
-        self.close([(lane, self.block)], {})
+        self.close(loops, {})
 
     def products(self, name: str, to: Memory, rows: Memory, node: Node, at: Index, column: str,
                  terms: int, columns: nd.Dim, start: Expr, count: Expr) -> None:  # fmt: skip

@@ -20,11 +20,14 @@ def _has_division(e: Expr) -> bool:
     return any(x.op is Op.FLOORDIV or x.op is Op.MOD for x in ex.toposort([e]))
 
 
-def merge_axes(kernel: Kernel, env: Env) -> Kernel:
-    """Merge the axes of memories whose indices divide, and drop axes of size 1."""
+def merge_axes(kernel: Kernel, env: Env, tiled: bool = False) -> Kernel:
+    """Merge the axes of memories whose indices divide, and drop axes of size 1.
+
+    Those of memories that a `tiled` kernel allocates are left alone.
+    """
     accesses: dict[Memory, list[tuple[Expr, ...]]] = {}
     for stmt in walk(kernel.body):
-        if isinstance(stmt, Load | Store | Prefetch):
+        if isinstance(stmt, Load | Store | Prefetch) and _is_free(stmt.memory, tiled):
             accesses.setdefault(stmt.memory, []).append(stmt.index)
     layouts: dict[Memory, list[list[int]]] = {}
     for memory, indices in accesses.items():
@@ -93,14 +96,19 @@ def _reshaped(memory: Memory, groups: list[list[int]]) -> Memory:
     return memory.replace(shape=tuple(sizes))
 
 
-def split_axes(kernel: Kernel, env: Env) -> Kernel:
+def _is_free(memory: Memory, tiled: bool) -> bool:
+    """Whether the axes of a memory may be others."""
+    return not tiled or memory.scope == "global"
+
+
+def split_axes(kernel: Kernel, env: Env, tiled: bool = False) -> Kernel:
     """Split axes that are read as rows of several: ``x[i * 768 + k]`` becomes ``x[i, k]``.
 
     Strategies read patterns from indices, and a row and a column in one index look like a window.
     """
     terms: dict[Memory, list[list[_Terms] | None]] = {}
     for stmt in walk(kernel.body):
-        if isinstance(stmt, Load | Store | Prefetch):
+        if isinstance(stmt, Load | Store | Prefetch) and _is_free(stmt.memory, tiled):
             found = terms.setdefault(stmt.memory, [[] for _ in stmt.index])
             for axis, e in enumerate(stmt.index):
                 column = found[axis]

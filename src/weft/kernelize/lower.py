@@ -29,7 +29,8 @@ from weft.ir.stmt import (
     rhs,
 )
 from weft.kernelize.attention_gradient_nest import lower_gradients
-from weft.kernelize.attention_nest import lower_attention
+from weft.kernelize.attention_matrix import MatrixNest, suits
+from weft.kernelize.attention_nest import Nest
 from weft.kernelize.cost import HEAVY, elements, is_leaf, upper_bound
 from weft.kernelize.emit import Emitter, Key
 from weft.kernelize.fuse import Fusion
@@ -80,6 +81,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     inputs = tuple(dict.fromkeys(nd.base(n) for n in sources))
     stored = {n: Memory(f"out{i}", n.dtype, _sizes(n.shape)) for i, n in enumerate(outputs)}
     scratch: tuple[Memory, ...] = ()
+    tiled = False
     if group.kind == "scan":
         em = lower_scan(group.members[0], sources, stored)
     elif group.kind == "sort":
@@ -89,7 +91,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     elif group.kind == "launch":
         em, scratch = lower_launch(group.members[0], sources, stored)
     elif group.kind == "attention":
-        em, scratch = _attention(group, fusion, sources, stored)
+        em, scratch, tiled = _attention(group, fusion, sources, stored, target)
     else:
         em = _Nest(group, fusion, sources, stored).run()
     memories = {nd.base(n): m for n, m in sources.items()}
@@ -104,7 +106,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     if group.kind in ("contraction", "rowwise"):
         kernel = cut_by_ranges(cut_by_remainders(kernel, group.kind == "contraction"))
         kernel = sum_over_pictures(kernel)
-    return Lowered(tidy(kernel), inputs, tuple(outputs), scratch, tuple(em.checks),
+    return Lowered(tidy(kernel, tiled), inputs, tuple(outputs), scratch, tuple(em.checks),
                    tuple(group.why))
 
 
@@ -151,13 +153,18 @@ def _flops(group: Group, fusion: Fusion) -> int:
 
 
 def _attention(group: Group, fusion: Fusion, sources: dict[Node, Memory],
-               stored: dict[Node, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
+               stored: dict[Node, Memory],
+               target: Target | None) -> tuple[Emitter, tuple[Memory, ...], bool]:
+    """Return the nest of an attention, what it needs besides, and whether it comes in tiles."""
     found = fusion.attention
     parts = [found.parts[m] for m in group.members if m in found.parts]
     if parts:
-        return lower_gradients(parts, group, sources, stored)
+        return *lower_gradients(parts, group, sources, stored), False
     out = next(m for m in group.members if m in found.outputs)
-    return lower_attention(found.outputs[out], group, sources, stored), ()
+    match = found.outputs[out]
+    tiled = suits(match, sources, target)
+    nest = MatrixNest if tiled else Nest
+    return nest(match, group, sources, stored).run(), (), tiled
 
 
 def _traffic(inputs: Sequence[Node], outputs: Sequence[Node]) -> int:

@@ -37,9 +37,14 @@ WIDE_ROW: Final = 64  # elements from which a loop over a row alone is worth it
 Env = dict[Expr, tuple[int, int]]
 
 
-def tidy(kernel: Kernel) -> Kernel:
-    """Return an equivalent kernel with merged loops and merged memory axes."""
+def tidy(kernel: Kernel, tiled: bool = False) -> Kernel:
+    """Return an equivalent kernel with merged loops and merged memory axes.
+
+    The loops of a `tiled` one, and memories allocated in it, stay as they are.
+    """
     env = loop_ranges(kernel.body)
+    if tiled:
+        return split_axes(merge_axes(kernel, env, True), env, True)
     chains = _chains(kernel.body)
     if chains and not _scatters_rows(kernel):
         uses = _Uses(kernel, env)

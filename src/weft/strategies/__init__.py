@@ -130,8 +130,10 @@ def _special(plan: Plan, root: str) -> bool:
         return _attempt(plan, lambda: scan.schedule_scan(plan, root))
     if plan.kernel.meta.kind == "attention":
         with importing:
-            from weft.strategies import attention
+            from weft.strategies import attention, attention_matrix
 
+        if _attempt(plan, lambda: attention_matrix.schedule_matrices(plan, root)):
+            return True
         return _attempt(plan, lambda: attention.schedule_attention(plan, root))
     with importing:
         from weft.strategies import scatter

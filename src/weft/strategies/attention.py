@@ -51,20 +51,20 @@ def schedule_attention(plan: Plan, root: str) -> bool:
         if name[:2] in _TILES:
             _tile(plan, f"{_TILES[name[:2]]}{name[2:]}", name, rows, lanes)
         elif name.startswith("q1"):
-            _turned(plan, name, native, lanes)
+            turn(plan, name, native, lanes)
         elif name.startswith(("q2", "q4", "q9")):
-            _vector(plan, name, lanes)
+            in_vectors(plan, name, lanes)
         elif name in ("d7", "d9"):
-            _vector(plan, name, min(4 * native, MOST_LANES))
+            in_vectors(plan, name, min(4 * native, MOST_LANES))
         elif name.startswith("q8"):
-            _results(plan, name, native, lanes)
+            write_results(plan, name, native, lanes)
     plan.why.append(f"attention: {lanes} queries in the lanes of a vector, tiles of {rows} keys "
                     "and channels in registers")
     parallelise(plan, [c.var.attr for c in chain], amount)
     return True
 
 
-def _turned(plan: Plan, name: str, native: int, lanes: int) -> None:
+def turn(plan: Plan, name: str, native: int, lanes: int) -> None:
     """Read rows and write columns: copies of a vector along the rows, turned in registers."""
     loop = find(plan.kernel, name)
     terms = loop.body[0] if loop is not None else None
@@ -76,24 +76,24 @@ def _turned(plan: Plan, name: str, native: int, lanes: int) -> None:
     copies = _divisor(size_of(loop.extent), MOST_COPIES)
     vector = min(native, MOST_COPIES)
     if not near or copies < LEAST_COPIES or size_of(terms.extent) % vector:
-        _vector(plan, name, lanes)
+        in_vectors(plan, name, lanes)
     else:
         _pair(plan, inner.attr, name, vector, copies, "")
 
 
-def _results(plan: Plan, name: str, native: int, lanes: int) -> None:
+def write_results(plan: Plan, name: str, native: int, lanes: int) -> None:
     """Write results along the channels, where they lie side by side, or the few along queries.
 
     Copies of such a vector along the queries are read as columns that are turned in registers.
     """
-    results = find(plan.kernel, name)
-    channels = results.body[0] if results is not None else None
-    if results is None or not isinstance(channels, For) or size_of(channels.extent) * 2 <= native:
-        _vector(plan, name, lanes)
+    rows = find(plan.kernel, name)
+    channels = rows.body[0] if rows is not None else None
+    if rows is None or not isinstance(channels, For) or size_of(channels.extent) * 2 <= native:
+        in_vectors(plan, name, lanes)
         return
-    copies = _divisor(size_of(results.extent), MOST_COPIES)
+    copies = _divisor(size_of(rows.extent), MOST_COPIES)
     if copies < LEAST_COPIES or size_of(channels.extent) < native:
-        _vector(plan, channels.var.attr, native)
+        in_vectors(plan, channels.var.attr, native)
         return
     _pair(plan, channels.var.attr, name, native, copies, "mask")
 
@@ -155,7 +155,7 @@ def _around(plan: Plan, name: str) -> For:
                 and any(isinstance(b, For) and b.var.attr == name for b in s.body))
 
 
-def _vector(plan: Plan, name: str, lanes: int) -> None:
+def in_vectors(plan: Plan, name: str, lanes: int) -> None:
     """Run a loop in vectors, the last one masked."""
     loop = find(plan.kernel, name)
     if loop is None or size_of(loop.extent) < 2:
