@@ -202,10 +202,12 @@ def matvec(rows, inner):
 
 
 def convolution(height, width, stride=1, pad=1, channels=2, outputs=5, kernel=3, flip=False,
-                images=2, nested=False, dtype=dt.float32):
-    """y[b, o] = sum over c of x[b, c], padded, correlated (or convolved) with w[o, c]."""
+                images=2, nested=False, dtype=dt.float32, turned=False):
+    """y[b, o] = sum over c of x[b, c], padded, correlated (or convolved) with w[o, c] (or w[c, o]).
+    """
     x = memory("x", images, channels, height, width, dtype=dtype)
-    w = memory("w", outputs, channels, kernel, kernel, dtype=dtype)
+    sides = (channels, outputs) if turned else (outputs, channels)
+    w = memory("w", *sides, kernel, kernel, dtype=dtype)
     rows, columns = ((m + 2 * pad - kernel) // stride + 1 for m in (height, width))
     y = memory("y", images, outputs, rows, columns)
     p, q = (kernel - 1 - v("p"), kernel - 1 - v("q")) if flip else (v("p"), v("q"))
@@ -219,7 +221,8 @@ def convolution(height, width, stride=1, pad=1, channels=2, outputs=5, kernel=3,
     reduce = Reduce(tuple(Axis(v(t), n(m)) for t, m in axes),
                     (total("s", value=ex.cast(read, dt.float32) * ex.cast(b, dt.float32)),),
                     (Load(a, x, (v("n"), v("c"), i, j), inside),
-                     Load(b, w, (v("o"), v("c"), v("p"), v("q")))))
+                     Load(b, w, (v("c" if turned else "o"), v("o" if turned else "c"), v("p"),
+                                 v("q")))))
     out = Store(y, (v("n"), v("o"), v("i"), v("j")), f("s"))
     nest = loop("n", images, loop("o", outputs, loop("i", rows, loop("j", columns, reduce, out))))
     return Kernel("conv", (x, w, y), (nest,), Meta("contraction"))

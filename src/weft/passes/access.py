@@ -50,6 +50,7 @@ from weft.passes.lanes import (
 from weft.rules import index as index_rules
 
 _NOTHING: Final[Mapping[Expr, tuple[Limit, Limit]]] = {}
+_QUOTIENTS: Final = frozenset({Op.FLOORDIV, Op.MOD})
 LINE_BYTES: Final = 64  # of a cache line, on nearly every machine; a wrong guess costs speed only
 
 
@@ -175,6 +176,13 @@ class AccessLowering(Mapper):
         lanes = m.lanes
         return target, m * copies + ex.ramp(ex.index(0), lanes)
 
+    def condition(self, s: Load | Store) -> Expr | None:
+        """Return the mask of an access; of quotients, ranges of loops know more than of values."""
+        mask = s.mask
+        if mask is None or not any(e.op in _QUOTIENTS for e in ex.toposort([mask])):
+            return mask
+        return self._simplifier(s).simplify(mask)
+
     def own_mask(self, mask: Expr | None, scope: Scope) -> Expr | None:
         """Return the mask that an access was written with, scalar or vector; None if true."""
         mask = self._unproven(mask, scope)
@@ -216,14 +224,15 @@ class AccessLowering(Mapper):
             assert isinstance(offset, Expr)
             assert isinstance(fill, Expr | None)
             var = scope.mapped[s.var] = self.new_var(name, s.var.dtype, s.var.lanes)
-            self.emit(out, Load(var, memory, (offset,), self.own_mask(s.mask, scope), fill), s)
+            own = self.own_mask(self.condition(s), scope)
+            self.emit(out, Load(var, memory, (offset,), own, fill), s)
             return
         if isinstance(offset, Expr) and offset.lanes == 1:
             scope.mapped[s.var] = self._uniform_load(s, memory, offset, fill, scope, out)
             return
         lanes = scope.lanes if isinstance(offset, Affine) else offset.lanes
         private = s.mask is None and not s.memory.shape
-        mask = None if private else self.total_mask(s.mask, scope)
+        mask = None if private else self.total_mask(self.condition(s), scope)
         if isinstance(offset, Affine) and offset.stride == -1 and mask is None:
             made = self.new_var(name, s.var.dtype, lanes)
             first = self._lowest(offset, lanes)
@@ -255,8 +264,8 @@ class AccessLowering(Mapper):
             count = self.new_var(str(s.var.attr), s.var.dtype)
             self.emit(out, Load(count, memory, (offset,)), s)
             return count
-        own = self.own_mask(s.mask, scope)
-        total = self.total_mask(s.mask, scope) if scope.lanes > 1 else None
+        own = self.own_mask(self.condition(s), scope)
+        total = self.total_mask(self.condition(s), scope) if scope.lanes > 1 else None
         guard = own if total is None else total.any
         if guard is not None and self.proves(guard):
             guard = None
@@ -281,11 +290,11 @@ class AccessLowering(Mapper):
         if scope.lanes == 1:
             assert isinstance(offset, Expr)
             assert isinstance(value, Expr)
-            mask = self.own_mask(s.mask, scope)
+            mask = self.own_mask(self.condition(s), scope)
             self.emit(out, Store(memory, (offset,), value, mask, s.streaming), s)
             return
         lanes = scope.lanes
-        total = None if s.memory in self.counters else self.total_mask(s.mask, scope)
+        total = None if s.memory in self.counters else self.total_mask(self.condition(s), scope)
         if isinstance(offset, Expr) and offset.lanes == 1:
             self._uniform_store(s, memory, offset, value, total, lanes, out)
             return

@@ -106,7 +106,8 @@ def sides_of(plan: Plan, pattern: Pattern, widened: bool = False,
     inside = accesses(body)
     axes = pattern.reduce.axes
     axis = max(axes, key=lambda a: size_of(a.extent))
-    if any(constant(a.extent) is None for a in axes) or size_of(axis.extent) < 2 * group:
+    fewest = 1 if masked else 2 * group  # windows have taps beside it
+    if any(constant(a.extent) is None for a in axes) or size_of(axis.extent) < fewest:
         return None
     stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
     best: tuple[tuple[int, ...], For, For] | None = None
