@@ -18,12 +18,13 @@ from weft.schedule import Schedule
 GRAPH = Meta(kind="elementwise")
 
 
-def copying(rows, columns, source, target, meta=GRAPH, dtype=dt.float32):
+def copying(rows, columns, source, target, meta=GRAPH, dtype=dt.float32, mask=None):
     """y[target] = x[source] over two loops; both memories are large enough for any index."""
     size = 4 * rows * columns
     x, y = memory("x", size, dtype=dtype), memory("y", size, dtype=dtype)
     a = ex.var("a", dtype)
-    body = loop("i", rows, loop("j", columns, Load(a, x, (source,)), Store(y, (target,), a)))
+    body = loop("i", rows, loop("j", columns, Load(a, x, (source,), mask),
+                                       Store(y, (target,), a)))
     return Kernel("copying", (x, y), (body,), meta)
 
 
@@ -53,6 +54,25 @@ def test_rows_are_read_whole_and_transposed(rows, lanes, dtype):
     while rest >= 4:
         rest -= min(1 << (rest.bit_length() - 1), lanes, 16)
     assert len(left) <= rest  # what a power of two does not cover
+
+
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float16, dt.float64])
+@pytest.mark.parametrize("there", [1, 13, 17, 30])
+@pytest.mark.parametrize("apart", [16, 19])
+def test_rows_of_lanes_that_are_not_there_are_not_read(there, apart, dtype):
+    i, j = v("i"), v("j")
+    kernel = copying(16, 32, j * apart + i, i * 32 + j, dtype=dtype, mask=j.lt(there))
+    flat = lowered(kernel, 16, 16)
+    assert not vector_accesses(flat)
+    masks = [s.mask for s in walk(flat.body) if isinstance(s, Load)]
+    assert len(masks) == 16
+    assert all(m is not None and m.op is Op.BROADCAST for m in masks)
+
+
+def test_a_mask_that_differs_by_row_keeps_loads_apart():
+    i, j = v("i"), v("j")
+    kernel = copying(8, 32, j * 19 + i, i * 32 + j, mask=(i + j).lt(30))
+    assert len(vector_accesses(lowered(kernel, 8, 16))) == 8
 
 
 @pytest.mark.parametrize("rows", [4, 8, 16, 6])

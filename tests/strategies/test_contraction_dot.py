@@ -41,6 +41,22 @@ def test_factors_that_are_widened_are_computed_once(kinds, layout, shape):
     assert_same(kernel, made)
 
 
+def test_a_number_of_tiles_without_divisors_shares_panels_all_the_same():
+    """89 tiles of rows, in runs of which the last one begins within the one before it."""
+    made = choose(nests.narrow(89 * 8, 512, 2048, "f16", "f16"), TARGET, 1)
+    split = next(line for line in made.meta.schedule if line.startswith("split(i.o, "))
+    assert split.endswith("tail=overlap)")
+    assert 20 < int(split.split(",")[1]) < 89
+
+
+def test_columns_that_do_not_fill_a_block_are_filled_up():
+    """In one block, for which the rows are widened once, without computing more."""
+    made = choose(nests.narrow(96, 147, 64, "f16", "f16", "ik", "jk"), TARGET, 1)
+    assert "split(j, 160, tail=mask)" in made.meta.schedule
+    kernel = nests.narrow(48, 39, 20, "f16", "f16", "ik", "jk")
+    assert_same(kernel, choose(kernel, TARGET, 1))
+
+
 def random(name, *shape):
     info = np.iinfo(name)
     return RNG.integers(info.min, info.max + 1, shape).astype(name)

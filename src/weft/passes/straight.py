@@ -115,6 +115,11 @@ def runs(offsets: list[int], lanes: int) -> list[tuple[int, int]]:
     return out
 
 
+def of_lane(mask: Expr | None, lane: int, elements: int) -> Expr | None:
+    """Return the mask of a row that one lane of a masked access reads: all of it, or nothing."""
+    return None if mask is None else ex.broadcast(ex.extract(mask, lane), elements)
+
+
 def behind(base: Expr, offset: int) -> Expr:
     """Return a place so many elements behind another."""
     return ex.binary(Op.ADD, base, ex.index(offset)) if offset else base

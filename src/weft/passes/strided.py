@@ -14,7 +14,9 @@ out lane by lane. After: for each straight line of statements
   between their lanes; alone, with a small stride, their lanes are spread over contiguous stores
   whose masks leave out what lies between: a scatter takes ten times as long.
 
-A masked load is picked by itself, from loads whose masks leave out what lies between its lanes.
+A masked load with a small stride is picked by itself, from loads whose masks leave out what lies
+between its lanes. Of neighbouring ones with a larger stride and the same mask, each lane has a row
+that is read or not.
 
 Limits: no masked stores; nothing is moved past control flow, an assertion, or a write to
 the same memory.
@@ -30,11 +32,14 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
 from weft.passes.lanes import Affine, linear
-from weft.passes.straight import LEAST, StridedLines, behind, runs, transpose
+from weft.passes.straight import LEAST, StridedLines, behind, of_lane, runs, transpose
 
 NEAR: Final = 12  # strides up to which the places between the lanes are read as well
 CLOSE: Final = 8  # up to which they are written together, or read under a mask
 _PLAIN: Final = (Load, Store, Let, Prefetch, Alloc)  # storage of a copy's own touches no other
+
+
+_Key = tuple[Memory, int, int, Expr | None]  # stride, lanes, mask
 
 
 class _Access(NamedTuple):
@@ -46,12 +51,12 @@ class _Access(NamedTuple):
 
 
 class _Group:
-    """Accesses of one memory, stride and number of lanes whose distances are known."""
+    """Accesses of one memory, stride, mask and number of lanes whose distances are known."""
 
     def __init__(self, base: Expr, stride: int, lanes: int, symbols: dict[Expr, int],
-                 constant: int) -> None:  # fmt: skip
+                 constant: int, mask: Expr | None = None) -> None:  # fmt: skip
         self.base, self.stride, self.lanes = base, stride, lanes
-        self.symbols, self.constant = symbols, constant
+        self.symbols, self.constant, self.mask = symbols, constant, mask
         self.members: list[_Access] = []
 
 
@@ -92,8 +97,8 @@ class _Line:
         self.lets: dict[Expr, Expr] = {}
         self.before: dict[int, list[Stmt]] = {}  # new statements, by the position they precede
         self.gone: set[int] = set()
-        self.loads: dict[tuple[Memory, int, int], list[_Group]] = {}
-        self.stores: dict[tuple[Memory, int, int], list[_Group]] = {}
+        self.loads: dict[_Key, list[_Group]] = {}
+        self.stores: dict[_Key, list[_Group]] = {}
 
     def run(self) -> Body:
         for position, stmt in enumerate(self.source):
@@ -108,7 +113,9 @@ class _Line:
                 self._flush_of(self.loads, stmt.memory, None)
             place = self.owner.strided.get(stmt)
             if place is not None and isinstance(stmt, Load) and stmt.mask is not None:
-                if place.stride <= CLOSE and self.owner.apart:
+                if place.stride > CLOSE:
+                    self._add(position, stmt, place)
+                elif self.owner.apart:
                     self._masked(position, stmt, place)
             elif place is not None and isinstance(stmt, Load | Store):
                 self._add(position, stmt, place)
@@ -141,8 +148,8 @@ class _Line:
                     write(group)
             table.clear()
 
-    def _flush_of(self, table: dict[tuple[Memory, int, int], list[_Group]], memory: Memory,
-                  spare: tuple[Memory, int, int] | None) -> None:  # fmt: skip
+    def _flush_of(self, table: dict[_Key, list[_Group]], memory: Memory,
+                  spare: _Key | None) -> None:  # fmt: skip
         """Finish the groups that may overlap a memory, but not those under the key `spare`."""
         write = self._loads if table is self.loads else self._stores
         for key in [k for k in table if k != spare and self.owner.overlap(k[0], memory)]:
@@ -152,7 +159,7 @@ class _Line:
     def _add(self, position: int, stmt: Load | Store, place: Affine) -> None:
         lanes = stmt.var.lanes if isinstance(stmt, Load) else stmt.value.lanes
         table = self.loads if isinstance(stmt, Load) else self.stores
-        key = (stmt.memory, place.stride, lanes)
+        key = (stmt.memory, place.stride, lanes, stmt.mask)
         if isinstance(stmt, Store):
             self._flush_of(self.stores, stmt.memory, key)
         symbols, constant = linear(place.base, self.lets)
@@ -166,7 +173,7 @@ class _Line:
         if groups and isinstance(stmt, Store):  # they may meet: keep their order
             self._flush_of(self.stores, stmt.memory, None)
             groups = table.setdefault(key, [])
-        group = _Group(place.base, place.stride, lanes, symbols, constant)
+        group = _Group(place.base, place.stride, lanes, symbols, constant, stmt.mask)
         group.members.append(_Access(position, stmt, 0))
         groups.append(group)
 
@@ -181,7 +188,8 @@ class _Line:
             by_offset.setdefault(member.offset, []).append(member)
         values: dict[int, Expr] = {}
         # Alone a load is worth it only where others of its kind are not kept from it by writes.
-        near = 1 < group.stride <= NEAR and (self.owner.apart or len(by_offset) > 1)
+        near = 1 < group.stride <= NEAR and group.mask is None and (
+            self.owner.apart or len(by_offset) > 1)
         for start, count in runs(sorted(by_offset), group.lanes):
             if LEAST <= count <= group.lanes and group.stride >= count:
                 values.update(self._transposed(group, start, count, out))
@@ -226,8 +234,8 @@ class _Line:
     def _transposed(self, group: _Group, start: int, count: int,
                     out: list[Stmt]) -> dict[int, Expr]:  # fmt: skip
         """Read one row a lane and transpose: `count` neighbouring loads, a power of two."""
-        rows = [self._read(group, start + lane * group.stride, count, out)
-                for lane in range(group.lanes)]
+        rows = [self._read(group, start + lane * group.stride, count, out,
+                           of_lane(group.mask, lane, count)) for lane in range(group.lanes)]
         rows = transpose(rows, count, lambda e: self._let(e, out, group))
         return {start + i: row for i, row in enumerate(rows)}
 

@@ -27,7 +27,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, Let, Load, Location, Memory, Prefetch, Stmt, Store
 from weft.ir.traverse import walk
 from weft.passes.lanes import Affine, linear
-from weft.passes.straight import LEAST, StridedLines, behind, runs, transpose
+from weft.passes.straight import LEAST, StridedLines, behind, of_lane, runs, transpose
 
 _PLAIN: Final = (Load, Store, Let, Prefetch, Alloc)
 
@@ -118,7 +118,7 @@ class _Join(StridedLines):
                     continue
                 start = low + first * size - top.offset
                 rows = [self._read(memory, behind(top.base, start + lane * stride), count, out,
-                                   _of_lane(masks[0], lane, count * size))
+                                   of_lane(masks[0], lane, count * size))
                         for lane in range(lanes)]
                 for i, row in enumerate(transpose(rows, count, partial(self._let, out))):
                     word = by_offset[low + (first + i) * size]
@@ -179,10 +179,6 @@ class _Join(StridedLines):
         used = ex.free_vars(_expressions(made))
         return tuple([s for s in made if not (
             isinstance(s, Load) and s in self.strided and s.var not in used)])
-
-
-def _of_lane(mask: Expr | None, lane: int, elements: int) -> Expr | None:
-    return None if mask is None else ex.broadcast(ex.extract(mask, lane), elements)
 
 
 def _expressions(body: Iterable[Stmt]) -> list[Expr]:

@@ -200,10 +200,12 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     tile = f"{i}.o"
     if points:
         count = -(-rows_n // rows)
-        fitting = min(p.dot_bytes // (4 * rows * max(block, points)), count)
-        many = max((d for d in range(1, fitting + 1) if count % d == 0), default=1)
+        # Beside sums, rows that lie side by side in memory are kept for all these tiles.
+        kept = max(block, points) if copied and s.row_stride == 1 else block
+        many = -(-count // -(-count // max(p.dot_bytes // (4 * rows * kept), 1)))
         if many < count:
-            schedule.split(tile, many)
+            if not (count % many and plan.attempt("split", tile, many, "overlap")):
+                schedule.split(tile, max(d for d in range(1, many + 1) if count % d == 0))
             tile = f"{tile}.i"
         long = f"{s.axis}.q"
         schedule.block_reduction(name, tile, long, points)
@@ -303,8 +305,11 @@ def whole(n: int, unit: int) -> int:
 
 
 def _even(n: int, most: int, lanes: int) -> int:
-    """Return the size of blocks of columns: whole ones, the last overlapping, little done twice."""
-    most = min(most, n // lanes)
+    """Return the size of blocks of columns: the last one overlaps, a single one is filled up.
+
+    Little is done twice.
+    """
+    most = min(most, -(-n // lanes))
     return min(range(most, 0, -1), key=lambda t: whole(n, t * lanes), default=1) * lanes
 
 
