@@ -23,7 +23,7 @@ TARGETS = {
 }
 
 
-def nest(rows, keys, size, channels, causal=False, dtype=dt.float32):
+def nest(rows, keys, size, channels, causal=False, dtype=dt.float32, target=None):
     """Return the unscheduled kernel of an attention."""
     q, k, v = (leaf(*shape, dtype=dtype) for shape in
                ((rows, size), (keys, size), (keys, channels)))
@@ -33,7 +33,7 @@ def nest(rows, keys, size, channels, causal=False, dtype=dt.float32):
         seen = infer.elementwise(Op.LE, infer.expand(infer.iota(keys), (rows, keys)), i)
         scores = infer.elementwise(Op.WHERE, seen, scores,
                                    graphs.full(scores, float("-inf")))
-    (step,) = kernelize([graphs.matmul(graphs.softmax(scores), v)])
+    (step,) = kernelize([graphs.matmul(graphs.softmax(scores), v)], target)
     assert step.kernel.meta.kind == "attention"
     return step.kernel
 
@@ -67,3 +67,13 @@ def test_a_tile_fits_the_registers(target, lanes, rows):
 def test_blocks_of_queries_are_shared_out():
     made = choose(nest(512, 512, 64, 64), TARGETS["32 registers of 64 bytes"], 2)
     assert any(line.startswith("parallel(") for line in made.meta.schedule)
+
+
+@pytest.mark.parametrize(("rows", "whole", "lanes"), [
+    (197, True, 32), (197, False, 16), (70, True, 16), (224, False, 32),
+])  # fmt: skip
+def test_some_lanes_wait_rather_than_tiles_of_single_vectors(rows, whole, lanes):
+    target = TARGETS["32 registers of 64 bytes"].replace(whole_vectors=whole)
+    kernel = nest(rows, 40, 8, 8, target=target)
+    (block,) = (s for s in walk(kernel.body) if isinstance(s, For) and s.var.attr == "q4")
+    assert block.extent.attr == lanes

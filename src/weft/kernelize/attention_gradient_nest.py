@@ -38,14 +38,16 @@ from weft.kernelize.cost import upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
+from weft.target import Target
 
 _WIDTH: Final = 16  # channels of a gradient across are padded to a multiple
 
 
 def lower_gradients(parts: Sequence[Part], group: Group, sources: dict[Node, Memory],
-                    stored: dict[Node, Memory]) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
+                    stored: dict[Node, Memory], target: Target | None
+                    ) -> tuple[Emitter, tuple[Memory, ...]]:  # fmt: skip
     """Return the nest of the gradients of a group, and the arrays it needs besides."""
-    nest = _Nest(parts, group, sources, stored)
+    nest = _Nest(parts, group, sources, stored, target)
     return nest.run(), nest.scratch
 
 
@@ -53,13 +55,14 @@ class _Nest(Sections):
     """The sections of the nest, in order."""
 
     def __init__(self, parts: Sequence[Part], group: Group, sources: dict[Node, Memory],
-                 stored: dict[Node, Memory]) -> None:
+                 stored: dict[Node, Memory], target: Target | None) -> None:
         by_key = [p for p in parts if p.by_key]
         self.parts = by_key or list(parts)
         self.across = next((p for p in parts if by_key and not p.by_key), None)
         self.group, self.stored = group, stored
         self.part = self.parts[0]
-        super().__init__(Emitter(sources, hoist=True), self.part.out.dtype, self.part.rows)
+        super().__init__(Emitter(sources, hoist=True), self.part.out.dtype, self.part.rows,
+                         target)
         self.columns = as_expr(self.part.columns)
         found: dict[Node, Product] = {}
         for part in self.parts:

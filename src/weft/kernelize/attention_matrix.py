@@ -91,8 +91,8 @@ class MatrixNest(Nest):
     most = KEYS
 
     def __init__(self, match: Attention, group: Group, sources: dict[Node, Memory],
-                 stored: dict[Node, Memory]) -> None:
-        super().__init__(match, group, sources, stored)
+                 stored: dict[Node, Memory], target: Target | None) -> None:
+        super().__init__(match, group, sources, stored, target)
         heads = elements(match.out.shape) // (self.channels * upper_bound(self.rows))
         self.tiles = _tiles(upper_bound(self.rows), max(heads, 1))
         self.block = self.tiles * SIDE

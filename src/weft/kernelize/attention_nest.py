@@ -46,15 +46,16 @@ from weft.kernelize.cost import upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
+from weft.target import Target
 
 
 class Nest(Sections):
     """The sections of the nest, in order."""
 
     def __init__(self, match: Attention, group: Group, sources: dict[Node, Memory],
-                 stored: dict[Node, Memory]) -> None:
+                 stored: dict[Node, Memory], target: Target | None) -> None:
         super().__init__(Emitter(sources, hoist=True), match.out.dtype,
-                         match.out.shape[match.query])
+                         match.out.shape[match.query], target)
         self.match, self.group, self.stored = match, group, stored
         self.channels = int_of(match.out.shape[match.channel])
         self.names = {"i": f"r{match.query}", "d": f"r{match.channel}"}

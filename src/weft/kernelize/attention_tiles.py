@@ -38,11 +38,13 @@ from weft.kernelize.attention_index import SEARCH
 from weft.kernelize.cost import is_leaf, upper_bound
 from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
+from weft.target import Target
 
 COLUMNS: Final = 64  # columns of one block: their scores stay in the first cache
 ROWS: Final = 8  # columns or channels whose results a tile holds at once
 LANES: Final = 32  # rows of one block at most: the lanes of its vectors
 WASTE: Final = 16  # lanes that wait are fewer than one in so many, or blocks are smaller
+SINGLE: Final = 5  # the same where a smaller block is a single vector that units take whole
 
 PADDING: Final = 16  # columns and terms that are turned in registers come in multiples
 MOST_STAGED: Final = 4  # masks and biases of which tiles are kept
@@ -61,6 +63,8 @@ class Sections:
         Type of scores and sums.
     rows : Dim
         How many rows there are; a block of them is in the lanes of vectors.
+    target : Target, optional
+        For what the kernel is made.
 
     Attributes
     ----------
@@ -70,10 +74,10 @@ class Sections:
 
     most = COLUMNS
 
-    def __init__(self, em: Emitter, dtype: DType, rows: nd.Dim) -> None:
+    def __init__(self, em: Emitter, dtype: DType, rows: nd.Dim, target: Target | None) -> None:
         self.em, self.dtype, self.rows = em, dtype, rows
         self.names: dict[str, str] = {}
-        self.block = _block(upper_bound(rows))
+        self.block = _block(upper_bound(rows), _waste(dtype, target))
         self.blocks = (as_expr(rows) + (self.block - 1)) // self.block
         self.first = ex.index(0)
 
@@ -293,12 +297,23 @@ def _both(a: Expr | None, b: Expr | None) -> Expr | None:
     return a & b
 
 
-def _block(rows: int) -> int:
+def _waste(dtype: DType, target: Target | None) -> int:
+    """Return how many rows one lane that waits is worth.
+
+    A single vector of sums for each row of a tile needs a load for each product. Where units take
+    vectors whole, two of them are a quarter faster.
+    """
+    single = target is not None and target.whole_vectors and (
+        LANES // 2 * dtype.itemsize == target.vector_bytes)
+    return SINGLE if single else WASTE
+
+
+def _block(rows: int, waste: int) -> int:
     """Return how many rows a block has: many, unless half of them waste far fewer lanes."""
     most = min(LANES, 1 << max(rows - 1, 0).bit_length())
     half = most // 2
     saved = rounded(rows, most) - rounded(rows, half) if half else 0
-    return half if most == LANES and saved * WASTE > rows else most
+    return half if most == LANES and saved * waste > rows else most
 
 
 def tile_of(n: int, whole: bool = True) -> int:

@@ -159,12 +159,12 @@ def _attention(group: Group, fusion: Fusion, sources: dict[Node, Memory],
     found = fusion.attention
     parts = [found.parts[m] for m in group.members if m in found.parts]
     if parts:
-        return *lower_gradients(parts, group, sources, stored), False
+        return *lower_gradients(parts, group, sources, stored, target), False
     out = next(m for m in group.members if m in found.outputs)
     match = found.outputs[out]
     tiled = suits(match, sources, target)
     nest = MatrixNest if tiled else Nest
-    return nest(match, group, sources, stored).run(), (), tiled
+    return nest(match, group, sources, stored, target).run(), (), tiled
 
 
 def _traffic(inputs: Sequence[Node], outputs: Sequence[Node]) -> int:
