@@ -1,16 +1,20 @@
 """Tasks beside the caller: they begin, end before the process does, and leave no trace."""
 
 import _thread
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
+import weft
 from weft import background
-from weft.background import Task, turns
+from weft.background import Task, turns, unvisited
+from weft.driver import host_program
 
 
 def test_a_task_is_called_once_and_waited_for():
@@ -152,3 +156,52 @@ def test_a_forked_child_waits_for_no_task():
     task.wait()
     background.settle()
     assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def test_the_collector_rests_meanwhile_however_blocks_overlap():
+    inside, may_end = threading.Event(), threading.Event()
+
+    def other():
+        with unvisited:
+            inside.set()
+            may_end.wait(10)
+
+    assert gc.isenabled()
+    thread = threading.Thread(target=other)
+    with unvisited:
+        thread.start()
+        assert inside.wait(10)
+        assert not gc.isenabled()
+    assert not gc.isenabled()
+    may_end.set()
+    thread.join()
+    assert gc.isenabled()
+
+
+def test_a_collector_that_is_switched_off_stays_off():
+    gc.disable()
+    try:
+        with unvisited:
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_the_collector_of_a_forked_child_works():
+    with unvisited:
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert gc.isenabled()
+
+
+def test_graphs_are_compiled_without_the_collector(monkeypatch):
+    seen = []
+    monkeypatch.setattr(host_program, "make", lambda *_: seen.append(gc.isenabled()) or 1 / 0)
+    sizes = np.random.default_rng(5).integers(300, 4000, 2)  # which no other test compiles
+    with pytest.raises(ZeroDivisionError):
+        (weft.zeros(*map(int, sizes)).sum(1) * 3.7531).realize()
+    assert seen == [False]
+    assert gc.isenabled()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from weft.background import unvisited
 from weft.config import config
 from weft.driver import device, kernels, report, tiers
 from weft.driver.kernels import Code
@@ -63,10 +64,11 @@ def _make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     with device.preparing():
         from weft.driver import host_program  # a warm start needs none of the compiler
 
-    try:
-        plan = host_program.make(structure, outputs)
-    except CacheError:  # what was read is compiled anew
-        plan = host_program.make(structure, outputs)
+    with unvisited:
+        try:
+            plan = host_program.make(structure, outputs)
+        except CacheError:  # what was read is compiled anew
+            plan = host_program.make(structure, outputs)
     device.disk().put(_KIND, _disk_key(structure), plan.spec.pack())
     return plan
 
