@@ -147,14 +147,17 @@ class Recorder:
     def release(self, results: Sequence[TensorCore]) -> None:
         """Make tensors that outlive the capture, and are not its results, say so when used."""
         known = {id(t) for t in results}
+        depends: dict[Node, bool] = {}  # on an argument, which has memory only in a call
         for ref in self._living:
             tensor = ref()
             if tensor is None or id(tensor) in known or tensor._node is None:
                 continue
             if tensor._base is not None and not self._is_inner(tensor._base):
                 continue  # a view of a tensor from outside: it follows its base
-            if any(n.op is Op.BUFFER and n.attr.buffer is None
-                   for n in nd.toposort([tensor._node])):  # fmt: skip
+            for node in nd.toposort([tensor._node], depends):
+                depends[node] = ((node.op is Op.BUFFER and node.attr.buffer is None)
+                                 or any(depends[arg] for arg in node.args))
+            if depends[tensor._node]:
                 tensor._node = tensor._base = tensor._buffer = None
                 tensor._path = ()
 

@@ -9,7 +9,7 @@ movement op is a pure index map (`weft.kernelize.indexing`). A matmul is
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -275,18 +275,21 @@ def base(node: Node) -> Node:
     return node
 
 
-def toposort(roots: Iterable[Node]) -> list[Node]:
-    """Return every distinct node below `roots`, operands before users, iteratively."""
+def toposort(roots: Iterable[Node], known: Container[Node] = ()) -> list[Node]:
+    """Return every distinct node below `roots`, operands before users, iteratively.
+
+    Nodes in `known`, and what is only below these, are left out.
+    """
     done: dict[Node, None] = {}
     stack: list[tuple[Node, Iterator[Node]]] = []
     for root in roots:
-        if root in done:
+        if root in done or root in known:
             continue
         stack.append((root, iter(root.args)))
         while stack:
             node, rest = stack[-1]
             for arg in rest:
-                if arg not in done:
+                if arg not in done and arg not in known:
                     stack.append((arg, iter(arg.args)))
                     break
             else:

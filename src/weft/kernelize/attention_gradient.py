@@ -29,6 +29,7 @@ from weft.kernelize.cost import elements, is_leaf
 from weft.kernelize.indexing import Index
 
 _BUFFERS: Final = 512 << 10  # bytes of the buffers of one block of rows
+_FOLLOWED: Final = frozenset({Op.MUL, Op.DIV, Op.WHERE, Op.ADD, Op.SUB, Op.NEG, Op.CAST, Op.DETACH})
 ENOUGH: Final = 4  # batches and heads that keep threads busy without blocks of rows
 
 
@@ -267,10 +268,8 @@ class _Match(Reader):
 
 def _vanishes(node: Node, weights: Node) -> bool:
     """Whether a value is 0 (or no number) wherever the weights are 0."""
-    known: dict[Node, bool] = {weights: True}
-    for part in nd.toposort([node]):
-        if part in known:
-            continue
+    known = _opaque(node, weights)
+    for part in nd.toposort([node], known):
         of = [known[a] for a in part.args]
         if part.op is Op.MUL:
             known[part] = any(of)
@@ -278,13 +277,28 @@ def _vanishes(node: Node, weights: Node) -> bool:
             known[part] = of[0]
         elif part.op is Op.WHERE:
             known[part] = all(of[i] or is_fill(part.args[i], 0.0) for i in (1, 2))
-        elif part.op in (Op.ADD, Op.SUB, Op.NEG, Op.CAST, Op.DETACH) or (
+        else:
+            known[part] = all(of)
+    return known[node]
+
+
+def _opaque(node: Node, weights: Node) -> dict[Node, bool]:
+    """Return the nodes below one for which zeros of the weights are not followed any further."""
+    known: dict[Node, bool] = {weights: True}
+    seen: set[Node] = {weights}
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        if part.op in _FOLLOWED or (
             part.op.group == "movement" and part.op not in (Op.PAD, Op.UNWINDOW)
         ):
-            known[part] = all(of)
+            stack.extend(part.args)
         else:
             known[part] = False
-    return known[node]
+    return known
 
 
 def kernels_of(parts: Iterable[Part]) -> dict[Node, object]:

@@ -319,13 +319,14 @@ class Fusion:
             place = group.place(member, rows, inner)
             if place is None:
                 return False
-            expected[member] = tuple(simplify(e, env) for e in place)
+            expected[member] = _simplified(place, env)
         members = frozenset(group.members)
         stack: list[tuple[Node, Index]] = []
+        index = _simplified(index, env)
         if node.op in (Op.REDUCE, Op.ARGREDUCE):
             stack.append((start[0], index))
         else:
-            stack.extend(_operands(node, index))
+            stack.extend(_operands(node, index, env))
         seen: set[tuple[Node, Index]] = set()
         while stack:
             at, where = stack.pop()
@@ -333,16 +334,16 @@ class Fusion:
                 continue
             seen.add((at, where))
             if at in expected:
-                if tuple(simplify(e, env) for e in where) != expected[at]:
+                if where != expected[at]:
                     return False
                 continue
             if at in self.attention.rows and at in members:
                 return False
             if at in self.stored and at not in members:
                 if at.op is Op.RESHAPE:  # an alias of a stored array
-                    stack.extend(_operands(at, where))
+                    stack.extend(_operands(at, where, env))
                 continue
-            stack.extend((a, tuple(simplify(e, env) for e in i)) for a, i in _operands(at, where))
+            stack.extend(_operands(at, where, env))
         return True
 
     def _merge_others(self, group: Group, node: Node, below: frozenset[Node]) -> None:
@@ -415,10 +416,15 @@ class Fusion:
         return [by_number[n] for n in done]
 
 
-def _operands(node: Node, index: Index) -> list[tuple[Node, Index]]:
-    """Return the operands of an inlined node with the indices at which they are read."""
+def _simplified(index: Index, env: dict[Expr, tuple[int, int]]) -> Index:
+    return tuple(simplify(e, env) for e in index)
+
+
+def _operands(node: Node, index: Index, env: dict[Expr, tuple[int, int]]
+              ) -> list[tuple[Node, Index]]:  # fmt: skip
+    """Return the operands of an inlined node with the simplified indices at which they are read."""
     if node.op.group == "movement":
-        return [(node.args[0], indexing.source(node, index).place)]
+        return [(node.args[0], _simplified(indexing.source(node, index).place, env))]
     if node.op is Op.GATHER:  # a row result may still be in place along the other axes
         axis = node.attr.axis
         anywhere = (*index[:axis], ex.var("anywhere"), *index[axis + 1:])
