@@ -3,11 +3,13 @@
     python bench/roofline.py [--threads 2] [--only softmax] [--seconds 0.3]
 
 The limits are measured first, by kernels that do nothing else: memory read, written and copied
-(with plain and with non-temporal stores) and fused multiply-adds of float32. Then each type runs
+(with plain and with non-temporal stores, with and without requests ahead), fused multiply-adds of
+float32 and, where the machine has them, products of bfloat16 in tile registers. Then each type runs
 on one size that no cache holds (or, of products, one that keeps the core busy) and its least time
 gives bytes and operations a second. A row that only reads is rated against reading, one that
-writes too against the best way of copying, a product against multiply-adds; a product of bfloat16
-may be above 100 % where the machine has instructions for it. Bytes count each array once.
+writes too against the best way of copying, a product of float32 against multiply-adds, of bfloat16
+against tile registers (without them against multiply-adds, of which it may do more than 100 %).
+Bytes count each array once.
 """
 
 import argparse
@@ -81,7 +83,7 @@ TYPES = {
                    12 * 1.048576, 2 * 1024**3 / 1e6),
     "matmul bf16": (lambda: (normal(1024, 1024).to(weft.bfloat16).realize(),
                              normal(1024, 1024).to(weft.bfloat16).realize()), lambda a, b: a @ b,
-                    "fma", 6 * 1.048576, 2 * 1024**3 / 1e6),
+                    "tiles", 6 * 1.048576, 2 * 1024**3 / 1e6),
     "convolution": (lambda: (normal(8, 64, 56, 56), normal(64, 64, 3, 3)),
                     lambda x, w: x.conv2d(w, padding=1), "fma", 2 * 8 * 64 * 56 * 56 * 4 / 1e6,
                     2 * 8 * 64 * 64 * 56 * 56 * 9 / 1e6),
@@ -108,10 +110,12 @@ def main():
     for _ in range(3):  # the machine has other guests: the best of several tries is its limit
         for way, rate in profile.memory_rates.__wrapped__().items():
             rates[way] = max(rates[way], rate)
-    copy = max(rates["copy"], rates["copy past"])
-    limits = {"read": rates["read"], "copy": copy, "fma": peaks.flops}
+    copy = max(rate for way, rate in rates.items() if way.startswith("copy"))
+    tiles = profile.tile_rate()
+    limits = {"read": rates["read"], "copy": copy, "fma": peaks.flops,
+              "tiles": tiles or peaks.flops}
     print(f"{args.threads} threads; " + ", ".join(f"{k} {v:.1f}" for k, v in rates.items())
-          + f" GB/s; multiply-add {peaks.flops:.0f} GFLOP/s")
+          + f" GB/s; multiply-add {peaks.flops:.0f}, tile registers {tiles:.0f} GFLOP/s")
     print(f"{'type':20s} {'ms':>9s} {'GB/s':>7s} {'GFLOP/s':>8s} {'limit':>6s} {'share':>6s}")
     for name, (make, work, limit, megabytes, operations) in TYPES.items():
         if args.only not in name:
@@ -127,7 +131,7 @@ def main():
 
         seconds = least(run)
         bandwidth, rate = megabytes / seconds / 1e3, operations / seconds / 1e3
-        share = (rate if limit == "fma" else bandwidth) / limits[limit]
+        share = (rate if limit in ("fma", "tiles") else bandwidth) / limits[limit]
         print(f"{name:20s} {seconds * 1e3:9.3f} {bandwidth:7.1f} {rate:8.1f} {limit:>6s} "
               f"{share:6.0%}", flush=True)
 

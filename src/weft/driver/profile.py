@@ -12,7 +12,8 @@ from weft.driver import device, kernels
 from weft.driver.pipeline import Built
 from weft.errors import WeftError
 from weft.ir.bounds import bounds
-from weft.ir.dtype import DType
+from weft.ir.dtype import DType, uint32
+from weft.ir.op import Op
 from weft.ir.stmt import Kernel, Memory
 from weft.ir.traverse import loads, stores
 from weft.renderers.base import encode_float
@@ -137,17 +138,30 @@ def peaks() -> Peaks:
 def memory_rates() -> dict[str, float]:
     """Return the bytes a nanosecond of each way to move memory, all threads.
 
-    A copy counts what it reads and what it writes; ``past`` is with non-temporal stores.
+    A copy counts what it reads and what it writes; ``past`` is with non-temporal stores, ``ahead``
+    with requests for the next block, of 32 KiB.
     """
     from weft.driver import peak_kernels
 
     found = {"read": peaks().bandwidth}
-    for copies in (False, True):
-        for streams in (False, True):
-            kernel = peak_kernels.move_kernel(_PEAK_BYTES, copies, streams)
-            name = kernel.name.removeprefix("peak_").replace("_", " ")
-            found[name] = (1 + copies) * _PEAK_BYTES / (_best(kernel) * 1e9)
+    ways = [(copies, streams, asks) for copies in (False, True) for streams in (False, True)
+            for asks in ((False, True) if copies else (False,))]
+    for copies, streams, asks in ways:
+        kernel = peak_kernels.move_kernel(_PEAK_BYTES, copies, streams, asks)
+        name = kernel.name.removeprefix("peak_").replace("_", " ")
+        found[name] = (1 + copies) * _PEAK_BYTES / (_best(kernel) * 1e9)
     return found
+
+
+@lru_cache(maxsize=1)
+def tile_rate() -> float:
+    """Return bfloat16 operations a nanosecond of tile registers, all threads; 0 without them."""
+    from weft.driver import peak_kernels
+
+    if not device.target().supports(Op.MATRIX2, uint32):
+        return 0.0
+    kernel, work = peak_kernels.tile_kernel(device.runtime().thread_count)
+    return work / (_best(kernel) * 1e9)
 
 
 def _best(kernel: Kernel) -> float:
