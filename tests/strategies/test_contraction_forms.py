@@ -367,13 +367,22 @@ def test_tiles_of_partial_sums_fit_the_registers(shape, registers, tile):
     assert tuple(sides) == tile
 
 
-def traced(shape, **features):
+def traced(shape, right="kj", **features):
     """Return the schedule of a product on a large target: too large for the interpreter."""
     target = NARROW.replace(vector_bytes=64, **features)
-    plan = Plan(nests.matmul(*shape), target, 2)
+    plan = Plan(nests.matmul(*shape, right=right), target, 2)
     pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
     assert contraction.schedule_contraction(plan, pattern)
     return " ".join(plan.schedule.kernel.meta.schedule)
+
+
+@pytest.mark.parametrize(("shape", "partial"), [
+    ((76, 283, 2048), False), ((32, 64, 4096), False), ((33, 33, 256), True)])
+def test_partial_sums_whose_operands_come_late_leave_fast_units_idle(shape, partial):
+    """Units that multiply twice as fast wait twice as long, in multiplications, for a line."""
+    caches = {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20}
+    assert ("partial=" in traced(shape, "jk", whole_vectors=True, **caches)) is partial
+    assert "partial=" in traced(shape, "jk", **caches)
 
 
 @pytest.mark.parametrize(("rows", "columns", "broad"), [

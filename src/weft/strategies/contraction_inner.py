@@ -90,7 +90,7 @@ def _traffic(plan: Plan, pattern: Pattern, found: _Found, sizes: list[int]) -> i
     if row * sizes[-1] > target.l1_bytes // 2:  # the other side does not stay either
         other = row * size_of(found.tile[-1].extent)
         cycles += row * sizes[-1] // (NEAR_BYTES if other <= target.l2_bytes else rate)
-    return cycles
+    return 2 * cycles if target.whole_vectors else cycles  # two multiplications in each
 
 
 def _sizes(plan: Plan, found: _Found, p: Parameters) -> list[int]:
