@@ -7,6 +7,7 @@ import schedule_nests as nests
 import weft
 from schedule_nests import assert_same
 from weft.errors import ScheduleError
+from weft.ir import dtype as dt
 from weft.ir.stmt import Reduce
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
@@ -32,6 +33,26 @@ def test_cascade_refuses():
         Schedule(nests.add_sum(8)).cascade("k")
     with pytest.raises(ScheduleError, match="first axis"):
         Schedule(nests.add_sum(8)).split("k", 4).cascade("k.i")
+
+
+@pytest.mark.parametrize("size", [8, 12, 32])
+def test_promote(size):
+    kernel = nests.add_sum(size)
+    made = Schedule(kernel).split("k", 4).cascade("k.o").promote("k.o")
+    outer, inner = (s for s in walk(made.kernel.body) if isinstance(s, Reduce))
+    assert [r.accumulators[0].var.dtype for r in (outer, inner)] == [dt.float64, dt.float32]
+    assert_same(kernel, made.kernel, exact=False)
+    again = Schedule.replay(kernel, made.trace)
+    assert_same(made.kernel, again.kernel)
+
+
+def test_promote_refuses():
+    with pytest.raises(ScheduleError, match="float32"):
+        Schedule(nests.argmax(3, 12)).promote("k")
+    with pytest.raises(ScheduleError, match="float32"):
+        Schedule(nests.add_sum(8)).promote("k").promote("k")
+    with pytest.raises(ScheduleError, match="no loop"):
+        Schedule(nests.add_sum(8)).promote("j")
 
 
 def columns(rows, width):
@@ -68,6 +89,26 @@ def test_rounding_errors_do_not_pile_up(shape, dim):
     for got, want in ((x.sum(dim), wide.sum(dim)), (x.mean(dim), wide.mean(dim)),
                       (x.var(dim), wide.var(dim, ddof=1))):
         np.testing.assert_allclose(got.numpy(), want, rtol=1.5e-6)
+
+
+@pytest.mark.parametrize(("shape", "dim", "limit"), [
+    ((3_000_017,), 0, 1.0), ((1 << 21,), 0, 1.0), ((1701, 1203), (0, 1), 1.0),
+    ((20_011, 40), 0, 3.0), ((4000, 300), 0, 3.0), ((7, 30_001), 1, 1.5)])  # fmt: skip
+def test_sums_of_one_sign_err_by_few_ulps(shape, dim, limit):
+    """What blocks leave is added in float64; a column errs by the chains of its blocks."""
+    data = np.random.default_rng([12, *shape]).random(shape, dtype=np.float32) + 1
+    want = data.astype(np.float64).sum(dim)
+    got = weft.from_numpy(data).sum(dim).numpy()
+    assert (np.abs(got - want) / np.spacing(want.astype(np.float32))).max() <= limit
+
+
+@pytest.mark.parametrize("shape", [(50, 1000), (50, 1001)])
+def test_variances_round_once(shape):
+    data = np.random.default_rng([13, *shape]).standard_normal(shape, dtype=np.float32) + 3
+    for name in ("var", "std"):
+        got = getattr(weft.from_numpy(data), name)(1).numpy()
+        want = getattr(data.astype(np.float64), name)(1, ddof=1)
+        assert (np.abs(got - want) / np.spacing(want.astype(np.float32))).max() < 0.52
 
 
 @pytest.mark.parametrize(("shape", "dim"), [((6, 5000), 1), ((5000, 40), 0), ((70_000,), 0)])

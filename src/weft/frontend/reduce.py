@@ -90,32 +90,41 @@ class Reduction(Movement):
         was rounded (Chan, Golub and LeVeque, 1983). Where squares overflow the result is inf: the
         correction is kept finite, for inf - inf would be NaN.
         """
-        if isinstance(correction, bool) and unbiased is None:
-            unbiased, correction = correction, 1
-        if unbiased is not None:
-            correction = 1 if unbiased else 0
-        axes = self._axes(axis if dim is None else dim, "var")
-        x, out = self._float_input("var")
-        centred = x.sub(x.mean(axes, True))
-        keep = keepdim or keepdims
-        total = centred.mul(centred).sum(axes, keep)
-        drift = centred.detach().sum(axes, keep)
-        drift = drift.mul(drift).clamp_max(2.0 ** ((1 << (x.dtype.exponent - 1)) - 1))
-        count = self._count(axes)
-        if isinstance(count, Expr):
-            size = self._from_node(infer.of_size(count)).astype(x.dtype)
-            total = total.sub(drift.div(size)).clamp_min(0.0)
-            return total.div(size.sub(correction).clamp_min(0.0)).astype(out)
-        total = total.sub(drift.div(max(count, 1))).clamp_min(0.0)
-        return total.div(max(count - correction, 0.0)).astype(out)
+        wide, out = self._variance("var", dim, correction, keepdim or keepdims, unbiased, axis)
+        return wide.astype(out)
 
     def std(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False, *,
             unbiased: bool | None = None, axis: Axes = None, keepdims: bool = False
             ) -> Self:  # fmt: skip
         """Return standard deviations over axes; divides by ``n - correction``."""
-        x, out = self._float_input("std")
-        return x.var(dim, correction, keepdim, unbiased=unbiased, axis=axis,
-                     keepdims=keepdims).sqrt().astype(out)  # fmt: skip
+        wide, out = self._variance("std", dim, correction, keepdim or keepdims, unbiased, axis)
+        return wide.sqrt().astype(out)
+
+    def _variance(self, name: str, dim: Axes, correction: Scalar, keep: bool,
+                  unbiased: bool | None, axis: Axes) -> tuple[Self, DType]:  # fmt: skip
+        """Return variances in the type that squares are added in, and the result's type.
+
+        Squares are all positive, so that each rounding of their sum would count in full: those of
+        float32 are added in float64.
+        """
+        if isinstance(correction, bool) and unbiased is None:
+            unbiased, correction = correction, 1
+        if unbiased is not None:
+            correction = 1 if unbiased else 0
+        axes = self._axes(axis if dim is None else dim, name)
+        x, out = self._float_input(name)
+        wide = dt.float64 if out is dt.float32 else x.dtype
+        centred = x.sub(x.mean(axes, True))
+        total = centred.mul(centred).astype(wide).sum(axes, keep)
+        drift = centred.detach().sum(axes, keep)
+        drift = drift.mul(drift).clamp_max(2.0 ** ((1 << (x.dtype.exponent - 1)) - 1)).astype(wide)
+        count = self._count(axes)
+        if isinstance(count, Expr):
+            size = self._from_node(infer.of_size(count)).astype(wide)
+            total = total.sub(drift.div(size)).clamp_min(0.0)
+            return total.div(size.sub(correction).clamp_min(0.0)), out
+        total = total.sub(drift.div(max(count, 1))).clamp_min(0.0)
+        return total.div(max(count - correction, 0.0)), out
 
     def var_mean(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False
                  ) -> tuple[Self, Self]:  # fmt: skip

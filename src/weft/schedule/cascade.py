@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.errors import ScheduleError
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Reduce, Stmt, Store
+from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Reduce, Stmt, Store
 from weft.schedule.reduction import renamed
 from weft.schedule.space import Edit, find_for, find_loop, find_memory
 from weft.schedule.split import split
@@ -51,6 +52,40 @@ def cascade(kernel: Kernel, axis: str) -> Kernel:
     outer = tuple([a.replace(update=u) for a, u in zip(stmt.accumulators, updates, strict=True)])
     blocks = Reduce(stmt.axes[1:], inner.accumulators, inner.body)
     return edit.replace(site.parents, stmt, (Reduce(stmt.axes[:1], outer, (blocks,)),))
+
+
+def promote(kernel: Kernel, axis: str) -> Kernel:
+    """Carry float32 sums in float64 and round them once.
+
+    reduce o (s) {s + x}  ->  reduce o (s.d: f64) {s.d + cast(x)};  s = cast(s.d)
+
+    Meant for the few terms that blocks leave: each of them would be rounded to the whole sum.
+
+    Raises
+    ------
+    ScheduleError
+        If the axis is not one of a REDUCE, or that does anything but add up float32 values.
+    """
+    site = find_loop(kernel, axis, "promote")
+    sums = [] if site.axis < 0 else [(a, _term(a)) for a in site.reduce.accumulators]
+    if not sums or any(term is None for _, term in sums):
+        raise ScheduleError(f"promote({axis})", found="no sums of float32 values",
+                            expected="an axis of a REDUCE with updates s + x")
+    edit, stmt = Edit(kernel), site.reduce
+    wide = {a.var: edit.names.var(f"{a.var.attr}.d", ex.var("d", dt.float64)) for a, _ in sums}
+    made = tuple([st.Accumulator(
+        wide[a.var], ex.cast(a.init, dt.float64), wide[a.var] + ex.cast(term, dt.float64),
+        st.lhs(wide[a.var]) + st.rhs(wide[a.var])) for a, term in sums if term is not None])
+    rounded = [Let(a.var, ex.cast(wide[a.var], dt.float32)) for a, _ in sums]
+    return edit.replace(site.parents, stmt, (Reduce(stmt.axes, made, stmt.body), *rounded))
+
+
+def _term(a: st.Accumulator) -> Expr | None:
+    """Return what a sum of float32 values adds in each step, None if it is no such sum."""
+    if a.var.dtype is not dt.float32 or a.update.op is not Op.ADD or a.combine.op is not Op.ADD:
+        return None
+    terms = [x for x in a.update.args if x is not a.var]
+    return terms[0] if len(terms) == 1 and a.var not in ex.free_vars(terms) else None
 
 
 def block_sums(kernel: Kernel, memory: str, loop: str, block: int) -> Kernel:

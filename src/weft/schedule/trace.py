@@ -138,6 +138,10 @@ class Schedule:
         """See `weft.schedule.cascade.cascade`."""
         return self._apply("cascade", (axis,))
 
+    def promote(self, axis: str) -> Self:
+        """See `weft.schedule.cascade.promote`."""
+        return self._apply("promote", (axis,))
+
     def block_sums(self, memory: str, loop: str, block: int) -> Self:
         """See `weft.schedule.cascade.block_sums`."""
         return self._apply("block_sums", (memory, loop, block))
@@ -285,7 +289,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
     "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_rows"),
     "between": ("prefetch_between",), "pipeline": ("copy_ahead",), "settle": ("settle",),
-    "cascade": ("cascade", "block_sums"),
+    "cascade": ("cascade", "promote", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names}

@@ -12,6 +12,7 @@ Three shapes, told apart by what has unit stride:
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Final
 
@@ -40,7 +41,7 @@ from weft.strategies.nest import (
     strides,
     work,
 )
-from weft.strategies.sums import adds, block_of, reduce_cost, widen
+from weft.strategies.sums import adds, block_of, join_blocks, reduce_cost, widen
 
 CHUNKS: Final = 256  # partial results of a large reduction: fixed, so that runs agree
 CHUNK_LEAST: Final = 16384  # elements that are worth a chunk
@@ -309,7 +310,7 @@ def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
     saved = schedule.mark()
     block = block_of(n or 0, BLOCK * lanes, BLOCK) if blocked else 0
     if n is not None and block and plan.attempt("split", name, block, "peel"):
-        schedule.cascade(f"{name}.o")
+        join_blocks(plan, f"{name}.o")
         split_reduction(plan, f"{name}.i", ex.index(block), cost, blocked=True)
         if n % block:
             split_reduction(plan, f"{name}.t", ex.index(n % block), cost, blocked=True)
@@ -358,6 +359,9 @@ def _chunk(plan: Plan, stmt: Reduce) -> bool:
     rounds = size_of(axis.extent) // factor
     plan.why.append(f"{rounds} chunks of {name} on {plan.threads} threads")
     whole = accumulator if divides else f"{accumulator}.m"
+    combined = _find_reduce(plan, whole)
+    if adds(stmt) and combined is not None:
+        plan.attempt("promote", combined.axes[0].var.attr)
     _reduce(plan, f"{whole}.p")
     if not divides:
         _reduce(plan, f"{accumulator}.t")
@@ -395,6 +399,9 @@ def _side_by_side(plan: Plan, body: Body) -> bool:
     edit.split(name, length // streams).reorder(f"{name}.i", f"{name}.o").unroll(f"{name}.o")
     edit.split(f"{name}.i", lanes).reorder(f"{name}.i.o", f"{name}.o", f"{name}.i.i")
     edit.vectorize(f"{name}.i.i")
+    block = math.gcd(length // (streams * lanes), BLOCK)
+    if adds(found[0]) and block > 1 and plan.attempt("split", f"{name}.i.o", block):
+        join_blocks(plan, f"{name}.i.o.o")
     plan.why.append(f"{name} reduced in {lanes} lanes, in {streams} places side by side")
     return True
 

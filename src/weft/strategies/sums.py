@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from weft.ir import dtype as dt
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Reduce
 from weft.schedule.space import constant
 from weft.strategies.nest import Cost, Plan, size_of
 
-STEPS: Final = 128  # points of a column that are added up before they join the rest
+STEPS: Final = 16  # points of a column that are added up before they join the rest
 
 
 def adds(stmt: Reduce) -> bool:
@@ -52,12 +53,18 @@ def block_of(n: int, least: int, factor: int) -> int:
     return n // -(-n // most) // least * least if most > least else least
 
 
+def join_blocks(plan: Plan, axis: str) -> None:
+    """Add up what is left of each block in float64, which takes no time beside the blocks."""
+    if plan.attempt("cascade", axis) and plan.target.supports(Op.ADD, dt.float64):
+        plan.attempt("promote", axis)
+
+
 def cascade(plan: Plan, name: str, n: int) -> None:
     """Add up a reduce axis in blocks, and blocks of blocks if it is very long."""
     block = block_of(n, STEPS, STEPS)
     if not block or not plan.attempt("split", name, block, "peel"):
         return
-    plan.attempt("cascade", f"{name}.o")
+    join_blocks(plan, f"{name}.o")
     cascade(plan, f"{name}.i", block)
     if n % block:
         cascade(plan, f"{name}.t", n % block)
