@@ -125,6 +125,21 @@ def test_one_odd_element_anywhere_is_seen(n, odd):
         assert np.array_equal(found.view(np.uint32), expected.view(np.uint32)), place
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("n", [256, 257, 1031, 5000, 33_001])
+@pytest.mark.parametrize("seed", np.random.SeedSequence().generate_state(2).tolist())
+def test_rows_in_order_but_for_one_element(n, kind, seed):
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.integers(0, n, (4, n)), axis=1).astype(kind)
+    for row, at in zip(x[1:], (0, rng.integers(1, n - 1), n - 1), strict=True):
+        row[at] = rng.integers(0, n)
+    if np.dtype(kind).kind == "f":
+        x[0, -2:] = np.nan
+        x[2, rng.integers(0, n)] = np.nan
+    for rows in (x, x[:1], x[1:2], x[2:3], x[3:]):
+        assert SORTED(weft.tensor(rows)).numpy().tobytes() == np.sort(rows).tobytes()
+
+
 @pytest.mark.parametrize("shape", [(3, 700), (2, 2, 40_000), (5, 33_000), (1, 1000), (9, 300),
                                    (9, 2100)])
 @pytest.mark.parametrize("kind", ["float32", "int32"])

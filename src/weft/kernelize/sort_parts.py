@@ -17,6 +17,7 @@ AVX-512", 2017.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Final
 
 from weft.ir import dtype as dt
@@ -98,7 +99,9 @@ class Parts(Row):
             self._cut()
         else:
             self._fill()
-            self._sort_part((_NONE, ex.index(self.n), *self._limits, _NONE, _FALSE, _FALSE))
+            rising = self._rises(lambda place: self._vector(self.out, place))
+            size = ex.where(rising, _NONE, ex.index(self.n))
+            self._sort_part((_NONE, size, *self._limits, _NONE, _FALSE, _FALSE))
         if self.node.attr.descending:
             self._turn()
         if self.dtype.is_float:
@@ -110,6 +113,10 @@ class Parts(Row):
     def _fill(self) -> None:
         """Copy the row to the result and note whether it holds a NaN or a negative zero."""
         self._watch()
+        self._copy_row()
+        self._flag()
+
+    def _copy_row(self) -> None:
         whole, rest = divmod(self.n, self.lanes)
         b = self._loop("b", max(whole, 1))
         x = self._seen(self._line(b * self.lanes))
@@ -119,7 +126,21 @@ class Parts(Row):
             place = ex.index(whole * self.lanes)
             x = self._seen(self._line(place, ex.index(self.n)))
             self._put_vector(self.out, place, x, self._first_lanes(ex.index(rest)))
-        self._flag()
+
+    def _rises(self, read: Callable[[Expr], Expr]) -> Expr:
+        """Return whether the row is in order already, as far as it takes to see that it is not."""
+        em, last = self.em, self.n - 1 - self.lanes
+        rising, place = self._register("rising", _TRUE), self._register("place", _NONE)
+        em.open()
+        going = self._let(self._get(rising) & self._get(place).lt(last + self.lanes))
+        head = em.close()
+        em.open()
+        first = self._let(ex.minimum(self._get(place), ex.index(last)))
+        falls = ex.bits(self._let(read(first + 1).lt(read(first))))
+        self._set(rising, falls.eq(0))
+        self._set(place, first + self.lanes)
+        em.emit(While(head, going, em.close()))
+        return self._get(rising)
 
     # long rows
 
@@ -130,7 +151,7 @@ class Parts(Row):
         second array. A whole vector behind the first or second never meets the other end: as
         much is still to be dealt.
         """
-        n, lanes = ex.index(self.n), self.lanes
+        n = ex.index(self.n)
         for memory in (self.borders, self.bounds, self.rooms):
             self.em.alloc(memory)
         self._choose()
@@ -139,14 +160,13 @@ class Parts(Row):
         self.every = self._let(self.pivots[0].le(self.pivots[-1]))
         self.ends = [self._register("end", e) for e in (_NONE, _NONE, n, n)]
         self._watch()
-        whole, rest = divmod(self.n, lanes)
-        b = self._loop("b", max(whole, 1))
-        self._fetch(b * lanes)
-        self._deal(self._seen(self._line(b * lanes)))
-        self._end(b, ex.index(whole))
-        if rest:
-            x = self._seen(self._line(ex.index(whole * lanes), n))
-            self._deal(x, self._first_lanes(ex.index(rest)))
+        rising = self._rises(lambda place: self._let(self._clean(self._line(place))))
+        self.em.open()
+        self._copy_row()
+        copied = self.em.close()
+        self.em.open()
+        self._deal_row()
+        self._if(rising, copied, self.em.close())
         self._flag()
         first, second, third, fourth = map(self._get, self.ends)
         starts = (_NONE, first, first + second, fourth, n)
@@ -159,10 +179,22 @@ class Parts(Row):
         low, high = (self._element(self.bounds, part + q) for q in range(2))
         room = self._element(self.rooms, part)
         there = self._let(part.eq(1) | part.eq(2))
-        size = self._let(end - start)
+        size = self._let(ex.where(rising, _NONE, end - start))
         poor = ex.index(self.n - (self.n >> POOR)).lt(size)
         self._sort_part((start, size, low + 1, high, room, there, poor))
         self._end(part, ex.index(PARTS), PARALLEL)
+
+    def _deal_row(self) -> None:
+        """Write all lanes of the row to their parts."""
+        lanes = self.lanes
+        whole, rest = divmod(self.n, lanes)
+        b = self._loop("b", max(whole, 1))
+        self._fetch(b * lanes)
+        self._deal(self._seen(self._line(b * lanes)))
+        self._end(b, ex.index(whole))
+        if rest:
+            x = self._seen(self._line(ex.index(whole * lanes), ex.index(self.n)))
+            self._deal(x, self._first_lanes(ex.index(rest)))
 
     def _fetch(self, place: Expr) -> None:
         """Ask for what is read soon: hardware looks ahead within a page only."""
@@ -190,19 +222,26 @@ class Parts(Row):
 
     def _choose(self) -> None:
         """Choose pivots from a sample: of each lane's elements in order, medians of all lanes."""
-        step = (self.n - self.lanes) // (SAMPLE - 1)
-        line = [self._line(ex.index(i * step)) for i in range(SAMPLE)]
-        line = [self._let(self._clean(x)) for x in line]
-        registers = Registers(self.dtype, self.lanes, self._let)
-        registers.columns(line)
+        lanes, step = self.lanes, (self.n - self.lanes) // (SAMPLE - 1)
+        sample = Memory("sample", self.dtype, (ex.index(SAMPLE * lanes),), "local")
+        self.em.alloc(sample)
+        i = self._loop("i", SAMPLE)
+        self._put_vector(sample, i * lanes, self._let(self._clean(self._line(i * step))))
+        self._end(i, ex.index(SAMPLE))
+        line = [self._vector(sample, ex.index(q * lanes)) for q in range(SAMPLE)]
+        Registers(self.dtype, lanes, self._let).columns(line)
+        for q, x in enumerate(line):
+            self._put_vector(sample, ex.index(q * lanes), x)
         low, high = self._limits
-        keys = [low - 1]
-        for q in range(1, PARTS):
-            middle = q * SAMPLE // PARTS
-            pair = [self._let(self._middle(x)) for x in line[middle - 1: middle + 1]]
-            keys.append(self._limited(self._between_keys(*pair), low, high))
-        for q, key in enumerate((*keys, high)):
+        for q, key in ((0, low - 1), (PARTS, high)):
             self.em.emit(Store(self.bounds, (ex.index(q),), key))
+        part = self._loop("q", PARTS - 1)
+        middle = self._let((part + 1) * (SAMPLE // PARTS))
+        pair = [self._let(self._middle(self._vector(sample, (middle - t) * lanes)))
+                for t in (1, 0)]
+        key = self._limited(self._between_keys(*pair), low, high)
+        self.em.emit(Store(self.bounds, (part + 1,), key))
+        self._end(part, ex.index(PARTS - 1))
 
     # parts
 
