@@ -376,6 +376,14 @@ def traced(shape, right="kj", **features):
     return " ".join(plan.schedule.kernel.meta.schedule)
 
 
+@pytest.mark.parametrize(("shape", "rows_first"), [
+    ((832, 974, 9), True), ((832, 487, 9), False), ((832, 974, 40), False)])
+def test_large_results_of_few_steps_are_written_row_by_row(shape, rows_first):
+    """Though the first cache, of 8 KiB here, does not keep the other operand."""
+    trace = traced(shape, l1_bytes=8 << 10, l2_bytes=2 << 20)
+    assert ("i.o, j.o" in trace) is rows_first
+
+
 @pytest.mark.parametrize(("shape", "partial"), [
     ((76, 283, 2048), False), ((32, 64, 4096), False), ((33, 33, 256), True)])
 def test_partial_sums_whose_operands_come_late_leave_fast_units_idle(shape, partial):

@@ -10,6 +10,7 @@ from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes
 from weft.strategies.nest import Plan, flat_stride, product, registers, size_of
 
+FEW_STEPS: Final = 16  # of a sum, in which no more is read again than is written
 STEP: Final = 2  # half cycles that a step of a narrow tile takes beside its products
 BROAD: Final = Parameters(rows=6, vectors=4)  # a tile of nearly as many registers as there are
 MOST_PIECES: Final = 7  # of a row of a tile: more would leave too few rows
@@ -69,9 +70,16 @@ def span(space: Space, pattern: Pattern, access: Access, wide: For) -> int:
 
 
 def lies_near(plan: Plan, pattern: Pattern, wide: For) -> bool:
-    """Whether the first cache holds what one row of tiles reads along `wide`."""
-    space = Space(plan.kernel)
-    return all(2 * span(space, pattern, a, wide) <= plan.target.l1_bytes
+    """Whether the first cache holds what one row of tiles reads along `wide`.
+
+    The second one does where few steps lead to results that it does not hold: these take longer.
+    """
+    space, near = Space(plan.kernel), plan.target.l1_bytes
+    written = [a.memory for a in accesses(pattern.rows[-1].body) if a.write]
+    if product(a.extent for a in pattern.reduce.axes) <= FEW_STEPS and all(
+            size_of(m.size) * m.dtype.itemsize > plan.target.l2_bytes for m in written):
+        near = plan.target.l2_bytes // 2
+    return all(2 * span(space, pattern, a, wide) <= near
                for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) != 0)
 
 
