@@ -85,6 +85,11 @@ class Target(Record):
         """
         return (op.name, dtype.text) in self.operations
 
+    def without(self, operations: Iterable[Operation], dtype: DType) -> Target:
+        """Return the target with operations on a type to be decomposed."""
+        left = self.operations - {(op.name, dtype.text) for op in operations}
+        return self.replace(operations=left)
+
     def lanes(self, dtype: DType) -> int:
         """Return how many elements fill a vector register."""
         return max(self.vector_bytes // dtype.itemsize, 1)

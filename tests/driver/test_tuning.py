@@ -165,6 +165,14 @@ def test_a_search_ends_and_is_not_repeated(store):
     assert len(records.records().trials(first.key)) == 5
 
 
+def test_narrow_products_are_measured(store):
+    """Also where tile registers multiply them, which a child process has to ask for."""
+    a, b = (weft.ones(n, 96).to(weft.bfloat16).realize() for n in (80, 64))
+    found = weft.tune(lambda a, b: a @ b.T, a, b, seconds=40)
+    assert found
+    assert all(t.before > 0 and "ended" not in t.reason for t in found)
+
+
 def test_more_is_tried_only_where_asked(store):
     kernel = nests("softmax")[0][-1]
     tuning.tune_kernel(kernel, 60, limits=FEW)

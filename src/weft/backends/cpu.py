@@ -82,8 +82,7 @@ def host_target() -> Target:
                          tuple(sorted(host.features.split(","))), caches, cache_source, _cores(),
                          _memory())
     if tiles_state():
-        matrices = {(op.name, dt.uint32.text) for op in MATRICES}
-        target = target.replace(operations=target.operations - matrices)
+        target = target.without(MATRICES, dt.uint32)
     return target
 
 

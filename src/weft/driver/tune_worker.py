@@ -135,6 +135,7 @@ def open_bench(head: dict[str, Any], blobs: list[bytes]) -> Reply:
     """Make the arrays of a kernel, and run its default on them."""
     global _bench
     _bench = None
+    device.target()  # asks for tile registers: what was compiled elsewhere may use them
     _bench = Bench(parse_kernel(head["kernel"]), blobs[0],
                    [(str(n), int(m)) for n, m in head["variables"]])
     return {"seconds": _bench.seconds, "inner": _bench.inner}, ()
