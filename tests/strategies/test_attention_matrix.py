@@ -150,3 +150,16 @@ def test_heads_that_share_keys(rng):
     got = tensors[0].scaled_dot_product_attention(*tensors[1:], enable_gqa=True)
     wanted = reference(q, k.repeat(3, 1), v.repeat(3, 1))
     check(got.astype(weft.float32).numpy().astype(np.float64), wanted)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_lengths_that_are_known_at_run_time(causal, rng):
+    n = weft.Variable("n", 1, 300)
+    run = weft.jit(lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=causal),
+                   dynamic={name: {1: n} for name in "qkv"})
+    for length in (1, 31, 129, int(rng.integers(2, 300)), 300):
+        arrays = [rounded(rng, 2, length, 20) for _ in range(3)]
+        tensors = [weft.tensor(a.astype(np.float32)).astype(weft.bfloat16) for a in arrays]
+        got = run(*tensors).astype(weft.float32).numpy().astype(np.float64)
+        check(got, reference(*arrays, causal=causal))
+    assert run.captures == 1
