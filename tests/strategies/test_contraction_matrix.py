@@ -123,6 +123,17 @@ def test_few_rows_or_columns_take_vectors():
         assert not any(line.startswith("matrix") for line in made.meta.schedule)
 
 
+@pytest.mark.parametrize(("kinds", "layout", "inner"), [
+    (("i8", "i8"), "ik,jk", 65), (("i8", "i8"), "ik,kj", 64), (("u8", "i8"), "ki,kj", 64),
+    (("bf16", "bf16"), "ik,jk", 65)])
+@pytest.mark.parametrize("shape", [(2, 40), (40, 3)])
+def test_few_rows_take_tiles_where_vectors_have_no_words(kinds, layout, inner, shape):
+    kernel = nests.narrow(*shape, inner, *kinds, *layout.split(","))
+    made = choose(kernel, TARGET, 1)
+    assert any(line.startswith("matrix") for line in made.meta.schedule)
+    assert_same(kernel, made)
+
+
 def test_little_is_computed_twice_and_copied_often():
     """One block of columns that is filled up, not several of whole tiles that overlap."""
     for columns, line in ((68, "split(j, 96, tail=mask)"), (39, "split(j, 64, tail=mask)")):

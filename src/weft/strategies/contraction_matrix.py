@@ -28,6 +28,7 @@ from weft.strategies.nest import Plan, find, parallelise, size_of, work
 
 LONG: Final = 20  # products of a tile, from which on its store comes long after the last one
 FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
+FEWEST_MADE: Final = 2  # the same where vectors would need words that are not in memory
 TURNED: Final = 2  # times as many columns as rows that lie alike, from which on they give the rows
 COPY: Final = 2  # blocks of columns that take as long as the copy of their rows
 
@@ -50,7 +51,7 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         else:
             s = turned
     rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
-    if min(rows_n, wide_n) < FEWEST or s.depth < SIDE * s.group // 2:
+    if min(rows_n, wide_n) < _fewest(s) or s.depth < SIDE * s.group // 2:
         return False
     rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
     points = -(-s.depth // (s.group * SIDE)) * SIDE
@@ -68,6 +69,16 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     _schedule(plan, pattern, s, rows, columns, block, is_turned)
     plan.why.append(f"contraction: {rows}×{columns} results in tiles of {SIDE}×{SIDE} ({s.op})")
     return True
+
+
+def _fewest(s: Sides) -> int:
+    """Return the rows and columns from which on tiles are faster than vectors.
+
+    Vectors along the sum read pairs as they lie, but not in rows of an odd number of elements, and
+    signed bytes would have to be shifted for them.
+    """
+    is_odd = s.row_step == s.wide_step == 1 and s.depth % s.group > 0
+    return FEWEST_MADE if s.group > 2 or is_odd else FEWEST
 
 
 def _should_turn(s: Sides) -> bool:
