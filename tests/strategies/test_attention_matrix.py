@@ -54,6 +54,13 @@ def test_other_targets_take_vectors_of_float32(target):
     assert not is_matrix(choose(nest(33, 45, 20, 17, target=target), target, 1))
 
 
+def test_words_without_tile_registers_take_no_matrices():
+    kernel = nest(8, 16, 32, 16)
+    made = choose(kernel, WITHOUT, 1)
+    assert not is_matrix(made)
+    assert_same(kernel, made, exact=False)
+
+
 def test_sums_stay_in_tile_registers():
     """Between the products of a step nothing is stored."""
     lines = assembly(nest(128, 256, 64, 64))

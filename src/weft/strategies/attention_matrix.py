@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from weft.ir import traverse
+from weft.ir.dtype import uint32
+from weft.ir.op import Op
 from weft.ir.stmt import For
 from weft.strategies.attention import in_vectors, turn, write_results
 from weft.strategies.contraction_pattern import copy_loops
@@ -20,7 +22,8 @@ MOST_TILES: Final = 6  # of sums, beside two that are multiplied
 def schedule_matrices(plan: Plan, root: str) -> bool:
     """Schedule an attention of words, named by its outermost loop."""
     loop = find(plan.kernel, root)
-    if loop is None or find(plan.kernel, "a5") is None:
+    if loop is None or find(plan.kernel, "a5") is None or (
+            not plan.target.supports(Op.MATRIX2, uint32)):
         return False
     chain = chain_of(loop)
     amount = work((loop,))
