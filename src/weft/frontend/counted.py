@@ -49,15 +49,23 @@ def _places(mask: Tensor) -> tuple[Tensor, Tensor]:
     return rank[-1], zeros(n + 1, dtype=dt.int64).scatter(0, mask.where(rank, n), arange(n))
 
 
+def _chosen(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how many elements are true, less 1, and room for what another tensor has there."""
+    mask, n = mask.ravel(), mask.numel()
+    rank = mask.cumsum(0) - 1
+    return rank[-1], zeros(n + 1, dtype=x.dtype).scatter(0, mask.where(rank, n), x.ravel())
+
+
 _FUNCTIONS: Final[dict[object, Callable[..., Any]]] = {
     "places": _places,
+    "chosen": _chosen,
     **{(i, c): functools.partial(_distinct, inverse=i, counts=c)
        for i in (False, True) for c in (False, True)},
 }
 _captured: Final[dict[object, Jitted[..., Any]]] = {}
 
 
-def _call(name: object, x: Tensor) -> tuple[int, list[Tensor]]:
+def _call(name: object, *tensors: Tensor) -> tuple[int, list[Tensor]]:
     """Call a function by way of its capture; return its count, and the rest.
 
     The captures go when there are too many.
@@ -65,9 +73,7 @@ def _call(name: object, x: Tensor) -> tuple[int, list[Tensor]]:
     captured = _captured.get(name)
     if captured is None or captured.captures >= _MOST:
         captured = _captured[name] = Jitted(_FUNCTIONS[name])
-    if x._requires_grad:
-        x = x.detach()
-    last, *rest = captured(x)
+    last, *rest = captured(*(x.detach() if x._requires_grad else x for x in tensors))
     return host.integer(last._buffer) + 1, rest
 
 
@@ -96,6 +102,11 @@ class _Counted:
         """Return the places of the true elements of a row of at least one, in order."""
         count, (places,) = _call("places", mask)
         return _head(places, count)
+
+    def chosen(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Return the elements of a tensor, not empty, where a mask of its shape is true."""
+        count, (values,) = _call("chosen", x, mask)
+        return _head(values, count)
 
 
 later.counted = _Counted()

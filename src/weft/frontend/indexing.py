@@ -15,7 +15,7 @@ from weft.frontend.core import Scalar, TensorCore
 from weft.frontend.places import stamp
 from weft.frontend.promotion import broadcast_shapes
 from weft.frontend.reduce import Reduction
-from weft.frontend.state import state
+from weft.frontend.state import later, state
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir.expr import Expr, needs_size
@@ -48,6 +48,9 @@ class Indexing(Reduction):
     # x[...]
 
     def __getitem__(self, key: Any) -> Self:
+        mask = self._whole_mask(key)
+        if mask is not None and self._chosen_at_once(mask):
+            return cast(Self, later.counted.chosen(self, mask))
         steps, advanced = self._parse(key, "getitem")
         out = self
         for step in steps:
@@ -83,6 +86,11 @@ class Indexing(Reduction):
         ):
             return cast(Self, key)
         return None
+
+    def _chosen_at_once(self, mask: Self) -> bool:
+        """Whether what a mask chooses is computed with its places: nothing asks for a gradient."""
+        return (mask.shape == self.shape and mask.numel() > 0 and state.capture is None
+                and not self._requires_grad and mask.device == self.device)
 
     def _put_mask(self, mask: Self, value: object) -> None:
         shape = mask.shape + (1,) * (len(self.shape) - len(mask.shape))

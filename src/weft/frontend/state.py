@@ -67,6 +67,10 @@ class Counted(Protocol):
         """Return the places of true elements."""
         ...
 
+    def chosen(self, x: Any, mask: Any) -> Any:
+        """Return the elements where a mask of the same shape is true."""
+        ...
+
 
 class _Later:
     """What methods of tensors need that is itself made of tensors: put here when it is there."""
