@@ -87,7 +87,7 @@ def _traffic(plan: Plan, pattern: Pattern, found: _Found, sizes: list[int]) -> i
     rate = NEAR_BYTES if whole <= target.l2_bytes else (
         SHARED_BYTES if whole <= target.l3_bytes else FAR_BYTES)
     cycles = row * sizes[0] // rate
-    if row * sizes[-1] > target.l1_bytes // 2:  # the other side does not stay either
+    if row * (sizes[0] + sizes[-1]) > target.l1_bytes * 3 // 4:  # the other side goes, too
         other = row * size_of(found.tile[-1].extent)
         cycles += row * sizes[-1] // (NEAR_BYTES if other <= target.l2_bytes else rate)
     return 2 * cycles if target.whole_vectors else cycles  # two multiplications in each
