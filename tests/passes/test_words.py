@@ -145,3 +145,22 @@ def test_words_are_the_bytes_in_memory(dtype, lanes):
         lane_values = [int(x) for x in bits.view(f"<{dtype.kind}{dtype.itemsize}")]
     found = apply(Op.WORDS, dtype, dt.uint32, lanes, None, [tuple(lane_values)])
     assert (list(found) if lanes > 1 else [found]) == bits.tolist()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_words_read_from_the_last_element_on(dtype, masked):
+    """Places and masks that are named between the loads are known where the whole word is read."""
+    group = 4 // dtype.itemsize
+    kernel = packing(3, 32, v("i"), dtype)
+    (outer,) = kernel.body
+    (inner,) = outer.body
+    x, found = kernel.params[0], []
+    for r in reversed(range(group)):
+        at, there, point = v(f"p{r}"), ex.var(f"m{r}", dt.bool_), v("j") * group
+        found += [Let(at, v("i") * 40 * group + r), Let(there, (point + r).lt(50)),
+                  Load(ex.var(f"a{r}", dtype), x, (at + point,), there if masked else None)]
+    inner = inner.with_bodies((*found, *inner.body[group:]))
+    kernel = kernel.replace(body=(outer.with_bodies((inner,)),))
+    flat = lowered(kernel, 1, 16)
+    assert counted(flat, Op.WORDS) == 1

@@ -100,7 +100,7 @@ class _Join(StridedLines):
             masks = words[0].masks
             if stride == size:
                 for word in words:
-                    out = before.setdefault(word.loads[-1], [])
+                    out = before.setdefault(max(word.loads), [])
                     mask = self._of_elements(masks, lanes, out)
                     values[word.position] = word.node, self._read(memory, word.base, lanes, out,
                                                                   mask)
