@@ -47,3 +47,14 @@ def test_a_capture_refuses_it():
     x = weft.tensor([1.0, 2.0])
     with pytest.raises(weft.WeftError, match="nonzero"):
         weft.jit(lambda t: t[t > 1])(x)
+
+
+@pytest.mark.parametrize("kind", ["bool", "int32", "float32"])
+@pytest.mark.parametrize("shape", [(1,), (17,), (0,), (5, 7), (70_001,)])
+@pytest.mark.parametrize("seed", np.random.SeedSequence().generate_state(2).tolist())
+def test_places_of_true_elements(shape, kind, seed):
+    x = np.random.default_rng(seed).integers(0, 2, shape).astype(kind)
+    tensor = weft.tensor(x)
+    np.testing.assert_array_equal(tensor.nonzero().numpy(), np.argwhere(x), strict=True)
+    for got, want in zip(tensor.nonzero(as_tuple=True), np.nonzero(x), strict=True):
+        np.testing.assert_array_equal(got.numpy(), want, strict=True)

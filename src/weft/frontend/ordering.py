@@ -84,7 +84,8 @@ class Ordering(Indexing):
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
         """Return where elements are not zero, one row each (realizes: the count is data)."""
-        order, count = self.bool().ravel()._true_first()
+        flags = self if self.dtype.is_bool else self.bool()
+        order, count = (flags if len(flags.shape) == 1 else flags.ravel())._true_first()
         places, rest = [], order
         for n in reversed(self.shape[1:]):
             places.append(rest.remainder(n))
@@ -96,7 +97,7 @@ class Ordering(Indexing):
             return tuple(places)
         if not places:
             return order.reshape(count, 1)._slice(1, 0, 0)
-        return stack(places, 1)
+        return stack(places, 1) if len(places) > 1 else order.reshape(count, 1)
 
     def _true_first(self) -> tuple[Self, int]:
         """Return the places of true elements, and how many (realizes)."""
