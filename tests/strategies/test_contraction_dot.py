@@ -57,6 +57,16 @@ def test_columns_that_do_not_fill_a_block_are_filled_up():
     assert_same(kernel, choose(kernel, TARGET, 1))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_share_the_blocks_of_many_columns_evenly(threads):
+    large = TARGET.replace(l2_bytes=2 << 20)
+    made = choose(nests.narrow(16, 2067, 200, "f16", "f16", "ik", "jk"), large, threads)
+    loop = made.body[0]
+    assert any(line.startswith("tensorize(s, k, mad") for line in made.meta.schedule)
+    assert (loop.var.attr, loop.kind) == ("j.o", "parallel" if threads > 1 else "serial")
+    assert loop.extent.attr % threads == 0
+
+
 def random(name, *shape):
     info = np.iinfo(name)
     return RNG.integers(info.min, info.max + 1, shape).astype(name)

@@ -73,7 +73,7 @@ def schedule_dot(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if sides is not None and plan.target.supports(OPERATIONS[sides.op], uint32):
         return _tile(plan, pattern, p, sides)
     sides = sides_of(plan, pattern, widened=True)
-    return sides is not None and size_of(sides.row.extent) >= p.pack_rows and (
+    return sides is not None and 4 * size_of(sides.row.extent) >= p.pack_rows and (
         _tile(plan, pattern, p, sides))
 
 
@@ -179,10 +179,11 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     axes = [str(a.var.attr) for a in reduce.axes]
     ragged = any(isinstance(x, Load) and x.mask is not None for x in reduce.body)
     copied = s.group == 1 or s.row_step != 1
-    block, points = _block(p, lanes, wide_n, s, copied)
+    shared = plan.threads if len(pattern.rows) == 2 and wide_n >= rows_n else 1
+    block, points = _block(p, lanes, wide_n, s, copied, shared)
     if ragged and not copied and (points or len(axes) > 1 or wide_n < lanes):
         copied = True  # the group that is not full cannot be told from the others
-        block, points = _block(p, lanes, wide_n, s, copied)
+        block, points = _block(p, lanes, wide_n, s, copied, shared)
     i, j = str(s.row.var.attr), str(s.wide.var.attr)
     outer = [str(r.var.attr) for r in pattern.rows if r is not s.row and r is not s.wide]
     tile_split(plan, i, s.row.extent, rows)
@@ -279,10 +280,12 @@ def _along(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     return True
 
 
-def _block(p: Parameters, lanes: int, n: int, s: Sides, copied: bool) -> tuple[int, int]:
+def _block(p: Parameters, lanes: int, n: int, s: Sides, copied: bool,
+           threads: int) -> tuple[int, int]:
     """Return how many columns share one copy of the rows, and how many words of the axis (0: all).
 
-    What the panels of these columns need stays in the second-level cache.
+    What the panels of these columns need stays in the second-level cache. The blocks are shared
+    out to `threads`.
     """
     words = p.dot_bytes // 4
     points = -(-s.points // s.depth) * -(-s.depth // s.group)
@@ -292,8 +295,8 @@ def _block(p: Parameters, lanes: int, n: int, s: Sides, copied: bool) -> tuple[i
     # Rows whose neighbours are far away are copied as seldom as possible: for many columns.
     cheap = s.row_stride != 1 and s.group > 1
     if most >= wanted or (most and (cheap or s.depth < 2 * p.dot_depth)):
-        return _even(n, most, lanes), 0
-    block = _even(n, wanted, lanes)
+        return _even(n, most, lanes, threads), 0
+    block = _even(n, wanted, lanes, threads)
     depth = -(-s.depth // s.group)
     fitting = max(words // 2 // block // (points // depth), 1)
     return block, -(-depth // -(-depth // fitting))
@@ -304,13 +307,14 @@ def whole(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
 
-def _even(n: int, most: int, lanes: int) -> int:
+def _even(n: int, most: int, lanes: int, threads: int) -> int:
     """Return the size of blocks of columns: the last one overlaps, a single one is filled up.
 
     Little is done twice.
     """
     most = min(most, -(-n // lanes))
-    return min(range(most, 0, -1), key=lambda t: whole(n, t * lanes), default=1) * lanes
+    return lanes * min(range(most, 0, -1), default=1,
+                       key=lambda t: t * whole(-(-n // (t * lanes)), threads))
 
 
 def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: Sides,
