@@ -33,6 +33,10 @@ def gradient_of_images(up, w, shape, stride, padding, dilation):
     (1, 40, 12, 11, 37, 3, 1, 2, 2),
     (3, 24, 40, 7, 7, 3, 1, 1, 1),
     (1, 32, 16, 14, 32, 3, 1, 1, 1),
+    (2, 3, 8, 12, 30, 3, 1, 1, 1),
+    (1, 6, 4, 9, 56, 5, 1, 2, 1),
+    (2, 7, 6, 13, 21, 3, 1, 2, 2),
+    (1, 4, 5, 33, 8, 7, 1, 3, 1),
 ])
 def test_infinite_weights_beside_borders(images, channels, outputs, height, width, kernel, stride,
                                          padding, dilation, seed):
@@ -54,6 +58,32 @@ def test_infinite_weights_beside_borders(images, channels, outputs, height, widt
 
     wanted = gradient_of_images(up, w, shape, stride, padding, dilation)
     found = gradient(weft.tensor(up), weft.tensor(w)).numpy()
+    np.testing.assert_array_equal(found, wanted)
+    assert np.isnan(found).any()
+    assert np.isinf(found).any()
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("channels", "outputs", "groups"), [(5, 5, 5), (12, 3, 1), (6, 12, 6)])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 1, 1), (5, 1, 2), (3, 2, 1)])
+def test_infinite_weights_of_few_channels(channels, outputs, groups, kernel, stride, padding, seed):
+    """Where lanes are positions, padding is not multiplied either."""
+    rng = np.random.default_rng([seed, channels, kernel, stride])
+    x = rng.integers(1, 5, (2, channels, 11, 37)).astype(np.float32)
+    w = rng.integers(1, 5, (outputs, channels // groups, kernel, kernel)).astype(np.float32)
+    w[:, 0, 0, 0], w[:, 0, 1, -1] = np.inf, -np.inf
+    found = weft.jit(lambda x, w: x.conv2d(w, stride=stride, padding=padding, groups=groups))(
+        weft.tensor(x), weft.tensor(w)).numpy()
+    wanted = np.zeros(found.shape)
+    every = outputs // groups
+    with np.errstate(invalid="ignore"):
+        for o, i, j in np.ndindex(outputs, *found.shape[2:]):
+            for p, q in np.ndindex(kernel, kernel):
+                a, b = i * stride + p - padding, j * stride + q - padding
+                if 0 <= a < x.shape[2] and 0 <= b < x.shape[3]:
+                    first = o // every * (channels // groups)
+                    seen = x[:, first : first + channels // groups, a, b]
+                    wanted[:, o, i, j] += seen @ w[o, :, p, q]
     np.testing.assert_array_equal(found, wanted)
     assert np.isnan(found).any()
     assert np.isinf(found).any()

@@ -2,7 +2,8 @@
 
 Lanes along the channels would stay empty, so they run along the positions of a row. The box of the
 image that some rows read is copied once, without masks; a tile of channels x rows x vectors of
-positions lives in registers, and each step multiplies a piece of the box with single weights.
+positions lives in registers, and each step multiplies a piece of the box with single weights. Where
+a tap lies outside of the image, lanes keep their sums: no weight is multiplied there.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     schedule, pattern = plan.schedule, taps_last(plan, pattern, found, found.positions[-2:-1])
     chains = sum_chains(plan, pattern, found, short_chains(pattern, p))
     name = pattern.reduce.accumulators[0].var.attr
+    plan.attempt("omit", name)  # 0 times an infinite weight would be NaN
     native = native_lanes(plan, pattern)
     width = size_of(found.positions[-1].extent)
     channels = [(c.var.attr, tile_rows(size_of(c.extent), p.rows)) for c in found.channels]
