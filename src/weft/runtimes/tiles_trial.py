@@ -98,10 +98,8 @@ class Trial:
 
 def _spawn(image: bytes, output: int) -> int:
     """Run a program from memory with its standard output given; return the process."""
-    file = os.memfd_create("weft-tiles")
-    try:
-        os.write(file, image)
-        return os.posix_spawn(f"/proc/self/fd/{file}", ["weft-tiles"], {},
+    with open(os.memfd_create("weft-tiles"), "wb") as file:
+        file.write(image)
+        file.flush()
+        return os.posix_spawn(f"/proc/self/fd/{file.fileno()}", ["weft-tiles"], {},
                               file_actions=[(os.POSIX_SPAWN_DUP2, output, 1)])
-    finally:
-        os.close(file)
