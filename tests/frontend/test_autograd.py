@@ -235,3 +235,29 @@ def test_second_order_of_a_network():
             down[i, j] -= step
             numeric = (penalty(up) - penalty(down)) / (2 * step)
             assert abs(w.grad[i, j].item() - numeric) < 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("shapes", "fn"), [
+    (((30, 40), (40, 50)), lambda a, b: a @ b),
+    (((3, 20, 33), (33, 17)), lambda a, b: a @ b),
+    (((2, 8, 9, 9), (6, 8, 3, 3)), lambda a, b: a.conv2d(b, padding=1)),
+    (((40, 30), (30,)), lambda a, b: a.float() * b.float()),
+])  # fmt: skip
+@pytest.mark.parametrize("which", [0, 1])
+def test_gradients_of_short_floats_round_once(shapes, fn, which, dtype, rng):
+    """Terms of sums that a gradient consists of stay as exact as those of the products."""
+    inputs = [weft.from_numpy(rng.standard_normal(s, dtype=np.float32)).to(getattr(weft, dtype))
+              for s in shapes]
+    seed = rng.standard_normal(fn(*inputs).shape, dtype=np.float32)
+
+    def gradient(dtypes):
+        found = [x.to(d).detach().requires_grad_() for x, d in zip(inputs, dtypes, strict=True)]
+        out = fn(*found)
+        g = weft.from_numpy(seed).to(getattr(weft, dtype)).to(out.dtype)
+        return weft.grad(out, (found[which],), g)[0].to(weft.float64).numpy()
+
+    short = gradient([getattr(weft, dtype)] * 2)
+    want = gradient([weft.float64] * 2)
+    step = np.exp2(np.frexp(want)[1] - {"bfloat16": 8.0, "float16": 11.0}[dtype])
+    assert (np.abs(short - want) / np.maximum(step, 1e-3 * step.max())).max() < 0.6

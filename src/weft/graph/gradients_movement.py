@@ -170,13 +170,32 @@ def _strided(node: Node, g: Node) -> Node:
     return infer.scatter(zeros, infer.reshape(index, total), infer.reshape(g, total), 0, "add")
 
 
-RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
-    Op.RESHAPE: (_reshape,),  # back to the operand's shape
-    Op.PERMUTE: (_permute,),  # the inverse order
-    Op.EXPAND: (_expand,),  # the sum over what was repeated
-    Op.SLICE: (_slice,),  # dilated by steps, padded by zeros
-    Op.PAD: (_pad,),  # the inner part
-    Op.WINDOW: (_window,),  # the sum over w of unwindow, or windows side by side
-    Op.UNWINDOW: (_unwindow,),  # the diagonal of the windows
-    Op.STRIDED: (_strided,),  # a sum scattered over the flat array
+def _rounded_last(rule: Rule) -> Rule:
+    """Return a rule that moves and sums what it is given before that is rounded to a shorter type.
+
+    A gradient of bfloat16 is made in float32 where its value was used as float32, as in products:
+    their terms would each be rounded, and the sum of them would be no contraction.
+    """
+    def apply(node: Node, g: Node) -> Node | None:
+        source = g.args[0] if g.op is Op.CAST else g
+        if not source.dtype.is_float or source.dtype.itemsize <= g.dtype.itemsize:
+            return rule(node, g)
+        wide = rule(node, source)
+        return None if wide is None else infer.cast(wide, g.dtype)
+
+    return apply
+
+
+_ADJOINT: Final[dict[Operation, Rule]] = {
+    Op.RESHAPE: _reshape,  # back to the operand's shape
+    Op.PERMUTE: _permute,  # the inverse order
+    Op.EXPAND: _expand,  # the sum over what was repeated
+    Op.SLICE: _slice,  # dilated by steps, padded by zeros
+    Op.PAD: _pad,  # the inner part
+    Op.WINDOW: _window,  # the sum over w of unwindow, or windows side by side
+    Op.UNWINDOW: _unwindow,  # the diagonal of the windows
+    Op.STRIDED: _strided,  # a sum scattered over the flat array
 }
+
+RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
+    op: (_rounded_last(rule),) for op, rule in _ADJOINT.items()}
