@@ -231,12 +231,14 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     space = Space(plan.kernel)
     saved = plan.schedule.mark()
     streamed = _will_stream(plan)
-    native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
+    full = native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
     if not streamed and native < TILE_LANES and _between_lines(plan, space, chain[-1].body,
                                                                (inner, outer)):
         native //= 2
     columns = plan.pick("tile columns", max(min(native, TILE_LANES), 4), (4, 8, 16, 32))
-    rows = plan.pick("tile rows", min(TILE_ROWS, columns), (4, 8, 16))
+    again = sizes[inner] * plan.target.line_bytes > plan.target.l1_bytes  # lines are read again
+    rows = min(TILE_ROWS, max(full, columns) if again else columns)
+    rows = plan.pick("tile rows", rows, (4, 8, 16))
     while rows > TILE_LEAST and rows > sizes[outer]:
         rows //= 2
     while columns > TILE_LEAST and columns > sizes[inner]:
