@@ -170,3 +170,10 @@ def test_lengths_that_are_known_at_run_time(causal, rng):
         got = run(*tensors).astype(weft.float32).numpy().astype(np.float64)
         check(got, reference(*arrays, causal=causal))
     assert run.captures == 1
+
+
+@pytest.mark.parametrize(("rows", "channels"), [(33, 64), (33, 96), (256, 112), (256, 80)])
+def test_an_odd_number_of_tiles_is_compiled(rows, channels, rng):
+    """LLVM ended with a fault for products of two tiles by one."""
+    arrays = [rounded(rng, 2, rows, channels) for _ in range(3)]
+    check(computed(*arrays, causal=True), reference(*arrays, causal=True))

@@ -116,7 +116,7 @@ class MatrixNest(Nest):
 
     def _buffers(self) -> None:
         keys = rounded(min(self.most, upper_bound(self.match.keys)), PAIR)
-        self.wide = -(-self.channels // SIDE)
+        self.wide = -(-self.channels // PAIR) * 2  # pairs of tiles: see `_tiles`
         word = dt.uint32
         self.qw = self._matrices("qw", word, self.depth, self.tiles)
         self.kw = self._matrices("kw", word, keys // SIDE, self.depth)
@@ -334,12 +334,13 @@ def _runs(n: int, unit: int) -> list[tuple[str, int, int]]:
 def _tiles(rows: int, heads: int) -> int:
     """Return how many tiles of queries a block has: many, unless too many lanes wait.
 
-    With few heads there are some blocks at least, for threads.
+    With few heads there are some blocks at least, for threads. Tiles of queries, keys and channels
+    come in pairs: LLVM ends with a fault for some loops over products of two by one.
     """
     def cost(tiles: int) -> int:
         return -(-rows // (tiles * SIDE)) * (tiles * SIDE + COPY)
-    most = max(min(MOST, rows * heads // (BUSY * SIDE)), 1)
-    return min(range(most, 0, -1), key=cost)
+    most = max(min(MOST, rows * heads // (BUSY * SIDE)), 2)
+    return min(range(most // 2 * 2, 0, -2), key=cost)
 
 
 __all__ = ["SIDE", "MatrixNest", "suits"]

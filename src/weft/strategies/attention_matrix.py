@@ -16,7 +16,6 @@ from weft.strategies.contraction_pattern import copy_loops
 from weft.strategies.nest import Plan, chain_of, find, parallelise, size_of, work
 
 SIDE: Final = 16
-MOST_TILES: Final = 6  # of sums, beside two that are multiplied
 
 
 def schedule_matrices(plan: Plan, root: str) -> bool:
@@ -49,22 +48,19 @@ def schedule_matrices(plan: Plan, root: str) -> bool:
 
 def _products(plan: Plan, name: str, outer: list[str], tiles: list[str], row: str, lane: str,
               depth: str, spill: bool) -> None:  # fmt: skip
-    """Keep the sums of two or three by two tiles in registers, and multiply matrices in each step.
+    """Keep the sums of two by two tiles in registers, and multiply matrices in each step.
 
     Where they are not spilled, nothing but copies to matrices may follow.
     """
     schedule = plan.schedule
-    outer, inner, room = [*outer], [], MOST_TILES
+    outer, inner = [*outer], []
     for tile in tiles:
         loop = find(plan.kernel, tile)
         assert loop is not None
-        count = size_of(loop.extent)
-        factor = next(f for f in (2, 3, 1) if count % f == 0 and f <= room)
-        room //= factor
-        if factor == count:
+        if size_of(loop.extent) == 2:
             inner.append(tile)
         else:
-            schedule.split(tile, factor)
+            schedule.split(tile, 2)
             outer.append(f"{tile}.o")
             inner.append(f"{tile}.i")
     nest = [*inner, row, lane]
