@@ -203,6 +203,8 @@ class Config(_Record):
         Names of capabilities whose absence is an error.
     amx
         Whether tile registers of the processor may be used where it has them.
+    split_float32
+        Whether they may multiply float32 as sums of bfloat16 parts (``WEFT_SPLIT_FLOAT32=1``).
     sanitize
         ``native``: the cheap checks of the sanitiser are compiled into every kernel.
     tiered
@@ -231,6 +233,7 @@ class Config(_Record):
         "pack_weights",
         "require",
         "sanitize",
+        "split_float32",
         "tiered",
         "tune",
         "tune_seconds",
@@ -246,6 +249,7 @@ class Config(_Record):
     backends: Mapping[str, BackendConfig]
     tune: bool
     amx: bool
+    split_float32: bool
     tune_seconds: int
     sanitize: str
 
@@ -264,6 +268,7 @@ class Config(_Record):
         amx: bool = True,
         sanitize: str = "",
         pack_weights: bool = False,
+        split_float32: bool = False,
     ) -> None:
         threads = None if num_threads is None else settings.integer("num_threads", num_threads, 1)
         self._init(
@@ -278,6 +283,7 @@ class Config(_Record):
             backends={settings.env_name(name): value for name, value in (backends or {}).items()},
             tune=settings.boolean("tune", tune),
             amx=settings.boolean("amx", amx),
+            split_float32=settings.boolean("split_float32", split_float32),
             tune_seconds=settings.integer("tune_seconds", tune_seconds, 1),
             sanitize=settings.sanitize("sanitize", sanitize),
         )
@@ -311,6 +317,8 @@ class Config(_Record):
             tune=settings.env_boolean(env, "WEFT_TUNE") if env.get("WEFT_TUNE") else tune,
             sanitize=settings.sanitize("WEFT_SANITIZE", env.get("WEFT_SANITIZE", "")),
             amx=not env.get("WEFT_AMX") or settings.env_boolean(env, "WEFT_AMX"),
+            split_float32=(bool(env.get("WEFT_SPLIT_FLOAT32"))
+                           and settings.env_boolean(env, "WEFT_SPLIT_FLOAT32")),
             tune_seconds=settings.env_integer(env, "WEFT_TUNE_SECONDS", 1) or seconds,
             tiered=settings.env_boolean(env, "WEFT_TIERED") if env.get("WEFT_TIERED") else tiered,
             pack_weights=(settings.env_boolean(env, "WEFT_PACK_WEIGHTS")

@@ -19,7 +19,7 @@ MEASURED: Final = "measured"  # by us
 ASSUMED: Final = "assumed"  # nobody says; a safe value
 ARRAY_BYTES: Final = 512 << 10  # of one private array
 PRIVATE_BYTES: Final = 1 << 20  # of all private arrays of one function
-LARGE_BYTES: Final = 2 << 20  # of all, where large panels are worth as much
+LARGE_BYTES: Final = 12 << 20  # of all, where large panels are worth as much
 STACK_BYTES: Final = 64 << 10  # of them on a stack; threads of other programs may have 128 KiB
 
 

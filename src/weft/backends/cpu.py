@@ -74,6 +74,7 @@ def probe() -> str:
 def host_target() -> Target:
     """Return the target of this machine; the first call loads LLVM."""
     from weft.compilers.llvm import host_cpu
+    from weft.config import config
 
     host = host_cpu()
     arch = host.triple.partition("-")[0]
@@ -83,6 +84,8 @@ def host_target() -> Target:
                          _memory())
     if tiles_state():
         target = target.without(MATRICES, dt.uint32)
+    if tiles_state() or not config().split_float32:
+        target = target.without((Op.MATRIX2,), dt.float32)
     return target
 
 
@@ -133,10 +136,11 @@ def target_from(
     sources = [("vector_bytes", REPORTED), ("vector_registers", REPORTED), ("cores", REPORTED)]
     sources += [(name, cache_source) for name in caches]
     sources.append(("memory_bytes", REPORTED if memory else ASSUMED))
+    operations = native_operations(dots=dots, scales="avx512vl" in present, packs=packs)
+    if Op.MATRIX2 in dots:  # of float32, as sums of their parts
+        operations |= {(Op.MATRIX2.name, dt.float32.text)}
     return Target("cpu", arch, cpu, features, width, registers, cores=cores, memory_bytes=memory,
-                  whole_vectors=width > 32 and bool(present & _WHOLE),
-                  operations=native_operations(dots=dots, scales="avx512vl" in present,
-                                               packs=packs),
+                  whole_vectors=width > 32 and bool(present & _WHOLE), operations=operations,
                   native_conversions=native, ieee_extremes=arch == "aarch64",
                   sources=tuple(sources), **caches)
 

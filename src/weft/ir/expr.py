@@ -484,6 +484,8 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
     lanes = e.lanes if e.op.group == "vector" else args[0].lanes
     if e.op.group == "binary":
         return binary(e.op, args[0], args[1])
+    if e.op is Op.WHERE and args[0].op is Op.CONST:
+        return where(*args)
     return make(e.op, e.dtype, args, e.attr, lanes)
 
 

@@ -76,6 +76,7 @@ from weft.ir.traverse import walk
 from weft.passes.flat import flat_index
 
 MATRIX_LANES: Final = 256  # of a matrix, which takes a tile register
+KEPT_MATRICES: Final = 2  # of one factor in registers, beside the other and four results
 NOALIAS: Final = "noalias"  # the hint that says that no two parameters overlap
 
 
@@ -249,7 +250,8 @@ class Linearizer:
             region: Region | None = self.region
             while region is not None:
                 if key in region.loads:
-                    self._bind(s.var, region.loads[key], self.region)
+                    found = region.loads[key] = region.loads.pop(key)  # the last to be forgotten
+                    self._bind(s.var, found, self.region)
                     return
                 # A loop comes back to its start after the writes of its body.
                 region = region.parent if not region.is_loop else None
@@ -258,6 +260,15 @@ class Linearizer:
         self._bind(s.var, result, self.region)
         if kept:
             self.region.loads[key] = result
+            if s.var.lanes == MATRIX_LANES:
+                self._forget_matrices(s.memory)
+
+    def _forget_matrices(self, memory: Memory) -> None:
+        """Forget all matrices of a memory but the last few: no registers are left for more."""
+        loads = self.region.loads
+        known = [k for k in loads if k[0] == memory.name and k[-1] == MATRIX_LANES]
+        for key in known[:-KEPT_MATRICES]:
+            del loads[key]
 
     def _is_kept(self, s: Load) -> bool:
         """Whether the same load again takes this value, if nothing was written between."""

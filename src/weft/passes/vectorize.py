@@ -125,6 +125,8 @@ class Vectorize(ReduceLowering):
             handler(self, s, scope, out)
 
     def _for(self, s: For, scope: Scope, out: list[Stmt]) -> None:
+        if s.kind == UNROLLED and s.extent.args:  # of loops around, which are numbers by now
+            s = s.replace(extent=self._scalar(s.extent, scope))
         lanes, copies = reduction.lanes_of(s), reduction.copies_of(s)
         if lanes > 1 and scope.lanes == 1 and _has_lanes(s.body):
             inner = scope.child(lanes)

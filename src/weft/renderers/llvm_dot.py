@@ -61,10 +61,13 @@ def matrix(w: FunctionWriter, inst: Compute) -> str:
         f"bitcast {_WORDS} {whole} to {vector(total, 256)}")
 
 
-def load_matrix(w: FunctionWriter, at: str) -> str:
-    """Write the load of a matrix of words into a tile past the first cache; return its operand."""
-    tile = w.intrinsic("llvm.x86.tileloaddt164.internal", "x86_amx", *_SIZE, ("ptr", at),
-                       ("i64", "64"))
+def load_matrix(w: FunctionWriter, at: str, past: bool) -> str:
+    """Write the load of a matrix of words into a tile, perhaps past the first cache.
+
+    Return its operand.
+    """
+    name = "tileloaddt164" if past else "tileloadd64"
+    tile = w.intrinsic(f"llvm.x86.{name}.internal", "x86_amx", *_SIZE, ("ptr", at), ("i64", "64"))
     whole = w.intrinsic("llvm.x86.cast.tile.to.vector.v256i32", _WORDS, ("x86_amx", tile))
     w.tiles[w.block, whole] = tile
     return whole

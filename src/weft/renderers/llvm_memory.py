@@ -46,7 +46,7 @@ class Memories:
         self.whole = _whole(kernel)
         self.flags = _flags(kernel)
         self.sums = _sums(kernel)
-        self.far = _far(kernel, module.target.l1_bytes)
+        self.factors = _factors(kernel, module.target.l1_bytes)
         changed = {i.memory.name for i in kernel.code
                    if isinstance(i, li.StoreInst | li.AtomicInst)}
         self.changed = changed if self.noalias else {m.name for m in kernel.params} | changed
@@ -149,20 +149,27 @@ def _sums(kernel: LinearKernel) -> set[str]:
     return known
 
 
-def _far(kernel: LinearKernel, near: int) -> set[str]:
-    """Return the memories of factors of matrices that the first cache cannot keep.
+def _factors(kernel: LinearKernel, near: int) -> dict[str, bool]:
+    """Return the memories of factors that are read as tiles, and whether past the first cache.
 
-    Read past it, they leave their place in it to those that it can.
+    Those that the first cache cannot keep are read past it, and leave their place in it to those
+    that it can. Not where each result of a step has several products: some of their factors are
+    read again in the same step.
     """
-    factors = {a.id for i in kernel.code if isinstance(i, li.Compute) and i.op in MATRICES
-               for a in i.args[1:]}
-    if not factors:
-        return set()
+    products = {i.result.id: i for i in kernel.code
+                if isinstance(i, li.Compute) and i.op in MATRICES}
+    if not products:
+        return {}
+    results = {(i.memory.name, i.offset.id) for i in kernel.code
+               if isinstance(i, li.StoreInst) and i.value.id in products}
+    several = len(results) < len(products)
+    factors = {a.id for i in products.values() for a in i.args[1:]}
     read = {i.memory.name for i in kernel.code
             if isinstance(i, li.LoadInst) and i.result.id in factors}
-    return {i.memory.name for i in kernel.code
+    return {i.memory.name: not several for i in kernel.code
             if isinstance(i, li.StorageInst) and i.memory.name in read
-            and i.memory.scope == "local" and i.size * i.memory.dtype.itemsize > near}
+            and i.memory.scope == "local"
+            and (several or i.size * i.memory.dtype.itemsize > near)}
 
 
 def _plain(name: str) -> str:
@@ -230,8 +237,8 @@ def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) ->
         text = _gather(w, value, kind, at, mask, fill, mem, tag)
     elif mask is None:
         at = address(w, mem, base, inst.offset, True)
-        if mem.name in memories.far and (value.lanes, mem.dtype.itemsize) == _MATRIX:
-            text = llvm_dot.load_matrix(w, at)
+        if mem.name in memories.factors and (value.lanes, mem.dtype.itemsize) == _MATRIX:
+            text = llvm_dot.load_matrix(w, at, memories.factors[mem.name])
         else:
             text = w.new(f"load {kind}, ptr {at}, align {mem.dtype.itemsize}{tag}")
     elif value.id in memories.whole:

@@ -220,10 +220,16 @@ def unroll(kernel: Kernel, loop: str) -> Kernel:
 
     for i in 4: s[i]  ->  s[0]; s[1]; s[2]; s[3]
 
-    On a reduce axis each step gets its own partial result. The extent must be constant.
+    On a reduce axis each step gets its own partial result. The extent must be constant, or become
+    constant when the loops around that it depends on are written out.
     """
     site = find_loop(kernel, loop, "unroll")
     n = constant(site.extent)
+    around = {p.var for p in site.parents if isinstance(p, For) and p.kind == st.UNROLLED}
+    needed = ex.free_vars([site.extent])
+    if n is None and site.axis < 0 and needed and needed <= around and (
+            not ex.variables([site.extent])):
+        n = sub.Space(kernel).ranges.of(site.extent).hi
     if n is None or not 0 <= n <= MAX_UNROLL:
         raise ScheduleError(f"unroll({loop})", found=f"an extent of {site.extent!r}",
                             expected=f"a constant of at most {MAX_UNROLL}", hint="split first")

@@ -13,11 +13,11 @@ from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Reduce, St
 from weft.schedule import guard as gd
 from weft.schedule import subscripts as sub
 from weft.schedule.memory import MAX_EXTENT
-from weft.schedule.space import Copy, Edit, Site, find_loop, scan
+from weft.schedule.space import Copy, Edit, Site, constant, find_loop, scan
 
 
 def precompute(kernel: Kernel, name: str, loop: str, layout: tuple[str, ...],
-               scope: str = "local", skew: int = 0) -> Kernel:
+               scope: str = "local", skew: int = 0, written: str = "") -> Kernel:
     """Compute a name for all iterations of inner loops at the start of one around them.
 
     ("compute_at" in Halide and TVM. `stage` copies what is in memory, this what is made of it.)
@@ -44,6 +44,9 @@ def precompute(kernel: Kernel, name: str, loop: str, layout: tuple[str, ...],
         ``local`` or ``register``.
     skew : int
         Unused elements behind each row, against cache-set conflicts.
+    written : str
+        A loop of the layout whose iterations are written out innermost: what does not vary with it
+        is computed once for all of them. It may run fewer times than its bound.
 
     Raises
     ------
@@ -54,16 +57,19 @@ def precompute(kernel: Kernel, name: str, loop: str, layout: tuple[str, ...],
     site = find_loop(kernel, loop, "precompute")
     if site.axis >= 0:
         raise ScheduleError(what, found="an axis of a REDUCE", expected="a FOR loop")
-    return _Precompute(kernel, site, name, layout, scope, skew, what).apply()
+    if written and written not in layout:
+        raise ScheduleError(what, found=f"{written} to be written out",
+                            expected="a loop of the layout")
+    return _Precompute(kernel, site, name, layout, scope, skew, written, what).apply()
 
 
 class _Precompute:
     """One panel of values."""
 
     def __init__(self, kernel: Kernel, site: Site, name: str, layout: tuple[str, ...],
-                 scope: str, skew: int, what: str) -> None:
+                 scope: str, skew: int, written: str, what: str) -> None:
         self.edit, self.site, self.what = Edit(kernel), site, what
-        self.scope, self.skew = scope, skew
+        self.scope, self.skew, self.written = scope, skew, written
         self.space = sub.Space(kernel)
         self.target, around = self._find(name)
         self.var = next(v for v in self.target.binds() if v.attr == name)
@@ -135,6 +141,8 @@ class _Precompute:
 
     def _count(self, var: Expr, inside: set[Expr]) -> Expr:
         n = self.space.extents[var]
+        if var.attr == self.written:
+            n = ex.index(self.space.ranges.of(n).hi)
         if ex.free_vars([n]) & inside or self.space.ranges.of(n).hi > MAX_EXTENT:
             raise ScheduleError(self.what, found=f"{var.attr} in {n!r}",
                                 expected="constant extents", hint="split the loop first")
@@ -151,13 +159,31 @@ class _Precompute:
         copy = Copy(edit.locations, dict(zip(self.dims, variables, strict=True)), edit.names, ".p")
         body = copy.body(inside)
         body += (Store(memory, tuple(variables), copy.expr(self.var)),)
-        for var, count in zip(reversed(variables), reversed(self.counts), strict=True):
+        loops = list(zip(variables, self.counts, strict=True))
+        if self.written:
+            body = self._written_out(body, loops.pop([v.attr for v in self.dims].index(
+                self.written)))
+        for var, count in reversed(loops):
             body = (For(var, count, st.SERIAL, body),)
         edit.locate(self.target, *body)
         loop = self.site.loop
         rest = self._redirected(Load(self.var, memory, tuple(self.dims)))
         new = For(loop.var, loop.extent, loop.kind, (Alloc(memory), *body, *rest))
         return edit.replace(self.site.parents, loop, (new,))
+
+    def _written_out(self, body: Body, loop: tuple[Expr, Expr]) -> Body:
+        """Return the body for all iterations of a loop: what varies with it comes once for each."""
+        var, count = loop
+        varying = {var}
+        same: list[Stmt] = []
+        rest: list[Stmt] = []
+        for stmt in body:
+            moves = any(ex.free_vars(s.exprs()) & varying for s in traverse.walk((stmt,)))
+            varying.update(stmt.binds() if moves else ())
+            (rest if moves else same).append(stmt)
+        turns = [self.edit.duplicate(rest, {var: ex.index(n)}, f"{n}")
+                 for n in range(constant(count) or 0)]
+        return (*same, *[s for turn in turns for s in turn])
 
     def _masked(self, stmt: Stmt) -> Stmt:
         """Keep every load inside its memory, whatever condition stood around it."""

@@ -122,6 +122,22 @@ class Schedule:
         return self._apply("tensorize", (accumulator, axis, operation), bias=bias,
                            multiple=multiple)
 
+    def separate(self, accumulator: str) -> Self:
+        """See `weft.schedule.parts.separate`."""
+        return self._apply("separate", (accumulator,))
+
+    def fork(self, loop: str) -> Self:
+        """See `weft.schedule.parts.fork`."""
+        return self._apply("fork", (loop,))
+
+    def measure(self, panel: str, axis: int, high: int, loop: str = "") -> Self:
+        """See `weft.schedule.parts.measure`."""
+        return self._apply("measure", (panel, axis, high), loop=loop)
+
+    def guard(self, loop: str, left: str, right: str, terms: int) -> Self:
+        """See `weft.schedule.parts.guard`."""
+        return self._apply("guard", (loop, left, right, terms))
+
     def matrix(self, loop: str) -> Self:
         """See `weft.schedule.matrix.matrix`."""
         return self._apply("matrix", (loop,))
@@ -172,10 +188,10 @@ class Schedule:
         return self._apply("stage", (memory, loop), layout=tuple(layout), scope=scope, skew=skew)
 
     def precompute(self, name: str, loop: str, layout: tuple[str, ...], scope: str = "local",
-                   skew: int = 0) -> Self:
+                   skew: int = 0, written: str = "") -> Self:
         """See `weft.schedule.precompute.precompute`."""
         return self._apply("precompute", (name, loop), layout=tuple(layout), scope=scope,
-                           skew=skew)
+                           skew=skew, written=written)
 
     def window(self, memory: str, loop: str, order: tuple[int, ...] = (), skew: int = 0) -> Self:
         """See `weft.schedule.window.window`."""
@@ -284,7 +300,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "loops": ("fuse", "reorder", "tile", "sink", "unroll", "vectorize", "parallel"),
     "reduction": ("contract", "rfactor", "decompose_reduction"),
     "blocking": ("block_reduction", "share_reduction"), "tensorize": ("tensorize",),
-    "scan": ("scan",),
+    "scan": ("scan",), "parts": ("separate", "fork", "measure", "guard"),
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
     "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
     "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_rows"),
@@ -310,7 +326,8 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("decompose_reduction", "scope"): "register", ("block_reduction", "partial"): (),
     ("stage", "scope"): "local", ("stage", "skew"): 0,
     ("window", "order"): (), ("window", "skew"): 0, ("precompute", "scope"): "local",
-    ("precompute", "skew"): 0, ("prefetch_rows", "around"): "",
+    ("precompute", "skew"): 0, ("precompute", "written"): "",
+    ("measure", "loop"): "", ("prefetch_rows", "around"): "",
     ("prefetch_between", "ahead"): "", ("prefetch_between", "lines"): 0,
     ("copy_ahead", "around"): "", ("copy_ahead", "distance"): 8,
     ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,

@@ -16,6 +16,7 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load, Reduce
 from weft.ir.traverse import walk
+from weft.schedule.parts import separable_factors
 from weft.schedule.space import constant, find_reduce
 from weft.schedule.subscripts import Space, accesses
 from weft.schedule.tensorize import OPERATIONS, factors_of, narrow_factors
@@ -78,17 +79,19 @@ def schedule_dot(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
 
 
 def sides_of(plan: Plan, pattern: Pattern, widened: bool = False,
-             turned: bool = False, masked: bool = False,
-             signed: bool = False) -> Sides | None:
+             turned: bool = False, masked: bool = False, signed: bool = False,
+             separated: bool = False) -> Sides | None:
     """Return how the operands take part, None if the nest does not suit.
 
     With `widened`, factors of float32 that are computed (from float16, from a byte and its scale)
     count as groups of one: they are computed once, in the panels. With `turned`, rows and vectors
     are what they would not be otherwise. With `masked`, loads may have masks (windows do). With
-    `signed`, bytes that are signed on both sides are multiplied as such.
+    `signed`, bytes that are signed on both sides are multiplied as such. With `separated`, factors
+    of float32 count as their parts of bfloat16.
     """
     body = pattern.reduce.body
-    factors = factors_of(pattern.reduce) if widened else narrow_factors(pattern.reduce)
+    found = (factors_of if widened else separable_factors if separated else narrow_factors)
+    factors = found(pattern.reduce)
     masks = any(isinstance(s, Load) and s.mask is not None for s in body)
     if factors is None or (masks and not masked):
         return None
@@ -98,6 +101,8 @@ def sides_of(plan: Plan, pattern: Pattern, widened: bool = False,
                 f in loaded for f in factors):
             return None
         op, group = Op.MAD, 1
+    elif separated:
+        op, group = Op.DOT2, 2
     else:
         op, group = (Op.DOT2, 2) if factors[0].dtype.is_float else (Op.DOT4, 4)
         if signed and all(f.dtype is int8 for f in factors):
@@ -357,10 +362,10 @@ def _loops(plan: Plan) -> list[str]:
 
 
 def panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...],
-          skew: int = 0) -> list[str]:
+          skew: int = 0, written: str = "") -> list[str]:
     """Compute a name ahead, at a loop; return the loops that do so, in the order of `layout`."""
     known = _loops(plan)
-    plan.schedule.precompute(name, loop, layout, skew=skew)
+    plan.schedule.precompute(name, loop, layout, skew=skew, written=written)
     return [loop for loop in _loops(plan) if loop not in known]
 
 

@@ -57,7 +57,8 @@ class Parameters(Record):
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
     ``dot_turned`` those from which on it pays to turn an operand for them,
     ``dot_bytes`` the panels that share one copy of the rows, ``dot_depth`` the steps of a block
-    if these are few, and ``matrix_bytes`` the same for tiles of matrices.
+    if these are few, and ``matrix_bytes`` the same for tiles of matrices; ``matrix_rows`` the bytes
+    of rows that are copied together for all blocks of columns.
     """
 
     rows: int = 8
@@ -87,6 +88,7 @@ class Parameters(Record):
     dot_bytes: int = 256 << 10
     dot_depth: int = 512
     matrix_bytes: int = 1 << 20
+    matrix_rows: int = 8 << 20
 
 
 # What a search may choose instead of the parameters, for each form those that it looks at.

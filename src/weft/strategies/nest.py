@@ -230,7 +230,7 @@ def fit_privately(plan: Plan, arrays: Iterable[st.Memory], large: bool = False) 
 
     A form that gains much by `large` panels may have more of them.
     """
-    each, times = (PRIVATE_BYTES, LARGE_BYTES // PRIVATE_BYTES) if large else (ARRAY_BYTES, 1)
+    each, times = (LARGE_BYTES, LARGE_BYTES // PRIVATE_BYTES) if large else (ARRAY_BYTES, 1)
     sizes = [size_of(m.size) * m.dtype.itemsize for m in arrays]
     return max(sizes, default=0) <= each and sum(sizes) <= times * plan.private_bytes
 
