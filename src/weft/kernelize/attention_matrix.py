@@ -237,14 +237,15 @@ class MatrixNest(Nest):
         """Emit the words of a block of values; those past the last key are 0."""
         em, match = self.em, self.match
         most = int_of(self.vw.shape[1].attr)
-        for name, first, count in _runs(self.channels, SIDE):
+        full = self.channels // SIDE
+        runs = [("", 0, full), ("_tail", full, self.wide - full)]
+        for name, first, count in (run for run in runs if run[2]):
             v = self.section(**{f"wd{name}": count, f"wt{name}": most, f"ww{name}": SIDE,
                                 f"wc{name}": SIDE, f"ku{name}": match.keys,
                                 f"kv{name}": match.keys, f"dw{name}": self.channels})
             tile, step, word, channel, *stands, d = v.values()
             at = tile + first
-            inside = None if self.channels % SIDE == 0 else self._mask(
-                (at * SIDE + channel).lt(self.channels))
+            inside = (at * SIDE + channel).lt(self.channels) if name else None
             places = [step * PAIR + word * 2 + number for number in range(2)]
             known = {d: at * SIDE + channel}
             halves = []
