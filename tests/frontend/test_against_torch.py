@@ -587,3 +587,23 @@ def test_composites_of_short_floats_round_once(name, dtype, rng):
     step = torch.finfo(getattr(torch, dtype)).eps * np.exp2(np.frexp(want)[1] - 1.0)
     step = np.maximum(step, torch.finfo(getattr(torch, dtype)).smallest_normal * 2.0 ** -7)
     assert (np.abs(got.to(weft.float64).numpy() - want) / step).max() < 0.53
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_hypot_where_squares_are_out_of_range(dtype, rng):
+    """Squares of float32 overflow from 2e19 on, and lose bits below 1e-19."""
+    import torch
+
+    info = torch.finfo(getattr(torch, dtype))
+    ends = np.log10(info.tiny) - 2, np.log10(info.max) - 0.5
+    ours, theirs = [], []
+    for _ in range(2):
+        values = rng.standard_normal(500) * 10.0 ** rng.uniform(*ends, 500)
+        values[:4] = 0.0, -0.0, info.max / 2, info.smallest_normal / 4
+        theirs.append(torch.from_numpy(values).to(getattr(torch, dtype)))
+        ours.append(weft.from_numpy(theirs[-1].double().numpy()).to(getattr(weft, dtype)))
+    got = ours[0].hypot(ours[1])
+    assert got.dtype is getattr(weft, dtype)
+    want = torch.hypot(*theirs).double().numpy()
+    np.testing.assert_allclose(got.to(weft.float64).numpy(), want, 2 * info.eps,
+                               info.smallest_normal * info.eps)

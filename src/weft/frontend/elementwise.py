@@ -266,9 +266,14 @@ class Elementwise(Arithmetic):
     # mixtures
 
     def hypot(self, other: object) -> Self:
-        """Return ``sqrt(self**2 + other**2)``."""
+        """Return ``sqrt(self**2 + other**2)``, also where the squares are out of range."""
         first, second, out = self._mixed(other)
-        return first.mul(first).add(second.mul(second)).sqrt().astype(out)
+        top = first.abs().maximum(second.abs()).detach()
+        limit, step = (2.0**480, 2.0**600) if top.dtype is dt.float64 else (2.0**60, 2.0**80)
+        near = top.isnan().where(top, 1.0)
+        scale = top.gt(limit).where(1 / step, top.lt(1 / limit).where(step, near))
+        first, second = first.mul(scale), second.mul(scale)
+        return first.mul(first).add(second.mul(second)).sqrt().div(scale).astype(out)
 
     def lerp(self, end: object, weight: object) -> Self:
         """Return ``self + weight * (end - self)``."""
