@@ -14,6 +14,7 @@ value that cannot be understood is a `ParseError` that names the key; it is neve
 ``WEFT_BACKEND_NAME``                  1 or 0: enable or disable a backend
 ``WEFT_BACKEND_NAME_IDS``              the device ids that it may use: ``0,2``
 ``WEFT_AMX``                           0: leave the tile registers of the processor alone
+``WEFT_SPLIT_FLOAT32``                 0: leave them alone in products of float32
 ``WEFT_SANITIZE``                      ``native``: kernels check themselves, see `weft.sanitize`
 ``WEFT_TIERED``                        1: quick code first, hot kernels compiled again behind it
 ``WEFT_PACK_WEIGHTS``                  1: captured functions keep weights packed (`weft.jit`)
@@ -204,7 +205,7 @@ class Config(_Record):
     amx
         Whether tile registers of the processor may be used where it has them.
     split_float32
-        Whether they may multiply float32 as sums of bfloat16 parts (``WEFT_SPLIT_FLOAT32=1``).
+        Whether they may multiply float32 as sums of bfloat16 parts, where these are as exact.
     sanitize
         ``native``: the cheap checks of the sanitiser are compiled into every kernel.
     tiered
@@ -268,7 +269,7 @@ class Config(_Record):
         amx: bool = True,
         sanitize: str = "",
         pack_weights: bool = False,
-        split_float32: bool = False,
+        split_float32: bool = True,
     ) -> None:
         threads = None if num_threads is None else settings.integer("num_threads", num_threads, 1)
         self._init(
@@ -317,8 +318,8 @@ class Config(_Record):
             tune=settings.env_boolean(env, "WEFT_TUNE") if env.get("WEFT_TUNE") else tune,
             sanitize=settings.sanitize("WEFT_SANITIZE", env.get("WEFT_SANITIZE", "")),
             amx=not env.get("WEFT_AMX") or settings.env_boolean(env, "WEFT_AMX"),
-            split_float32=(bool(env.get("WEFT_SPLIT_FLOAT32"))
-                           and settings.env_boolean(env, "WEFT_SPLIT_FLOAT32")),
+            split_float32=(not env.get("WEFT_SPLIT_FLOAT32")
+                           or settings.env_boolean(env, "WEFT_SPLIT_FLOAT32")),
             tune_seconds=settings.env_integer(env, "WEFT_TUNE_SECONDS", 1) or seconds,
             tiered=settings.env_boolean(env, "WEFT_TIERED") if env.get("WEFT_TIERED") else tiered,
             pack_weights=(settings.env_boolean(env, "WEFT_PACK_WEIGHTS")
