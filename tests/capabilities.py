@@ -29,6 +29,14 @@ def _seccomp() -> str:
     return "" if sys.platform == "linux" else "only Linux has seccomp"
 
 
+def _tiles() -> str:
+    from weft.backends import cpu
+
+    if not config().split_float32:
+        return "float32 products leave them alone (WEFT_SPLIT_FLOAT32)"
+    return cpu.tiles_state()
+
+
 # capability -> probe
 CAPABILITIES: dict[str, Callable[[], str]] = {
     "cpu": _module("llvmlite"),
@@ -39,6 +47,7 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "pillow": _module("PIL"),
     "fork": _fork,
     "seccomp": _seccomp,
+    "tiles": _tiles,
 }
 
 

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import weft
+from seeds import seeds
 
 KINDS = ("float32", "float64", "float16", "int8", "int64", "uint16", "bool")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(), (1,), (17,), (5, 7), (3, 1, 40), (70_001,)])
-@pytest.mark.parametrize("seed", np.random.SeedSequence().generate_state(2).tolist())
+@pytest.mark.parametrize("seed", seeds(2))
 def test_elements_come_in_order(shape, kind, seed):
     rng = np.random.default_rng(seed)
     x = np.asarray(rng.integers(-100, 100, shape)).astype(kind)
@@ -51,7 +52,7 @@ def test_a_capture_refuses_it():
 
 @pytest.mark.parametrize("kind", ["bool", "int32", "float32"])
 @pytest.mark.parametrize("shape", [(1,), (17,), (0,), (5, 7), (70_001,)])
-@pytest.mark.parametrize("seed", np.random.SeedSequence().generate_state(2).tolist())
+@pytest.mark.parametrize("seed", seeds(2))
 def test_places_of_true_elements(shape, kind, seed):
     x = np.random.default_rng(seed).integers(0, 2, shape).astype(kind)
     tensor = weft.tensor(x)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from seeds import seeds
 from weft.kernelize.sort_merges import COMPARED, rounds, turn
 
 SHAPES = [(2, 2), (4, 2), (2, 8), (8, 4), (8, 16), (16, 8), (16, 16), (16, 32)]
@@ -20,7 +21,7 @@ def take(line, steps):
 
 @pytest.mark.parametrize(("count", "lanes"), SHAPES)
 @pytest.mark.parametrize("values", [2, 5, 10**6])
-@pytest.mark.parametrize("seed", np.random.SeedSequence().generate_state(2).tolist())
+@pytest.mark.parametrize("seed", seeds(2))
 def test_sorts(count, lanes, values, seed):
     x = np.random.default_rng(seed).integers(0, values, (count, lanes))
     lane = np.arange(lanes)

@@ -81,10 +81,13 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     # The last of several blocks overlaps the one before it, and tiles are filled up where there
     # are no two: little is done twice, and few copies of the rows are made.
     most = min(kept // (4 * points * columns * counts[1]), -(-wide_n // columns))
+    sharers = 1
     if plan.threads > 1 and len(pattern.rows) == 2 and (wide_n >= rows_n or separated):
         # Threads share the columns, and so the copy of these, rather than the rows.
-        most = min(most, max(wide_n // (plan.threads * columns), 1))
-    tiles = min(range(most, 0, -1), key=lambda t: -(-wide_n // (t * columns)) * (t + COPY))
+        sharers = plan.threads
+        most = min(most, -(-wide_n // (sharers * columns)))
+    tiles = min(range(most, 0, -1),
+                key=lambda t: -(-wide_n // (t * columns * sharers)) * (t + COPY))
     block = tiles * columns
     strips = 0
     if separated and block < wide_n:
