@@ -32,6 +32,8 @@ def _seccomp() -> str:
 def _tiles() -> str:
     from weft.backends import cpu
 
+    if absent := _module("llvmlite")():
+        return absent
     if not config().split_float32:
         return "float32 products leave them alone (WEFT_SPLIT_FLOAT32)"
     return cpu.tiles_state()

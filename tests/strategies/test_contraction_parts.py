@@ -23,7 +23,7 @@ FEATURES = tuple(f"+{name}" for name in (
     "avx512f", "avx512vl", "avx512vnni", "f16c", "fma", "sse2"))  # fmt: skip
 TARGET = cpu.target_from("x86_64", "sapphirerapids", FEATURES,
                          {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20})
-SMALL = TARGET.replace(l2_bytes=16 << 10)
+SMALL = TARGET.replace(l2_bytes=20 << 10)
 ROUNDING = 2.0**-24
 SEEDS = seeds(3)
 native = pytest.mark.requires("tiles")
@@ -32,6 +32,7 @@ native = pytest.mark.requires("tiles")
 @pytest.fixture(autouse=True)
 def _parts_of_small_products(monkeypatch):
     monkeypatch.setattr(contraction_matrix, "FEWEST_SEPARATED", 5)
+    monkeypatch.setattr(contraction_matrix, "FILLED", 0)
 
 
 def takes_parts(kernel):
@@ -250,3 +251,10 @@ def test_a_factor_of_bfloat16_is_one_part(seed):
     f = weft.jit(lambda x, y: x @ y.to(weft.float32))
     got = np.asarray(f(weft.tensor(a), b))
     assert error(got, a, np.asarray(b.to(weft.float32)))[0] < 8
+
+
+@pytest.mark.parametrize(("shape", "expected"), [
+    ((128, 128, 128), True), ((100, 100, 128), False), ((128, 128, 4096), False)])
+def test_tiles_half_empty_or_too_deep_are_left_to_vectors(monkeypatch, shape, expected):
+    monkeypatch.undo()
+    assert takes_parts(choose(nests.matmul(*shape), TARGET, 1)) is expected

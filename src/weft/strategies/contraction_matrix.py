@@ -33,6 +33,7 @@ LONG: Final = 20  # products of a tile, from which on its store comes long after
 FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
 FEWEST_MADE: Final = 2  # the same where vectors would need words that are not in memory
 FEWEST_SEPARATED: Final = 96  # rows, columns and terms from which on it pays to separate float32
+FILLED: Final = 0.7  # of the results in tiles that are needed, for which it does
 TURNED: Final = 2  # times as many columns as rows that lie alike, from which on they give the rows
 CHAIN_STEPS: Final = 16  # whose products of parts are added to one another
 CHAIN: Final = 192  # terms that are added to one another there
@@ -75,14 +76,17 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         return False
     rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
     points = -(-s.depth // (s.group * SIDE)) * SIDE
-    kept = min(p.matrix_bytes, plan.target.l2_bytes // 2)  # beside the rows of a tile
-    if points * max(rows * counts[0], columns * counts[1]) * 4 > kept:
+    if separated and rows_n * wide_n < FILLED * (
+            -(-rows_n // rows) * rows * -(-wide_n // columns) * columns):
         return False
+    kept = min(p.matrix_bytes, plan.target.l2_bytes // 2)  # beside the rows of a tile
+    if points * max(rows * counts[0], columns * counts[1]) * (6 if separated else 4) > kept:
+        return False  # parts of a strip and a panel have to lie in the second cache together
     # The last of several blocks overlaps the one before it, and tiles are filled up where there
     # are no two: little is done twice, and few copies of the rows are made.
     most = min(kept // (4 * points * columns * counts[1]), -(-wide_n // columns))
     sharers = 1
-    if plan.threads > 1 and len(pattern.rows) == 2 and (wide_n >= rows_n or separated):
+    if plan.threads > 1 and len(pattern.rows) == 2 and wide_n >= rows_n:
         # Threads share the columns, and so the copy of these, rather than the rows.
         sharers = plan.threads
         most = min(most, -(-wide_n // (sharers * columns)))
@@ -192,7 +196,7 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
                   written=row_parts)
     if strips:
         around = [loops.pop(0)]
-        if shared == top:
+        if shared in (top, strip):
             parallelise(plan, around, amount)
     if s.row_stride == 1:
         schedule.reorder(loops[3], loops[2]).vectorize(loops[2])
