@@ -21,12 +21,12 @@ np.save(sys.argv[4], out)
 """
 
 
-@pytest.mark.parametrize("kind", ["bfloat16", "int8"])
-def test_narrow_products_need_nothing_of_the_process(kind, tmp_path, rng):
+@pytest.mark.parametrize("kind", ["bfloat16", "int8", "float32"])
+def test_products_need_nothing_of_the_process(kind, tmp_path, rng):
     """A caller in C has not asked for tile registers: their first instruction would end it."""
-    x, y = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((48, 96), (64, 96)))
+    x, y = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((112, 96), (128, 96)))
     dtype = getattr(weft, kind)
-    wide = weft.float32 if kind == "bfloat16" else weft.int32
+    wide = weft.int32 if kind == "int8" else weft.float32
     a, b = (weft.from_numpy(v).to(dtype).realize() for v in (x, y))
     with report.record() as recording:
         (a.to(wide) @ b.to(wide).T).realize()
@@ -38,7 +38,7 @@ def test_narrow_products_need_nothing_of_the_process(kind, tmp_path, rng):
     link([export.c_function(nest, "product", params)], library)
     files = [tmp_path / f"{name}.npy" for name in "abo"]
     given = [weft_bits(v, kind) for v in (x, y)]
-    out = np.zeros((48, 64), np.float32 if kind == "bfloat16" else np.int32)
+    out = np.zeros((112, 128), np.int32 if kind == "int8" else np.float32)
     for file, value in zip(files, (*given, out), strict=True):
         np.save(file, value)
     subprocess.run([sys.executable, "-c", _CALLER, str(library), *map(str, files)], check=True,
@@ -47,7 +47,9 @@ def test_narrow_products_need_nothing_of_the_process(kind, tmp_path, rng):
 
 
 def weft_bits(values, kind):
-    """Return small integers as words of bfloat16, or as bytes."""
+    """Return small integers as words of bfloat16, as bytes, or as they are."""
     if kind == "int8":
         return values.astype(np.int8)
+    if kind == "float32":
+        return values
     return (values.view(np.uint32) >> 16).astype(np.uint16)
