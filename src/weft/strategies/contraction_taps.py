@@ -74,8 +74,8 @@ def schedule_taps(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if tiles is None:
         return False
     _Taps(plan, pattern, s, tiles).apply()
-    plan.why.append(f"contraction: {tiles.rows}×{tiles.columns} results in tiles of {SIDE}×{SIDE}, "
-                    f"{'all taps' if tiles.joined else 'tap by tap'} ({s.op})")
+    plan.why.append(f"contraction: {tiles.rows}×{tiles.columns} results in tiles of "
+                    f"{SIDE}×{SIDE}, {'all taps' if tiles.joined else 'tap by tap'} ({s.op})")
     return True
 
 
