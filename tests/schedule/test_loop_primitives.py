@@ -293,6 +293,21 @@ def test_quotient_and_remainder_meet_again():
         Schedule(Kernel("divided", (y,), (loop("i", 32, store),))).parallel("i")
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_reverse_goes_through_a_sum_from_its_end(size):
+    kernel = nests.matmul(3, 4, size)
+    done = Schedule(kernel).reverse("k").kernel
+    assert_same(kernel, done, exact=False)
+    first = {s.memory.name: s.index for s in walk(done.body) if isinstance(s, Load)}
+    assert v("k") not in (*first["a"], *first["b"])
+    assert_same(kernel, Schedule(done).reverse("k").kernel)
+
+
+def test_reverse_refuses_loops_whose_order_may_matter():
+    with pytest.raises(ScheduleError, match="an axis of a REDUCE"):
+        Schedule(nests.chain(8)).reverse("i")
+
+
 def test_sink_makes_the_nest_perfect():
     kernel = nests.bias(5, 4)
     done = Schedule(kernel).split("i", 4).sink("i.i").reorder("j", "i.i")

@@ -138,12 +138,12 @@ def test_errors_are_at_most_those_of_float32(kind, shape, seed):
 
 @native
 @pytest.mark.parametrize("seed", SEEDS[:1])
-def test_a_product_alone_is_within_three_roundings(seed):
-    """One for each addition of a part to the largest: nothing else hides them in such a sum."""
+def test_a_product_alone_is_within_two_roundings(seed):
+    """Its largest part is added last, or each of the others would be rounded beside it."""
     rng = np.random.default_rng(seed)
     a, b = (rng.standard_normal(s, dtype=np.float32) for s in ((70, 96), (96, 90)))
     a *= np.arange(96) == rng.integers(96)
-    assert error(multiplied(a, b), a, b)[0] <= 3
+    assert error(multiplied(a, b), a, b)[0] <= 2
 
 
 @native
@@ -157,13 +157,13 @@ def test_integers_are_exact(seed):
 
 
 @native
-@pytest.mark.parametrize(("most", "off"), [(1 << 23, 0), (1 << 24, 1)])
-def test_integers_close_to_the_last_exact_one(most, off):
-    """The high part of 511 is 512: what is added first is more than what is meant."""
+@pytest.mark.parametrize("most", [1 << 23, 1 << 24])
+def test_integers_close_to_the_last_exact_one(most):
+    """The high part of 511 is 512: added first, it would be more than what is meant."""
     a, b = np.zeros((64, 128), np.float32), np.zeros((128, 64), np.float32)
     a[:, 0], b[0] = most - 1 - 511**2 - np.arange(64), 1
     a[:, 40] = b[40] = 511
-    assert np.abs(multiplied(a, b) - a.astype(np.float64) @ b.astype(np.float64)).max() <= off
+    assert np.array_equal(multiplied(a, b), a.astype(np.float64) @ b.astype(np.float64))
 
 
 @native

@@ -97,6 +97,31 @@ def reorder(kernel: Kernel, *loops: str) -> Kernel:
     return _reorder_loops(kernel, sites, what)
 
 
+def reverse(kernel: Kernel, axis: str) -> Kernel:
+    """Go through an axis of a REDUCE from its last step to its first.
+
+    reduce k in n (s) {s + a[k]}  ->  reduce k in n (s) {s + a[n - 1 - k]}
+
+    Raises
+    ------
+    ScheduleError
+        If it is not the axis of a REDUCE: the order of other loops may matter.
+    """
+    site = find_loop(kernel, axis, "reverse")
+    if site.axis < 0:
+        raise ScheduleError(f"reverse({axis})", found="a loop", expected="an axis of a REDUCE")
+    stmt = site.reduce
+    edit = Edit(kernel)
+    last = stmt.axes[site.axis].extent - 1
+    at = last - site.var
+    if constant(last) is None:
+        at = ex.maximum(at, 0)  # which the ranges of `last` and of the axis alone do not say
+    copy = Copy(edit.locations, {site.var: at})
+    new = Reduce(stmt.axes, tuple([a.replace(update=copy.expr(a.update))
+                                   for a in stmt.accumulators]), copy.body(stmt.body))
+    return edit.replace(site.parents, stmt, (new,))
+
+
 def _reorder_axes(kernel: Kernel, sites: list[Site], what: str) -> Kernel:
     stmt = sites[0].reduce
     if any(s.stmt is not stmt for s in sites):

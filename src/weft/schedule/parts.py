@@ -6,8 +6,8 @@ signs hold the 24 of a float32. A product of two such sums has nine terms. The t
 (middle * low, low * middle, low * low) stay below 2**-24 of the product together, and are left out:
 what remains differs from the exact product by less than its rounding to float32 would. Each term is
 exact in float32, and so are products whose own result is: with 24 bits between them, one factor has
-no low part where the other has a middle one. Their sum is rounded once for each term behind the
-largest: a product that stands alone is off by up to three units of 2**-24 of it.
+no low part where the other has a middle one. The high parts are to be multiplied last, so that the
+others join where little is rounded.
 
 That holds where nothing overflows and no part, no product and no sum falls below the normal
 numbers, which products of matrices take for zero. It is known from the least and the largest

@@ -91,6 +91,10 @@ class Schedule:
         """See `weft.schedule.loops.reorder`."""
         return self._apply("reorder", names)
 
+    def reverse(self, axis: str) -> Self:
+        """See `weft.schedule.loops.reverse`."""
+        return self._apply("reverse", (axis,))
+
     def tile(self, outer: str, inner: str, outer_factor: int, inner_factor: int,
              tail: str = "mask") -> Self:
         """See `weft.schedule.loops.tile`."""
@@ -297,7 +301,7 @@ class Schedule:
 # simple nest takes two or three of them.
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "split": ("split", "peel"),
-    "loops": ("fuse", "reorder", "tile", "sink", "unroll", "vectorize", "parallel"),
+    "loops": ("fuse", "reorder", "reverse", "tile", "sink", "unroll", "vectorize", "parallel"),
     "reduction": ("contract", "rfactor", "decompose_reduction"),
     "blocking": ("block_reduction", "share_reduction"), "tensorize": ("tensorize",),
     "scan": ("scan",), "parts": ("separate", "fork", "measure", "guard"),

@@ -37,7 +37,7 @@ FILLED: Final = 0.7  # of the results in tiles that are needed, for which it doe
 TURNED: Final = 2  # times as many columns as rows that lie alike, from which on they give the rows
 CHAIN_STEPS: Final = 16  # whose products of parts are added to one another
 CHAIN: Final = 192  # terms that are added to one another there
-PLAIN_ROWS: Final = 4  # of a tile of vectors, beside two vectors: as many sums as units can begin
+PLAIN_ROWS: Final = 8  # of a tile of vectors, beside two vectors of columns that lie far apart
 BEHIND: Final = 4  # dimensions of a panel from its parts on
 COPY: Final = 2  # blocks of columns that take as long as the copy of their rows
 
@@ -209,6 +209,8 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
             _measure(plan, f"{word}.p", part, loop)
         schedule.guard(strip, f"{words[0]}.p", f"{words[1]}.p", s.depth)
         plain_tile(plan, f"{name}.u", f"{s.axis}.u", [f"{x}.u" for x in (across, *tile)])
+        if pairs[-1].endswith(".h"):
+            schedule.reverse(pairs[-1])  # small products first: the others' last places stay
     step, finish = f"{q}.o", ".f"
     turns = -(-s.depth // (s.group * SIDE))
     if pairs and turns > CHAIN_STEPS:  # shorter chains of additions
