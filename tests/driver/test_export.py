@@ -24,7 +24,7 @@ np.save(sys.argv[4], out)
 @pytest.mark.parametrize("kind", ["bfloat16", "int8", "float32"])
 def test_products_need_nothing_of_the_process(kind, tmp_path, rng):
     """A caller in C has not asked for tile registers: their first instruction would end it."""
-    x, y = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((112, 96), (128, 96)))
+    x, y = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((272, 256), (256, 256)))
     dtype = getattr(weft, kind)
     wide = weft.int32 if kind == "int8" else weft.float32
     a, b = (weft.from_numpy(v).to(dtype).realize() for v in (x, y))
@@ -38,7 +38,7 @@ def test_products_need_nothing_of_the_process(kind, tmp_path, rng):
     link([export.c_function(nest, "product", params)], library)
     files = [tmp_path / f"{name}.npy" for name in "abo"]
     given = [weft_bits(v, kind) for v in (x, y)]
-    out = np.zeros((112, 128), np.int32 if kind == "int8" else np.float32)
+    out = np.zeros((272, 256), np.int32 if kind == "int8" else np.float32)
     for file, value in zip(files, (*given, out), strict=True):
         np.save(file, value)
     subprocess.run([sys.executable, "-c", _CALLER, str(library), *map(str, files)], check=True,

@@ -15,7 +15,7 @@ from weft.frontend import panels as kept_panels
 from weft.nn import functional
 
 pytestmark = pytest.mark.usefixtures("compiled")
-ROWS, DEPTH, COLUMNS = 101, 139, 257  # more than the first cache holds; all are primes
+ROWS, DEPTH, COLUMNS = 61, 139, 257  # more than the first cache holds; rows for vectors; primes
 
 
 @pytest.fixture

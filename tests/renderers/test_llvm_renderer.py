@@ -437,10 +437,10 @@ def test_parameters_of_user_kernels_may_overlap():
 
 
 def test_large_private_memory_is_refused():
-    big = Memory("big", F32, (ex.index(1 << 20),), "local")
+    big = Memory("big", F32, (ex.index(1 << 22),), "local")
     b = Code()
-    b.emit(li.StorageInst(big, 1 << 20))
-    with pytest.raises(UnsupportedError, match="4194304 bytes of big"):
+    b.emit(li.StorageInst(big, 1 << 22))
+    with pytest.raises(UnsupportedError, match="16777216 bytes of big"):
         cpu.renderer().render(b.kernel())
 
 

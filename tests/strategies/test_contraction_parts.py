@@ -32,7 +32,6 @@ native = pytest.mark.requires("tiles")
 @pytest.fixture(autouse=True)
 def _parts_of_small_products(monkeypatch):
     monkeypatch.setattr(contraction_matrix, "FEWEST_SEPARATED", 5)
-    monkeypatch.setattr(contraction_matrix, "FILLED", 0)
 
 
 def takes_parts(kernel):
@@ -102,8 +101,10 @@ def test_the_guard_is_one_condition_with_two_bodies():
 
 def test_few_rows_columns_or_terms_take_vectors(monkeypatch):
     monkeypatch.undo()
-    assert takes_parts(choose(nests.matmul(128, 128, 128), TARGET, 1))
-    for shape in ((16, 256, 256), (256, 16, 256), (256, 256, 32), (64, 64, 64)):
+    assert takes_parts(choose(nests.matmul(256, 257, 300), TARGET, 1))
+    few = (197, 768, 768), (768, 197, 768), (768, 768, 128), (64, 64, 64)
+    deep = (256, 256, 4096)  # no two panels lie in the second cache
+    for shape in (*few, deep):
         assert not takes_parts(choose(nests.matmul(*shape), TARGET, 1))
 
 
@@ -271,10 +272,3 @@ def test_a_factor_of_bfloat16_is_one_part(seed):
     f = weft.jit(lambda x, y: x @ y.to(weft.float32))
     got = np.asarray(f(weft.tensor(a), b))
     assert error(got, a, np.asarray(b.to(weft.float32)))[0] < 8
-
-
-@pytest.mark.parametrize(("shape", "expected"), [
-    ((128, 128, 128), True), ((100, 100, 128), False), ((128, 128, 4096), False)])
-def test_tiles_half_empty_or_too_deep_are_left_to_vectors(monkeypatch, shape, expected):
-    monkeypatch.undo()
-    assert takes_parts(choose(nests.matmul(*shape), TARGET, 1)) is expected

@@ -32,8 +32,7 @@ from weft.strategies.nest import Plan, find, parallelise, size_of, work
 LONG: Final = 20  # products of a tile, from which on its store comes long after the last one
 FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
 FEWEST_MADE: Final = 2  # the same where vectors would need words that are not in memory
-FEWEST_SEPARATED: Final = 96  # rows, columns and terms from which on it pays to separate float32
-FILLED: Final = 0.7  # of the results in tiles that are needed, for which it does
+FEWEST_SEPARATED: Final = 256  # rows, columns and terms from which on it pays to separate float32
 TURNED: Final = 2  # times as many columns as rows that lie alike, from which on they give the rows
 CHAIN_STEPS: Final = 16  # whose products of parts are added to one another
 CHAIN: Final = 192  # terms that are added to one another there
@@ -76,9 +75,6 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         return False
     rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
     points = -(-s.depth // (s.group * SIDE)) * SIDE
-    if separated and rows_n * wide_n < FILLED * (
-            -(-rows_n // rows) * rows * -(-wide_n // columns) * columns):
-        return False
     kept = min(p.matrix_bytes, plan.target.l2_bytes // 2)  # beside the rows of a tile
     if points * max(rows * counts[0], columns * counts[1]) * (6 if separated else 4) > kept:
         return False  # parts of a strip and a panel have to lie in the second cache together
