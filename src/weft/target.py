@@ -128,6 +128,7 @@ _BOOL: Final = (Op.NOT, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.LT, Op.LE, Op.
 def native_operations(
     floats: Iterable[DType] = (dt.float32, dt.float64), without: Iterable[Operation] = (),
     dots: Iterable[Operation] = (), scales: bool = False, packs: Iterable[DType] = (),
+    numbers: bool = False,
 ) -> frozenset[tuple[str, str]]:
     """Return the table of an ordinary processor: integers of every width, and `floats`.
 
@@ -135,7 +136,7 @@ def native_operations(
     FLOORDIV and MOD of floats, RSQRT, RECIPROCAL, SIGMOID and arithmetic on narrow floats. The
     dot products that instructions of the processor compute are given as `dots`;
     `scales` says whether one multiplies by a power of two, `packs` of which elements one brings
-    chosen lanes to the front of a vector.
+    chosen lanes to the front of a vector, `numbers` whether some choose between numbers and NaN.
     """
     table = {(op.name, d.text) for op in _EVERYWHERE for d in dt.ALL}
     table |= {(op.name, d.text) for op in _INTEGER for d in dt.ALL if d.is_integer}
@@ -143,6 +144,8 @@ def native_operations(
     table |= {(op.name, "bool") for op in _BOOL}
     table |= {(op.name, dt.uint32.text) for op in dots}
     table |= {(Op.SCALB.name, d.text) for d in floats if scales}
+    table |= {(op.name, d.text) for op in (Op.MAXNUM, Op.MINNUM, Op.NANOF) for d in floats
+              if numbers}
     table |= {(Op.COMPRESS.name, d.text) for d in packs}
     table -= {(op.name, d.text) for op in without for d in dt.ALL}
     assert all(name in BY_NAME for name, _ in table)

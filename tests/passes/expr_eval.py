@@ -24,6 +24,10 @@ def _scalb(a, n):
     return np.where(np.isnan(n), a.dtype.type(np.nan), np.ldexp(a, whole))
 
 
+def _number(choose):
+    return lambda a, b: np.where(np.isnan(a), b, np.where(np.isnan(b), a, choose(a, b)))
+
+
 def _mad_single(a, b, c):
     total, error = _two_sum(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64))
     odd = np.where(np.isfinite(total) & (total != 0), _to_odd(total, error), total)
@@ -93,6 +97,9 @@ _OPS = {
     Op.WHERE: np.where,
     Op.MAD: _mad,
     Op.SCALB: _scalb,
+    Op.MAXNUM: _number(np.maximum),
+    Op.MINNUM: _number(np.minimum),
+    Op.NANOF: lambda a, b: np.where(np.isnan(a), a, b),
 }
 
 

@@ -10,9 +10,10 @@ from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.kernelize.lower import arg_accumulators
 from weft.passes.extremes import split_extremes
-from weft.target import Target
+from weft.target import Target, native_operations
 
 CPU = Target("cpu", "x86_64")
+NUMBERS = CPU.replace(operations=native_operations(numbers=True))
 POOLS = {
     "special": [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e-45],
     "zeros": [0.0, -0.0],
@@ -34,11 +35,13 @@ def nest(size, extra=()):
 
 
 @pytest.mark.parametrize("size", [4, 5, 33])
-def test_the_pass_keeps_the_meaning(size):
+@pytest.mark.parametrize(("target", "kept"), [(CPU, ["m.t", "m.n", "m.s"]),
+                                              (NUMBERS, ["m.t", "m.n"])], ids=["plain", "numbers"])
+def test_the_pass_keeps_the_meaning(size, target, kept):
     kernel = nest(size)
-    made = split_extremes(kernel, CPU)
+    made = split_extremes(kernel, target)
     reduce = made.body[0].body[0]
-    assert [a.var.attr for a in reduce.accumulators] == ["m.t", "m.n", "m.s"]
+    assert [a.var.attr for a in reduce.accumulators] == kept
     assert_same(kernel, made)
 
 

@@ -1,4 +1,4 @@
-"""SCALB and MAX by instructions of AVX-512: all lengths of vectors, subnormals, zeros and NaN."""
+"""What AVX-512 has instructions for: all lengths of vectors, subnormals, zeros and NaN."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from renderers import compiled
 from weft.backends import cpu
 from weft.ir import dtype as dt
-from weft.ir.expr import binary, scalb, var
+from weft.ir.expr import binary, native, scalb, var
 from weft.ir.op import Op
 
 POWERS = {dt.float32: [-250, -149, -140, -126, -1, 0, 1, 127, 128, 250],
@@ -49,3 +49,28 @@ def test_extremes(kind, lanes, op):
     for at in np.flatnonzero(want == 0):
         zeros = [v for v in (x[at], y[at]) if v == 0]
         assert np.signbit(got[at]) == signs(np.signbit(zeros))
+
+
+@pytest.mark.parametrize("kind", [dt.float32, dt.float64])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 64])
+@pytest.mark.parametrize("op", [Op.MAXNUM, Op.MINNUM, Op.NANOF])
+@pytest.mark.parametrize("instruction", [False, True])
+def test_numbers_before_nan(kind, lanes, op, instruction):
+    target = cpu.host_target()
+    if not instruction:  # the decomposition, which is all that some machines have
+        target = target.replace(operations=target.operations - {(op.name, kind.text)})
+    values = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 5e-324, 1e30],
+                      kind.numpy)
+    x, y = (np.resize(a.ravel(), 128) for a in np.meshgrid(values, values))
+    a, b = var("a", kind), var("b", kind)
+    (got,) = compiled.evaluate([native(op, a, b)], (a, b), (x, y), lanes=lanes, target=target)
+    if op is Op.NANOF:
+        want = np.where(np.isnan(x), x, y)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+    else:
+        want = (np.fmax if op is Op.MAXNUM else np.fmin)(x, y)
+        pick = all if op is Op.MAXNUM else any
+        for at in np.flatnonzero(want == 0):
+            zeros = [v for v in (x[at], y[at]) if v == 0]
+            assert np.signbit(got[at]) == pick(np.signbit(zeros))
+    np.testing.assert_array_equal(got, want)

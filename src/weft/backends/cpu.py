@@ -136,7 +136,8 @@ def target_from(
     sources = [("vector_bytes", REPORTED), ("vector_registers", REPORTED), ("cores", REPORTED)]
     sources += [(name, cache_source) for name in caches]
     sources.append(("memory_bytes", REPORTED if memory else ASSUMED))
-    operations = native_operations(dots=dots, scales="avx512vl" in present, packs=packs)
+    operations = native_operations(dots=dots, scales="avx512vl" in present, packs=packs,
+                                   numbers={"avx512dq", "avx512vl"} <= present)
     if Op.MATRIX2 in dots:  # of float32, as sums of their parts
         operations |= {(Op.MATRIX2.name, dt.float32.text)}
     return Target("cpu", arch, cpu, features, width, registers, cores=cores, memory_bytes=memory,

@@ -371,10 +371,15 @@ def mad(a: Expr, b: Expr | Scalar, c: Expr | Scalar) -> Expr:
 
 def scalb(a: Expr, b: Expr) -> Expr:
     """Return ``a * 2**b``, rounded once; `b` holds a whole number (or NaN) in the type of `a`."""
+    return native(Op.SCALB, a, b)
+
+
+def native(op: Operation, a: Expr, b: Expr) -> Expr:
+    """Return what some targets have one instruction for: SCALB, MAXNUM, MINNUM or NANOF."""
     if a.dtype is not b.dtype or a.lanes != b.lanes or not a.dtype.is_float:
         found = ", ".join(map(_typename, (a, b)))
-        raise DTypeError("scalb", found=found, expected="two operands of one float type")
-    return make(Op.SCALB, a.dtype, (a, b), None, a.lanes)
+        raise DTypeError(op.name, found=found, expected="two operands of one float type")
+    return make(op, a.dtype, (a, b), None, a.lanes)
 
 
 def dot(op: Operation, total: Expr, a: Expr, b: Expr) -> Expr:

@@ -215,6 +215,13 @@ _FLOAT_UNARY: Final[dict[Operation, Callable[[float], float]]] = {
     Op.TRUNC: _integral(math.trunc),
     Op.ROUND: _integral(round),
 }
+def _number(choose: Callable[[float, float], float], x: float, y: float) -> float:
+    """Return which of two is chosen, a number before a NaN."""
+    if x != x:
+        return y
+    return x if y != y else choose(x, y)
+
+
 _FLOAT_BINARY: Final[dict[Operation, Callable[[float, float], float]]] = {
     Op.ADD: float.__add__,
     Op.SUB: float.__sub__,
@@ -228,9 +235,12 @@ _FLOAT_BINARY: Final[dict[Operation, Callable[[float, float], float]]] = {
     Op.COPYSIGN: math.copysign,
     Op.MIN: float_min,
     Op.MAX: float_max,
+    Op.MINNUM: lambda x, y: _number(float_min, x, y),
+    Op.MAXNUM: lambda x, y: _number(float_max, x, y),
+    Op.NANOF: lambda x, y: x if x != x else y,
 }
 _EXACT: Final = {Op.NEG, Op.ABS, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.COPYSIGN, Op.MIN,
-                 Op.MAX}  # fmt: skip
+                 Op.MAX, Op.MINNUM, Op.MAXNUM, Op.NANOF}  # fmt: skip
 _COMPARE: Final[dict[Operation, Function]] = {
     Op.LT: lambda x, y: x < y,
     Op.LE: lambda x, y: x <= y,

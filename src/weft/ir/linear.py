@@ -35,7 +35,7 @@ SERIAL: Final = "serial"
 PARALLEL: Final = "parallel"
 LOOP_KINDS: Final = (SERIAL, PARALLEL, *GPU_AXES)
 
-COMPUTE_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "scale", "dot", "convert",
+COMPUTE_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "native", "dot", "convert",
                         "vector")
 
 

@@ -39,8 +39,8 @@ class Operation:
     arity : int
         Number of operands; -1 for any number.
     group : str
-        ``leaf``, ``unary``, ``binary``, ``ternary``, ``dot``, ``convert``, ``vector``,
-        ``movement``, ``reduce``, ``gather`` or ``buffer``.
+        ``leaf``, ``unary``, ``binary``, ``ternary``, ``native``, ``dot``, ``convert``,
+        ``vector``, ``movement``, ``reduce``, ``gather`` or ``buffer``.
     kinds : str
         The dtype kinds it accepts, of ``buif``.
     result : str
@@ -145,8 +145,11 @@ class Op:
     WHERE: Final = Operation("where", 3, "ternary")  # bool, then two of one dtype
     MAD: Final = Operation("mad", 3, "ternary", "f")  # a * b + c, rounded once
 
-    # scaling (made by passes/transcendental)
-    SCALB: Final = Operation("scalb", 2, "scale", "f")  # a * 2**b for a whole b, rounded once
+    # what some targets have one instruction for (made by passes/transcendental, passes/extremes)
+    SCALB: Final = Operation("scalb", 2, "native", "f")  # a * 2**b for a whole b, rounded once
+    MAXNUM: Final = Operation("maxnum", 2, "native", "f")  # as MAX, but a number before a NaN
+    MINNUM: Final = Operation("minnum", 2, "native", "f")
+    NANOF: Final = Operation("nanof", 2, "native", "f")  # a if it is NaN, else b
 
     # dot products of packed words (made by schedule.tensorize); kinds: of the words
     DOT2: Final = Operation("dot2", 3, "dot", "u", "attr")  # float32 += 2 bf16 * 2 bf16

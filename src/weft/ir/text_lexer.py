@@ -33,7 +33,7 @@ _TYPE: Final = re.compile(
     "(" + "|".join(sorted((d.text for d in dt.ALL), key=len, reverse=True)) + r")(?:x(\d+))?"
 )
 _SIGNS: Final[dict[str, Operation]] = {sign: BY_NAME[op] for op, sign in INFIX.items()}
-_LEVELS: Final = ("leaf", "unary", "binary", "ternary", "scale", "dot", "convert",
+_LEVELS: Final = ("leaf", "unary", "binary", "ternary", "native", "dot", "convert",
                  "vector")
 _DIGITS: Final = re.compile(r"-?\d+")
 

@@ -16,7 +16,7 @@ from weft.ir.op import MATRICES, Op, Operation
 
 Typed = tuple[DType, int]
 
-EXPRESSION_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "scale", "dot", "convert",
+EXPRESSION_GROUPS: Final = ("leaf", "unary", "binary", "ternary", "native", "dot", "convert",
                            "vector")
 MAX_LANES: Final = 1024
 

@@ -12,6 +12,8 @@ instruction or two, and is put together once, behind the loop:
     let m = where(m.n != m.n, m.n, where(m.t == 0, copysign(m.t, m.s), m.t))
 
 A minimum is the same with ``x < m.t`` and the OR of the bits: -0 if any element was negative.
+Targets that choose between numbers and NaN in an instruction keep two values, ``maxnum(x, m.t)``,
+which orders zeros, and ``nanof(x, m.n)``.
 """
 
 from __future__ import annotations
@@ -37,20 +39,26 @@ LEAST_POINTS: Final = 4  # of a reduction: below that, putting together costs mo
 
 def split_extremes(kernel: Kernel, target: Target) -> Kernel:
     """Return the kernel with running maxima and minima of floats split into three values."""
-    return kernel if target.ieee_extremes else _Split(kernel).run()
+    return kernel if target.ieee_extremes else _Split(kernel, target).run()
 
 
 def splitter(target: Target) -> Callable[[Stmt], Stmt | Body] | None:
     """Return what splits one statement, for a pass that does more; None if nothing is to be."""
-    return None if target.ieee_extremes else _split_statement
+    if target.ieee_extremes:
+        return None
+    return lambda stmt: _split_statement(stmt, target)
 
 
 class _Split(Rewriter):
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        super().__init__(kernel)
+        self.target = target
+
     def visit(self, stmt: Stmt) -> Stmt | Body:
-        return _split_statement(stmt)
+        return _split_statement(stmt, self.target)
 
 
-def _split_statement(stmt: Stmt) -> Stmt | Body:
+def _split_statement(stmt: Stmt, target: Target) -> Stmt | Body:
     if not isinstance(stmt, Reduce):
         return stmt
     pair = _place(stmt)
@@ -68,7 +76,7 @@ def _split_statement(stmt: Stmt) -> Stmt | Body:
     results: list[Stmt] = []
     for a in stmt.accumulators:
         if a in chosen:
-            parts, whole = _split(a)
+            parts, whole = (_numbers if target.supports(Op.MAXNUM, a.var.dtype) else _split)(a)
             accumulators += parts
             results.append(Let(a.var, whole))
         else:
@@ -118,6 +126,21 @@ def _split(a: Accumulator) -> tuple[list[Accumulator], Expr]:
     ]
     zero = ex.bitcast(sign & (1 << (d.bits - 1)), d)
     return parts, ex.where(nan.ne(nan), nan, ex.where(top.eq(0.0), zero, top))
+
+
+def _numbers(a: Accumulator) -> tuple[list[Accumulator], Expr]:
+    """Return two accumulators, where instructions tell numbers from NaN, and their result."""
+    x = _operand(a)
+    assert x is not None
+    name, d = str(a.var.attr), a.var.dtype
+    op = Op.MAXNUM if a.update.op is Op.MAX else Op.MINNUM
+    top, nan = ex.var(f"{name}.t", d), ex.var(f"{name}.n", d)
+    parts = [
+        Accumulator(top, a.init, ex.native(op, x, top), ex.native(op, rhs(top), lhs(top))),
+        Accumulator(nan, ex.const(0.0, d), ex.native(Op.NANOF, x, nan),
+                    ex.native(Op.NANOF, rhs(nan), lhs(nan))),
+    ]
+    return parts, ex.where(nan.ne(nan), nan, top)
 
 
 # ---- the place of a maximum ----------------------------------------------------------------------

@@ -148,6 +148,11 @@ def _scale(x: Expr, n: Expr) -> Expr:
     return scale(x, n)
 
 
+def _number(op: Operation, a: Expr, b: Expr) -> Expr:
+    """Write MAXNUM or MINNUM as MAX or MIN between tests for NaN."""
+    return ex.where(a.ne(a), b, ex.where(b.ne(b), a, ex.binary(op, a, b)))
+
+
 def _fold(e: Expr) -> Expr:
     """Drop a narrowing of what was widened from the same type: it changes nothing."""
     if e.op is Op.CAST and e.args[0].op is Op.CAST:
@@ -320,6 +325,9 @@ _OWN: Final[dict[tuple[Operation, str], Callable[..., Expr]]] = {
     (Op.POW, "i"): _integer_pow,
     (Op.POW, "u"): _integer_pow,
     (Op.SCALB, "f"): _scale,
+    (Op.MAXNUM, "f"): lambda a, b: _number(Op.MAX, a, b),
+    (Op.MINNUM, "f"): lambda a, b: _number(Op.MIN, a, b),
+    (Op.NANOF, "f"): lambda a, b: ex.where(a.ne(a), a, b),
     (Op.DOT2, "u"): _dot2,
     (Op.DOT4, "u"): _dot4,
     (Op.DOT4S, "u"): _dot4s,

@@ -1,7 +1,9 @@
-"""Operations that x86 has instructions for and LLVM no plain name: VSCALEF and VRANGE (AVX-512).
+"""Operations that x86 has instructions for and LLVM no plain name (AVX-512).
 
-VSCALEFPS and VSCALEFPD are SCALB. VRANGEPS and VRANGEPD order the zeros, as MAX and MIN do, but
-prefer a number to NaN, which takes two more instructions to put right; LLVM writes MAX in seven.
+VSCALEFPS and VSCALEFPD are SCALB. VRANGEPS and VRANGEPD are MAXNUM and MINNUM: they order the
+zeros, as MAX and MIN do, but prefer a number to NaN, which takes two more instructions to put
+right; LLVM writes MAX in seven. VFIXUPIMMPS and VFIXUPIMMPD, which replace chosen kinds of
+floats, are NANOF.
 Vectors of any length are cut into whole registers; a scalar or a pair is filled up to the smallest.
 """
 
@@ -11,11 +13,12 @@ from collections.abc import Callable
 
 from weft.ir.dtype import DType
 from weft.ir.linear import Compute
-from weft.renderers.llvm_types import FunctionWriter, element, vector
+from weft.renderers.llvm_types import FunctionWriter, element, splat, vector
 
-__all__ = ["extreme", "scalb"]
+__all__ = ["extreme", "nan_of", "number", "scalb"]
 
 _MOST, _LEAST = 64, 16  # bytes of a register
+_NANS = "17"  # quiet and signalling ones, kinds 0 and 1 of eight: take the source (1); others: keep
 
 # element type, its bytes, lanes, operands -> the text of the result
 Whole = Callable[[FunctionWriter, str, int, int, list[str]], str]
@@ -26,10 +29,27 @@ def scalb(w: FunctionWriter, inst: Compute) -> str:
     return _cut(w, inst.result.dtype, inst.result.lanes, [w.ref(a) for a in inst.args], _scale)
 
 
+def number(w: FunctionWriter, inst: Compute, largest: bool) -> str:
+    """Write a MAXNUM (MINNUM if not `largest`) and return the operand text of its result."""
+    def whole(w: FunctionWriter, kind: str, size: int, lanes: int, texts: list[str]) -> str:
+        return _range(w, kind, size, lanes, texts, largest)
+    return _cut(w, inst.result.dtype, inst.result.lanes, [w.ref(a) for a in inst.args], whole)
+
+
+def nan_of(w: FunctionWriter, inst: Compute) -> str:
+    """Write a NANOF and return the operand text of its result."""
+    return _cut(w, inst.result.dtype, inst.result.lanes, [w.ref(a) for a in inst.args], _fix_up)
+
+
 def extreme(w: FunctionWriter, inst: Compute, largest: bool) -> str:
     """Write a MAX (MIN if not `largest`) of floats and return the operand text of its result."""
     def whole(w: FunctionWriter, kind: str, size: int, lanes: int, texts: list[str]) -> str:
-        return _range(w, kind, size, lanes, texts, largest)
+        found = _range(w, kind, size, lanes, texts, largest)
+        a, b = texts
+        is_nan = w.new(f"fcmp uno {vector(kind, lanes)} {a}, {b}")
+        nan = w.new(f"fadd {vector(kind, lanes)} {a}, {b}")
+        return w.new(f"select {vector('i1', lanes)} {is_nan}, {vector(kind, lanes)} {nan}, "
+                     f"{vector(kind, lanes)} {found}")
     return _cut(w, inst.result.dtype, inst.result.lanes, [w.ref(a) for a in inst.args], whole)
 
 
@@ -75,10 +95,16 @@ def _range(w: FunctionWriter, kind: str, size: int, lanes: int, texts: list[str]
     a, b = ((whole, t) for t in texts)
     rest, end = _masked(size, lanes)
     which = ("i32", "5" if largest else "4")  # with the sign of the one that is chosen
-    found = w.intrinsic(f"llvm.x86.avx512.mask.range.{end}", whole, a, b, which, a, *rest)
-    is_nan = w.new(f"fcmp uno {whole} {a[1]}, {b[1]}")
-    nan = w.new(f"fadd {whole} {a[1]}, {b[1]}")
-    return w.new(f"select {vector('i1', lanes)} {is_nan}, {whole} {nan}, {whole} {found}")
+    return w.intrinsic(f"llvm.x86.avx512.mask.range.{end}", whole, a, b, which, a, *rest)
+
+
+def _fix_up(w: FunctionWriter, kind: str, size: int, lanes: int, texts: list[str]) -> str:
+    source, kept = ((vector(kind, lanes), t) for t in texts)
+    word = "i32" if size == 4 else "i64"
+    table = (vector(word, lanes), splat(word, lanes, _NANS))
+    rest, end = _masked(size, lanes)
+    return w.intrinsic(f"llvm.x86.avx512.mask.fixupimm.{end}", kept[0], kept, source, table,
+                       ("i32", "0"), *rest)
 
 
 def _lanes(w: FunctionWriter, kind: str, count: int, a: str, b: str, picks: range) -> str:
