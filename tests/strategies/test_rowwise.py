@@ -108,6 +108,21 @@ def test_columns_in_registers(batch, points, columns, wanted):
     assert wanted in dict(made.meta.hints)["why"]
 
 
+def test_what_all_columns_share_does_not_turn_a_sum_of_columns():
+    """Three vectors along the reduced axis beside two matrices across it were read along it."""
+    rows, columns = 300, 70
+    left, right = memory("left", rows, columns), memory("right", rows, columns)
+    shared = [memory(f"p{i}", rows) for i in range(3)]
+    y, k, c = memory("y", columns), v("k"), v("c")
+    loads = [Load(nests.f(f"a{i}"), p, (k,)) for i, p in enumerate(shared)]
+    value = nests.f("l") * ex.mad(nests.f("r") - nests.f("a0"), nests.f("a1"), nests.f("a2"))
+    reduce = Reduce((Axis(k, n(rows)),), (nests.total("s", value=value),),
+                    (Load(nests.f("l"), left, (k, c)), Load(nests.f("r"), right, (k, c)), *loads))
+    nest = loop("c", columns, reduce, Store(y, (c,), nests.f("s")))
+    made = check(Kernel("sums", (left, right, *shared, y), (nest,)), exact=False)
+    assert "k reduced in" not in dict(made.meta.hints)["why"]
+
+
 def column_softmax(rows, columns):
     """y[k, c] = exp(x[k, c]) / sum over k of exp(x[k, c])"""
     x, y = memory("x", rows, columns), memory("y", rows, columns)

@@ -59,9 +59,28 @@ class Normalization(Convolution):
             If the last axes are not `normalized_shape`.
         """
         x, axes, out = self._last_axes(normalized_shape, "layer_norm")
-        centred = x.sub(x.mean(axes, True))
-        variance = centred.mul(centred).mean(axes, True)
-        return centred.mul(variance.add(eps).rsqrt())._affine(weight, bias).astype(out)
+        centred, drift, variance = x._deviations(x.mean(axes, True), axes)
+        return centred._scaled(drift, variance.add(eps).rsqrt())._affine(weight, bias).astype(out)
+
+    def _deviations(self, mean: Self, axes: tuple[int, ...]) -> tuple[Self, Self, Self]:
+        """Return differences from a mean, what that lost when it was rounded, and the variance.
+
+        The mean of the differences is the difference of the means (Chan, Golub and LeVeque, 1983).
+        No gradient flows through it, for it is 0 but for rounding.
+        """
+        centred = self.sub(mean)
+        drift = centred.mean(axes, True).detach()
+        return centred, drift, centred.mul(centred).mean(axes, True).sub(drift.mul(drift))
+
+    def _scaled(self, drift: Self, factor: Self, bias: Self | None = None) -> Self:
+        """Return ``(self - drift) * factor + bias``, elements rounded once."""
+        term = drift.mul(factor.detach())
+        return self._mad(factor, term.neg() if bias is None else bias.sub(term))
+
+    def _mad(self, factor: Self, term: Self) -> Self:
+        """Return ``self * factor + term``, rounded once, in the shape of `self`."""
+        nodes = [infer.expand(t._read(), self.shape) for t in (self, factor, term)]
+        return self._wrap(infer.elementwise(Op.MAD, *nodes), factor, term)
 
     def rms_norm(self, normalized_shape: int | Sequence[int], weight: object = None,
                  eps: float | None = None) -> Self:  # fmt: skip
@@ -82,10 +101,11 @@ class Normalization(Convolution):
 
     def _affine(self, weight: object, bias: object) -> Self:
         """Return ``self * weight + bias``, where given."""
-        x = self
-        if weight is not None:
-            x = x.mul(as_operand(x, weight).astype(x.dtype))
-        return x if bias is None else x.add(as_operand(x, bias).astype(x.dtype))
+        scale, shift = (None if v is None else as_operand(self, v).astype(self.dtype)
+                        for v in (weight, bias))
+        if scale is None:
+            return self if shift is None else self.add(shift)
+        return self.mul(scale) if shift is None else self._mad(scale, shift)
 
     def _channel(self, value: object) -> Self | None:
         """Return a vector shaped to broadcast along axis 1."""
@@ -106,8 +126,7 @@ class Normalization(Convolution):
         axes = (0, *range(2, len(self.shape)))
         if training or running_mean is None:
             mean = x.mean(axes, True)
-            centred = x.sub(mean)
-            variance = centred.mul(centred).mean(axes, True)
+            centred, drift, variance = x._deviations(mean, axes)
             count = x._count(axes)
             if training and count <= 1:
                 raise ShapeError("batch_norm", found=f"{self.shape}: one value for each channel",
@@ -124,9 +143,20 @@ class Normalization(Convolution):
             shift, spread = x._channel(running_mean), x._channel(running_var)
             if shift is None or spread is None:
                 raise ShapeError("batch_norm", found="one running statistic", expected="both")
-            centred, variance = x.sub(shift), spread
-        scaled = centred.mul(variance.add(eps).rsqrt())
-        return scaled._affine(x._channel(weight), x._channel(bias)).astype(out)
+            centred, drift, variance = x.sub(shift), None, spread
+        factor = variance.add(eps).rsqrt()
+        return centred._by_channel(drift, factor, weight, bias).astype(out)
+
+    def _by_channel(self, drift: Self | None, factor: Self, weight: object, bias: object) -> Self:
+        """Return ``(self - drift) * factor * weight + bias``, weight and bias by channel."""
+        scale, shift = self._channel(weight), self._channel(bias)
+        if scale is not None:
+            factor = factor.mul(scale.astype(factor.dtype))
+        if shift is not None:
+            shift = shift.astype(factor.dtype)
+        if drift is not None:
+            return self._scaled(drift, factor, shift)
+        return self.mul(factor) if shift is None else self._mad(factor, shift)
 
     def group_norm(self, num_groups: int, weight: object = None, bias: object = None,
                    eps: float = 1e-5) -> Self:  # fmt: skip
@@ -136,9 +166,8 @@ class Normalization(Convolution):
                              expected="channels that divide into groups")
         x, out = self._float_input("group_norm")
         groups = x.reshape(self.shape[0], num_groups, -1)
-        centred = groups.sub(groups.mean(-1, True))
-        variance = centred.mul(centred).mean(-1, True)
-        scaled = centred.mul(variance.add(eps).rsqrt()).reshape(self.shape)
+        centred, drift, variance = groups._deviations(groups.mean(-1, True), (-1,))
+        scaled = centred._scaled(drift, variance.add(eps).rsqrt()).reshape(self.shape)
         return scaled._affine(x._channel(weight), x._channel(bias)).astype(out)
 
     def instance_norm(self, weight: object = None, bias: object = None, eps: float = 1e-5

@@ -49,7 +49,10 @@ STEP: Final = 8  # points of a column reduction for each load and store of its r
 
 
 def prefers_columns(plan: Plan, row: For, body: Body) -> bool:
-    """Whether the row axis, not the reduced one, has unit stride in most accesses."""
+    """Whether the row axis, not the reduced one, has unit stride in most accesses.
+
+    What is the same for all rows has no say: along rows it is read once for a vector of them.
+    """
     if vector_obstacle(body) is not None or size_of(row.extent) < 2:
         return False
     space = Space(plan.kernel)
@@ -67,7 +70,8 @@ def prefers_columns(plan: Plan, row: For, body: Body) -> bool:
             if size_of(extent) < 4 or (window and 2 * size_of(extent) < native):
                 continue  # no vector worth the name
             for access, stride in strides(space, inside, inner):
-                along += points * (stride == 1 and access.memory not in own)
+                along += points * (stride == 1 and access.memory not in own
+                                   and flat_stride(space, access, row.var) != 0)
         for access, stride in strides(space, (stmt,), row.var):
             across += points * (stride == 1 and access.memory not in own)
     tiny = longest * 4 <= native or (window and 2 * longest < native)

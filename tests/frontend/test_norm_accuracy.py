@@ -1,0 +1,55 @@
+"""Norms of elements whose mean is large beside what deviates from it, against float64."""
+
+import numpy as np
+import pytest
+
+import weft
+from seeds import seeds
+
+
+def layer(x, w, b):
+    return x.layer_norm((x.shape[-1],), w, b)
+
+
+def batch(x, w, b):
+    return x.reshape(-1, w.shape[0], 10).batch_norm(weight=w, bias=b, training=True)
+
+
+def group(x, w, b):
+    return x.reshape(-1, w.shape[0], 10).group_norm(3, w, b)
+
+
+def instance(x, w, b):
+    return x.reshape(-1, w.shape[0], 10).instance_norm(w, b)
+
+
+NORMS = {"layer": (layer, 1), "batch": (batch, 10), "group": (group, 10),
+         "instance": (instance, 10)}  # fmt: skip
+
+
+@pytest.mark.parametrize("mean", [0.0, 1000.0, -1e6])
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("seed", seeds(2))
+def test_a_far_mean_costs_no_accuracy(seed, name, mean):
+    """The rounding of the mean alone was 3e-4 of the result at 1000, and 0.02 at a million."""
+    norm, steps = NORMS[name]
+    rng = np.random.default_rng(seed)
+    columns = 30 * int(rng.integers(3, 40))
+    spread = 0.1 if mean < 0 else rng.uniform(0.1, 2)
+    x = (rng.standard_normal((int(rng.integers(2, 9)), columns)) * spread + mean).astype("float32")
+    w, b = rng.standard_normal((2, columns // steps)).astype("float32")
+    arrays = [weft.from_numpy(a) for a in (x, w, b)]
+    got = weft.jit(norm)(*arrays).numpy()
+    want = norm(*(a.double() for a in arrays)).numpy()
+    assert got.dtype == np.float32
+    # A few roundings of what is shifted and scaled, the bias being as large as that.
+    assert np.abs(got - want).max() <= 1e-6 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_rows_of_one_value_become_the_bias(name):
+    norm, steps = NORMS[name]
+    w, b = (weft.randn(90 // steps) for _ in range(2))
+    got = norm(weft.full((4, 90), 12345.678), w, b).numpy()
+    want = np.broadcast_to(np.repeat(b.numpy(), steps), (4, 90)).reshape(got.shape)
+    np.testing.assert_allclose(got, want, atol=1e-6)
