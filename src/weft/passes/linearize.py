@@ -118,8 +118,8 @@ class Linearizer:
         # Memories that lie over others, and those below them.
         self.shared = {m.name for s in stmts if isinstance(s, Alloc) and s.base is not None
                        for m in (s.memory, s.base)}
-        found = {v for s in stmts for v in ex.variables(s.exprs())}
-        found.update(v for m in kernel.params for v in ex.variables(m.shape))
+        roots = [e for s in stmts for e in s.exprs()]
+        found = ex.variables([*roots, *(d for m in kernel.params for d in m.shape)])
         self.variables = sorted(found, key=lambda v: str(v.attr.name))
         hints = dict(kernel.meta.hints)
         # Only code that a user wrote can be given one array twice: plans allocate outputs afresh.

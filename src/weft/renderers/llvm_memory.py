@@ -193,7 +193,7 @@ def address(w: FunctionWriter, mem: Memory, base: str, offset: Value, inside: bo
     if offset.lanes == 1 and text == "0":
         return base
     pointer = "inbounds " if inside else ""
-    return w.new(f"getelementptr {pointer}{stored(mem.dtype)}, ptr {base}, {w.typed(offset)}")
+    return w.once(f"getelementptr {pointer}{stored(mem.dtype)}, ptr {base}, {w.typed(offset)}")
 
 
 def to_memory(w: FunctionWriter, value: Value) -> str:

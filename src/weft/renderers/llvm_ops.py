@@ -365,9 +365,9 @@ def _broadcast(w: FunctionWriter, inst: Compute) -> str:
     known = _number(w, a)
     if known is not None:
         return constant(known, a.dtype, lanes)
-    first = w.new(f"insertelement {kind} poison, {scalar} {w.ref(a)}, i64 0")
+    first = w.once(f"insertelement {kind} poison, {scalar} {w.ref(a)}, i64 0")
     zeros = f"<{lanes} x i32> zeroinitializer"
-    return w.new(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
+    return w.once(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
 
 
 def _ramp(w: FunctionWriter, inst: Compute) -> str:

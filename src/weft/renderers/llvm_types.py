@@ -149,6 +149,7 @@ class FunctionWriter:
         self.streams = False
         self.tiles: dict[tuple[str, str], str] = {}  # matrices as tiles, by block and operand
         self.normal: set[int] = set()  # values that are not subnormal
+        self._made: dict[str, str] = {}  # what `once` has appended to the block
         self.temporaries = 0
         self.blocks = 0
 
@@ -173,6 +174,17 @@ class FunctionWriter:
         self.lines.append(f"  {name} = {text}")
         return name
 
+    def once(self, text: str) -> str:
+        """Return the result of an instruction without effects, which a block has only once.
+
+        LLVM would find the repetitions, too, but takes longer for each than it takes to leave
+        them out.
+        """
+        found = self._made.get(text)
+        if found is None:
+            found = self._made[text] = self.new(text)
+        return found
+
     def put(self, text: str) -> None:
         """Append an instruction without a result."""
         self.lines.append("  " + text)
@@ -191,6 +203,7 @@ class FunctionWriter:
         """Start a block."""
         self.lines.append(f"{label}:")
         self.block = label
+        self._made.clear()
 
     def intrinsic(self, name: str, result: str, *args: tuple[str, str]) -> str:
         """Append a call of an intrinsic that returns a value; args are (type, text)."""
