@@ -38,7 +38,7 @@ def evaluate(nodes, env=None, variables=None):
         for node in nd.toposort(nodes):
             args = [values[a] for a in node.args]
             value = _one(node, args, env, variables)
-            if node.op not in (Op.SORT, Op.LAUNCH):
+            if node.op not in (Op.SORT, Op.PACK, Op.LAUNCH):
                 value = np.asarray(value)
                 assert value.dtype == node.dtype.numpy, (node, value.dtype)
                 assert value.shape == tuple(int(d) for d in node.shape), (node, value.shape)
@@ -397,6 +397,13 @@ def _scatter(node, args, env, variables):
     return out.astype(base.dtype)
 
 
+def _pack(node, args, env, variables):
+    x, flags = args
+    chosen = x[flags]
+    row = np.concatenate([chosen, np.zeros(len(x) - len(chosen), x.dtype)])
+    return row, np.asarray(len(chosen), np.int64)
+
+
 def _launch(node, args, env, variables):
     """What a kernel leaves in the arrays that it writes to, as the interpreter device runs it."""
     kernel = parse_kernel(node.attr.code)
@@ -434,6 +441,7 @@ _SPECIAL = {
     Op.PROJECT: lambda n, a, e, v: a[0][n.attr],
     Op.GATHER: _gather,
     Op.SCATTER: _scatter,
+    Op.PACK: _pack,
     Op.CONTIGUOUS: lambda n, a, e, v: a[0],
     Op.DETACH: lambda n, a, e, v: a[0],
 }

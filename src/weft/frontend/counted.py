@@ -2,29 +2,33 @@
 
 Everything is computed in memory for the most elements there can be, by one captured function a
 signature, and the result is the beginning of it: no kernel depends on the count, so that another
-count compiles nothing.
+count compiles nothing. What is made of places afterwards is made of a power of two of them.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
 from weft.exchange import host
 from weft.frontend.creation import arange, full, zeros
 from weft.frontend.jit import Jitted
+from weft.frontend.join import stack
 from weft.frontend.state import later
 from weft.frontend.tensor import Tensor, over_buffer
 from weft.ir import dtype as dt
+from weft.ir import infer
 
 __all__: list[str] = []
 
 _MOST: Final = 256  # signatures that are kept ready
+_ROOM: Final = 1 << 16  # bytes that a result may leave unused in its memory: a copy takes longer
 
 
 def _distinct(x: Tensor, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
-    """Return how many values differ, less 1, then room for them, their places, their counts."""
+    """Return how many values differ, then room for them, their places, their counts."""
     flat, n = x.ravel(), x.numel()
     if inverse:
         values, order = flat.sort(0)
@@ -33,7 +37,7 @@ def _distinct(x: Tensor, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
     fresh = values[1:].ne(values[:-1]).pad((1, 0), value=True)
     rank = fresh.cumsum(0) - 1  # of the run that an element belongs to
     # The first element of each run goes to its place, the others behind them all.
-    found = [rank[-1], zeros(n + 1, dtype=x.dtype).scatter(0, fresh.where(rank, n), values)]
+    found = [rank[-1] + 1, zeros(n + 1, dtype=x.dtype).scatter(0, fresh.where(rank, n), values)]
     if order is not None:
         found.append(zeros(n, dtype=dt.int64).scatter(0, order, rank).reshape(x.shape))
     if counts:
@@ -43,46 +47,62 @@ def _distinct(x: Tensor, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
 
 
 def _places(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how many elements are true, less 1, and room for their places."""
-    n = mask.numel()
-    rank = mask.cumsum(0) - 1
-    return rank[-1], zeros(n + 1, dtype=dt.int64).scatter(0, mask.where(rank, n), arange(n))
+    """Return how many elements are true, and room for their places."""
+    return _chosen(arange(mask.numel()), mask)
 
 
 def _chosen(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how many elements are true, less 1, and room for what another tensor has there."""
-    mask, n = mask.ravel(), mask.numel()
-    rank = mask.cumsum(0) - 1
-    return rank[-1], zeros(n + 1, dtype=x.dtype).scatter(0, mask.where(rank, n), x.ravel())
+    """Return how many elements are true, and room for what another tensor has there."""
+    row, flags = x.ravel(), mask.ravel()
+    packed, count = infer.pack(row._read(), flags._read())
+    return row._wrap(count), row._wrap(packed)
+
+
+def _columns(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
+    """Return where places of a row-major array of a shape are along each of its axes."""
+    found, rest = [], places.to(dt.uint32) if math.prod(shape) < 1 << 32 else places
+    for n in reversed(shape[1:]):
+        found.append(rest.remainder(n).to(dt.int64))
+        rest = rest.floor_divide(n)
+    return [rest.to(dt.int64), *reversed(found)]
+
+
+def _rows(places: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return stack(_columns(places, shape), 1)
 
 
 _FUNCTIONS: Final[dict[object, Callable[..., Any]]] = {
     "places": _places,
     "chosen": _chosen,
+    "columns": _columns,
+    "rows": _rows,
     **{(i, c): functools.partial(_distinct, inverse=i, counts=c)
        for i in (False, True) for c in (False, True)},
 }
 _captured: Final[dict[object, Jitted[..., Any]]] = {}
 
 
-def _call(name: object, *tensors: Tensor) -> tuple[int, list[Tensor]]:
-    """Call a function by way of its capture; return its count, and the rest.
-
-    The captures go when there are too many.
-    """
+def _capture(name: object) -> Jitted[..., Any]:
+    """Return a function by way of its capture; the captures go when there are too many."""
     captured = _captured.get(name)
     if captured is None or captured.captures >= _MOST:
         captured = _captured[name] = Jitted(_FUNCTIONS[name])
-    last, *rest = captured(*(x.detach() if x._requires_grad else x for x in tensors))
-    return host.integer(last._buffer) + 1, rest
+    return captured
 
 
-def _head(tensor: Tensor, count: int) -> Tensor:
-    """Return the first elements, in their memory if they are most of it."""
-    buffer = tensor._buffer
-    if 2 * count < tensor.shape[0]:
-        buffer = host.head(buffer, count * tensor.dtype.itemsize)
-    return over_buffer(buffer, (count,), tensor.dtype)
+def _call(name: object, *tensors: Tensor) -> tuple[int, list[Tensor]]:
+    """Call a function; return its count, and the rest."""
+    count, *rest = _capture(name)(*[x.detach() if x._requires_grad else x for x in tensors])
+    return host.integer(count._buffer), rest
+
+
+def _head(tensor: Tensor, count: int, *more: int) -> Tensor:
+    """Return the first elements, in a shape, in their memory if they are most of it."""
+    buffer, item = tensor._buffer, tensor.dtype.itemsize * math.prod(tensor.shape[1:])
+    unused = (tensor.shape[0] - count) * item
+    if unused > _ROOM and unused > count * item:
+        buffer = host.head(buffer, count * item)
+    return over_buffer(buffer, (count, *more), tensor.dtype)
 
 
 class _Counted:
@@ -98,10 +118,16 @@ class _Counted:
             out.append(_head(more.pop(0), count))
         return out
 
-    def true_places(self, mask: Tensor) -> Tensor:
-        """Return the places of the true elements of a row of at least one, in order."""
+    def true_places(self, mask: Tensor, apart: bool) -> list[Tensor]:
+        """Return the places of the true elements of a mask, not empty: by axis, or a row each."""
         count, (places,) = _call("places", mask)
-        return _head(places, count)
+        if mask.ndim == 1:
+            return [_head(places, count) if apart else _head(places, count, 1)]
+        room = min(1 << max(count - 1, 0).bit_length(), mask.numel())
+        first = over_buffer(places._buffer, (room,), places.dtype)
+        if apart:
+            return [_head(x, count) for x in _capture("columns")(first, mask.shape)]
+        return [_head(_capture("rows")(first, mask.shape), count, mask.ndim)]
 
     def chosen(self, x: Tensor, mask: Tensor) -> Tensor:
         """Return the elements of a tensor, not empty, where a mask of its shape is true."""

@@ -9,7 +9,6 @@ import numpy as np
 from weft.errors import DTypeError, ShapeError
 from weft.exchange import host
 from weft.frontend.indexing import Indexing
-from weft.frontend.join import stack
 from weft.frontend.places import stamp
 from weft.frontend.reduce import ValuesIndices
 from weft.frontend.state import later, state
@@ -84,29 +83,16 @@ class Ordering(Indexing):
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
         """Return where elements are not zero, one row each (realizes: the count is data)."""
-        flags = self if self.dtype.is_bool else self.bool()
-        order, count = (flags if len(flags.shape) == 1 else flags.ravel())._true_first()
-        places, rest = [], order
-        for n in reversed(self.shape[1:]):
-            places.append(rest.remainder(n))
-            rest = rest.floor_divide(n)
-        if self.shape:
-            places.append(rest)
-        places.reverse()
-        if as_tuple:
-            return tuple(places)
-        if not places:
-            return order.reshape(count, 1)._slice(1, 0, 0)
-        return stack(places, 1) if len(places) > 1 else order.reshape(count, 1)
-
-    def _true_first(self) -> tuple[Self, int]:
-        """Return the places of true elements, and how many (realizes)."""
         if state.capture is not None:
             state.capture.refuse("nonzero")
-        if not self.numel():
-            return self._wrap(infer.iota(0)), 0
-        places = later.counted.true_places(self)
-        return cast(Self, places), places.numel()
+        flags = self if self.dtype.is_bool else self.bool()
+        if self.shape and self.numel():
+            found: list[Any] = later.counted.true_places(cast(Any, flags), as_tuple)
+        else:  # nothing, or one element that no axis leads to
+            count = 0 if self.shape else int(cast(Any, flags))
+            sizes = [(0,)] * len(self.shape) if as_tuple else [(count, len(self.shape))]
+            found = [self._wrap(infer.full(n, 0, dt.int64)) for n in sizes]
+        return tuple(found) if as_tuple else found[0]
 
     def unique(self, return_counts: bool = False, *, return_inverse: bool = False) -> Any:
         """Return the distinct values, sorted (realizes: the count is data).

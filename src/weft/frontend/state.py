@@ -63,8 +63,8 @@ class Counted(Protocol):
         """Return the distinct values of a tensor, and what else is asked for."""
         ...
 
-    def true_places(self, mask: Any) -> Any:
-        """Return the places of true elements."""
+    def true_places(self, mask: Any, apart: bool) -> list[Any]:
+        """Return the places of true elements, by axis or a row each."""
         ...
 
     def chosen(self, x: Any, mask: Any) -> Any:

@@ -439,6 +439,25 @@ def scatter(base: Node, index: Node, updates: Node, axis: int, kind: str = "set"
                    nd.ScatterAttr(axis, kind, what))
 
 
+def pack(x: Node, flags: Node) -> tuple[Node, Node]:
+    """Return a row that begins with the elements of `x` whose flag is true, and how many they are.
+
+    They keep their order. What is behind them is whatever was in the row's memory.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        If the operands are not two rows of one length, the second one of bool.
+    """
+    if x.ndim != 1 or not same_shape(x.shape, flags.shape):
+        raise ShapeError("pack", found=f"{x.shape} and {flags.shape}", expected="rows of a length")
+    if not flags.dtype.is_bool:
+        raise DTypeError("pack", found=flags.dtype.name, expected="flags of bool")
+    both = nd.make(Op.PACK, x.dtype, x.shape, (x, flags))
+    return (nd.make(Op.PROJECT, x.dtype, x.shape, (both,), 0),
+            nd.make(Op.PROJECT, dt.int64, (), (both,), 1))
+
+
 def contiguous(x: Node) -> Node:
     """Return `x`, to be held in memory of its own."""
     return nd.make(Op.CONTIGUOUS, x.dtype, x.shape, (x,))

@@ -201,6 +201,8 @@ class Op:
     PROJECT: Final = Operation("project", 1, "tuple", result="attr")
     GATHER: Final = Operation("gather", 2, "gather")
     SCATTER: Final = Operation("scatter", 3, "gather")
+    # a tuple: the elements of a row where a row of bool is true, how many they are
+    PACK: Final = Operation("pack", 2, "pack")
     CONTIGUOUS: Final = Operation("contiguous", 1, "buffer")
     DETACH: Final = Operation("detach", 1, "buffer")
 

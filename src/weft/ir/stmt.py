@@ -536,7 +536,7 @@ class Meta(Record):
     """What is known of a kernel beside its code.
 
     ``kind`` is the strategy kind (elementwise, rowwise, contraction, attention, scan, sort,
-    scatter, custom);
+    scatter, pack, custom);
     ``schedule`` the replayable trace that has been applied; ``flops`` and ``traffic`` the
     arithmetic operations and bytes of one launch (0: unknown); ``fastmath`` allows FMA
     contraction and reassociation.

@@ -151,8 +151,10 @@ def _project(node: Node) -> Result:
         if not isinstance(node.attr, int) or not 0 <= node.attr < len(both.attr.writes):
             _fail(node, f"part {node.attr!r} of a launch", "one of the arrays that it writes to")
         return _of(both.args[both.attr.writes[node.attr]])
-    if both.op is not Op.SORT or node.attr not in (0, 1):
-        _fail(node, f"part {node.attr!r} of {both.op.name}", "part 0 or 1 of a sort")
+    if both.op not in (Op.SORT, Op.PACK) or node.attr not in (0, 1):
+        _fail(node, f"part {node.attr!r} of {both.op.name}", "part 0 or 1 of a sort or pack")
+    if both.op is Op.PACK and node.attr == 1:
+        return dt.int64, ()
     return (both.dtype if node.attr == 0 else dt.int64), both.shape
 
 
@@ -172,6 +174,10 @@ def _scatter(node: Node) -> Result:
     if a.kind not in infer.SCATTER_KINDS:
         _fail(node, f"the kind {a.kind!r}", "one of " + ", ".join(infer.SCATTER_KINDS))
     return _of(infer.scatter(base, index, updates, a.axis, a.kind, a.what))
+
+
+def _pack(node: Node) -> Result:
+    return _of(infer.pack(*node.args)[0])
 
 
 def _kind(node: Node, kinds: Sequence[str]) -> Any:
@@ -219,5 +225,6 @@ _RULES: Final[dict[Operation, Callable[[Node], Result | None]]] = {
     Op.REDUCE: _reduce, Op.ARGREDUCE: _argreduce, Op.SCAN: _scan, Op.SORT: _sort,
     Op.RECURRENCE: _recurrence, Op.LAUNCH: _launch,
     Op.PROJECT: _project, Op.GATHER: _gather, Op.SCATTER: _scatter, Op.CONTIGUOUS: _same,
+    Op.PACK: _pack,
     Op.DETACH: _same,
 }  # fmt: skip

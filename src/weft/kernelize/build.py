@@ -13,7 +13,7 @@ from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Kernel, Memory
 from weft.ir.traverse import Tally
-from weft.kernelize.cost import is_leaf
+from weft.kernelize.cost import TUPLES, is_leaf
 from weft.kernelize.fuse import Fusion, fuse
 from weft.kernelize.group import Group
 from weft.kernelize.lower import Lowered, lower
@@ -64,7 +64,7 @@ def kernelize(outputs: Sequence[Node], target: Target | None = None) -> list[Ste
     steps: list[Step] = []
     for group in groups:
         stored = [m for m in group.members
-                  if (m in wanted or m in read) and m.op not in (Op.SORT, Op.LAUNCH)]
+                  if (m in wanted or m in read) and m.op not in TUPLES]
         key, nodes, inputs = _key(group, fusion, stored)
         found = done.get(key)
         if found is None:

@@ -23,7 +23,8 @@ COSTLY: Final = 48  # inlined operations of a value that is kept if several valu
 WIDE: Final = 5  # arrays read by a value with several readers that is kept without a further look
 
 ANCHORS: Final = frozenset({Op.REDUCE, Op.ARGREDUCE, Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER,
-                            Op.LAUNCH, Op.CONTIGUOUS})  # fmt: skip
+                            Op.PACK, Op.LAUNCH, Op.CONTIGUOUS})  # fmt: skip
+TUPLES: Final = frozenset({Op.SORT, Op.PACK, Op.LAUNCH})  # of which parts are stored
 HEAVY: Final = frozenset({
     Op.EXP, Op.EXP2, Op.EXPM1, Op.LOG, Op.LOG2, Op.LOG10, Op.LOG1P, Op.SIN, Op.COS, Op.TAN,
     Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
@@ -102,6 +103,8 @@ class Costs:
             if node not in self.attention and is_contraction(node, self.varies):
                 for operand in contraction_operands(node):
                     self._keep_operand(operand)
+            for operand in node.args if node.op is Op.PACK else ():
+                self.keep(nd.base(operand), "operand of a pack")
             if node.op is Op.LAUNCH:
                 for k, operand in enumerate(node.args):
                     if k not in node.attr.fresh:
@@ -192,7 +195,7 @@ class Costs:
 
     def keep(self, node: Node, why: str) -> None:
         """Have a node stored."""
-        if not is_leaf(node) and node.op.arity != 0 and node.op not in (Op.SORT, Op.LAUNCH):
+        if not is_leaf(node) and node.op.arity != 0 and node.op not in TUPLES:
             self.stored.setdefault(node, why)
             self.weight[node] = 0
             self.heavy.discard(node)

@@ -31,8 +31,9 @@ STREAMS: Final = 3  # arrays of a product's size that its epilogue may read and 
 _ATTENTION: Final = "attention: an online softmax needs each score once, so that none is stored"
 _GRADIENT: Final = "gradient of an attention: scores are made again, so that none is stored"
 _NONE: Final[frozenset[Node]] = frozenset()
-_ALONE: Final = frozenset({Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER, Op.LAUNCH,
-                          Op.CONTIGUOUS})
+_ALONE: Final = frozenset({Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER, Op.PACK,
+                          Op.LAUNCH, Op.CONTIGUOUS})
+_ALONE_KINDS: Final = frozenset({"scan", "sort", "scatter", "pack", "launch"})
 
 
 class Fusion:
@@ -123,7 +124,7 @@ class Fusion:
             self._add(group, row, self.reads[row])
 
     def _kind(self, node: Node) -> str:
-        if node.op in (Op.SCAN, Op.SORT, Op.SCATTER, Op.LAUNCH):
+        if node.op in (Op.SCAN, Op.SORT, Op.SCATTER, Op.PACK, Op.LAUNCH):
             return node.op.name
         if node.op is Op.RECURRENCE:
             return "scan"
@@ -212,7 +213,7 @@ class Fusion:
 
     def _join(self, group: Group, node: Node, below: frozenset[Node], kind: str) -> str:
         """Return why `node` may join, or an empty text."""
-        if group.kind in ("scan", "sort", "scatter", "launch") or group.members[0].op in _ALONE:
+        if group.kind in _ALONE_KINDS or group.members[0].op in _ALONE:
             return ""
         if group.weight + self.costs._count(node) > GROUP_LIMIT or not self._acyclic(group, below):
             return ""

@@ -37,6 +37,7 @@ from weft.kernelize.fuse import Fusion
 from weft.kernelize.group import Group
 from weft.kernelize.indexing import Index
 from weft.kernelize.launch import lower_launch
+from weft.kernelize.pack import lower_pack
 from weft.kernelize.pictures import sum_over_pictures
 from weft.kernelize.ranges import cut_by_ranges
 from weft.kernelize.remainders import cut_by_remainders
@@ -88,6 +89,8 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
         em, scratch = lower_sort(group.members[0], sources, stored, target)
     elif group.kind == "scatter":
         em = lower_scatter(group.members[0], sources, stored)
+    elif group.kind == "pack":
+        em = lower_pack(group.members[0], sources, stored, target)
     elif group.kind == "launch":
         em, scratch = lower_launch(group.members[0], sources, stored)
     elif group.kind == "attention":
@@ -126,7 +129,9 @@ def _sources(group: Group, fusion: Fusion) -> dict[Node, Memory]:
         if node in seen:
             continue
         seen.add(node)
-        if is_leaf(node) or (node in fusion.home and node not in members):
+        # What packs reads rows, in whatever shape their elements were stored.
+        root = nd.base(node) if group.kind == "pack" else node
+        if is_leaf(node) or (root in fusion.home and root not in members):
             root = nd.base(node)
             if root not in roots:
                 roots[root] = Memory(f"in{len(roots)}", node.dtype, _sizes(node.shape))

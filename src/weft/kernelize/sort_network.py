@@ -24,13 +24,10 @@ from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.stmt import (
-    SERIAL,
     UNROLLED,
     Accumulator,
     Axis,
-    For,
     If,
-    Let,
     Load,
     Memory,
     Reduce,
@@ -41,6 +38,7 @@ from weft.ir.stmt import (
 from weft.kernelize.emit import Emitter
 from weft.kernelize.indexing import Index
 from weft.kernelize.rows import at, close_rows, open_rows
+from weft.kernelize.writer import Writer
 
 BLOCK: Final = 16  # neighbours that are sorted in registers
 PLACE_BITS: Final = 12
@@ -73,7 +71,7 @@ def _suits(node: Node) -> bool:
     return 2 <= sizes[axis] <= LONGEST and rows >= ROWS_LEAST
 
 
-class Network:
+class Network(Writer):
     """The lowering of one sort by a network; `em` holds the nest."""
 
     def __init__(self, em: Emitter, node: Node, out: Memory, flags: Memory) -> None:
@@ -123,23 +121,7 @@ class Network:
     # the network
 
     def _fresh(self, prefix: str, dtype: DType | None = None) -> Expr:
-        self.names += 1
-        return ex.var(f"{prefix}{self.names}", dtype or self.key_type)
-
-    def _let(self, value: Expr) -> Expr:
-        self.names += 1
-        var = ex.var(f"w{self.names}", value.dtype, value.lanes)
-        self.em.emit(Let(var, value))
-        return var
-
-    def _loop(self, name: str, most: int) -> Expr:
-        self.em.open()
-        self.names += 1
-        return self.em.loop_var(f"{name}{self.names}", most)
-
-    def _end(self, var: Expr, extent: Expr, kind: str = SERIAL) -> None:
-        body = self.em.close()
-        self.em.emit(For(var, extent, kind, body))
+        return ex.var(f"{prefix}{self._number()}", dtype or self.key_type)
 
     def _read(self, place: Expr) -> Expr:
         var = self._fresh("k")

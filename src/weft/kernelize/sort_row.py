@@ -11,12 +11,11 @@ from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.stmt import VECTOR, If, Load, Memory, Stmt, Store
+from weft.ir.stmt import VECTOR, Load, Memory, Store
 from weft.kernelize.rows import at
 from weft.kernelize.sort_network import Network
 
 _NONE, _ONE = ex.index(0), ex.index(1)
-_FIRST = (_NONE,)
 
 
 class Row(Network):
@@ -44,49 +43,12 @@ class Row(Network):
     def _at(self, memory: Memory, place: Expr) -> tuple[Expr, ...]:
         return at(self.index, self.axis, place) if memory.scope == "global" else (place,)
 
-    def _number(self) -> int:
-        self.names += 1
-        return self.names
-
-    def _register(self, name: str, start: Expr) -> Memory:
-        made = Memory(f"{name}{self._number()}", start.dtype, (ex.index(1),), "register")
-        self.em.alloc(made)
-        self._set(made, start)
-        return made
-
-    def _set(self, register: Memory, value: Expr) -> None:
-        self.em.emit(Store(register, _FIRST, value))
-
-    def _get(self, register: Memory) -> Expr:
-        var = ex.var(f"g{self._number()}", register.dtype)
-        self.em.emit(Load(var, register, _FIRST))
-        return var
-
-    def _element(self, memory: Memory, *place: Expr) -> Expr:
-        var = ex.var(f"e{self._number()}", memory.dtype)
-        self.em.emit(Load(var, memory, place))
-        return var
-
-    def _every(self, value: Expr) -> Expr:
-        return ex.broadcast(value, self.lanes)
-
-    def _first_lanes(self, count: Expr) -> Expr:
-        """Return a mask of so many lanes."""
-        lane = ex.ramp(ex.const(0, dt.int32), self.lanes)
-        return lane.lt(ex.broadcast(ex.cast(count, dt.int32), self.lanes))
-
     def _lanes_of(self, size: Expr) -> Expr:
         """Return a mask of all lanes, of which no compiler knows that: a part is longer than those.
 
         Only sizes that 32 bits hold may be compared as they are.
         """
         return self._first_lanes(ex.minimum(size, ex.index(self.lanes)))
-
-    def _if(self, condition: Expr, then: tuple[Stmt, ...], orelse: tuple[Stmt, ...] = ()) -> None:
-        self.em.emit(If(condition, then, orelse))
-
-    def _counted(self, flags: Expr) -> Expr:
-        return self._let(ex.cast(ex.unary(Op.POPCOUNT, ex.bits(flags)), dt.int64))
 
     @property
     def _largest(self) -> Expr:

@@ -89,6 +89,11 @@ def _whole_kernel(plan: Plan) -> bool:
             from weft.strategies import sort
 
         return _attempt(plan, lambda: sort.schedule_sort(plan, kernel.body))
+    if kernel.meta.kind == "pack":
+        with importing:
+            from weft.strategies import sort
+
+        return _attempt(plan, lambda: sort.schedule_pack(plan, kernel.body))
     if kernel.meta.kind == "scan":
         with importing:
             from weft.strategies import scan

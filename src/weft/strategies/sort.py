@@ -37,6 +37,14 @@ def schedule_sort(plan: Plan, body: Body) -> None:
             parallelise(plan, [c.var.attr for c in chain_of(loop)], work((loop,)))
 
 
+def schedule_pack(plan: Plan, body: Body) -> None:
+    """Make vectors in loops that copy; blocks are shared out to threads already."""
+    for loop in traverse.walk(body):
+        if isinstance(loop, For) and loop.kind == st.SERIAL:
+            _vectors(plan, loop)
+    plan.why.append("blocks count what they pack first, so that threads share them")
+
+
 def _reductions(plan: Plan, loop: For) -> None:
     """Vectorise what is counted or found of a whole row, beside the loops over it."""
     found = [s for s in loop.body if isinstance(s, Reduce) and len(s.axes) == 1
