@@ -35,11 +35,12 @@ from weft.kernelize.sort_row import Row
 from weft.target import Target
 
 LEAST: Final = 256  # elements of a row that is parted, and of
-BESIDE: Final = 1 << 10  # ... a row beside others, which a network sorts in lanes
+BESIDE: Final = 768  # ... a row beside others, which a network sorts in lanes
 SHARED_FROM: Final = 1 << 15  # ... from which it is cut into parts for the threads
 PARTS, SAMPLE = 4, 16  # of a long row; vectors that their pivots are chosen from
 AHEAD: Final = 2048  # bytes by which a prefetch of what is to be sorted is ahead
 STACK: Final = 64  # parts that wait: the smaller one is always first, so their logarithm
+TOGETHER: Final = 4  # vectors that are asked at a time whether they are in order
 POOR: Final = 4  # a side below 1 / 2**4 of its part is nearly empty
 _NONE, _ONE = ex.index(0), ex.index(1)
 _FALSE, _TRUE = (ex.const(flag, dt.bool_) for flag in (False, True))
@@ -135,10 +136,12 @@ class Parts(Row):
         going = self._let(self._get(rising) & self._get(place).lt(last + self.lanes))
         head = em.close()
         em.open()
-        first = self._let(ex.minimum(self._get(place), ex.index(last)))
-        falls = ex.bits(self._let(read(first + 1).lt(read(first))))
-        self._set(rising, falls.eq(0))
-        self._set(place, first + self.lanes)
+        first, falls = self._get(place), self._every(_FALSE)
+        for q in range(TOGETHER):
+            at = self._let(ex.minimum(first + q * self.lanes, ex.index(last)))
+            falls = self._let(falls | read(at + 1).lt(read(at)))
+        self._set(rising, ex.bits(falls).eq(0))
+        self._set(place, first + TOGETHER * self.lanes)
         em.emit(While(head, going, em.close()))
         return self._get(rising)
 

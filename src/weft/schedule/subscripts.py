@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from weft.ir import stmt as st
@@ -99,20 +99,24 @@ class Space:
         self._find_points()
 
     def _find_points(self) -> None:
-        """Recognise the points of overlapping splits that are used in no other way."""
-        written: dict[Expr, set[Memory]] = {}
+        """Recognise the points of overlapping splits that are used in no other way.
+
+        What is written twice may be read by other nests of the kernel, which begin when all of it
+        is written, but not beside the writes.
+        """
+        written: dict[Expr, set[tuple[int, Memory]]] = {}
         extents: dict[Expr, Expr] = {}
-        read: set[Memory] = set()
+        read: set[tuple[int, Memory]] = set()
         bound: set[Expr] = set()
         used: dict[Expr, None] = {}
-        for stmt in walk(self.kernel.body):
+        for nest, stmt in _by_nest(self.kernel.body):
             bound.update(stmt.binds())
             used.update(dict.fromkeys(stmt.exprs()))
             if isinstance(stmt, st.Load):
-                read.add(stmt.memory)
+                read.add((nest, stmt.memory))
             elif isinstance(stmt, st.Store):
                 for point, extent in _clamped(stmt.index):
-                    written.setdefault(point, set()).add(stmt.memory)
+                    written.setdefault(point, set()).add((nest, stmt.memory))
                     extents[point] = extent
         for point, memories in written.items():
             free = free_vars([point])
@@ -220,6 +224,13 @@ class Space:
         for extent, i in zip(memory.shape[1:], subscript[1:], strict=True):
             offset = offset * extent + i
         return offset
+
+
+def _by_nest(body: st.Body) -> Iterator[tuple[int, st.Stmt]]:
+    """Return all statements, each with the number of the outermost one that it is part of."""
+    for number, nest in enumerate(body):
+        for stmt in walk((nest,)):
+            yield number, stmt
 
 
 def _clamped(subscript: tuple[Expr, ...]) -> set[tuple[Expr, Expr]]:
