@@ -12,7 +12,6 @@ from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_chains import lane_chains
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
-    MOVED,
     Parameters,
     Pattern,
     copy_strided,
@@ -22,6 +21,7 @@ from weft.strategies.contraction_pattern import (
     order_loops,
     tile_rows,
     tile_split,
+    time_of_moves,
 )
 from weft.strategies.nest import (
     Cost,
@@ -65,6 +65,8 @@ def inner_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
     sizes = _sizes(plan, found, p)
     held, read = product(ex.index(s) for s in sizes), sum(sizes) + (len(sizes) < 2)
     slow = max(held, read, 4)
+    if plan.target.whole_vectors:
+        slow = held + 2 * read  # all that is read are whole vectors
     tiles = results // product(r.extent for r in found.tile)
     for loop, size in zip(found.tile, sizes, strict=True):
         tiles *= -(-size_of(loop.extent) // size)
@@ -73,7 +75,7 @@ def inner_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
     cost += results * (SUMMED + epilogue_cost(pattern))  # of one result after the other
     if found.turned:
         others = product(r.extent for r in pattern.rows if r in found.tile[:-1])
-        cost += results // max(others, 1) * points * depth // MOVED
+        cost += time_of_moves(plan, pattern, results // max(others, 1) * points * depth)
     return cost
 
 
@@ -87,6 +89,9 @@ def _traffic(plan: Plan, pattern: Pattern, found: _Found, sizes: list[int]) -> i
     rate = NEAR_BYTES if whole <= target.l2_bytes else (
         SHARED_BYTES if whole <= target.l3_bytes else FAR_BYTES)
     cycles = row * sizes[0] // rate
+    if _reads_once(plan, pattern, found):  # by the first of the tiles side by side
+        cycles = cycles // -(-size_of(found.tile[-1].extent) // sizes[-1]) + row * sizes[0] // (
+            NEAR_BYTES)
     if row * (sizes[0] + sizes[-1]) > target.l1_bytes * 3 // 4:  # the other side goes, too
         other = row * size_of(found.tile[-1].extent)
         cycles += row * sizes[-1] // (NEAR_BYTES if other <= target.l2_bytes else rate)
@@ -151,6 +156,18 @@ def _find(plan: Plan, pattern: Pattern) -> _Found | None:
     return best
 
 
+def _reads_once(plan: Plan, pattern: Pattern, found: _Found) -> bool:
+    """Whether the first operand comes from far, and its rows are better read once.
+
+    The other one lies in the second cache then.
+    """
+    if found.turned or len(found.tile) < 2:
+        return False
+    row = product(a.extent for a in pattern.reduce.axes) * Cost(pattern.rows[-1].body).itemsize
+    first, last = (row * size_of(loop.extent) for loop in found.tile)
+    return first > plan.target.l2_bytes >= 2 * last
+
+
 def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the inner form; whether it fits."""
     native = native_lanes(plan, pattern)
@@ -169,8 +186,9 @@ def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     for loop, size in zip(tile, sizes, strict=True):
         tile_split(plan, loop.var.attr, loop.extent, size)
     rest = [r.var.attr for r in pattern.rows if all(r is not t for t in tile)]
-    names = [r.var.attr for r in reversed(tile)]
-    order_loops(plan, [*rest, *[f"{t}.o" for t in names]], [f"{t}.i" for t in reversed(names)],
+    order = list(tile if _reads_once(plan, pattern, found) else reversed(tile))
+    names = [str(r.var.attr) for r in order]
+    order_loops(plan, [*rest, *[f"{t}.o" for t in names]], [f"{t.var.attr}.i" for t in tile],
                 work((pattern.rows[0],)) // MAC_SPEED, keep=bool(found.turned))
     if found.turned:
         space = Space(plan.kernel)

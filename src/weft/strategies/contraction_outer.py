@@ -17,7 +17,6 @@ from weft.strategies.contraction_image import find_windows, sum_chains
 from weft.strategies.contraction_pattern import (
     LINE_POINTS,
     MAC_SPEED,
-    MOVED,
     Parameters,
     Pattern,
     copy_loops,
@@ -28,14 +27,18 @@ from weft.strategies.contraction_pattern import (
     order_loops,
     tile_rows,
     tile_split,
+    time_of_moves,
 )
 from weft.strategies.contraction_pieces import (
     BROAD,
+    FEW_STEPS,
     in_halves,
     lies_near,
     row_vectors,
     scattered,
     span,
+    step_of,
+    tall_rows,
     tile_height,
 )
 from weft.strategies.contraction_wide import panels_first, wide_tile
@@ -51,6 +54,8 @@ from weft.strategies.nest import (
     work,
 )
 
+FAR_SHARE: Final = 16  # bytes of rows that come from far in the time of a product, beside others
+FAR_PIECE: Final = 60  # products in whose time a piece of a row is waited for that comes from far
 SINGLY: Final = 2  # cycles in which one result leaves its vector
 _USUAL: Final = Parameters()
 
@@ -86,12 +91,12 @@ def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[int, For,
             continue
         cost = _cost(plan, pattern, p, row, loop)
         if strided:
-            cost += cost_of_moves(pattern, row)
+            cost += cost_of_moves(plan, pattern, row)
         if scattered(plan, pattern, loop):
             results = product(r.extent for r in pattern.rows)
             # Vectors that are not full are not turned: their elements leave one by one.
             full = size_of(loop.extent) >= native_lanes(plan, pattern)
-            cost += results // MOVED if full else SINGLY * results
+            cost += time_of_moves(plan, pattern, results) if full else SINGLY * results
         if best is None or cost < best[0]:
             best = (cost, row, loop)
     return best
@@ -101,16 +106,19 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
     """Return the cycles of the multiplications: whole registers, and loads where tiles are thin."""
     native = native_lanes(plan, pattern)
     n, lanes = size_of(wide.extent), _lanes(plan, wide, row, pattern, p)
-    rows = _rows(plan, p, row)
+    rows = _rows(plan, p, row, lanes, pattern)
     results = product(r.extent for r in pattern.rows)
     leave = results * epilogue_cost(pattern) // min(native, n)
     pieces, width = row_vectors(plan, pattern, p, row, wide)
     if pieces:
-        rows = tile_height(plan, p, row, pieces)
+        rows = tile_height(plan, pattern, p, row, pieces)
         steps = product(a.extent for a in pattern.reduce.axes) * results // n
         each = 2 * width // native
         groups = -(-n // (pieces * width))
-        return groups * steps * max(each * rows * pieces, rows + pieces, 8) // (2 * rows) + leave
+        slow = max(each * rows * pieces, rows + pieces, 8)
+        if plan.target.whole_vectors:
+            slow = 2 * step_of(pattern, native).time(plan, rows, pieces)
+        return groups * steps * slow // (2 * rows) + leave
     vectors = max(lanes // native, 1)
     count = -(-n // lanes) * vectors if constant(wide.extent) is None or n < lanes else (
         -(-n // native))
@@ -120,6 +128,8 @@ def _cost(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> i
     # twice as many in vectors of half the width where units are no wider.
     each = 1 if 2 * lanes <= native and in_halves(plan) else 2
     slow = max(each * rows * vectors, 2 * vectors + rows, 4 * each)
+    if plan.target.whole_vectors:
+        slow = 2 * step_of(pattern, native).time(plan, rows, vectors)
     return points * count * slow // (2 * rows * vectors) + leave
 
 
@@ -196,7 +206,7 @@ def _block(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
         return None
     depth = size_of(axis.extent)
     blocks = -(-depth // most)
-    rows = _rows(plan, p, row)
+    rows = _rows(plan, p, row, lanes, pattern)
     count = -(-size_of(row.extent) // rows)
     fitting = p.panel_bytes // (rows * lanes * itemsize)
     tiles = max(d for d in range(1, min(fitting, count) + 1) if count % d == 0)
@@ -208,47 +218,60 @@ def _block(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     return _Block(axis.var.attr, length, tiles)
 
 
-def _rows(plan: Plan, p: Parameters, row: For) -> int:
-    if _is_broad(p):
-        return _broad_rows(size_of(row.extent))
-    return tile_rows(size_of(row.extent), p.rows if registers(plan) >= 32 else p.rows // 2)
+def _rows(plan: Plan, p: Parameters, row: For, lanes: int, pattern: Pattern) -> int:
+    """Return how many rows a tile of so many elements a row has."""
+    n, native = size_of(row.extent), native_lanes(plan, pattern)
+    points = product(a.extent for a in pattern.reduce.axes)
+    tall = (plan.target.whole_vectors and p.rows == _USUAL.rows and points > FEW_STEPS
+            and constant(row.extent) is not None)
+    if _is_broad(p) or tall:
+        return tall_rows(plan, n, max(lanes // native, 1), step_of(pattern, native))
+    return tile_rows(n, p.rows if registers(plan) >= 32 else p.rows // 2)
 
 
 def _is_broad(p: Parameters) -> bool:
     return (p.rows, p.vectors) == (BROAD.rows, BROAD.vectors)
 
 
-def _broad_rows(n: int) -> int:
-    """Return how many rows a broad tile takes: the fewest cycles, some of each step for a panel.
-
-    It lies in the second cache, which gives a line in the time of one multiplication or two.
-    """
-    most, vectors = BROAD.rows, BROAD.vectors
-    return min(range(most, most // 2, -1), key=lambda r: -(-n // r) * (r * vectors + vectors))
-
-
 def _broad(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> Parameters:
-    """Return parameters of lower, broader tiles where those take no more steps.
+    """Return parameters of lower, broader tiles where those take less time.
 
     They read less for each product, and longer rows where a panel is copied: both count where
     panels lie in the second cache and come from memory.
     """
     n, m = constant(row.extent), constant(wide.extent)
-    if (n is None or m is None or n < p.pack_rows or registers(plan) < 32
-            or (p.rows, p.vectors) != (_USUAL.rows, _USUAL.vectors)
-            or not _packed(plan, pattern, p, row, wide)):
+    if (n is None or m is None or registers(plan) < 32
+            or (p.rows, p.vectors) != (_USUAL.rows, _USUAL.vectors)):
+        return p
+    packed = n >= p.pack_rows and bool(_packed(plan, pattern, p, row, wide))
+    if not packed and not (plan.target.whole_vectors and n > p.rows // 2):
         return p
     q = p.replace(rows=BROAD.rows, vectors=BROAD.vectors)
     lanes, broad = (_lanes(plan, wide, row, pattern, x) for x in (p, q))
-    if broad <= lanes or not _packed(plan, pattern, q, row, wide):
+    if broad <= lanes or (packed and not _packed(plan, pattern, q, row, wide)):
         return p
     block = _block(plan, pattern, q, row, wide)
-    if block is not None and block.tiles * _rows(plan, q, row) < n:
-        return p  # fewer rows would share a copy
-    native = native_lanes(plan, pattern)
-    steps = [-(-n // r) * (r * w // native + 1) * -(-m // (w * plan.threads))
-             for r, w in ((_rows(plan, p, row), lanes), (_rows(plan, q, row), broad))]
-    return q if steps[1] <= steps[0] else p
+    if block is not None and (block.tiles * _rows(plan, q, row, broad, pattern) < n or (
+            plan.target.whole_vectors and _block(plan, pattern, p, row, wide) is None)):
+        return p  # fewer rows would share a copy, or sums be cut that need not be
+    times = [_time(plan, pattern, n, m, _rows(plan, x, row, w, pattern), w)
+             for x, w in ((p, lanes), (q, broad))]
+    return q if times[1] <= times[0] else p
+
+
+def _time(plan: Plan, pattern: Pattern, n: int, m: int, rows: int, lanes: int) -> int:
+    """Return about how long `n` rows of `m` results take on a thread, in tiles of this size."""
+    native, strips = native_lanes(plan, pattern), -(-m // (lanes * plan.threads))
+    vectors = lanes // native
+    if not plan.target.whole_vectors:
+        return (rows * vectors + 1) * -(-n // rows) * strips
+    step, far = step_of(pattern, native), plan.target.l2_bytes
+    time, copy = FAR_SHARE * step.time(plan, rows, vectors), 0
+    if n * step.line > far:
+        time += rows * plan.target.vector_bytes // native  # strips of columns read all rows anew
+    if m * step.line > far:
+        copy = FAR_SHARE * FAR_PIECE
+    return (time * -(-n // rows) + copy) * strips
 
 
 def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> int:
@@ -260,6 +283,8 @@ def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> 
     if size_of(row.extent) <= p.rows // 2:
         vectors *= 2  # few rows: keep as many results in flight
     best = native
+    if _is_filled_up(plan, pattern, p, wide):
+        return 2 * native
     while best * 2 <= min(n, native * vectors, 64):
         best *= 2
     while best > native and constant(wide.extent) is not None:
@@ -270,27 +295,42 @@ def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> 
     return best
 
 
+def _is_filled_up(plan: Plan, pattern: Pattern, p: Parameters, wide: For) -> bool:
+    """Whether a row is one and a part of another vector of a panel, rather than two that overlap.
+
+    It is read twice otherwise, by tiles that take units of whole vectors too little in a step.
+    """
+    native, n = native_lanes(plan, pattern), constant(wide.extent)
+    if not plan.target.whole_vectors or n is None or not native < n < 2 * native:
+        return False
+    cost, space = Cost(pattern.rows[-1].body), Space(plan.kernel)
+    points = product(a.extent for a in pattern.reduce.axes)
+    return 2 * points * native * cost.itemsize <= p.panel_bytes and any(
+        flat_stride(space, a, wide.var) not in (0, 1) for a in accesses(pattern.reduce.body))
+
+
 def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
     lanes = _lanes(plan, wide, row, pattern, p)
-    rows = _rows(plan, p, row)
+    rows = _rows(plan, p, row, lanes, pattern)
     windows = find_windows(plan, pattern)
     chains = p if windows is None else sum_chains(plan, pattern, windows, p)
     if is_far(plan, pattern, p, row, wide):
         return far_tile(plan, pattern, p, row, wide, rows, lanes)
     p = _broad(plan, pattern, p, row, wide)
-    rows, lanes = _rows(plan, p, row), _lanes(plan, wide, row, pattern, p)
+    lanes = _lanes(plan, wide, row, pattern, p)
     packed = _packed(plan, pattern, p, row, wide)
     apart = scattered(plan, pattern, wide)
     block = None
     if packed:
         lanes = _panel_lanes(plan, pattern, p, row, wide)
         block = _block(plan, pattern, p, row, wide)
+    rows = _rows(plan, p, row, lanes, pattern)
     i, j = row.var.attr, wide.var.attr
     pieces, width = row_vectors(plan, pattern, p, row, wide)
     if pieces:
-        rows, lanes = tile_height(plan, p, row, pieces), width
+        rows, lanes = tile_height(plan, pattern, p, row, pieces), width
     if not pieces and block is None and packed and not apart and panels_first(
             plan, pattern, p, row, wide, rows, lanes):
         return wide_tile(plan, pattern, p, row, wide, rows, lanes, *next(iter(packed.items())))
@@ -300,7 +340,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         schedule.split(j, pieces * width, "overlap")
         rest, j = [*rest, f"{j}.o"], f"{j}.i"
     # A panel that is no power of two wide is copied in squares that overlap, without masks.
-    narrow = True in packed.values() and n < native_lanes(plan, pattern) and n & (n - 1) > 0 and (
+    narrow = True in packed.values() and n < lanes and n & (n - 1) > 0 and (
         block is None and constant(wide.extent) is not None)
     if narrow:
         schedule.split(j, n)

@@ -31,6 +31,8 @@ from weft.target import ARRAY_BYTES, Target
 
 MAC_SPEED: Final = 6  # a term of a contraction is cheaper than its weight: data in registers
 MOVED: Final = 2  # elements that change places in a cycle, in squares that registers hold
+MOVED_BYTES: Final = 8  # the same, one multiplication in each cycle
+MOVES_WAIT: Final = 3  # times as long where two are and lines come from memory, one less if near
 BUSY: Final = 0.8  # of the threads have work on average: enough where sharing shares copies, too
 LINE_POINTS: Final = 16  # elements of a row that are copied before the next row
 
@@ -212,10 +214,17 @@ def native_lanes(plan: Plan, pattern: Pattern) -> int:
     return max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)
 
 
-def cost_of_moves(pattern: Pattern, other: For) -> int:
+def cost_of_moves(plan: Plan, pattern: Pattern, other: For) -> int:
     """Return the cycles that turning an operand takes, which the loop `other` does not move."""
     loops = [r.extent for r in pattern.rows if r is not other]
-    return product([*loops, *[a.extent for a in pattern.reduce.axes]]) // MOVED
+    return time_of_moves(plan, pattern, product([*loops, *[a.extent for a in pattern.reduce.axes]]))
+
+
+def time_of_moves(plan: Plan, pattern: Pattern, count: int) -> int:
+    """Return the cycles of one multiplication each in which so many elements change places."""
+    moved = count * Cost(pattern.rows[-1].body).itemsize
+    wait = MOVES_WAIT - (moved <= plan.target.l2_bytes) if plan.target.whole_vectors else 1
+    return moved * wait // MOVED_BYTES
 
 
 def tile_rows(n: int, most: int) -> int:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from weft.ir.record import Record
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes
-from weft.strategies.nest import Plan, flat_stride, product, registers, size_of
+from weft.strategies.nest import Cost, Plan, flat_stride, product, registers, size_of
 
 FEW_STEPS: Final = 16  # of a sum, in which no more is read again than is written
 STEP: Final = 2  # half cycles that a step of a narrow tile takes beside its products
 BROAD: Final = Parameters(rows=6, vectors=4)  # a tile of nearly as many registers as there are
+TALLEST: Final = 14  # rows of a tile, more of which would only be more code
+STEP_WHOLE: Final = 7  # the same as STEP for products, of which units take two whole ones a cycle
+STEP_NEAR: Final = 5  # the same of one vector, several share it, where the first cache has it all
 MOST_PIECES: Final = 7  # of a row of a tile: more would leave too few rows
 
 
@@ -23,7 +27,8 @@ def row_vectors(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     An odd number of halves wastes less than whole vectors where a row is hardly longer than these
     and two halves are multiplied in the time of a whole one. An odd number of whole ones is no
     multiple of a broader tile. Where units take nothing but whole ones, the last may overlap, and
-    a row that the second cache gives is cut into two: it gives a low tile too little in time.
+    a long row that the second cache gives is cut into two: it gives a low tile too little in time.
+    Many rows read it from panels instead.
     """
     native, n = native_lanes(plan, pattern), constant(wide.extent)
     if plan.target.vector_bytes <= 32 or n is None or n <= native or scattered(
@@ -43,7 +48,9 @@ def row_vectors(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         near = all(span(space, pattern, a, wide) <= plan.target.l1_bytes for a in reads)
         if lanes < native or near or pieces <= BROAD.vectors + 1:
             return pieces, lanes
-        return -(-pieces // 2) if plan.target.whole_vectors else pieces, lanes
+        if plan.target.whole_vectors:
+            pieces = 0 if size_of(row.extent) >= p.pack_rows else -(-pieces // 2)
+        return pieces, lanes
     return 0, native
 
 
@@ -52,8 +59,43 @@ def in_halves(plan: Plan) -> bool:
     return plan.target.vector_bytes > 32 and not plan.target.whole_vectors
 
 
-def tile_height(plan: Plan, p: Parameters, row: For, pieces: int) -> int:
+class Step(Record):
+    """What a step of a tile reads: ``native`` elements fill a vector, a row has ``line`` bytes."""
+
+    native: int
+    line: int
+
+    def time(self, plan: Plan, rows: int, vectors: int) -> int:
+        """Return about how long a step takes, in products.
+
+        Unless the first cache holds a panel beside the rows of a tile, the second one gives it, a
+        line in the time of one product or two.
+        """
+        if not plan.target.whole_vectors:
+            return rows * vectors + vectors
+        near = self.line * (rows + vectors * self.native) <= plan.target.l1_bytes
+        return rows * vectors + (STEP_NEAR // vectors if near else STEP_WHOLE)
+
+
+def step_of(pattern: Pattern, native: int) -> Step:
+    """Return what a step of a contraction reads."""
+    points = product(a.extent for a in pattern.reduce.axes)
+    return Step(native, points * Cost(pattern.rows[-1].body).itemsize)
+
+
+def tall_rows(plan: Plan, n: int, vectors: int, step: Step) -> int:
+    """Return how many of `n` rows a tile takes that fills the registers: the least time."""
+    most = min((registers(plan) - 1 - vectors) // vectors, TALLEST)
+    return min(range(min(most, n), most // 2, -1), default=n,
+               key=lambda r: -(-n // r) * step.time(plan, r, vectors))
+
+
+def tile_height(plan: Plan, pattern: Pattern, p: Parameters, row: For, pieces: int) -> int:
     """Return the rows of a tile of some vectors: with those of one row, they are in registers."""
+    if plan.target.whole_vectors and p.rows == Parameters().rows:
+        # Rows as they lie have vectors across two lines: no cache is near enough for these.
+        far = Step(native_lanes(plan, pattern), plan.target.l1_bytes)
+        return tall_rows(plan, size_of(row.extent), pieces, far)
     n, most = size_of(row.extent), (registers(plan) - 1 - pieces) // pieces
     return min(range(min(p.rows, most, n), 0, -1), key=lambda r: -(-n // r) * (
         max(r * pieces, r + pieces, 8) + STEP))

@@ -25,6 +25,7 @@ from weft.strategies.contraction_pattern import (
     tile_rows,
     tile_split,
 )
+from weft.strategies.contraction_pieces import BROAD
 from weft.strategies.nest import (
     PARALLEL_WORK,
     Cost,
@@ -95,6 +96,7 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     wide, row = found.wide, found.row
     rows = 1 if row is None else size_of(row.extent)
     n, depth = size_of(wide.extent), size_of(pattern.reduce.axes[0].extent)
+    itemsize = Cost(pattern.rows[-1].body).itemsize
     native = native_lanes(plan, pattern)
     lanes = native * (4 if rows <= 4 else 2)
     # Each row is a stream of its own for the prefetcher; with little to compute, fewer are better.
@@ -102,6 +104,8 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if found.batch and rows > 1:
         lanes = max(min(lanes, 1 << (n.bit_length() - 2)), 2 * native)
     if n < 2 * lanes or depth < 2 * deep:
+        return False
+    if _panels_pay(plan, p, rows, n * itemsize, depth):
         return False
     high, pieces = tile_rows(rows, p.rows), 1
     block = _asked_block(plan, pattern, p, rows, n)
@@ -111,7 +115,6 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         lanes = pieces * native
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
-    itemsize = Cost(pattern.rows[-1].body).itemsize
     # Multiplied with one row, a matrix is waited for; several rows have more to compute.
     amount = work((pattern.rows[0],)) // (MAC_SPEED if rows > 1 else WAITED)
     alike = [size_of(r.extent) for r in found.batch]
@@ -199,6 +202,18 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     plan.why.append(f"contraction: {deep} rows of the matrix at a time, "
                     f"{rows}×{width} results in cache along {j}")
     return True
+
+
+def _panels_pay(plan: Plan, p: Parameters, rows: int, length: int, depth: int) -> bool:
+    """Whether panels of the matrix are better than its rows of `length` bytes as they lie.
+
+    Units that take vectors whole wait for those across two lines, which copies have not. Panels of
+    broad tiles must not be cut.
+    """
+    if not plan.target.whole_vectors or depth * BROAD.vectors * plan.target.vector_bytes > (
+            p.panel_bytes):
+        return False
+    return rows >= (p.pack_rows if length % plan.target.line_bytes else COPIED_ROWS)
 
 
 def _width(n: int, blocks: int, step: int, lanes: int) -> int:

@@ -1,0 +1,72 @@
+"""Tall tiles where units multiply whole vectors, two a cycle, and which loop gives the vectors."""
+
+import numpy as np
+import pytest
+
+import schedule_nests as nests
+import weft
+from weft.strategies import contraction
+from weft.strategies.nest import Plan
+from weft.target import Target
+
+WHOLE = Target("cpu", "x86_64", vector_bytes=64, vector_registers=32, whole_vectors=True,
+               l1_bytes=48 << 10, l2_bytes=2 << 20, cores=1)
+HALVES = WHOLE.replace(whole_vectors=False, l1_bytes=32 << 10, l2_bytes=1 << 20)
+
+
+def traced(shape, right="kj", target=WHOLE):
+    """Return the schedule of a product that is too large for the interpreter."""
+    plan = Plan(nests.matmul(*shape, right=right), target, 1)
+    pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern)
+    return " ".join(plan.schedule.kernel.meta.schedule)
+
+
+@pytest.mark.parametrize(("shape", "rows"), [
+    ((753, 165, 573), 14), ((300, 95, 700), 14), ((200, 200, 200), 10), ((91, 32, 900), 13)])
+def test_tiles_fill_the_registers(shape, rows):
+    """More products for each line of the second cache; a near panel asks for little waste."""
+    assert f"split(i, {rows}, " in traced(shape)
+    assert f"split(i, {rows}, " not in traced(shape, target=HALVES)
+
+
+def test_few_steps_leave_tiles_low():
+    """Results are written in as many rows at once as a tile has."""
+    assert "split(i, 8, " in traced((608, 40, 5), "jk")
+
+
+@pytest.mark.parametrize("shape", [(591, 20, 3017), (256, 209, 255), (1944, 241, 331)])
+def test_vectors_lie_along_the_operand_that_need_not_be_turned(shape):
+    assert "split(j, " in traced(shape).split("reorder")[0]
+    assert "stage(a, " not in traced(shape)
+
+
+@pytest.mark.parametrize(("shape", "streams"), [
+    ((57, 2435, 449), False), ((57, 2448, 449), True), ((60, 1021, 3000), True),
+    ((40, 2435, 449), True), ((197, 2304, 768), False)])
+def test_rows_across_lines_are_copied_into_panels(shape, streams):
+    """Unless broad panels would have to be cut, or few rows read them."""
+    assert ("stage(b" not in traced(shape)) == streams
+
+
+@pytest.mark.parametrize("columns", [19, 23, 31])
+def test_panels_are_filled_up_to_two_vectors(columns):
+    trace = traced((800, columns, 330), "jk")
+    assert f"split(j, {columns}" in trace
+    assert "split(j.i, 32" in trace
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("right", ["n", "t"])
+@pytest.mark.parametrize("seed", range(3))
+def test_products_of_all_sizes(dtype, right, seed):
+    rng = np.random.default_rng([seed, right == "t", dtype().itemsize])
+    m, n, k = (int(2 ** rng.uniform(2, 9)) for _ in range(3))
+    a = rng.standard_normal((m, k)).astype(dtype)
+    b = rng.standard_normal((k, n) if right == "n" else (n, k)).astype(dtype)
+    x, y = weft.from_numpy(a), weft.from_numpy(b)
+    found = [(x @ (y if right == "n" else y.T)).numpy() for _ in range(2)]
+    np.testing.assert_array_equal(*found)
+    wide, turned = a.astype(np.longdouble), (b if right == "n" else b.T).astype(np.longdouble)
+    bound = np.abs(wide) @ np.abs(turned) * np.finfo(dtype).eps * 8
+    assert (np.abs(found[0] - wide @ turned) <= bound).all()
