@@ -121,7 +121,7 @@ _FLOAT: Final = (Op.NEG, Op.ABS, Op.SQRT, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND,
                  Op.FMOD, Op.RAMP)  # fmt: skip
 _INTEGER: Final = (Op.NEG, Op.NOT, Op.ABS, Op.POPCOUNT, Op.CLZ, Op.ADD, Op.SUB, Op.MUL,
                    Op.FLOORDIV, Op.MOD, Op.FMOD, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.SHL,
-                   Op.SHR, Op.MULHI, Op.LT, Op.LE, Op.EQ, Op.NE, Op.RAMP)  # fmt: skip
+                   Op.SHR, Op.MULHI, Op.LT, Op.LE, Op.EQ, Op.NE, Op.RAMP, Op.PLACES)  # fmt: skip
 _BOOL: Final = (Op.NOT, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.LT, Op.LE, Op.EQ, Op.NE)
 
 

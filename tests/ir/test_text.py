@@ -37,7 +37,7 @@ from weft.ir.traverse import walk
 
 NAN = struct.unpack("<d", (0xFFF8000000000123).to_bytes(8, "little"))[0]
 VECTOR_OPS = (Op.BROADCAST, Op.RAMP, Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE,
-              Op.SHUFFLE, Op.COMPRESS, Op.WORDS)
+              Op.SHUFFLE, Op.COMPRESS, Op.WORDS, Op.PLACES)
 VALUES = [0.0, -0.0, 1.0, 0.1, 1e-45, 5e-324, 1e308, math.inf, -math.inf, math.nan, NAN, 1e22]
 
 
@@ -70,6 +70,8 @@ def grow(rng, op, pool):
     if op.group == "vector":
         if op in (Op.BROADCAST, Op.RAMP):
             return ex.make(op, first.dtype, (first,), None, 4) if first.lanes == 1 else None
+        if op is Op.PLACES:
+            return ex.places(first, 40) if first.lanes == 1 and first.dtype is dt.int64 else None
         if first.lanes == 1:
             return None
         if op is Op.WORDS:

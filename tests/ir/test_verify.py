@@ -58,6 +58,8 @@ BAD_EXPRESSIONS = {
     "graph level": raw(Op.RESHAPE, F32, f32(1.0)),
     "bitcast": raw(Op.BITCAST, dt.int8, f32(1.0)),
     "lane": raw(Op.EXTRACT, F32, ex.broadcast(x, 4), attr=4),
+    "places": raw(Op.PLACES, dt.int64, ZERO, attr=8, lanes=256),
+    "places of other lanes": raw(Op.PLACES, dt.int64, ZERO, attr=16, lanes=64),
     "half": raw(Op.HALF, F32, ex.broadcast(x, 4), attr=2, lanes=2),
     "reverse": raw(Op.REVERSE, F32, ex.broadcast(x, 4), attr=2, lanes=4),
     "slide": raw(Op.SLIDE, F32, ex.broadcast(x, 4), ex.broadcast(x, 4), attr=4, lanes=4),

@@ -395,12 +395,16 @@ def _ramp(e: Expr, x: Range) -> Range:
     return Range(x.lo, x.hi + e.lanes - 1)
 
 
+def _places(e: Expr, x: Range) -> Range:
+    return Range(x.lo, x.hi + 15 * int(e.attr) + 15)
+
+
 _RULES: Final[dict[Operation, Callable[..., Range]]] = {
     Op.NEG: _neg, Op.NOT: _not, Op.ABS: _abs, Op.POPCOUNT: _popcount, Op.CLZ: _clz,
     Op.ADD: _add, Op.SUB: _sub, Op.MUL: _mul, Op.FLOORDIV: _floordiv, Op.MOD: _mod,
     Op.FMOD: _fmod, Op.MIN: _min, Op.MAX: _max, Op.AND: _and, Op.OR: _or, Op.XOR: _xor,
     Op.SHL: _shl, Op.SHR: _shr, Op.MULHI: _mulhi, Op.LT: _lt, Op.LE: _le, Op.EQ: _eq,
     Op.NE: _ne, Op.WHERE: _where, Op.CAST: _cast, Op.BROADCAST: _same, Op.RAMP: _ramp,
-    Op.EXTRACT: _same, Op.HALF: _same, Op.REVERSE: _same,
+    Op.PLACES: _places, Op.EXTRACT: _same, Op.HALF: _same, Op.REVERSE: _same,
 }  # fmt: skip
 

@@ -433,6 +433,11 @@ def ramp(base: Expr, lanes: int) -> Expr:
     return base if lanes == 1 else make(Op.RAMP, base.dtype, (base,), None, lanes)
 
 
+def places(base: Expr, pitch: int) -> Expr:
+    """Return where a matrix of 16 x 16 lies from `base` on, its rows `pitch` apart."""
+    return make(Op.PLACES, base.dtype, (base,), pitch, 256)
+
+
 def extract(x: Expr, lane: int) -> Expr:
     """Return one lane of a vector."""
     return make(Op.EXTRACT, x.dtype, (x,), lane, 1) if x.lanes > 1 else x

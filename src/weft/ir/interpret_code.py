@@ -60,6 +60,8 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
     if op is Op.RAMP:
         add = scalar.function(Op.ADD, result, result)
         return tuple(add(args[0], i) for i in range(lanes))
+    if op is Op.PLACES:
+        return tuple(args[0] + i * attr + j for i in range(16) for j in range(16))
     if op is Op.EXTRACT:
         return args[0][attr]
     if op is Op.HALF:

@@ -167,6 +167,8 @@ class Op:
     # vectors (kernel level; made by passes/vectorize)
     BROADCAST: Final = Operation("broadcast", 1, "vector")  # scalar to all lanes
     RAMP: Final = Operation("ramp", 1, "vector", "ui")  # base, base + 1, ...
+    # base + i * attr + j for row i and column j of a matrix of 16 x 16, in 256 lanes
+    PLACES: Final = Operation("places", 1, "vector", "i")
     EXTRACT: Final = Operation("extract", 1, "vector")  # attr: lane
     HALF: Final = Operation("half", 1, "vector")  # attr: 0 lower, 1 upper half of the lanes
     REVERSE: Final = Operation("reverse", 1, "vector")  # last lane first; attr: the lanes

@@ -344,6 +344,8 @@ class Line:
             attr = int(detail)
             if op is Op.BROADCAST or op is Op.RAMP:
                 lanes, attr = attr, None
+            elif op is Op.PLACES:
+                lanes = 256
             elif op is Op.BITS:
                 dtype, lanes = dt.uint64, 1
             elif op is not Op.SLIDE and op is not Op.REVERSE:

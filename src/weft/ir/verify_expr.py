@@ -92,6 +92,10 @@ def _vector(op: Operation, result: Typed, arg: Typed, attr: Any) -> str | None:
         return f"{op.name} of {dtype.text} to {result[0].text}"
     if op is Op.BROADCAST or op is Op.RAMP:
         return None if lanes == 1 and attr is None else f"{op.name} of {show_type(arg)}"
+    if op is Op.PLACES:
+        fits = dtype is dt.int64 and isinstance(attr, int) and attr >= 16
+        return None if fits and (lanes, result[1]) == (1, 256) else (
+            f"places.{attr} of {show_type(arg)} as {show_type(result)}")
     if op is Op.EXTRACT:
         if not isinstance(attr, int) or not 0 <= attr < lanes or result[1] != 1:
             return f"lane {attr} of {show_type(arg)}"

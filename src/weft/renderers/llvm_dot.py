@@ -61,13 +61,14 @@ def matrix(w: FunctionWriter, inst: Compute) -> str:
         f"bitcast {_WORDS} {whole} to {vector(total, 256)}")
 
 
-def load_matrix(w: FunctionWriter, at: str, past: bool) -> str:
+def load_matrix(w: FunctionWriter, at: str, past: bool, pitch: int = 64) -> str:
     """Write the load of a matrix of words into a tile, perhaps past the first cache.
 
-    Return its operand.
+    Its rows are `pitch` bytes apart. Return its operand.
     """
     name = "tileloaddt164" if past else "tileloadd64"
-    tile = w.intrinsic(f"llvm.x86.{name}.internal", "x86_amx", *_SIZE, ("ptr", at), ("i64", "64"))
+    tile = w.intrinsic(f"llvm.x86.{name}.internal", "x86_amx", *_SIZE, ("ptr", at),
+                       ("i64", str(pitch)))
     whole = w.intrinsic("llvm.x86.cast.tile.to.vector.v256i32", _WORDS, ("x86_amx", tile))
     w.tiles[w.block, whole] = tile
     return whole

@@ -46,7 +46,10 @@ class Memories:
         self.whole = _whole(kernel)
         self.flags = _flags(kernel)
         self.sums = _sums(kernel)
+        self.read_as_tiles = _read_as_tiles(kernel)
         self.factors = _factors(kernel, module.target.l1_bytes)
+        self.places = {i.result.id: i for i in kernel.code
+                       if isinstance(i, li.Compute) and i.op is Op.PLACES}
         changed = {i.memory.name for i in kernel.code
                    if isinstance(i, li.StoreInst | li.AtomicInst)}
         self.changed = changed if self.noalias else {m.name for m in kernel.params} | changed
@@ -149,6 +152,14 @@ def _sums(kernel: LinearKernel) -> set[str]:
     return known
 
 
+def _read_as_tiles(kernel: LinearKernel) -> set[str]:
+    """Return the memories whose elements are factors of products of matrices."""
+    factors = {a.id for i in kernel.code if isinstance(i, li.Compute) and i.op in MATRICES
+               for a in i.args[1:]}
+    return {i.memory.name for i in kernel.code
+            if isinstance(i, li.LoadInst) and i.result.id in factors}
+
+
 def _factors(kernel: LinearKernel, near: int) -> dict[str, bool]:
     """Return the memories of factors that are read as tiles, and whether past the first cache.
 
@@ -163,9 +174,7 @@ def _factors(kernel: LinearKernel, near: int) -> dict[str, bool]:
     results = {(i.memory.name, i.offset.id) for i in kernel.code
                if isinstance(i, li.StoreInst) and i.value.id in products}
     several = len(results) < len(products)
-    factors = {a.id for i in products.values() for a in i.args[1:]}
-    read = {i.memory.name for i in kernel.code
-            if isinstance(i, li.LoadInst) and i.result.id in factors}
+    read = _read_as_tiles(kernel)
     return {i.memory.name: not several for i in kernel.code
             if isinstance(i, li.StorageInst) and i.memory.name in read
             and i.memory.scope == "local"
@@ -232,7 +241,11 @@ def load(w: FunctionWriter, memories: Memories, inst: li.LoadInst, base: str) ->
     else:
         fill = zero if value.lanes == 1 else "zeroinitializer"
     tag = memories.tag(mem)
-    if inst.offset.lanes > 1:
+    pitched = memories.places.get(inst.offset.id)
+    if pitched is not None and mask is None and mem.name in memories.read_as_tiles:
+        at = address(w, mem, base, pitched.args[0], True)
+        text = llvm_dot.load_matrix(w, at, False, pitched.attr * mem.dtype.itemsize)
+    elif inst.offset.lanes > 1:
         at = address(w, mem, base, inst.offset, mask is None)
         text = _gather(w, value, kind, at, mask, fill, mem, tag)
     elif mask is None:

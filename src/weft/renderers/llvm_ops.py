@@ -381,6 +381,11 @@ def _ramp(w: FunctionWriter, inst: Compute) -> str:
     return w.new(f"add {kind} {_broadcast(w, inst)}, {steps}")
 
 
+def _places(w: FunctionWriter, inst: Compute) -> str:
+    steps = ", ".join(f"i64 {i * inst.attr + j}" for i in range(16) for j in range(16))
+    return w.new(f"add {_kind(inst.result)} {_broadcast(w, inst)}, <{steps}>")
+
+
 def _extract(w: FunctionWriter, inst: Compute) -> str:
     (a,) = inst.args
     return w.new(f"extractelement {_kind(a)} {w.ref(a)}, i64 {inst.attr}")
@@ -482,6 +487,7 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.BITCAST: _bitcast,
     Op.BROADCAST: _broadcast,
     Op.RAMP: _ramp,
+    Op.PLACES: _places,
     Op.EXTRACT: _extract,
     Op.HALF: _half,
     Op.BITS: _bits,

@@ -59,6 +59,8 @@ def _result(module: Module, inst: Compute) -> Range | None:
         return a
     if op is Op.RAMP:
         return None if a is None else (a[0], a[1] + inst.result.lanes - 1)
+    if op is Op.PLACES:
+        return None if a is None else (a[0], a[1] + 15 * int(inst.attr) + 15)
     if len(inst.args) != 2:
         return None
     b = ranges.get(inst.args[1].id)

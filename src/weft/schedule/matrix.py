@@ -14,6 +14,7 @@ from weft.ir.op import Op, Operation
 from weft.ir.stmt import Body, For, Kernel, Load, Memory, Store
 from weft.schedule.memory import swap_memory
 from weft.schedule.space import Edit, constant, find_for, find_memory, perfect
+from weft.schedule.subscripts import Linear
 
 SIDE: Final = 16  # rows and columns of a matrix
 LANES: Final = SIDE * SIDE
@@ -32,7 +33,10 @@ def matrix(kernel: Kernel, loop: str) -> Kernel:
     for i in 16: for j in 16: c[t, i, j] = constant      ->  the store of a whole matrix
 
     The memories must be allocated in the kernel, with 16 and 16 as their last dimensions; these
-    become one dimension of 256.
+    become one dimension of 256. The rows of a factor may as well be parts of longer ones: then all
+    dimensions of its memory become one.
+
+    b[v + q, y, x + j]  ->  load b: u32x256 = b[places(...)]
 
     Raises
     ------
@@ -45,14 +49,14 @@ def matrix(kernel: Kernel, loop: str) -> Kernel:
     if len(nest) not in (2, 3) or any(constant(f.extent) != SIDE for f in nest):
         raise ScheduleError(what, found=f"{len(nest)} loops of {[f.extent for f in nest]}",
                             expected=f"two or three nested loops of {SIDE}")
-    memories, body = _Nest(nest, what).whole()
+    memories, body = _Nest(nest, what, Linear(kernel)).whole()
     for memory in memories:
         if memory in kernel.params:
             raise ScheduleError(what, found=f"the parameter {memory.name}",
                                 expected="memories allocated in the kernel")
     made = Edit(kernel).replace(site.parents, site.loop, body)
-    for memory in memories:
-        made = _merged(made, memory)
+    for memory, has_longer_rows in memories.items():
+        made = _merged(made, memory, has_longer_rows)
     return made
 
 
@@ -101,13 +105,13 @@ def refresh(kernel: Kernel, loop: str, kept: str, target: str) -> Kernel:
 class _Nest:
     """A nest over the points of a matrix, and what it does to the matrix as a whole."""
 
-    def __init__(self, nest: list[For], what: str) -> None:
-        self.what = what
+    def __init__(self, nest: list[For], what: str, space: Linear) -> None:
+        self.what, self.space = what, space
         self.vars = [f.var for f in nest]
         self.body = nest[-1].body
-        self.memories: dict[Memory, None] = {}
+        self.memories: dict[Memory, bool] = {}  # whether matrices are parts of longer rows
 
-    def whole(self) -> tuple[list[Memory], Body]:
+    def whole(self) -> tuple[dict[Memory, bool], Body]:
         """Return the memories that hold the matrices, and the statements on whole ones."""
         store = self.body[-1]
         loads = self.body[:-1]
@@ -148,7 +152,7 @@ class _Nest:
         else:
             raise self._error(f"the value {value!r}")
         out.append(Store(store.memory, index, made))
-        return list(self.memories), tuple(out)
+        return self.memories, tuple(out)
 
     def _place(self, stmt: Load | Store) -> tuple[tuple[Expr, ...], tuple[Expr, Expr]]:
         """Return the subscripts of the matrix that an access falls into, and the loops inside."""
@@ -160,23 +164,57 @@ class _Nest:
             for x, y in permutations(self.vars, 2):
                 if index[-1] is x * SIDE + y and not ex.free_vars(index[:-1]) & inner:
                     return (*index[:-1], ex.index(0)), (x, y)
-        if [constant(n) for n in shape[-2:]] != [SIDE, SIDE]:
-            raise self._error(f"{stmt.memory.name} of {shape}")
         x, y = index[-2:]
-        if x not in inner or y not in inner or x is y or ex.free_vars(index[:-2]) & inner:
-            raise self._error(f"subscripts of {stmt.memory.name} that are not the loops")
-        self.memories[stmt.memory] = None
+        if [constant(n) for n in shape[-2:]] != [SIDE, SIDE] or x not in inner or (
+                y not in inner or x is y or ex.free_vars(index[:-2]) & inner):
+            if isinstance(stmt, Load) and len(self.vars) == 3:
+                return self._pitched(stmt)
+            raise self._error(f"{stmt.memory.name} of {shape} at {index}")
+        self.memories[stmt.memory] = False
         return (*index[:-2], ex.index(0)), (x, y)
+
+    def _pitched(self, load: Load) -> tuple[tuple[Expr, ...], tuple[Expr, Expr]]:
+        """Return where a factor lies whose rows are parts of longer ones, and the loops inside."""
+        moves, total = dict.fromkeys(self.vars, 0), 1
+        for i, n in reversed(list(zip(load.index, load.memory.shape, strict=True))):
+            for monomial, factor in self.space.poly(i).items():
+                moving = set().union(*[self.space.symbols(s) for s in monomial]) & moves.keys()
+                if moving and (len(monomial) > 1 or monomial[0] not in moves):
+                    raise self._error(f"the subscript {i!r} of {load.memory.name}")
+                if moving:
+                    moves[monomial[0]] += factor * total
+            total *= constant(n) or 0
+        rows = [v for v, move in moves.items() if move >= SIDE]
+        columns = [v for v, move in moves.items() if move == 1]
+        still = [v for v, move in moves.items() if not move]
+        if [len(rows), len(columns), len(still)] != [1, 1, 1]:
+            raise self._error(f"steps {list(moves.values())} of {load.memory.name}")
+        self.memories[load.memory] = True
+        first = ex.substitute(list(load.index), dict.fromkeys(self.vars, ex.index(0)))
+        place = ex.places(_flat(load.memory, tuple(first)), moves[rows[0]])
+        return (place,), (rows[0], columns[0])
 
     def _error(self, found: str) -> ScheduleError:
         return ScheduleError(self.what, found=found,
                              expected="a product, a copy or a constant of 16 x 16 points")
 
 
-def _merged(kernel: Kernel, memory: Memory) -> Kernel:
-    """Make the last two dimensions of a memory one."""
+def _flat(memory: Memory, index: tuple[Expr, ...]) -> Expr:
+    """Return the place of an element among all of a memory."""
+    place = ex.index(0)
+    for i, n in zip(index, memory.shape, strict=True):
+        place = place * n + i
+    return place
+
+
+def _merged(kernel: Kernel, memory: Memory, has_longer_rows: bool) -> Kernel:
+    """Make the last two dimensions of a memory one, or all of them where matrices are parts."""
     if constant(memory.shape[-1]) == LANES:
         return kernel
+    if has_longer_rows:
+        return swap_memory(kernel, memory, memory.replace(shape=(memory.size,)),
+                           lambda index: index if len(index) < len(memory.shape)
+                           else (_flat(memory, index),))
     new = memory.replace(shape=(*memory.shape[:-2], ex.index(LANES)))
 
     def remap(index: tuple[Expr, ...]) -> tuple[Expr, ...]:

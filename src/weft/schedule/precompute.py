@@ -13,6 +13,7 @@ from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Reduce, St
 from weft.schedule import guard as gd
 from weft.schedule import subscripts as sub
 from weft.schedule.memory import MAX_EXTENT
+from weft.schedule.sliding import PAIR, find_slide
 from weft.schedule.space import Copy, Edit, Site, constant, find_loop, scan
 
 
@@ -39,7 +40,9 @@ def precompute(kernel: Kernel, name: str, loop: str, layout: tuple[str, ...],
         The values are computed at the start of each iteration of this loop.
     layout : tuple of str
         The loops inside it over which the value varies, in the order of the dimensions of the
-        array: a packed layout is a choice of order. Each needs an extent with a bound.
+        array: a packed layout is a choice of order. Each needs an extent with a bound. A pair
+        ``i&k`` is one dimension, for loops that move a window together: what overlapping windows
+        share is computed once.
     scope : str
         ``local`` or ``register``.
     skew : int
@@ -77,18 +80,25 @@ class _Precompute:
         self.needed = self._slice(around, inside)
         self._check_reads()
         loops = {v.attr: v for p in around for v in _loop_vars(p)}
-        missing = [x for x in layout if x not in loops]
+        names = [x.split(PAIR) for x in layout]
+        missing = [x for some in names for x in some if x not in loops]
         if missing:
             raise ScheduleError(what, found=f"no loop {', '.join(missing)} around {name}",
                                 expected="one of " + ", ".join(loops))
-        self.dims = [loops[x] for x in layout]
+        self.dims = [loops[some[0]] for some in names]
+        chain = (*self.needed, self.target)
+        self.slides = {
+            loops[some[0]]: find_slide(sub.Linear(kernel), chain, loops[some[0]], loops[some[1]],
+                                       what)
+            for some in names if len(some) == 2}
+        apart = {s.loops[1] for s in self.slides.values()}
         own = {v for s in traverse.walk((*self.needed, self.target)) for v in _bound_by(s)}
         used = {v for s in traverse.walk((*self.needed, self.target)) for e in s.exprs()
                 for v in ex.free_vars([e])}
-        varying = (used & inside) - own - set(self.dims)
+        varying = (used & inside) - own - set(self.dims) - apart
         if varying:
-            names = ", ".join(sorted(v.attr for v in varying))
-            raise ScheduleError(what, found=f"a value that varies with {names}",
+            shown = ", ".join(sorted(v.attr for v in varying))
+            raise ScheduleError(what, found=f"a value that varies with {shown}",
                                 expected="loops of the layout only",
                                 hint="add the loop to the layout")
         self.counts = [self._count(v, inside) for v in self.dims]
@@ -140,6 +150,10 @@ class _Precompute:
                                     expected="names, loads and a REDUCE")
 
     def _count(self, var: Expr, inside: set[Expr]) -> Expr:
+        slide = self.slides.get(var)
+        if slide is not None:
+            a, b = (self.space.ranges.of(self.space.extents[v]).hi for v in slide.loops)
+            return ex.index(slide.count((a, b)))
         n = self.space.extents[var]
         if var.attr == self.written:
             n = ex.index(self.space.ranges.of(n).hi)
@@ -156,7 +170,12 @@ class _Precompute:
         memory = Memory(edit.names.fresh(f"{self.var.attr}.p"), self.var.dtype,
                         tuple(map(ex.index, shape)), self.scope)
         inside = tuple([self._masked(s) for s in (*self.needed, self.target)])
-        copy = Copy(edit.locations, dict(zip(self.dims, variables, strict=True)), edit.names, ".p")
+        mapping = dict(zip(self.dims, variables, strict=True))
+        for slide in self.slides.values():  # one of the loops counts all places
+            counted = mapping[slide.loops[0]]
+            mapping.update({v: ex.index(0) for v in slide.loops})
+            mapping[slide.one] = counted
+        copy = Copy(edit.locations, mapping, edit.names, ".p")
         body = copy.body(inside)
         body += (Store(memory, tuple(variables), copy.expr(self.var)),)
         loops = list(zip(variables, self.counts, strict=True))
@@ -167,7 +186,8 @@ class _Precompute:
             body = (For(var, count, st.SERIAL, body),)
         edit.locate(self.target, *body)
         loop = self.site.loop
-        rest = self._redirected(Load(self.var, memory, tuple(self.dims)))
+        places = [self.slides[v].place if v in self.slides else v for v in self.dims]
+        rest = self._redirected(Load(self.var, memory, tuple(places)))
         new = For(loop.var, loop.extent, loop.kind, (Alloc(memory), *body, *rest))
         return edit.replace(self.site.parents, loop, (new,))
 

@@ -226,6 +226,13 @@ class Space:
         return offset
 
 
+class Linear(Space):
+    """A space in which overlapping splits stay what they are: a start and an offset."""
+
+    def _find_points(self) -> None:
+        pass
+
+
 def _by_nest(body: st.Body) -> Iterator[tuple[int, st.Stmt]]:
     """Return all statements, each with the number of the outermost one that it is part of."""
     for number, nest in enumerate(body):

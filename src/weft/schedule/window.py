@@ -58,13 +58,6 @@ def window(kernel: Kernel, memory: str, loop: str, order: tuple[int, ...] = (),
     return _Window(kernel, site, find_memory(kernel, memory, "window"), order, skew, what).apply()
 
 
-class _Linear(sub.Space):
-    """A space in which overlapping splits stay what they are: a start and an offset."""
-
-    def _find_points(self) -> None:
-        pass
-
-
 class _Window:
     """One copied box."""
 
@@ -72,7 +65,7 @@ class _Window:
                  skew: int, what: str) -> None:
         self.edit, self.site, self.source, self.what = Edit(kernel), site, source, what
         self.skew = skew
-        self.space = _Linear(kernel)
+        self.space = sub.Linear(kernel)
         self.inside = sub.bound_inside(site.body)
         if source in stores(site.body):
             raise ScheduleError(what, found=f"stores to {source.name} inside {site.var.attr}",

@@ -18,7 +18,8 @@ batched, einsum, convolution over windows, matrix times vector. Eleven forms:
 * **dot**: operands of bfloat16 or 8-bit integers are packed into words, of which one instruction
   multiplies all elements (where the target has it).
 * **matrix**: the same by products of whole 16 x 16 matrices of words (AMX tiles).
-* **taps**: convolutions by the same products, tap by tap of their windows.
+* **taps**: convolutions by the same products, tap by tap of their windows; where these are long
+  and deep enough, from one copy of the image (``contraction_slide``).
 * **lines**: vectors times matrices, whose rows are read one by one.
 * **stream**: few rows times a large matrix, which is read as it lies in memory.
 """

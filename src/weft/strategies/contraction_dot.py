@@ -352,21 +352,22 @@ def _copy_rows(plan: Plan, word: str, tile: str, axes: list[str], row: str, s: S
 
 def _vectors(plan: Plan, loop: str, lanes: int) -> None:
     """Cut a loop of a copy into vectors; another copy may have loops of the same name."""
-    known = _loops(plan)
+    known = loop_names(plan)
     plan.schedule.split(loop, lanes, "mask")
-    plan.schedule.vectorize(next(name for name in reversed(_loops(plan)) if name not in known))
+    plan.schedule.vectorize(next(name for name in reversed(loop_names(plan)) if name not in known))
 
 
-def _loops(plan: Plan) -> list[str]:
+def loop_names(plan: Plan) -> list[str]:
+    """Return the names of all loops."""
     return [str(s.var.attr) for s in walk(plan.kernel.body) if isinstance(s, For)]
 
 
 def panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...],
           skew: int = 0, written: str = "") -> list[str]:
     """Compute a name ahead, at a loop; return the loops that do so, in the order of `layout`."""
-    known = _loops(plan)
+    known = loop_names(plan)
     plan.schedule.precompute(name, loop, layout, skew=skew, written=written)
-    return [loop for loop in _loops(plan) if loop not in known]
+    return [loop for loop in loop_names(plan) if loop not in known]
 
 
 def binds(plan: Plan, name: str) -> bool:

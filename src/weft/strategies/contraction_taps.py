@@ -30,6 +30,7 @@ from weft.strategies.contraction_pattern import (
     tile_rows,
     tile_split,
 )
+from weft.strategies.contraction_slide import schedule_slide
 from weft.strategies.nest import (
     Plan,
     find,
@@ -70,6 +71,8 @@ def schedule_taps(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     s = sides_of(plan, pattern, masked=True)
     if s is None or s.op != Op.DOT2.name:
         return False
+    if schedule_slide(plan, pattern, p):
+        return True
     tiles = _choose(plan, pattern, s, p)
     if tiles is None:
         return False

@@ -1,0 +1,65 @@
+"""Convolutions of bfloat16 whose taps slide over one copy: by the interpreter, against float64."""
+
+import numpy as np
+import pytest
+from test_contraction_matrix import WITHOUT, assembly
+from test_contraction_taps import narrow, trace
+
+import weft
+from seeds import seeds
+
+
+def slides(lines):
+    return any(line.startswith("precompute(") and "&" in line for line in lines)
+
+
+@pytest.mark.parametrize(("width", "stride", "pad", "flip"), [
+    (16, 1, 1, False), (17, 1, 2, False), (34, 2, 1, False), (33, 1, 0, False), (17, 1, 1, True),
+])  # fmt: skip
+def test_the_schedule_is_exact(width, stride, pad, flip):
+    kernel = narrow(3, width + 2 - 2 * pad, stride, pad, 16, 3, flip=flip)
+    columns = (width + 2 - 3) // stride + 1
+    assert slides(trace(kernel)) is (columns >= 16 and not flip)
+
+
+@pytest.mark.parametrize(("channels", "outputs"), [(16, 17), (33, 3)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_channels_that_fill_no_tiles_are_exact(channels, outputs, threads):
+    assert slides(trace(narrow(2, 16, 1, 1, channels, outputs), threads=threads))
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 1, 1, 15, 8), (1, 15, 1, 1, 16, 8),
+                                   (1, 16, 1, 1, 16, 2)])
+def test_few_channels_or_positions_take_another_form(shape):
+    assert not slides(trace(narrow(*shape)))
+
+
+def test_without_tile_registers_nothing_changes():
+    assert not slides(trace(narrow(3, 18, 1, 1, 16, 8), WITHOUT))
+
+
+@pytest.mark.parametrize("width", [30, 64])
+def test_tiles_are_read_from_the_copy_and_words_copied_as_vectors(width):
+    lines = assembly(narrow(12, width, 1, 1, 64, 32))
+    assert not any(name in line for line in lines for name in ("pinsrw", "idiv", "vpgather"))
+    assert sum("tdpbf16ps" in line for line in lines) == 4
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_random_convolutions_agree_with_float64(seed):
+    rng = np.random.default_rng(seed)
+    dimensions, groups = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    kernel = [int(n) for n in rng.choice([1, 2, 3, 5], dimensions)]
+    stride, dilation, pad = (int(rng.integers(low, 3)) for low in (1, 1, 0))
+    c, o = int(rng.integers(16, 70)), int(rng.integers(3, 40))
+    size = [int(rng.integers(0, 6)) + (k - 1) * dilation + 1 for k in kernel]
+    size[-1] += 32
+    x = weft.tensor(rng.standard_normal((2, c * groups, *size), dtype=np.float32))
+    w = weft.tensor(rng.standard_normal((o * groups, c, *kernel), dtype=np.float32))
+    options = {"stride": stride, "padding": pad, "dilation": dilation, "groups": groups}
+    x, w = x.to(weft.bfloat16), w.to(weft.bfloat16)
+    name = f"conv{dimensions}d"
+    got = getattr(x, name)(w, **options).to(weft.float32).numpy()
+    expected = getattr(x.to(weft.float64), name)(w.to(weft.float64), **options).numpy()
+    bound = 2.0**-8 * np.abs(expected).max(initial=0)
+    assert np.abs(got - expected).max(initial=0) <= bound
