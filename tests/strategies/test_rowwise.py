@@ -123,6 +123,14 @@ def test_what_all_columns_share_does_not_turn_a_sum_of_columns():
     assert "k reduced in" not in dict(made.meta.hints)["why"]
 
 
+@pytest.mark.parametrize("n", [1024, 2048, 3001, 4096, 9000])
+def test_sums_of_rows_are_chains_of_few_roundings(n):
+    """Chains of 64 roundings a lane made 1.5e-7 of the typical sum where 1.1e-7 are to be had."""
+    x = np.random.default_rng(n).standard_normal((1000, n), dtype=np.float32)
+    error = weft.from_numpy(x).sum(-1).numpy() - x.astype(np.float64).sum(-1)
+    assert np.sqrt(np.mean(error**2) / n) < 1.2e-7
+
+
 def column_softmax(rows, columns):
     """y[k, c] = exp(x[k, c]) / sum over k of exp(x[k, c])"""
     x, y = memory("x", rows, columns), memory("y", rows, columns)

@@ -359,6 +359,13 @@ class Arithmetic(TensorCore):
         node = infer.elementwise(Op.WHERE, *(infer.expand(n, shape) for n in nodes))
         return self._wrap(node, *(v for v in (x, y) if isinstance(v, TensorCore)))
 
+    def _mad(self, factor: Self, term: Self) -> Self:
+        """Return ``self * factor + term``, all floats of one type, rounded once."""
+        operands = self, factor, term
+        shape = broadcast_shapes("mad", *(t.shape for t in operands))
+        nodes = [infer.expand(t._read(), shape) for t in operands]
+        return self._wrap(infer.elementwise(Op.MAD, *nodes), factor, term)
+
     def masked_fill(self, mask: object, value: object) -> Self:
         """Return the tensor with `value` where `mask` holds."""
         condition = as_operand(self, mask)

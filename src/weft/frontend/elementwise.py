@@ -271,9 +271,26 @@ class Elementwise(Arithmetic):
         top = first.abs().maximum(second.abs()).detach()
         limit, step = (2.0**480, 2.0**600) if top.dtype is dt.float64 else (2.0**60, 2.0**80)
         near = top.isnan().where(top, 1.0)
-        scale = top.gt(limit).where(1 / step, top.lt(1 / limit).where(step, near))
+        large, small = top.gt(limit), top.lt(1 / limit)
+        scale = large.where(1 / step, small.where(step, near))
         first, second = first.mul(scale), second.mul(scale)
-        return first.mul(first).add(second.mul(second)).sqrt().div(scale).astype(out)
+        a, b = first.mul(first), second.mul(second)
+        root = a.add(b).sqrt()
+        if out is root.dtype:
+            root = root.add(root.detach()._lost_by_root(first.detach(), second.detach()))
+        return root.mul(large.where(step, small.where(1 / step, near))).astype(out)
+
+    def _lost_by_root(self, x: Self, y: Self) -> Self:
+        """Return what this root of ``x**2 + y**2`` lost by its roundings.
+
+        The squares, their sum (Dekker, 1971) and the root leave remainders that are exact; to first
+        order the root is off by their sum over twice the root.
+        """
+        a, b = x.mul(x), y.mul(y)
+        larger, total = a.maximum(b), a.add(b)
+        rest = a.minimum(b).sub(total.sub(larger)).add(x._mad(x, a.neg())).add(y._mad(y, b.neg()))
+        lost = self._mad(self.neg(), total).add(rest).div(self.add(self))
+        return self.gt(0.0).logical_and(self.lt(math.inf)).where(lost, 0.0)
 
     def lerp(self, end: object, weight: object) -> Self:
         """Return ``self + weight * (end - self)``."""

@@ -77,11 +77,6 @@ class Normalization(Convolution):
         term = drift.mul(factor.detach())
         return self._mad(factor, term.neg() if bias is None else bias.sub(term))
 
-    def _mad(self, factor: Self, term: Self) -> Self:
-        """Return ``self * factor + term``, rounded once, in the shape of `self`."""
-        nodes = [infer.expand(t._read(), self.shape) for t in (self, factor, term)]
-        return self._wrap(infer.elementwise(Op.MAD, *nodes), factor, term)
-
     def rms_norm(self, normalized_shape: int | Sequence[int], weight: object = None,
                  eps: float | None = None) -> Self:  # fmt: skip
         """Return the last axes divided by their root mean square."""
