@@ -149,6 +149,13 @@ def test_threads_do_not_share_lines_of_short_rows(columns, shared):
     assert ("shared out to 2 threads" in dict(made.meta.hints)["why"]) == shared
 
 
+@pytest.mark.parametrize(("l2_bytes", "shared"), [(1 << 20, False), (1 << 18, True)])
+def test_threads_share_lines_that_leave_the_second_cache(l2_bytes, shared):
+    """A line of a large result is gone when the other thread comes to it, and costs no more."""
+    made = choose(column_softmax(300, 100), WIDE.replace(l2_bytes=l2_bytes), 2)
+    assert ("shared out to 2 threads" in dict(made.meta.hints)["why"]) == shared
+
+
 @pytest.mark.parametrize("shape", [(70_003, 37), (40_001, 16), (9_001, 129), (5_000, 448)])
 def test_long_columns_that_threads_share_err_no_more_than_blocks(shape):
     """Sums of columns round as often at any number of threads: once in a block, and once for it."""

@@ -43,6 +43,7 @@ LEAST_COLUMNS: Final = 4  # that are worth a vector of their own
 SIDE_BY_SIDE: Final = 4  # points of a reduction with running results of their own
 LEAST_VECTORS: Final = 4  # of running results that are worth registers of their own
 SPARE: Final = 4  # registers beside those of running results
+KEPT: Final = 4  # times that a second cache holds an array whose written lines stay in it
 LINE_WORK: Final = 10_000  # as much work as it costs that two threads write a line by turns
 LIGHT: Final = 4  # operations of a point that need few of these
 STEP: Final = 8  # points of a column reduction for each load and store of its running sums
@@ -127,14 +128,16 @@ def schedule_columns(plan: Plan, rows: list[For], amount: int) -> None:
 def _shared_lines(plan: Plan, rows: list[For], body: Body) -> int:
     """Return how often neighbouring columns are written to one line of the cache.
 
-    Threads that share out the columns of such rows take the line from one another in each row.
+    Threads that share out the columns of such rows take the line from one another in each row,
+    unless it has left the cache before the other one comes to it.
     """
     space, count = Space(plan.kernel), 0
     for stmt in body:
         if isinstance(stmt, For):
             chain = chain_of(stmt)
             written = [a for a in sub.accesses(chain[-1].body)
-                       if a.write and a.memory.scope == "global"]
+                       if a.write and a.memory.scope == "global" and KEPT * a.memory.dtype.itemsize
+                       * size_of(a.memory.size) <= plan.target.l2_bytes]
             apart = [(flat_stride(space, a, chain[-1].var) or 0) * a.memory.dtype.itemsize
                      for a in written]
             if any(distance % plan.target.line_bytes for distance in apart):
