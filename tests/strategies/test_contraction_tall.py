@@ -1,5 +1,7 @@
 """Tall tiles where units multiply whole vectors, two a cycle, and which loop gives the vectors."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -43,10 +45,28 @@ def test_vectors_lie_along_the_operand_that_need_not_be_turned(shape):
 
 @pytest.mark.parametrize(("shape", "streams"), [
     ((57, 2435, 449), False), ((57, 2448, 449), True), ((60, 1021, 3000), True),
-    ((40, 2435, 449), True), ((197, 2304, 768), False)])
+    ((28, 2435, 449), True), ((197, 2304, 768), False)])
 def test_rows_across_lines_are_copied_into_panels(shape, streams):
     """Unless broad panels would have to be cut, or few rows read them."""
     assert ("stage(b" not in traced(shape)) == streams
+
+
+@pytest.mark.parametrize(("shape", "panels"), [
+    ((39, 109, 256), True), ((26, 761, 447), False), ((30, 1024, 512), True),
+    ((20, 1024, 512), False)])
+def test_few_rows_share_a_panel_where_a_strip_lies_badly(shape, panels):
+    trace = traced(shape, target=WHOLE.replace(l2_bytes=4 << 20))
+    assert ("stage(b, " in trace) == panels
+
+
+def test_threads_have_as_many_blocks_of_far_rows():
+    """Seven blocks of 236 rows would leave one of two threads without work for one of them."""
+    plan = Plan(nests.matmul(1650, 128, 256, left="ki"), WHOLE, 2)
+    pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern)
+    trace = " ".join(plan.schedule.kernel.meta.schedule)
+    size = int(re.search(r"split\(i, (\d+), tail=overlap\)", trace)[1])
+    assert -(-1650 // size) == 8
 
 
 @pytest.mark.parametrize("columns", [19, 23, 31])

@@ -7,15 +7,13 @@ that the inner loops read nothing but contiguous copies whatever the caches do.
 from __future__ import annotations
 
 import math
-from typing import Final
 
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern, may_repeat
+from weft.strategies.contraction_pieces import PAGE
 from weft.strategies.nest import Cost, Plan, find, flat_stride, parallelise, size_of, work
-
-PAGE: Final = 4096  # bytes: lines whole pages apart share a few places in the first cache
 
 
 def is_far(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
@@ -82,6 +80,9 @@ def far_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, r
     for x, loop, unit, most in ((i, row, rows, p.far_block), (j, wide, lanes, columns)):
         n = size_of(loop.extent)
         block = even(n, most, unit)
+        blocks = -(-n // block)
+        if loop is row and 1 < blocks < 4 * plan.threads and blocks % plan.threads:
+            block = even(n, -(-n // (blocks + plan.threads - blocks % plan.threads)) + unit, unit)
         if block < n:
             schedule.split(x, block, "overlap")
             outer.append(f"{x}.o")

@@ -32,10 +32,12 @@ from weft.strategies.contraction_pattern import (
 from weft.strategies.contraction_pieces import (
     BROAD,
     FEW_STEPS,
+    FEW_STEPS_FAR,
     in_halves,
     lies_near,
     row_vectors,
     scattered,
+    sharing_rows,
     span,
     step_of,
     tall_rows,
@@ -222,7 +224,9 @@ def _rows(plan: Plan, p: Parameters, row: For, lanes: int, pattern: Pattern) -> 
     """Return how many rows a tile of so many elements a row has."""
     n, native = size_of(row.extent), native_lanes(plan, pattern)
     points = product(a.extent for a in pattern.reduce.axes)
-    tall = (plan.target.whole_vectors and p.rows == _USUAL.rows and points > FEW_STEPS
+    results = product(r.extent for r in pattern.rows) * plan.target.vector_bytes // native
+    few = FEW_STEPS if results <= plan.target.l2_bytes else FEW_STEPS_FAR
+    tall = (plan.target.whole_vectors and p.rows == _USUAL.rows and points > few
             and constant(row.extent) is not None)
     if _is_broad(p) or tall:
         return tall_rows(plan, n, max(lanes // native, 1), step_of(pattern, native))
@@ -243,7 +247,8 @@ def _broad(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     if (n is None or m is None or registers(plan) < 32
             or (p.rows, p.vectors) != (_USUAL.rows, _USUAL.vectors)):
         return p
-    packed = n >= p.pack_rows and bool(_packed(plan, pattern, p, row, wide))
+    packed = n >= sharing_rows(plan, p, pattern, wide) and bool(
+        _packed(plan, pattern, p, row, wide))
     if not packed and not (plan.target.whole_vectors and n > p.rows // 2):
         return p
     q = p.replace(rows=BROAD.rows, vectors=BROAD.vectors)
@@ -256,7 +261,7 @@ def _broad(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
         return p  # fewer rows would share a copy, or sums be cut that need not be
     times = [_time(plan, pattern, n, m, _rows(plan, x, row, w, pattern), w)
              for x, w in ((p, lanes), (q, broad))]
-    return q if times[1] <= times[0] else p
+    return q if times[1] < times[0] + packed else p  # rows as they lie are better read once
 
 
 def _time(plan: Plan, pattern: Pattern, n: int, m: int, rows: int, lanes: int) -> int:
@@ -293,6 +298,16 @@ def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> 
             break
         best //= 2
     return best
+
+
+def _rows_once(plan: Plan, pattern: Pattern, row: For, wide: For) -> bool:
+    """Whether rows come from memory and the other operand, of less, from the second cache."""
+    line = step_of(pattern, native_lanes(plan, pattern)).line
+    rows, columns = (line * size_of(loop.extent) for loop in (row, wide))
+    far = max(rows, size_of(row.extent) * size_of(wide.extent) * line // max(product(
+        a.extent for a in pattern.reduce.axes), 1))
+    return plan.target.whole_vectors and far > plan.target.l2_bytes // 2 and (
+        2 * columns <= min(rows, plan.target.l2_bytes // 2))
 
 
 def _is_filled_up(plan: Plan, pattern: Pattern, p: Parameters, wide: For) -> bool:
@@ -357,7 +372,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
                         f"and {j}, whose rows fill these vectors better")
         return True
     outer = [f"{j}.o", f"{i}.o"]
-    if not packed and lies_near(plan, pattern, wide):
+    if not packed and (lies_near(plan, pattern, wide) or _rows_once(plan, pattern, row, wide)):
         outer.reverse()  # rows of results are written from left to right
     order = order_loops(plan, [*rest, *outer], [f"{i}.i", f"{j}.i"],
                         amount, keep=True in packed.values())
@@ -455,7 +470,8 @@ def _packed(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) ->
     whole = max(span(space, pattern, a, wide) for a in accesses(pattern.reduce.body)
                 if a.memory == memory)
     fixed = all(constant(a.extent) is not None for a in pattern.reduce.axes)
-    pays = (fixed and whole > plan.target.l1_bytes and size_of(row.extent) >= p.pack_rows
+    pays = (fixed and whole > plan.target.l1_bytes
+            and size_of(row.extent) >= sharing_rows(plan, p, pattern, wide)
             and _panel_lanes(plan, pattern, p, row, wide) > 0)
     return {memory.name: False} if pays else {}
 

@@ -11,7 +11,9 @@ from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes
 from weft.strategies.nest import Cost, Plan, flat_stride, product, registers, size_of
 
+PAGE: Final = 4096  # bytes: lines whole pages apart share a few places in the first cache
 FEW_STEPS: Final = 16  # of a sum, in which no more is read again than is written
+FEW_STEPS_FAR: Final = 64  # the same for results that the second cache does not hold
 STEP: Final = 2  # half cycles that a step of a narrow tile takes beside its products
 BROAD: Final = Parameters(rows=6, vectors=4)  # a tile of nearly as many registers as there are
 TALLEST: Final = 14  # rows of a tile, more of which would only be more code
@@ -49,9 +51,25 @@ def row_vectors(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         if lanes < native or near or pieces <= BROAD.vectors + 1:
             return pieces, lanes
         if plan.target.whole_vectors:
-            pieces = 0 if size_of(row.extent) >= p.pack_rows else -(-pieces // 2)
+            many = size_of(row.extent) >= sharing_rows(plan, p, pattern, wide)
+            pieces = 0 if many else -(-pieces // 2)
         return pieces, lanes
     return 0, native
+
+
+def sharing_rows(plan: Plan, p: Parameters, pattern: Pattern, wide: For) -> int:
+    """Return the rows from which on they share a copy of a panel.
+
+    Fewer do where a vector across two lines takes as long as two multiplications more, and least
+    where the lines of a strip fall into the same few places of the first cache.
+    """
+    if not plan.target.whole_vectors:
+        return p.pack_rows
+    space, axis = Space(plan.kernel), pattern.reduce.axes[-1]
+    steps = [(flat_stride(space, a, axis.var) or 0) * a.memory.dtype.itemsize
+             for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) == 1]
+    crowded = any(step and step % (PAGE // 2) == 0 for step in steps)
+    return p.pack_rows // 2 if crowded else p.pack_rows * 2 // 3
 
 
 def in_halves(plan: Plan) -> bool:

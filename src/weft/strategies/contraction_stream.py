@@ -44,6 +44,7 @@ WAITED: Final = 4  # a term is loaded, multiplied and added, and its element wai
 BATCH_ROWS: Final = 2  # for which a matrix is not read in strips, though a cache holds it
 ASKED_TILES: Final = 4  # one below the other, in whose time the next columns can be asked for
 ASKED_VECTORS: Final = 3  # of a row of their results
+MOST_SUMS: Final = 25  # vectors of results that are in registers
 ASKED_DEPTH: Final = range(64, 129)  # rows of the matrix that they read meanwhile
 ASKED_COLUMNS: Final = 256
 HELD_BYTES: Final = 320 << 10  # of the results that several tiles of rows add to
@@ -110,8 +111,8 @@ def schedule_stream(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     high, pieces = tile_rows(rows, p.rows), 1
     block = _asked_block(plan, pattern, p, rows, n)
     if block:
-        deep, high = block, _tall(rows, p.rows)
-        pieces = ASKED_VECTORS if registers(plan) >= 32 else 1
+        pieces = _pieces(plan, -(-n // native), rows)
+        deep, high = block, _tall(rows, p.rows, pieces)
         lanes = pieces * native
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
@@ -213,7 +214,7 @@ def _panels_pay(plan: Plan, p: Parameters, rows: int, length: int, depth: int) -
     if not plan.target.whole_vectors or depth * BROAD.vectors * plan.target.vector_bytes > (
             p.panel_bytes):
         return False
-    return rows >= (p.pack_rows if length % plan.target.line_bytes else COPIED_ROWS)
+    return rows >= (p.pack_rows * 2 // 3 if length % plan.target.line_bytes else COPIED_ROWS)
 
 
 def _width(n: int, blocks: int, step: int, lanes: int) -> int:
@@ -239,9 +240,20 @@ def _asked_block(plan: Plan, pattern: Pattern, p: Parameters, rows: int, n: int)
     return min(fitting, key=lambda d: abs(d - usual), default=usual)
 
 
-def _tall(n: int, most: int) -> int:
+def _pieces(plan: Plan, vectors: int, rows: int) -> int:
+    """Return how many vectors make a row of a tile: three, or more that fill a short row better."""
+    if registers(plan) < 32:
+        return 1
+    if not plan.target.whole_vectors or rows < COPIED_ROWS // 2:
+        return ASKED_VECTORS
+    share = -(-vectors // plan.threads)
+    return min((ASKED_VECTORS, ASKED_VECTORS + 2), key=lambda v: -(-share // v) * v)
+
+
+def _tall(n: int, most: int, pieces: int) -> int:
     """Return how many rows a tile takes: the fewest steps, two vectors' time of each for a tile."""
-    return min(range(most, most // 2, -1), key=lambda r: -(-n // r) * (r * ASKED_VECTORS + 2))
+    most = min(most, MOST_SUMS // pieces)
+    return min(range(most, most // 2, -1), key=lambda r: -(-n // r) * (r * pieces + 2))
 
 
 def _even_root(n: int) -> int:
