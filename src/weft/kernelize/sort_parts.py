@@ -6,9 +6,10 @@ again from where it lies, and what fits into registers is sorted there and writt
 
 The pivot is the mean of medians of a sample, in the order of the bits, where every distribution has
 one; if it leaves one side nearly empty, the next pivot halves the range of the values of the part,
-so that no data takes more than a few passes a bit. A long row is cut into four parts first,
-by medians of a larger sample: that is two passes in one over memory beyond the caches, and threads
-share the parts.
+so that no data takes more than a few passes a bit. Where all elements of a sample are equal, the
+extremes of the part are looked for first: it may be of one value. A long row is cut into four parts
+first, by medians of a larger sample: that is two passes in one over memory beyond the caches, and
+threads share the parts.
 
 Ref: Hoare, "Quicksort", 1962; Bramas, "A novel hybrid quicksort algorithm vectorized using
 AVX-512", 2017.
@@ -284,15 +285,16 @@ class Parts(Row):
     def _long(self, size: Expr, low: Expr, high: Expr, poor: Expr, top: Expr,
               depth: Memory) -> None:  # fmt: skip
         """Part what is too long for registers, or put it to its place if all elements are alike."""
-        em = self.em
+        em, line = self.em, self._sampled(size)
+        unknown = self._let((poor | self._alike(line)) & low.lt(high))
         limits = self._register("low", low), self._register("high", high)
         em.open()
         for limit, key in zip(limits, self._extremes(size), strict=True):
             self._set(limit, key)
-        self._if(poor, em.close())
+        self._if(unknown, em.close())
         low, high = map(self._get, limits)
         em.open()
-        self._part(size, low, high, poor, top, depth)
+        self._part(size, low, high, self._pivot(line, low, high, poor), top, depth)
         unlike = em.close()
         em.open()
         self._copy(self.room, self.start, size)
@@ -346,10 +348,9 @@ class Parts(Row):
         for q, (x, mask) in enumerate(zip(line, masks, strict=True)):
             self._put_vector(self.out, self.start + q * lanes, x, mask)
 
-    def _part(self, size: Expr, low: Expr, high: Expr, poor: Expr, top: Expr,
+    def _part(self, size: Expr, low: Expr, high: Expr, key: Expr, top: Expr,
               depth: Memory) -> None:  # fmt: skip
         """Part by a pivot, and push both sides."""
-        key = self._pivot(size, low, high, poor)
         below = self._split(size, self._let(self._every(self._value_of(key))))
         above = self._let(size - below)
         bad = self._let(ex.minimum(below, above).lt(ex.binary(Op.SHR, size, ex.index(POOR))))
@@ -361,12 +362,23 @@ class Parts(Row):
                                   for a, b in zip(left, right, strict=True)))
         self._set(depth, top + 2)
 
-    def _pivot(self, size: Expr, low: Expr, high: Expr, poor: Expr) -> Expr:
-        """Return a key from the least to the largest but one."""
+    def _sampled(self, size: Expr) -> list[Expr]:
+        """Read nine vectors of a part."""
         step = self._let((size - self.lanes) // 8)
         every, none = self._let(self._lanes_of(size)), self._every(self._largest)
-        line = [self._held(step * i, every, none) for i in range(9)]
-        median = Registers(self.dtype, self.lanes, self._let).ninther(line)
+        return [self._held(step * i, every, none) for i in range(9)]
+
+    def _alike(self, line: list[Expr]) -> Expr:
+        """Return whether all elements of vectors are equal: then the whole part may be."""
+        one = self._let(self._every(ex.extract(line[0], 0)))
+        unlike = self._let(line[0].ne(one))
+        for x in line[1:]:
+            unlike = self._let(unlike | x.ne(one))
+        return self._let(ex.bits(unlike).eq(0))
+
+    def _pivot(self, line: list[Expr], low: Expr, high: Expr, poor: Expr) -> Expr:
+        """Return a key from the least to the largest but one."""
+        median = Registers(self.dtype, self.lanes, self._let).ninther(list(line))
         key = ex.where(poor, self._between_keys(low, high), self._mean(median))
         return self._let(self._limited(key, low, high))
 
