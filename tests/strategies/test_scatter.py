@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 import weft
+from weft import strategies
+from weft.backends import cpu
 from weft.errors import BoundsError
+from weft.ir import dtype as dt
+from weft.ir import infer
+from weft.ir import node as nd
+from weft.ir.stmt import PARALLEL, For
+from weft.ir.traverse import walk
+from weft.kernelize.build import kernelize
 
 
 @pytest.mark.parametrize("columns", [1, 7, 64, 130])
@@ -88,3 +96,17 @@ def test_an_index_for_each_element_of_wide_rows():
     np.add.at(wanted, (index, np.arange(70)), new)
     got = weft.tensor(base).scatter_add(0, weft.tensor(index), weft.tensor(new))
     np.testing.assert_array_equal(got.numpy(), wanted)
+
+
+@pytest.mark.parametrize(("columns", "shared"), [(20, False), (164, False), (4000, True)])
+def test_short_rows_of_updates_stay_with_one_thread(columns, shared):
+    """A hand-over for each of a thousand rows takes longer than the rows."""
+    def leaf(kind, rows):
+        stored = nd.buffer(nd.Storage(kind, rows * columns))
+        return infer.reshape(stored, (rows, columns))
+
+    out = infer.scatter(leaf(dt.float32, 600), leaf(dt.int64, 300), leaf(dt.float32, 300), 0)
+    target = cpu.host_target()
+    (step,) = kernelize([out], target)
+    _, updates = strategies.choose(step.kernel, target, 2).body
+    assert any(isinstance(s, For) and s.kind == PARALLEL for s in walk((updates,))) == shared
