@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from compiled import memory, run
-from seeds import seeds
 
+from seeds import seeds
 from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir import linear as li

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from weft.ir import stmt as st
@@ -59,6 +60,63 @@ def _used_elsewhere(point: Expr, inside: set[Expr], users: Iterable[Expr]) -> bo
     return False
 
 
+class _Facts:
+    """What a `Space` knows of its kernel, and what was worked out so far: see there."""
+
+    def __init__(self, kernel: Kernel, overlaps: bool) -> None:
+        self.extents: dict[Expr, Expr] = {}
+        self.values: dict[Expr, Expr] = {}
+        self.points: dict[Expr, Expr] = {}
+        self.polys: dict[tuple[Expr, bool], Poly] = {}
+        self.symbols: dict[Expr, frozenset[Expr]] = {}
+        self.ranges: Ranges | None = None
+        for stmt in walk(kernel.body):
+            if isinstance(stmt, st.Let):
+                self.values[stmt.var] = stmt.value
+            elif isinstance(stmt, st.For):
+                self.extents[stmt.var] = stmt.extent
+            elif isinstance(stmt, st.Reduce):
+                for axis in stmt.axes:
+                    self.extents[axis.var] = axis.extent
+        if overlaps:
+            self._find_points(kernel)
+
+    def _find_points(self, kernel: Kernel) -> None:
+        """Recognise the points of overlapping splits that are used in no other way.
+
+        What is written twice may be read by other nests of the kernel, which begin when all of it
+        is written, but not beside the writes.
+        """
+        written: dict[Expr, set[tuple[int, Memory]]] = {}
+        extents: dict[Expr, Expr] = {}
+        read: set[tuple[int, Memory]] = set()
+        bound: set[Expr] = set()
+        used: dict[Expr, None] = {}
+        for nest, stmt in _by_nest(kernel.body):
+            bound.update(stmt.binds())
+            used.update(dict.fromkeys(stmt.exprs()))
+            if isinstance(stmt, st.Load):
+                read.add((nest, stmt.memory))
+            elif isinstance(stmt, st.Store):
+                for point, extent in _clamped(stmt.index):
+                    written.setdefault(point, set()).add((nest, stmt.memory))
+                    extents[point] = extent
+        for point, memories in written.items():
+            free = free_vars([point])
+            inside = free & self.extents.keys()
+            if memories & read or not inside or (free - inside) & bound:
+                continue
+            if free_vars([extents[point]]) & inside or _used_elsewhere(point, inside, used):
+                continue
+            self.points.update(dict.fromkeys(inside, point))
+            self.extents[point] = extents[point]
+            self.symbols[point] = frozenset((point,))
+
+
+# A strategy asks many questions about one kernel before it takes the next step.
+_facts: Final = lru_cache(maxsize=8)(_Facts)
+
+
 class Space:
     """What the loops of one kernel say about its variables.
 
@@ -79,55 +137,14 @@ class Space:
         different points can conflict.
     """
 
+    _overlaps = True  # whether the points of overlapping splits are recognised
+
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.extents: dict[Expr, Expr] = {}
-        self.values: dict[Expr, Expr] = {}
-        for stmt in walk(kernel.body):
-            if isinstance(stmt, st.Let):
-                self.values[stmt.var] = stmt.value
-            elif isinstance(stmt, st.For):
-                self.extents[stmt.var] = stmt.extent
-            elif isinstance(stmt, st.Reduce):
-                for axis in stmt.axes:
-                    self.extents[axis.var] = axis.extent
-        self._polys: dict[tuple[Expr, bool], Poly] = {}
-        self._symbols: dict[Expr, frozenset[Expr]] = {}
-        self._ranges: Ranges | None = None
+        facts = _facts(kernel, self._overlaps)
+        self.extents, self.values, self.points = facts.extents, facts.values, facts.points
+        self._facts, self._polys, self._symbols = facts, facts.polys, facts.symbols
         self.failures = 0
-        self.points: dict[Expr, Expr] = {}
-        self._find_points()
-
-    def _find_points(self) -> None:
-        """Recognise the points of overlapping splits that are used in no other way.
-
-        What is written twice may be read by other nests of the kernel, which begin when all of it
-        is written, but not beside the writes.
-        """
-        written: dict[Expr, set[tuple[int, Memory]]] = {}
-        extents: dict[Expr, Expr] = {}
-        read: set[tuple[int, Memory]] = set()
-        bound: set[Expr] = set()
-        used: dict[Expr, None] = {}
-        for nest, stmt in _by_nest(self.kernel.body):
-            bound.update(stmt.binds())
-            used.update(dict.fromkeys(stmt.exprs()))
-            if isinstance(stmt, st.Load):
-                read.add((nest, stmt.memory))
-            elif isinstance(stmt, st.Store):
-                for point, extent in _clamped(stmt.index):
-                    written.setdefault(point, set()).add((nest, stmt.memory))
-                    extents[point] = extent
-        for point, memories in written.items():
-            free = free_vars([point])
-            inside = free & self.extents.keys()
-            if memories & read or not inside or (free - inside) & bound:
-                continue
-            if free_vars([extents[point]]) & inside or _used_elsewhere(point, inside, used):
-                continue
-            self.points.update(dict.fromkeys(inside, point))
-            self.extents[point] = extents[point]
-            self._symbols[point] = frozenset((point,))
 
     def canonical(self, variable: Expr) -> Expr:
         """Return the point through which a variable is used, or the variable itself."""
@@ -136,7 +153,7 @@ class Space:
     @property
     def ranges(self) -> Ranges:
         """Interval of any index expression."""
-        if self._ranges is None:
+        if self._facts.ranges is None:
             bare = Ranges()
             env: dict[Expr, tuple[int, int]] = {}
             for var, extent in self.extents.items():  # outer loops come first
@@ -144,8 +161,8 @@ class Space:
                     continue
                 env[var] = (0, max(bare.of(extent).hi - 1, 0))
                 bare = Ranges(env)
-            self._ranges = bare
-        return self._ranges
+            self._facts.ranges = bare
+        return self._facts.ranges
 
     def poly(self, e: Expr, expand: bool = False) -> Poly:
         """Return an integer expression as a polynomial; what is not + - * is an atom.
@@ -229,8 +246,7 @@ class Space:
 class Linear(Space):
     """A space in which overlapping splits stay what they are: a start and an offset."""
 
-    def _find_points(self) -> None:
-        pass
+    _overlaps = False
 
 
 def _by_nest(body: st.Body) -> Iterator[tuple[int, st.Stmt]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from weft.errors import ScheduleError
@@ -165,27 +166,32 @@ class Cost:
     """
 
     def __init__(self, body: Body) -> None:
-        nodes = ex.toposort(_value_exprs(body))
-        data = {v for s in traverse.walk(body) for v in s.binds() if not isinstance(s, For)}
-        self.heavy = sum(e.op in HEAVY for e in nodes)
-        moves = 0
-        width = 1
-        for stmt in traverse.walk(body):
-            if isinstance(stmt, st.Load | st.Store):
-                moves += 1
-                width = max(width, stmt.memory.dtype.itemsize)
-            elif isinstance(stmt, Reduce):
-                width = max([width, *[a.var.dtype.itemsize for a in stmt.accumulators]])
-        self.ops = moves + sum(1 for e in nodes if e.args) + HEAVY_COST * self.heavy
-        for e in nodes:
-            if any(a in data for a in e.args):
-                data.add(e)
-            elif not e.dtype.is_float:
-                continue  # arithmetic on loop variables, most of which stays scalar
-            if e.args:
-                narrow = e.dtype.is_float and e.dtype.itemsize < 4
-                width = max(width, 4 if narrow else e.dtype.itemsize)
-        self.itemsize = width
+        self.ops, self.heavy, self.itemsize = _measured(body)
+
+
+@lru_cache(maxsize=16)  # the steps of a strategy ask again and again
+def _measured(body: Body) -> tuple[int, int, int]:
+    nodes = ex.toposort(_value_exprs(body))
+    data = {v for s in traverse.walk(body) for v in s.binds() if not isinstance(s, For)}
+    heavy = sum(e.op in HEAVY for e in nodes)
+    moves = 0
+    width = 1
+    for stmt in traverse.walk(body):
+        if isinstance(stmt, st.Load | st.Store):
+            moves += 1
+            width = max(width, stmt.memory.dtype.itemsize)
+        elif isinstance(stmt, Reduce):
+            width = max([width, *[a.var.dtype.itemsize for a in stmt.accumulators]])
+    ops = moves + sum(1 for e in nodes if e.args) + HEAVY_COST * heavy
+    for e in nodes:
+        if any(a in data for a in e.args):
+            data.add(e)
+        elif not e.dtype.is_float:
+            continue  # arithmetic on loop variables, most of which stays scalar
+        if e.args:
+            narrow = e.dtype.is_float and e.dtype.itemsize < 4
+            width = max(width, 4 if narrow else e.dtype.itemsize)
+    return ops, heavy, width
 
 
 def work(body: Body) -> int:
