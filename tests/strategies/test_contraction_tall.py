@@ -7,7 +7,7 @@ import pytest
 
 import schedule_nests as nests
 import weft
-from weft.strategies import contraction
+from weft.strategies import contraction, contraction_outer, contraction_pattern, nest
 from weft.strategies.nest import Plan
 from weft.target import Target
 
@@ -90,3 +90,27 @@ def test_products_of_all_sizes(dtype, right, seed):
     wide, turned = a.astype(np.longdouble), (b if right == "n" else b.T).astype(np.longdouble)
     bound = np.abs(wide) @ np.abs(turned) * np.finfo(dtype).eps * 8
     assert (np.abs(found[0] - wide @ turned) <= bound).all()
+
+
+@pytest.mark.parametrize(("shape", "shared"), [
+    ((996, 43, 96), "i"), ((646, 194, 235), "i"), ((700, 256, 300), "j"), ((40, 43, 300), "j")])
+def test_threads_share_rows_where_strips_are_uneven(shape, shared):
+    """Each copies the panels for itself, unless its rows are few."""
+    plan = Plan(nests.matmul(*shape, right="jk"), WHOLE, 2)
+    pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern)
+    trace = " ".join(plan.schedule.kernel.meta.schedule)
+    assert ("i.i.i" in trace) == (shared == "i")
+    assert (f"parallel({shared}.o" in trace) or shared == "j"
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("shape", [(130, 33, 21), (97, 20, 300), (64, 37, 5)])
+def test_rows_of_threads_run(shape, threads, monkeypatch):
+    for module in (contraction_outer, contraction_pattern, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 8)
+    kernel = nests.matmul(*shape, right="jk")
+    plan = Plan(kernel, WHOLE, threads)
+    pattern = contraction.match(plan, "i")
+    assert contraction.schedule_contraction(plan, pattern)
+    nests.assert_same(kernel, plan.schedule.kernel)

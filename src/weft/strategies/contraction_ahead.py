@@ -55,7 +55,7 @@ def _ask_in_steps(plan: Plan, pattern: Pattern, copies: dict[str, str | None], r
         reads = [a.memory for a in accesses(pattern.reduce.body) if a.memory.name == memory]
         if copy is None or not _is_far(plan, reads[0]):
             continue  # no panel, or near enough
-        rows = f"{row.var.attr}.i"
+        rows = _inner(tile)
         steps = next(s for s in walk(plan.kernel.body) if isinstance(s, For)
                      and any(isinstance(b, For) and b.var.attr == rows for b in s.body))
         if plan.attempt("prefetch_rows", memory, copy, tile, steps.var.attr, panel, around):
@@ -65,7 +65,7 @@ def _ask_in_steps(plan: Plan, pattern: Pattern, copies: dict[str, str | None], r
 def _ask_between_sums(plan: Plan, pattern: Pattern, copies: dict[str, str | None], row: For,
                       tile: str, panel: str) -> None:
     """Ask for rows, results and panels in each turn of the loop that starts sums anew."""
-    rows = f"{row.var.attr}.i"
+    rows = _inner(tile)
     turns = next((s for s in walk(plan.kernel.body) if isinstance(s, For) and any(
         isinstance(b, For) and b.var.attr == f"{rows}.z" for b in s.body)), None)
     if turns is None or turns.var.attr == tile or not constant(turns.extent):
@@ -89,6 +89,11 @@ def _ask_between_sums(plan: Plan, pattern: Pattern, copies: dict[str, str | None
             asked.append(f"{what} of {memory.name}")
     if asked:
         plan.why.append(f"{', '.join(asked)} asked for between sums")
+
+
+def _inner(tile: str) -> str:
+    """Return the loop over the rows of a tile, from the one over tiles or over some of them."""
+    return f"{tile.removesuffix('.i').removesuffix('.o')}.i"
 
 
 def _is_far(plan: Plan, memory: Memory) -> bool:

@@ -34,9 +34,12 @@ from weft.strategies.contraction_pieces import (
     FEW_STEPS,
     FEW_STEPS_FAR,
     in_halves,
+    is_filled_up,
     lies_near,
     row_vectors,
+    rows_once,
     scattered,
+    share_rows,
     sharing_rows,
     span,
     step_of,
@@ -45,10 +48,12 @@ from weft.strategies.contraction_pieces import (
 )
 from weft.strategies.contraction_wide import panels_first, wide_tile
 from weft.strategies.nest import (
+    PARALLEL_WORK,
     Cost,
     Plan,
     find,
     flat_stride,
+    loop_of,
     power_above,
     product,
     registers,
@@ -56,6 +61,7 @@ from weft.strategies.nest import (
     work,
 )
 
+EVEN: Final = 0.9  # of the threads have work on average, or rows are shared out instead
 FAR_SHARE: Final = 16  # bytes of rows that come from far in the time of a product, beside others
 FAR_PIECE: Final = 60  # products in whose time a piece of a row is waited for that comes from far
 SINGLY: Final = 2  # cycles in which one result leaves its vector
@@ -288,7 +294,7 @@ def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> 
     if size_of(row.extent) <= p.rows // 2:
         vectors *= 2  # few rows: keep as many results in flight
     best = native
-    if _is_filled_up(plan, pattern, p, wide):
+    if is_filled_up(plan, pattern, p, wide):
         return 2 * native
     while best * 2 <= min(n, native * vectors, 64):
         best *= 2
@@ -298,30 +304,6 @@ def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> 
             break
         best //= 2
     return best
-
-
-def _rows_once(plan: Plan, pattern: Pattern, row: For, wide: For) -> bool:
-    """Whether rows come from memory and the other operand, of less, from the second cache."""
-    line = step_of(pattern, native_lanes(plan, pattern)).line
-    rows, columns = (line * size_of(loop.extent) for loop in (row, wide))
-    far = max(rows, size_of(row.extent) * size_of(wide.extent) * line // max(product(
-        a.extent for a in pattern.reduce.axes), 1))
-    return plan.target.whole_vectors and far > plan.target.l2_bytes // 2 and (
-        2 * columns <= min(rows, plan.target.l2_bytes // 2))
-
-
-def _is_filled_up(plan: Plan, pattern: Pattern, p: Parameters, wide: For) -> bool:
-    """Whether a row is one and a part of another vector of a panel, rather than two that overlap.
-
-    It is read twice otherwise, by tiles that take units of whole vectors too little in a step.
-    """
-    native, n = native_lanes(plan, pattern), constant(wide.extent)
-    if not plan.target.whole_vectors or n is None or not native < n < 2 * native:
-        return False
-    cost, space = Cost(pattern.rows[-1].body), Space(plan.kernel)
-    points = product(a.extent for a in pattern.reduce.axes)
-    return 2 * points * native * cost.itemsize <= p.panel_bytes and any(
-        flat_stride(space, a, wide.var) not in (0, 1) for a in accesses(pattern.reduce.body))
 
 
 def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
@@ -363,8 +345,12 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         loop = find(plan.kernel, j)
         assert loop is not None
         tile_split(plan, j, loop.extent, lanes)
-    tile_split(plan, i, row.extent, rows, rows=True)
     amount = work((pattern.rows[0],)) // MAC_SPEED
+    strips = -(-n // lanes)
+    if packed and block is None and not rest and amount >= PARALLEL_WORK and (
+            strips < EVEN * -(-strips // plan.threads) * plan.threads):
+        i = share_rows(plan, pattern, row, rows, rest)
+    tile_split(plan, i, loop_of(plan, i).extent, rows, rows=True)
     if pieces:
         order_loops(plan, [*rest, f"{i}.o"], [f"{i}.i", f"{j}.o", f"{j}.i"], amount)
         register_tile(plan, pattern, p, f"{i}.i", [f"{j}.o", f"{j}.i"])
@@ -372,7 +358,7 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
                         f"and {j}, whose rows fill these vectors better")
         return True
     outer = [f"{j}.o", f"{i}.o"]
-    if not packed and (lies_near(plan, pattern, wide) or _rows_once(plan, pattern, row, wide)):
+    if not packed and (lies_near(plan, pattern, wide) or rows_once(plan, pattern, row, wide)):
         outer.reverse()  # rows of results are written from left to right
     order = order_loops(plan, [*rest, *outer], [f"{i}.i", f"{j}.i"],
                         amount, keep=True in packed.values())

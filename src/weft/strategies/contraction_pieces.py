@@ -1,4 +1,4 @@
-"""Tiles of the outer form whose rows are few vectors: how wide and how high they are."""
+"""Tiles of the outer form: how wide and how high they are, and who shares what they read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weft.ir.record import Record
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
-from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes
+from weft.strategies.contraction_pattern import Parameters, Pattern, may_repeat, native_lanes
 from weft.strategies.nest import Cost, Plan, flat_stride, product, registers, size_of
 
 PAGE: Final = 4096  # bytes: lines whole pages apart share a few places in the first cache
@@ -19,6 +19,7 @@ BROAD: Final = Parameters(rows=6, vectors=4)  # a tile of nearly as many registe
 TALLEST: Final = 14  # rows of a tile, more of which would only be more code
 STEP_WHOLE: Final = 7  # the same as STEP for products, of which units take two whole ones a cycle
 STEP_NEAR: Final = 5  # the same of one vector, several share it, where the first cache has it all
+WASTED: Final = 8  # rows of which one may be computed twice
 MOST_PIECES: Final = 7  # of a row of a tile: more would leave too few rows
 
 
@@ -117,6 +118,43 @@ def tile_height(plan: Plan, pattern: Pattern, p: Parameters, row: For, pieces: i
     n, most = size_of(row.extent), (registers(plan) - 1 - pieces) // pieces
     return min(range(min(p.rows, most, n), 0, -1), key=lambda r: -(-n // r) * (
         max(r * pieces, r + pieces, 8) + STEP))
+
+
+def is_filled_up(plan: Plan, pattern: Pattern, p: Parameters, wide: For) -> bool:
+    """Whether a row is one and a part of another vector of a panel, rather than two that overlap.
+
+    It is read twice otherwise, by tiles that take units of whole vectors too little in a step.
+    """
+    native, n = native_lanes(plan, pattern), constant(wide.extent)
+    if not plan.target.whole_vectors or n is None or not native < n < 2 * native:
+        return False
+    cost, space = Cost(pattern.rows[-1].body), Space(plan.kernel)
+    points = product(a.extent for a in pattern.reduce.axes)
+    return 2 * points * native * cost.itemsize <= p.panel_bytes and any(
+        flat_stride(space, a, wide.var) not in (0, 1) for a in accesses(pattern.reduce.body))
+
+
+def rows_once(plan: Plan, pattern: Pattern, row: For, wide: For) -> bool:
+    """Whether rows come from memory and the other operand, of less, from the second cache."""
+    line = step_of(pattern, native_lanes(plan, pattern)).line
+    rows, columns = (line * size_of(loop.extent) for loop in (row, wide))
+    far = max(rows, size_of(row.extent) * size_of(wide.extent) * line // max(product(
+        a.extent for a in pattern.reduce.axes), 1))
+    return plan.target.whole_vectors and far > plan.target.l2_bytes // 2 and (
+        2 * columns <= min(rows, plan.target.l2_bytes // 2))
+
+
+def share_rows(plan: Plan, pattern: Pattern, row: For, rows: int, rest: list[str]) -> str:
+    """Give each thread rows of its own, and so its own copies; return the loop over these."""
+    name, n = str(row.var.attr), constant(row.extent)
+    share = 0 if n is None else -(-n // (plan.threads * rows)) * rows
+    if n is None or share < 2 * rows or not may_repeat(pattern):
+        return name
+    if WASTED * (share * plan.threads - n) > n:
+        return name  # too many are computed twice
+    plan.schedule.split(name, share, "overlap")
+    rest.append(f"{name}.o")
+    return f"{name}.i"
 
 
 def span(space: Space, pattern: Pattern, access: Access, wide: For) -> int:

@@ -214,7 +214,7 @@ def _panels_pay(plan: Plan, p: Parameters, rows: int, length: int, depth: int) -
     if not plan.target.whole_vectors or depth * BROAD.vectors * plan.target.vector_bytes > (
             p.panel_bytes):
         return False
-    return rows >= (p.pack_rows * 2 // 3 if length % plan.target.line_bytes else COPIED_ROWS)
+    return rows >= (p.pack_rows * 5 // 6 if length % plan.target.line_bytes else COPIED_ROWS)
 
 
 def _width(n: int, blocks: int, step: int, lanes: int) -> int:
