@@ -148,7 +148,7 @@ def _join(known: Node, part: Node) -> Node:
     """Return the sum of two parts of a gradient.
 
     What goes to few places is added there, where the other part is an array anyway: the table of an
-    embedding that is also multiplied with, or that is read twice.
+    embedding that is also multiplied with, or that is read twice. A product is added unrounded.
     """
     for base, few in ((known, part), (part, known)):
         if few.op is Op.SCATTER and few.attr.kind == "add" and _is_stored(base) and (
@@ -158,6 +158,9 @@ def _join(known: Node, part: Node) -> Node:
             if few in nd.locations:
                 nd.locations.setdefault(made, nd.locations[few])
             return made
+    for base, product in ((known, part), (part, known)):
+        if product.op is Op.MUL and product.dtype.kind == "f":
+            return infer.elementwise(Op.MAD, *product.args, base)
     return infer.elementwise(Op.ADD, known, part)
 
 

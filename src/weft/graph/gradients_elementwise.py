@@ -77,6 +77,17 @@ def _winner(first: Value, second: Value, g: Value) -> Value:
     return where(first.lt(second), g, where(first.eq(second), g * 0.5, 0.0))
 
 
+def _mul_left(node: Node, g: Node) -> Node:
+    """Return the gradient of the left factor, and of a square the whole of it, rounded once."""
+    a, b = node.args
+    return (Value(g) * Value(b) if a is not b else (Value(g) + Value(g)) * Value(a)).node
+
+
+def _mul_right(node: Node, g: Node) -> Node | None:
+    a, b = node.args
+    return None if a is b else (Value(g) * Value(a)).node
+
+
 def _where_left(node: Node, g: Node) -> Node:
     return where(Value(node.args[0]), Value(g), 0.0).node
 
@@ -131,7 +142,6 @@ _UNARY: Final[dict[Operation, Callable[..., Value]]] = {
 _BINARY: Final[dict[Operation, tuple[Callable[..., Value], Callable[..., Value]]]] = {
     Op.ADD: (lambda g, y, a, b: g, lambda g, y, a, b: g),
     Op.SUB: (lambda g, y, a, b: g, lambda g, y, a, b: -g),
-    Op.MUL: (lambda g, y, a, b: g * b, lambda g, y, a, b: g * a),
     Op.DIV: (lambda g, y, a, b: g / b, _div_right),  # 1 / b, -a / b ** 2
     Op.MOD: (lambda g, y, a, b: g, _mod_right),  # a - floor(a / b) * b
     Op.FMOD: (lambda g, y, a, b: g, _fmod_right),  # a - trunc(a / b) * b
@@ -149,6 +159,7 @@ RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
     **{op: (_rule(left), _rule(right)) for op, (left, right) in _BINARY.items()},
     **dict.fromkeys((Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND), (_nothing,)),
     Op.FLOORDIV: (_nothing, _nothing),
+    Op.MUL: (_mul_left, _mul_right),  # b, a
     Op.COPYSIGN: (_rule(_copysign), _nothing),  # g where the sign is kept, else -g
     Op.WHERE: (_nothing, _where_left, _where_right),  # the chosen operand's
     Op.MAD: (  # a * b + c

@@ -246,7 +246,22 @@ def _reduce(plan: Plan, accumulator: str) -> None:
         names = order
     extents = {a.var.attr: a.extent for a in stmt.axes}
     names, extent = widen(plan, names, extents, cost)
-    split_reduction(plan, names[-1], extent, cost, blocked=adds(stmt) and len(names) == 1)
+    alone = len(names) == 1
+    if len(names) == 2 and adds(stmt):
+        alone = _block_of_rows(plan, names[0], constant(extents[names[0]]), constant(extent), cost)
+    split_reduction(plan, names[-1], extent, cost, blocked=adds(stmt) and alone)
+
+
+def _block_of_rows(plan: Plan, name: str, rows: int | None, row: int | None, cost: Cost) -> bool:
+    """Add up rows apart from one another, a few short ones together; whether each is alone."""
+    if not rows or not row:
+        return False
+    steps = -(-row // vector_lanes(plan, row, cost))
+    few = next(n for n in range(1, rows + 1) if rows % n == 0 and (n * steps >= BLOCK or n == rows))
+    if rows < 2 * few or (few > 1 and not plan.attempt("split", name, few)):
+        return False
+    join_blocks(plan, name if few == 1 else f"{name}.o")
+    return few == 1
 
 
 def _searched_columns(plan: Plan, rows: list[For], body: Body, amount: int) -> bool:
