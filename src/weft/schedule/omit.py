@@ -16,7 +16,7 @@ from weft.schedule.space import Edit, find_for, find_loop, find_reduce
 from weft.schedule.subscripts import Space
 
 
-def omit(kernel: Kernel, accumulator: str, *still: str) -> Kernel:
+def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False) -> Kernel:
     """Let what lies outside of a picture take no part in the sums of its windows.
 
     reduce k (s=0) {s + where(0 <= i + k - 1 < n, x[i + k - 1], 0)*w[k]}
@@ -32,6 +32,8 @@ def omit(kernel: Kernel, accumulator: str, *still: str) -> Kernel:
         Name of the accumulator of the REDUCE.
     *still : str
         Loops: conditions that vary with one of them go on choosing a 0, too.
+    alone : bool
+        Whether conditions of loops around the sum alone count as well: of windows of one point.
 
     Raises
     ------
@@ -66,7 +68,8 @@ def omit(kernel: Kernel, accumulator: str, *still: str) -> Kernel:
             bounds = gd.bounds(space, load)
             for c in known:
                 free = ex.free_vars([c])
-                if gd.slack(space, c) in bounds and free & axes and free - axes and not free & left:
+                if gd.slack(space, c) in bounds and (alone or free & axes) and (
+                        free - axes and not free & left):
                     parts.append(c)
     if not parts:
         raise ScheduleError(what, found="no windows that reach out of a picture", expected="some")

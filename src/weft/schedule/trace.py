@@ -267,9 +267,9 @@ class Schedule:
         """See `weft.schedule.search.search`."""
         return self._apply("search", (accumulator, lanes, steps))
 
-    def omit(self, accumulator: str, *still: str) -> Self:
+    def omit(self, accumulator: str, *still: str, alone: bool = False) -> Self:
         """See `weft.schedule.omit.omit`."""
-        return self._apply("omit", (accumulator, *still))
+        return self._apply("omit", (accumulator, *still), alone=alone)
 
     def branch(self, loop: str) -> Self:
         """See `weft.schedule.omit.branch`."""
@@ -334,7 +334,7 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("measure", "loop"): "", ("prefetch_rows", "around"): "",
     ("prefetch_between", "ahead"): "", ("prefetch_between", "lines"): 0,
     ("copy_ahead", "around"): "", ("copy_ahead", "distance"): 8,
-    ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,
+    ("omit", "alone"): False, ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,
 }
 
 

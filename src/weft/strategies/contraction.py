@@ -33,6 +33,7 @@ from weft.errors import ScheduleError
 from weft.schedule.loops import vector_obstacle
 from weft.strategies.contraction_deep import schedule_deep
 from weft.strategies.contraction_dot import schedule_dot
+from weft.strategies.contraction_edges import omit_gradient
 from weft.strategies.contraction_filter import schedule_filter
 from weft.strategies.contraction_inner import inner_cost, schedule_inner
 from weft.strategies.contraction_lines import schedule_lines
@@ -47,6 +48,7 @@ from weft.strategies.nest import Plan, fit_privately, private_arrays
 
 __all__ = ["Parameters", "Pattern", "match", "schedule_contraction"]
 
+FLAT: Final = (schedule_outer, schedule_inner, schedule_lines, schedule_stream)  # no windows
 SMALLER: Final = 4  # how often a form is tried that keeps too much in private arrays
 KEPT: Final = ("panel_bytes", "window_bytes", "whole_bytes", "sum_bytes", "dot_bytes",
                "matrix_bytes")
@@ -77,6 +79,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
         space = SPACES[form.__name__.removeprefix("schedule_")]
         for smaller in range(SMALLER):
             plan.attempt("contract", name)
+            if form in FLAT:
+                omit_gradient(plan, pattern)
             p = parameters or picked(plan, space)
             if smaller:
                 p = p.replace(**{n: getattr(p, n) >> smaller for n in KEPT})

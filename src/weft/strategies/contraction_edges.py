@@ -12,9 +12,9 @@ from typing import Final
 
 from weft.ir import expr as ex
 from weft.ir.record import Record
-from weft.ir.stmt import Axis, For
+from weft.ir.stmt import Axis, For, Load
 from weft.schedule.subscripts import Space
-from weft.strategies.contraction_image import Windowed
+from weft.strategies.contraction_image import Windowed, adjoint_taps, is_part
 from weft.strategies.contraction_pattern import Pattern
 from weft.strategies.nest import Plan, size_of
 
@@ -85,3 +85,19 @@ def skip_edges(plan: Plan, edges: list[Edge], along: Axis,
             name, count = f"{name}.t", count - e.first
         if e.last:
             plan.schedule.peel(name, e.last).unroll(f"{name}.t")
+
+
+def omit_gradient(plan: Plan, pattern: Pattern) -> None:
+    """Multiply no weight with what lies outside, in a gradient by the images of a convolution.
+
+    Strided ones leave the results of some positions each, and may have one point of each window.
+    """
+    loads = [s for s in pattern.reduce.body if isinstance(s, Load)]
+    images = [s for s in loads if s.mask is not None]
+    if len(loads) != 2 or len(images) != 1:
+        return
+    weight = loads[1] if images[0] is loads[0] else loads[0]
+    space = Space(plan.kernel)
+    part = is_part(space, pattern)
+    if part or adjoint_taps(space, pattern, Windowed(images[0], weight, [], [], [])) > 1:
+        plan.attempt("omit", str(pattern.reduce.accumulators[0].var.attr), alone=part)

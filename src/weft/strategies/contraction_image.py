@@ -136,6 +136,15 @@ def _skips(space: Space, pattern: Pattern, load: Load) -> bool:
     return any(s is not None and s > 1 for s in steps)
 
 
+def is_part(space: Space, pattern: Pattern) -> bool:
+    """Whether places between results are left out: those of a strided gradient with one remainder.
+
+    Each has the windows that reach its positions, which may be of one point.
+    """
+    return any(a.write and (space.stride(i, r.var) or 0) > 1
+               for a in accesses(pattern.rows[-1].body) for i in a.index for r in pattern.rows)
+
+
 def adjoint_taps(space: Space, pattern: Pattern, found: Windowed) -> int:
     """Return the taps of a gradient by images, which move these one way, the weights the other."""
     moves = {a: [flat_stride(space, Access(s), a.var) or 0 for s in (found.image, found.weight)]

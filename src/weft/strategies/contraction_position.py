@@ -21,6 +21,7 @@ from weft.strategies.contraction_image import (
     box_of_rows,
     copy_box,
     find_windows,
+    is_part,
     sum_chains,
     taps_last,
 )
@@ -63,7 +64,8 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     schedule, pattern = plan.schedule, taps_last(plan, pattern, found, found.positions[-2:-1])
     chains = sum_chains(plan, pattern, found, short_chains(pattern, p))
     name = pattern.reduce.accumulators[0].var.attr
-    plan.attempt("omit", name)  # 0 times an infinite weight would be NaN
+    # 0 times an infinite weight would be NaN.
+    plan.attempt("omit", name, alone=is_part(Space(plan.kernel), pattern))
     native = native_lanes(plan, pattern)
     width = size_of(found.positions[-1].extent)
     channels = [(c.var.attr, tile_rows(size_of(c.extent), p.rows)) for c in found.channels]

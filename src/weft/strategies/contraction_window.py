@@ -23,6 +23,7 @@ from weft.strategies.contraction_image import (
     copy_box,
     even_block,
     is_convolution,
+    is_part,
     lies_near,
     prepare,
     sum_chains,
@@ -204,7 +205,7 @@ class Convolution:
         """
         plan, x = self.plan, self.found.positions[-1]
         space, width = Space(plan.kernel), size_of(x.extent)
-        image = self.found.image
+        image, part = self.found.image, is_part(space, self.pattern)
         beside = [(space.poly(i), size_of(n), a) for a in self.pattern.reduce.axes
                   for i, n in zip(image.index, image.memory.shape, strict=True)
                   if {x.var, a.var} <= ex.free_vars([i])]
@@ -220,7 +221,7 @@ class Convolution:
             edges += sum(c > 0 for c in counts)
             outside += sum(counts)
         if width <= MOST_TILES * self.rows and outside * WRITTEN >= width * taps:
-            self.written = plan.attempt("omit", self.name)
+            self.written = plan.attempt("omit", self.name, alone=part)
             if self.written:
                 self.taps = [a.var.attr for _, _, a in beside]
                 # Chains have so many terms less.
@@ -229,7 +230,7 @@ class Convolution:
             return self.written
         most = MOST_ADJOINT if adjoint_taps(space, self.pattern, self.found) > 1 else MOST_EDGES
         still = [x.var.attr] if edges > most else []
-        return plan.attempt("omit", self.name, *still)
+        return plan.attempt("omit", self.name, *still, alone=part)
 
     def _half_tiles_share(self) -> bool:
         """Whether threads share out tiles of half as many channels, and nothing else as well.
