@@ -147,6 +147,52 @@ def test_rows_of_a_shorter_last_block():
     assert lines_of(schedule.kernel, 24) >= every - rest
 
 
+@pytest.mark.parametrize(("shape", "right"), [
+    ((40, 96, 3), "kj"), ((33, 80, 9), "kj"), ((64, 48, 2), "jk"), ((37, 50, 5), "kj"),
+])  # fmt: skip
+def test_long_steps_ask_for_lines(shape, right):
+    """All lines of all panels but the first, where each step asks for several of them."""
+    depth, columns, rows = shape
+    schedule = Schedule(nests.matmul(rows, columns, depth, "ik", right)).split("j", 32).reorder(
+        "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).split("k", 8)
+    schedule.decompose_reduction("s", "j.i")
+    before = schedule.kernel
+    schedule.prefetch_lines("b", "k.s", "i", "k.o", "j.o")
+    assert_same(before, schedule.kernel)
+    again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
+    assert_same(schedule.kernel, again.kernel)
+    size = columns if right == "kj" else depth
+    asked = {(at[0] * size + at[1]) // 16 for at in lines_of(schedule.kernel, columns)}
+    elements = [(k, j) if right == "kj" else (j, k) for j in range(32, columns)
+                for k in range(depth)]
+    assert asked >= {(x * size + y) // 16 for x, y in elements}
+
+
+def test_lines_of_blocks_of_the_sum():
+    """The last panel of a block asks for the first one of the next block."""
+    schedule = Schedule(nests.matmul(6, 64, 64)).split("j", 32).reorder(
+        "j.o", "i", "j.i").block_reduction("s", "j.o", "k", 32).stage(
+        "b", "j.o", ("k.i", "j.i")).decompose_reduction("s.b", "j.i")
+    before = schedule.kernel
+    schedule.prefetch_lines("b", "k.i.s", "i", "k.i", "j.o", "k.o")
+    assert_same(before, schedule.kernel)
+    asked = {(k, j // 16) for k, j in lines_of(schedule.kernel, 64)}
+    assert asked >= {(k, j) for k in range(64) for j in range(4) if k >= 32 or j >= 2}
+
+
+def test_refuses_lines():
+    tiles = Schedule(nests.matmul(4, 640, 20)).split("j", 320).reorder(
+        "j.o", "i", "j.i").decompose_reduction("s", "j.i")
+    with pytest.raises(ScheduleError, match="loads of a that"):
+        tiles.prefetch_lines("a", "k", "i", "k", "j.o")
+    with pytest.raises(ScheduleError, match="not between"):
+        tiles.prefetch_lines("b", "k", "none", "k", "j.o")
+    short = Schedule(nests.matmul(1, 640, 640)).split("j", 320).split("k", 320).reorder(
+        "j.o", "i", "j.i").stage("b", "j.o", ("k.o", "k.i", "j.i")).decompose_reduction("s", "j.i")
+    with pytest.raises(ScheduleError, match="lines for 2 steps"):
+        short.prefetch_lines("b", "k.o.s", "i", "k.o", "j.o")
+
+
 def lines_of(kernel, columns):
     """Return the places that the prefetches of a kernel name, by walking its loops."""
     places = set()

@@ -16,7 +16,7 @@ from weft.ir.stmt import Alloc, If
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
 from weft.schedule.parts import part
-from weft.strategies import choose, contraction_matrix
+from weft.strategies import choose, contraction_parts
 
 FEATURES = tuple(f"+{name}" for name in (
     "amx-bf16", "amx-int8", "amx-tile", "avx", "avx2", "avx512bf16", "avx512bw", "avx512dq",
@@ -31,7 +31,7 @@ native = pytest.mark.requires("tiles")
 
 @pytest.fixture(autouse=True)
 def _parts_of_small_products(monkeypatch):
-    monkeypatch.setattr(contraction_matrix, "FEWEST_SEPARATED", 5)
+    monkeypatch.setattr(contraction_parts, "_pays", lambda _sides, _cut: True)
 
 
 def takes_parts(kernel):
@@ -101,11 +101,28 @@ def test_the_guard_is_one_condition_with_two_bodies():
 
 def test_few_rows_columns_or_terms_take_vectors(monkeypatch):
     monkeypatch.undo()
-    assert takes_parts(choose(nests.matmul(256, 257, 300), TARGET, 1))
-    few = (197, 768, 768), (768, 197, 768), (768, 768, 128), (64, 64, 64)
-    deep = (256, 256, 4096)  # no two panels lie in the second cache
-    for shape in (*few, deep):
+    for shape in ((256, 257, 300), (197, 768, 768), (256, 256, 4096), (5000, 120, 900)):
+        assert takes_parts(choose(nests.matmul(*shape), TARGET, 2))
+    few = (64, 768, 768), (768, 64, 768), (768, 768, 200), (128, 128, 768)
+    for shape in (*few, (260, 258, 257)):  # the last one fills tiles up too much
         assert not takes_parts(choose(nests.matmul(*shape), TARGET, 1))
+
+
+@pytest.mark.parametrize("depth", [530, 544, 550])
+def test_long_sums_are_taken_in_blocks(depth):
+    """In each of them, the last one may be shorter, the parts of rows serve all columns."""
+    kernel = nests.matmul(16, 16, depth)
+    made = choose(kernel, SMALL, 1)
+    assert takes_parts(made)
+    assert any(line.startswith("block_reduction(s, ") for line in made.meta.schedule)
+    assert_same(kernel, made, exact=False)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_of_columns_are_asked_for_while_tiles_are_multiplied(threads):
+    for layout in ("ik,kj", "ik,jk", "ki,kj", "ki,jk"):
+        made = choose(nests.matmul(197, 768, 768, *layout.split(",")), TARGET, threads)
+        assert any(line.startswith("prefetch_lines") for line in made.meta.schedule), layout
 
 
 def data(kind, rng, shape):
@@ -119,7 +136,8 @@ def data(kind, rng, shape):
     return x
 
 
-SHAPES = [(64, 64, 64), (33, 70, 257), (200, 330, 1024), (7, 300, 96), (300, 9, 640)]
+SHAPES = [(64, 64, 64), (33, 70, 257), (200, 330, 1024), (7, 300, 96), (300, 9, 640),
+          (97, 130, 4000), (40, 70, 600)]
 
 
 @native

@@ -170,10 +170,11 @@ def measure(kernel: Kernel, panel: str, axis: int, high: int, loop: str = "") ->
     if not isinstance(nest, For) or (loop and nest.var.attr != loop):
         raise ScheduleError(what, found=f"a {type(nest).__name__} behind {panel}",
                             expected=f"its copy, a loop {loop}".rstrip())
-    edit = Edit(kernel)
+    edit, extents = Edit(kernel), _filled(nest, alloc.memory)
     if not loop:
-        return edit.replace(parents, nest, (nest, _magnitudes(edit, alloc.memory, axis, high)))
-    reduce = _magnitudes(edit, alloc.memory, axis, high, nest.var)
+        return edit.replace(parents, nest, (nest, _magnitudes(edit, alloc.memory, extents, axis,
+                                                              high)))
+    reduce = _magnitudes(edit, alloc.memory, extents, axis, high, nest.var)
     size = alloc.memory.shape[:1]
     kept = [Memory(edit.names.fresh(f"{a.var.attr}.all"), dt.uint32, size, "local")
             for a in reduce.accumulators]
@@ -237,12 +238,19 @@ def _bound(kernel: Kernel, name: str) -> Expr | None:
                  for v in s.binds() if v.attr == name), None)
 
 
-def _magnitudes(edit: Edit, memory: Memory, axis: int, high: int,
+def _filled(nest: For, memory: Memory) -> list[Expr]:
+    """Return how far a copy fills the dimensions of its panel: the last block may be shorter."""
+    extents = {s.var: s.extent for s in walk((nest,)) if isinstance(s, For)}
+    index = next(s.index for s in walk((nest,)) if isinstance(s, Store) and s.memory is memory)
+    return [extents.get(at, most) for at, most in zip(index, memory.shape, strict=True)]
+
+
+def _magnitudes(edit: Edit, memory: Memory, extents: list[Expr], axis: int, high: int,
                 first: Expr | None = None) -> Reduce:
     """Return the REDUCE for the bits of the least magnitude, less 1, and of the largest one."""
     axes: list[Axis] = []
     index: list[Expr] = []
-    for number, extent in enumerate(memory.shape):
+    for number, extent in enumerate(extents):
         if number == axis or (number == 0 and first is not None):
             index.append(ex.index(high) if number == axis or first is None else first)
             continue

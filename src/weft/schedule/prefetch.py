@@ -272,7 +272,7 @@ def prefetch_rows(kernel: Kernel, memory: str, copy: str, tile: str, steps: str,
     names = ", ".join((memory, copy, tile, steps, ahead, around)).rstrip(", ")
     what = f"prefetch_rows({names})"
     rows = deal(kernel, what, memory, copy, tile, steps, ahead)
-    places = _ahead(rows.kernel, what, rows.loops, rows.outer, around)
+    places = next_panel(rows.kernel, what, rows.loops, rows.outer, around)
     for n, v in enumerate(rows.along):
         rest = prod(rows.known[w] for w in rows.along[n + 1:])
         here = rows.row // rest if rest > 1 else rows.row
@@ -374,8 +374,8 @@ def _starts(moves: dict[Expr, int], known: dict[Expr, int], v: Expr, size: int) 
     return range(0, known[v], max(LINE_BYTES // (moves[v] * size), 1))
 
 
-def _ahead(kernel: Kernel, what: str, loops: list[For], outer: Expr,
-           around: str) -> dict[Expr, Expr]:
+def next_panel(kernel: Kernel, what: str, loops: list[For], outer: Expr,
+               around: str) -> dict[Expr, Expr]:
     """Return the next iteration of a loop, and of the one around it where that begins anew."""
     if not around:
         return {outer: outer + 1}
@@ -387,23 +387,42 @@ def _ahead(kernel: Kernel, what: str, loops: list[For], outer: Expr,
 def _copied(kernel: Kernel, what: str, memory: str, copy: str, site: Site, ahead: str,
             ) -> tuple[sub.Space, Expr, Load, dict[Expr, int]]:
     """Return the load of a copy, the loop to look ahead in, and how far each loop moves it."""
+    space, outer, loads, moves = copied_loads(kernel, what, memory, copy, site, ahead)
+    if len(loads) != 1:
+        raise ScheduleError(what, found=f"{len(loads)} loads of {memory} that {ahead} moves",
+                            expected="one")
+    return space, outer, loads[0], moves
+
+
+def copied_loads(kernel: Kernel, what: str, memory: str, copy: str, site: Site, ahead: str,
+                 ) -> tuple[sub.Space, Expr, list[Load], dict[Expr, int]]:
+    """Return the loads of a copy, the loop to look ahead in, and how far each loop moves them.
+
+    Raises
+    ------
+    ScheduleError
+        If there are none, or loops move them differently or not linearly.
+    """
     source, outer = find_memory(kernel, memory, what), find_for(kernel, ahead, what)
     first = find_for(kernel, copy, what)
     if not all(any(p is outer.stmt for p in s.parents) for s in (first, site)):
         raise ScheduleError(what, found=f"{copy} and {site.loop.var.attr} not inside {ahead}",
                             expected="a loop around both")
-    found = [s for s in walk(first.body) if isinstance(s, Load) and s.memory is source]
-    if len(found) != 1 or outer.var not in ex.free_vars(found[0].index):
-        raise ScheduleError(what, found=f"{len(found)} loads of {memory} that {ahead} moves",
+    loads = [s for s in walk(first.body) if isinstance(s, Load) and s.memory is source]
+    if not loads or any(outer.var not in ex.free_vars(s.index) for s in loads):
+        raise ScheduleError(what, found=f"{len(loads)} loads of {memory} that {ahead} moves",
                             expected="one")
     space = sub.Space(kernel)
     inside = {first.var} | {s.var for s in walk(first.body) if isinstance(s, For)}
-    flat = space.flat(source, found[0].index)
+    flat = [space.flat(source, s.index) for s in loads]
     moves: dict[Expr, int] = {}
-    for var in inside & ex.free_vars(found[0].index):
-        step = space.stride(flat, var)
-        if not step:
+    for var in inside & ex.free_vars(loads[0].index):
+        step = space.stride(flat[0], var)
+        if not step or any(space.stride(f, var) != step for f in flat):
             raise ScheduleError(what, found=f"a subscript not linear in {var.attr}",
                                 expected="sums of loop variables times constants")
         moves[var] = abs(step)
-    return space, outer.var, found[0], moves
+    return space, outer.var, loads, moves
+
+
+__all__ = ["prefetch", "prefetch_panel", "prefetch_places", "prefetch_rows"]

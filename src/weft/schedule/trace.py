@@ -231,6 +231,11 @@ class Schedule:
         """See `weft.schedule.prefetch.prefetch_rows`."""
         return self._apply("prefetch_rows", (memory, copy, tile, steps, ahead), around=around)
 
+    def prefetch_lines(self, memory: str, copy: str, tile: str, steps: str, ahead: str,
+                       around: str = "") -> Self:
+        """See `weft.schedule.long_steps.prefetch_lines`."""
+        return self._apply("prefetch_lines", (memory, copy, tile, steps, ahead), around=around)
+
     def prefetch_between(self, memory: str, rows: str, first: str, turns: str, ahead: str = "",
                          lines: int = 0) -> Self:  # fmt: skip
         """See `weft.schedule.between.prefetch_between`."""
@@ -308,7 +313,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
     "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
     "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_rows"),
-    "between": ("prefetch_between",), "pipeline": ("copy_ahead",), "settle": ("settle",),
+    "between": ("prefetch_between",), "pipeline": ("copy_ahead",),
+    "long_steps": ("prefetch_lines",), "settle": ("settle",),
     "cascade": ("cascade", "promote", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
 }
@@ -331,7 +337,7 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("stage", "scope"): "local", ("stage", "skew"): 0,
     ("window", "order"): (), ("window", "skew"): 0, ("precompute", "scope"): "local",
     ("precompute", "skew"): 0, ("precompute", "written"): "",
-    ("measure", "loop"): "", ("prefetch_rows", "around"): "",
+    ("measure", "loop"): "", ("prefetch_rows", "around"): "", ("prefetch_lines", "around"): "",
     ("prefetch_between", "ahead"): "", ("prefetch_between", "lines"): 0,
     ("copy_ahead", "around"): "", ("copy_ahead", "distance"): 8,
     ("omit", "alone"): False, ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,

@@ -39,6 +39,7 @@ from weft.strategies.contraction_inner import inner_cost, schedule_inner
 from weft.strategies.contraction_lines import schedule_lines
 from weft.strategies.contraction_matrix import schedule_matrix
 from weft.strategies.contraction_outer import outer_cost, schedule_outer
+from weft.strategies.contraction_parts import schedule_parts
 from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked, usual
 from weft.strategies.contraction_position import schedule_position
 from weft.strategies.contraction_stream import schedule_stream
@@ -49,6 +50,7 @@ from weft.strategies.nest import Plan, fit_privately, private_arrays
 __all__ = ["Parameters", "Pattern", "match", "schedule_contraction"]
 
 FLAT: Final = (schedule_outer, schedule_inner, schedule_lines, schedule_stream)  # no windows
+LARGE: Final = (schedule_parts, schedule_matrix, schedule_taps)  # forms of matrices
 SMALLER: Final = 4  # how often a form is tried that keeps too much in private arrays
 KEPT: Final = ("panel_bytes", "window_bytes", "whole_bytes", "sum_bytes", "dot_bytes",
                "matrix_bytes")
@@ -67,8 +69,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
              for cost in (outer_cost, inner_cost)]
     if costs[1] is not None and (costs[0] is None or costs[1] < costs[0]):
         forms.reverse()
-    forms[:0] = [schedule_matrix, schedule_taps, schedule_dot, schedule_filter, schedule_deep,
-                 schedule_window, schedule_position, schedule_lines, schedule_stream]
+    forms[:0] = [*LARGE, schedule_dot, schedule_filter, schedule_deep, schedule_window,
+                 schedule_position, schedule_lines, schedule_stream]
     names = [form.__name__.removeprefix("schedule_") for form in forms]
     first = plan.pick("contraction.form", "", names)
     if first:
@@ -88,7 +90,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
             with contextlib.suppress(ScheduleError):
                 fits = form(plan, pattern, p)
             if fits and fit_privately(plan, private_arrays(plan.kernel) - before,
-                                      large=form in (schedule_matrix, schedule_taps)):
+                                      large=form in LARGE):
                 return True
             plan.schedule.reset(saved)
             plan.choices.reset(decided)

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.ir.dtype import float32, uint32
-from weft.ir.expr import Expr
+from weft.ir.dtype import uint32
 from weft.ir.op import Op
 from weft.ir.stmt import Reduce
 from weft.schedule.matrix import PRODUCTS, SIDE
-from weft.schedule.parts import PARTS, separable_factors
-from weft.schedule.space import find_memory
 from weft.schedule.tensorize import OPERATIONS, narrow_factors
 from weft.strategies.contraction_dot import Sides, binds, panel, sides_of, sum_shifts
 from weft.strategies.contraction_pattern import (
@@ -32,12 +29,7 @@ from weft.strategies.nest import Plan, find, parallelise, size_of, work
 LONG: Final = 20  # products of a tile, from which on its store comes long after the last one
 FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
 FEWEST_MADE: Final = 2  # the same where vectors would need words that are not in memory
-FEWEST_SEPARATED: Final = 256  # rows, columns and terms from which on it pays to separate float32
 TURNED: Final = 2  # times as many columns as rows that lie alike, from which on they give the rows
-CHAIN_STEPS: Final = 16  # whose products of parts are added to one another
-CHAIN: Final = 192  # terms that are added to one another there
-PLAIN_ROWS: Final = 8  # of a tile of vectors, beside two vectors of columns that lie far apart
-BEHIND: Final = 4  # dimensions of a panel from its parts on
 COPY: Final = 2  # blocks of columns that take as long as the copy of their rows
 
 
@@ -45,42 +37,32 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the form of products of matrices; whether it fits."""
     if not any(plan.target.supports(op, uint32) for op in (Op.MATRIX2, Op.MATRIX4)):
         return False
-    factors, counts = narrow_factors(pattern.reduce), (1, 1)
-    separated = factors is None
+    factors = narrow_factors(pattern.reduce)
     if factors is None:
-        factors = separable_factors(pattern.reduce)
-        if factors is None or not plan.target.supports(Op.MATRIX2, float32):
-            return False
-        counts = part_counts(factors)
-    s = sides_of(plan, pattern, signed=plan.target.supports(Op.MATRIX4S, uint32),
-                 separated=separated)
+        return False
+    s = sides_of(plan, pattern, signed=plan.target.supports(Op.MATRIX4S, uint32))
     if s is None or len(pattern.reduce.axes) != 1:
         return False
     if not plan.target.supports(PRODUCTS[OPERATIONS[s.op]], uint32):
         return False
-    is_turned = _should_turn(s)
+    is_turned = should_turn(s)
     if is_turned:
-        turned = sides_of(plan, pattern, turned=True, signed=s.op == Op.DOT4S.name,
-                          separated=separated)
+        turned = sides_of(plan, pattern, turned=True, signed=s.op == Op.DOT4S.name)
         if turned is None or factors[0].dtype is not factors[1].dtype:
             is_turned = False  # unsigned bytes would be on the other side
         else:
             s = turned
-    if s.row_side == "right":
-        counts = counts[::-1]
     rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
     if min(rows_n, wide_n) < _fewest(s) or s.depth < SIDE * s.group // 2:
-        return False
-    if separated and min(rows_n, wide_n, s.depth) < FEWEST_SEPARATED:
         return False
     rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
     points = -(-s.depth // (s.group * SIDE)) * SIDE
     kept = min(p.matrix_bytes, plan.target.l2_bytes // 2)  # beside the rows of a tile
-    if points * max(rows * counts[0], columns * counts[1]) * (6 if separated else 4) > kept:
-        return False  # parts of a strip and a panel have to lie in the second cache together
+    if points * max(rows, columns) * 4 > kept:
+        return False
     # The last of several blocks overlaps the one before it, and tiles are filled up where there
     # are no two: little is done twice, and few copies of the rows are made.
-    most = min(kept // (4 * points * columns * counts[1]), -(-wide_n // columns))
+    most = min(kept // (4 * points * columns), -(-wide_n // columns))
     sharers = 1
     if plan.threads > 1 and len(pattern.rows) == 2 and wide_n >= rows_n:
         # Threads share the columns, and so the copy of these, rather than the rows.
@@ -89,13 +71,8 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     tiles = min(range(most, 0, -1),
                 key=lambda t: -(-wide_n // (t * columns * sharers)) * (t + COPY))
     block = tiles * columns
-    strips = 0
-    if separated and block < wide_n:
-        strips = _strips(p, -(-rows_n // rows), rows * points * counts[0] * 4)
-    _schedule(plan, pattern, s, rows, columns, block, is_turned, counts if separated else (),
-              strips)
-    plan.why.append(f"contraction: {rows}×{columns} results in tiles of {SIDE}×{SIDE} ({s.op})"
-                    + (f", {max(counts)} parts of a factor" if separated else ""))
+    _schedule(plan, pattern, s, rows, columns, block, is_turned)
+    plan.why.append(f"contraction: {rows}×{columns} results in tiles of {SIDE}×{SIDE} ({s.op})")
     return True
 
 
@@ -109,19 +86,7 @@ def _fewest(s: Sides) -> int:
     return FEWEST_MADE if s.group > 2 or is_odd else FEWEST
 
 
-def _strips(p: Parameters, count: int, each: int) -> int:
-    """Return how many strips of rows are copied together, for all blocks of columns."""
-    blocks = -(-count // max(p.matrix_rows // each, 1))
-    return -(-count // blocks)
-
-
-def part_counts(factors: tuple[Expr, Expr]) -> tuple[int, int]:
-    """Return how many parts of bfloat16 the factors have."""
-    a, b = (1 if f.op is Op.CAST else PARTS for f in factors)
-    return a, b
-
-
-def _should_turn(s: Sides) -> bool:
+def should_turn(s: Sides) -> bool:
     """Whether the wide operand, whose elements lie side by side along the sum, gives the rows.
 
     Rows are copied as they lie, columns have to be turned: the fewer of them the better.
@@ -131,7 +96,7 @@ def _should_turn(s: Sides) -> bool:
 
 
 def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
-              block: int, is_turned: bool, counts: tuple[int, ...], strips: int) -> None:
+              block: int, is_turned: bool) -> None:
     schedule = plan.schedule
     amount = work((pattern.rows[0],)) // MAC_SPEED
     name = str(pattern.reduce.accumulators[0].var.attr)
@@ -146,18 +111,8 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     strip = f"{i}.o"
     for loop in [strip, top, across, *tile, *outer]:
         schedule.sink(loop)
-    if strips:
-        schedule.split(strip, strips, "trim")
-        outer.append(f"{strip}.o")
-        strip = f"{strip}.i"
     schedule.reorder(*outer, top, strip, across, *tile)
-    shared = parallelise(plan, [*outer, top, strip], amount)
-    row_parts = wide_parts = ""
-    if counts:
-        schedule.fork(strip).separate(name)
-        parts = {"left": f"{name}.l", "right": f"{name}.h"}
-        row_parts = parts.pop(s.row_side) if counts[0] > 1 else ""
-        wide_parts = parts.popitem()[1] if counts[1] > 1 else ""
+    parallelise(plan, [*outer, top, strip], amount)
     schedule.tensorize(name, s.axis, s.op, bias=s.row_side, multiple=SIDE)
     words = f"{name}.{s.row_side}", f"{name}.{'left' if s.row_side == 'right' else 'right'}"
     bias = f"{name}.bias" if binds(plan, f"{name}.bias") else ""
@@ -165,9 +120,6 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
         name = f"{name}.dot"
     q = f"{s.axis}.q"
     schedule.split(q, SIDE)
-    pairs = [x for x in (f"{name}.l", f"{name}.h") if x in (row_parts, wide_parts)]
-    if pairs:
-        schedule.reorder(f"{q}.o", *pairs, f"{q}.i")
     if bias:
         sums = panel(plan, bias, top, (across, tile[1], tile[3]))
         if s.wide_stride == 1:
@@ -175,9 +127,7 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
         else:
             sum_shifts(plan, s, sums[-1])
     steps, peeled = [], []
-    loops = panel(plan, words[1], top,
-                  (across, f"{q}.o", *filter(None, [wide_parts]), tile[1], f"{q}.i", tile[3]),
-                  written=wide_parts)
+    loops = panel(plan, words[1], top, (across, f"{q}.o", tile[1], f"{q}.i", tile[3]))
     if s.wide_stride == 1:  # line by line of memory, through all panels
         schedule.reorder(loops[1], loops[3], loops[0], loops[2], loops[4]).vectorize(loops[4])
     else:
@@ -186,77 +136,25 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     full = size_of(s.wide.extent) // columns
     if block > size_of(s.wide.extent) and full:
         peeled.append((loops[0], full))  # all columns but the last are there: no masks
-    around = [strip] if strips else []
-    loops = panel(plan, words[0], outer[-1] if strips else strip,
-                  (*around, f"{q}.o", *filter(None, [row_parts]), tile[0], tile[2], f"{q}.i"),
-                  written=row_parts)
-    if strips:
-        around = [loops.pop(0)]
-        if shared in (top, strip):
-            parallelise(plan, around, amount)
+    loops = panel(plan, words[0], strip, (f"{q}.o", tile[0], tile[2], f"{q}.i"))
     if s.row_stride == 1:
         schedule.reorder(loops[3], loops[2]).vectorize(loops[2])
     else:
         schedule.vectorize(loops[3])
     steps.append(loops[0])
-    if counts:
-        for word, part, loop in ((words[0], row_parts, "".join(around)),
-                                 (words[1], wide_parts, "")):
-            _measure(plan, f"{word}.p", part, loop)
-        schedule.guard(strip, f"{words[0]}.p", f"{words[1]}.p", s.depth)
-        plain_tile(plan, f"{name}.u", f"{s.axis}.u", [f"{x}.u" for x in (across, *tile)])
-        if pairs[-1].endswith(".h"):
-            schedule.reverse(pairs[-1])  # small products first: the others' last places stay
-    step, finish = f"{q}.o", ".f"
-    turns = -(-s.depth // (s.group * SIDE))
-    if pairs and turns > CHAIN_STEPS:  # shorter chains of additions
-        schedule.block_reduction(name, tile[0], step, -(-turns // -(-turns // CHAIN_STEPS)))
-        name, step, finish = f"{name}.b", f"{step}.i", ".end"
-        schedule.vectorize(f"{tile[3]}.begin")
     keep_tiles(plan, name, tile, words[0], f"{q}.i")
-    if finish == ".end":
-        schedule.vectorize(f"{tile[3]}.f")
-    for loop in pairs:
-        schedule.unroll(loop)
     whole = s.depth // (s.group * SIDE)
     if whole and s.depth % (s.group * SIDE):  # all steps but the last are full, as well
         peeled += [(step, whole) for step in steps]
     for loop, full in peeled:
         schedule.split(loop, full, "peel")
     if s.depth >= LONG * s.group * SIDE:
-        schedule.refresh(step, f"{name}.r", f"{name}.s")
-    last, line = f"{tile[2]}{finish}", f"{tile[3]}{finish}"
+        schedule.refresh(f"{q}.o", f"{name}.r", f"{name}.s")
+    last, line = f"{tile[2]}.f", f"{tile[3]}.f"
     if is_turned:  # results lie side by side along the rows of a tile
         schedule.reorder(line, last).unroll(line).vectorize(last)
     else:
         schedule.vectorize(line)
-
-
-def _measure(plan: Plan, panel: str, parts: str, loop: str) -> None:
-    """Find the magnitudes in a panel: of each strip of rows, or of all of it."""
-    shape = find_memory(plan.kernel, panel, "measure").shape
-    # Behind the parts come the tiles, and their rows and columns.
-    axis = len(shape) - BEHIND if parts else -1
-    plan.schedule.measure(panel, axis, PARTS - 1 if parts.endswith(".l") else 0, loop=loop)
-    plan.schedule.vectorize(f"{panel}.g{len(shape) - 1}")
-
-
-def plain_tile(plan: Plan, name: str, axis: str, loops: list[str]) -> None:
-    """Compute results of a tile by multiply-adds of vectors, from the operands as they lie.
-
-    `loops` are those across tiles, over tiles of rows and of columns, and over these.
-    """
-    schedule = plan.schedule
-    row = loops[3]
-    schedule.split(row, PLAIN_ROWS)
-    schedule.reorder(*loops[:2], f"{row}.o", loops[2], f"{row}.i", loops[4])
-    tile = [loops[2], f"{row}.i", loops[4]]
-    schedule.block_reduction(name, tile[0], axis, CHAIN)
-    for end in (".begin", ".end"):
-        schedule.vectorize(f"{tile[2]}{end}")
-    schedule.decompose_reduction(f"{name}.b", tile[0])
-    for end in (".z", "", ".f"):
-        schedule.unroll(f"{tile[0]}{end}").unroll(f"{tile[1]}{end}").vectorize(f"{tile[2]}{end}")
 
 
 def _sum_lines(plan: Plan, loops: list[str]) -> None:

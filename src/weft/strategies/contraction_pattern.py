@@ -59,8 +59,7 @@ class Parameters(Record):
     ``dot_rows`` the rows of a tile of packed words, ``dot_least`` the rows from which on words pay,
     ``dot_turned`` those from which on it pays to turn an operand for them,
     ``dot_bytes`` the panels that share one copy of the rows, ``dot_depth`` the steps of a block
-    if these are few, and ``matrix_bytes`` the same for tiles of matrices; ``matrix_rows`` the bytes
-    of rows that are copied together for all blocks of columns.
+    if these are few, and ``matrix_bytes`` the same for tiles of matrices.
     """
 
     rows: int = 8
@@ -90,7 +89,6 @@ class Parameters(Record):
     dot_bytes: int = 256 << 10
     dot_depth: int = 512
     matrix_bytes: int = 1 << 20
-    matrix_rows: int = 8 << 20
 
 
 # What a search may choose instead of the parameters, for each form those that it looks at.
@@ -103,6 +101,7 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "dot": {"dot_rows": (4, 6, 8, 10, 12, 14), "vectors": (1, 2, 4),
             "dot_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "matrix": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
+    "parts": {},
     "taps": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "filter": {},
     "inner": {"inner_rows": (1, 2, 3, 4, 6, 8), "inner_columns": (1, 2, 3, 4, 6, 8)},
