@@ -8,6 +8,7 @@ import schedule_nests as nests
 from schedule_nests import assert_same, loop, memory, n, v
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
+from weft.ir.op import Op
 from weft.ir.stmt import (
     Accumulator,
     Assert,
@@ -56,6 +57,19 @@ def kinds(kernel):
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 5, 15, 16, 17, 31, 64, 65, 127, 130, 257])
 def test_flat_elementwise(size, target):
     check(nests.chain(size), target)
+
+
+@pytest.mark.parametrize(("whole", "terms", "lanes"), [(True, 0, 8), (False, 0, 64), (True, 9, 32)])
+def test_quotients_take_half_a_register_where_units_take_whole_ones(whole, terms, lanes):
+    x, y = memory("x", 1024), memory("y", 1024)
+    a = nests.f("a")
+    value = ex.unary(Op.SQRT, a) / a
+    for number in range(2 * terms):  # the other units then have more to do than the divider
+        value = (value + float(number)) * a
+    kernel = Kernel("quotient", (x, y), (loop("i", 1024, Load(a, x, (v("i"),)),
+                                              Store(y, (v("i"),), value)),))
+    made = check(kernel, WIDE.replace(whole_vectors=whole))
+    assert f"in vectors of {lanes}" in dict(made.meta.hints)["why"]
 
 
 @pytest.mark.parametrize("target", [WIDE, NARROW, TINY])
@@ -267,8 +281,6 @@ def test_conditions_and_narrow_types(size):
 
 def test_online_pair_of_accumulators():
     """Maximum and sum of exponentials in one pass: both halves are combined together."""
-    from weft.ir.op import Op
-
     x, y = memory("x", 3, 50), memory("y", 3)
     m, s, a = nests.f("m"), nests.f("s"), nests.f("a")
 

@@ -39,6 +39,7 @@ SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
 LEAST_DENSE: Final = 8  # vectors of a row that is picked from columns side by side
 FILL_WEIGHT: Final = 4  # of a store that fills: who shares the rest had better own its lines
 LEAST_FOUND: Final = 2  # elements of a row that is looked up, from where it is read as a vector
+QUOTIENT_COST: Final = 10  # cycles of dividing a vector
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
 
 
@@ -88,7 +89,8 @@ def schedule_nest(plan: Plan, root: str) -> None:
         parallelise(plan, names, amount)
         return
     streamed = _will_stream(plan)
-    outer = split_for_vectors(plan, best.attr, extent, cost, peel=streamed)
+    most = MAX_LANES if streamed else _most_lanes(plan, cost)
+    outer = split_for_vectors(plan, best.attr, extent, cost, peel=streamed, most=most)
     names = [*names[:-1], outer if outer is not None else best.attr]
     parallelise(plan, names, amount)
     if streamed and outer is not None:
@@ -335,6 +337,17 @@ def _copy_tiles(plan: Plan, a: str, b: str, memory: str) -> None:
     made = [s.var.attr for s in walk(plan.kernel.body)
             if isinstance(s, For) and s.var.attr not in before]
     plan.schedule.unroll(made[0]).vectorize(made[1])
+
+
+def _most_lanes(plan: Plan, cost: Cost) -> int:
+    """Return the most lanes of a vector: half a register if most of the time goes into quotients.
+
+    Dividers are half as wide as units that take vectors whole, which wait for the second half.
+    """
+    divides = cost.quotients * QUOTIENT_COST >= cost.ops > 0
+    if divides and plan.target.whole_vectors:
+        return max(plan.target.vector_bytes // (2 * cost.itemsize), 1)
+    return MAX_LANES
 
 
 def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES) -> int:
