@@ -202,16 +202,17 @@ def matvec(rows, inner):
 
 
 def convolution(height, width, stride=1, pad=1, channels=2, outputs=5, kernel=3, flip=False,
-                images=2, nested=False, dtype=dt.float32, turned=False):
+                images=2, nested=False, dtype=dt.float32, turned=False, dilation=1):
     """y[b, o] = sum over c of x[b, c], padded, correlated (or convolved) with w[o, c] (or w[c, o]).
     """
     x = memory("x", images, channels, height, width, dtype=dtype)
     sides = (channels, outputs) if turned else (outputs, channels)
     w = memory("w", *sides, kernel, kernel, dtype=dtype)
-    rows, columns = ((m + 2 * pad - kernel) // stride + 1 for m in (height, width))
+    rows, columns = ((m + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+                     for m in (height, width))
     y = memory("y", images, outputs, rows, columns)
     p, q = (kernel - 1 - v("p"), kernel - 1 - v("q")) if flip else (v("p"), v("q"))
-    i, j = v("i") * stride + p - pad, v("j") * stride + q - pad
+    i, j = (v(x) * stride + tap * dilation - pad for x, tap in (("i", p), ("j", q)))
     inside = n(0).le(i) & i.lt(height) & n(0).le(j) & j.lt(width) if pad else None
     a, b = v("a", dtype), v("b", dtype)
     read = a if inside is None else ex.where(inside, a, 0.0)

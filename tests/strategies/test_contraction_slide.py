@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from test_contraction_matrix import WITHOUT, assembly
+from test_contraction_matrix import TARGET, WITHOUT, assembly
 from test_contraction_taps import narrow, trace
 
 import weft
 from seeds import seeds
+from weft.kernelize.build import kernelize
+from weft.strategies import choose
 
 
 def slides(lines):
@@ -32,6 +34,36 @@ def test_channels_that_fill_no_tiles_are_exact(channels, outputs, threads):
                                    (1, 16, 1, 1, 16, 2)])
 def test_few_channels_or_positions_take_another_form(shape):
     assert not slides(trace(narrow(*shape)))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_taps_that_go_backwards_take_tiles_as_well(turned):
+    """The windows of a gradient by images: no copy serves all taps, each has steps of its own."""
+    lines = trace(narrow(1, 16, 1, 1, 16, 9, flip=True, turned=turned))
+    assert not slides(lines)
+    assert any(line.startswith("matrix") for line in lines)
+
+
+@pytest.mark.parametrize(("stride", "dilation", "slid"), [
+    (2, 3, False), (3, 2, False), (4, 3, False), (2, 2, True), (4, 2, True), (1, 3, True),
+    (3, 1, True),
+])  # fmt: skip
+def test_steps_of_which_none_is_a_part_of_the_other_take_tiles_as_well(stride, dilation, slid):
+    kernel = narrow(7, 16 * stride + 2 * dilation, stride, 1, 16, 9, dilation=dilation)
+    lines = choose(kernel, TARGET, 1).meta.schedule
+    assert slides(lines) is slid
+    assert any(line.startswith("matrix") for line in lines)
+
+
+@pytest.mark.parametrize(("length", "kernel", "stride", "pad"), [(53, 2, 2, 3), (70, 2, 3, 3)])
+def test_borders_of_positions_alone_take_tiles_as_well(length, kernel, stride, pad):
+    """Where a position lies outside whatever the tap is, the tap is no part of the condition."""
+    x, w = (weft.zeros(*shape, dtype=weft.bfloat16).realize()
+            for shape in ((2, 32, length), (9, 32, kernel)))
+    (step,) = kernelize([x.conv1d(w, stride=stride, padding=pad)._read()], TARGET)
+    lines = choose(step.kernel, TARGET, 1).meta.schedule
+    assert not slides(lines)
+    assert any(line.startswith("matrix") for line in lines)
 
 
 def test_without_tile_registers_nothing_changes():

@@ -11,9 +11,11 @@ reach out of it: then no word has a mask.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Final
 
+from weft.errors import ScheduleError
 from weft.ir.dtype import uint32
 from weft.ir.expr import Expr
 from weft.ir.op import Op
@@ -71,8 +73,12 @@ def schedule_taps(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     s = sides_of(plan, pattern, masked=True)
     if s is None or s.op != Op.DOT2.name:
         return False
-    if schedule_slide(plan, pattern, p):
-        return True
+    start, decided = plan.schedule.mark(), plan.choices.mark()
+    with contextlib.suppress(ScheduleError):  # one copy serves no taps that go another way
+        if schedule_slide(plan, pattern, p):
+            return True
+    plan.schedule.reset(start)
+    plan.choices.reset(decided)
     tiles = _choose(plan, pattern, s, p)
     if tiles is None:
         return False
