@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from seeds import seeds
 from weft import strategies
 from weft.backends import cpu
 from weft.errors import BoundsError
@@ -98,9 +99,30 @@ def test_an_index_for_each_element_of_wide_rows():
     np.testing.assert_array_equal(got.numpy(), wanted)
 
 
-@pytest.mark.parametrize(("columns", "shared"), [(20, False), (164, False), (4000, True)])
+@pytest.mark.parametrize("kind", ["set", "sum", "prod"])
+@pytest.mark.parametrize("columns", [1100, 1101, 2049])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_some_columns_of_all_rows_before_others(columns, kind, seed):
+    """A result that no cache holds; the order of the updates of an element is kept."""
+    rng = np.random.default_rng(seed)
+    base = rng.standard_normal((700, columns)).astype(np.float32)
+    new = rng.standard_normal((90, columns)).astype(np.float32)
+    index = rng.integers(0, 40, (90, columns))
+    wanted, at = base.copy(), np.arange(columns)
+    for row, to in zip(new, index, strict=True):
+        wanted[to, at] = {"set": row, "sum": wanted[to, at] + row, "prod": wanted[to, at] * row}[
+            kind]
+    x, i, u = map(weft.tensor, (base, index, new))
+    got = x.scatter(0, i, u) if kind == "set" else x.scatter_reduce(0, i, u, kind)
+    np.testing.assert_array_equal(got.numpy(), wanted)
+    index[89, columns - 1] = 700
+    with pytest.raises(BoundsError, match="index 700"):
+        x.scatter(0, weft.tensor(index), u).numpy()
+
+
+@pytest.mark.parametrize(("columns", "shared"), [(20, False), (100, False), (4000, True)])
 def test_short_rows_of_updates_stay_with_one_thread(columns, shared):
-    """A hand-over for each of a thousand rows takes longer than the rows."""
+    """A hand-over for each of a thousand rows takes longer than the rows: threads share columns."""
     def leaf(kind, rows):
         stored = nd.buffer(nd.Storage(kind, rows * columns))
         return infer.reshape(stored, (rows, columns))
@@ -109,4 +131,6 @@ def test_short_rows_of_updates_stay_with_one_thread(columns, shared):
     target = cpu.host_target()
     (step,) = kernelize([out], target)
     _, updates = strategies.choose(step.kernel, target, 2).body
-    assert any(isinstance(s, For) and s.kind == PARALLEL for s in walk((updates,))) == shared
+    assert isinstance(updates, For)
+    assert (updates.kind == PARALLEL) == shared
+    assert not any(isinstance(s, For) and s.kind == PARALLEL for s in walk(updates.body))

@@ -8,10 +8,18 @@ from weft.ir import stmt as st
 from weft.ir.stmt import For
 from weft.ir.traverse import walk
 from weft.strategies.elementwise import schedule_nest, split_for_vectors
-from weft.strategies.nest import Cost, Plan, chain_of, find, parallelise, work
+from weft.strategies.nest import (
+    PARALLEL_WORK,
+    Cost,
+    Plan,
+    chain_of,
+    find,
+    parallelise,
+    size_of,
+    work,
+)
 
-ROW_WORK: Final = 1 << 13  # weighted operations of a row that is worth a hand-over to threads
-
+LEAST_LINES: Final = 4  # of a row that is worth a loop of its own
 
 def schedule_updates(plan: Plan, root: str) -> bool:
     """Schedule the loops that apply updates; whether the nest is of that form.
@@ -22,7 +30,7 @@ def schedule_updates(plan: Plan, root: str) -> bool:
     assert loop is not None
     rows = chain_of(loop)
     inner = [s for s in rows[-1].body if isinstance(s, For)]
-    if not inner and plan.threads > 1 and len(rows) > 1:
+    if not inner and len(rows) > 1:
         return _in_order(plan, rows)
     if len(inner) != 1 or inner[0].kind != st.SERIAL:
         return False
@@ -36,21 +44,47 @@ def schedule_updates(plan: Plan, root: str) -> bool:
 
 
 def _in_order(plan: Plan, rows: list[For]) -> bool:
-    """Leave rows of updates to one thread if no two of them may change places; whether it is so.
+    """Schedule rows of updates of which no two may change places; whether they are such.
 
-    Only the columns of each row could be shared out then, which a long row alone is worth.
+    A thread takes some columns of all rows: a hand-over for each row takes longer than the row.
     """
     mark = plan.schedule.mark()
     apart = any([plan.attempt("parallel", r.var.attr) for r in rows[:-1]])
     plan.schedule.reset(mark)
-    if apart or work((rows[-1],)) >= ROW_WORK:
+    if apart:
         return False
+    if not _by_columns(plan, rows):
+        plan.schedule.reset(mark)
     threads, plan.threads = plan.threads, 1
     try:
         schedule_nest(plan, rows[0].var.attr)
     finally:
         plan.threads = threads
     return True
+
+
+def _by_columns(plan: Plan, rows: list[For]) -> bool:
+    """Apply all rows of updates to some columns, then to others; whether that is legal and pays.
+
+    The columns are whole lines of a thread's own, and stay in its cache while rows change.
+    """
+    column, names = rows[-1], [r.var.attr for r in rows]
+    outer, inner = f"{names[-1]}.o", f"{names[-1]}.i"
+    out = next(s.memory for s in walk(column.body) if isinstance(s, st.Store))
+    line = max(plan.target.line_bytes // out.dtype.itemsize, 1)
+    size, threads, least = size_of(column.extent), plan.threads, LEAST_LINES * line
+    if work((rows[0],)) < PARALLEL_WORK or size < threads * least:
+        threads = 1
+    count, cache = -(-size // threads), plan.target.l2_bytes // 2
+    whole = size_of(out.size) * out.dtype.itemsize
+    if whole > cache > 0:
+        count = min(count, max(cache * size_of(out.shape[-1]) // whole, least))
+    count = -(-count // line) * line
+    if count >= size or not (plan.attempt("split", names[-1], count, "trim")
+                             and plan.attempt("reorder", outer, *names[:-1], inner)):
+        return False
+    plan.why.append(f"{outer}: columns that stay in a cache")
+    return threads < 2 or plan.attempt("parallel", outer)
 
 
 def schedule_parts(plan: Plan, loop: For) -> None:
