@@ -21,6 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 _types: Final[dict[Any, DType]] = {}
+_int64_at: Final = ctypes.c_int64.from_address
 _WORK: Final = 1000  # steps after which two arrays are taken to overlap
 
 
@@ -106,7 +107,7 @@ def head(buffer: Any, nbytes: int) -> Any:
 
 def integer(buffer: Any) -> int:
     """Return the int64 at the beginning of a buffer of ours."""
-    return ctypes.c_int64.from_address(buffer.address).value
+    return _int64_at(buffer.address).value
 
 
 def store(array: np.ndarray[Any, Any], dtype: DType) -> Node:

@@ -90,19 +90,17 @@ def _capture(name: object) -> Jitted[..., Any]:
     return captured
 
 
-def _call(name: object, *tensors: Tensor) -> tuple[int, list[Tensor]]:
-    """Call a function; return its count, and the rest."""
-    count, *rest = _capture(name)(*[x.detach() if x._requires_grad else x for x in tensors])
-    return host.integer(count._buffer), rest
-
-
 def _head(tensor: Tensor, count: int, *more: int) -> Tensor:
-    """Return the first elements, in a shape, in their memory if they are most of it."""
-    buffer, item = tensor._buffer, tensor.dtype.itemsize * math.prod(tensor.shape[1:])
+    """Cut a result that nobody knows yet to its first elements, in a shape.
+
+    They stay in their memory if they are most of it, or little of it is left unused.
+    """
+    item = tensor.dtype.itemsize * math.prod(more)
     unused = (tensor.shape[0] - count) * item
     if unused > _ROOM and unused > count * item:
-        buffer = host.head(buffer, count * item)
-    return over_buffer(buffer, (count, *more), tensor.dtype)
+        tensor._buffer = host.head(tensor._buffer, count * item)
+    tensor.shape = (count, *more)
+    return tensor
 
 
 class _Counted:
@@ -110,7 +108,8 @@ class _Counted:
 
     def distinct(self, x: Tensor, inverse: bool, counts: bool) -> list[Tensor]:
         """Return the distinct values, sorted; perhaps where each element went, how often."""
-        count, (values, *more) = _call((inverse, counts), x)
+        found, values, *more = _capture((inverse, counts))(x.detach() if x._requires_grad else x)
+        count = host.integer(found._buffer)
         out = [_head(values, count)]
         if inverse:
             out.append(more.pop(0))
@@ -120,7 +119,8 @@ class _Counted:
 
     def true_places(self, mask: Tensor, apart: bool) -> list[Tensor]:
         """Return the places of the true elements of a mask, not empty: by axis, or a row each."""
-        count, (places,) = _call("places", mask)
+        found, places = _capture("places")(mask)
+        count = host.integer(found._buffer)
         if mask.ndim == 1:
             return [_head(places, count) if apart else _head(places, count, 1)]
         room = min(1 << max(count - 1, 0).bit_length(), mask.numel())
@@ -131,8 +131,8 @@ class _Counted:
 
     def chosen(self, x: Tensor, mask: Tensor) -> Tensor:
         """Return the elements of a tensor, not empty, where a mask of its shape is true."""
-        count, (values,) = _call("chosen", x, mask)
-        return _head(values, count)
+        found, values = _capture("chosen")(x, mask)
+        return _head(values, host.integer(found._buffer))
 
 
 later.counted = _Counted()

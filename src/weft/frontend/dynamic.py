@@ -141,7 +141,7 @@ class DynamicJitted(Jitted[P, R]):
             if entry is None:
                 with capturing:
                     entry = DynamicEntry(self._function, args, kwargs, symbolic, self._packs)
-                self._entries.setdefault(key, []).append(entry)
+                self._keep(key, entry)
             if entry.changes and self._places(arrays)[1] is not None:
                 raise Overlap(())
         except Overlap:

@@ -79,18 +79,20 @@ class Indexing(Reduction):
             self._requires_grad, self._is_leaf = True, False
 
     def _whole_mask(self, key: Any) -> Self | None:
-        if isinstance(key, np.ndarray) and key.dtype == np.bool_:
+        if not isinstance(key, TensorCore):
+            if not isinstance(key, np.ndarray) or key.dtype != np.bool_:
+                return None
             key = as_operand(self, key)
-        if isinstance(key, TensorCore) and key.dtype.is_bool and key.shape == (
-            self.shape[: len(key.shape)]
-        ):
-            return cast(Self, key)
-        return None
+        if key.dtype is not dt.bool_:
+            return None
+        shape, own = key.shape, self.shape
+        return cast(Self, key) if shape == own or shape == own[:len(shape)] else None
 
     def _chosen_at_once(self, mask: Self) -> bool:
         """Whether what a mask chooses is computed with its places: nothing asks for a gradient."""
-        return (mask.shape == self.shape and mask.numel() > 0 and state.capture is None
-                and not self._requires_grad and mask.device == self.device)
+        shape = self.shape
+        return (mask.shape == shape and 0 not in shape and state.capture is None
+                and not self._requires_grad)
 
     def _put_mask(self, mask: Self, value: object) -> None:
         shape = mask.shape + (1,) * (len(self.shape) - len(mask.shape))

@@ -69,6 +69,7 @@ class Jitted(Generic[P, R]):
         # What the first check of a call compares: (shape, dtype) of each argument, gradient mode.
         self._fast: tuple[tuple[tuple[tuple[int, ...], DType], ...], Entry, bool] | None = None
         functools.update_wrapper(self, function)
+        self.captures = 0  # how many signatures were captured
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -145,7 +146,7 @@ class Jitted(Generic[P, R]):
                 except Overlap as found:
                     self._joined.update((id(t), weakref.ref(t)) for t in found.tensors)
                     continue
-                self._entries.setdefault(key, []).append(entry)
+                self._keep(key, entry)
             break
         inputs = [a.buffer for a in arguments]
         if entry.changes and entry.has_twins(inputs, tensors):
@@ -189,10 +190,9 @@ class Jitted(Generic[P, R]):
         ref = self._joined.get(id(tensor))
         return ref is not None and ref() is tensor
 
-    @property
-    def captures(self) -> int:
-        """How many signatures were captured."""
-        return sum(map(len, self._entries.values()))
+    def _keep(self, key: Hashable, entry: Entry) -> None:
+        self._entries.setdefault(key, []).append(entry)
+        self.captures += 1
 
     @property
     def packed_bytes(self) -> int:
