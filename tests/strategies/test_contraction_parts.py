@@ -1,5 +1,7 @@
 """Products of float32 as products of their bfloat16 parts: exact where float32 is, and in range."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -123,6 +125,41 @@ def test_blocks_of_columns_are_asked_for_while_tiles_are_multiplied(threads):
     for layout in ("ik,kj", "ik,jk", "ki,kj", "ki,jk"):
         made = choose(nests.matmul(197, 768, 768, *layout.split(",")), TARGET, threads)
         assert any(line.startswith("prefetch_lines") for line in made.meta.schedule), layout
+
+
+def last_tiles(size, tile, masked, group, trimmed):
+    """Return the tile that each thread's group of tiles leaves in each result that it writes."""
+    count = -(-size // tile)
+    for first in range(0, count, group):
+        begin = first if trimmed else min(first, count - group)
+        written = {}
+        for at in range(begin, min(begin + group, count)):
+            start = at * tile if masked else min(at * tile, size - tile)
+            written |= dict.fromkeys(range(start, min(start + tile, size)), at)
+        yield written
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("shape", [(300, 300, 512), (250, 290, 300), (1300, 260, 700),
+                                   (333, 270, 260), (901, 320, 2000), (260, 1111, 333)])
+def test_threads_write_no_result_of_two_tiles(shape, threads):
+    """One may be multiplied by parts and the other not: who came last would be seen."""
+    trace = " ".join(choose(nests.matmul(*shape), TARGET, threads).meta.schedule)
+    for loop, size in zip("ij", shape, strict=False):
+        (tile, tail), (group, end) = (re.search(rf"split\({name}, (\d+), tail=(\w+)\)", trace)
+                                      .groups() for name in (loop, rf"{loop}\.o"))
+        found = {}
+        for written in last_tiles(size, int(tile), tail == "mask", int(group), end == "trim"):
+            assert all(found.setdefault(x, at) == at for x, at in written.items())
+        assert found.keys() == set(range(size))
+
+
+@pytest.mark.parametrize(("shape", "masked"), [((33, 40, 20), "j, 32"), ((40, 33, 20), "i, 32")])
+def test_tiles_of_two_threads_are_masked(shape, masked):
+    kernel = nests.matmul(*shape)
+    made = choose(kernel, TARGET, 2)
+    assert f"split({masked}, tail=mask)" in made.meta.schedule
+    assert_same(kernel, made, exact=False)
 
 
 def data(kind, rng, shape):

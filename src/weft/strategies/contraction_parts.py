@@ -129,6 +129,16 @@ def _cut(plan: Plan, s: Sides, counts: list[int], is_batched: bool) -> _Cut:
     return _Cut(rows, columns, strips, block * columns, each, terms)
 
 
+def _meet(n: int, size: int, group: int) -> bool:
+    """Whether two threads may write some results, if the last of `n` in tiles overlap.
+
+    Of one tile all magnitudes may suit parts and of the other not: then the last one to write would
+    decide how such results are rounded. `group` tiles are a thread's, the last ones overlap, too.
+    """
+    tiles = -(-n // size)
+    return n % size > 0 and tiles > group and (tiles - 1) % group == 0
+
+
 def _steps(depth: int) -> list[int]:
     """Return how many steps of a sum may be taken at a time, all alike where its length allows."""
     steps = -(-depth // STEP)
@@ -200,8 +210,12 @@ class _Parts:
         """Cut rows, columns and the sum; return the loop in which parts of rows are made."""
         plan, schedule, s, cut = self.plan, self.schedule, self.s, self.cut
         i, j = str(s.row.var.attr), str(s.wide.var.attr)
-        tile_split(plan, i, s.row.extent, cut.rows)
-        tile_split(plan, j, s.wide.extent, cut.block)
+        for side, name, size, group in ((s.row, i, cut.rows, cut.strips),
+                                        (s.wide, j, cut.block, cut.each)):
+            if plan.threads > 1 and _meet(size_of(side.extent), size, group):
+                schedule.split(name, size, "mask")
+            else:
+                tile_split(plan, name, side.extent, size)
         schedule.split(f"{i}.i", SIDE)
         schedule.split(f"{j}.i", cut.columns).split(f"{j}.i.i", SIDE)
         for loop in [f"{i}.o", f"{j}.o", self.across, *self.tile, *self.outer]:
