@@ -132,15 +132,19 @@ def split_sum(node: Node) -> Node | None:
     Operands that several matmuls share get such sums as gradients.
     """
     axes, total = node.attr.axes, node.args[0]
-    if node.attr.kind != "sum" or total.op is not Op.ADD or not node.dtype.is_float:
+    if node.attr.kind != "sum" or total.op not in (Op.ADD, Op.MAD) or not node.dtype.is_float:
         return None
     terms: list[Node] = []
     stack = [total]
     while stack and len(terms) + len(stack) <= TERMS:
         term = stack.pop()
-        if term.op is Op.ADD:
-            stack.extend(reversed(term.args))
+        if term.op is Op.MAD:
+            product = infer.elementwise(Op.MUL, *term.args[:2])
+            parts = [product, term.args[2]] if _is_contraction(product, axes) else []
         else:
+            parts = list(term.args) if term.op is Op.ADD else []
+        stack.extend(reversed(parts))
+        if not parts:
             terms.append(term)
     products = [t for t in terms if _is_contraction(t, axes)]
     if stack or not products:

@@ -132,6 +132,11 @@ def picked(plan: Plan, space: dict[str, tuple[int, ...]]) -> Parameters:
                               for name, values in space.items()})
 
 
+def is_given(plan: Plan, name: str) -> bool:
+    """Whether a search or a user decided a parameter: then a strategy keeps to it."""
+    return f"contraction.{name}" in plan.choices.given
+
+
 class Pattern(Record):
     """A contraction as found: loops by what they index.
 

@@ -8,7 +8,13 @@ from weft.ir.record import Record
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
-from weft.strategies.contraction_pattern import Parameters, Pattern, may_repeat, native_lanes
+from weft.strategies.contraction_pattern import (
+    Parameters,
+    Pattern,
+    is_given,
+    may_repeat,
+    native_lanes,
+)
 from weft.strategies.nest import Cost, Plan, flat_stride, product, registers, size_of
 
 PAGE: Final = 4096  # bytes: lines whole pages apart share a few places in the first cache
@@ -111,7 +117,8 @@ def tall_rows(plan: Plan, n: int, vectors: int, step: Step) -> int:
 
 def tile_height(plan: Plan, pattern: Pattern, p: Parameters, row: For, pieces: int) -> int:
     """Return the rows of a tile of some vectors: with those of one row, they are in registers."""
-    if plan.target.whole_vectors and p.rows == Parameters().rows:
+    if (plan.target.whole_vectors and p.rows == Parameters().rows
+            and not is_given(plan, "rows")):
         # Rows as they lie have vectors across two lines: no cache is near enough for these.
         far = Step(native_lanes(plan, pattern), plan.target.l1_bytes)
         return tall_rows(plan, size_of(row.extent), pieces, far)
