@@ -104,6 +104,30 @@ def test_threads_share_rows_where_strips_are_uneven(shape, shared):
     assert (f"parallel({shared}.o" in trace) or shared == "j"
 
 
+@pytest.mark.parametrize(("shape", "right", "shared"), [
+    ((690, 421, 15), "jk", True), ((2048, 50, 30), "jk", True), ((661, 275, 40), "kj", True),
+    ((680, 432, 15), "jk", False), ((60, 421, 1500), "jk", False)])
+def test_threads_share_rows_where_strips_end_within_lines(shape, right, shared):
+    """A line of results would go from thread to thread in every row."""
+    plan = Plan(nests.matmul(*shape, right=right, epilogue=False), WHOLE, 2)
+    pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern)
+    trace = " ".join(plan.schedule.kernel.meta.schedule)
+    assert (f"split(i, {-(-shape[0] // 2)}, tail=overlap)" in trace) == shared
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(1109, 2), (1205, 2), (1300, 4)])
+def test_threads_have_as_many_blocks_of_wide_results(rows, threads):
+    """Three blocks would leave one of two threads without work for a third of the time."""
+    plan = Plan(nests.matmul(rows, 1799, 15, epilogue=False), WHOLE, threads)
+    pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern)
+    assert any("all of a row before its first result" in why for why in plan.why)
+    size = int(re.search(r"split\(i, (\d+), tail=overlap\)",
+                         " ".join(plan.schedule.kernel.meta.schedule))[1])
+    assert -(-rows // size) % threads == 0
+
+
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("shape", [(130, 33, 21), (97, 20, 300), (64, 37, 5)])
 def test_rows_of_threads_run(shape, threads, monkeypatch):

@@ -42,6 +42,7 @@ from weft.strategies.contraction_pieces import (
     scattered,
     share_rows,
     sharing_rows,
+    should_share_rows,
     span,
     step_of,
     tall_rows,
@@ -58,11 +59,11 @@ from weft.strategies.nest import (
     power_above,
     product,
     registers,
+    shares_evenly,
     size_of,
     work,
 )
 
-EVEN: Final = 0.9  # of the threads have work on average, or rows are shared out instead
 FAR_SHARE: Final = 16  # bytes of rows that come from far in the time of a product, beside others
 FAR_PIECE: Final = 60  # products in whose time a piece of a row is waited for that comes from far
 SINGLY: Final = 2  # cycles in which one result leaves its vector
@@ -348,8 +349,11 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         tile_split(plan, j, loop.extent, lanes)
     amount = work((pattern.rows[0],)) // MAC_SPEED
     strips = -(-n // lanes)
-    if packed and block is None and not rest and amount >= PARALLEL_WORK and (
-            strips < EVEN * -(-strips // plan.threads) * plan.threads):
+    from_left = not packed and (lies_near(plan, pattern, wide) or rows_once(
+        plan, pattern, row, wide))  # rows of results are written from left to right
+    if (plan.threads > 1 and amount >= PARALLEL_WORK and block is None and not rest and not pieces
+            and not (from_left and shares_evenly(-(-size_of(row.extent) // rows), plan.threads))
+            and should_share_rows(plan, pattern, row, wide, strips, packed)):
         i = share_rows(plan, pattern, row, rows, rest)
     tile_split(plan, i, loop_of(plan, i).extent, rows, rows=True)
     if pieces:
@@ -359,8 +363,8 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
                         f"and {j}, whose rows fill these vectors better")
         return True
     outer = [f"{j}.o", f"{i}.o"]
-    if not packed and (lies_near(plan, pattern, wide) or rows_once(plan, pattern, row, wide)):
-        outer.reverse()  # rows of results are written from left to right
+    if from_left:
+        outer.reverse()
     order = order_loops(plan, [*rest, *outer], [f"{i}.i", f"{j}.i"],
                         amount, keep=True in packed.values())
     if block is not None and order[-2:] == [f"{j}.o", f"{i}.o"]:

@@ -9,11 +9,13 @@ from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_pattern import (
+    MOVED_BYTES,
     Parameters,
     Pattern,
     is_given,
     may_repeat,
     native_lanes,
+    time_of_moves,
 )
 from weft.strategies.nest import Cost, Plan, flat_stride, product, registers, size_of
 
@@ -25,7 +27,8 @@ BROAD: Final = Parameters(rows=6, vectors=4)  # a tile of nearly as many registe
 TALLEST: Final = 14  # rows of a tile, more of which would only be more code
 STEP_WHOLE: Final = 7  # the same as STEP for products, of which units take two whole ones a cycle
 STEP_NEAR: Final = 5  # the same of one vector, several share it, where the first cache has it all
-WASTED: Final = 8  # rows of which one may be computed twice
+EVEN: Final = 0.9  # of the threads have work on average, or rows are shared out instead
+LINE_SHARED: Final = 128  # cycles a line takes from one thread to another that writes to it, too
 MOST_PIECES: Final = 7  # of a row of a tile: more would leave too few rows
 
 
@@ -154,14 +157,31 @@ def rows_once(plan: Plan, pattern: Pattern, row: For, wide: For) -> bool:
 def share_rows(plan: Plan, pattern: Pattern, row: For, rows: int, rest: list[str]) -> str:
     """Give each thread rows of its own, and so its own copies; return the loop over these."""
     name, n = str(row.var.attr), constant(row.extent)
-    share = 0 if n is None else -(-n // (plan.threads * rows)) * rows
-    if n is None or share < 2 * rows or not may_repeat(pattern):
+    share = 0 if n is None else -(-n // plan.threads)
+    if share < 2 * rows or not may_repeat(pattern):
         return name
-    if WASTED * (share * plan.threads - n) > n:
-        return name  # too many are computed twice
     plan.schedule.split(name, share, "overlap")
     rest.append(f"{name}.o")
     return f"{name}.i"
+
+
+def should_share_rows(plan: Plan, pattern: Pattern, row: For, wide: For, strips: int,
+                      packed: dict[str, bool]) -> bool:
+    """Whether threads take rows rather than strips of columns.
+
+    Strips may be uneven, or end within a line of the results, which goes from thread to thread in
+    every row then. Threads that share rows each read, or copy, the other operand as a whole.
+    """
+    if packed and strips < EVEN * -(-strips // plan.threads) * plan.threads:
+        return True
+    space, line = Space(plan.kernel), plan.target.line_bytes
+    written = [a for a in accesses(pattern.rows[-1].body) if a.write]
+    cut = [a for a in written if flat_stride(space, a, wide.var) == 1 and (
+        flat_stride(space, a, row.var) or 0) * a.memory.dtype.itemsize % line]
+    moved = product([wide.extent, *[a.extent for a in pattern.reduce.axes]])
+    time = time_of_moves(plan, pattern, moved) if True in packed.values() else (
+        moved * Cost(pattern.rows[-1].body).itemsize // MOVED_BYTES)
+    return time * (plan.threads - 1) < LINE_SHARED * len(cut) * size_of(row.extent) * plan.threads
 
 
 def span(space: Space, pattern: Pattern, access: Access, wide: For) -> int:

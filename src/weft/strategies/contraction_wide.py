@@ -51,7 +51,7 @@ def _blocks(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, ro
     """
     n, m = size_of(row.extent), size_of(wide.extent)
     parts = plan.threads if work((pattern.rows[0],)) // MAC_SPEED >= PARALLEL_WORK else 1
-    count = max(-(-n // p.wide_rows), parts)
+    count = -(-max(-(-n // p.wide_rows), parts) // parts) * parts
     most = (min(-(-n // (count * rows)) * rows, n), _wide_columns(plan, pattern, p, wide, lanes))
     if may_repeat(pattern):
         return most
