@@ -58,9 +58,18 @@ def outliers(rng, n, kind):
     return x
 
 
+def ends(rng, n, kind):
+    """The least and the largest element where no whole vector is."""
+    x = np.full(n, 5, kind)
+    x[-2:] = rng.permutation([1, 9]).astype(kind)
+    return x
+
+
 DATA = {
     "any": any_bits, "few": few, "powers": powers, "pipe": pipe, "teeth": teeth,
-    "outliers": outliers, "equal": lambda rng, n, kind: np.full(n, 7, kind),
+    "outliers": outliers, "ends": ends,
+    "two": lambda rng, n, kind: rng.integers(0, 2, n).astype(kind),
+    "equal": lambda rng, n, kind: np.full(n, 7, kind),
     "rising": lambda rng, n, kind: np.sort(any_bits(rng, n, kind)),
     "falling": lambda rng, n, kind: np.sort(any_bits(rng, n, kind))[::-1].copy(),
     "largest": lambda rng, n, kind: np.where(

@@ -18,7 +18,7 @@ AVX-512", 2017.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from weft.ir import dtype as dt
@@ -44,6 +44,7 @@ STACK: Final = 64  # parts that wait: the smaller one is always first, so their 
 TOGETHER: Final = 4  # vectors that are asked at a time whether they are in order
 POOR: Final = 4  # a side below 1 / 2**4 of its part is nearly empty
 _NONE, _ONE = ex.index(0), ex.index(1)
+Outermost = tuple[Memory, Callable[[Expr, Expr], Expr]]  # lane by lane, and how it is chosen
 _FALSE, _TRUE = (ex.const(flag, dt.bool_) for flag in (False, True))
 
 
@@ -100,10 +101,10 @@ class Parts(Row):
         if self.shared:
             self._cut()
         else:
-            self._fill()
+            limits = self._fill()
             rising = self._rises(lambda place: self._vector(self.out, place))
             size = ex.where(rising, _NONE, ex.index(self.n))
-            self._sort_part((_NONE, size, *self._limits, _NONE, _FALSE, _FALSE))
+            self._sort_part((_NONE, size, *limits, _NONE, _FALSE, _FALSE))
         if self.node.attr.descending:
             self._turn()
         if self.dtype.is_float:
@@ -112,22 +113,32 @@ class Parts(Row):
             self._if(self.odd, em.close())
         close_rows(em, loops, self.shape, self.axis)
 
-    def _fill(self) -> None:
-        """Copy the row to the result and note whether it holds a NaN or a negative zero."""
-        self._watch()
-        self._copy_row()
-        self._flag()
+    def _fill(self) -> tuple[Expr, Expr]:
+        """Copy the row to the result and note whether it holds a NaN or a negative zero.
 
-    def _copy_row(self) -> None:
+        Return keys that no element is below or above. Those of integers are the extremes: few
+        values are often neighbours, so that parts of one value are known by their limits.
+        """
+        self._watch()
+        found: list[Outermost] = []
+        if not self.dtype.is_float:
+            found = self._outermost(self._line(_NONE))
+        self._copy_row(found)
+        self._flag()
+        return self._keys_of(found) if found else self._limits
+
+    def _copy_row(self, found: Sequence[Outermost] = ()) -> None:
         whole, rest = divmod(self.n, self.lanes)
         b = self._loop("b", max(whole, 1))
         x = self._seen(self._line(b * self.lanes))
         self._put_vector(self.out, b * self.lanes, x)
+        self._look(found, x)
         self._end(b, ex.index(whole))
         if rest:
-            place = ex.index(whole * self.lanes)
+            place, there = ex.index(whole * self.lanes), self._first_lanes(ex.index(rest))
             x = self._seen(self._line(place, ex.index(self.n)))
-            self._put_vector(self.out, place, x, self._first_lanes(ex.index(rest)))
+            self._put_vector(self.out, place, x, there)
+            self._look(found, ex.where(there, x, self._every(ex.extract(x, 0))) if found else x)
 
     def _rises(self, read: Callable[[Expr], Expr]) -> Expr:
         """Return whether the row is in order already, as far as it takes to see that it is not."""
@@ -305,21 +316,32 @@ class Parts(Row):
 
     def _extremes(self, size: Expr) -> tuple[Expr, Expr]:
         """Return the keys of the least and the largest element of a part."""
-        em, lanes = self.em, self.lanes
+        lanes = self.lanes
         every, none = self._let(self._lanes_of(size)), self._every(self._largest)
-        found = [Memory(f"{name}{self._number()}", self.dtype, (ex.index(lanes),), "local")
-                 for name in ("smallest", "largest")]
-        last = self._held(size - lanes, every, none)
-        for memory in found:
-            em.alloc(memory)
-            self._put_vector(memory, _NONE, last)
+        found = self._outermost(self._held(size - lanes, every, none))
         b = self._loop("b", max(self.n // lanes, 1))
-        x = self._held(b * lanes, every, none)
-        for memory, choose in zip(found, (lower, upper), strict=True):
-            self._put_vector(memory, _NONE, choose(self._vector(memory, _NONE), x))
+        self._look(found, self._held(b * lanes, every, none))
         self._end(b, size // lanes)
+        return self._keys_of(found)
+
+    def _outermost(self, x: Expr) -> list[Outermost]:
+        """Begin to look for extremes, lane by lane, with the first vector."""
+        found: list[Outermost] = []
+        for name, choose in (("smallest", lower), ("largest", upper)):
+            memory = Memory(f"{name}{self._number()}", self.dtype, (ex.index(self.lanes),), "local")
+            self.em.alloc(memory)
+            self._put_vector(memory, _NONE, x)
+            found.append((memory, choose))
+        return found
+
+    def _look(self, found: Sequence[Outermost], x: Expr) -> None:
+        for memory, choose in found:
+            self._put_vector(memory, _NONE, choose(self._vector(memory, _NONE), x))
+
+    def _keys_of(self, found: Sequence[Outermost]) -> tuple[Expr, Expr]:
+        """Return the keys of the extremes of all lanes."""
         keys = []
-        for memory, choose in zip(found, (lower, upper), strict=True):
+        for memory, choose in found:
             x = self._vector(memory, _NONE)
             while x.lanes > 1:
                 x = self._let(choose(ex.half(x, 0), ex.half(x, 1)))
