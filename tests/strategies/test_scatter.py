@@ -1,5 +1,7 @@
 """Scatters of rows: order kept, rows in lanes, indices checked once."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -120,17 +122,31 @@ def test_some_columns_of_all_rows_before_others(columns, kind, seed):
         x.scatter(0, weft.tensor(index), u).numpy()
 
 
+def leaf(kind, *shape):
+    stored = nd.buffer(nd.Storage(kind, math.prod(shape)))
+    return infer.reshape(stored, shape)
+
+
+def chosen(node):
+    """Return the body of the kernel of a node, scheduled for two threads."""
+    target = cpu.host_target()
+    (step,) = kernelize([node], target)
+    return strategies.choose(step.kernel, target, 2).body
+
+
+@pytest.mark.parametrize(("elements", "shared"), [(9_000, False), (50_000, True)])
+def test_elements_that_are_looked_up_are_soon_shared_out(elements, shared):
+    body = chosen(infer.gather(leaf(dt.float32, 40, elements), leaf(dt.int64, 1, elements), 0,
+                               "gather"))
+    assert any(isinstance(s, For) and s.kind == PARALLEL for s in walk(body)) == shared
+
+
 @pytest.mark.parametrize(("columns", "shared"), [(20, False), (100, False), (4000, True)])
 def test_short_rows_of_updates_stay_with_one_thread(columns, shared):
     """A hand-over for each of a thousand rows takes longer than the rows: threads share columns."""
-    def leaf(kind, rows):
-        stored = nd.buffer(nd.Storage(kind, rows * columns))
-        return infer.reshape(stored, (rows, columns))
-
-    out = infer.scatter(leaf(dt.float32, 600), leaf(dt.int64, 300), leaf(dt.float32, 300), 0)
-    target = cpu.host_target()
-    (step,) = kernelize([out], target)
-    _, updates = strategies.choose(step.kernel, target, 2).body
+    _, updates = chosen(infer.scatter(
+        leaf(dt.float32, 600, columns), leaf(dt.int64, 300, columns),
+        leaf(dt.float32, 300, columns), 0))
     assert isinstance(updates, For)
     assert (updates.kind == PARALLEL) == shared
     assert not any(isinstance(s, For) and s.kind == PARALLEL for s in walk(updates.body))

@@ -38,6 +38,7 @@ TILE_LEAST: Final = 4  # of both
 SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
 LEAST_DENSE: Final = 8  # vectors of a row that is picked from columns side by side
 FILL_WEIGHT: Final = 4  # of a store that fills: who shares the rest had better own its lines
+FOUND_WEIGHT: Final = 2  # of what looks elements up one by one: it waits for them
 LEAST_FOUND: Final = 2  # elements of a row that is looked up, from where it is read as a vector
 QUOTIENT_COST: Final = 10  # cycles of dividing a vector
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
@@ -86,7 +87,7 @@ def schedule_nest(plan: Plan, root: str) -> None:
     cost = Cost(varying)
     if _looks_up(varying) and cost.ops <= SHORT_BODY and not cost.heavy:
         plan.why.append(f"{best.attr} looks elements up one by one")
-        parallelise(plan, names, amount)
+        parallelise(plan, names, FOUND_WEIGHT * amount)
         return
     streamed = _will_stream(plan)
     most = MAX_LANES if streamed else _most_lanes(plan, cost)
