@@ -127,6 +127,12 @@ def test_blocks_of_columns_are_asked_for_while_tiles_are_multiplied(threads):
         assert any(line.startswith("prefetch_lines") for line in made.meta.schedule), layout
 
 
+@pytest.mark.parametrize(("threads", "asks"), [(1, True), (2, False)])
+def test_nothing_is_asked_for_behind_the_only_block_of_a_thread(threads, asks):
+    made = choose(nests.matmul(300, 300, 512), TARGET, threads)
+    assert any(line.startswith("prefetch_lines") for line in made.meta.schedule) == asks
+
+
 def last_tiles(size, tile, masked, group, trimmed):
     """Return the tile that each thread's group of tiles leaves in each result that it writes."""
     count = -(-size // tile)

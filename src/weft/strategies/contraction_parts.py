@@ -194,8 +194,9 @@ class _Parts:
         keep_tiles(self.plan, self.name, self.tile, words[0], f"{q}.i")
         for loop in pairs:
             self.schedule.unroll(loop)
-        self.plan.attempt("prefetch_lines", self.wide, copy, self.strip, step, self.top,
-                          around if self._is_blocked() else "")
+        if self.cut.each > 1 or self._is_blocked():  # another block follows
+            self.plan.attempt("prefetch_lines", self.wide, copy, self.strip, step, self.top,
+                              around if self._is_blocked() else "")
         whole = self.cut.terms // STEP
         if self.cut.terms % STEP and whole:  # all steps but the last are full
             for loop in self.steps:
