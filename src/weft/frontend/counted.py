@@ -24,7 +24,7 @@ from weft.ir import infer
 __all__: list[str] = []
 
 _MOST: Final = 256  # signatures that are kept ready
-_ROOM: Final = 1 << 16  # bytes that a result may leave unused in its memory: a copy takes longer
+_ROOM: Final = 1 << 17  # bytes that a result may leave unused in its memory: a copy takes longer
 
 
 def _distinct(x: Tensor, inverse: bool, counts: bool) -> tuple[Tensor, ...]:

@@ -27,6 +27,7 @@ from weft.target import Target
 SIZE: Final = 1 << 14  # elements of a block
 SHARED_FROM: Final = 1 << 16  # elements of a row that is cut into blocks
 STAGED: Final = 1 << 10  # elements that are packed in an array of the thread
+TOGETHER: Final = 4  # vectors that are passed over at once if nothing is chosen of them
 _NONE: Final = ex.index(0)
 _UNSIGNED: Final = {1: dt.uint8, 2: dt.uint16}
 
@@ -125,7 +126,7 @@ class _Vectors(_Pack):
                  target: Target) -> None:  # fmt: skip
         super().__init__(em, node, outputs)
         self.lanes = target.lanes(_packed(node.dtype))
-        self.word = max(min(target.lanes(dt.uint8), 64), self.lanes)
+        self.word = max(min(target.lanes(dt.uint8), TOGETHER * self.lanes), self.lanes)
 
     def _flags(self, place: Expr, lanes: int, mask: Expr | None = None) -> Expr:
         var = ex.var(f"f{self._number()}", dt.bool_, lanes)
