@@ -72,6 +72,16 @@ def test_quotients_take_half_a_register_where_units_take_whole_ones(whole, terms
     assert f"in vectors of {lanes}" in dict(made.meta.hints)["why"]
 
 
+def test_quotients_that_a_row_shares_leave_vectors_whole():
+    x, c, y = memory("x", 3, 1024), memory("c", 3), memory("y", 3, 1024)
+    i, j = v("i"), v("j")
+    value = nests.f("a") * ex.unary(Op.RSQRT, nests.f("b"))
+    body = (Load(nests.f("a"), x, (i, j)), Load(nests.f("b"), c, (i,)), Store(y, (i, j), value))
+    kernel = Kernel("scaled", (x, c, y), (loop("i", 3, loop("j", 1024, *body)),))
+    made = check(kernel, WIDE.replace(whole_vectors=True))
+    assert "in vectors of 64" in dict(made.meta.hints)["why"]
+
+
 @pytest.mark.parametrize("target", [WIDE, NARROW, TINY])
 @pytest.mark.parametrize(("rows", "columns"), [(0, 5), (5, 0), (1, 1), (3, 10), (7, 33), (2, 130)])
 def test_two_dimensional_elementwise(rows, columns, target):

@@ -12,6 +12,7 @@ from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.expr import Expr
+from weft.ir.op import Op
 from weft.ir.stmt import For
 from weft.ir.traverse import walk
 from weft.schedule.loops import vector_obstacle
@@ -40,6 +41,7 @@ LEAST_DENSE: Final = 8  # vectors of a row that is picked from columns side by s
 FILL_WEIGHT: Final = 4  # of a store that fills: who shares the rest had better own its lines
 FOUND_WEIGHT: Final = 2  # of what looks elements up one by one: it waits for them
 LEAST_FOUND: Final = 2  # elements of a row that is looked up, from where it is read as a vector
+QUOTIENTS: Final = frozenset({Op.DIV, Op.SQRT, Op.RSQRT, Op.RECIPROCAL})
 QUOTIENT_COST: Final = 10  # cycles of dividing a vector
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
 
@@ -90,7 +92,7 @@ def schedule_nest(plan: Plan, root: str) -> None:
         parallelise(plan, names, FOUND_WEIGHT * amount)
         return
     streamed = _will_stream(plan)
-    most = MAX_LANES if streamed else _most_lanes(plan, cost)
+    most = MAX_LANES if streamed else _most_lanes(plan, varying, best, cost)
     outer = split_for_vectors(plan, best.attr, extent, cost, peel=streamed, most=most)
     names = [*names[:-1], outer if outer is not None else best.attr]
     parallelise(plan, names, amount)
@@ -340,15 +342,26 @@ def _copy_tiles(plan: Plan, a: str, b: str, memory: str) -> None:
     plan.schedule.unroll(made[0]).vectorize(made[1])
 
 
-def _most_lanes(plan: Plan, cost: Cost) -> int:
+def _most_lanes(plan: Plan, varying: st.Body, var: Expr, cost: Cost) -> int:
     """Return the most lanes of a vector: half a register if most of the time goes into quotients.
 
     Dividers are half as wide as units that take vectors whole, which wait for the second half.
     """
-    divides = cost.quotients * QUOTIENT_COST >= cost.ops > 0
+    divides = _quotients(varying, var) * QUOTIENT_COST >= cost.ops > 0
     if divides and plan.target.whole_vectors:
         return max(plan.target.vector_bytes // (2 * cost.itemsize), 1)
     return MAX_LANES
+
+
+def _quotients(varying: st.Body, var: Expr) -> int:
+    """Return how many divisions and square roots of floats differ along a loop."""
+    moving = {var, *(v for s in varying for v in s.binds())}
+    count = 0
+    for e in ex.toposort([e for s in varying for e in s.exprs()]):
+        if not moving.isdisjoint(e.args):
+            moving.add(e)
+            count += e.op in QUOTIENTS and e.dtype.is_float
+    return count
 
 
 def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES) -> int:

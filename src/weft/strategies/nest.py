@@ -13,7 +13,6 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.bounds import Ranges
 from weft.ir.expr import Expr
-from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
 from weft.schedule import Schedule
 from weft.schedule.choices import Choices, Value
@@ -32,7 +31,6 @@ PARALLEL_WORK: Final = 1 << 18  # weighted operations below which threads cost m
 STREAM_BYTES: Final = 32 << 20  # an output that no cache keeps until it is read again
 MAX_LANES: Final = 64
 COMPUTE: Final = "compute"  # the hint of a kernel whose loops `strategies.loops` schedules
-QUOTIENTS: Final = frozenset({Op.DIV, Op.SQRT, Op.RSQRT, Op.RECIPROCAL})
 HEAVY_COST: Final = 15  # a transcendental in simple operations, roughly
 
 
@@ -163,22 +161,19 @@ class Cost:
         Weighted operations of one point of the innermost loops.
     heavy : int
         How many transcendental operations there are among them.
-    quotients : int
-        How many divisions and square roots of floats.
     itemsize : int
         Bytes of the widest type that is computed or stored.
     """
 
     def __init__(self, body: Body) -> None:
-        self.ops, self.heavy, self.quotients, self.itemsize = _measured(body)
+        self.ops, self.heavy, self.itemsize = _measured(body)
 
 
 @lru_cache(maxsize=16)  # the steps of a strategy ask again and again
-def _measured(body: Body) -> tuple[int, int, int, int]:
+def _measured(body: Body) -> tuple[int, int, int]:
     nodes = ex.toposort(_value_exprs(body))
     data = {v for s in traverse.walk(body) for v in s.binds() if not isinstance(s, For)}
     heavy = sum(e.op in HEAVY for e in nodes)
-    quotients = sum(e.op in QUOTIENTS and e.dtype.is_float for e in nodes)
     moves = 0
     width = 1
     for stmt in traverse.walk(body):
@@ -196,7 +191,7 @@ def _measured(body: Body) -> tuple[int, int, int, int]:
         if e.args:
             narrow = e.dtype.is_float and e.dtype.itemsize < 4
             width = max(width, 4 if narrow else e.dtype.itemsize)
-    return ops, heavy, quotients, width
+    return ops, heavy, width
 
 
 def work(body: Body) -> int:

@@ -257,6 +257,7 @@ def _block_of_rows(plan: Plan, name: str, rows: int | None, row: int | None, cos
     if not rows or not row:
         return False
     steps = -(-row // vector_lanes(plan, row, cost))
+    steps = 1 if steps <= SHORT_ROW else steps  # written out, each vector with its own sum
     few = next(n for n in range(1, rows + 1) if rows % n == 0 and (n * steps >= BLOCK or n == rows))
     if rows < 2 * few or (few > 1 and not plan.attempt("split", name, few)):
         return False

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.ir import dtype as dt
-from weft.ir.expr import Expr, cast, mad, unary, where
+from weft.ir.expr import Expr, cast, unary
 from weft.ir.op import Op, Operation
 from weft.passes.transcendental.error_function import erf, erfc
 from weft.passes.transcendental.exponential import cosh, exp, exp2, expm1, sigmoid, sinh, tanh
@@ -26,12 +26,8 @@ def reciprocal(x: Expr) -> Expr:
 
 
 def rsqrt(x: Expr) -> Expr:
-    """1 / sqrt(x), and what it lost: half of ``1 - x * y**2``, which takes no division."""
-    y = 1.0 / unary(Op.SQRT, x)
-    product = x * y
-    lost = mad(-product, y, 1.0)
-    lost = mad(-mad(x, y, -product), y, lost)
-    return where(lost.lt(1.0), mad(y * 0.5, lost, y), y)  # not of 0 and infinity
+    """1 / sqrt(x)."""
+    return 1.0 / unary(Op.SQRT, x)
 
 
 TRANSCENDENTALS: Final[dict[Operation, Callable[..., Expr]]] = {
