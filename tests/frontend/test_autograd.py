@@ -261,3 +261,10 @@ def test_gradients_of_short_floats_round_once(shapes, fn, which, dtype, rng):
     want = gradient([weft.float64] * 2)
     step = np.exp2(np.frexp(want)[1] - {"bfloat16": 8.0, "float16": 11.0}[dtype])
     assert (np.abs(short - want) / np.maximum(step, 1e-3 * step.max())).max() < 0.6
+
+
+def test_the_gradient_of_a_square_overflows_only_where_it_is_large():
+    """Twice the gradient, which came first, is no float16."""
+    x = weft.tensor([0.001, 0.5], dtype=weft.float16, requires_grad=True)
+    (x * x).backward(weft.tensor([40000.0, 20000.0], dtype=weft.float16))
+    np.testing.assert_allclose(x.grad.numpy(), [80, 20000], rtol=2e-3)

@@ -78,9 +78,12 @@ def _winner(first: Value, second: Value, g: Value) -> Value:
 
 
 def _mul_left(node: Node, g: Node) -> Node:
-    """Return the gradient of the left factor, and of a square the whole of it, rounded once."""
+    """Return the gradient of the left factor, and of a square the whole of it, rounded once.
+
+    Twice the root of a finite square is finite, twice a gradient need not be.
+    """
     a, b = node.args
-    return (Value(g) * Value(b) if a is not b else (Value(g) + Value(g)) * Value(a)).node
+    return (Value(g) * (Value(b) if a is not b else Value(a) + Value(a))).node
 
 
 def _mul_right(node: Node, g: Node) -> Node | None:
