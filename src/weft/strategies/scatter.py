@@ -79,7 +79,8 @@ def _by_columns(plan: Plan, rows: list[For]) -> bool:
     whole = size_of(out.size) * out.dtype.itemsize
     if whole > cache > 0:
         count = min(count, max(cache * size_of(out.shape[-1]) // whole, least))
-    count = -(-count // line) * line
+    blocks = -(-size // (count * threads)) * threads
+    count = -(-size // (blocks * line)) * line
     if count >= size or not (plan.attempt("split", names[-1], count, "trim")
                              and plan.attempt("reorder", outer, *names[:-1], inner)):
         return False
