@@ -23,7 +23,7 @@ from weft.strategies.contraction_pattern import (
     copy_strided,
     cost_of_moves,
     epilogue_cost,
-    is_given,
+    is_wished,
     native_lanes,
     order_loops,
     tile_rows,
@@ -236,7 +236,7 @@ def _rows(plan: Plan, p: Parameters, row: For, lanes: int, pattern: Pattern) -> 
     few = FEW_STEPS if results <= plan.target.l2_bytes else FEW_STEPS_FAR
     tall = (plan.target.whole_vectors and p.rows == _USUAL.rows and points > few
             and constant(row.extent) is not None)
-    if not is_given(plan, "rows") and (_is_broad(p) or tall):
+    if not is_wished(plan) and (_is_broad(p) or tall):
         return tall_rows(plan, n, max(lanes // native, 1), step_of(pattern, native))
     return tile_rows(n, p.rows if registers(plan) >= 32 else p.rows // 2)
 
@@ -252,7 +252,7 @@ def _broad(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     panels lie in the second cache and come from memory.
     """
     n, m = constant(row.extent), constant(wide.extent)
-    if (n is None or m is None or registers(plan) < 32 or is_given(plan, "rows")
+    if (n is None or m is None or registers(plan) < 32 or is_wished(plan)
             or (p.rows, p.vectors) != (_USUAL.rows, _USUAL.vectors)):
         return p
     packed = n >= sharing_rows(plan, p, pattern, wide) and bool(

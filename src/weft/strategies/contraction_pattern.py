@@ -132,9 +132,9 @@ def picked(plan: Plan, space: dict[str, tuple[int, ...]]) -> Parameters:
                               for name, values in space.items()})
 
 
-def is_given(plan: Plan, name: str) -> bool:
-    """Whether a search or a user decided a parameter: then a strategy keeps to it."""
-    return f"contraction.{name}" in plan.choices.given
+def is_wished(plan: Plan) -> bool:
+    """Whether a user gave the rows of a tile, which stay so even if they are the usual ones."""
+    return bool(plan.choices.given.get("contraction.wished"))
 
 
 class Pattern(Record):

@@ -12,7 +12,7 @@ from weft.strategies.contraction_pattern import (
     MOVED_BYTES,
     Parameters,
     Pattern,
-    is_given,
+    is_wished,
     may_repeat,
     native_lanes,
     time_of_moves,
@@ -120,8 +120,7 @@ def tall_rows(plan: Plan, n: int, vectors: int, step: Step) -> int:
 
 def tile_height(plan: Plan, pattern: Pattern, p: Parameters, row: For, pieces: int) -> int:
     """Return the rows of a tile of some vectors: with those of one row, they are in registers."""
-    if (plan.target.whole_vectors and p.rows == Parameters().rows
-            and not is_given(plan, "rows")):
+    if plan.target.whole_vectors and p.rows == Parameters().rows and not is_wished(plan):
         # Rows as they lie have vectors across two lines: no cache is near enough for these.
         far = Step(native_lanes(plan, pattern), plan.target.l1_bytes)
         return tall_rows(plan, size_of(row.extent), pieces, far)

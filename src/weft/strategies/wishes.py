@@ -67,6 +67,7 @@ class Wishes:
             made |= {f"lanes.{k}" if k > 1 else "lanes": width for k in range(1, _NESTS)}
         if len(self.sizes) >= 2:
             rows, columns = self.sizes[-2:]
+            made["contraction.wished"] = True
             made["contraction.rows"] = max(n for n in (2, 4, 6, 8, 10, 12, 14, 16)
                                            if n <= max(rows, 2))
             made["contraction.vectors"] = max(n for n in (1, 2, 4) if n <= max(columns // lanes, 1))
