@@ -15,6 +15,7 @@ from weft.frontend.kernel import (
     indexing,
     members,
     operators,
+    scalar_math,
     scalars,
     structs,
 )
@@ -195,7 +196,7 @@ def _round(c: Calls, node: ast.Call, value: Value, digits: Value | None = None) 
     if not x.dtype.is_float:
         raise c.wrong(node, "round of an integer to digits")
     if isinstance(digits, Known):
-        return scalars.rounded(x, c.known_int(digits, node, "the number of digits"))
+        return scalar_math.rounded(x, c.known_int(digits, node, "the number of digits"))
     places = scalars.convert(c.scalar(digits, node, "an integer"), dt.int64)
     found = c.inline(pymath.rounded, [scalars.convert(x, dt.float64), places], {}, node)
     return scalars.convert(c.scalar(found, node), x.dtype)

@@ -72,7 +72,8 @@ __all__ = ["INTRINSICS", "Calls"]
 # loops and tuples are what they are without these words of numba itself
 _NUMBAS: Final = {"prange": range, "literal_unroll": tuple}
 
-_MATH: Final = frozenset(name for name in dir(math) if callable(getattr(math, name)))
+_MATH: Final = frozenset(name for name in dir(math)
+                          if name[0] != "_" and callable(getattr(math, name)))
 
 
 class Calls(Expressions):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.frontend.kernel import optional, scalars
+from weft.frontend.kernel import optional, scalar_math, scalars
 from weft.frontend.kernel.elements import COMPLEX, ComplexOf
 from weft.frontend.kernel.promotion import arithmetic
 from weft.frontend.kernel.values import Group, Known, Value
@@ -121,14 +121,14 @@ def function(c: Expressions, name: str, value: Value, node: ast.AST) -> Value | 
     z = as_complex(c, value, node)
     d = z.items[0].dtype
     if name in ("isnan", "isinf", "isfinite"):
-        tests = [scalars.math_function(name, [x]) for x in z.items]
+        tests = [scalar_math.math_function(name, [x]) for x in z.items]
         assert tests[0] is not None
         assert tests[1] is not None
         return ex.binary(Op.AND if name == "isfinite" else Op.OR, tests[0], tests[1])
     if name in ("phase", "angle"):
-        return scalars.math_function("atan2", [z.items[1], z.items[0]])
+        return scalar_math.math_function("atan2", [z.items[1], z.items[0]])
     if name in ("fabs", "abs", "absolute"):
-        return scalars.hypot(list(z.items), z.items[0].dtype)
+        return scalar_math.hypot(list(z.items), z.items[0].dtype)
     if name == "polar":
         parts = [function(c, n, z, node) for n in ("abs", "phase")]
         return Group(tuple(parts))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.frontend.kernel import complex_order, complexes, operators, pymath, scalars
+from weft.frontend.kernel import complex_order, complexes, operators, pymath, scalar_math, scalars
 from weft.frontend.kernel.elements import TimeOf
 from weft.frontend.kernel.values import Group, Known, Value, describe
 from weft.imports import Late
@@ -53,15 +53,15 @@ def math_named(c: Expressions, name: str, args: list[Value], named: dict[str, Va
         p, q = ([c.scalar(v, node) for v in a.items] for a in args if isinstance(a, Group))
         if len(p) != len(q):
             raise c.wrong(node, f"math.dist of {len(p)} and {len(q)} numbers")
-        d = scalars.float_type(*p, *q) if p else dt.float64
-        found = scalars.hypot([scalars.convert(x, d) - scalars.convert(y, d)
+        d = scalar_math.float_type(*p, *q) if p else dt.float64
+        found = scalar_math.hypot([scalars.convert(x, d) - scalars.convert(y, d)
                                for x, y in zip(p, q, strict=True)], d)
     elif name in ("prod", "dist"):
         raise c.wrong(node, f"math.{name} is of tuples in kernels", "put the numbers in a tuple")
     if found is None and not named:
         args = c.alike(args)
         if len(args) == 2 and name in _TYPED:
-            args = list(scalars.as_in_math(name, [c.scalar(a, node) for a in args]))
+            args = list(scalar_math.as_in_math(name, [c.scalar(a, node) for a in args]))
         if c.wraps and len(args) == 1 and name in _WHOLE:  # floats, as on numba's GPUs
             found = _number(c, name, [c.scalar(args[0], node)], args, node)
         else:
@@ -81,28 +81,28 @@ def math_call(c: Expressions, name: str, args: list[Value], node: ast.AST) -> Va
         return _of_integers(c, name, args, node)
     given = [c.scalar(a, node) for a in args] if name not in _HINTS else []
     if name == "hypot":
-        d = scalars.float_type(*given) if given else dt.float64
-        return scalars.hypot([scalars.convert(x, d) for x in given], d)
+        d = scalar_math.float_type(*given) if given else dt.float64
+        return scalar_math.hypot([scalars.convert(x, d) for x in given], d)
     if not given:
         return None
     if name in ("frexp", "modf") and len(given) == 1:
-        x = scalars.convert(given[0], scalars.float_type(given[0]))
+        x = scalars.convert(given[0], scalar_math.float_type(given[0]))
         return _frexp(x) if name == "frexp" else _modf(x)
     if name == "log" and len(given) == 2:
-        d = scalars.float_type(*given)
+        d = scalar_math.float_type(*given)
         x, base = (ex.unary(Op.LOG, scalars.convert(v, d)) for v in given)
         return ex.binary(Op.DIV, x, base)
     if (name, len(given)) in (("nextafter", 2), ("ulp", 1)):
-        d = scalars.float_type(*given)
+        d = scalar_math.float_type(*given)
         given = [scalars.convert(x, d) for x in given]
         return _ulp(given[0]) if name == "ulp" else _nextafter(*given)
     function = _FLOATS.get(name)
     if function is not None and len(args) == function.__code__.co_argcount:
-        d = scalars.float_type(*given)
+        d = scalar_math.float_type(*given)
         if name in _KEPT:
             given = [scalars.convert(x, d) for x in given]
         return scalars.convert(c.scalar(c.inline(function, list(given), {}, node), node), d)
-    return scalars.math_function(name, given)
+    return scalar_math.math_function(name, given)
 
 
 def _of_integers(c: Expressions, name: str, args: list[Value], node: ast.AST) -> Value | None:
@@ -285,7 +285,7 @@ def _number(c: Expressions, name: str, given: list[Expr], args: list[Value],
     x = given[0] if given else ex.const(0, dt.int64)
     count = len(given)
     if count == 1 and name in _WHOLE:
-        return ex.unary(_WHOLE[name], scalars.convert(x, scalars.float_type(x)))
+        return ex.unary(_WHOLE[name], scalars.convert(x, scalar_math.float_type(x)))
     if count == 1 and name == "absolute":
         return x if x.dtype.kind in "bu" else ex.unary(Op.ABS, x)
     if count == 1 and name == "reciprocal":
@@ -296,13 +296,13 @@ def _number(c: Expressions, name: str, given: list[Expr], args: list[Value],
         below = ex.unary(Op.NEG, one) if x.dtype.kind != "u" else one
         return ex.where(x.gt(0), one, ex.where(x.lt(0), below, x))
     if count == 1 and name == "signbit":
-        d = scalars.float_type(x)
+        d = scalar_math.float_type(x)
         return ex.binary(Op.COPYSIGN, ex.const(1.0, d), scalars.convert(x, d)).lt(0.0)
     if count == 2 and name in (*_LOGIC, "logical_xor"):
         return ex.binary(_LOGIC.get(name, Op.XOR), *map(scalars.truth, given))
     if name in ("round", "around") and 1 <= count <= 2:
         digits = c.known_int(args[1], node, "the number of digits") if count == 2 else 0
-        return scalars.rounded(x, digits) if x.dtype.is_float else x
+        return scalar_math.rounded(x, digits) if x.dtype.is_float else x
     if name == "clip" and count == 3:
         low = _extreme(c, "maximum", [given[0], given[1]], node)
         return _extreme(c, "minimum", [low, given[2]], node)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from weft.frontend.kernel import scalars
+from weft.frontend.kernel import scalar_math, scalars
 from weft.frontend.kernel.intrinsics import WARP, Everyone
 from weft.frontend.kernel.promotion import unify
 from weft.frontend.kernel.values import Group, Known, Value
@@ -162,18 +162,18 @@ def _brev(c: Calls, node: ast.Call, _: str, value: Value) -> Value:
 
 def _fma(c: Calls, node: ast.Call, _: str, a: Value, b: Value, addend: Value) -> Value:
     given = [c.scalar(v, node) for v in (a, b, addend)]
-    d = scalars.float_type(*given)
+    d = scalar_math.float_type(*given)
     return ex.mad(*(scalars.convert(x, d) for x in given))
 
 
 def _rsqrt(c: Calls, node: ast.Call, _: str, value: Value) -> Value:
     x = c.scalar(value, node)
-    return ex.unary(Op.RSQRT, scalars.convert(x, scalars.float_type(x)))
+    return ex.unary(Op.RSQRT, scalars.convert(x, scalar_math.float_type(x)))
 
 
 def _cbrt(c: Calls, node: ast.Call, _: str, value: Value) -> Value:
     x = c.scalar(value, node)
-    return scalars.cube_root(scalars.convert(x, scalars.float_type(x)))
+    return scalar_math.cube_root(scalars.convert(x, scalar_math.float_type(x)))
 
 
 def _selp(c: Calls, node: ast.Call, _: str, condition: Value, a: Value, b: Value) -> Value:
