@@ -49,8 +49,11 @@ class Indexing(Reduction):
 
     def __getitem__(self, key: Any) -> Self:
         mask = self._whole_mask(key)
-        if mask is not None and self._chosen_at_once(mask):
-            return cast(Self, later.counted.chosen(self, mask))
+        if mask is not None:
+            if state.capture is not None:
+                state.capture.refuse("x[mask]")
+            if self._chosen_at_once(mask):
+                return cast(Self, later.counted.chosen(self, mask))
         steps, advanced = self._parse(key, "getitem")
         out = self
         for step in steps:
@@ -91,8 +94,7 @@ class Indexing(Reduction):
     def _chosen_at_once(self, mask: Self) -> bool:
         """Whether what a mask chooses is computed with its places: nothing asks for a gradient."""
         shape = self.shape
-        return (mask.shape == shape and 0 not in shape and state.capture is None
-                and not self._requires_grad)
+        return mask.shape == shape and 0 not in shape and not self._requires_grad
 
     def _put_mask(self, mask: Self, value: object) -> None:
         shape = mask.shape + (1,) * (len(self.shape) - len(mask.shape))
