@@ -33,7 +33,6 @@ _GRADIENT: Final = "gradient of an attention: scores are made again, so that non
 _NONE: Final[frozenset[Node]] = frozenset()
 _ALONE: Final = frozenset({Op.SCAN, Op.RECURRENCE, Op.SORT, Op.SCATTER, Op.PACK,
                           Op.LAUNCH, Op.CONTIGUOUS})
-_ALONE_KINDS: Final = frozenset({"scan", "sort", "scatter", "pack", "launch"})
 
 
 class Fusion:
@@ -213,7 +212,7 @@ class Fusion:
 
     def _join(self, group: Group, node: Node, below: frozenset[Node], kind: str) -> str:
         """Return why `node` may join, or an empty text."""
-        if group.kind in _ALONE_KINDS or group.members[0].op in _ALONE:
+        if group.members[0].op in _ALONE:
             return ""
         if group.weight + self.costs._count(node) > GROUP_LIMIT or not self._acyclic(group, below):
             return ""
