@@ -46,13 +46,16 @@ QUOTIENT_COST: Final = 10  # cycles of dividing a vector
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
 
 
-def schedule_nest(plan: Plan, root: str) -> None:
-    """Schedule one nest of perfectly nested loops, named by its outermost one."""
+def schedule_nest(plan: Plan, root: str, shared: bool = True) -> None:
+    """Schedule one nest of perfectly nested loops, named by its outermost one.
+
+    Threads share out a loop of it, if it is worth that, or none of them if it is not `shared`.
+    """
     loop = find(plan.kernel, root)
     assert loop is not None
     chain = chain_of(loop)
     body = chain[-1].body
-    amount = work((loop,))
+    amount = work((loop,)) if shared else 0
     if all(isinstance(s, st.Store) and ex.is_const(s.value) for s in body):
         amount *= FILL_WEIGHT
     if vector_obstacle(body) is not None or any(isinstance(s, st.Reduce) for s in walk(body)):

@@ -21,6 +21,7 @@ from weft.strategies.nest import (
 
 LEAST_LINES: Final = 4  # of a row that is worth a loop of its own
 
+
 def schedule_updates(plan: Plan, root: str) -> bool:
     """Schedule the loops that apply updates; whether the nest is of that form.
 
@@ -55,11 +56,7 @@ def _in_order(plan: Plan, rows: list[For]) -> bool:
         return False
     if not _by_columns(plan, rows):
         plan.schedule.reset(mark)
-    threads, plan.threads = plan.threads, 1
-    try:
-        schedule_nest(plan, rows[0].var.attr)
-    finally:
-        plan.threads = threads
+    schedule_nest(plan, rows[0].var.attr, shared=False)
     return True
 
 
