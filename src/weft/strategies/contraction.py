@@ -1,7 +1,7 @@
 """Contractions: sums of products over axes that the output does not have.
 
 They are found from the index pattern, whichever front end wrote them: matmul in any layout,
-batched, einsum, convolution over windows, matrix times vector. Eleven forms:
+batched, einsum, convolution over windows, matrix times vector. Thirteen forms:
 
 * **outer**: an output axis has unit stride in one operand and is absent from the other. A tile of
   rows x vectors of results lives in registers; each step of the reduced axes reads one piece of
@@ -18,8 +18,9 @@ batched, einsum, convolution over windows, matrix times vector. Eleven forms:
 * **dot**: operands of bfloat16 or 8-bit integers are packed into words, of which one instruction
   multiplies all elements (where the target has it).
 * **matrix**: the same by products of whole 16 x 16 matrices of words (AMX tiles).
-* **taps**: convolutions by the same products, tap by tap of their windows; where these are long
-  and deep enough, from one copy of the image (``contraction_slide``).
+* **parts**: products of float32 as products of matrices of the bfloat16 that they are sums of.
+* **slide**: convolutions of bfloat16 by products of matrices, all taps from one copy of the image.
+* **taps**: the same tap by tap, for windows that are too short, or move another way.
 * **lines**: vectors times matrices, whose rows are read one by one.
 * **stream**: few rows times a large matrix, which is read as it lies in memory.
 """
@@ -42,6 +43,7 @@ from weft.strategies.contraction_outer import outer_cost, schedule_outer
 from weft.strategies.contraction_parts import schedule_parts
 from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked, usual
 from weft.strategies.contraction_position import schedule_position
+from weft.strategies.contraction_slide import schedule_slide
 from weft.strategies.contraction_stream import schedule_stream
 from weft.strategies.contraction_taps import schedule_taps
 from weft.strategies.contraction_window import schedule_window
@@ -50,7 +52,7 @@ from weft.strategies.nest import Plan, fit_privately, private_arrays
 __all__ = ["Parameters", "Pattern", "match", "schedule_contraction"]
 
 FLAT: Final = (schedule_outer, schedule_inner, schedule_lines, schedule_stream)  # no windows
-LARGE: Final = (schedule_parts, schedule_matrix, schedule_taps)  # forms of matrices
+LARGE: Final = (schedule_parts, schedule_matrix, schedule_slide, schedule_taps)  # of matrices
 SMALLER: Final = 4  # how often a form is tried that keeps too much in private arrays
 KEPT: Final = ("panel_bytes", "window_bytes", "whole_bytes", "sum_bytes", "dot_bytes",
                "matrix_bytes")

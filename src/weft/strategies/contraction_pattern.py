@@ -102,6 +102,7 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
             "dot_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "matrix": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "parts": {},
+    "slide": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "taps": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "filter": {},
     "inner": {"inner_rows": (1, 2, 3, 4, 6, 8), "inner_columns": (1, 2, 3, 4, 6, 8)},

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from weft.ir.dtype import uint32
+from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.schedule.matrix import SIDE
 from weft.schedule.sliding import PAIR
@@ -49,10 +51,19 @@ class _Sizes(Record):
 
 
 def schedule_slide(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
-    """Schedule the form of taps that slide over one copy; whether it fits."""
+    """Schedule the form of taps that slide over one copy; whether it fits.
+
+    Raises
+    ------
+    ScheduleError
+        If taps go another way than positions: one copy does not serve them.
+    """
+    if not plan.target.supports(Op.MATRIX2, uint32) or len(pattern.reduce.axes) < 2:
+        return False
     s = sides_of(plan, pattern, turned=True, masked=True)
-    if s is None or size_of(s.row.extent) < SIDE or size_of(s.wide.extent) < FEWEST or not (
-            s.points > s.depth >= SIDE):
+    if s is None or s.op != Op.DOT2.name or not s.points > s.depth >= SIDE:
+        return False
+    if size_of(s.row.extent) < SIDE or size_of(s.wide.extent) < FEWEST:
         return False
     slide = _Slide(plan, pattern, s)
     sizes = slide.sizes(p)

@@ -11,11 +11,9 @@ reach out of it: then no word has a mask.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import Final
 
-from weft.errors import ScheduleError
 from weft.ir.dtype import uint32
 from weft.ir.expr import Expr
 from weft.ir.op import Op
@@ -32,7 +30,6 @@ from weft.strategies.contraction_pattern import (
     tile_rows,
     tile_split,
 )
-from weft.strategies.contraction_slide import schedule_slide
 from weft.strategies.nest import (
     Plan,
     find,
@@ -73,12 +70,6 @@ def schedule_taps(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     s = sides_of(plan, pattern, masked=True)
     if s is None or s.op != Op.DOT2.name:
         return False
-    start, decided = plan.schedule.mark(), plan.choices.mark()
-    with contextlib.suppress(ScheduleError):  # one copy serves no taps that go another way
-        if schedule_slide(plan, pattern, p):
-            return True
-    plan.schedule.reset(start)
-    plan.choices.reset(decided)
     tiles = _choose(plan, pattern, s, p)
     if tiles is None:
         return False
