@@ -41,7 +41,7 @@ PLAIN_ROWS: Final = 8  # of a tile of vectors, beside two vectors of columns tha
 BEHIND: Final = 4  # dimensions of a panel from its parts on
 COLUMNS: Final = 4  # tiles of columns whose parts are made together
 MOST_COLUMNS: Final = 8  # the same, if fewer do not share out
-BROAD: Final = 1.06  # times as long, then: the second cache holds less beside
+CROWDED: Final = 1.06  # times as long, then: the second cache holds less beside
 MADE: Final = 1.6  # tiles of rows that take as long as the parts of the columns that they meet
 KEPT: Final = 0.5  # steps that take as long as adding their sums to those before
 COPY: Final = 0.5  # a tile, which a block of columns takes in addition
@@ -124,7 +124,7 @@ def _cut(plan: Plan, s: Sides, counts: list[int], is_batched: bool) -> _Cut:
     broad = max(min(MOST_COLUMNS, wide_n // columns), 1)  # whole blocks: sums have no masks
     blocks = [n for n in range(1, broad + 1) if -(-beside // n) % across == 0]
     block = min(blocks or [min(COLUMNS, broad)], key=lambda n: -(-beside // n) * (n + COPY) * (
-        BROAD if n > COLUMNS else 1))
+        CROWDED if n > COLUMNS else 1))
     each = -(-beside // block) // across if blocks else 1
     return _Cut(rows, columns, strips, block * columns, each, terms)
 
@@ -186,8 +186,8 @@ class _Parts:
         step = f"{q}.o"
         self.schedule.split(q, SIDE).reorder(step, *pairs, f"{q}.i")
         copy = self._copy_columns(words[1], parts[1], q)
-        self._copy_rows(words[0], parts[0], q, around)
-        self._guard(words, parts)
+        rows = self._copy_rows(words[0], parts[0], q, around)
+        self._guard(words, parts, rows)
         self._plain_tile(chain)
         if pairs[-1].endswith(".h"):
             self.schedule.reverse(pairs[-1])  # small products first: the others' last places stay
@@ -255,8 +255,8 @@ class _Parts:
         self.schedule.vectorize(loops[4])
         return loops[1]
 
-    def _copy_rows(self, word: str, parts: str, q: str, around: str) -> None:
-        """Copy the parts of all rows that are kept."""
+    def _copy_rows(self, word: str, parts: str, q: str, around: str) -> str:
+        """Copy the parts of all rows that are kept; return the outermost loop of the copy."""
         loops = panel(self.plan, word, around,
                       (self.strip, f"{q}.o", *filter(None, [parts]), self.tile[0], self.tile[2],
                        f"{q}.i"), written=parts)
@@ -265,11 +265,11 @@ class _Parts:
         else:
             self.schedule.vectorize(loops[4])
         self.steps.append(loops[1])
-        self.rows_copy = loops[0]
+        return loops[0]
 
-    def _guard(self, words: list[str], parts: list[str]) -> None:
-        """Multiply parts only where magnitudes allow it."""
-        for word, level, loop in zip(words, parts, (self.rows_copy, ""), strict=True):
+    def _guard(self, words: list[str], parts: list[str], rows: str) -> None:
+        """Multiply parts only where magnitudes allow it; those of each strip of `rows` apart."""
+        for word, level, loop in zip(words, parts, (rows, ""), strict=True):
             shape = find_memory(self.plan.kernel, f"{word}.p", "measure").shape
             # Behind the parts come the tiles, and their rows and columns.
             axis = len(shape) - BEHIND if level else -1
