@@ -9,7 +9,7 @@ from schedule_nests import assert_same
 from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir.op import Op
-from weft.strategies import choose
+from weft.strategies import choose, contraction_dot, nest
 from weft.target import Target, native_operations
 
 RNG = np.random.default_rng(34)
@@ -65,6 +65,22 @@ def test_threads_share_the_blocks_of_many_columns_evenly(threads):
     assert any(line.startswith("tensorize(s, k, mad") for line in made.meta.schedule)
     assert (loop.var.attr, loop.kind) == ("j.o", "parallel" if threads > 1 else "serial")
     assert loop.extent.attr % threads == 0
+
+
+@pytest.mark.parametrize(("shape", "pairs"), [
+    ((61, 70, 9), False), ((37, 70, 18), True), ((5, 70, 9), True)])
+@pytest.mark.parametrize("layout", ["ik,kj", "ik,jk", "ki,kj"])
+def test_short_sums_of_bfloat16_are_of_single_elements(shape, pairs, layout, monkeypatch):
+    """Where units take vectors whole; threads share the rows, not the lines, of the results."""
+    for module in (contraction_dot, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 8)
+    kernel = nests.narrow(*shape, "bf16", "bf16", *layout.split(","))
+    made = choose(kernel, TARGET.replace(whole_vectors=True), 2)
+    trace = " ".join(made.meta.schedule)
+    assert ("tensorize(s, k, dot2" in trace) == pairs
+    assert pairs or "split(i, 31, tail=overlap)" in trace
+    assert_same(kernel, made)
+    assert "tensorize(s, k, dot2" in " ".join(choose(kernel, TARGET, 2).meta.schedule)
 
 
 def random(name, *shape):
@@ -182,7 +198,7 @@ def test_subnormals_count_as_zeros():
     """What the hardware's dot products do, and what docs/design/numerics.md promises at most."""
     if not cpu.host_target().supports(Op.DOT2, dt.uint32):
         pytest.skip("this processor multiplies bfloat16 in float32")
-    a, b = np.full((16, 8), 2.0**-130, np.float32), np.full((8, 32), 1.0, np.float32)
+    a, b = np.full((16, 24), 2.0**-130, np.float32), np.full((24, 32), 1.0, np.float32)
     assert not (bf16(a) @ bf16(b)).astype(weft.float32).numpy().any()
 
 

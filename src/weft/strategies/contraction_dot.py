@@ -3,7 +3,8 @@
 The outer form with the reduced axis cut into groups: a tile of rows x vectors of results in
 registers, each step of which adds a whole group of products with one instruction. The operand that
 fills the vectors is copied into panels of words, in the order in which the tiles read them; the
-other one is read as it lies where its groups lie side by side, and copied as well where not.
+other one is read as it lies where its groups lie side by side, and copied as well where not. Short
+sums of bfloat16 are those of single float32 elements where units take vectors whole.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ from weft.strategies.contraction_pattern import (
     tile_rows,
     tile_split,
 )
+from weft.strategies.contraction_pieces import FEW_STEPS, share_rows
 from weft.strategies.nest import (
+    PARALLEL_WORK,
     Plan,
     flat_stride,
+    loop_of,
     parallelise,
     power_above,
     product,
@@ -71,11 +75,21 @@ class Sides(Record):
 def schedule_dot(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the form of packed words; whether it fits."""
     sides = sides_of(plan, pattern)
-    if sides is not None and plan.target.supports(OPERATIONS[sides.op], uint32):
+    if sides is not None and plan.target.supports(OPERATIONS[sides.op], uint32) and not (
+            _is_short(plan, p, sides)):
         return _tile(plan, pattern, p, sides)
     sides = sides_of(plan, pattern, widened=True)
     return sides is not None and 4 * size_of(sides.row.extent) >= p.pack_rows and (
         _tile(plan, pattern, p, sides))
+
+
+def _is_short(plan: Plan, p: Parameters, s: Sides) -> bool:
+    """Whether pairs take longer than single elements, of which short sums hardly read more.
+
+    Units that multiply two whole vectors a cycle take two cycles for one of pairs.
+    """
+    return (s.group == 2 and plan.target.whole_vectors and s.points <= FEW_STEPS
+            and 4 * size_of(s.row.extent) >= p.pack_rows)
 
 
 def sides_of(plan: Plan, pattern: Pattern, widened: bool = False,
@@ -184,14 +198,17 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
     axes = [str(a.var.attr) for a in reduce.axes]
     ragged = any(isinstance(x, Load) and x.mask is not None for x in reduce.body)
     copied = s.group == 1 or s.row_step != 1
-    shared = plan.threads if len(pattern.rows) == 2 and wide_n >= rows_n else 1
+    short = s.group <= 2 and s.points <= FEW_STEPS  # threads would share lines of each row
+    shared = plan.threads if len(pattern.rows) == 2 and wide_n >= rows_n and not short else 1
     block, points = _block(p, lanes, wide_n, s, copied, shared)
     if ragged and not copied and (points or len(axes) > 1 or wide_n < lanes):
         copied = True  # the group that is not full cannot be told from the others
         block, points = _block(p, lanes, wide_n, s, copied, shared)
     i, j = str(s.row.var.attr), str(s.wide.var.attr)
     outer = [str(r.var.attr) for r in pattern.rows if r is not s.row and r is not s.wide]
-    tile_split(plan, i, s.row.extent, rows)
+    if short and plan.threads > 1 and amount >= PARALLEL_WORK and not outer:
+        i = share_rows(plan, pattern, s.row, rows, outer)
+    tile_split(plan, i, loop_of(plan, i).extent, rows)
     tile_split(plan, j, s.wide.extent, block)
     top, columns, column = f"{j}.o", [], f"{j}.i"
     if block > lanes:
