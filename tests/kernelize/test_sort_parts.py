@@ -150,6 +150,34 @@ def test_rows_in_order_but_for_one_element(n, kind, seed):
         assert SORTED(weft.tensor(rows)).numpy().tobytes() == np.sort(rows).tobytes()
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "uint64"])
+@pytest.mark.parametrize("n", [257, 1031, 33_001])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_rows_that_fall_but_for_one_element(n, kind, seed):
+    rng = np.random.default_rng(seed)
+    x = -np.sort(-rng.integers(0, n, (4, n)), axis=1).astype(kind)
+    for row, at in zip(x[1:], (0, rng.integers(1, n - 1), n - 1), strict=True):
+        row[at] = rng.integers(0, n)
+    if np.dtype(kind).kind == "f":
+        x[0, -9:] = rng.choice(np.array([0, -0.0], kind), 9)
+        x[2, rng.integers(0, n)] = np.nan
+    for rows in (x, x[:1], x[1:2], x[2:3], x[3:]):
+        wanted = np.sort(rows, kind="stable")
+        assert SORTED(weft.tensor(rows)).numpy().tobytes() == wanted.tobytes()
+        fallen = FALLING(weft.tensor(rows)).numpy()
+        assert np.array_equal(fallen, wanted[:, ::-1], equal_nan=np.dtype(kind).kind == "f")
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_parts_of_one_value_with_others_where_no_sample_looks(kind, seed):
+    rng = np.random.default_rng(seed)
+    for n in rng.integers(800, 9000, 6):
+        x = np.repeat(np.array([4, 9, 2], kind), n)[rng.permutation(3 * n)]
+        x[rng.integers(0, len(x), 2)] = rng.integers(0, 12, 2)
+        assert np.array_equal(SORTED(weft.tensor(x)).numpy(), np.sort(x))
+
+
 @pytest.mark.parametrize("shape", [(3, 700), (2, 2, 40_000), (5, 33_000), (1, 1000), (9, 300),
                                    (9, 2100)])
 @pytest.mark.parametrize("kind", ["float32", "int32"])

@@ -1,4 +1,4 @@
-"""Sorts of rows that lie in lanes: whatever their number, threads share them."""
+"""Sorts of many rows, in lanes or parted: whatever their number, threads share them."""
 
 import numpy as np
 import pytest
@@ -16,9 +16,10 @@ from weft.kernelize.build import kernelize
 
 
 @pytest.mark.parametrize("kind", [dt.float32, dt.float64, dt.int32], ids=str)
-@pytest.mark.parametrize("rows", [128, 142, 250, 333])
-def test_threads_share_rows(kind, rows):
-    x = infer.reshape(nd.buffer(nd.Storage(kind, rows * 300)), (rows, 300))
+@pytest.mark.parametrize(("rows", "n"), [(128, 300), (142, 300), (250, 300), (333, 300), (9, 1000),
+                                         (2, 20_000), (1, 70_000), (5, 40_000)])
+def test_threads_share_rows(kind, rows, n):
+    x = infer.reshape(nd.buffer(nd.Storage(kind, rows * n)), (rows, n))
     values, _ = infer.sort(x, 1)
     target = cpu.host_target()
     (step,) = kernelize([values], target)

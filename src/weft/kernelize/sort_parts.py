@@ -7,7 +7,8 @@ again from where it lies, and what fits into registers is sorted there and writt
 The pivot is the mean of medians of a sample, in the order of the bits, where every distribution has
 one; if it leaves one side nearly empty, the next pivot halves the range of the values of the part,
 so that no data takes more than a few passes a bit. Where all elements of a sample are equal, the
-extremes of the part are looked for first: it may be of one value. A long row is cut into four parts
+whole part may be, and is looked through first; so is every row, which may rise or fall as a whole.
+A long row is cut into four parts
 first, by medians of a larger sample: that is two passes in one over memory beyond the caches, and
 threads share the parts.
 
@@ -30,9 +31,8 @@ from weft.ir.stmt import PARALLEL, Memory, Prefetch, Store, While
 from weft.kernelize import sort_network as network
 from weft.kernelize.emit import Emitter
 from weft.kernelize.rows import at, close_rows, open_rows
-from weft.kernelize.sort_network import as_float
+from weft.kernelize.sort_pivots import Pivots
 from weft.kernelize.sort_registers import COUNT, Registers, lower, upper
-from weft.kernelize.sort_row import Row
 from weft.target import Target
 
 LEAST: Final = 256  # elements of a row that is parted, and of
@@ -41,7 +41,7 @@ SHARED_FROM: Final = 1 << 15  # ... from which it is cut into parts for the thre
 PARTS, SAMPLE = 4, 16  # of a long row; vectors that their pivots are chosen from
 AHEAD: Final = 2048  # bytes by which a prefetch of what is to be sorted is ahead
 STACK: Final = 64  # parts that wait: the smaller one is always first, so their logarithm
-TOGETHER: Final = 4  # vectors that are asked at a time whether they are in order
+TOGETHER: Final = 4  # vectors that are asked at a time whether they are in order, or alike
 POOR: Final = 4  # a side below 1 / 2**4 of its part is nearly empty
 _NONE, _ONE = ex.index(0), ex.index(1)
 Outermost = tuple[Memory, Callable[[Expr, Expr], Expr]]  # lane by lane, and how it is chosen
@@ -58,7 +58,7 @@ def suits(node: Node, target: Target | None) -> bool:
     return all(isinstance(s, int) for s in shape) and isinstance(n, int) and n >= least
 
 
-class Parts(Row):
+class Parts(Pivots):
     """The lowering of one sort of which the values are wanted."""
 
     def __init__(self, em: Emitter, node: Node, out: Memory, target: Target) -> None:
@@ -81,32 +81,29 @@ class Parts(Row):
         """Emit the nest that sorts."""
         self._sort_rows()
 
-    def _value_of(self, key: Expr) -> Expr:
-        return as_float(key, self.dtype) if self.dtype.is_float else key
-
-    @property
-    def _limits(self) -> tuple[Expr, Expr]:
-        """The keys of the least and of the largest value."""
-        k = self.key_type
-        if not self.dtype.is_float:
-            return ex.const(int(k.min), k), ex.const(int(k.max), k)
-        infinity = {4: 0x7F800000, 8: 0x7FF0000000000000}[self.dtype.itemsize]
-        return ex.const(-infinity - 1, k), ex.const(infinity, k)
-
     # rows
 
     def _sort_rows(self) -> None:
         em = self.em
         loops, self.index = open_rows(em, self.shape, self.axis)
+        self._watch()
+        in_order = self._look_along()
+        em.open()
+        last = ex.index(self.n - self.lanes)
+        self._put_vector(self.out, last, self._seen(self._line(last)))
+        end = em.close()
+        em.open()
         if self.shared:
             self._cut()
         else:
             limits = self._fill()
-            rising = self._rises(lambda place: self._vector(self.out, place))
-            size = ex.where(rising, _NONE, ex.index(self.n))
-            self._sort_part((_NONE, size, *limits, _NONE, _FALSE, _FALSE))
-        if self.node.attr.descending:
-            self._turn()
+            self._sort_part((_NONE, ex.index(self.n), *limits, _NONE, _FALSE, _FALSE))
+        self._if(in_order, end, em.close())
+        self._flag()
+        em.open()
+        self._turn()
+        other_way = ~self.falling if self.node.attr.descending else self.falling & ~self.rising
+        self._if(other_way, em.close())
         if self.dtype.is_float:
             em.open()
             self._restore_row()
@@ -114,20 +111,18 @@ class Parts(Row):
         close_rows(em, loops, self.shape, self.axis)
 
     def _fill(self) -> tuple[Expr, Expr]:
-        """Copy the row to the result and note whether it holds a NaN or a negative zero.
+        """Copy the row to the result.
 
         Return keys that no element is below or above. Those of integers are the extremes: few
         values are often neighbours, so that parts of one value are known by their limits.
         """
-        self._watch()
         found: list[Outermost] = []
         if not self.dtype.is_float:
             found = self._outermost(self._line(_NONE))
         self._copy_row(found)
-        self._flag()
         return self._keys_of(found) if found else self._limits
 
-    def _copy_row(self, found: Sequence[Outermost] = ()) -> None:
+    def _copy_row(self, found: Sequence[Outermost]) -> None:
         whole, rest = divmod(self.n, self.lanes)
         b = self._loop("b", max(whole, 1))
         x = self._seen(self._line(b * self.lanes))
@@ -140,22 +135,31 @@ class Parts(Row):
             self._put_vector(self.out, place, x, there)
             self._look(found, ex.where(there, x, self._every(ex.extract(x, 0))) if found else x)
 
-    def _rises(self, read: Callable[[Expr], Expr]) -> Expr:
-        """Return whether the row is in order already, as far as it takes to see that it is not."""
+    def _look_along(self) -> Expr:
+        """Return whether the row rises or falls, as far as it takes to see that it does neither.
+
+        All elements but the last are written to the result on the way.
+        """
         em, last = self.em, self.n - 1 - self.lanes
-        rising, place = self._register("rising", _TRUE), self._register("place", _NONE)
+        rises, falls = (self._register(name, _TRUE) for name in ("rises", "falls"))
+        place = self._register("place", _NONE)
         em.open()
-        going = self._let(self._get(rising) & self._get(place).lt(last + self.lanes))
+        going = self._let((self._get(rises) | self._get(falls))
+                          & self._get(place).lt(last + self.lanes))
         head = em.close()
         em.open()
-        first, falls = self._get(place), self._every(_FALSE)
+        first, ups, downs = self._get(place), self._every(_FALSE), self._every(_FALSE)
         for q in range(TOGETHER):
             at = self._let(ex.minimum(first + q * self.lanes, ex.index(last)))
-            falls = self._let(falls | read(at + 1).lt(read(at)))
-        self._set(rising, ex.bits(falls).eq(0))
+            x, after = self._seen(self._line(at)), self._let(self._clean(self._line(at + 1)))
+            self._put_vector(self.out, at, x)
+            ups, downs = self._let(ups | x.lt(after)), self._let(downs | after.lt(x))
+        for register, against in ((rises, downs), (falls, ups)):
+            self._set(register, self._get(register) & ex.bits(against).eq(0))
         self._set(place, first + TOGETHER * self.lanes)
         em.emit(While(head, going, em.close()))
-        return self._get(rising)
+        self.rising, self.falling = self._get(rises), self._get(falls)
+        return self._let(self.rising | self.falling)
 
     # long rows
 
@@ -174,15 +178,7 @@ class Parts(Row):
             self.bounds, ex.index(q))))) for q in range(1, PARTS)]
         self.every = self._let(self.pivots[0].le(self.pivots[-1]))
         self.ends = [self._register("end", e) for e in (_NONE, _NONE, n, n)]
-        self._watch()
-        rising = self._rises(lambda place: self._let(self._clean(self._line(place))))
-        self.em.open()
-        self._copy_row()
-        copied = self.em.close()
-        self.em.open()
         self._deal_row()
-        self._if(rising, copied, self.em.close())
-        self._flag()
         first, second, third, fourth = map(self._get, self.ends)
         starts = (_NONE, first, first + second, fourth, n)
         for memory, places in ((self.borders, starts),
@@ -194,7 +190,7 @@ class Parts(Row):
         low, high = (self._element(self.bounds, part + q) for q in range(2))
         room = self._element(self.rooms, part)
         there = self._let(part.eq(1) | part.eq(2))
-        size = self._let(ex.where(rising, _NONE, end - start))
+        size = self._let(end - start)
         poor = ex.index(self.n - (self.n >> POOR)).lt(size)
         self._sort_part((start, size, low + 1, high, room, there, poor))
         self._end(part, ex.index(PARTS), PARALLEL)
@@ -297,22 +293,45 @@ class Parts(Row):
               depth: Memory) -> None:  # fmt: skip
         """Part what is too long for registers, or put it to its place if all elements are alike."""
         em, line = self.em, self._sampled(size)
-        unknown = self._let((poor | self._alike(line)) & low.lt(high))
+        alike, equal = self._alike(line), self._register("equal", _FALSE)
+        one = self._every(ex.extract(line[0], 0))
+        em.open()
+        self._set(equal, self._all_equal(size, one, self.there | low.lt(high)))
+        self._if(alike, em.close())
+        unequal = self._let(~self._get(equal))
+        em.open()
         limits = self._register("low", low), self._register("high", high)
         em.open()
         for limit, key in zip(limits, self._extremes(size), strict=True):
             self._set(limit, key)
-        self._if(unknown, em.close())
+        self._if(poor | alike, em.close())
         low, high = map(self._get, limits)
+        self._part(size, low, high, self._pivot(line, size, low, high, poor), top, depth)
+        self._if(unequal, em.close())
+
+    def _all_equal(self, size: Expr, one: Expr, open_yet: Expr) -> Expr:
+        """Return whether a part is of one value, and put it to its place as far as it is.
+
+        If nothing is `open_yet`, it is, and lies there.
+        """
+        em, last = self.em, self._let(size - self.lanes)
+        equal, place = (self._register("same", _TRUE),
+                        self._register("place", ex.where(open_yet, _NONE, size)))
+        every, there = self._let(self._lanes_of(size)), self._let(self._every(self.there))
         em.open()
-        self._part(size, low, high, self._pivot(line, low, high, poor), top, depth)
-        unlike = em.close()
+        going = self._let(self._get(equal) & self._get(place).lt(size))
+        head = em.close()
         em.open()
-        self._copy(self.room, self.start, size)
-        moved = em.close()
-        em.open()
-        self._if(self.there, moved)
-        self._if(low.lt(high), unlike, em.close())
+        first, unlike = self._get(place), self._every(_FALSE)
+        for q in range(TOGETHER):
+            at = self._let(ex.minimum(first + q * self.lanes, last))
+            x = self._held(at, every, one)
+            self._put_vector(self.out, self.start + at, x, there)
+            unlike = self._let(unlike | x.ne(one))
+        self._set(equal, ex.bits(unlike).eq(0))
+        self._set(place, first + TOGETHER * self.lanes)
+        em.emit(While(head, going, em.close()))
+        return self._get(equal)
 
     def _extremes(self, size: Expr) -> tuple[Expr, Expr]:
         """Return the keys of the least and the largest element of a part."""
@@ -352,12 +371,6 @@ class Parts(Row):
         for memory, item in zip(self.stack, entry, strict=True):
             self.em.emit(Store(memory, (depth,), item))
 
-    def _held(self, place: Expr, mask: Expr, fill: Expr) -> Expr:
-        """Read a vector of a part from where it lies."""
-        there = self._let(mask & self._every(self.there))
-        x = self._vector(self.away, self.room + place, there, fill)
-        return self._vector(self.out, self.start + place, self._let(mask ^ there), x)
-
     def _in_registers(self, size: Expr) -> None:
         """Sort a part that fits into registers."""
         lanes, line, masks = self.lanes, [], []
@@ -383,62 +396,6 @@ class Parts(Row):
         self._push(top + 1, tuple(ex.where(larger, b, a)
                                   for a, b in zip(left, right, strict=True)))
         self._set(depth, top + 2)
-
-    def _sampled(self, size: Expr) -> list[Expr]:
-        """Read nine vectors of a part."""
-        step = self._let((size - self.lanes) // 8)
-        every, none = self._let(self._lanes_of(size)), self._every(self._largest)
-        return [self._held(step * i, every, none) for i in range(9)]
-
-    def _alike(self, line: list[Expr]) -> Expr:
-        """Return whether all elements of vectors are equal: then the whole part may be."""
-        one = self._let(self._every(ex.extract(line[0], 0)))
-        unlike = self._let(line[0].ne(one))
-        for x in line[1:]:
-            unlike = self._let(unlike | x.ne(one))
-        return self._let(ex.bits(unlike).eq(0))
-
-    def _pivot(self, line: list[Expr], low: Expr, high: Expr, poor: Expr) -> Expr:
-        """Return a key from the least to the largest but one."""
-        median = Registers(self.dtype, self.lanes, self._let).ninther(list(line))
-        key = ex.where(poor, self._between_keys(low, high), self._mean(median))
-        return self._let(self._limited(key, low, high))
-
-    def _limited(self, key: Expr, low: Expr, high: Expr) -> Expr:
-        return ex.minimum(ex.maximum(key, low), high - 1)
-
-    def _mean(self, x: Expr) -> Expr:
-        """Return the mean of the keys of all lanes, each rounded down before."""
-        shift = ex.const(self.lanes.bit_length() - 1, self.key_type)
-        total = ex.binary(Op.SHR, self._key_of(x), self._every(shift))
-        while total.lanes > 1:
-            total = self._let(total)
-            total = ex.half(total, 0) + ex.half(total, 1)
-        return self._let(total)
-
-    def _middle(self, x: Expr) -> Expr:
-        """Return a key near the median of all lanes: between the middle two of four, repeatedly.
-
-        A mean says little where some lanes are below zero, since keys leap there.
-        """
-        a, b = ex.half(x, 0), ex.half(x, 1)
-        while a.lanes > 1:
-            low, high = self._let(lower(a, b)), self._let(upper(a, b))
-            a = self._let(upper(ex.half(low, 0), ex.half(low, 1)))
-            b = self._let(lower(ex.half(high, 0), ex.half(high, 1)))
-        return self._between_keys(self._key_of(a), self._key_of(b))
-
-    def _key_of(self, x: Expr) -> Expr:
-        if not self.dtype.is_float:
-            return x
-        k = self.key_type
-        key, zero, most = self._let(ex.bitcast(x, k)), ex.const(0, k, x.lanes), int(k.max)
-        return self._let(ex.where(key.lt(zero), key ^ ex.const(most, k, x.lanes), key))
-
-    def _between_keys(self, a: Expr, b: Expr) -> Expr:
-        """Return the mean of two keys."""
-        one = ex.const(1, self.key_type)
-        return ex.binary(Op.SHR, a, one) + ex.binary(Op.SHR, b, one) + (a & b & one)
 
     def _split(self, size: Expr, pivot: Expr) -> Expr:
         """Part by a pivot; return how many elements are at most the pivot."""

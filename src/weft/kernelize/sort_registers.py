@@ -21,9 +21,10 @@ from weft.kernelize.sort_merges import COMPARED, Step, rounds, turn
 from weft.kernelize.sort_network import batcher
 
 COUNT: Final = 16  # registers that are sorted together
-# Of nine registers in order: the fourth, counted from 0.
-_MEDIAN: Final = ((0, 1), (3, 4), (6, 7), (1, 2), (4, 5), (7, 8), (0, 1), (3, 4), (6, 7), (0, 3),
-                  (5, 8), (4, 7), (3, 6), (1, 4), (2, 5), (4, 7), (4, 2), (6, 4), (4, 2))
+# The lower half of nine registers in order: Floyd's network of 25 comparisons, less one.
+_NINE: Final = ((0, 3), (1, 7), (2, 5), (4, 8), (0, 7), (2, 4), (3, 8), (5, 6), (0, 2), (1, 3),
+                (4, 5), (7, 8), (1, 4), (3, 6), (5, 7), (0, 1), (2, 4), (3, 5), (6, 8), (2, 3),
+                (4, 5), (6, 7), (1, 2), (3, 4))
 
 
 def lower(a: Expr, b: Expr) -> Expr:
@@ -51,11 +52,11 @@ class Registers:
         for a, b in batcher(len(line)):
             self._compare(line, a, b)
 
-    def ninther(self, line: list[Expr]) -> Expr:
-        """Return the median of nine registers, lane by lane."""
-        for a, b in _MEDIAN:
+    def low_half(self, line: list[Expr]) -> tuple[Expr, Expr, Expr]:
+        """Return the third, the fourth and the middle of nine registers in order, lane by lane."""
+        for a, b in _NINE:
             self._compare(line, a, b)
-        return line[4]
+        return line[2], line[3], line[4]
 
     def sort(self, line: list[Expr]) -> list[Expr]:
         """Return the elements of a power of two of registers in order, row after row.

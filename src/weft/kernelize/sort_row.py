@@ -26,6 +26,9 @@ class Row(Network):
     odd: Expr  # whether the row has NaNs or negative zeros
     dtype: DType
     lanes: int
+    start: Expr  # of a part in the result
+    room: Expr  # ... in the second array
+    there: Expr  # whether a part lies in the second array
 
     # vectors and registers
 
@@ -42,6 +45,12 @@ class Row(Network):
 
     def _at(self, memory: Memory, place: Expr) -> tuple[Expr, ...]:
         return at(self.index, self.axis, place) if memory.scope == "global" else (place,)
+
+    def _held(self, place: Expr, mask: Expr, fill: Expr) -> Expr:
+        """Read a vector of a part from where it lies."""
+        there = self._let(mask & self._every(self.there))
+        x = self._vector(self.away, self.room + place, there, fill)
+        return self._vector(self.out, self.start + place, self._let(mask ^ there), x)
 
     def _lanes_of(self, size: Expr) -> Expr:
         """Return a mask of all lanes, of which no compiler knows that: a part is longer than those.
