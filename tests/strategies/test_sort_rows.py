@@ -40,3 +40,34 @@ def test_rows_that_two_vectors_hold(kind, seed):
     got = weft.from_numpy(x).sort(1)[0].numpy()
     want = np.take_along_axis(x, np.argsort(x, 1, kind="stable"), 1)
     assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64", "float16", "int16"])
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_rows_in_order_but_for_a_few(kind, descending, seed):
+    """All rows in order, then one of them not: by one element, zeros of both signs, or a NaN."""
+    rng = np.random.default_rng(seed)
+    rows, n = int(rng.integers(8, 60)), int(rng.integers(1030, 4000)) // np.dtype(kind).itemsize
+    ordered = np.sort(rng.integers(-n // 20, n // 20, (rows, n)), axis=1)
+    x = (ordered[:, ::-1] if descending else ordered).astype(kind)
+    fn = weft.jit(lambda x: x.sort(1, descending=descending)[0])
+
+    def check():
+        key = -x if descending and x.dtype.kind == "f" else ~x if descending else x
+        order = np.argsort(np.where(x != x, -np.inf, key) if descending and x.dtype.kind == "f"
+                           else key, 1, kind="stable")
+        assert fn(weft.from_numpy(x.copy())).numpy().tobytes() == np.take_along_axis(
+            x, order, 1).tobytes()
+
+    check()
+    if x.dtype.kind == "f":
+        x[rng.random(x.shape) < 0.5] *= -1  # zeros of both signs
+        x = np.take_along_axis(x, np.argsort(-x if descending else x, 1, kind="stable"), 1)
+        check()
+        x[rng.integers(rows), n - 1] = np.nan
+        check()
+    x[rng.integers(rows), [0, n - 1][rng.integers(2)]] = rng.integers(-n, n) % 100
+    check()
+    x[rng.integers(rows), rng.integers(n)] = 1
+    check()

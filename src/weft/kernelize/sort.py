@@ -32,6 +32,7 @@ from weft.ir.stmt import (
     rhs,
 )
 from weft.kernelize import select
+from weft.kernelize import sort_beside as beside
 from weft.kernelize import sort_network as network
 from weft.kernelize import sort_parts as parts
 from weft.kernelize.cost import elements, upper_bound
@@ -85,7 +86,10 @@ def _whole(node: Node, sources: dict[Node, Memory],
         flags = Memory("flags", dt.uint8, tuple([
             ex.index(1) if a == node.attr.axis else as_expr(d)
             for a, d in enumerate(node.args[0].shape)]))
-        network.Network(em, node, outputs[0], flags).emit()
+        if target is not None and beside.suits(node, target):
+            beside.Beside(em, node, outputs[0], flags, target.lanes(node.dtype)).emit()
+        else:
+            network.Network(em, node, outputs[0], flags).emit()
         return em, (flags,) if node.dtype.is_float else ()
     if 1 in outputs and network.suits_places(node):
         em = Emitter(sources, hoist=False)

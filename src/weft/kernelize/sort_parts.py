@@ -36,7 +36,7 @@ from weft.kernelize.sort_registers import COUNT, Registers, lower, upper
 from weft.target import Target
 
 LEAST: Final = 256  # elements of a row that is parted, and of
-BESIDE: Final = 768  # ... a row beside others, which a network sorts in lanes
+BESIDE: Final = {4: 768, 8: 848}  # ... a row beside others, which a network sorts in lanes
 SHARED_FROM: Final = 1 << 15  # ... from which it is cut into parts for the threads
 PARTS, SAMPLE = 4, 16  # of a long row; vectors that their pivots are chosen from
 AHEAD: Final = 2048  # bytes by which a prefetch of what is to be sorted is ahead
@@ -54,7 +54,7 @@ def suits(node: Node, target: Target | None) -> bool:
     if target is None or not target.supports(Op.COMPRESS, d) or axis != len(shape) - 1:
         return False
     n = shape[axis]
-    least = BESIDE if network.suits(node) else LEAST
+    least = BESIDE.get(d.itemsize, LEAST) if network.suits(node) else LEAST
     return all(isinstance(s, int) for s in shape) and isinstance(n, int) and n >= least
 
 

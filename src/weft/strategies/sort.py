@@ -60,11 +60,12 @@ def _reductions(plan: Plan, loop: For) -> None:
 
 def _network(plan: Plan, body: Body) -> None:
     """Give each lane a row, and groups of rows to the threads."""
-    rows = body[0]
-    assert isinstance(rows, For)
+    rows = next(s for s in traverse.walk(body) if isinstance(s, For) and any(
+        isinstance(t, st.Alloc) and t.memory.name == NETWORK for t in traverse.walk(s.body)))
     chain = chain_of(rows)
     last = chain[-1]
-    keys = next(s.memory for s in traverse.walk(rows.body) if isinstance(s, st.Alloc))
+    keys = next(s.memory for s in traverse.walk(rows.body)
+                if isinstance(s, st.Alloc) and s.memory.name == NETWORK)
     lanes = plan.target.vector_bytes // keys.dtype.itemsize
     amount = work((rows,))
     name = split_for_vectors(plan, last.var.attr, last.extent, Cost(()), most=lanes)
