@@ -9,10 +9,11 @@ from weft.compilers.llvm import compiler
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.op import MATRICES, Op
+from weft.ir.stmt import Load, Store
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
 from weft.passes.vectorize import vectorize
-from weft.strategies import choose
+from weft.strategies import choose, contraction_matrix, nest
 
 FEATURES = tuple(f"+{name}" for name in (
     "amx-bf16", "amx-int8", "amx-tile", "avx", "avx2", "avx512bf16", "avx512bw", "avx512dq",
@@ -135,10 +136,11 @@ def test_few_rows_take_tiles_where_vectors_have_no_words(kinds, layout, inner, s
 
 
 def test_little_is_computed_twice_and_copied_often():
-    """One block of columns that is filled up, not several of whole tiles that overlap."""
-    for columns, line in ((68, "split(j, 96, tail=mask)"), (39, "split(j, 64, tail=mask)")):
+    """One block of columns, whose last tile overlaps, not several blocks that do."""
+    for columns in (68, 39):
         made = choose(nests.narrow(512, columns, 160), TARGET, 1)
-        assert line in made.meta.schedule
+        assert f"split(j, {columns}, tail=mask)" in made.meta.schedule
+        assert "split(j.i, 32, tail=overlap)" in made.meta.schedule
 
 
 @pytest.mark.parametrize("layout", ["ik,kj", "ki,jk", "ik,jk"])
@@ -152,13 +154,51 @@ def test_only_the_last_step_of_a_ragged_sum_is_masked(layout):
 
 @pytest.mark.parametrize("layout", ["ik,kj", "ik,jk"])
 @pytest.mark.parametrize("kinds", KINDS)
-def test_only_the_last_columns_of_a_block_are_masked(layout, kinds):
-    for columns, peeled in ((38, True), (32, False)):
+@pytest.mark.parametrize("updates", [False, True])
+def test_only_the_last_columns_of_an_update_are_masked(layout, kinds, updates):
+    """Other results may be computed twice: by tiles that overlap."""
+    for columns, ragged in ((38, True), (32, False)):
         kernel = nests.narrow(30, columns, 48, *kinds, *layout.split(","))
+        if updates:
+            kernel = in_place(kernel)
         made = choose(kernel, TARGET, 1)
-        assert peeled is any(line.startswith("split(j.i.o.p") and line.endswith("1, tail=peel)")
-                             for line in made.meta.schedule)
+        masked = any(line.startswith("split(j.i.o.p") and line.endswith("1, tail=peel)")
+                     for line in made.meta.schedule)
+        assert masked is (ragged and updates)
+        assert ("split(j.i, 32, tail=overlap)" in made.meta.schedule) is (ragged and not updates)
         assert_same(kernel, made)
+
+
+def in_place(kernel):
+    """Return a kernel that adds its results to what is there."""
+    loop = kernel.body[0]
+    inner = loop.body[0]
+    store = inner.body[-1]
+    old = ex.var("old", store.memory.dtype)
+    body = (*inner.body[:-1], Load(old, store.memory, store.index),
+            Store(store.memory, store.index, old + store.value))
+    return kernel.replace(body=(loop.replace(body=(inner.replace(body=body),)),))
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("layout", ["ik,jk", "ki,jk", "ki,kj"])
+@pytest.mark.parametrize("inner", [70, 20, 259])
+def test_no_element_is_gathered(kinds, layout, inner):
+    """Copies of ragged sizes are read as vectors and turned in registers."""
+    kernel = nests.narrow(75, 71, inner, *kinds, *layout.split(","))
+    assert not any("gather" in line or "scatter" in line for line in assembly(kernel))
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("layout", ["ik,jk", "ki,kj"])
+def test_threads_that_share_the_rows_copy_the_columns_each(kinds, layout, monkeypatch):
+    for module in (contraction_matrix, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 8)
+    kernel = nests.narrow(133, 40, 70, *kinds, *layout.split(","))
+    made = choose(kernel, TARGET, 2)
+    assert "split(i, 67, tail=overlap)" in made.meta.schedule
+    assert (made.body[0].var.attr, made.body[0].kind) == ("i.o", "parallel")
+    assert_same(kernel, made)
 
 
 def test_threads_share_the_copy_of_many_columns():

@@ -22,9 +22,19 @@ from weft.strategies.contraction_pattern import (
     Pattern,
     copy_loops,
     copy_strided,
+    may_repeat,
     tile_split,
 )
-from weft.strategies.nest import Plan, find, parallelise, size_of, work
+from weft.strategies.contraction_pieces import share_rows
+from weft.strategies.nest import (
+    PARALLEL_WORK,
+    Plan,
+    find,
+    loop_of,
+    parallelise,
+    size_of,
+    work,
+)
 
 LONG: Final = 20  # products of a tile, from which on its store comes long after the last one
 FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
@@ -102,10 +112,16 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     name = str(pattern.reduce.accumulators[0].var.attr)
     outer = [str(r.var.attr) for r in pattern.rows if r is not s.row and r is not s.wide]
     i, j = str(s.row.var.attr), str(s.wide.var.attr)
-    tile_split(plan, i, s.row.extent, rows)
+    rows, columns, block = (min(most, size_of(loop.extent)) for most, loop in (
+        (rows, s.row), (columns, s.wide), (block, s.wide)))
+    if plan.threads > 1 and amount >= PARALLEL_WORK and not outer and (
+            size_of(s.wide.extent) < size_of(s.row.extent)):
+        # A panel that one thread has written comes to another one slower than a copy of its own.
+        i = share_rows(plan, pattern, s.row, rows, outer)
+    tile_split(plan, i, loop_of(plan, i).extent, rows)
     tile_split(plan, j, s.wide.extent, block)
-    schedule.split(f"{i}.i", SIDE)
-    schedule.split(f"{j}.i", columns).split(f"{j}.i.i", SIDE)
+    for loop, factor in ((f"{i}.i", SIDE), (f"{j}.i", columns), (f"{j}.i.i", SIDE)):
+        _cut(plan, loop, factor)
     top, across = f"{j}.o", f"{j}.i.o"
     tile = [f"{i}.i.o", f"{j}.i.i.o", f"{i}.i.i", f"{j}.i.i.i"]
     strip = f"{i}.o"
@@ -126,28 +142,26 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
             _sum_lines(plan, sums)
         else:
             sum_shifts(plan, s, sums[-1])
-    steps, peeled = [], []
+    whole = s.depth // (s.group * SIDE)
+    ragged = s.depth % (s.group * SIDE) > 0
+    full = whole if ragged and whole > 1 else 0  # steps without masks, which go alone
     loops = panel(plan, words[1], top, (across, f"{q}.o", tile[1], f"{q}.i", tile[3]))
     if s.wide_stride == 1:  # line by line of memory, through all panels
         schedule.reorder(loops[1], loops[3], loops[0], loops[2], loops[4]).vectorize(loops[4])
     else:
-        copy_strided(plan, [loops[3]], loops[4])
-    steps.append(loops[1])
-    full = size_of(s.wide.extent) // columns
-    if block > size_of(s.wide.extent) and full:
-        peeled.append((loops[0], full))  # all columns but the last are there: no masks
+        _turn_columns(plan, loops[1], loops[3], loops[4], full, ragged)
+    if block % columns and not may_repeat(pattern):  # all columns but the last are there: no masks
+        schedule.split(loops[0], block // columns, "peel")
+    if full and s.wide_stride == 1:
+        schedule.split(loops[1], full, "peel")
     loops = panel(plan, words[0], strip, (f"{q}.o", tile[0], tile[2], f"{q}.i"))
     if s.row_stride == 1:
-        schedule.reorder(loops[3], loops[2]).vectorize(loops[2])
+        _turn(plan, loops[3], loops[2])
     else:
         schedule.vectorize(loops[3])
-    steps.append(loops[0])
+    if full:
+        schedule.split(loops[0], full, "peel")
     keep_tiles(plan, name, tile, words[0], f"{q}.i")
-    whole = s.depth // (s.group * SIDE)
-    if whole and s.depth % (s.group * SIDE):  # all steps but the last are full, as well
-        peeled += [(step, whole) for step in steps]
-    for loop, full in peeled:
-        schedule.split(loop, full, "peel")
     if s.depth >= LONG * s.group * SIDE:
         schedule.refresh(f"{q}.o", f"{name}.r", f"{name}.s")
     last, line = f"{tile[2]}.f", f"{tile[3]}.f"
@@ -155,6 +169,30 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
         schedule.reorder(line, last).unroll(line).vectorize(last)
     else:
         schedule.vectorize(line)
+
+
+def _cut(plan: Plan, name: str, factor: int) -> None:
+    """Split a loop of a block: pieces that overlap need no masks, which copies would gather by."""
+    tile_split(plan, name, loop_of(plan, name).extent, factor)
+
+
+def _turn_columns(plan: Plan, step: str, depth: str, column: str, full: int, ragged: bool) -> None:
+    """Schedule a copy of columns that lie along the sum, of which some `full` steps are whole.
+
+    Lines of the others are read under masks, which words that lie apart must have alike.
+    """
+    if full:
+        plan.schedule.split(step, full, "peel")
+        _turn(plan, f"{column}.t", f"{depth}.t")
+    elif ragged:
+        _turn(plan, column, depth)
+    if full or not ragged:
+        copy_strided(plan, [depth], column)
+
+
+def _turn(plan: Plan, far: str, near: str) -> None:
+    """Read vectors along the loop `near` and write them along the loop `far`, square by square."""
+    plan.schedule.reorder(far, near).unroll(far).vectorize(near)
 
 
 def _sum_lines(plan: Plan, loops: list[str]) -> None:
