@@ -141,7 +141,7 @@ def test_elements_that_are_looked_up_are_soon_shared_out(elements, shared):
     assert any(isinstance(s, For) and s.kind == PARALLEL for s in walk(body)) == shared
 
 
-@pytest.mark.parametrize(("columns", "shared"), [(20, False), (100, False), (4000, True)])
+@pytest.mark.parametrize(("columns", "shared"), [(20, False), (76, True), (4000, True)])
 def test_short_rows_of_updates_stay_with_one_thread(columns, shared):
     """A hand-over for each of a thousand rows takes longer than the rows: threads share columns."""
     _, updates = chosen(infer.scatter(
@@ -150,3 +150,31 @@ def test_short_rows_of_updates_stay_with_one_thread(columns, shared):
     assert isinstance(updates, For)
     assert (updates.kind == PARALLEL) == shared
     assert not any(isinstance(s, For) and s.kind == PARALLEL for s in walk(updates.body))
+
+
+@pytest.mark.parametrize(("rows", "width", "count"),
+                         [(16_384, 16, 7), (512, 256, 86), (900, 41, 41)])
+def test_threads_share_rows_whose_updates_stay_in_them(rows, width, count):
+    """However narrow: rows with an axis of their own do not overlap."""
+    _, updates = chosen(infer.scatter(
+        leaf(dt.float32, rows, width), leaf(dt.int64, rows, count),
+        leaf(dt.float32, rows, count), 1))
+    assert isinstance(updates, For)
+    assert updates.kind == PARALLEL
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("seed", seeds(4))
+def test_updates_of_narrow_rows_keep_their_order(axis, seed):
+    rng = np.random.default_rng(seed)
+    shape = rng.integers(2, 100, 2)
+    shape[0] *= 50
+    x = rng.standard_normal(shape).astype(np.float32)
+    index = rng.integers(0, shape[axis], shape)
+    new = rng.standard_normal(shape).astype(np.float32)
+    wanted = x.copy()
+    for place in np.ndindex(*shape):
+        at = (index[place], place[1]) if axis == 0 else (place[0], index[place])
+        wanted[at] = new[place]
+    got = weft.jit(lambda x, i, u: x.scatter(axis, i, u))(*map(weft.tensor, (x, index, new)))
+    np.testing.assert_array_equal(got.numpy(), wanted)

@@ -32,7 +32,8 @@ from weft.kernelize.axes import merge_axes, split_axes
 from weft.kernelize.indexing import flatten
 from weft.rules.index import linear_coefficients, simplify
 
-WIDE_ROW: Final = 64  # elements from which a loop over a row alone is worth it
+WIDE_ROW: Final = 64  # elements from which a loop over a row alone is worth it, and
+NARROW_ROW: Final = 16  # ... where without it no two rows could be written at once
 
 Env = dict[Expr, tuple[int, int]]
 
@@ -56,14 +57,17 @@ def tidy(kernel: Kernel, tiled: bool = False) -> Kernel:
 
 
 def _scatters_rows(kernel: Kernel) -> bool:
-    """Whether a kernel writes wide rows at places that are data.
+    """Whether a kernel writes wide rows at places that are data, or at such places of rows.
 
     Such rows do not overlap, which shows as long as they have an axis of their own.
     """
     if kernel.meta.kind != "scatter":
         return False
-    shape = next(s.memory.shape for s in walk(kernel.body) if isinstance(s, Store))
-    return len(shape) > 1 and bounds(shape[-1], {})[0] >= WIDE_ROW
+    stores = [s for s in walk(kernel.body) if isinstance(s, Store)]
+    shape, loops = stores[0].memory.shape, loop_ranges(kernel.body).keys()
+    within = any(not ex.free_vars([s.index[-1]]) <= loops for s in stores)
+    least = NARROW_ROW if within else WIDE_ROW
+    return len(shape) > 1 and bounds(shape[-1], {})[0] >= least
 
 
 def loop_ranges(body: Body) -> Env:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.stmt import For
 from weft.ir.traverse import walk
@@ -20,6 +21,7 @@ from weft.strategies.nest import (
 )
 
 LEAST_LINES: Final = 4  # of a row that is worth a loop of its own
+UPDATE_WEIGHT: Final = 4  # of an update that waits for its place, beside work in vectors
 
 
 def schedule_updates(plan: Plan, root: str) -> bool:
@@ -49,11 +51,16 @@ def _in_order(plan: Plan, rows: list[For]) -> bool:
 
     A thread takes some columns of all rows: a hand-over for each row takes longer than the row.
     """
-    mark = plan.schedule.mark()
-    apart = any([plan.attempt("parallel", r.var.attr) for r in rows[:-1]])
+    mark, names = plan.schedule.mark(), [r.var.attr for r in rows]
+    apart = any([plan.attempt("parallel", name) for name in names[:-1]])
     plan.schedule.reset(mark)
     if apart:
-        return False
+        loops = {r.var for r in rows}
+        found = any(isinstance(s, st.Store) and not ex.free_vars(s.index) <= loops
+                    for s in rows[-1].body)
+        if found:
+            parallelise(plan, names, UPDATE_WEIGHT * work((rows[0],)))
+        return found
     if not _by_columns(plan, rows):
         plan.schedule.reset(mark)
     schedule_nest(plan, rows[0].var.attr, shared=False)
@@ -63,15 +70,18 @@ def _in_order(plan: Plan, rows: list[For]) -> bool:
 def _by_columns(plan: Plan, rows: list[For]) -> bool:
     """Apply all rows of updates to some columns, then to others; whether that is legal and pays.
 
-    The columns are whole lines of a thread's own, and stay in its cache while rows change.
+    The columns are whole lines of a thread's own, if there are enough, and stay in its cache while
+    rows change.
     """
     column, names = rows[-1], [r.var.attr for r in rows]
     outer, inner = f"{names[-1]}.o", f"{names[-1]}.i"
     out = next(s.memory for s in walk(column.body) if isinstance(s, st.Store))
     line = max(plan.target.line_bytes // out.dtype.itemsize, 1)
     size, threads, least = size_of(column.extent), plan.threads, LEAST_LINES * line
-    if work((rows[0],)) < PARALLEL_WORK or size < threads * least:
+    if UPDATE_WEIGHT * work((rows[0],)) < PARALLEL_WORK or size < threads * line:
         threads = 1
+    if size < threads * least:
+        line = 1
     count, cache = -(-size // threads), plan.target.l2_bytes // 2
     whole = size_of(out.size) * out.dtype.itemsize
     if whole > cache > 0:
