@@ -183,12 +183,14 @@ class Elementwise(Arithmetic):
         """Return ``alpha * (exp(self) - 1)`` where negative, else the elements."""
         return self._computed()._elu(alpha).astype(float_kind(self.dtype))
 
-    def _elu(self, alpha: Scalar) -> Self:
-        return self.gt(0).where(self, self.gt(0).where(0, self).expm1().mul(alpha))
+    def _elu(self, alpha: Scalar, scale: Scalar = 1.0) -> Self:
+        above = self if scale == 1.0 else self.mul(scale)
+        below = self.gt(0).where(0, self).expm1()
+        return self.gt(0).where(above, below.mul(alpha * scale))
 
     def selu(self) -> Self:
         """Return the scaled ELU."""
-        scaled = self._computed()._elu(1.6732632423543772).mul(1.0507009873554805)
+        scaled = self._computed()._elu(1.6732632423543772, 1.0507009873554805)
         return scaled.astype(float_kind(self.dtype))
 
     def celu(self, alpha: Scalar = 1.0) -> Self:
@@ -201,8 +203,9 @@ class Elementwise(Arithmetic):
         """Return ``x * Phi(x)``; `approximate` is ``none`` (erf) or ``tanh``."""
         x = self._computed()
         if approximate == "tanh":
-            inner = x.add(x.mul(x).mul(x).mul(0.044715)).mul(math.sqrt(2 / math.pi))
-            out = x.mul(0.5).mul(inner.tanh().add(1.0))
+            # (1 + tanh(u)) / 2 is sigmoid(2 * u), which loses nothing where tanh(u) is almost -1
+            inner = x.add(x.mul(x).mul(x).mul(0.044715)).mul(2 * math.sqrt(2 / math.pi))
+            out = x.mul(inner.sigmoid())
         else:
             out = x.mul(0.5).mul(x.mul(math.sqrt(0.5)).erf().add(1.0))
         return out.astype(float_kind(self.dtype))

@@ -133,7 +133,7 @@ _UNARY: Final[dict[Operation, Callable[..., Value]]] = {
     Op.ATAN: lambda g, y, x: g / (x * x + 1.0),
     Op.SINH: lambda g, y, x: g * apply(Op.COSH, x),
     Op.COSH: lambda g, y, x: g * apply(Op.SINH, x),
-    Op.TANH: lambda g, y, x: g * (1.0 - y * y),
+    Op.TANH: lambda g, y, x: g * apply(Op.MAD, -y, y, Value(y.like(1.0))),  # 1 - y**2
     Op.ASINH: lambda g, y, x: g * apply(Op.RSQRT, x * x + 1.0),
     Op.ACOSH: lambda g, y, x: g * apply(Op.RSQRT, (x - 1.0) * (x + 1.0)),  # 1 / sqrt(x**2 - 1)
     Op.ATANH: lambda g, y, x: g / ((1.0 - x) * (x + 1.0)),  # 1 / (1 - x**2)

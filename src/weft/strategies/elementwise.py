@@ -20,6 +20,7 @@ from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
 from weft.strategies.ahead import fetch_blocks, fetch_vectors, fetch_written
 from weft.strategies.nest import (
+    HEAVY_COST,
     MAX_LANES,
     Cost,
     Plan,
@@ -44,6 +45,7 @@ LEAST_FOUND: Final = 2  # elements of a row that is looked up, from where it is 
 QUOTIENTS: Final = frozenset({Op.DIV, Op.SQRT, Op.RSQRT, Op.RECIPROCAL})
 QUOTIENT_COST: Final = 10  # cycles of dividing a vector
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
+MANY_REGISTERS: Final = 32  # of vectors
 
 
 def schedule_nest(plan: Plan, root: str, shared: bool = True) -> None:
@@ -376,11 +378,23 @@ def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES) -> 
     native = min(native, most)
     if extent < native:
         return power_above(extent)
-    factor = 4 if cost.ops <= SHORT_BODY and not cost.heavy else 2 if not cost.heavy else 1
-    lanes = min(native * factor, most)
+    lanes = min(native * _in_flight(plan, cost), most)
     while lanes > native and (extent < 2 * lanes or (extent % lanes and extent < 8 * lanes)):
         lanes //= 2
     return lanes
+
+
+def _in_flight(plan: Plan, cost: Cost) -> int:
+    """Return how many vectors of a body are worked on at a time.
+
+    A transcendental is a chain of operations that wait for each other, so that several take turns:
+    where there are registers for it.
+    """
+    if cost.heavy == 1 and plan.target.vector_registers >= MANY_REGISTERS:
+        return 4 if cost.ops - HEAVY_COST <= SHORT_BODY else 2
+    if cost.heavy:
+        return 1
+    return 4 if cost.ops <= SHORT_BODY else 2
 
 
 def pick_lanes(plan: Plan, name: str, default: int, extent: int, cost: Cost,

@@ -84,12 +84,15 @@ def erf(x: Expr) -> Expr:
     if x.dtype is dt.float64:
         return _erf_double(x)
     f, y = layout(x), at_most(magnitude(x), _ERF_ONE[32])
-    exponent = mad(-y, horner(y, _ERFC_LOG), -y)
+    more = horner(y, _ERFC_LOG)
+    exponent = mad(-y, more, -y)
+    lost = mad(-y, more, -y - exponent)
     n, low = rounded(mad(exponent, LOG2_E[32], f.rounder + f.bias), f, offset=f.bias)
     # The low part of ln 2 is left out: where n is not 0, it is below a tenth of an ulp.
     r = mad(n, -LN2_HIGH[32], exponent)
     scale = power_of_two(low, f)
-    return with_sign(mad(-scale, mad(r * r, horner(r, EXPM1[32]), r), 1.0 - scale), sign_of(x))
+    grown = r + mad(r * r, horner(r, EXPM1[32]), lost)
+    return with_sign(mad(-scale, grown, 1.0 - scale), sign_of(x))
 
 
 def _erf_double(x: Expr) -> Expr:

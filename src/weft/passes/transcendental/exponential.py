@@ -59,6 +59,8 @@ EXPM1: Final = {
          2.755724524374308e-06, 2.7557337029017074e-07, 2.5108654328148272e-08,
          2.089101753058091e-09),
 }  # fmt: skip
+# (tanh(sqrt z) - sqrt z) / (z * sqrt z) on sqrt z <= 0.1735; tanh to 2**-32
+_TANH_SINGLE: Final = (-0.33333322405815125, 0.1333114057779312, -0.05271453037858009)
 # (tanh(sqrt z) - sqrt z) / (z * sqrt z) on sqrt z <= 0.625; tanh to 2**-56
 _TANH: Final = (
     -0.33333333333332854, 0.1333333333326193, -0.05396825393119127, 0.021869487574338403,
@@ -147,26 +149,28 @@ def exp_of_negative(x: Expr) -> Expr:
 
 
 def tanh(x: Expr) -> Expr:
-    """Return the hyperbolic tangent, ``h / (1 + h)`` of ``h = (e**2x - 1) / 2``.
+    """Return the hyperbolic tangent.
 
-    Nothing cancels, and one way for all arguments takes fewer operations, in a shorter chain, than
-    a polynomial near 0 beside it. Of float64 it would err by 2.1 ulp near 0.22.
+    With ``y = n * ln(2) / 2 + r``, ``t = tanh(r)`` and ``s = 2**n / 2`` it is
+    ``1 - (1 - t) / (b + a * t)``, where ``a = s - 1/2`` and ``b = s + 1/2``. What the quotient's
+    roundings cost is computed exactly enough from itself and added at last, so that next to that
+    addition no rounding has weight but the one of t, where n is 1.
     """
     f, bits = layout(x), x.dtype.bits
     if bits == 64:
         return _tanh_split(x)
-    y = at_most(magnitude(x), 0.45 * (f.mantissa + 2))
-    # e**2r by doubling the coefficients' weights, which is exact. The low part of ln 2 is left out:
-    # it is a 30th of an ulp where n is 1, and what it adds to r counts for the less, the larger n.
+    y = at_most(magnitude(x), 9.1)  # from there on the result is 1
     n, low = rounded(mad(y, 2 * LOG2_E[bits], f.rounder + f.bias - 1), f, offset=f.bias - 1)
+    # The low part of ln 2 is left out: what it adds to r counts for the less, the larger n.
     r = mad(n, -LN2_HIGH[bits] / 2, y)
-    scale = power_of_two(low, f)
-    grown = mad(r * r, horner(r, tuple(c * 2.0 ** (i + 2) for i, c in enumerate(EXPM1[bits]))),
-                r + r)
-    half = mad(scale, grown, scale - 0.5)
-    # h - h * (h / (1 + h)) below 1 and 1 - 1 / (1 + h) above: the quotient's errors weigh less
-    top = at_most(half, 1.0)
-    return with_sign(mad(-top, top / (half + 1.0), top), sign_of(x))
+    s, z = power_of_two(low, f), r * r
+    t = mad(r * z, horner(z, _TANH_SINGLE), r)
+    a, b = s - 0.5, s + 0.5
+    inverse = 1.0 / mad(a, t, b)
+    near = 1.0 - mad(-t, inverse, inverse)
+    rest = 1.0 - near  # exact
+    lost = mad(t, mad(rest, a, 1.0), mad(rest, b, -1.0))
+    return with_sign(mad(lost, inverse, near), sign_of(x))
 
 
 def _tanh_split(x: Expr) -> Expr:
