@@ -48,6 +48,23 @@ def test_refresh(inner):
     assert print_kernel(parse_kernel(print_kernel(made.bare))) == print_kernel(made.bare)
 
 
+def test_refresh_within_a_loop_that_is_written_out():
+    """What all of it is copied to may be written behind the loops around."""
+    made = Schedule(nests.matmul(16, 32, 70)).separate("s")
+    made.tensorize("s", "k", "dot2", multiple=16).split("k.q", 16).split("j", 16)
+    for loop in ("i", "j.i"):
+        made.sink(loop)
+    made.reorder("j.o", "i", "j.i").reorder("k.q.o", "s.l", "s.h", "k.q.i")
+    made.precompute("s.right", "j.o", ("k.q.o", "s.h", "k.q.i", "j.i"), written="s.h")
+    made.precompute("s.left", "j.o", ("k.q.o", "s.l", "i", "k.q.i"), written="s.l")
+    made.sweep("s").reorder("s.w", "k.q.o", "s.p", "k.q.i")
+    made.decompose_reduction("s", "i", spill=True).reorder("i", "j.i", "k.q.i")
+    made.matrix("i.z").matrix("i").matrix("i.s").unroll("s.w").unroll("s.p")
+    made.refresh("k.q.o", "s.r", "s.s")
+    assert_same(made.start, made.kernel, exact=False)
+    assert print_kernel(made.bare).count("store s.s[") == 2
+
+
 @pytest.mark.parametrize("names", [
     ("k.q.o", "s.s", "s.r"), ("k.q.o", "s.left.p", "s.s"), ("j.o", "s.r", "s.s"),
     ("k.q.o", "s.r", "c"),

@@ -8,7 +8,8 @@ import weft
 from schedule_nests import assert_same
 from weft.errors import ScheduleError
 from weft.ir.interpret import evaluate
-from weft.ir.stmt import For, Prefetch
+from weft.ir.stmt import For, If, Prefetch
+from weft.ir.text_expr import print_expr
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
 from weft.strategies import choose
@@ -178,6 +179,17 @@ def test_lines_of_blocks_of_the_sum():
     assert_same(before, schedule.kernel)
     asked = {(k, j // 16) for k, j in lines_of(schedule.kernel, 64)}
     assert asked >= {(k, j) for k in range(64) for j in range(4) if k >= 32 or j >= 2}
+
+
+def test_only_the_first_iteration_of_what_is_written_out_asks_for_lines():
+    schedule = Schedule(nests.matmul(6, 64, 48)).split("j", 32).reorder("j.o", "i", "j.i").stage(
+        "b", "j.o", ("k", "j.i")).split("k", 24).decompose_reduction("s", "j.i").unroll("k.o")
+    before = schedule.kernel
+    schedule.prefetch_lines("b", "k.s", "i", "k.i", "j.o")
+    assert_same(before, schedule.kernel)
+    (asked,) = [s for s in walk(schedule.kernel.body)
+                if isinstance(s, If) and any(isinstance(t, Prefetch) for t in s.then)]
+    assert print_expr(asked.condition) == "%k.o == 0"
 
 
 def test_refuses_lines():

@@ -255,9 +255,9 @@ class Function(FunctionWriter):
         """Write the head of a loop over [begin, end), tested at its end."""
         region = _Region(inst)
         region.head, region.after = self.label("loop"), self.label("end")
-        known = self.module.numbers.get(inst.extent.id) if begin == "0" else None
         before = self.block
-        if known is not None and known > 0:
+        # Between loops that may not run LLVM would keep tiles in memory.
+        if begin == "0" and ranges.of(self.module, inst.extent)[0] > 0:
             self.put(f"br label %{region.head}")
         else:
             some = self.new(f"icmp slt i64 {begin}, {end}")

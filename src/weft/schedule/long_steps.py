@@ -8,7 +8,7 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.stmt import For, Kernel, Prefetch
+from weft.ir.stmt import UNROLLED, Body, For, If, Kernel, Prefetch
 from weft.schedule.prefetch import LINE_BYTES, copied_loads, next_panel
 from weft.schedule.space import Edit, find_for
 
@@ -27,7 +27,7 @@ def prefetch_lines(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
 
     As `prefetch_rows`, for steps like products of matrices, which take as long as a few requests
     and their addresses: none is split, there may be fewer of them than rows, and rows may have any
-    number of lines.
+    number of lines. Of a loop between that is written out only the first iteration asks.
 
     Parameters
     ----------
@@ -64,7 +64,10 @@ def prefetch_lines(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
     line = LINE_BYTES // loads[0].memory.dtype.itemsize
     lines = -(-run // line) + any(moves[v] % line for v in rows)
     turns, turn = 1, ex.index(0)
+    sweeps = [p for p in loops[at:] if p.kind == UNROLLED]
     for p in loops[at:]:
+        if p in sweeps:
+            continue
         most = space.ranges.of(p.extent).hi
         turns, turn = turns * most, turn * most + p.var
     total = lines * prod(known[v] for v in rows)
@@ -86,8 +89,11 @@ def prefetch_lines(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
         for load in loads:
             hints.append(Prefetch(load.memory, tuple(ex.substitute(load.index, index))))
             edit.locate(load, hints[-1])
+    asked: Body = tuple(hints)
+    for p in sweeps:
+        asked = (If(p.var.eq(0), asked),)
     return edit.replace(site.parents, site.stmt,
-                        (site.stmt.with_bodies((*hints, *site.body)),))
+                        (site.stmt.with_bodies((*asked, *site.body)),))
 
 
 __all__ = ["prefetch_lines"]

@@ -11,9 +11,9 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
-from weft.ir.stmt import Body, For, Kernel, Load, Memory, Store
+from weft.ir.stmt import Body, For, Kernel, Load, Memory, Stmt, Store
 from weft.schedule.memory import swap_memory
-from weft.schedule.space import Edit, constant, find_for, find_memory, perfect
+from weft.schedule.space import Edit, Site, constant, find_for, find_memory, perfect
 from weft.schedule.subscripts import Linear
 
 SIDE: Final = 16  # rows and columns of a matrix
@@ -84,11 +84,9 @@ def refresh(kernel: Kernel, loop: str, kept: str, target: str) -> Kernel:
     what = f"refresh({loop}, {kept}, {target})"
     site = find_for(kernel, loop, "refresh")
     source, memory = (find_memory(kernel, name, "refresh") for name in (kept, target))
-    siblings = site.parents[-1].bodies()[0] if site.parents else kernel.body
-    at = next((p for p, s in enumerate(siblings) if s is site.loop), len(siblings))
-    behind = [s for s in siblings[at + 1 :] if traverse.stores((s,))][:1]
+    behind = _next_stores(kernel, site)
     alike = source.shape == memory.shape and source.dtype is memory.dtype
-    if memory not in traverse.stores(tuple(behind)) or not alike:
+    if memory not in traverse.stores(behind) or not alike:
         raise ScheduleError(what, found=f"{target} of {memory.shape}",
                             expected=f"a copy of {kept}, written right behind {loop}")
     used = {m for s in traverse.walk(site.loop.body) for m in (*s.reads(), *s.writes())}
@@ -100,6 +98,22 @@ def refresh(kernel: Kernel, loop: str, kept: str, target: str) -> Kernel:
     value = edit.names.var(f"{kept}.now", ex.broadcast(ex.const(0, source.dtype), LANES))
     body = (*site.loop.body, Load(value, source, place), Store(memory, place, value))
     return edit.replace(site.parents, site.loop, (site.loop.with_bodies(body),))
+
+
+def _next_stores(kernel: Kernel, site: Site) -> Body:
+    """Return the first statement that stores behind a loop, or else behind the loops around it."""
+    inner: Stmt = site.loop
+    for holder in (*reversed(site.parents), None):
+        siblings = next((b for b in holder.bodies() if any(s is inner for s in b)), ()) if (
+            holder is not None) else kernel.body
+        at = next(p for p, s in enumerate(siblings) if s is inner)
+        for stmt in siblings[at + 1 :]:
+            if traverse.stores((stmt,)):
+                return (stmt,)
+        if not isinstance(holder, For):
+            return ()
+        inner = holder
+    return ()
 
 
 class _Nest:

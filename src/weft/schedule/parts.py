@@ -6,8 +6,8 @@ signs hold the 24 of a float32. A product of two such sums has nine terms. The t
 (middle * low, low * middle, low * low) stay below 2**-24 of the product together, and are left out:
 what remains differs from the exact product by less than its rounding to float32 would. Each term is
 exact in float32, and so are products whose own result is: with 24 bits between them, one factor has
-no low part where the other has a middle one. The high parts are to be multiplied last, so that the
-others join where little is rounded.
+no low part where the other has a middle one. The high parts are to be multiplied in a sweep of
+their own behind that of the others, which so join where little is rounded.
 
 That holds where nothing overflows and no part, no product and no sum falls below the normal
 numbers, which products of matrices take for zero. It is known from the least and the largest
@@ -45,7 +45,7 @@ from weft.ir.stmt import (
     Store,
 )
 from weft.ir.traverse import walk
-from weft.schedule.space import Edit, find_for, find_memory, find_reduce, scan
+from weft.schedule.space import Copy, Edit, find_for, find_memory, find_reduce, scan
 from weft.schedule.tensorize import factors_of
 
 PARTS: Final = 3  # of a float32
@@ -128,6 +128,44 @@ def part(value: Expr, level: Expr) -> Expr:
 def _rounded(value: Expr) -> Expr:
     """Return a float32 rounded to the nearest bfloat16."""
     return ex.bitcast((ex.bitcast(value, dt.uint32) + _HALF) & _HIGH, dt.float32)
+
+
+def sweep(kernel: Kernel, accumulator: str) -> Kernel:
+    """Go through the pairs of parts in two sweeps: all but those of two high parts, then these.
+
+    reduce k, s.l in 3, s.h in s.l + 1 (s) {s + x[s.l] * y[s.h]}
+    ->  reduce k, s.w in 2, s.p in 5 - 4 * s.w (s) {s + x[(s.p + 1) // 2 + 2 * s.w] * y[s.p // 2]}
+
+    Neighbours share a part. With k inside of s.w only products of high parts are added to large
+    sums, and so rounded beside them. Of a factor alone the parts are max(s.p, 2 * s.w), from
+    the low one on.
+
+    Raises
+    ------
+    ScheduleError
+        If the REDUCE has no axes that `separate` made.
+    """
+    site = find_reduce(kernel, accumulator, "sweep")
+    stmt = site.reduce
+    ends = {end: a for end in "lh" for a in stmt.axes if a.var.attr == f"{accumulator}.{end}"}
+    if not ends:
+        raise ScheduleError(f"sweep({accumulator})", found="no axes of parts",
+                            expected="the axes that `separate` makes", hint="separate first")
+    edit = Edit(kernel)
+    high, pair = (edit.names.index(f"{accumulator}.{end}") for end in "wp")
+    # Maxima tell ranges that no part is beyond the last one.
+    if len(ends) == 2:
+        extent = high * -4 + 5
+        places = {"l": ex.maximum((pair + 1) // 2, high * 2), "h": pair // 2}
+    else:
+        extent, up = high * -1 + 2, ex.maximum(pair, high * 2)
+        places = {"l": up, "h": up * -1 + (PARTS - 1)}
+    copy = Copy(edit.locations, {axis.var: places[end] for end, axis in ends.items()})
+    axes = [a for a in stmt.axes if a not in ends.values()]
+    axes += [Axis(high, ex.index(2)), Axis(pair, extent)]
+    accumulators = tuple([a.replace(update=copy.expr(a.update)) for a in stmt.accumulators])
+    return edit.replace(site.parents, stmt, (Reduce(tuple(axes), accumulators,
+                                                    copy.body(stmt.body)),))
 
 
 def fork(kernel: Kernel, loop: str) -> Kernel:
@@ -271,4 +309,5 @@ def _magnitudes(edit: Edit, memory: Memory, extents: list[Expr], axis: int, high
     return Reduce(tuple(axes), accumulators, body)
 
 
-__all__ = ["PARTS", "fork", "guard", "measure", "part", "separable_factors", "separate"]
+__all__ = ["PARTS", "fork", "guard", "measure", "part", "separable_factors", "separate",
+           "sweep"]

@@ -130,6 +130,10 @@ class Schedule:
         """See `weft.schedule.parts.separate`."""
         return self._apply("separate", (accumulator,))
 
+    def sweep(self, accumulator: str) -> Self:
+        """See `weft.schedule.parts.sweep`."""
+        return self._apply("sweep", (accumulator,))
+
     def fork(self, loop: str) -> Self:
         """See `weft.schedule.parts.fork`."""
         return self._apply("fork", (loop,))
@@ -309,7 +313,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "loops": ("fuse", "reorder", "reverse", "tile", "sink", "unroll", "vectorize", "parallel"),
     "reduction": ("contract", "rfactor", "decompose_reduction"),
     "blocking": ("block_reduction", "share_reduction"), "tensorize": ("tensorize",),
-    "scan": ("scan",), "parts": ("separate", "fork", "measure", "guard"),
+    "scan": ("scan",), "parts": ("separate", "sweep", "fork", "measure", "guard"),
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
     "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
     "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_rows"),

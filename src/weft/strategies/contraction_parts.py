@@ -189,11 +189,11 @@ class _Parts:
         rows = self._copy_rows(words[0], parts[0], q, around)
         self._guard(words, parts, rows)
         self._plain_tile(chain)
-        if pairs[-1].endswith(".h"):
-            self.schedule.reverse(pairs[-1])  # small products first: the others' last places stay
+        # Small products first, of all steps: only the largest ones are rounded beside large sums.
+        high, pair = f"{self.name}.w", f"{self.name}.p"
+        self.schedule.sweep(self.name).reorder(high, step, pair, f"{q}.i")
         keep_tiles(self.plan, self.name, self.tile, words[0], f"{q}.i")
-        for loop in pairs:
-            self.schedule.unroll(loop)
+        self.schedule.unroll(high).unroll(pair)
         if self.cut.each > 1 or self._is_blocked():  # another block follows
             self.plan.attempt("prefetch_lines", self.wide, copy, self.strip, step, self.top,
                               around if self._is_blocked() else "")
