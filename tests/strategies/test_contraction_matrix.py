@@ -44,7 +44,7 @@ def test_the_schedule_is_exact(kinds, layout, shape, threads):
 
 
 @pytest.mark.parametrize("kinds", KINDS)
-@pytest.mark.parametrize("shape", [(5, 70, 40), (17, 34, 33), (9, 18, 64)])
+@pytest.mark.parametrize("shape", [(5, 70, 40), (17, 34, 133), (9, 18, 64)])
 def test_few_rows_of_operands_that_lie_alike_become_columns(kinds, shape):
     """Columns of a tile have to be turned in registers, rows are copied as they lie."""
     kernel = nests.narrow(*shape, *kinds, "ik", "jk")
@@ -115,6 +115,36 @@ def test_what_a_shift_adds_is_summed_along_the_lines_of_memory(right, line):
     kernel = nests.narrow(9, 18, 522, "i8", "i8", "ik", right)
     made = choose(kernel, UNSIGNED, 1)
     assert line in made.meta.schedule
+    assert_same(kernel, made)
+
+
+def test_results_are_not_turned_for_short_sums():
+    """They are more words than the columns would be."""
+    made = choose(nests.narrow(40, 200, 24, "bf16", "bf16", "ik", "jk"), TARGET, 1)
+    assert any(line.startswith("precompute(s.right, j.o, ") and "+j.i.o+j.i.i+" not in line
+               for line in made.meta.schedule)
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("layout", ["ik,kj", "ik,jk", "ki,kj"])
+def test_short_sums_of_many_results_take_tiles(kinds, layout, monkeypatch):
+    monkeypatch.setattr(contraction_matrix, "MANY", 60 * 40)
+    for rows, tiles in ((61, True), (59, False)):
+        kernel = nests.narrow(rows, 40, 9, *kinds, *layout.split(","))
+        made = choose(kernel, TARGET, 1)
+        assert tiles is any(line.startswith("matrix") for line in made.meta.schedule)
+        assert_same(kernel, made)
+
+
+@pytest.mark.parametrize(("inner", "rows"), [(9, True), (40, False)])
+def test_threads_share_the_rows_of_short_sums(inner, rows, monkeypatch):
+    """Each copies all columns then, of which there are more than rows."""
+    for module in (contraction_matrix, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 8)
+    monkeypatch.setattr(contraction_matrix, "MANY", 1)
+    kernel = nests.narrow(130, 170, inner, "bf16", "bf16", "ik", "jk")
+    made = choose(kernel, TARGET, 2)
+    assert (made.body[0].var.attr, made.body[0].kind) == ("i.o" if rows else "j.o", "parallel")
     assert_same(kernel, made)
 
 

@@ -1,9 +1,9 @@
 """Contractions of narrow elements as products of 16 x 16 matrices of packed words (AMX tiles).
 
 Both operands are copied into square tiles; two by two tiles of results stay in the tile registers
-over the whole reduced axis. Of operands that both lie along it, the longer one gives the rows. What
-does not fit (small sizes, sums too long for a panel, kinds of bytes that would have to change
-places) is left to the dot products of vectors.
+over the whole reduced axis. Of operands that both lie along it, the longer one gives the rows, but
+where more words of results would be turned by that. What does not fit (small sizes, sums too long
+for a panel, kinds of bytes that would have to change places) is left to dot products of vectors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from weft.strategies.contraction_pattern import (
     may_repeat,
     tile_split,
 )
-from weft.strategies.contraction_pieces import share_rows
+from weft.strategies.contraction_pieces import FEW_STEPS_FAR, share_rows
 from weft.strategies.nest import (
     PARALLEL_WORK,
     Plan,
@@ -40,6 +40,8 @@ LONG: Final = 20  # products of a tile, from which on its store comes long after
 FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
 FEWEST_MADE: Final = 2  # the same where vectors would need words that are not in memory
 TURNED: Final = 2  # times as many columns as rows that lie alike, from which on they give the rows
+MANY: Final = 1 << 14  # results, from which on tiles of short sums pay
+LOW: Final = 8  # times as many rows as terms, from which on each thread copies the columns
 COPY: Final = 2  # blocks of columns that take as long as the copy of their rows
 
 
@@ -55,7 +57,7 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         return False
     if not plan.target.supports(PRODUCTS[OPERATIONS[s.op]], uint32):
         return False
-    is_turned = should_turn(s)
+    is_turned = should_turn(s) and _turns_less(s)
     if is_turned:
         turned = sides_of(plan, pattern, turned=True, signed=s.op == Op.DOT4S.name)
         if turned is None or factors[0].dtype is not factors[1].dtype:
@@ -63,7 +65,8 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         else:
             s = turned
     rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
-    if min(rows_n, wide_n) < _fewest(s) or s.depth < SIDE * s.group // 2:
+    if min(rows_n, wide_n) < _fewest(s) or (
+            s.depth < SIDE * s.group // 2 and rows_n * wide_n < MANY):
         return False
     rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
     points = -(-s.depth // (s.group * SIDE)) * SIDE
@@ -74,7 +77,7 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     # are no two: little is done twice, and few copies of the rows are made.
     most = min(kept // (4 * points * columns), -(-wide_n // columns))
     sharers = 1
-    if plan.threads > 1 and len(pattern.rows) == 2 and wide_n >= rows_n:
+    if plan.threads > 1 and len(pattern.rows) == 2 and not _rows_are_shared(s):
         # Threads share the columns, and so the copy of these, rather than the rows.
         sharers = plan.threads
         most = min(most, -(-wide_n // (sharers * columns)))
@@ -105,6 +108,21 @@ def should_turn(s: Sides) -> bool:
             and size_of(s.wide.extent) >= TURNED * size_of(s.row.extent))
 
 
+def _rows_are_shared(s: Sides) -> bool:
+    """Whether threads take rows rather than columns: of fewer, a copy is made more than once.
+
+    Short sums copy little, and rows of results are written faster by one thread each.
+    """
+    rows, columns = size_of(s.row.extent), size_of(s.wide.extent)
+    return columns < rows or LOW * s.points <= min(rows, LOW * FEW_STEPS_FAR)
+
+
+def _turns_less(s: Sides) -> bool:
+    """Whether fewer words are turned if the wide operand gives the rows: the results are, then."""
+    rows, columns = size_of(s.row.extent), size_of(s.wide.extent)
+    return TURNED * (columns - rows) * -(-s.points // s.group) >= rows * columns
+
+
 def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
               block: int, is_turned: bool) -> None:
     schedule = plan.schedule
@@ -114,8 +132,7 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     i, j = str(s.row.var.attr), str(s.wide.var.attr)
     rows, columns, block = (min(most, size_of(loop.extent)) for most, loop in (
         (rows, s.row), (columns, s.wide), (block, s.wide)))
-    if plan.threads > 1 and amount >= PARALLEL_WORK and not outer and (
-            size_of(s.wide.extent) < size_of(s.row.extent)):
+    if plan.threads > 1 and amount >= PARALLEL_WORK and not outer and _rows_are_shared(s):
         # A panel that one thread has written comes to another one slower than a copy of its own.
         i = share_rows(plan, pattern, s.row, rows, outer)
     tile_split(plan, i, loop_of(plan, i).extent, rows)
