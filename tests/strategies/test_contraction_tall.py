@@ -69,6 +69,31 @@ def test_threads_have_as_many_blocks_of_far_rows():
     assert -(-1650 // size) == 8
 
 
+@pytest.mark.parametrize("shape", [(94, 1140, 2048), (200, 64, 2048), (256, 121, 1695),
+                                   (70, 1140, 1500)])
+def test_threads_have_blocks_of_few_far_rows(shape):
+    """One block of rows, or of columns, would leave a thread without work."""
+    plan = Plan(nests.matmul(*shape, left="ki"), WHOLE, 2)
+    pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern)
+    trace = " ".join(plan.schedule.kernel.meta.schedule)
+    assert "window(" in trace
+    shared = re.search(r"parallel\((.)\.o\)", trace)[1]
+    size = int(re.search(rf"split\({shared}, (\d+), tail=overlap\)", trace)[1])
+    assert -(-shape["ij".index(shared)] // size) % 2 == 0
+
+
+@pytest.mark.parametrize("right", ["kj", "jk"])
+def test_rows_in_other_pages_are_copied_once_for_all_panels(right):
+    """Their pages are too many for the processor's first table of them."""
+    plan = Plan(nests.matmul(901, 917, 155, left="ki", right=right), WHOLE, 1)
+    pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern)
+    trace = " ".join(plan.schedule.kernel.meta.schedule)
+    assert "layout=j.i.o+k+j.i.i" in trace
+    assert "window(a, i.i.o)" in trace
+
+
 @pytest.mark.parametrize("columns", [19, 23, 31])
 def test_panels_are_filled_up_to_two_vectors(columns):
     trace = traced((800, columns, 330), "jk")

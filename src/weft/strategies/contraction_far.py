@@ -7,13 +7,27 @@ that the inner loops read nothing but contiguous copies whatever the caches do.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from weft.ir.stmt import For
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern, may_repeat
 from weft.strategies.contraction_pieces import PAGE
-from weft.strategies.nest import Cost, Plan, find, flat_stride, parallelise, size_of, work
+from weft.strategies.nest import (
+    PARALLEL_WORK,
+    Cost,
+    Plan,
+    find,
+    flat_stride,
+    parallelise,
+    shares_evenly,
+    size_of,
+    work,
+)
+
+APART: Final = 1024  # bytes from step to step, from which on rows count as lying in other pages
+APART_DEEP: Final = 256  # the same for long sums
 
 
 def is_far(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
@@ -37,10 +51,35 @@ def is_far(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> 
     target = plan.target
     held = target.l1_bytes // max(math.gcd(apart, PAGE), target.line_bytes)
     soon = held < min(p.chain, depth) or _block(plan, pattern, p)[0] > p.far_block
-    return (flat_stride(space, left[0], row.var) == 1 and apart >= 1024
-            and (depth >= p.far_depth * p.far_block
-                 or read > (target.l2_bytes // 2 if soon else 2 * target.l2_bytes))
-            and min(size_of(row.extent), size_of(wide.extent)) >= 2 * p.pack_rows)
+    deep, side = depth >= p.far_depth * p.far_block, min(size_of(row.extent), size_of(wide.extent))
+    if flat_stride(space, left[0], row.var) != 1:
+        return False
+    if deep:  # a panel would be cut, and each part of it throw the rows out
+        return apart >= APART_DEEP and side >= p.pack_rows
+    return (apart >= APART and read > (target.l2_bytes // 2 if soon else 2 * target.l2_bytes)
+            and side >= 2 * p.pack_rows)
+
+
+def lies_apart(plan: Plan, pattern: Pattern, row: For) -> bool:
+    """Whether an operand has unit stride along the rows, and each step is in another page."""
+    space, axis = Space(plan.kernel), pattern.reduce.axes[-1]
+    return any(flat_stride(space, a, row.var) == 1 and (
+        flat_stride(space, a, axis.var) or 0) * a.memory.dtype.itemsize >= APART
+               for a in accesses(pattern.reduce.body))
+
+
+def copy_tile(plan: Plan, memory: str, loop: str) -> None:
+    """Copy what one tile of rows reads of an operand, a vector of neighbouring rows at a step."""
+    schedule = plan.schedule
+    schedule.window(memory, loop)
+    last = max(x for d in range(8) if find(plan.kernel, x := f"{memory}.d{d}") is not None)
+    tile = find(plan.kernel, last)
+    assert tile is not None
+    width = size_of(tile.extent)
+    if width & (width - 1):
+        schedule.split(last, 8, "mask")
+        last = f"{last}.i"
+    schedule.vectorize(last)
 
 
 def even(n: int, most: int, unit: int) -> int:
@@ -62,6 +101,30 @@ def _block(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[int, int]:
     return 2 * p.far_block, 3 * p.far_block // 4
 
 
+def _shared_blocks(plan: Plan, amount: int, sides: list[tuple[int, int, int]]) -> list[int]:
+    """Return the lengths of blocks of rows and of columns: one of them shares out evenly.
+
+    Each side has so many elements, elements in a tile, and the most of a block.
+    """
+    blocks = [even(n, most, unit) for n, unit, most in sides]
+    threads = plan.threads
+    counts = [-(-n // block) for (n, _, _), block in zip(sides, blocks, strict=True)]
+    if threads < 2 or amount < PARALLEL_WORK or any(shares_evenly(c, threads) for c in counts):
+        return blocks
+    shares = [-(-n // (-(-c // threads) * threads * unit)) * unit
+              for (n, unit, _), c in zip(sides, counts, strict=True)]
+
+    def loss(side: int) -> tuple[bool, float]:
+        """Whether the side was whole, and what overlaps cost: all but one thread if too short."""
+        n, pieces = sides[side][0], -(-sides[side][0] // shares[side])
+        even = shares_evenly(pieces, threads)
+        return counts[side] == 1, pieces * shares[side] / n if even else threads
+
+    at = min((0, 1), key=loss)
+    blocks[at] = shares[at]
+    return blocks
+
+
 def far_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, rows: int,
              lanes: int) -> bool:
     """Schedule three levels of blocks with copies of both operands; whether it fits."""
@@ -77,13 +140,10 @@ def far_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, r
     outer = []
     names = {}
     columns, steps = _block(plan, pattern, p)
-    for x, loop, unit, most in ((i, row, rows, p.far_block), (j, wide, lanes, columns)):
-        n = size_of(loop.extent)
-        block = even(n, most, unit)
-        blocks = -(-n // block)
-        if loop is row and 1 < blocks < 4 * plan.threads and blocks % plan.threads:
-            block = even(n, -(-n // (blocks + plan.threads - blocks % plan.threads)) + unit, unit)
-        if block < n:
+    blocks = _shared_blocks(plan, amount, [(size_of(row.extent), rows, p.far_block),
+                                           (size_of(wide.extent), lanes, columns)])
+    for x, loop, block in ((i, row, blocks[0]), (j, wide, blocks[1])):
+        if block < size_of(loop.extent):
             schedule.split(x, block, "overlap")
             outer.append(f"{x}.o")
             names[x] = f"{x}.i"
@@ -104,15 +164,7 @@ def far_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, r
         schedule.stage(right, f"{k}.o", (f"{j}.o", f"{k}.i", f"{j}.i"))
     copy = f"{j}.i.s"
     (schedule.vectorize if moving[right] == 1 else schedule.unroll)(copy)
-    schedule.window(left, f"{i}.o")
-    last = max(x for d in range(8) if find(plan.kernel, x := f"{left}.d{d}") is not None)
-    tile = find(plan.kernel, last)
-    assert tile is not None
-    width = size_of(tile.extent)
-    if width & (width - 1):
-        schedule.split(last, 8, "mask")
-        last = f"{last}.i"
-    schedule.vectorize(last)
+    copy_tile(plan, left, f"{i}.o")
     if not whole:
         schedule.vectorize(f"{j}.i.begin").vectorize(f"{j}.i.end")
     schedule.decompose_reduction(name if whole else f"{name}.b", f"{i}.i")

@@ -75,7 +75,7 @@ class Parameters(Record):
     stream_rows: int = 400
     stream_sums: int = 160
     far_block: int = 256
-    far_depth: int = 8
+    far_depth: int = 5
     wide_rows: int = 512
     chain: int = 192
     nested_chain: int = 72
@@ -97,7 +97,7 @@ _PANEL: Final = {"pack_rows": (8, 16, 24, 48, 96, 1 << 30),
                  "panel_bytes": (32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)}
 SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "outer": {**_TILE, **_PANEL, "turn_rows": (4, 16, 64, 1 << 30), "spill": (0, 24, 1 << 30),
-              "far_block": (64, 128, 256, 512), "far_depth": (1, 2, 4, 8, 1 << 20)},
+              "far_block": (64, 128, 256, 512), "far_depth": (1, 2, 3, 5, 8, 1 << 20)},
     "dot": {"dot_rows": (4, 6, 8, 10, 12, 14), "vectors": (1, 2, 4),
             "dot_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "matrix": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},

@@ -12,6 +12,7 @@ from weft.ir.stmt import For, Load
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Space
 from weft.strategies.contraction_chains import chain_steps, register_tile
+from weft.strategies.contraction_far import copy_tile, lies_apart
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -112,6 +113,11 @@ def wide_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, 
     else:
         schedule.vectorize(f"{j}.i.s")
     plan.why.append(f"{memory} copied into panels, all of a row before its first result")
+    others = [s.memory.name for s in pattern.reduce.body
+              if isinstance(s, Load) and s.memory.name != memory]
+    if len(others) == 1 and lies_apart(plan, pattern, row):
+        copy_tile(plan, others[0], f"{i}.o")
+        plan.why.append(f"{others[0]} copied tile by tile")
     register_tile(plan, pattern, p, f"{i}.i", [f"{j}.i"])
     plan.why.append(f"contraction: {rows}×{lanes} results in registers along {i} and {j}")
     return True
