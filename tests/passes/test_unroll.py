@@ -95,3 +95,12 @@ def test_let_of_the_counter():
     body = (Let(at, i * 2), unrolled(j, 2, Store(b, (at + j,), ex.binary(Op.MUL, at, j))))
     _, made = check(kernel([b], unrolled(i, 3, *body)))
     assert [s.index[0].attr for s in stores_to(made, b)] == list(range(6))
+
+
+def test_copies_of_one_loop_begin_their_indices_alike():
+    a, b = memory("a", 8, 4, 6), memory("b", 4, 8, 6)
+    inner = loop(k, 6, unrolled(j, 4, Load(x, a, (i, j, k)), Store(b, (j, i, k), x)))
+    _, made = check(kernel([a, b], loop(i, 8, inner)))
+    for accesses in (loads_of(made, a), stores_to(made, b)):
+        places = [s.index[0] for s in accesses]
+        assert {p.args[0] for p in places[1:]} == {places[0]}

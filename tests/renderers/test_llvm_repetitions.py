@@ -58,3 +58,40 @@ def test_results_stay(branches, seed):
     run_linear(kernel, expected, {})
     run(kernel, arrays)
     np.testing.assert_array_equal(arrays[1], expected[1])
+
+
+def neighbours(distances):
+    """Return y[8 i + d] = x[8 i + d], or the index plus the value, for i of a loop."""
+    x, y = memory("x", dt.int64, 64), memory("y", dt.int64, 64)
+    b = LinearBuilder()
+    i = b.value("i", dt.int64)
+    b.emit(li.Loop(i, b.const(6, dt.int64)))
+    start = b.compute(Op.MUL, dt.int64, 1, (i, b.const(8, dt.int64)), None)
+    for d in distances:
+        at = b.compute(Op.ADD, dt.int64, 1, (start, b.const(d, dt.int64)), None)
+        found = b.value("found", dt.int64)
+        b.emit(li.LoadInst(found, x, at))
+        far = b.compute(Op.ADD, dt.int64, 1, (at, b.const(1, dt.int64)), None)
+        b.emit(li.StoreInst(y, at, b.compute(Op.ADD, dt.int64, 1, (found, far), None)))
+    b.emit(li.EndLoop())
+    return LinearKernel("k", (x, y), (), tuple(b.code), (), Meta(kind="elementwise"))
+
+
+def test_addresses_a_number_apart_begin_at_one_pointer():
+    lines = cpu.renderer(TARGET).render(neighbours((0, 3, 16, 21)), "k").text.split("\n")
+    for parameter in ("%p0", "%p1"):
+        assert sum(f"i64, ptr {parameter}, i64 %t" in line for line in lines) == 1
+    assert sum(f"i64 {d}" in line for line in lines for d in (3, 16, 21)
+               if "getelementptr" in line) == 6  # fmt: skip
+
+
+@pytest.mark.parametrize("distances", [(0, 3), (5, 1, 22), (16, 17)])
+@pytest.mark.parametrize("seed", seeds(1))
+def test_sums_that_are_addresses_and_values(distances, seed):
+    rng = np.random.default_rng(seed)
+    arrays = [rng.integers(-99, 99, 64), np.zeros(64, np.int64)]
+    expected = [a.copy() for a in arrays]
+    kernel = neighbours(distances)
+    run_linear(kernel, expected, {})
+    run(kernel, arrays)
+    np.testing.assert_array_equal(arrays[1], expected[1])

@@ -7,6 +7,8 @@ conditions are joined to the masks of the accesses.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping
 from typing import Final
 
@@ -163,7 +165,7 @@ class AccessLowering(Mapper):
         if flat is None:
             flat = flat_index(memory, index)
             if flat.args and flat.lanes == 1:
-                flat = self._simplifier(s).simplify(flat)
+                flat = _numbers_last(self._simplifier(s).simplify(flat), scope)
             self._flat[s] = flat
         target, copies = scope.memory(memory)
         m = self.map(flat, scope)
@@ -434,6 +436,31 @@ class AccessLowering(Mapper):
                     lane = self.name(out, "lane", count, s)
                 found.append(m.base + lane * m.stride)
         return found
+
+
+def _numbers_last(index: Expr, scope: Scope) -> Expr:
+    """Return an index whose terms in unrolled loops are added last: copies share all before them.
+
+    What is left of those terms in a copy is one number. Behind them comes the lane.
+    """
+    terms: list[Expr] = []
+    while index.op is Op.ADD:
+        index, last = index.args
+        terms.append(last)
+    terms.append(index)
+    terms.reverse()
+    return functools.reduce(operator.add, sorted(terms, key=lambda t: _known(t, scope)))
+
+
+def _known(term: Expr, scope: Scope) -> int:
+    """Return 2 for multiples of the lane, 1 for those of numbers (as in a copy), else 0."""
+    if term.op is Op.MUL and term.args[1].op is Op.CONST:
+        term = term.args[0]
+    held = scope.holder(term)
+    known = term if held is None else held.mapped[term]
+    if isinstance(known, Affine):
+        return 2
+    return 1 if known.op is Op.CONST else 0
 
 
 def _counters(body: Body) -> set[Memory]:

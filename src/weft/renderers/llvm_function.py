@@ -177,6 +177,9 @@ class Function(FunctionWriter):
             return literal
         name = self.names.get(value.id)
         if name is None:
+            if value.id in self.displaced:
+                start, distance = self.displaced[value.id]
+                return self.once(f"add i64 {self.ref(start)}, {distance}")
             if self.parallel is None:
                 raise VerifyError("render", found=f"{value!r} used before its definition")
             name = self.capture_value(value)
@@ -244,7 +247,8 @@ class Function(FunctionWriter):
 
     def compute(self, inst: li.Compute) -> None:
         """Write a pure instruction."""
-        self.define(inst.result, compute(self, inst))
+        if not memory.displace(self, inst):
+            self.define(inst.result, compute(self, inst))
         ranges.record(self.module, inst)
         if inst.op is Op.CONST:
             self.module.numbers[inst.result.id] = inst.attr

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weft.imports import Late
+from weft.ir import dtype as dt
 from weft.ir import linear as li
 from weft.ir.linear import LinearKernel, Value
 from weft.ir.op import MATRICES, Op
 from weft.ir.stmt import Memory
+from weft.renderers import llvm_ranges as ranges
 from weft.renderers.llvm_types import Module, splat, stored, suffix, vector
 from weft.target import STACK_BYTES
 
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
 else:
     llvm_dot = Late("weft.renderers.llvm_dot")
 
-__all__ = ["Memories", "address", "from_memory", "load", "prefetch", "stack_bytes", "store",
-           "to_memory"]
+__all__ = ["Memories", "address", "displace", "from_memory", "load", "prefetch", "stack_bytes",
+           "store", "to_memory"]
 
+_FAR: Final = 1 << 48  # elements, more than any array has
 _MATRIX: Final = (256, 4)  # lanes and their bytes
 _MOVED: Final = (Op.SHUFFLE, Op.REVERSE, Op.SLIDE)  # what takes lanes to other lanes
 
@@ -197,12 +200,40 @@ def stack_bytes(allocas: list[str], inst: li.StorageInst) -> tuple[int, bool]:
 
 
 def address(w: FunctionWriter, mem: Memory, base: str, offset: Value, inside: bool) -> str:
-    """Return the address (or vector of addresses) of an element offset."""
+    """Return the address (or vector of addresses) of an element offset.
+
+    Addresses that lie constants apart begin at one pointer: then neither those constants nor what
+    is added to them are added up for each, in registers of their own.
+    """
+    if offset.id in w.displaced:
+        start, distance = w.displaced[offset.id]
+        within = inside and distance >= 0 and ranges.of(w.module, start)[0] >= 0
+        first = address(w, mem, base, start, within)
+        return _element(w, mem, first, f"i64 {distance}", within)
     text = w.ref(offset)
     if offset.lanes == 1 and text == "0":
         return base
+    return _element(w, mem, base, w.typed(offset), inside)
+
+
+def _element(w: FunctionWriter, mem: Memory, base: str, offset: str, inside: bool) -> str:
     pointer = "inbounds " if inside else ""
-    return w.once(f"getelementptr {pointer}{stored(mem.dtype)}, ptr {base}, {w.typed(offset)}")
+    return w.once(f"getelementptr {pointer}{stored(mem.dtype)}, ptr {base}, {offset}")
+
+
+def displace(w: FunctionWriter, inst: li.Compute) -> bool:
+    """Leave the sum of an index and a constant to its uses, nearly all of which are addresses."""
+    if inst.op is not Op.ADD or inst.result.dtype is not dt.int64 or inst.result.lanes > 1:
+        return False
+    start, more = inst.args
+    distance = w.module.numbers.get(more.id)
+    if distance is None or start.id in w.module.literals:
+        return False
+    start, before = w.displaced.get(start.id, (start, 0))
+    if abs(before + distance) >= _FAR:
+        return False
+    w.displaced[inst.result.id] = start, before + distance
+    return True
 
 
 def to_memory(w: FunctionWriter, value: Value) -> str:
@@ -368,5 +399,6 @@ def _stream(w: FunctionWriter, text: str, kind: str, at: str, width: int, size: 
 
 def prefetch(w: FunctionWriter, inst: li.PrefetchInst, base: str) -> None:
     """Write a prefetch for reading into all levels."""
-    at = address(w, inst.memory, base, inst.offset, False)
+    # Not from one pointer: what is not in a hot loop, LLVM would add up for each of them.
+    at = _element(w, inst.memory, base, w.typed(inst.offset), False)
     w.perform("llvm.prefetch.p0", ("ptr", at), ("i32", "0"), ("i32", "3"), ("i32", "1"))

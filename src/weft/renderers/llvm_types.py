@@ -139,6 +139,9 @@ class FunctionWriter:
         Label of the block being written.
     streams : bool
         Whether it holds non-temporal stores.
+    displaced : dict
+        Int64 values that are another value and a constant, by id: written where they are used,
+        as part of an address if they are one.
     """
 
     def __init__(self, module: Module) -> None:
@@ -147,6 +150,7 @@ class FunctionWriter:
         self.names: dict[int, str] = {}
         self.block = "entry"
         self.streams = False
+        self.displaced: dict[int, tuple[Value, int]] = {}
         self.tiles: dict[tuple[str, str], str] = {}  # matrices as tiles, by block and operand
         self.normal: set[int] = set()  # values that are not subnormal
         self._made: dict[str, str] = {}  # what `once` has appended to the block
