@@ -7,7 +7,9 @@ import pytest
 
 import schedule_nests as nests
 import weft
-from weft.strategies import contraction, contraction_outer, contraction_pattern, nest
+from weft.ir.text import print_kernel
+from weft.ir.text_parse import parse_kernel
+from weft.strategies import choose, contraction, contraction_outer, contraction_pattern, nest
 from weft.strategies.nest import Plan
 from weft.target import Target
 
@@ -118,7 +120,7 @@ def test_products_of_all_sizes(dtype, right, seed):
 
 
 @pytest.mark.parametrize(("shape", "shared"), [
-    ((996, 43, 96), "i"), ((646, 194, 235), "i"), ((700, 256, 300), "j"), ((40, 43, 300), "j")])
+    ((996, 43, 96), "i"), ((646, 194, 235), "i"), ((700, 768, 300), "j"), ((40, 43, 300), "j")])
 def test_threads_share_rows_where_strips_are_uneven(shape, shared):
     """Each copies the panels for itself, unless its rows are few."""
     plan = Plan(nests.matmul(*shape, right="jk"), WHOLE, 2)
@@ -131,14 +133,22 @@ def test_threads_share_rows_where_strips_are_uneven(shape, shared):
 
 @pytest.mark.parametrize(("shape", "right", "shared"), [
     ((690, 421, 15), "jk", True), ((2048, 50, 30), "jk", True), ((661, 275, 40), "kj", True),
-    ((680, 432, 15), "jk", False), ((60, 421, 1500), "jk", False)])
+    ((680, 432, 15), "jk", True), ((680, 528, 15), "jk", False), ((60, 421, 1500), "jk", False)])
 def test_threads_share_rows_where_strips_end_within_lines(shape, right, shared):
-    """A line of results would go from thread to thread in every row."""
+    """A line of results would go from thread to thread in every row, of short ones any line."""
     plan = Plan(nests.matmul(*shape, right=right, epilogue=False), WHOLE, 2)
     pattern = contraction.match(plan, plan.kernel.body[0].var.attr)
     assert contraction.schedule_contraction(plan, pattern)
     trace = " ".join(plan.schedule.kernel.meta.schedule)
     assert (f"split(i, {-(-shape[0] // 2)}, tail=overlap)" in trace) == shared
+
+
+@pytest.mark.parametrize(("dtype", "shared"), [("f32", False), ("f64", True)])
+def test_threads_share_what_takes_long_to_read(dtype, shared):
+    """Rows of a matrix times a vector, by how many bytes they have."""
+    nest = re.sub("f32", dtype, print_kernel(nests.matvec(900, 157)))
+    made = choose(parse_kernel(nest), WHOLE, 2)
+    assert (made.body[0].kind == "parallel") is shared
 
 
 @pytest.mark.parametrize(("rows", "threads"), [(1109, 2), (1205, 2), (1300, 4)])

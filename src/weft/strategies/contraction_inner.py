@@ -34,6 +34,7 @@ from weft.strategies.nest import (
     work,
 )
 
+OPERATION_BYTES: Final = 4  # of operands in the time of one weighted operation
 SUMMED: Final = 3  # cycles in which the partial sums of one result become one, beside others
 NEAR_BYTES: Final = 32  # of the second cache in one cycle
 SHARED_BYTES: Final = 16  # of the third
@@ -168,6 +169,17 @@ def _reads_once(plan: Plan, pattern: Pattern, found: _Found) -> bool:
     return first > plan.target.l2_bytes >= 2 * last
 
 
+def _amount(plan: Plan, pattern: Pattern) -> int:
+    """Return the weighted operations: those of the terms, or of reading them from a far cache."""
+    space = Space(plan.kernel)
+    loops = [(x.var, x.extent) for x in pattern.rows]
+    loops += [(x.var, x.extent) for x in pattern.reduce.axes]
+    read = sum(a.memory.dtype.itemsize * product(
+        extent for var, extent in loops if flat_stride(space, a, var) != 0)
+        for a in accesses(pattern.reduce.body))
+    return max(work((pattern.rows[0],)) // MAC_SPEED, read // OPERATION_BYTES)
+
+
 def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the inner form; whether it fits."""
     native = native_lanes(plan, pattern)
@@ -189,7 +201,7 @@ def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     order = list(tile if _reads_once(plan, pattern, found) else reversed(tile))
     names = [str(r.var.attr) for r in order]
     order_loops(plan, [*rest, *[f"{t}.o" for t in names]], [f"{t.var.attr}.i" for t in tile],
-                work((pattern.rows[0],)) // MAC_SPEED, keep=bool(found.turned))
+                _amount(plan, pattern), keep=bool(found.turned))
     if found.turned:
         space = Space(plan.kernel)
         load = next(s for s in pattern.reduce.body

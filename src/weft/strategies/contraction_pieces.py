@@ -28,6 +28,7 @@ TALLEST: Final = 14  # rows of a tile, more of which would only be more code
 STEP_WHOLE: Final = 7  # the same as STEP for products, of which units take two whole ones a cycle
 STEP_NEAR: Final = 5  # the same of one vector, several share it, where the first cache has it all
 EVEN: Final = 0.9  # of the threads have work on average, or rows are shared out instead
+SHORT_ROW: Final = 2048  # bytes of a row, of whose pieces a core asks for lines of the next one
 LINE_SHARED: Final = 128  # cycles a line takes from one thread to another that writes to it, too
 MOST_PIECES: Final = 7  # of a row of a tile: more would leave too few rows
 
@@ -169,14 +170,16 @@ def should_share_rows(plan: Plan, pattern: Pattern, row: For, wide: For, strips:
     """Whether threads take rows rather than strips of columns.
 
     Strips may be uneven, or end within a line of the results, which goes from thread to thread in
-    every row then. Threads that share rows each read, or copy, the other operand as a whole.
+    every row then, or among lines that the other thread's core asks for ahead. Threads that share
+    rows each read, or copy, the other operand as a whole.
     """
     if packed and strips < EVEN * -(-strips // plan.threads) * plan.threads:
         return True
     space, line = Space(plan.kernel), plan.target.line_bytes
     written = [a for a in accesses(pattern.rows[-1].body) if a.write]
     cut = [a for a in written if flat_stride(space, a, wide.var) == 1 and (
-        flat_stride(space, a, row.var) or 0) * a.memory.dtype.itemsize % line]
+        (flat_stride(space, a, row.var) or 0) * a.memory.dtype.itemsize % line
+        or size_of(wide.extent) * a.memory.dtype.itemsize <= SHORT_ROW)]
     moved = product([wide.extent, *[a.extent for a in pattern.reduce.axes]])
     time = time_of_moves(plan, pattern, moved) if True in packed.values() else (
         moved * Cost(pattern.rows[-1].body).itemsize // MOVED_BYTES)
