@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import weft
+from seeds import seeds
+from weft.graph.simplify import simplify
+from weft.kernelize.build import kernelize
 
 
 def gradients(n, c, height, width, outputs, kernel, stride, padding, dilation, dtype=np.float32):
@@ -60,3 +63,22 @@ def test_windows_of_a_picture_of_one_point(images, outputs):
         weft.from_numpy(x), weft.from_numpy(w)).numpy()
     wanted = np.stack([x[:, :, 0] * w[None, :, 0, 2], x[:, :, 0] * w[None, :, 0, 0]], -1)
     assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_gradients_by_images_are_contractions_in_every_type(dtype, seed):
+    rng = np.random.default_rng(seed)
+    x, w, up = (rng.integers(-4, 5, s).astype(np.float32) for s in (
+        (2, 24, 9, 20), (16, 24, 3, 3), (2, 16, 9, 20)))
+    arrays = [weft.from_numpy(a) for a in (x, w, up)]
+    narrow = [a.astype(getattr(weft, dtype)) for a in arrays]
+
+    def gradient(x, w, up):
+        return weft.grad(lambda x: (x.conv2d(w, padding=1) * up).sum())(x)
+
+    steps = kernelize(simplify([gradient(*narrow)._read()]))
+    assert [s.kernel.meta.kind for s in steps if s.kernel.meta.flops > 10**6] == ["contraction"]
+    found = weft.jit(gradient)(*narrow)
+    wanted = weft.jit(gradient)(*arrays).astype(found.dtype)  # sums of integers, rounded once
+    assert np.array_equal(found.astype(weft.float32).numpy(), wanted.astype(weft.float32).numpy())

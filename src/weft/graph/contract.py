@@ -120,7 +120,7 @@ def unfold_factors(node: Node, shared: Container[Node]) -> Node | None:
         return None
     for number, link in reversed(list(enumerate(chain))):
         make, masked = _LIFTS[link.op](link, 0)
-        if masked and not any(movement.constant_along(f, a) for f in product.args for a in masked):
+        if masked and not any(_repeats(f, a) for f in product.args for a in masked):
             return None
         product = _apply(product, make, masked, _alone(link, masked, chain[:number]))
     return infer.reduce(product, "sum", node.attr.axes)
@@ -222,9 +222,9 @@ def _as_computed(terms: int, node: Node, inner: Node, moved: list[Node]) -> int:
     weight, image = inner.args[0].args[which], inner.args[0].args[1 - which]
     sizes = [int(inner.args[0].shape[a]) for a in kept]
     channels = math.prod([sizes[a] for a in range(first)
-                          if not movement.constant_along(weight, kept[a])])
-    row = max(a for a in range(len(kept)) if movement.constant_along(weight, kept[a])
-              and not movement.constant_along(image, kept[a]))
+                          if not _repeats(weight, kept[a])])
+    row = max(a for a in range(len(kept)) if _repeats(weight, kept[a])
+              and not _repeats(image, kept[a]))
     width = int(node.shape[-1])
     for m, axis, _ in folds:
         every = m.attr.step // math.gcd(m.attr.step, m.attr.dilation)
@@ -312,13 +312,13 @@ def _parts(inner: Node, axis: int) -> tuple[list[int], int, int] | None:
     """
     product = inner.args[0]
     kept = [a for a in range(product.ndim) if a not in inner.attr.axes]
-    other = [movement.constant_along(f, kept[axis]) for f in product.args]
+    other = [_repeats(f, kept[axis]) for f in product.args]
     if sum(other) != 1:
         return None
     weight, image = product.args[other.index(True)], product.args[other.index(False)]
     first = axis
-    while first and movement.constant_along(weight, kept[first - 1]) and not (
-            movement.constant_along(image, kept[first - 1])):
+    while first and _repeats(weight, kept[first - 1]) and not (
+            _repeats(image, kept[first - 1])):
         first -= 1
     return kept, other.index(True), first
 
@@ -385,14 +385,35 @@ def _apply(x: Node, move: Move, masked: tuple[int, ...], every: bool = False) ->
         return move(x)
     if every:
         return infer.elementwise(Op.MUL, *[move(f) for f in x.args])
-    left, right = x.args
-    constant = [bool(masked) and all(movement.constant_along(f, a) for a in masked)
-                for f in (left, right)]
+    constant = [bool(masked) and all(_repeats(f, a) for a in masked) for f in x.args]
     if all(constant):
         constant = [False, True]
     sides = [_stretched(f, move(f).shape, masked) if c else move(f)
-             for f, c in zip((left, right), constant, strict=True)]
-    return infer.elementwise(Op.MUL, *sides)
+             for f, c in zip(map(_stored, x.args), constant, strict=True)]
+    return infer.elementwise(Op.MUL, *[
+        infer.cast(s, f.dtype) for s, f in zip(sides, x.args, strict=True)])
+
+
+def _stored(factor: Node) -> Node:
+    """Return a factor in the narrower type that it is stored in, in which it is moved."""
+    chain: list[Node] = []
+    x = factor
+    while x.op in _LINKS or x.op is Op.EXPAND:
+        if not _fills_neutral(x, "sum"):
+            return factor
+        chain.append(x)
+        x = x.args[0]
+    if x.op is not Op.CAST or x.args[0].dtype.itemsize >= x.dtype.itemsize:
+        return factor
+    x = x.args[0]
+    for link in reversed(chain):
+        x = movement.BUILDERS[link.op](link, x)
+    return x
+
+
+def _repeats(factor: Node, axis: int) -> bool:
+    """Whether a factor, or what is cast to it, repeats along an axis."""
+    return movement.constant_along(_stored(factor), axis)
 
 
 def _stretched(x: Node, shape: Shape, axes: tuple[int, ...]) -> Node:
