@@ -46,16 +46,22 @@ Env = dict[Expr, tuple[int, int]]
 class _Condition(Record):
     """``(row * var + start - tap * axis) % step == 0``; None for an axis on which nothing hangs.
 
-    With `points` it is ``row * var + start - tap * axis`` that lies below these, and above 0.
+    With `points` it is ``row * var + start - tap * axis`` that lies below these, and above 0. No
+    ``var``: of a picture of one position, whose taps are the same ones everywhere.
     """
 
-    var: Expr
+    var: Expr | None
     axis: Expr | None
     row: int
     tap: int
     start: int
     step: int
     points: int = 0
+
+    @property
+    def nests(self) -> int:
+        """Nests that one becomes."""
+        return 1 if self.var is None else self.step
 
 
 def cut_by_remainders(kernel: Kernel, rows: bool = True) -> Kernel:
@@ -73,7 +79,7 @@ def cut_by_remainders(kernel: Kernel, rows: bool = True) -> Kernel:
             continue
         edit = Edit(kernel)
         nests: list[Stmt] = []
-        for number, rest in enumerate(itertools.product(*[range(c.step) for c in found])):
+        for number, rest in enumerate(itertools.product(*[range(c.nests) for c in found])):
             nests.extend(_nest(edit, chain, found, rest, f"_{number}"))
         kernel = edit.replace((), stmt, tuple(nests))
     return kernel
@@ -95,24 +101,20 @@ def _conditions(chain: list[For], rows: bool) -> list[_Condition] | None:
     rows = rows or int(last.extent.attr) < LONG_ROW or terms > SHORT_SUM
     found: dict[Expr, _Condition] = {}
     axes: set[Expr] = set()
-    for term in zero_unless(reduce):
-        made = _condition(term, [f.var for f in chain], [a.var for a in reduce.axes], env)
-        if made is None or made.var in found or made.axis in axes or not (
+    divided = [made for term in zero_unless(reduce) for made in [
+        _condition(term, [f.var for f in chain], [a.var for a in reduce.axes], env)] if made]
+    for made in [*divided, *_few_points(reduce, chain, env)]:
+        if made.var is None or made.var in found or made.axis in axes or not (
                 rows or made.var is not last.var):
             continue
         found[made.var] = made
         if made.axis is not None:
             axes.add(made.axis)
-    for made in _few_points(reduce, chain, env):
-        if made.var in found or made.axis in axes or not (rows or made.var is not last.var):
-            continue
-        found[made.var] = made
-        if made.axis is not None:
-            axes.add(made.axis)
-    nests = 1
-    for c in found.values():
-        nests *= c.step
-    return list(found.values()) if found and nests <= MOST else None
+    nests = math.prod(c.nests for c in found.values())
+    if not found or nests > MOST:
+        return None
+    single = {c.axis: c for c in divided if c.var is None and c.axis not in axes}
+    return [*found.values(), *single.values()]
 
 
 def zero_unless(reduce: Reduce) -> list[Expr]:
@@ -157,10 +159,12 @@ def _condition(term: Expr, rows: list[Expr], axes: list[Expr], env: Env) -> _Con
     start = constant(linear[1])
     mine = [v for v in steps if v in rows]
     taps = [v for v in steps if v in axes]
-    if start is None or len(steps) != len(linear[0]) or len(mine) != 1 or len(taps) > 1 or (
-            math.gcd(steps[mine[0]], step) != 1):
+    if start is None or len(steps) != len(linear[0]) or len(mine) > 1 or len(taps) > 1 or (
+            mine and math.gcd(steps[mine[0]], step) != 1):
         return None
     axis, tap = (taps[0], -steps[taps[0]]) if taps else (None, 0)
+    if not mine:
+        return None if axis is None else _Condition(None, axis, 0, tap, start, step)
     return _Condition(mine[0], axis, steps[mine[0]], tap, start, step)
 
 
@@ -219,9 +223,10 @@ def _nest(edit: Edit, chain: list[For], found: list[_Condition], rest: tuple[int
         every = c.step // math.gcd(c.tap, c.step)
         first = next((k for k in range(every)
                       if (c.row * r + c.start - c.tap * k) % c.step == 0), None)
-        points[c.var] = c.var * c.step + r
-        counts[c.var] = -(-max(counts[c.var] - r, 0) // c.step)
-        if c.axis is not None and c.points:
+        if c.var is not None:
+            points[c.var] = c.var * c.step + r
+            counts[c.var] = -(-max(counts[c.var] - r, 0) // c.step)
+        if c.var is not None and c.axis is not None and c.points:
             past, place = divmod(r + c.start, c.step)
             empty = empty or place >= c.points
             points[c.axis] = (c.var + past) * (1 if c.tap > 0 else -1)

@@ -33,7 +33,9 @@ def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False) -> 
     *still : str
         Loops: conditions that vary with one of them go on choosing a 0, too.
     alone : bool
-        Whether conditions of loops around the sum alone count as well: of windows of one point.
+        Whether conditions of axes, or of loops around the sum, alone count as well, and all
+        without which nothing is read: of a gradient by images, where pictures or windows may have
+        one point and a stride leaves out places.
 
     Raises
     ------
@@ -66,16 +68,24 @@ def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False) -> 
         load = loads.get(value)
         if load is not None and known:
             bounds = gd.bounds(space, load)
+            asked = [] if load.mask is None else gd.parts(load.mask)
             for c in known:
                 free = ex.free_vars([c])
-                if gd.slack(space, c) in bounds and (alone or free & axes) and (
-                        free - axes and not free & left):
+                inside = gd.slack(space, c) in bounds
+                if not free & left and (inside or c in asked if alone else (
+                        inside and free & axes and free - axes)):
                     parts.append(c)
     if not parts:
         raise ScheduleError(what, found="no windows that reach out of a picture", expected="some")
     made = ex.where(gd.conjunction(parts), update, acc.var)
     new = Reduce(stmt.axes, (acc.replace(update=made),), stmt.body)
     return Edit(kernel).replace(site.parents, stmt, (new,))
+
+
+def is_multiple(condition: Expr) -> bool:
+    """Whether a condition asks for multiples of a constant: the places that a stride reaches."""
+    return (condition.op is Op.EQ and condition.args[0].op is Op.MOD
+            and ex.is_const(condition.args[1], 0) and ex.is_const(condition.args[0].args[1]))
 
 
 def branch(kernel: Kernel, loop: str) -> Kernel:

@@ -116,6 +116,7 @@ def _nest(plan: Plan, loop: For) -> None:
         if pattern is not None and _attempt(
                 plan, lambda: contraction.schedule_contraction(plan, pattern)):
             return
+        contraction.omit_outside(plan, root)
         if _attempt(plan, lambda: phases.schedule_phases(plan, root)) or _attempt(
                 plan, lambda: rowwise.schedule_rows(plan, root)):
             return

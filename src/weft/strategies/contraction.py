@@ -34,7 +34,7 @@ from weft.errors import ScheduleError
 from weft.schedule.loops import vector_obstacle
 from weft.strategies.contraction_deep import schedule_deep
 from weft.strategies.contraction_dot import schedule_dot
-from weft.strategies.contraction_edges import omit_gradient
+from weft.strategies.contraction_edges import omit_gradient, omit_outside
 from weft.strategies.contraction_filter import schedule_filter
 from weft.strategies.contraction_inner import inner_cost, schedule_inner
 from weft.strategies.contraction_lines import schedule_lines
@@ -49,7 +49,7 @@ from weft.strategies.contraction_taps import schedule_taps
 from weft.strategies.contraction_window import schedule_window
 from weft.strategies.nest import Plan, fit_privately, private_arrays
 
-__all__ = ["Parameters", "Pattern", "match", "schedule_contraction"]
+__all__ = ["Parameters", "Pattern", "match", "omit_outside", "schedule_contraction"]
 
 FLAT: Final = (schedule_outer, schedule_inner, schedule_lines, schedule_stream)  # no windows
 LARGE: Final = (schedule_parts, schedule_matrix, schedule_slide, schedule_taps)  # of matrices

@@ -12,11 +12,11 @@ from typing import Final
 
 from weft.ir import expr as ex
 from weft.ir.record import Record
-from weft.ir.stmt import Axis, For, Load
+from weft.ir.stmt import Axis, For, Load, Reduce
 from weft.schedule.subscripts import Space
-from weft.strategies.contraction_image import Windowed, adjoint_taps, is_part
+from weft.strategies.contraction_image import Windowed, is_adjoint
 from weft.strategies.contraction_pattern import Pattern
-from weft.strategies.nest import Plan, size_of
+from weft.strategies.nest import Plan, chain_of, find, size_of
 
 MOST_PEELED: Final = 3  # steps at an end of a row that are written out
 
@@ -87,6 +87,16 @@ def skip_edges(plan: Plan, edges: list[Edge], along: Axis,
             plan.schedule.peel(name, e.last).unroll(f"{name}.t")
 
 
+def omit_outside(plan: Plan, root: str) -> None:
+    """Do as `omit_gradient` does in a nest that is none of the forms of contractions."""
+    loop = find(plan.kernel, root)
+    assert loop is not None
+    rows = chain_of(loop)
+    reduces = [s for s in rows[-1].body if isinstance(s, Reduce)]
+    if len(reduces) == 1:
+        omit_gradient(plan, Pattern(tuple(rows), reduces[0], frozenset(), frozenset()))
+
+
 def omit_gradient(plan: Plan, pattern: Pattern) -> None:
     """Multiply no weight with what lies outside, in a gradient by the images of a convolution.
 
@@ -94,10 +104,9 @@ def omit_gradient(plan: Plan, pattern: Pattern) -> None:
     """
     loads = [s for s in pattern.reduce.body if isinstance(s, Load)]
     images = [s for s in loads if s.mask is not None]
-    if len(loads) != 2 or len(images) != 1:
+    if len(loads) != 2 or not images or len(pattern.reduce.accumulators) != 1:
         return
-    weight = loads[1] if images[0] is loads[0] else loads[0]
     space = Space(plan.kernel)
-    part = is_part(space, pattern)
-    if part or adjoint_taps(space, pattern, Windowed(images[0], weight, [], [], [])) > 1:
-        plan.attempt("omit", str(pattern.reduce.accumulators[0].var.attr), alone=part)
+    if any(is_adjoint(space, pattern, Windowed(image, loads[image is loads[0]], [], [], []))
+           for image in images):
+        plan.attempt("omit", str(pattern.reduce.accumulators[0].var.attr), alone=True)

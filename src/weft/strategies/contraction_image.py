@@ -11,9 +11,12 @@ import math
 from collections import Counter
 from typing import Final
 
+from weft.ir import expr as ex
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import For, Load, Reduce
+from weft.schedule import guard
+from weft.schedule.omit import is_multiple
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes, tile_split
@@ -143,6 +146,23 @@ def is_part(space: Space, pattern: Pattern) -> bool:
     """
     return any(a.write and (space.stride(i, r.var) or 0) > 1
                for a in accesses(pattern.rows[-1].body) for i in a.index for r in pattern.rows)
+
+
+def is_adjoint(space: Space, pattern: Pattern, found: Windowed) -> bool:
+    """Whether a contraction is a gradient by images: what its sums leave out is no zero.
+
+    Its image is read for every s-th place alone, or for the others as well, by taps that move it
+    the other way than the weights.
+    """
+    return is_part(space, pattern) or _reaches_some(pattern, found.image) or (
+        _overlaps(space, pattern, found.image) and adjoint_taps(space, pattern, found) > 1)
+
+
+def _reaches_some(pattern: Pattern, load: Load) -> bool:
+    """Whether a load takes place for the rows alone that a stride reaches."""
+    rows = {r.var for r in pattern.rows}
+    asked = [] if load.mask is None else guard.parts(load.mask)
+    return any(is_multiple(c) and ex.free_vars([c]) & rows for c in asked)
 
 
 def adjoint_taps(space: Space, pattern: Pattern, found: Windowed) -> int:

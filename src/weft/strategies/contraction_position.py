@@ -21,7 +21,7 @@ from weft.strategies.contraction_image import (
     box_of_rows,
     copy_box,
     find_windows,
-    is_part,
+    is_adjoint,
     sum_chains,
     taps_last,
 )
@@ -65,7 +65,7 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, p: Parameters) -> None
     chains = sum_chains(plan, pattern, found, short_chains(pattern, p))
     name = pattern.reduce.accumulators[0].var.attr
     # 0 times an infinite weight would be NaN.
-    plan.attempt("omit", name, alone=is_part(Space(plan.kernel), pattern))
+    plan.attempt("omit", name, alone=is_adjoint(Space(plan.kernel), pattern, found))
     native = native_lanes(plan, pattern)
     width = size_of(found.positions[-1].extent)
     channels = [(c.var.attr, tile_rows(size_of(c.extent), p.rows)) for c in found.channels]

@@ -19,11 +19,10 @@ from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_chains import chain_steps, short_chains
 from weft.strategies.contraction_image import (
     Windowed,
-    adjoint_taps,
     copy_box,
     even_block,
+    is_adjoint,
     is_convolution,
-    is_part,
     lies_near,
     prepare,
     sum_chains,
@@ -66,7 +65,6 @@ MOST_TAPS: Final = 28  # of a gradient by weights in a tile of one vector: windo
 WRITTEN: Final = 12  # taps of a row are written out if one of so many is outside
 NEAR_BYTES: Final = 4 << 10  # of such a length on a processor fetches ahead by itself
 MOST_EDGES: Final = 4  # positions of a row with branches of their own
-MOST_ADJOINT: Final = 12  # of a gradient by images, where outside of it 0 times inf would be NaN
 COPIED_POSITIONS: Final = 400  # results of a channel from which on copying its weights is cheap
 
 
@@ -201,16 +199,17 @@ class Convolution:
 
         Those of a row are known when a short row is written out; else each position at an end of
         a tile has a branch. In a gradient of weights, whose tile has all taps, each step would have
-        several.
+        several. In one of images nothing else will do: 0 times an infinite weight would be NaN.
         """
         plan, x = self.plan, self.found.positions[-1]
         space, width = Space(plan.kernel), size_of(x.extent)
-        image, part = self.found.image, is_part(space, self.pattern)
+        image = self.found.image
+        adjoint = is_adjoint(space, self.pattern, self.found)
         beside = [(space.poly(i), size_of(n), a) for a in self.pattern.reduce.axes
                   for i, n in zip(image.index, image.memory.shape, strict=True)
                   if {x.var, a.var} <= ex.free_vars([i])]
         if any(size_of(a.extent) > width for _, _, a in beside):
-            return False
+            return adjoint and plan.attempt("omit", self.name, alone=adjoint)
         edges = outside = taps = 0
         for place, n, axis in beside:
             start, step, tap = (place.get(m, 0) for m in ((), (x.var,), (axis.var,)))
@@ -221,16 +220,15 @@ class Convolution:
             edges += sum(c > 0 for c in counts)
             outside += sum(counts)
         if width <= MOST_TILES * self.rows and outside * WRITTEN >= width * taps:
-            self.written = plan.attempt("omit", self.name, alone=part)
+            self.written = plan.attempt("omit", self.name, alone=adjoint)
             if self.written:
                 self.taps = [a.var.attr for _, _, a in beside]
                 # Chains have so many terms less.
                 chain = self.chains.nested_chain * width * taps // max(width * taps - outside, 1)
                 self.chains = self.chains.replace(nested_chain=chain)
             return self.written
-        most = MOST_ADJOINT if adjoint_taps(space, self.pattern, self.found) > 1 else MOST_EDGES
-        still = [x.var.attr] if edges > most else []
-        return plan.attempt("omit", self.name, *still, alone=part)
+        still = [x.var.attr] if edges > MOST_EDGES and not adjoint else []
+        return plan.attempt("omit", self.name, *still, alone=adjoint)
 
     def _half_tiles_share(self) -> bool:
         """Whether threads share out tiles of half as many channels, and nothing else as well.
