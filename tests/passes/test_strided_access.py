@@ -6,6 +6,7 @@ import pytest
 import schedule_nests as nests
 import weft
 from schedule_nests import assert_same, loop, memory, v
+from seeds import seeds
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.op import Op
@@ -198,6 +199,15 @@ def test_strided_views_and_transposes(shape, dtype):
                                           a.transpose(order))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.float32])
+@pytest.mark.parametrize("seed", seeds(3))
+def test_transposes_larger_than_the_second_cache(dtype, seed):
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(128, 700))
+    a = rng.integers(-99, 99, (rows, int(700_000 / rows * rng.uniform(1, 2)))).astype(dtype)
+    np.testing.assert_array_equal(weft.tensor(a).T.contiguous().numpy(), a.T)
+    wide = weft.tensor(a[None].repeat(2, 0))
+    np.testing.assert_array_equal(wide.transpose(1, 2).contiguous().numpy()[1], a.T)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 8])

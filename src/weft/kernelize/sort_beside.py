@@ -17,7 +17,7 @@ from weft.kernelize.rows import close_rows, open_rows
 from weft.kernelize.sort_row import Row
 from weft.target import Target
 
-LEAST_BYTES: Final = 2048  # of a row that is worth a look before it is sorted
+LEAST_BYTES: Final = 1024  # of a row that is worth a look before it is sorted
 _NONE, _TRUE = ex.index(0), ex.const(True, dt.bool_)
 
 

@@ -37,6 +37,8 @@ from weft.strategies.nest import (
 TILE_ROWS: Final = 16  # most of a tile that is transposed in registers; no more than its columns
 TILE_LANES: Final = 32  # columns
 TILE_LEAST: Final = 4  # of both
+FEW_LANES: Final = 8  # of a vector: tiles write two side by side of what is beyond the caches, if
+LEAST_PAIRS: Final = 16  # ... rows are so many vectors long
 SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
 LEAST_DENSE: Final = 8  # vectors of a row that is picked from columns side by side
 FILL_WEIGHT: Final = 4  # of a store that fills: who shares the rest had better own its lines
@@ -235,6 +237,7 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     """Transpose tiles in registers: vectors along one loop, copies of them along the other.
 
     The strided loads of neighbouring copies then become whole rows (see `weft.passes.strided`).
+    Lines that come from afar in pairs are written in pairs where vectors have few lanes.
     """
     names = [c.var.attr for c in chain]
     sizes = {c.var: size_of(c.extent) for c in chain}
@@ -242,12 +245,17 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     saved = plan.schedule.mark()
     streamed = _will_stream(plan)
     full = native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
-    if not streamed and native < TILE_LANES and _between_lines(plan, space, chain[-1].body,
-                                                               (inner, outer)):
+    far_away = sum(size_of(m.size) * m.dtype.itemsize for m in plan.kernel.params)
+    pairs = (not streamed and full <= FEW_LANES and far_away > 2 * plan.target.l2_bytes > 0
+             and sizes[inner] >= LEAST_PAIRS * full)
+    if pairs:
+        native *= 2
+    elif not streamed and native < TILE_LANES and _between_lines(plan, space, chain[-1].body,
+                                                                 (inner, outer)):
         native //= 2
     columns = plan.pick("tile columns", max(min(native, TILE_LANES), 4), (4, 8, 16, 32))
     again = sizes[inner] * plan.target.line_bytes > plan.target.l1_bytes  # lines are read again
-    rows = min(TILE_ROWS, max(full, columns) if again else columns)
+    rows = full if pairs else min(TILE_ROWS, max(full, columns) if again else columns)
     rows = plan.pick("tile rows", rows, (4, 8, 16))
     while rows > TILE_LEAST and rows > sizes[outer]:
         rows //= 2
