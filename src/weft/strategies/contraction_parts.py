@@ -107,14 +107,16 @@ def _cut(plan: Plan, s: Sides, counts: list[int], is_batched: bool) -> _Cut:
     rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
     threads = 1 if is_batched else plan.threads
     across = threads if wide_n >= rows_n else 1  # share the columns
+    sharers = threads // across  # of the rows
     above, beside = -(-rows_n // rows), -(-wide_n // columns)
     # Beside the parts of rows there are those of columns, and what comes next.
     room = plan.target.l2_bytes * 5 // 8 // (2 * STEP * counts[0] * rows)
     found = []
     for steps in _steps(s.depth):
-        most = max(min(room // steps, above * across // threads), 1)
+        most = max(min(room // steps, -(-above // sharers)), 1)
         for strips in range(most, most // 2, -1):
-            took = -(-above // strips) * (strips + MADE) * (steps + KEPT) / steps
+            turns = -(-above // (strips * sharers))
+            took = turns * (strips + MADE) * (steps + KEPT) / steps
             found.append((took, -strips, steps))
     _, strips, steps = min(found)
     strips, terms = -strips, min(steps * STEP, s.depth)
