@@ -34,6 +34,13 @@ def test_tiles_fill_the_registers(shape, rows):
     assert f"split(i, {rows}, " not in traced(shape, target=HALVES)
 
 
+@pytest.mark.parametrize(("columns", "depth", "whole"), [
+    (66, 2921, True), (80, 4000, True), (66, 7000, False), (120, 3000, False)])
+def test_rows_that_the_second_cache_holds_are_read_whole(columns, depth, whole):
+    """Strips of columns would read the rows of the other operand once each."""
+    assert ("split(i, 5, " in traced((70, columns, depth))) == whole
+
+
 def test_few_steps_leave_tiles_low():
     """Results are written in as many rows at once as a tile has."""
     assert "split(i, 8, " in traced((608, 40, 5), "jk")

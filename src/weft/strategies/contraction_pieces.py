@@ -41,7 +41,8 @@ def row_vectors(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     and two halves are multiplied in the time of a whole one. An odd number of whole ones is no
     multiple of a broader tile. Where units take nothing but whole ones, the last may overlap, and
     a long row that the second cache gives is cut into two: it gives a low tile too little in time.
-    Many rows read it from panels instead.
+    Many rows read it from panels instead. Few vectors are read as they lie from the second cache as
+    a whole there: strips of them would read the other operand, often more, once each.
     """
     native, n = native_lanes(plan, pattern), constant(wide.extent)
     if plan.target.vector_bytes <= 32 or n is None or n <= native or scattered(
@@ -50,8 +51,9 @@ def row_vectors(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     space = Space(plan.kernel)
     reads = [a for a in accesses(pattern.reduce.body) if flat_stride(space, a, wide.var) != 0]
     points = product(a.extent for a in pattern.reduce.axes)
+    most = plan.target.l2_bytes * 3 // 4 if plan.target.whole_vectors else p.panel_bytes
     if any(flat_stride(space, a, wide.var) != 1 or span(space, pattern, a, wide) > min(
-            p.panel_bytes, n * points * a.memory.dtype.itemsize) for a in reads):
+            most, n * points * a.memory.dtype.itemsize) for a in reads):
         return 0, native  # what does not lie close together becomes a panel, or several
     for lanes in (native // 2, native) if in_halves(plan) else (native,):
         pieces = -(-n // lanes)
