@@ -64,3 +64,17 @@ def test_gradients_round_products_once(seed):
         lambda x: (x.rms_norm((200,), eps=1e-5) * g).sum())(x))
     got, want = gradient(x, g).numpy(), gradient(x.double(), g.double()).numpy()
     assert np.sqrt(np.mean((got - want) ** 2) / np.mean(want**2)) < 6.6e-8
+
+
+@pytest.mark.parametrize("seed", [61, 62])
+def test_slope_of_batch_norm_is_rounded_about_once(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((8, 60, 9, 9)).astype(np.float32)
+    w = rng.standard_normal(60).astype(np.float32)
+    got = weft.jit(lambda x, w: x.batch_norm(weight=w, bias=w, training=True))(
+        weft.from_numpy(x), weft.from_numpy(w)).numpy().astype(np.float64)
+    wide = x - x.mean((0, 2, 3), keepdims=True, dtype=np.float64)
+    want = wide / np.sqrt((wide**2).mean((0, 2, 3), keepdims=True) + 1e-5)
+    spread = (want * want).sum((0, 2, 3))
+    slope = ((got - w[:, None, None]) * want).sum((0, 2, 3)) / spread / w - 1
+    assert np.sqrt(np.mean(slope**2)) < 4e-8

@@ -139,19 +139,32 @@ class Normalization(Convolution):
             if shift is None or spread is None:
                 raise ShapeError("batch_norm", found="one running statistic", expected="both")
             centred, drift, variance = x.sub(shift), None, spread
-        factor = variance.add(eps).rsqrt()
-        return centred._by_channel(drift, factor, weight, bias).astype(out)
+        return centred._by_channel(drift, variance.add(eps), weight, bias).astype(out)
 
-    def _by_channel(self, drift: Self | None, factor: Self, weight: object, bias: object) -> Self:
-        """Return ``(self - drift) * factor * weight + bias``, weight and bias by channel."""
+    def _by_channel(self, drift: Self | None, spread: Self, weight: object, bias: object) -> Self:
+        """Return ``(self - drift) / sqrt(spread) * weight + bias``, all of them by channel."""
         scale, shift = self._channel(weight), self._channel(bias)
-        if scale is not None:
-            factor = factor.mul(scale.astype(factor.dtype))
+        if scale is None:
+            factor = spread.rsqrt()
+        else:
+            factor = scale.astype(spread.dtype)._over_root(spread, exact=drift is not None)
         if shift is not None:
             shift = shift.astype(factor.dtype)
         if drift is not None:
             return self._scaled(drift, factor, shift)
         return self.mul(factor) if shift is None else self._mad(factor, shift)
+
+    def _over_root(self, square: Self, exact: bool) -> Self:
+        """Return ``self / sqrt(square)``, `exact`: with what root and quotient lost added.
+
+        No gradient flows through that, which is 0 but for rounding.
+        """
+        root = square.sqrt()
+        quotient = self.div(root)
+        if not exact:
+            return quotient
+        lost = root._mad(root, square.neg()).mul(quotient).div(root).mul(0.5)
+        return quotient.add(root._mad(quotient.neg(), self).add(lost).div(root).detach())
 
     def group_norm(self, num_groups: int, weight: object = None, bias: object = None,
                    eps: float = 1e-5) -> Self:  # fmt: skip
