@@ -78,10 +78,6 @@ class Scope:
         return memory, 1
 
 
-def _depth(scope: Scope) -> int:
-    return scope.depth
-
-
 _INLINE_NODES: Final = 24
 MOST_BITS: Final = 64
 _NO_WRAP: Final = 1 << 62
@@ -178,44 +174,57 @@ class Mapper:
         held = scope.holder(e)
         if held is not None:
             return held.mapped[e]
+        if not e.args:
+            return e
         holders: dict[Expr, Scope] = {}
         stack = [e]
         while stack:
             top = stack[-1]
-            if top in holders:
-                stack.pop()
-                continue
-            held = scope.holder(top)
-            if held is None and not top.args:
-                held = self.root
-                held.mapped[top] = top
-            if held is not None:
-                holders[top] = held
-                stack.pop()
-                continue
-            missing = [a for a in top.args if a not in holders]
+            missing = [] if top in holders else [
+                a for a in top.args if a not in holders and not self._found(a, scope, holders)]
             if missing:
                 stack.extend(missing)
                 continue
-            inside = [holders[a] for a in top.args]
-            held = max(inside, key=_depth)
-            held.mapped[top] = self._node(top, [h.mapped[a] for h, a in
-                                                zip(inside, top.args, strict=True)], held)
-            holders[top] = held
             stack.pop()
+            if top in holders:
+                continue
+            held = self.root
+            args: list[Mapped] = []
+            for a in top.args:
+                inside = holders[a]
+                args.append(inside.mapped[a])
+                if inside.depth > held.depth:
+                    held = inside
+            held.mapped[top] = self._node(top, args, held)
+            holders[top] = held
         return holders[e].mapped[e]
 
+    def _found(self, e: Expr, scope: Scope, holders: dict[Expr, Scope]) -> bool:
+        """Note the scope that knows what `e` maps to, if one does; constants are known outside."""
+        held = scope.holder(e)
+        if held is None:
+            if e.args:
+                return False
+            held = self.root
+            held.mapped[e] = e
+        holders[e] = held
+        return True
+
     def _node(self, e: Expr, args: list[Mapped], scope: Scope) -> Mapped:
-        exprs = [a for a in args if isinstance(a, Expr)]
-        if len(exprs) == len(args):
-            lanes = max(a.lanes for a in exprs)
-            if lanes > 1 and e.op.group != "vector":
-                exprs = [ex.broadcast(a, lanes) for a in exprs]
-            return self._rebuild(e, tuple(exprs))
-        kept = self._affine(e, args, scope.lanes)
-        if kept is not None:
-            return kept
-        return self._rebuild(e, tuple(self.vector(a, scope.lanes) for a in args))
+        exprs: list[Expr] = []
+        lanes = 1
+        for a in args:
+            if isinstance(a, Affine):
+                kept = self._affine(e, args, scope.lanes)
+                if kept is not None:
+                    return kept
+                return self._rebuild(e, tuple(self.vector(m, scope.lanes) for m in args))
+            exprs.append(a)
+            if a.lanes > lanes:
+                lanes = a.lanes
+        if lanes > 1 and e.op.group != "vector":
+            exprs = [ex.broadcast(a, lanes) for a in exprs]
+        return self._rebuild(e, tuple(exprs))
 
     def _rebuild(self, e: Expr, args: tuple[Expr, ...]) -> Expr:
         if e.op is not Op.WHERE:

@@ -68,15 +68,19 @@ class Conflict:
 
 def _separated(space: Space, a: Poly, b: Poly, var: Expr, inner: set[Expr]) -> bool:
     """Whether equal values of `a` (at x) and `b` (at y) imply x == y."""
-    part_a, part_b = _split(space, a, var, inner), _split(space, b, var, inner)
-    if part_a is None or part_b is None:
+    part_a = _split(space, a, var, inner)
+    if part_a is None or not part_a[0]:
+        return False
+    part_b = part_a if a is b else _split(space, b, var, inner)
+    if part_b is None:
         return False
     (ca, ra, ia), (cb, rb, ib) = part_a, part_b
     delta = add(ib, ia, -1)
-    if ca != cb or not ca or any(key for key in delta):
+    if ca != cb or any(key for key in delta):
         return False
     shift = delta.get(ONE, 0)
-    limits_a, limits_b = limits(space, ra), limits(space, rb)
+    limits_a = limits(space, ra)
+    limits_b = limits_a if a is b else limits(space, rb)
     if limits_a is None or limits_b is None:
         return False
     (low_a, high_a), (low_b, high_b) = limits_a, limits_b
@@ -311,7 +315,7 @@ def independent(space: Space, variables: Iterable[Expr], body: Body) -> bool:
     for a, b in combinations_with_replacement(touched, 2):
         if not (a.write or b.write) or a.memory is not b.memory:
             continue
-        left = list(variables)
+        left = _by_subscripts(space, a, b, list(variables), inside)
         while left:
             scope = _canonical(space, inside | set(left))
             known = [v for v in left if same_iteration(space, a, b, v, scope - {v})]
@@ -319,6 +323,22 @@ def independent(space: Space, variables: Iterable[Expr], body: Body) -> bool:
                 return False
             left = [v for v in left if v not in known]
     return True
+
+
+def _by_subscripts(space: Space, a: Access, b: Access, variables: list[Expr],
+                   inside: set[Expr]) -> list[Expr]:  # fmt: skip
+    """Return the variables that no subscript alone tells apart, after those that one does.
+
+    That settles nearly all of them, and takes a fraction of the time of `same_iteration`.
+    """
+    pairs = [(space.poly(i), space.poly(j)) for i, j in zip(a.index, b.index, strict=True)]
+    left, before = variables, len(variables) + 1
+    while len(left) < before:
+        before = len(left)
+        scope = _canonical(space, inside | set(left))
+        left = [v for v in left if space.canonical(v) is not v or not any(
+            _separated(space, p, q, v, scope - {v}) for p, q in pairs)]
+    return left
 
 
 def idempotent(body: Body) -> Conflict | None:
