@@ -33,7 +33,8 @@ native = pytest.mark.requires("tiles")
 
 @pytest.fixture(autouse=True)
 def _parts_of_small_products(monkeypatch):
-    monkeypatch.setattr(contraction_parts, "_pays", lambda _sides, _cut: True)
+    for name in ("_pays", "_is_faster"):
+        monkeypatch.setattr(contraction_parts, name, lambda *_: True)
 
 
 def takes_parts(kernel):
@@ -131,6 +132,27 @@ def test_blocks_of_columns_are_asked_for_while_tiles_are_multiplied(threads):
 def test_nothing_is_asked_for_behind_the_only_block_of_a_thread(threads, asks):
     made = choose(nests.matmul(300, 300, 512), TARGET, threads)
     assert any(line.startswith("prefetch_lines") for line in made.meta.schedule) == asks
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("rows", [413, 728, 836, 1491, 2300])
+def test_threads_share_groups_of_rows_evenly(rows, threads):
+    """No thread takes a group more than the others need."""
+    trace = " ".join(choose(nests.matmul(rows, 230, 640), TARGET, threads).meta.schedule)
+    strips = -(-rows // 32)
+    group = int(re.search(r"split\(i\.o, (\d+),", trace).group(1))
+    turns = -(-strips // (group * threads))
+    assert "parallel(i.o.o)" in trace
+    assert turns * group <= -(-strips // threads) + turns
+
+
+def test_products_whose_parts_take_too_long_are_left_to_vectors(monkeypatch):
+    """Each of two threads turns all columns; one turns them once for twice as many rows."""
+    monkeypatch.undo()
+    kernel = nests.matmul(413, 225, 662, "ki", "jk")
+    assert takes_parts(choose(kernel, TARGET, 1))
+    assert not takes_parts(choose(kernel, TARGET, 2))
+    assert takes_parts(choose(nests.matmul(413, 225, 662), TARGET, 2))
 
 
 def last_tiles(size, tile, masked, group, trimmed):

@@ -42,7 +42,9 @@ BEHIND: Final = 4  # dimensions of a panel from its parts on
 COLUMNS: Final = 4  # tiles of columns whose parts are made together
 MOST_COLUMNS: Final = 8  # the same, if fewer do not share out
 CROWDED: Final = 1.06  # times as long, then: the second cache holds less beside
-MADE: Final = 1.6  # tiles of rows that take as long as the parts of the columns that they meet
+MADE: Final = 1.6  # tiles of results that take as long as the parts of their rows, or columns
+TURNED: Final = 3.9  # the same if these have to be turned
+PLAIN: Final = 2.25  # the same of multiply-adds of vectors
 KEPT: Final = 0.5  # steps that take as long as adding their sums to those before
 COPY: Final = 0.5  # a tile, which a block of columns takes in addition
 SUMS: Final = 4 << 20  # bytes of sums that are kept together
@@ -82,7 +84,7 @@ def schedule_parts(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if s.row_side == "right":
         counts.reverse()
     cut = _cut(plan, s, counts, len(pattern.rows) > 2)
-    if not _pays(s, cut):
+    if not _pays(s, cut) or not _is_faster(plan, s, cut, len(pattern.rows) > 2):
         return False
     _Parts(plan, pattern, s, cut, counts, is_turned).apply(p.chain)
     plan.why.append(f"contraction: {cut.rows}×{cut.columns} results in tiles of {SIDE}×{SIDE}, "
@@ -91,7 +93,7 @@ def schedule_parts(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
 
 
 def _pays(s: Sides, cut: _Cut) -> bool:
-    """Whether parts are used often enough, and tiles filled, so that it takes less than vectors."""
+    """Whether there are enough rows, columns and terms, and tiles are filled."""
     rows, wide = size_of(s.row.extent), size_of(s.wide.extent)
     if min(rows, wide) < FEWEST or s.depth < FEWEST_TERMS or rows * wide < FEWEST_RESULTS:
         return False
@@ -99,6 +101,29 @@ def _pays(s: Sides, cut: _Cut) -> bool:
     for n, group in ((rows, cut.strips * cut.rows), (wide, cut.each * cut.block), (s.depth, STEP)):
         done *= -(-n // group) * group
     return done <= MOST_WASTE * rows * wide * s.depth
+
+
+def _is_faster(plan: Plan, s: Sides, cut: _Cut, is_batched: bool) -> bool:
+    """Whether it takes less than multiply-adds of vectors, in the time of a step of a tile.
+
+    Each thread makes the parts of what it multiplies: those of columns for each group of rows, and
+    those of rows for each group of columns.
+    """
+    threads = 1 if is_batched else plan.threads
+    rows, columns, steps = (-(-n // size) for n, size in (
+        (size_of(s.row.extent), cut.rows), (size_of(s.wide.extent), cut.block), (s.depth, STEP)))
+    turns = -(-(-(-rows // cut.strips) * -(-columns // cut.each)) // threads)
+    beside = cut.each * cut.block // cut.columns
+    kept = KEPT * -(-s.depth // cut.terms)
+    took = turns * (cut.strips * beside * (steps + kept) + steps * (
+        beside * _made(s.wide_stride) + cut.strips * _made(s.row_step)))
+    tiles = size_of(s.row.extent) * size_of(s.wide.extent) / (cut.rows * cut.columns)
+    return took <= PLAIN * tiles * s.depth / STEP / threads
+
+
+def _made(stride: int | None) -> float:
+    """Return how many tiles take as long as parts of elements that lie so far apart."""
+    return MADE if stride == 1 else TURNED
 
 
 def _cut(plan: Plan, s: Sides, counts: list[int], is_batched: bool) -> _Cut:
@@ -116,7 +141,7 @@ def _cut(plan: Plan, s: Sides, counts: list[int], is_batched: bool) -> _Cut:
         most = max(min(room // steps, -(-above // sharers)), 1)
         for strips in range(most, most // 2, -1):
             turns = -(-above // (strips * sharers))
-            took = turns * (strips + MADE) * (steps + KEPT) / steps
+            took = turns * (strips + _made(s.wide_stride)) * (steps + KEPT) / steps
             found.append((took, -strips, steps))
     _, strips, steps = min(found)
     strips, terms = -strips, min(steps * STEP, s.depth)
