@@ -17,7 +17,7 @@ MANTISSAS = 300
 
 # The accuracy contract of docs/design/numerics.md, in ulps.
 LIMIT = {
-    Op.RECIPROCAL: 0.51, Op.RSQRT: 1.5, Op.EXP: 1.0, Op.EXP2: 1.0, Op.EXPM1: 2.0, Op.LOG: 1.0,
+    Op.RECIPROCAL: 0.51, Op.RSQRT: 1.5, Op.EXP: 1.0, Op.EXP2: 1.0, Op.EXPM1: 1.2, Op.LOG: 1.0,
     Op.LOG2: 1.1, Op.LOG10: 1.0, Op.LOG1P: 2.0, Op.SIN: 2.0, Op.COS: 2.0, Op.TAN: 1.0,
     Op.ASIN: 2.0, Op.ACOS: 2.0, Op.ATAN: 2.0, Op.SINH: 2.0, Op.COSH: 2.0, Op.TANH: 2.0,
     Op.ASINH: 2.0, Op.ACOSH: 2.0, Op.ATANH: 2.0, Op.ERF: 2.0, Op.ERFC: 1.0, Op.SIGMOID: 2.0,

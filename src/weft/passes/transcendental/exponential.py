@@ -126,10 +126,12 @@ def expm1(x: Expr) -> Expr:
     f, bits = layout(x), x.dtype.bits
     y = at_most(at_least(x, _EXPM1_FLOOR[bits]), _EXP_RANGE[bits][1])
     # Half of the result, for 2**n itself overflows where the result does not yet.
-    r, _, low = reduce_exp(y, f.bias - 1)
-    scale = power_of_two(low, f)
-    grown = mad(r * r, horner(r, EXPM1[bits]), r)
-    half = mad(scale, grown, scale - 0.5)
+    r, n, biased = reduce_exp(y, f.bias - 1)
+    low = mad(n, -LN2_LOW[bits], mad(n, -LN2_HIGH[bits], y) - r)
+    scale = power_of_two(biased, f)
+    head = mad(scale, r, scale - 0.5)
+    lost = mad(scale, r, scale - 0.5 - head)
+    half = head + mad(scale, mad(r * r, horner(r, EXPM1[bits]), low), lost)
     return where(magnitude(x).lt(2.0 ** -(f.mantissa + 2)), x, half + half)
 
 
