@@ -10,7 +10,7 @@ so that no data takes more than a few passes a bit. Where all elements of a samp
 whole part may be, and is looked through first; so is every row, which may rise or fall as a whole.
 A long row is cut into four parts
 first, by medians of a larger sample: that is two passes in one over memory beyond the caches, and
-threads share the parts.
+threads share the parts where rows are few.
 
 Ref: Hoare, "Quicksort", 1962; Bramas, "A novel hybrid quicksort algorithm vectorized using
 AVX-512", 2017.
@@ -27,7 +27,7 @@ from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.node import Node
 from weft.ir.op import Op
-from weft.ir.stmt import PARALLEL, Memory, Prefetch, Store, While
+from weft.ir.stmt import PARALLEL, SERIAL, Memory, Prefetch, Store, While
 from weft.kernelize import sort_network as network
 from weft.kernelize.emit import Emitter
 from weft.kernelize.rows import at, close_rows, open_rows
@@ -37,7 +37,7 @@ from weft.target import Target
 
 LEAST: Final = 256  # elements of a row that is parted, and of
 BESIDE: Final = {4: 768, 8: 848}  # ... a row beside others, which a network sorts in lanes
-SHARED_FROM: Final = 1 << 15  # ... from which it is cut into parts for the threads
+LONG: Final = 1 << 15  # ... that is cut first, into parts that threads share if rows are few
 PARTS, SAMPLE = 4, 16  # of a long row; vectors that their pivots are chosen from
 AHEAD: Final = 2048  # bytes by which a prefetch of what is to be sorted is ahead
 STACK: Final = 64  # parts that wait: the smaller one is always first, so their logarithm
@@ -71,7 +71,8 @@ class Parts(Pivots):
         rows = 1
         for size in self.shape[:-1]:
             rows *= int(size)
-        self.shared = self.n >= SHARED_FROM and rows < PARTS
+        self.long = self.n >= LONG
+        self.shared = self.long and rows < PARTS
         self.away = Memory("away", d, (*out.shape[:-1], ex.index(self.n)))
         self.borders = Memory("borders", dt.int64, (ex.index(PARTS + 1),), "local")
         self.rooms = Memory("rooms", dt.int64, (ex.index(PARTS),), "local")
@@ -93,7 +94,7 @@ class Parts(Pivots):
         self._put_vector(self.out, last, self._seen(self._line(last)))
         end = em.close()
         em.open()
-        if self.shared:
+        if self.long:
             self._cut()
         else:
             limits = self._fill()
@@ -193,7 +194,7 @@ class Parts(Pivots):
         size = self._let(end - start)
         poor = ex.index(self.n - (self.n >> POOR)).lt(size)
         self._sort_part((start, size, low + 1, high, room, there, poor))
-        self._end(part, ex.index(PARTS), PARALLEL)
+        self._end(part, ex.index(PARTS), PARALLEL if self.shared else SERIAL)
 
     def _deal_row(self) -> None:
         """Write all lanes of the row to their parts."""
