@@ -44,6 +44,7 @@ from weft.kernelize.remainders import cut_by_remainders
 from weft.kernelize.scan import lower_scan
 from weft.kernelize.scatter import lower_scatter
 from weft.kernelize.sort import lower_sort
+from weft.kernelize.taps import cut_taps
 from weft.kernelize.tidy import tidy
 from weft.schedule.search import prefer
 from weft.target import Target
@@ -108,6 +109,7 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)
     if group.kind in ("contraction", "rowwise"):
         kernel = cut_by_ranges(cut_by_remainders(kernel, group.kind == "contraction"))
+        kernel = cut_taps(kernel)
         kernel = sum_over_pictures(kernel)
     return Lowered(tidy(kernel, tiled), inputs, tuple(outputs), scratch, tuple(em.checks),
                    tuple(group.why))
