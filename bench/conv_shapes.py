@@ -73,13 +73,19 @@ def make_transposed(draw):
             return (x, np.ascontiguousarray(w.swapaxes(0, 1))), options
 
 
-def make_bfloat16(draw):
-    arrays, options = make_conv(draw)
+def make_bfloat16(draw, make=make_conv):
+    arrays, options = make(draw)
     return tuple((a.view(np.uint32) & 0xFFFF0000).view(np.float32) for a in arrays), options
 
 
 def weft_bfloat16(x, w, **options):
     return x.conv2d(w, **options)
+
+
+def weft_bfloat16_gradient(which):
+    gradient = weft_conv_gradient(which)
+    gradient.bfloat16 = True
+    return gradient
 
 
 weft_bfloat16.bfloat16 = True
@@ -100,4 +106,10 @@ TYPES = {
     "conv transposed": (make_transposed, lambda x, w, **o: x.conv_transpose2d(w, **o),
                         F.conv_transpose2d, None),
     "conv bfloat16": (make_bfloat16, weft_bfloat16, F.conv2d, None),
+    "conv bfloat16 gradient of input": (
+        functools.partial(make_bfloat16, make=make_conv_gradient), weft_bfloat16_gradient(False),
+        torch_conv_gradient(False), None),
+    "conv bfloat16 gradient of weight": (
+        functools.partial(make_bfloat16, make=make_conv_gradient), weft_bfloat16_gradient(True),
+        torch_conv_gradient(True), None),
 }  # fmt: skip
