@@ -43,7 +43,7 @@ def test_rows_that_the_second_cache_holds_are_read_whole(columns, depth, whole):
 
 def test_few_steps_leave_tiles_low():
     """Results are written in as many rows at once as a tile has."""
-    assert "split(i, 8, " in traced((608, 40, 5), "jk")
+    assert "split(i.i, 8, " in traced((608, 40, 5), "jk")
 
 
 @pytest.mark.parametrize("shape", [(591, 20, 3017), (256, 209, 255), (1944, 241, 331)])
@@ -103,6 +103,26 @@ def test_rows_in_other_pages_are_copied_once_for_all_panels(right):
     assert "window(a, i.i.o)" in trace
 
 
+@pytest.mark.parametrize(("shape", "first"), [
+    ((2048, 82, 4), True), ((1112, 261, 18), True), ((1112, 261, 60), False),
+    ((100, 900, 5), False), ((192, 40, 4), False)])
+def test_panels_come_first_where_sums_have_few_terms(shape, first):
+    """Strips of columns would write each line of the results in pieces."""
+    assert (re.search(r"layout=j\S*o\+k\+j", traced(shape, "jk")) is not None) == first
+
+
+@pytest.mark.parametrize(("kernel", "shared"), [
+    (nests.matvec(400, 400), True), (nests.matvec(35, 8192), True), (nests.matvec(100, 300), False),
+    (nests.vectors_times_matrices(1, 500, 300), True),
+    (nests.vectors_times_matrices(1, 7421, 32), True),
+    (nests.vectors_times_matrices(1, 200, 200), False)])
+def test_a_second_thread_pays_where_a_matrix_is_read_for_4_microseconds(kernel, shared):
+    plan = Plan(kernel, WHOLE, 2)
+    pattern = contraction.match(plan, kernel.body[0].var.attr)
+    assert contraction.schedule_contraction(plan, pattern)
+    assert ("parallel(" in " ".join(plan.schedule.kernel.meta.schedule)) == shared
+
+
 @pytest.mark.parametrize("columns", [19, 23, 31])
 def test_panels_are_filled_up_to_two_vectors(columns):
     trace = traced((800, columns, 330), "jk")
@@ -139,8 +159,8 @@ def test_threads_share_rows_where_strips_are_uneven(shape, shared):
 
 
 @pytest.mark.parametrize(("shape", "right", "shared"), [
-    ((690, 421, 15), "jk", True), ((2048, 50, 30), "jk", True), ((661, 275, 40), "kj", True),
-    ((680, 432, 15), "jk", True), ((680, 528, 15), "jk", False), ((60, 421, 1500), "jk", False)])
+    ((690, 421, 30), "jk", True), ((2048, 50, 30), "jk", True), ((661, 275, 40), "kj", True),
+    ((680, 432, 30), "jk", True), ((680, 528, 30), "jk", False), ((60, 421, 1500), "jk", False)])
 def test_threads_share_rows_where_strips_end_within_lines(shape, right, shared):
     """A line of results would go from thread to thread in every row, of short ones any line."""
     plan = Plan(nests.matmul(*shape, right=right, epilogue=False), WHOLE, 2)
@@ -150,10 +170,11 @@ def test_threads_share_rows_where_strips_end_within_lines(shape, right, shared):
     assert (f"split(i, {-(-shape[0] // 2)}, tail=overlap)" in trace) == shared
 
 
-@pytest.mark.parametrize(("dtype", "shared"), [("f32", False), ("f64", True)])
-def test_threads_share_what_takes_long_to_read(dtype, shared):
+@pytest.mark.parametrize(("dtype", "rows", "shared"), [
+    ("f32", 600, False), ("f32", 900, True), ("f64", 900, True)])
+def test_threads_share_what_takes_long_to_read(dtype, rows, shared):
     """Rows of a matrix times a vector, by how many bytes they have."""
-    nest = re.sub("f32", dtype, print_kernel(nests.matvec(900, 157)))
+    nest = re.sub("f32", dtype, print_kernel(nests.matvec(rows, 157)))
     made = choose(parse_kernel(nest), WHOLE, 2)
     assert (made.body[0].kind == "parallel") is shared
 

@@ -12,6 +12,7 @@ from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_chains import lane_chains
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
+    WAITED,
     Parameters,
     Pattern,
     copy_strided,
@@ -169,15 +170,19 @@ def _reads_once(plan: Plan, pattern: Pattern, found: _Found) -> bool:
     return first > plan.target.l2_bytes >= 2 * last
 
 
-def _amount(plan: Plan, pattern: Pattern) -> int:
-    """Return the weighted operations: those of the terms, or of reading them from a far cache."""
+def _amount(plan: Plan, pattern: Pattern, reused: bool) -> int:
+    """Return the weighted operations: those of the terms, or of reading them from a far cache.
+
+    Without a tile, elements of a matrix are not `reused`, and each is waited for.
+    """
     space = Space(plan.kernel)
     loops = [(x.var, x.extent) for x in pattern.rows]
     loops += [(x.var, x.extent) for x in pattern.reduce.axes]
     read = sum(a.memory.dtype.itemsize * product(
         extent for var, extent in loops if flat_stride(space, a, var) != 0)
         for a in accesses(pattern.reduce.body))
-    return max(work((pattern.rows[0],)) // MAC_SPEED, read // OPERATION_BYTES)
+    speed = MAC_SPEED if reused else WAITED
+    return max(work((pattern.rows[0],)) // speed, read // OPERATION_BYTES)
 
 
 def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
@@ -201,7 +206,7 @@ def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     order = list(tile if _reads_once(plan, pattern, found) else reversed(tile))
     names = [str(r.var.attr) for r in order]
     order_loops(plan, [*rest, *[f"{t}.o" for t in names]], [f"{t.var.attr}.i" for t in tile],
-                _amount(plan, pattern), keep=bool(found.turned))
+                _amount(plan, pattern, len(tile) > 1), keep=bool(found.turned))
     if found.turned:
         space = Space(plan.kernel)
         load = next(s for s in pattern.reduce.body

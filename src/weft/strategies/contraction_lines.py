@@ -28,6 +28,7 @@ from weft.strategies.nest import (
 from weft.target import ARRAY_BYTES
 
 SPARE: Final = 4  # registers beside those of the results
+TERM: Final = 2  # operations in whose time an element of the matrix comes
 LEAST_SHARE: Final = 32  # steps of a sum that are worth a thread
 
 
@@ -78,7 +79,7 @@ def schedule_lines(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     schedule = plan.schedule
     j, outer = found.wide.var.attr, [r.var.attr for r in found.batch]
     alike = [size_of(r.extent) for r in found.batch]
-    amount = n * depth  # terms, each of which waits for an element of the matrix
+    amount = TERM * n * depth
     if blocks > 1:
         schedule.split(j, -(-n // (blocks * native)) * native, "overlap")
         outer, j = [*outer, f"{j}.o"], f"{j}.i"

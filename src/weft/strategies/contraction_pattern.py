@@ -30,6 +30,7 @@ from weft.strategies.nest import (
 from weft.target import ARRAY_BYTES, Target
 
 MAC_SPEED: Final = 6  # a term of a contraction is cheaper than its weight: data in registers
+WAITED: Final = 2  # the same of one vector times a matrix, whose elements are waited for
 MOVED: Final = 2  # elements that change places in a cycle, in squares that registers hold
 MOVED_BYTES: Final = 8  # the same, one multiplication in each cycle
 MOVES_WAIT: Final = 3  # times as long where two are and lines come from memory, one less if near

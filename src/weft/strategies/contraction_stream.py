@@ -19,6 +19,7 @@ from weft.schedule.subscripts import Access, Space
 from weft.strategies.contraction_lines import row_shares
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
+    WAITED,
     Parameters,
     Pattern,
     native_lanes,
@@ -40,7 +41,6 @@ from weft.strategies.nest import (
 )
 from weft.target import ARRAY_BYTES
 
-WAITED: Final = 4  # a term is loaded, multiplied and added, and its element waited for
 BATCH_ROWS: Final = 2  # for which a matrix is not read in strips, though a cache holds it
 ASKED_TILES: Final = 4  # one below the other, in whose time the next columns can be asked for
 ASKED_VECTORS: Final = 3  # of a row of their results

@@ -23,6 +23,7 @@ from weft.strategies.contraction_pattern import (
 from weft.strategies.nest import PARALLEL_WORK, Cost, Plan, parallelise, product, size_of, work
 
 WIDE: Final = 4  # panels side by side from which on rows of results are longer than strips of them
+FEW_TERMS: Final = 24  # of a sum, in whose time results are hardly written
 EQUAL: Final = 2  # equal blocks may be so much smaller than those of which the last overlaps
 WASTE: Final = 24  # columns of which one may be computed twice
 
@@ -31,15 +32,21 @@ def panels_first(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: Fo
                  lanes: int) -> bool:
     """Whether the panels of whole rows are copied before their first result.
 
-    The second cache holds them where sums are short.
+    The second cache holds them where sums are short. Where these have few terms, results that the
+    first does not hold are reason enough, and many rows share the copy.
     """
     extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
     if any(constant(e) is None for e in extents):
         return False
     written = size_of(row.extent) * size_of(wide.extent) * Cost(pattern.rows[-1].body).itemsize
-    return (written > plan.target.l2_bytes and size_of(row.extent) >= 2 * p.pack_rows
-            and _is_short(pattern, p)
-            and _wide_columns(plan, pattern, p, wide, lanes) >= WIDE * lanes
+    few = product(extents[len(pattern.rows):]) <= FEW_TERMS and (
+        size_of(row.extent) >= 4 * p.pack_rows)
+    if few and size_of(wide.extent) >= 2 * lanes:
+        far, least = plan.target.l1_bytes, 2 * lanes
+    else:
+        far, least = plan.target.l2_bytes, WIDE * lanes
+    return (written > far and size_of(row.extent) >= 2 * p.pack_rows and _is_short(pattern, p)
+            and _wide_columns(plan, pattern, p, wide, lanes) >= least
             and _blocks(plan, pattern, p, row, wide, rows, lanes) is not None)
 
 
