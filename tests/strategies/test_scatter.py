@@ -178,3 +178,14 @@ def test_updates_of_narrow_rows_keep_their_order(axis, seed):
         wanted[at] = new[place]
     got = weft.jit(lambda x, i, u: x.scatter(axis, i, u))(*map(weft.tensor, (x, index, new)))
     np.testing.assert_array_equal(got.numpy(), wanted)
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 2), (0, 0)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("kind", ["set", "sum"])
+def test_no_update_changes_nothing(shape, axis, kind):
+    base = np.arange(239 * 2).reshape(239, 2).astype(np.float16)
+    index, rows = (weft.tensor(np.zeros(shape, d)) for d in (np.int64, np.float16))
+    x = weft.tensor(base)
+    got = (x.scatter if kind == "set" else x.scatter_add)(axis, index, rows)
+    np.testing.assert_array_equal(got.numpy(), base)

@@ -78,6 +78,8 @@ def _by_columns(plan: Plan, rows: list[For]) -> bool:
     out = next(s.memory for s in walk(column.body) if isinstance(s, st.Store))
     line = max(plan.target.line_bytes // out.dtype.itemsize, 1)
     size, threads, least = size_of(column.extent), plan.threads, LEAST_LINES * line
+    if not size:
+        return False
     if UPDATE_WEIGHT * work((rows[0],)) < PARALLEL_WORK or size < threads * line:
         threads = 1
     if size < threads * least:
