@@ -377,9 +377,13 @@ def traced(shape, right="kj", **features):
 
 
 @pytest.mark.parametrize(("shape", "rows_first"), [
-    ((832, 974, 9), True), ((832, 487, 9), False), ((520, 974, 9), False)])
+    ((832, 974, 9), True), ((832, 487, 9), True), ((24, 40, 9), False),
+    ((832, 974, 25), True), ((832, 487, 25), False), ((520, 974, 25), False)])
 def test_large_results_of_few_steps_are_written_row_by_row(shape, rows_first):
-    """Though the first cache, of 8 KiB here, does not keep the other operand."""
+    """Though the first cache, of 8 KiB here, does not keep the other operand.
+
+    From 25 terms on the results have to exceed the second cache.
+    """
     trace = traced(shape, l1_bytes=8 << 10, l2_bytes=2 << 20)
     strips = "j.o, i.i.o" in trace  # in the rows of each thread
     assert ("i.o, j.o" in trace and not strips) is rows_first

@@ -109,7 +109,7 @@ def fetch_vectors(plan: Plan, name: str) -> None:
     for memory in dict.fromkeys(s.memory for s in lanes.body if isinstance(s, Load)):
         size = memory.dtype.itemsize
         vector = size_of(lanes.extent) * size
-        if vector == plan.target.line_bytes and 2 * size_of(memory.size) * size >= (
+        if vector % plan.target.line_bytes == 0 and 2 * size_of(memory.size) * size >= (
                 plan.target.l2_bytes) and plan.attempt(  # beside a result of that size
                 "prefetch", memory.name, lanes.var.attr, name, FOLLOWED_BYTES // vector):
             plan.why.append(f"later vectors of {memory.name} are fetched ahead")
