@@ -1,25 +1,26 @@
-"""Remainder by ``pi / 2`` of an argument of any size, in integer arithmetic.
+"""Remainder by ``pi`` or ``pi / 2`` of an argument of any size.
 
-Payne and Hanek (1983): the bits of ``2 / pi`` that matter for the exponent at hand are shifted into
-place and multiplied by the significand, modulo four quadrants. Which words of ``2 / pi`` are needed
-is chosen by selects, so there is neither a branch nor a table in memory, and every argument costs
-the same. Callers use arguments below `QUARTER_PI` as they are; results for those are meaningless.
+Payne and Hanek (1983): only those bits of ``1 / pi`` are multiplied that matter for the exponent at
+hand, modulo a whole turn. They are chosen by selects, so there is neither a branch nor a table in
+memory, and every argument costs the same. float32 is reduced in float64 fused multiply-adds,
+float64 in integer arithmetic; callers use float64 arguments below `QUARTER_PI` as they are, results
+for those are meaningless.
 """
 
 from typing import Final
 
 from weft.ir import dtype as dt
 from weft.ir.expr import Expr, bitcast, cast, mad, where
-from weft.passes.transcendental.floats import DOUBLE, SINGLE, Layout, lift, select
+from weft.passes.transcendental.floats import DOUBLE, lift, rounded, select
 
 QUARTER_PI: Final = 0.78515625  # a little less
 
-# 2 / pi: bits behind the point from -25 on, the first that an argument in [1/2, 1) needs below
-_WORDS_SINGLE: Final = (
-    0x00000028BE60DB93,
-    0x91054A7F09D5F47D,
-    0x4D377036D8A5664F,
-    0x10E4107F9458EAF7,
+# 1 / pi in two parts, less whole turns: for any float32, and for those from a power of two on
+_PER_HALF_TURN: Final = (0.3183098861837907, -1.9678676675182486e-17)
+_PER_HALF_TURN_FROM: Final = (
+    (2.0**50, -2.0598845603958264e-09, 1.4188110088932633e-25),
+    (2.0**77, 3.583247455607534e-17, -1.0721436282893004e-33),
+    (2.0**102, -2.7170920538718753e-25, 1.9429493537593412e-41),
 )
 # 2 / pi: bits behind the point from -54 on
 _WORDS_DOUBLE: Final = (
@@ -29,34 +30,42 @@ _WORDS_DOUBLE: Final = (
     0xF12FFFBC0B301FDE, 0x5E2316B414DA3EDA, 0x6CFD9E4F96136E9E, 0x8C7ECD3CBFD45AEA,
     0x4F758FD7CBE2F67A, 0x0E73EF14A525D4D7, 0xF6BF623F1ABA10AC, 0x06608DF8F6D757E1,
 )
-_HALF_PI: Final = 1.5707963267948966
+HALF_PI: Final = 1.5707963267948966
 _HALF_PI_LOW: Final = 6.123233995736766e-17
 
 
-def reduce_single(y: Expr) -> tuple[Expr, Expr]:
-    """Return the remainder of float32 y >= 0.78 as float64, and the quadrant as uint32.
+def reduce_single(y: Expr, parts: int, *, offset: float = 0.0) -> tuple[Expr, Expr]:
+    """Return ``y * parts / pi + offset - n`` as float64, and n as the low bits of a uint64.
 
-    With ``y = m * 2**(e - 151)`` the product ``m * floor(2 / pi * 2**(e - 89))`` modulo 2**64 is
-    ``y * 2 / pi`` modulo 4 with 62 bits behind the point. No float32 is closer to a multiple of
-    ``pi / 2`` than 2**-31 (relative to it), and 32 more bits of ``2 / pi`` are multiplied in, so
-    the remainder keeps over 30 bits.
+    y >= 0 is float32, `parts` a power of two, `offset` 0 or 1/2; n is the nearest integer, except
+    that large arguments may miss it by so little that the remainder stays below 0.56 (infinity
+    gives NaN).
+
+    A float32 from ``2**e`` on is a multiple of ``2**(e - 23)``, so multiples of ``2**(24 - e)`` in
+    ``1 / pi`` make whole turns. What is left of it, times y, stays below ``2**51 / parts`` for some
+    26 exponents. The first product cancels exactly, and the two parts have 106 bits: as no float32
+    is closer to a multiple of ``pi / 2`` than 2**-31 (relative to it), the remainder keeps 26.
     """
-    pattern = bitcast(y, dt.uint32)
-    significand, leading = _significand(pattern, SINGLE)
-    m, skip = cast(significand, dt.uint64), cast(leading, dt.uint64)
-    upper = skip.ge(64)
-    a, b, c = (select(upper, _WORDS_SINGLE[i + 1], _WORDS_SINGLE[i], skip) for i in range(3))
-    high, low = _funnel(a, b, skip), _funnel(b, c, skip)
-    turn = m * high + ((m * (low >> 32)) >> 32)
-    fraction = cast(bitcast(turn << 2, dt.int64), dt.float64)
-    return fraction * (_HALF_PI * 2.0**-64), cast((turn + (1 << 61)) >> 62, dt.uint32)
+    wide = cast(y, dt.float64)
+    head, tail = (lift(part * parts, wide) for part in _PER_HALF_TURN)
+    for least, *constants in _PER_HALF_TURN_FROM:
+        reached = y.ge(least)
+        head, tail = (
+            select(reached, part * parts, before, wide)
+            for part, before in zip(constants, (head, tail), strict=True)
+        )
+    rounder = DOUBLE.rounder
+    turns = mad(wide, head, offset) + rounder if offset else mad(wide, head, rounder)
+    n, bits = rounded(turns, DOUBLE)
+    return mad(wide, tail, mad(wide, head, offset - n if offset else -n)), bits
 
 
-def _significand(pattern: Expr, f: Layout) -> tuple[Expr, Expr]:
+def _significand(pattern: Expr) -> tuple[Expr, Expr]:
     """Return m and how many bits of ``2 / pi`` to leave out, for 1/2 <= y.
 
-    Below 1 no bits are left out and m is half as large, which keeps the count below 128 (1024).
+    Below 1 no bits are left out and m is half as large, which keeps the count below 1024.
     """
+    f = DOUBLE
     usual = pattern.ge(f.bias << f.mantissa)
     m = (pattern & ((1 << f.mantissa) - 1)) | (1 << f.mantissa)
     return where(usual, m + m, m), select(usual, (pattern >> f.mantissa) - f.bias, 0, m)
@@ -76,7 +85,7 @@ def reduce_double(y: Expr) -> tuple[Expr, Expr, Expr]:
     float64 is closer to a multiple of ``pi / 2`` than 2**-62; 118 bits are computed.
     """
     pattern = bitcast(y, dt.uint64)
-    m, skip = _significand(pattern, DOUBLE)
+    m, skip = _significand(pattern)
     words = _words_double(skip)
     a, b, c = (_funnel(words[i], words[i + 1], skip) for i in range(3))
     mask = (1 << 30) - 1
@@ -114,6 +123,6 @@ def _to_angle(turn: Expr, below: Expr) -> tuple[Expr, Expr]:
     high = total + rest
     low = rest - (high - total)
     scale = 2.0**-64
-    angle = high * (_HALF_PI * scale)
-    error = mad(high, _HALF_PI * scale, -angle)
-    return angle, mad(low, _HALF_PI * scale, mad(high, _HALF_PI_LOW * scale, error))
+    angle = high * (HALF_PI * scale)
+    error = mad(high, HALF_PI * scale, -angle)
+    return angle, mad(low, HALF_PI * scale, mad(high, _HALF_PI_LOW * scale, error))
