@@ -210,6 +210,18 @@ def test_transposes_larger_than_the_second_cache(dtype, seed):
     np.testing.assert_array_equal(wide.transpose(1, 2).contiguous().numpy()[1], a.T)
 
 
+@pytest.mark.parametrize("beyond", [0, 3])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_transposes_past_the_caches(dtype, beyond, seed):
+    """Rows of the result of half lines, and such as begin anywhere, of 9 to 10 MiB."""
+    rng, size = np.random.default_rng(seed), np.dtype(dtype).itemsize
+    rows = int(rng.integers(5, 30)) * 32 // size + 256 + beyond
+    a = rng.integers(-99, 99, (rows, int((rng.uniform(9, 10) * 2**20) / (rows * size))))
+    a = a.astype(dtype)
+    np.testing.assert_array_equal(weft.tensor(a).T.contiguous().numpy(), a.T)
+
+
 @pytest.mark.parametrize("count", [2, 3, 4, 8])
 @pytest.mark.parametrize("blocks", [1, 15, 16, 37, 100])
 def test_side_by_side(blocks, count):

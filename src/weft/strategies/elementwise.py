@@ -22,6 +22,7 @@ from weft.strategies.ahead import fetch_blocks, fetch_vectors, fetch_written
 from weft.strategies.nest import (
     HEAVY_COST,
     MAX_LANES,
+    STREAM_BYTES,
     Cost,
     Plan,
     chain_of,
@@ -39,6 +40,7 @@ TILE_LANES: Final = 32  # columns
 TILE_LEAST: Final = 4  # of both
 FEW_LANES: Final = 8  # of a vector: tiles write two side by side of what is beyond the caches, if
 LEAST_PAIRS: Final = 16  # ... rows are so many vectors long
+BEYOND_L2: Final = 4  # second caches: larger outputs of tiles are written past the caches
 SIDE_BY_SIDE: Final = 8  # points of an innermost loop that are written out
 LEAST_DENSE: Final = 8  # vectors of a row that is picked from columns side by side
 FILL_WEIGHT: Final = 4  # of a store that fills: who shares the rest had better own its lines
@@ -168,9 +170,9 @@ def _side_by_side(plan: Plan, chain: list[For],
     return True
 
 
-def _will_stream(plan: Plan) -> bool:
+def _will_stream(plan: Plan, most: int = STREAM_BYTES) -> bool:
     before = len(plan.schedule.trace)
-    plan.stream_outputs()
+    plan.stream_outputs(most)
     return len(plan.schedule.trace) > before
 
 
@@ -243,7 +245,9 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
     sizes = {c.var: size_of(c.extent) for c in chain}
     space = Space(plan.kernel)
     saved = plan.schedule.mark()
-    streamed = _will_stream(plan)
+    far = [x.memory.name for x in loads
+           if space.stride(space.flat(x.memory, x.index), inner) is None]
+    streamed = _stream_tiles(plan, space, chain, inner, bool(far))
     full = native = plan.target.vector_bytes // max(x.memory.dtype.itemsize for x in loads)
     far_away = sum(size_of(m.size) * m.dtype.itemsize for m in plan.kernel.params)
     pairs = (not streamed and full <= FEW_LANES and far_away > 2 * plan.target.l2_bytes > 0
@@ -266,8 +270,6 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
         return False
     a, b = outer.attr, inner.attr
     rest = [name for name in names if name not in (a, b)]
-    far = [x.memory.name for x in loads
-           if space.stride(space.flat(x.memory, x.index), inner) is None]
     fixed = all(constant(c.extent) is not None for c in chain if c.var in (outer, inner))
     order, lane = [f"{a}.o", f"{b}.o"], f"{b}.i"
     try:
@@ -290,6 +292,26 @@ def _tile(plan: Plan, chain: list[For], inner: Expr, outer: Expr, loads: list[Ac
         return False
     plan.why.append(f"{a} and {b} are transposed: tiles of {rows}×{columns} in registers")
     return True
+
+
+def _stream_tiles(plan: Plan, space: Space, chain: list[For], inner: Expr, far: bool) -> bool:
+    """Write tiles past the caches where every row begins with a line, or in its middle.
+
+    Rows that begin anywhere hardly ever have a whole line to write: they go through the caches.
+    Tiles write a line here and a line there, each of which would be read first: where a vector is
+    a line, it pays as soon as outputs are well beyond the second cache.
+    """
+    target, body = plan.target, chain[-1].body
+    writes = [(a, step) for c in chain if c.var is not inner
+              for a, step in strides(space, body, c.var) if a.write]
+    if any(step is None or step * a.memory.dtype.itemsize % (target.line_bytes // 2)
+           for a, step in writes):
+        return False
+    least = min(a.memory.dtype.itemsize for a, _ in writes)
+    lines = min(target.vector_bytes, TILE_LANES * least) >= target.line_bytes
+    beyond = BEYOND_L2 * target.l2_bytes
+    return _will_stream(plan, beyond if lines and not far and 0 < beyond < STREAM_BYTES
+                        else STREAM_BYTES)
 
 
 def _between_lines(plan: Plan, space: Space, body: st.Body, loops: tuple[Expr, Expr]) -> bool:

@@ -78,10 +78,10 @@ class Plan:
         """Return a decision: the default, or what a search decided (`Choices.pick`)."""
         return self.choices.pick(name, default, options, key)  # type: ignore[return-value]
 
-    def stream_outputs(self) -> None:
-        """Write outputs past the caches that are too large to stay there."""
+    def stream_outputs(self, most: int = STREAM_BYTES) -> None:
+        """Write outputs past the caches that are too large to stay there: as large as `most`."""
         l3 = self.target.l3_bytes
-        limit = min(STREAM_BYTES, l3 * 5 // 8) if l3 else STREAM_BYTES
+        limit = min(most, l3 * 5 // 8) if l3 else most
         touched = sum(size_of(m.size) * m.dtype.itemsize for m in self.kernel.params)
         if touched >= 2 * l3 > 0:  # beside all that is read, hardly any of it would stay
             limit = min(limit, l3 // 4)
