@@ -8,6 +8,8 @@ import pytest
 import weft
 from seeds import seeds
 
+pytestmark = pytest.mark.usefixtures("compiled")  # NumPy alone would prove nothing
+
 
 def gradient(up, w, shape, stride, padding, dilation, groups):
     """Add each product to the place of the image that it came from, in float64, group by group."""
@@ -41,7 +43,7 @@ def check(rng, images, groups, channels, outputs, sizes, kernel, stride, padding
 
     got = weft.jit(found)(*map(weft.from_numpy, (np.ones(shape, dtype), w, up))).numpy()
     want = gradient(up, w, shape, stride, padding, dilation, groups)
-    assert np.array_equal(got, want, equal_nan=True)
+    assert np.array_equal(got, want.astype(dtype), equal_nan=True)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -70,6 +72,11 @@ def check(rng, images, groups, channels, outputs, sizes, kernel, stride, padding
     # most of a row beside its ends
     (2, 1, 16, 9, (13, 33), (5, 5), 1, 6, 3, "f4"),
     (1, 1, 24, 40, (41,), (7,), 1, 6, 2, "f4"),
+    # what is zero outside is cast behind that
+    (1, 1, 4, 8, (28,), (3,), 1, 1, 2, "f2"),
+    (1, 1, 17, 8, (11, 11), (1, 5), 2, 1, 2, "f2"),
+    (2, 1, 4, 1, (2, 6), (3, 3), 1, 1, 1, "f2"),
+    (2, 16, 1, 1, (11, 13), (3, 3), 1, 1, 1, "f2"),
 ])
 def test_weights(images, groups, channels, outputs, sizes, kernel, stride, padding, dilation,
                  dtype, seed):
@@ -77,8 +84,9 @@ def test_weights(images, groups, channels, outputs, sizes, kernel, stride, paddi
     check(rng, images, groups, channels, outputs, sizes, kernel, stride, padding, dilation, dtype)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
 @pytest.mark.parametrize("seed", seeds(6))
-def test_weights_of_any_shape(seed):
+def test_weights_of_any_shape(seed, dtype):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 4))
     kernel = tuple(int(k) for k in rng.choice([1, 2, 3, 3, 5, 7], n))
@@ -90,4 +98,4 @@ def test_weights_of_any_shape(seed):
     sizes = tuple(max(int(rng.integers(1, most)), (k - 1) * dilation + 1 - 2 * padding)
                   for k in kernel)
     check(rng, int(rng.choice([1, 2, 5])), groups, channels, outputs, sizes, kernel, stride,
-          padding, dilation, "f4")
+          padding, dilation, dtype)

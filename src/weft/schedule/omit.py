@@ -35,7 +35,7 @@ def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False) -> 
     alone : bool
         Whether conditions of axes, or of loops around the sum, alone count as well, and all
         without which nothing is read: of a gradient by images, where pictures or windows may have
-        one point and a stride leaves out places.
+        one point and a stride leaves out places. What is cast behind them counts as well, then.
 
     Raises
     ------
@@ -62,9 +62,14 @@ def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False) -> 
     parts: list[Expr] = []
     for factor in factors:
         known, value = [], factor
-        while value.op is Op.WHERE and ex.is_const(value.args[2], 0.0):  # one for each axis
-            known.extend(gd.parts(value.args[0]))
-            value = value.args[1]
+        while True:
+            if alone and value.op is Op.CAST:  # of a narrow type
+                value = value.args[0]
+            elif value.op is Op.WHERE and ex.is_const(value.args[2], 0.0):  # one for each axis
+                known.extend(gd.parts(value.args[0]))
+                value = value.args[1]
+            else:
+                break
         load = loads.get(value)
         if load is not None and known:
             bounds = gd.bounds(space, load)
