@@ -7,6 +7,8 @@ import pytest
 
 import weft
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.mark.parametrize("seed", [5, 6])
 def test_gelu_by_tanh_keeps_small_negative_results(seed):

@@ -8,6 +8,8 @@ from seeds import seeds
 from weft.graph.simplify import simplify
 from weft.kernelize.build import kernelize
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 def gradients(n, c, height, width, outputs, kernel, stride, padding, dilation, dtype=np.float32):
     """Return the gradients by both operands, and those in float64, tap by tap."""
