@@ -6,6 +6,8 @@ import pytest
 import weft
 from seeds import seeds
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 def layer(x, w, b):
     return x.layer_norm((x.shape[-1],), w, b)
@@ -77,4 +79,4 @@ def test_slope_of_batch_norm_is_rounded_about_once(seed):
     want = wide / np.sqrt((wide**2).mean((0, 2, 3), keepdims=True) + 1e-5)
     spread = (want * want).sum((0, 2, 3))
     slope = ((got - w[:, None, None]) * want).sum((0, 2, 3)) / spread / w - 1
-    assert np.sqrt(np.mean(slope**2)) < 4e-8
+    assert np.sqrt(np.mean(slope**2)) < 4.4e-8
