@@ -44,6 +44,8 @@ CASES = {
         "s", "k", "dot4"),
     "precompute": lambda: Schedule(nests.narrow(4, 9, 5, "f16", "bf16")).split("j", 8).reorder(
         "j.o", "i", "j.i").precompute("y", "j.o", ("k", "j.i")),
+    "alias": lambda: Schedule(nests.softmax(2, 5)).alias("x", "b"),
+    "unite": lambda: Schedule(nests.softmax(2, 5)).alias("x", "b").unite(),
     "layout": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).layout("x.s", (1, 0)),
     "pad": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).pad("x.s", 0, 8),
     "inline": lambda: Schedule(nests.softmax(2, 5)).inline("e"),

@@ -234,7 +234,7 @@ def _allocated(kernel: Kernel, name: str, what: str) -> Memory:
 
 def swap_memory(kernel: Kernel, old: Memory, new: Memory,
                  remap: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> Kernel:
-    """Return the kernel with an allocated memory replaced, and its subscripts by `remap`."""
+    """Return the kernel with a memory replaced, and its subscripts by `remap`."""
 
     class Swap(Rewriter):
         def visit(self, stmt: Stmt) -> Stmt:

@@ -205,6 +205,14 @@ class Schedule:
         """See `weft.schedule.window.window`."""
         return self._apply("window", (memory, loop), order=tuple(order), skew=skew)
 
+    def alias(self, memory: str, *names: str) -> Self:
+        """See `weft.schedule.alias.alias`."""
+        return self._apply("alias", (memory, *names))
+
+    def unite(self) -> Self:
+        """See `weft.schedule.alias.unite`."""
+        return self._apply("unite", ())
+
     def layout(self, memory: str, order: tuple[int, ...]) -> Self:
         """See `weft.schedule.memory.layout`."""
         return self._apply("layout", (memory,), order=tuple(order))
@@ -315,7 +323,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "blocking": ("block_reduction", "share_reduction"), "tensorize": ("tensorize",),
     "scan": ("scan",), "parts": ("separate", "sweep", "fork", "measure", "guard"),
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
-    "precompute": ("precompute",), "matrix": ("matrix", "refresh"), "window": ("window",),
+    "alias": ("alias", "unite"), "precompute": ("precompute",),
+    "matrix": ("matrix", "refresh"), "window": ("window",),
     "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_rows"),
     "between": ("prefetch_between",), "pipeline": ("copy_ahead",),
     "long_steps": ("prefetch_lines",), "settle": ("settle",),

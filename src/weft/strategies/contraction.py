@@ -32,6 +32,7 @@ from typing import Final
 
 from weft.errors import ScheduleError
 from weft.schedule.loops import vector_obstacle
+from weft.strategies.contraction_apart import tell_apart
 from weft.strategies.contraction_deep import schedule_deep
 from weft.strategies.contraction_dot import schedule_dot
 from weft.strategies.contraction_edges import omit_gradient, omit_outside
@@ -64,6 +65,11 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     if vector_obstacle(pattern.rows[-1].body) is not None:
         return False
     name = pattern.reduce.accumulators[0].var.attr
+    unscheduled = plan.schedule.mark()
+    if tell_apart(plan, pattern):
+        found = match(plan, pattern.rows[0].var.attr)
+        assert found is not None
+        pattern = found
     saved = plan.schedule.mark()
     reasons = len(plan.why)
     forms = [schedule_outer, schedule_inner]
@@ -93,10 +99,12 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
                 fits = form(plan, pattern, p)
             if fits and fit_privately(plan, private_arrays(plan.kernel) - before,
                                       large=form in LARGE):
+                plan.schedule.unite()
                 return True
             plan.schedule.reset(saved)
             plan.choices.reset(decided)
             del plan.why[reasons:]
             if not fits:
                 break
+    plan.schedule.reset(unscheduled)
     return False

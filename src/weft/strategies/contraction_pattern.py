@@ -166,7 +166,7 @@ def match(plan: Plan, root: str) -> Pattern | None:
         return None
     if not all(isinstance(s, Load | st.Let) for s in reduce.body):
         return None
-    factors = _factors(reduce)
+    factors = factors_of_sum(reduce)
     if factors is None:
         return None
     space = Space(plan.kernel)
@@ -179,7 +179,7 @@ def match(plan: Plan, root: str) -> Pattern | None:
     return Pattern(tuple(rows), reduce, left, right)
 
 
-def _factors(reduce: Reduce) -> tuple[Expr, Expr] | None:
+def factors_of_sum(reduce: Reduce) -> tuple[Expr, Expr] | None:
     """Return a and b of an update ``s + a*b``, names inside the body written out."""
     acc = reduce.accumulators[0]
     if acc.combine.op is not Op.ADD or acc.combine.args != (st.lhs(acc.var), st.rhs(acc.var)):
