@@ -56,7 +56,7 @@ FLAT: Final = (schedule_outer, schedule_inner, schedule_lines, schedule_stream) 
 LARGE: Final = (schedule_parts, schedule_matrix, schedule_slide, schedule_taps)  # of matrices
 SMALLER: Final = 4  # how often a form is tried that keeps too much in private arrays
 KEPT: Final = ("panel_bytes", "window_bytes", "whole_bytes", "sum_bytes", "dot_bytes",
-               "matrix_bytes")
+               "matrix_bytes", "far_block")
 
 
 def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | None = None,
