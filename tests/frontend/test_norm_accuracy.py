@@ -80,3 +80,17 @@ def test_slope_of_batch_norm_is_rounded_about_once(seed):
     spread = (want * want).sum((0, 2, 3))
     slope = ((got - w[:, None, None]) * want).sum((0, 2, 3)) / spread / w - 1
     assert np.sqrt(np.mean(slope**2)) < 4.4e-8
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_batch_norm_of_an_infinite_variance_is_the_bias(seed):
+    """What the quotient by an infinite root lost was not a number."""
+    rng = np.random.default_rng(seed)
+    x = (rng.standard_normal((5, 3, 7)) * 1e20).astype("float32")
+    x[:, 1] /= np.float32(1e20)
+    w, b = rng.standard_normal((2, 3)).astype("float32")
+    y = weft.jit(lambda *a: a[0].batch_norm(weight=a[1], bias=a[2], training=True))(
+        *map(weft.from_numpy, (x, w, b))).numpy()
+    assert np.isfinite(y).all()
+    assert (y[:, 0] == b[0]).all()
+    assert (y[:, 2] == b[2]).all()

@@ -157,14 +157,16 @@ class Normalization(Convolution):
     def _over_root(self, square: Self, exact: bool) -> Self:
         """Return ``self / sqrt(square)``, `exact`: with what root and quotient lost added.
 
-        No gradient flows through that, which is 0 but for rounding.
+        No gradient flows through that, which is 0 but for rounding; where root or quotient is
+        infinite, there is no such number.
         """
         root = square.sqrt()
         quotient = self.div(root)
         if not exact:
             return quotient
         lost = root._mad(root, square.neg()).mul(quotient).div(root).mul(0.5)
-        return quotient.add(root._mad(quotient.neg(), self).add(lost).div(root).detach())
+        lost = root._mad(quotient.neg(), self).add(lost).div(root)
+        return quotient.add(lost.isfinite().where(lost, 0).detach())
 
     def group_norm(self, num_groups: int, weight: object = None, bias: object = None,
                    eps: float = 1e-5) -> Self:  # fmt: skip
