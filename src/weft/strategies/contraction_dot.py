@@ -380,10 +380,10 @@ def loop_names(plan: Plan) -> list[str]:
 
 
 def panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...],
-          skew: int = 0, written: str = "") -> list[str]:
+          skew: int = 0, written: str = "", scope: str = "local") -> list[str]:
     """Compute a name ahead, at a loop; return the loops that do so, in the order of `layout`."""
     known = loop_names(plan)
-    plan.schedule.precompute(name, loop, layout, skew=skew, written=written)
+    plan.schedule.precompute(name, loop, layout, scope, skew, written)
     return [loop for loop in loop_names(plan) if loop not in known]
 
 

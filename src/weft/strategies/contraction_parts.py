@@ -15,6 +15,8 @@ from weft.ir.dtype import float32, uint32
 from weft.ir.expr import free_vars
 from weft.ir.op import Op
 from weft.ir.record import Record
+from weft.ir.stmt import Load
+from weft.ir.traverse import walk
 from weft.schedule.matrix import SIDE
 from weft.schedule.parts import PARTS, separable_factors
 from weft.schedule.space import find_memory
@@ -197,6 +199,7 @@ class _Parts:
         self.strip, self.top, self.across = f"{i}.o.i", f"{j}.o.i", f"{j}.i.o"
         self.tile = [f"{i}.i.o", f"{j}.i.i.o", f"{i}.i.i", f"{j}.i.i.i"]
         self.counts = counts
+        self.turned: list[str] = []  # tiles, words and columns of a copy across the rows of memory
         self.steps: list[str] = []  # the loops of copies over the steps of the sum
 
     def apply(self, chain: int) -> None:
@@ -224,6 +227,8 @@ class _Parts:
         if self.cut.each > 1 or self._is_blocked():  # another block follows
             self.plan.attempt("prefetch_lines", self.wide, copy, self.strip, step, self.top,
                               around if self._is_blocked() else "")
+        if self.turned:
+            self._turn(*self.turned)
         whole = self.cut.terms // STEP
         if self.cut.terms % STEP and whole:  # all steps but the last are full
             for loop in self.steps:
@@ -275,12 +280,25 @@ class _Parts:
                        self.tile[3]), written=parts)
         self.steps.append(loops[1])
         if self.s.wide_stride != 1:
-            copy_strided(self.plan, [loops[3]], loops[4])
+            if parts:
+                self.turned = loops[2:]
+            else:  # words of a factor that is a bfloat16
+                copy_strided(self.plan, [loops[3]], loops[4])
             return loops[0]
         # line by line of memory, through all panels
         self.schedule.reorder(loops[1], loops[3], loops[0], loops[2], loops[4])
         self.schedule.vectorize(loops[4])
         return loops[1]
+
+    def _turn(self, tile: str, word: str, column: str) -> None:
+        """Turn the elements of a tile in registers first: their parts are one short loop then."""
+        found = find(self.plan.kernel, column)
+        assert found is not None
+        for load in [s for s in walk(found.body) if isinstance(s, Load)]:
+            words, columns = panel(self.plan, str(load.var.attr), tile, (word, column),
+                                   scope="register")  # not kept from call to call
+            copy_strided(self.plan, [words], columns)
+        self.schedule.vectorize(column)
 
     def _copy_rows(self, word: str, parts: str, q: str, around: str) -> str:
         """Copy the parts of all rows that are kept; return the outermost loop of the copy."""
