@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Self, cast
+from typing import Final, Self, cast
 
 from weft.frontend.arguments import count_of
 from weft.frontend.arithmetic import Arithmetic, as_operand, float_kind
@@ -13,6 +13,8 @@ from weft.ir import dtype as dt
 from weft.ir.op import Op, Operation
 
 __all__ = ["Elementwise"]
+
+_VANISHED: Final = 87.0  # behind it e to the minus that is subnormal, and slow to compute with
 
 
 class Elementwise(Arithmetic):
@@ -203,9 +205,14 @@ class Elementwise(Arithmetic):
         """Return ``x * Phi(x)``; `approximate` is ``none`` (erf) or ``tanh``."""
         x = self._computed()
         if approximate == "tanh":
-            # (1 + tanh(u)) / 2 is sigmoid(2 * u), which loses nothing where tanh(u) is almost -1
-            inner = x.add(x.mul(x).mul(x).mul(0.044715)).mul(2 * math.sqrt(2 / math.pi))
-            out = x.mul(inner.sigmoid())
+            # (1 + tanh(u)) / 2 is sigmoid(2 * u), which loses nothing where tanh(u) is almost -1,
+            # taken on the side where it is small, from which its slope is exact, too
+            scale = 2 * math.sqrt(2 / math.pi)
+            y = x.mul(scale)  # slopes of all powers are summed before they meet that of the product
+            twice = y.mul(y.mul(y).mul(0.044715 / scale**2).add(1.0))
+            size = twice.abs()
+            small = size.gt(_VANISHED).where(0.0, size.minimum(_VANISHED).neg().sigmoid())
+            out = x.mul(twice.gt(0).where(small.neg().add(1.0), small))
         else:
             out = x.mul(0.5).mul(x.mul(math.sqrt(0.5)).erf().add(1.0))
         return out.astype(float_kind(self.dtype))

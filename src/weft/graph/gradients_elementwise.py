@@ -120,7 +120,7 @@ _UNARY: Final[dict[Operation, Callable[..., Value]]] = {
     Op.RECIPROCAL: lambda g, y, x: -(g * (y * y)),  # -1 / x ** 2
     Op.EXP: lambda g, y, x: g * y,
     Op.EXP2: lambda g, y, x: g * (y * _LN2),
-    Op.EXPM1: lambda g, y, x: g * (y + 1.0),  # exp(x)
+    Op.EXPM1: lambda g, y, x: g * apply(Op.EXP, x),  # y + 1 would lose what y has not
     Op.LOG: lambda g, y, x: g / x,
     Op.LOG2: lambda g, y, x: g / (x * _LN2),
     Op.LOG10: lambda g, y, x: g / (x * _LN10),
