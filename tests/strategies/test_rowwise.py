@@ -45,6 +45,12 @@ def test_statistics_of_channels_run_along_memory(size, axis):
     assert f"{axis} reduced in" in dict(made.meta.hints)["why"]
 
 
+def test_sums_of_exponentials_take_one_vector_at_a_time():
+    """They wait for the next row, which is asked for vector by vector."""
+    made = check(nests.softmax(3, 1000), exact=False)
+    assert "q.i reduced in 16 lanes" in dict(made.meta.hints)["why"]
+
+
 @pytest.mark.parametrize("size", [(4, 4), (8, 8), (3, 28)])
 def test_short_rows_of_a_pool_are_joined(size):
     height, width = size

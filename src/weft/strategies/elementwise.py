@@ -399,28 +399,30 @@ def _quotients(varying: st.Body, var: Expr) -> int:
     return count
 
 
-def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES) -> int:
+def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES,
+                 turns: bool = False) -> int:
     """Return how many elements one vector statement takes: several registers if it is short.
 
-    `most` limits them, for bodies with private memory of which every lane has its own.
+    `most` limits them, for bodies with private memory of which every lane has its own. With
+    `turns`, vectors of a long body take turns, too: not in sums, which wait for the next row.
     """
     native = max(plan.target.vector_bytes // cost.itemsize, 1)
     native = min(native, most)
     if extent < native:
         return power_above(extent)
-    lanes = min(native * _in_flight(plan, cost), most)
+    lanes = min(native * _in_flight(plan, cost, turns), most)
     while lanes > native and (extent < 2 * lanes or (extent % lanes and extent < 8 * lanes)):
         lanes //= 2
     return lanes
 
 
-def _in_flight(plan: Plan, cost: Cost) -> int:
+def _in_flight(plan: Plan, cost: Cost, turns: bool) -> int:
     """Return how many vectors of a body are worked on at a time.
 
     A transcendental is a chain of operations that wait for each other, so that several take turns:
     where there are registers for it.
     """
-    if cost.heavy == 1 and plan.target.vector_registers >= MANY_REGISTERS:
+    if turns and cost.heavy == 1 and plan.target.vector_registers >= MANY_REGISTERS:
         return 4 if cost.ops - HEAVY_COST <= SHORT_BODY else 2
     if cost.heavy:
         return 1
@@ -445,7 +447,8 @@ def split_for_vectors(plan: Plan, name: str, extent: Expr, cost: Cost, peel: boo
     """
     n = constant(extent)
     size = size_of(extent)
-    lanes = pick_lanes(plan, name, vector_lanes(plan, size, cost, most), size, cost, most)
+    lanes = vector_lanes(plan, size, cost, most, turns=True)
+    lanes = pick_lanes(plan, name, lanes, size, cost, most)
     if lanes < 2:
         return None
     schedule = plan.schedule
