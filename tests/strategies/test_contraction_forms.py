@@ -389,6 +389,15 @@ def test_large_results_of_few_steps_are_written_row_by_row(shape, rows_first):
     assert ("i.o, j.o" in trace and not strips) is rows_first
 
 
+@pytest.mark.parametrize(("rows", "l3_bytes", "side"), [
+    (4096, 480 << 20, 8), (4096, 16 << 20, 8), (512, 480 << 20, 4), (512, 2 << 20, 8)])
+def test_rows_of_a_matrix_from_afar_are_read_side_by_side(rows, l3_bytes, side):
+    """A third cache that others share holds no more than a few second ones for sure."""
+    target = NARROW.replace(vector_bytes=64, l2_bytes=1 << 20, l3_bytes=l3_bytes)
+    made = choose(nests.matvec(rows, 1024), target, 1)
+    assert f"{side} results as" in dict(made.meta.hints)["why"]
+
+
 @pytest.mark.parametrize(("shape", "partial"), [
     ((76, 283, 2048), False), ((32, 64, 4096), False), ((40, 60, 1000), False),
     ((18, 18, 512), True)])

@@ -41,6 +41,7 @@ NEAR_BYTES: Final = 32  # of the second cache in one cycle
 SHARED_BYTES: Final = 16  # of the third
 FAR_ROWS: Final = 8  # of a matrix that comes from memory: as many places are fetched ahead
 FAR_BYTES: Final = 8  # and of memory
+FAR_CACHES: Final = 4  # second ones: what is larger comes from memory, or a cache that others share
 
 
 class _Found(Record):
@@ -111,7 +112,8 @@ def _sizes(plan: Plan, found: _Found, p: Parameters) -> list[int]:
                                             strict=False)]
     if len(most) == 1:
         whole = 4 * extents[0] * size_of(found.axis.extent)  # bytes, about
-        if whole > plan.target.l3_bytes // 2 and p.inner_rows == Parameters().inner_rows:
+        far = whole > min(plan.target.l3_bytes // 2, FAR_CACHES * plan.target.l2_bytes)
+        if far and p.inner_rows == Parameters().inner_rows:
             most = [min(extents[0], FAR_ROWS)]
         return [tile_rows(extents[0], most[0])]
     best, least = most, 0
