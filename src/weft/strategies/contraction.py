@@ -66,7 +66,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
         return False
     name = pattern.reduce.accumulators[0].var.attr
     unscheduled = plan.schedule.mark()
-    if tell_apart(plan, pattern):
+    apart = tell_apart(plan, pattern)
+    if apart:
         found = match(plan, pattern.rows[0].var.attr)
         assert found is not None
         pattern = found
@@ -99,7 +100,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
                 fits = form(plan, pattern, p)
             if fits and fit_privately(plan, private_arrays(plan.kernel) - before,
                                       large=form in LARGE):
-                plan.schedule.unite()
+                if apart:
+                    plan.schedule.unite()
                 return True
             plan.schedule.reset(saved)
             plan.choices.reset(decided)
