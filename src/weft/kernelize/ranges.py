@@ -18,7 +18,7 @@ from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
-from weft.kernelize.remainders import Env, unmasked
+from weft.kernelize.remainders import Env, only_sum, unmasked
 from weft.rules.index import linear_coefficients, simplify
 from weft.schedule.guard import parts
 from weft.schedule.space import Edit, constant, perfect
@@ -30,11 +30,8 @@ def cut_by_ranges(kernel: Kernel) -> Kernel:
         if not isinstance(stmt, For):
             continue
         chain = perfect(stmt)
-        reduces = [s for s in chain[-1].body if isinstance(s, Reduce)]
-        if len(reduces) != 1 or any(isinstance(s, For | st.If | st.Alloc)
-                                    for s in chain[-1].body):
-            continue
-        ranges = _ranges(reduces[0], chain)
+        reduce = only_sum(chain)
+        ranges = {} if reduce is None else _ranges(reduce, chain)
         if not ranges:
             continue
         edit = Edit(kernel)

@@ -85,17 +85,29 @@ def cut_by_remainders(kernel: Kernel, rows: bool = True) -> Kernel:
     return kernel
 
 
+def only_sum(chain: list[For]) -> Reduce | None:
+    """Return the one sum inside of perfectly nested loops, None if there is more to them."""
+    body = chain[-1].body
+    reduces = [s for s in body if isinstance(s, Reduce)]
+    if len(reduces) != 1 or any(isinstance(s, For | st.If | st.Alloc) for s in body):
+        return None
+    return reduces[0]
+
+
+def known_ranges(chain: list[For], reduce: Reduce) -> Env | None:
+    """Return the ranges of loops and axes, None if an extent is unknown or 0."""
+    extents = [(f.var, f.extent) for f in chain] + [(a.var, a.extent) for a in reduce.axes]
+    if not all(constant(e) for _, e in extents):
+        return None
+    return {v: (0, int(e.attr) - 1) for v, e in extents}
+
+
 def _conditions(chain: list[For], rows: bool) -> list[_Condition] | None:
     """Return what tells which taps a position has, None if nothing does."""
-    reduces = [s for s in chain[-1].body if isinstance(s, Reduce)]
-    if len(reduces) != 1 or any(isinstance(s, For | st.If | st.Alloc) for s in chain[-1].body):
+    reduce = only_sum(chain)
+    env = None if reduce is None else known_ranges(chain, reduce)
+    if reduce is None or env is None or any(f.kind != st.SERIAL for f in chain):
         return None
-    reduce = reduces[0]
-    extents = [*[f.extent for f in chain], *[a.extent for a in reduce.axes]]
-    if any(f.kind != st.SERIAL for f in chain) or any(not constant(e) for e in extents):
-        return None
-    env: Env = {f.var: (0, int(f.extent.attr) - 1) for f in chain}
-    env.update({a.var: (0, int(a.extent.attr) - 1) for a in reduce.axes})
     last = chain[-1]
     terms = math.prod(int(a.extent.attr) for a in reduce.axes)
     rows = rows or int(last.extent.attr) < LONG_ROW or terms > SHORT_SUM

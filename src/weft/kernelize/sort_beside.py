@@ -21,11 +21,10 @@ LEAST_BYTES: Final = 1024  # of a row that is worth a look before it is sorted
 _NONE, _TRUE = ex.index(0), ex.const(True, dt.bool_)
 
 
-def suits(node: Node, target: Target | None) -> bool:
+def suits(node: Node, target: Target) -> bool:
     """Whether rows that a network can sort are to be looked at first."""
     axis, shape = node.attr.axis, node.args[0].shape
-    return (target is not None and axis == len(shape) - 1
-            and int(shape[axis]) * node.dtype.itemsize > LEAST_BYTES)
+    return axis == len(shape) - 1 and int(shape[axis]) * node.dtype.itemsize > LEAST_BYTES
 
 
 class Beside(Row):

@@ -17,7 +17,7 @@ from weft.ir import stmt as st
 from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Kernel, Load, Reduce
-from weft.kernelize.remainders import Env, unmasked, zero_unless
+from weft.kernelize.remainders import Env, known_ranges, only_sum, unmasked, zero_unless
 from weft.rules.index import linear_coefficients, simplify
 from weft.schedule.guard import parts
 from weft.schedule.space import Edit, constant, perfect
@@ -31,15 +31,10 @@ def cut_taps(kernel: Kernel) -> Kernel:
         if not isinstance(stmt, For):
             continue
         chain = perfect(stmt)
-        reduces = [s for s in chain[-1].body if isinstance(s, Reduce)]
-        if len(reduces) != 1 or any(isinstance(s, For | st.If | st.Alloc) for s in chain[-1].body):
+        reduce = only_sum(chain)
+        env = None if reduce is None else known_ranges(chain, reduce)
+        if reduce is None or env is None:
             continue
-        reduce = reduces[0]
-        extents = [*[f.extent for f in chain], *[a.extent for a in reduce.axes]]
-        if not all(constant(e) for e in extents):
-            continue
-        env: Env = {f.var: (0, int(f.extent.attr) - 1) for f in chain}
-        env.update({a.var: (0, int(a.extent.attr) - 1) for a in reduce.axes})
         taps = _taps(reduce, env)
         if any(_overlaps(s, chain, taps, env) for s in reduce.body if isinstance(s, Load)):
             edit = Edit(kernel)
