@@ -114,7 +114,7 @@ class Target(Record):
 
 _EVERYWHERE: Final = (Op.CONST, Op.VAR, Op.VARIABLE, Op.WHERE, Op.CAST, Op.BITCAST, Op.BROADCAST,
                       Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE, Op.SHUFFLE,
-                      Op.BITS, Op.WORDS)  # fmt: skip
+                      Op.BITS, Op.WORDS, Op.UNLIKELY)  # fmt: skip
 # Rows that hardware with IEEE floats and the usual integer units has.
 _FLOAT: Final = (Op.NEG, Op.ABS, Op.SQRT, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.ADD, Op.SUB,
                  Op.MUL, Op.DIV, Op.COPYSIGN, Op.MIN, Op.MAX, Op.LT, Op.LE, Op.EQ, Op.NE, Op.MAD,

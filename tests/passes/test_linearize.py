@@ -301,3 +301,44 @@ def test_stores_keep_their_order():
     assert arrays["a"][0] == 4
     stores = [s for s in linearize(made).code if isinstance(s, StoreInst)]
     assert [s.memory.name for s in stores].count("a") == 2
+
+
+def unlikely_kernel(condition, seldom, usual, *before):
+    """A loop over 64 elements by 16 lanes: b[i] = seldom where it holds, c[i] the same plus 1."""
+    a, b, c = memory("a", 64), memory("b", 64), memory("c", 64)
+    value = ex.where(ex.unary(Op.UNLIKELY, condition), seldom, usual)
+    body = loop(j, 4, *before, loop(k, 16, Load(x, a, (j * 16 + k,)),
+                                    Store(b, (j * 16 + k,), value),
+                                    Store(c, (j * 16 + k,), value + 1.0), kind="vector"))
+    return kernel((a, b, c), body)
+
+
+@pytest.mark.parametrize("far", [(), (3,), (0, 17, 63), range(64)], ids=["none", "1", "3", "all"])
+def test_what_is_unlikely_is_computed_behind_a_test(far):
+    made = linearize(vectorize(unlikely_kernel(x.gt(5.0), ex.unary(Op.SQRT, x), x * 3.0)))
+    assert depth_of(made, Op.SQRT) == [2]  # once, in the branch
+    assert depth_of(made, Op.MUL).count(2) == 0
+    assert sum(isinstance(inst, IfBegin) for inst in made.code) == 1
+    data = np.random.default_rng(5).uniform(0, 5, 64).astype(np.float32)
+    data[list(far)] += 20
+    b, c = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    run_linear(made, [data, b, c])
+    want = np.where(data > 5, np.sqrt(data), data * np.float32(3))
+    assert (b == want).all()
+    assert (c == want + 1).all()
+
+
+def test_branches_leave_loops_that_do_not_change_them():
+    """The branch stands where all of it is known, its condition alone does not decide."""
+    a, b = memory("a", 8), memory("b", 8, 64)
+    value = ex.where(ex.unary(Op.UNLIKELY, x.gt(5.0)), ex.unary(Op.SQRT, x), x)
+    inner = ex.where(ex.unary(Op.UNLIKELY, x.gt(5.0)), x / ex.cast(j, F32), x)
+    body = loop(i, 8, Load(x, a, (i,)), loop(j, 64, Store(b, (i, j), value + inner)))
+    made = linearize(vectorize(kernel((a, b), body)))
+    assert depth_of(made, Op.SQRT) == [2]  # one loop, one branch
+    assert depth_of(made, Op.DIV) == [3]
+
+
+def test_what_is_known_already_needs_no_branch():
+    made = linearize(vectorize(unlikely_kernel(x.gt(5.0), x, x * 3.0)))
+    assert not any(isinstance(inst, IfBegin) for inst in made.code)

@@ -406,5 +406,6 @@ _RULES: Final[dict[Operation, Callable[..., Range]]] = {
     Op.SHL: _shl, Op.SHR: _shr, Op.MULHI: _mulhi, Op.LT: _lt, Op.LE: _le, Op.EQ: _eq,
     Op.NE: _ne, Op.WHERE: _where, Op.CAST: _cast, Op.BROADCAST: _same, Op.RAMP: _ramp,
     Op.PLACES: _places, Op.EXTRACT: _same, Op.HALF: _same, Op.REVERSE: _same,
+    Op.UNLIKELY: _same,
 }  # fmt: skip
 

@@ -301,6 +301,7 @@ _BOOL_OPS: Final[dict[Operation, Function]] = {
     Op.AND: lambda x, y: x and y,
     Op.OR: lambda x, y: x or y,
     Op.XOR: lambda x, y: x != y,
+    Op.UNLIKELY: lambda x: x,
 }
 
 

@@ -150,6 +150,8 @@ class Op:
     MAXNUM: Final = Operation("maxnum", 2, "native", "f")  # as MAX, but a number before a NaN
     MINNUM: Final = Operation("minnum", 2, "native", "f")
     NANOF: Final = Operation("nanof", 2, "native", "f")  # a if it is NaN, else b
+    # its operand; what a WHERE takes where this holds is computed only if it does in some lane
+    UNLIKELY: Final = Operation("unlikely", 1, "native", "b")
 
     # dot products of packed words (made by schedule.tensorize); kinds: of the words
     DOT2: Final = Operation("dot2", 3, "dot", "u", "attr")  # float32 += 2 bf16 * 2 bf16

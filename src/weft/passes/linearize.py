@@ -2,7 +2,8 @@
 
 Each distinct expression becomes one instruction per place that dominates its uses: the outermost
 loop body in which its operands are known. Leaving loops that way (loop-invariant code motion) is
-sound because expressions are pure and total. An expression never leaves a conditional, whose work
+sound because expressions are pure and total. What only one side of a WHERE needs is computed behind
+a test if its condition is UNLIKELY. An expression never leaves a conditional, whose work
 it may be there to avoid, and vectors do not leave a parallel loop, whose body becomes a function.
 Loads stay where they are, except that a load of global memory, of a whole matrix, or of a vector of
 an array of its own in a kernel that no user wrote, is not repeated while nothing may have been
@@ -74,6 +75,7 @@ from weft.ir.stmt import (
 )
 from weft.ir.traverse import walk
 from weft.passes.flat import flat_index
+from weft.passes.lanes import any_of
 
 MATRIX_LANES: Final = 256  # of a matrix, which takes a tile register
 KEPT_MATRICES: Final = 2  # of one factor in registers, beside the other and four results
@@ -102,6 +104,15 @@ class Region:
         self.code: list[Inst] = []
         self.values: list[Expr] = []
         self.loads: dict[Any, Value] = {}
+
+
+def _branches(e: Expr) -> bool:
+    return e.op is Op.WHERE and e.args[0].op is Op.UNLIKELY
+
+
+def _always(e: Expr) -> tuple[Expr, ...]:
+    """Return the operands that are computed whether or not a branch is taken."""
+    return (e.args[0], e.args[2]) if _branches(e) else e.args
 
 
 class Linearizer:
@@ -155,7 +166,8 @@ class Linearizer:
             if top in known:
                 stack.pop()
                 continue
-            missing = [a for a in top.args if a not in known]
+            args = top.args if top.op is not Op.WHERE else _always(top)
+            missing = [a for a in args if a not in known]
             if missing:
                 stack.extend(reversed(missing))
                 continue
@@ -167,6 +179,10 @@ class Linearizer:
         if e.op is Op.VAR:
             raise VerifyError("linearize", found=f"the unbound name {e.attr}",
                               expected="a name bound by an enclosing statement")
+        if e.op is Op.UNLIKELY:
+            return self._same(e, e.args[0])
+        if _branches(e) and e.args[1] not in self.values:
+            return self._branch(e)
         region = self._place(e)
         result = self._new("", e)
         if e.op is Op.VARIABLE:
@@ -176,14 +192,56 @@ class Linearizer:
         region.code.append(inst)
         return self._bind(e, result, region)
 
-    def _place(self, e: Expr) -> Region:
-        """Return the outermost region to which an expression may move."""
+    def _same(self, e: Expr, known: Expr) -> Value:
+        """Let an expression stand for the value of another one, and be forgotten with it."""
+        value = self.values[e] = self.values[known]
+        self.depths[e] = self.depths[known]
+        self._forget_with(known, e)
+        return value
+
+    def _branch(self, e: Expr) -> Value:
+        """Compute what is seldom taken behind a test of whether any lane takes it."""
+        condition, seldom, usual = e.args
+        condition = condition.args[0]
+        inside = self.region
+        region = self.region = self._place(e, self._depth(e))
+        memory = Memory(f"chosen{self.count}", e.dtype, (ex.index(e.lanes),), "local")
+        start = self.value(ex.index(0))
+        self._emit(StorageInst(memory, e.lanes))
+        self._emit(StoreInst(memory, start, self.values[usual]))
+        test = self.value(any_of(condition))
+        self._open(False)
+        value = self.value(ex.where(condition, seldom, usual))
+        self._emit(StoreInst(memory, start, value))
+        region.code += [IfBegin(test), *self._close(), EndIf()]
+        result = self._new("", e)
+        self._emit(LoadInst(result, memory, start))
+        self.region = inside
+        return self._bind(e, result, region)
+
+    def _depth(self, e: Expr) -> int:
+        """Return the depth of the innermost region that computed a part of an expression."""
+        depth, stack, seen = 0, [e], set[Expr]()
+        while stack:
+            top = stack.pop()
+            if top in seen:
+                continue
+            seen.add(top)
+            known = self.depths.get(top)
+            if known is None:
+                stack.extend(top.args)
+            else:
+                depth = max(depth, known)
+        return depth
+
+    def _place(self, e: Expr, depth: int | None = None) -> Region:
+        """Return the outermost region to which an expression may move (one not above `depth`)."""
         if not e.args:
             region = self.region
             while region.parent is not None:
                 region = region.parent
             return region
-        need = max(self.depths[a] for a in e.args)
+        need = max(self.depths[a] for a in e.args) if depth is None else depth
         region = self.region
         while region.depth > need and region.is_loop and region.parent is not None:
             if region.is_parallel and e.lanes > 1:
@@ -222,10 +280,8 @@ class Linearizer:
     # statements
 
     def _let(self, s: Let) -> None:
-        value = self.value(s.value)
-        self.values[s.var] = value
-        self.depths[s.var] = self.depths[s.value]
-        self._forget_with(s.value, s.var)
+        self.value(s.value)
+        self._same(s.var, s.value)
 
     def _forget_with(self, e: Expr, var: Expr) -> None:
         """Let a name be forgotten together with the expression it stands for."""

@@ -477,7 +477,7 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.SCALB: lambda w, i: llvm_avx512.scalb(w, i),
     Op.MAXNUM: lambda w, i: llvm_avx512.number(w, i, True),
     Op.MINNUM: lambda w, i: llvm_avx512.number(w, i, False),
-    Op.NANOF: lambda w, i: llvm_avx512.nan_of(w, i),
+    Op.NANOF: lambda w, i: llvm_avx512.nan_of(w, i), Op.UNLIKELY: lambda w, i: w.ref(i.args[0]),
     Op.DOT2: lambda w, i: llvm_dot.dot(w, i),
     Op.DOT4: lambda w, i: llvm_dot.dot(w, i),
     Op.MATRIX2: lambda w, i: llvm_dot.matrix(w, i),

@@ -1,7 +1,8 @@
 """Transcendental functions as expressions of plain arithmetic, so that every backend shares them.
 
 `decompose` turns one op into additions, multiplications, fused multiply-adds, selects and integer
-arithmetic on bit patterns. The result vectorises to any width: no branches, no tables, no calls.
+arithmetic on bit patterns. The result vectorises to any width: no tables, no calls, and branches
+only around what no lane of a vector needs (`floats.seldom`).
 Accuracy is stated, function by function, in docs/design/numerics.md. float16, bfloat16 and the
 8-bit floats are computed in float32 and rounded once.
 """

@@ -1,9 +1,9 @@
 """Bit layout of binary floats, and the few shapes every approximation here is written with.
 
-Everything is branch-free and free of tables in memory: polynomials in fused multiply-adds, and
-exponent arithmetic on the bit pattern. No float is ever converted to an integer by a cast (the
-IR's saturating cast costs several instructions); adding ``1.5 * 2**mantissa`` leaves the rounded
-integer in the low bits of the sum instead.
+Everything is free of tables in memory, and of branches but for `seldom`: polynomials in fused
+multiply-adds, and exponent arithmetic on the bit pattern. No float is ever converted to an integer
+by a cast (the IR's saturating cast costs several instructions); adding ``1.5 * 2**mantissa`` leaves
+the rounded integer in the low bits of the sum instead.
 """
 
 import math
@@ -12,7 +12,8 @@ from typing import Final
 
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
-from weft.ir.expr import Expr, Scalar, bitcast, const, mad, where
+from weft.ir.expr import Expr, Scalar, bitcast, const, mad, unary, where
+from weft.ir.op import Op
 from weft.ir.record import Record
 
 
@@ -58,6 +59,14 @@ def layout(x: Expr) -> Layout:
 def select(condition: Expr, a: Expr | Scalar, b: Expr | Scalar, like: Expr) -> Expr:
     """Return ``where(condition, a, b)``, scalars taking the type of `like`."""
     return where(condition, lift(a, like), lift(b, like))
+
+
+def seldom(condition: Expr, rare: Expr, usual: Expr) -> Expr:
+    """Return ``where(condition, rare, usual)``, `rare` computed only if some lane takes it.
+
+    Worth a test and a jump where `rare` takes a dozen instructions and typical vectors none.
+    """
+    return where(unary(Op.UNLIKELY, condition), rare, usual)
 
 
 def lift(value: Expr | Scalar, like: Expr) -> Expr:

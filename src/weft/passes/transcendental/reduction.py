@@ -1,24 +1,32 @@
 """Remainder by ``pi`` or ``pi / 2`` of an argument of any size.
 
 Payne and Hanek (1983): only those bits of ``1 / pi`` are multiplied that matter for the exponent at
-hand, modulo a whole turn. They are chosen by selects, so there is neither a branch nor a table in
-memory, and every argument costs the same. float32 is reduced in float64 fused multiply-adds,
-float64 in integer arithmetic; callers use float64 arguments below `QUARTER_PI` as they are, results
-for those are meaningless.
+hand, modulo a whole turn. They are chosen by selects, so there is no table in memory. float32 is
+reduced in float64 fused multiply-adds, float64 in integer arithmetic. Usual arguments, below
+`FAR_SINGLE` and `FAR_DOUBLE`, have shorter ways, which callers take by `floats.seldom`.
 """
 
+import math
 from typing import Final
 
 from weft.ir import dtype as dt
 from weft.ir.expr import Expr, bitcast, cast, mad, where
-from weft.passes.transcendental.floats import DOUBLE, lift, rounded, select
+from weft.passes.transcendental.floats import (
+    DOUBLE,
+    fast_sum,
+    lift,
+    magnitude,
+    rounded,
+    select,
+)
 
 QUARTER_PI: Final = 0.78515625  # a little less
 
 # 1 / pi in two parts, less whole turns: for any float32, and for those from a power of two on
 _PER_HALF_TURN: Final = (0.3183098861837907, -1.9678676675182486e-17)
+FAR_SINGLE: Final = 2.0**50
 _PER_HALF_TURN_FROM: Final = (
-    (2.0**50, -2.0598845603958264e-09, 1.4188110088932633e-25),
+    (FAR_SINGLE, -2.0598845603958264e-09, 1.4188110088932633e-25),
     (2.0**77, 3.583247455607534e-17, -1.0721436282893004e-33),
     (2.0**102, -2.7170920538718753e-25, 1.9429493537593412e-41),
 )
@@ -32,14 +40,16 @@ _WORDS_DOUBLE: Final = (
 )
 HALF_PI: Final = 1.5707963267948966
 _HALF_PI_LOW: Final = 6.123233995736766e-17
+_HALF_PI_PARTS: Final = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
+FAR_DOUBLE: Final = 2.0**20
 
 
-def reduce_single(y: Expr, parts: int, *, offset: float = 0.0) -> tuple[Expr, Expr]:
+def reduce_single(y: Expr, parts: int, *, far: bool, offset: float = 0.0) -> tuple[Expr, Expr]:
     """Return ``y * parts / pi + offset - n`` as float64, and n as the low bits of a uint64.
 
-    y >= 0 is float32, `parts` a power of two, `offset` 0 or 1/2; n is the nearest integer, except
-    that large arguments may miss it by so little that the remainder stays below 0.56 (infinity
-    gives NaN).
+    y >= 0 is float32, below `FAR_SINGLE` unless `far`; `parts` a power of two, `offset` 0 or 1/2; n
+    is the nearest integer, except that large arguments may miss it by so little that the remainder
+    stays below 0.56 (infinity gives NaN).
 
     A float32 from ``2**e`` on is a multiple of ``2**(e - 23)``, so multiples of ``2**(24 - e)`` in
     ``1 / pi`` make whole turns. What is left of it, times y, stays below ``2**51 / parts`` for some
@@ -48,7 +58,7 @@ def reduce_single(y: Expr, parts: int, *, offset: float = 0.0) -> tuple[Expr, Ex
     """
     wide = cast(y, dt.float64)
     head, tail = (lift(part * parts, wide) for part in _PER_HALF_TURN)
-    for least, *constants in _PER_HALF_TURN_FROM:
+    for least, *constants in _PER_HALF_TURN_FROM if far else ():
         reached = y.ge(least)
         head, tail = (
             select(reached, part * parts, before, wide)
@@ -58,6 +68,25 @@ def reduce_single(y: Expr, parts: int, *, offset: float = 0.0) -> tuple[Expr, Ex
     turns = mad(wide, head, offset) + rounder if offset else mad(wide, head, rounder)
     n, bits = rounded(turns, DOUBLE)
     return mad(wide, tail, mad(wide, head, offset - n if offset else -n)), bits
+
+
+def reduce_double_near(y: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+    """Return what `reduce_double` does of 0 <= y, and where that is not to be relied on.
+
+    ``pi / 2`` is subtracted in three parts (Cody and Waite), of which the first two have 33 bits:
+    n times those is exact, and the difference from the first, too. What the parts leave out comes
+    to less than 2**-97, so only remainders from 2**-41 on are accurate to 56 bits.
+    """
+    rounder = DOUBLE.rounder
+    n, bits = rounded(mad(y, 2 / math.pi, rounder), DOUBLE)
+    first, second, third = _HALF_PI_PARTS
+    coarse = mad(n, -first, y)
+    taken = n * second
+    rest = coarse - taken
+    lost = mad(n, -third, (coarse - rest) - taken)
+    high, low = fast_sum(rest, lost)
+    unsure = magnitude(high).lt(2.0**-41) & y.ge(QUARTER_PI)
+    return high, low, bits, y.ge(FAR_DOUBLE) | unsure
 
 
 def _significand(pattern: Expr) -> tuple[Expr, Expr]:

@@ -1,14 +1,16 @@
 """sin, cos and tan over the whole range of their argument.
 
-The remainder comes from `reduction`; polynomials do the rest. float32 is computed in float64
-throughout: sin and cos by one polynomial over half a turn, which is less work than a remainder
-of two float32 parts and two polynomials over a quarter. In float64 the remainder by ``pi / 2``
-comes in two parts, the lower of which enters through the derivative.
+The remainder comes from `reduction`, by its long way only where a lane needs that; polynomials do
+the rest. float32 is computed in float64 throughout: sin and cos by one polynomial over half a turn,
+which is less work than a remainder of two float32 parts and two polynomials over a quarter. In
+float64 the remainder by ``pi / 2`` comes in two parts, the lower of which enters through the
+derivative.
 
 Polynomials are minimax (Remez) with the lower coefficients rounded to the working format one after
 another, each time fitting the others anew.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from weft.ir import dtype as dt
@@ -19,14 +21,17 @@ from weft.passes.transcendental.floats import (
     horner,
     lift,
     magnitude,
+    seldom,
     select,
     sign_of,
     with_sign,
 )
 from weft.passes.transcendental.reduction import (
+    FAR_SINGLE,
     HALF_PI,
     QUARTER_PI,
     reduce_double,
+    reduce_double_near,
     reduce_single,
 )
 
@@ -64,14 +69,28 @@ def _half_turn(f: Expr, bits: Expr) -> Expr:
     return cast(with_sign(f * horner(f * f, _HALF_TURN), bits << 63), dt.float32)
 
 
-def _reduce(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return the remainder of abs(x) in [-pi/4, pi/4], its lower part and the quadrant."""
-    y = magnitude(x)
+def _reduce(y: Expr) -> tuple[Expr, Expr, Expr]:
+    """Return the remainder of y >= 0 in [-pi/4, pi/4], its lower part and the quadrant."""
     direct = y.lt(QUARTER_PI)
     r, low, quadrant = reduce_double(y)
     r, low = where(direct, y, r), select(direct, 0.0, low, y)
     # infinity has no remainder
     return select(y.lt(INF), r, NAN, r), low, select(direct, 0, quadrant, quadrant)
+
+
+def _either(x: Expr, function: Callable[[Expr, Expr, Expr], Expr]) -> Expr:
+    """Return a function of the reduced float64 `x`, by the long way only where it is needed."""
+    y = magnitude(x)
+    *near, far = reduce_double_near(y)
+    return seldom(far, function(*_reduce(y)), function(*near))
+
+
+def _either_single(x: Expr, parts: int, function: Callable[[Expr, Expr], Expr], *,
+                   offset: float = 0.0) -> Expr:  # fmt: skip
+    """Return a function of the reduced float32 `x`, by the long way only where it is needed."""
+    y = magnitude(x)
+    near, far = (function(*reduce_single(y, parts, far=f, offset=offset)) for f in (False, True))
+    return seldom(y.ge(FAR_SINGLE), far, near)
 
 
 def _turned(r: Expr, low: Expr, quadrant: Expr, sign: Expr) -> Expr:
@@ -84,31 +103,37 @@ def _turned(r: Expr, low: Expr, quadrant: Expr, sign: Expr) -> Expr:
     return with_sign(value, ((quadrant & 2) << 62) ^ sign)
 
 
+def _tangent(r: Expr, low: Expr, quadrant: Expr) -> Expr:
+    """Return the tangent of ``r + low + quadrant * pi / 2``."""
+    z = r * r
+    value = r + mad(r, z * horner(z, _TAN[64]), mad(z, low, low))
+    return where((quadrant & 1).eq(0), value, -1.0 / value)
+
+
+def _tangent_single(f: Expr, quadrant: Expr) -> Expr:
+    """Return the tangent of ``(f + quadrant) * pi / 2`` as float32."""
+    r = f * HALF_PI
+    z = r * r
+    value = mad(r, z * horner(z, _TAN[32]), r)
+    return cast(where((quadrant & 1).eq(0), value, -1.0 / value), dt.float32)
+
+
 def sin(x: Expr) -> Expr:
     """Return the sine; NaN at infinity."""
     if x.dtype is dt.float32:
-        return with_sign(_half_turn(*reduce_single(magnitude(x), 1)), sign_of(x))
-    return _turned(*_reduce(x), sign_of(x))
+        return with_sign(_either_single(x, 1, _half_turn), sign_of(x))
+    return _either(x, lambda r, low, quadrant: _turned(r, low, quadrant, sign_of(x)))
 
 
 def cos(x: Expr) -> Expr:
     """Return the cosine; NaN at infinity."""
     if x.dtype is dt.float32:
-        return _half_turn(*reduce_single(magnitude(x), 1, offset=0.5))
-    r, low, quadrant = _reduce(x)
-    return _turned(r, low, quadrant + 1, lift(0, quadrant))
+        return _either_single(x, 1, _half_turn, offset=0.5)
+    return _either(x, lambda r, low, quadrant: _turned(r, low, quadrant + 1, lift(0, quadrant)))
 
 
 def tan(x: Expr) -> Expr:
     """Return the tangent; NaN at infinity."""
-    if x.dtype is dt.float32:
-        f, quadrant = reduce_single(magnitude(x), 2)
-        r = f * HALF_PI
-        z = r * r
-        value = mad(r, z * horner(z, _TAN[32]), r)
-    else:
-        r, low, quadrant = _reduce(x)
-        z = r * r
-        value = r + mad(r, z * horner(z, _TAN[64]), mad(z, low, low))
-    value = where((quadrant & 1).eq(0), value, -1.0 / value)
-    return with_sign(cast(value, x.dtype), sign_of(x))
+    single = x.dtype is dt.float32
+    value = _either_single(x, 2, _tangent_single) if single else _either(x, _tangent)
+    return with_sign(value, sign_of(x))
