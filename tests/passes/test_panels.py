@@ -86,6 +86,18 @@ def test_copies_that_overlap_too_much_stay():
     assert take_panels(kernel, {"b"}) == (kernel, ())
 
 
+def test_copies_of_one_array_share_what_it_may_take():
+    again = TEXT[TEXT.index("  for %j"):TEXT.rindex("}")]
+    for name in "jklmirvxyz":
+        again = again.replace(f"%{name}", f"%{name}{name}")
+    again = again.replace("p[", "q[").replace("alloc p", "alloc q")
+    kernel = parse_kernel(TEXT[:TEXT.rindex("}")] + again + "}\n")
+    verify(kernel)
+    taken, panels = take_panels(kernel, {"b"})
+    verify(taken)
+    assert [p.source for p in panels] == ["b"]  # two would take 2.3 times as much
+
+
 def test_arrays_that_may_change_stay():
     kernel = parse_kernel(TEXT)
     assert take_panels(kernel, {"a"}) == (kernel, ())

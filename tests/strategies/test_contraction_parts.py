@@ -16,6 +16,7 @@ from weft.ir import interpret
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, For, If, Store
 from weft.ir.traverse import walk
+from weft.passes.panels import take_panels
 from weft.schedule import Schedule
 from weft.schedule.parts import part
 from weft.strategies import choose, contraction_parts
@@ -81,6 +82,14 @@ def test_columns_across_rows_of_memory_are_turned_before_their_parts_are_made():
     assert len(words) >= 2
     assert not words & written  # parts take long: they are in the code once
     assert_same(kernel, made, exact=False)
+
+
+@pytest.mark.parametrize("layout", ["ik,jk", "ki,jk"])
+def test_turned_tiles_of_a_weight_are_not_kept_between_calls(layout):
+    """They would be read from memory, twice: for their magnitudes, and for their parts."""
+    made = choose(nests.matmul(512, 512, 512, *layout.split(",")), TARGET, 2)
+    assert takes_parts(made)
+    assert take_panels(made, {"a", "b"}) == (made, ())
 
 
 def test_targets_without_tiles_take_vectors():

@@ -17,6 +17,7 @@ loops of constant extents, or that would take much more memory than the array it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
@@ -69,7 +70,7 @@ def take_panels(kernel: Kernel, resident: Collection[str]) -> tuple[Kernel, tupl
     resident : collection of str
         Parameters whose elements are the same at each call. It must not write to them.
     """
-    found = [f for f in _copies(kernel, resident) if _fits(f)]
+    found = _fitting(_copies(kernel, resident))
     if not found:
         return kernel, ()
     panels: list[Panel] = []
@@ -162,16 +163,21 @@ def _varies(nest: Stmt, parents: tuple[Stmt, ...]) -> tuple[For, ...] | None:
     return chosen if all(constant(p.extent) is not None for p in chosen) else None
 
 
-def _fits(copy: _Found) -> bool:
-    """Whether all copies together take hardly more than the array."""
-    sizes = [constant(n) for n in (*(p.extent for p in copy.loops), *copy.alloc.memory.shape)]
-    whole = constant(copy.source.size)
-    if whole is None or None in sizes:
-        return False
-    total = 1
-    for n in sizes:
-        total *= n or 0
-    return 0 < total <= LARGEST * whole
+def _fitting(copies: list[_Found]) -> list[_Found]:
+    """Return the copies that, with those of the same array before, take hardly more than it."""
+    taken: dict[Memory, int] = {}
+    out: list[_Found] = []
+    for copy in copies:
+        sizes = [constant(n) for n in (*(p.extent for p in copy.loops), *copy.alloc.memory.shape)]
+        whole = constant(copy.source.size)
+        if whole is None or None in sizes:
+            continue
+        total = math.prod(n or 0 for n in sizes)
+        before = taken.get(copy.source, 0)
+        if total > 0 and before + total <= LARGEST * whole:
+            taken[copy.source] = before + total
+            out.append(copy)
+    return out
 
 
 def _filling(kernel: Kernel, copy: _Found, memory: Memory) -> Kernel:
