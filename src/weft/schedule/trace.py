@@ -205,6 +205,10 @@ class Schedule:
         """See `weft.schedule.window.window`."""
         return self._apply("window", (memory, loop), order=tuple(order), skew=skew)
 
+    def strip(self, loop: str, memory: str) -> Self:
+        """See `weft.schedule.strip.strip`."""
+        return self._apply("strip", (loop, memory))
+
     def alias(self, memory: str, *names: str) -> Self:
         """See `weft.schedule.alias.alias`."""
         return self._apply("alias", (memory, *names))
@@ -330,6 +334,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "long_steps": ("prefetch_lines",), "settle": ("settle",),
     "cascade": ("cascade", "promote", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
+    "strip": ("strip",),
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
 _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {}  # those that were applied

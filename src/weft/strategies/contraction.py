@@ -1,7 +1,7 @@
 """Contractions: sums of products over axes that the output does not have.
 
 They are found from the index pattern, whichever front end wrote them: matmul in any layout,
-batched, einsum, convolution over windows, matrix times vector. Thirteen forms:
+batched, einsum, convolution over windows, matrix times vector. Fourteen forms:
 
 * **outer**: an output axis has unit stride in one operand and is absent from the other. A tile of
   rows x vectors of results lives in registers; each step of the reduced axes reads one piece of
@@ -15,6 +15,8 @@ batched, einsum, convolution over windows, matrix times vector. Thirteen forms:
 * **filter**: gradients of weights with few channels: the lanes run along the rows of the images.
 * **position**: windows with few channels of results (depthwise, grouped): the lanes run along the
   positions of a row.
+* **strip**: windows with few channels of results and short rows: the lanes run along rows of the
+  image that were copied one behind the other.
 * **dot**: operands of bfloat16 or 8-bit integers are packed into words, of which one instruction
   multiplies all elements (where the target has it).
 * **matrix**: the same by products of whole 16 x 16 matrices of words (AMX tiles).
@@ -46,6 +48,7 @@ from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, mat
 from weft.strategies.contraction_position import schedule_position
 from weft.strategies.contraction_slide import schedule_slide
 from weft.strategies.contraction_stream import schedule_stream
+from weft.strategies.contraction_strip import schedule_strip
 from weft.strategies.contraction_taps import schedule_taps
 from weft.strategies.contraction_window import schedule_window
 from weft.strategies.nest import Plan, fit_privately, private_arrays
@@ -78,8 +81,8 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
              for cost in (outer_cost, inner_cost)]
     if costs[1] is not None and (costs[0] is None or costs[1] < costs[0]):
         forms.reverse()
-    forms[:0] = [*LARGE, schedule_dot, schedule_filter, schedule_deep, schedule_window,
-                 schedule_position, schedule_lines, schedule_stream]
+    forms[:0] = [*LARGE, schedule_dot, schedule_filter, schedule_strip, schedule_deep,
+                 schedule_window, schedule_position, schedule_lines, schedule_stream]
     names = [form.__name__.removeprefix("schedule_") for form in forms]
     first = plan.pick("contraction.form", "", names)
     if first:

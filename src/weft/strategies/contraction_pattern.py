@@ -106,6 +106,7 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "slide": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "taps": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "filter": {},
+    "strip": {},
     "inner": {"inner_rows": (1, 2, 3, 4, 6, 8), "inner_columns": (1, 2, 3, 4, 6, 8)},
     "window": {**_PANEL, "window_rows": (6, 8, 10, 12, 14, 16, 20, 24),
                "window_bytes": (20 << 10, 40 << 10, 80 << 10, 256 << 10),
