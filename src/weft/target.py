@@ -128,7 +128,7 @@ _BOOL: Final = (Op.NOT, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.LT, Op.LE, Op.
 def native_operations(
     floats: Iterable[DType] = (dt.float32, dt.float64), without: Iterable[Operation] = (),
     dots: Iterable[Operation] = (), scales: bool = False, packs: Iterable[DType] = (),
-    numbers: bool = False,
+    numbers: bool = False, tables: bool = False,
 ) -> frozenset[tuple[str, str]]:
     """Return the table of an ordinary processor: integers of every width, and `floats`.
 
@@ -136,7 +136,8 @@ def native_operations(
     FLOORDIV and MOD of floats, RSQRT, RECIPROCAL, SIGMOID and arithmetic on narrow floats. The
     dot products that instructions of the processor compute are given as `dots`;
     `scales` says whether one multiplies by a power of two, `packs` of which elements one brings
-    chosen lanes to the front of a vector, `numbers` whether some choose between numbers and NaN.
+    chosen lanes to the front of a vector, `numbers` whether some choose between numbers and NaN,
+    `tables` whether one finds numbers in tables that are in registers.
     """
     table = {(op.name, d.text) for op in _EVERYWHERE for d in dt.ALL}
     table |= {(op.name, d.text) for op in _INTEGER for d in dt.ALL if d.is_integer}
@@ -146,6 +147,7 @@ def native_operations(
     table |= {(Op.SCALB.name, d.text) for d in floats if scales}
     table |= {(op.name, d.text) for op in (Op.MAXNUM, Op.MINNUM, Op.NANOF) for d in floats
               if numbers}
+    table |= {(Op.LOOKUP.name, dt.uint32.text)} if tables else set()
     table |= {(Op.COMPRESS.name, d.text) for d in packs}
     table -= {(op.name, d.text) for op in without for d in dt.ALL}
     assert all(name in BY_NAME for name, _ in table)

@@ -16,6 +16,7 @@ from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.expr import Bounds, Expr
 from weft.ir.linear import LinearKernel, Value
+from weft.ir.lookup import lookup
 from weft.ir.op import SCALAR_OPS, Op
 from weft.ir.record import Record
 from weft.ir.stmt import For, Kernel, Let, Location, Memory, Meta, Stmt
@@ -37,7 +38,7 @@ from weft.ir.traverse import walk
 
 NAN = struct.unpack("<d", (0xFFF8000000000123).to_bytes(8, "little"))[0]
 VECTOR_OPS = (Op.BROADCAST, Op.RAMP, Op.EXTRACT, Op.HALF, Op.REVERSE, Op.SLIDE,
-              Op.SHUFFLE, Op.COMPRESS, Op.WORDS, Op.PLACES)
+              Op.SHUFFLE, Op.COMPRESS, Op.WORDS, Op.PLACES, Op.LOOKUP)
 VALUES = [0.0, -0.0, 1.0, 0.1, 1e-45, 5e-324, 1e308, math.inf, -math.inf, math.nan, NAN, 1e22]
 
 
@@ -67,6 +68,9 @@ def leaf(rng, d, lanes):
 
 def grow(rng, op, pool):
     first = rng.choice(pool)
+    if op is Op.LOOKUP:
+        table = [rng.choice(VALUES[:5] + VALUES[7:11]) for _ in range(rng.choice([16, 32]))]
+        return lookup(first, table) if first.dtype is dt.uint32 else None
     if op.group == "vector":
         if op in (Op.BROADCAST, Op.RAMP):
             return ex.make(op, first.dtype, (first,), None, 4) if first.lanes == 1 else None

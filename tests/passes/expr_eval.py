@@ -3,6 +3,7 @@
 import numpy as np
 
 from weft.ir.expr import toposort
+from weft.ir.lookup import values_of
 from weft.ir.op import Op
 
 
@@ -119,6 +120,9 @@ def evaluate(root, bindings):
                 values[e] = args[0].astype(to)
             elif e.op is Op.BITCAST:
                 values[e] = args[0].view(to)
+            elif e.op is Op.LOOKUP:
+                table = np.array(values_of(e.attr), to)
+                values[e] = table[args[0] % len(table)]
             else:
                 values[e] = _OPS[e.op](*args)
             assert values[e].dtype == to, e.op

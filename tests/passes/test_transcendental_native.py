@@ -12,22 +12,32 @@ from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir.expr import unary, var
 from weft.passes.legalize import Legalizer
-from weft.passes.transcendental import TRANSCENDENTALS, decompose
+from weft.passes.transcendental import FROM_TABLES, TRANSCENDENTALS, decompose
 
 INTRINSICS = {"llvm.fma.v16f32", "llvm.fma.v16f64", "llvm.sqrt.v16f32",
-              "llvm.x86.avx512.mask.scalef.ps.512", "llvm.x86.avx512.mask.scalef.pd.512"}
+              "llvm.x86.avx512.mask.scalef.ps.512", "llvm.x86.avx512.mask.scalef.pd.512",
+              "llvm.x86.avx512.permvar.sf.512", "llvm.x86.avx512.vpermi2var.ps.512"}
 
 
 @pytest.mark.parametrize("kind", [dt.float32, dt.float64], ids=lambda d: d.name)
 @pytest.mark.parametrize("op", TRANSCENDENTALS, ids=lambda op: op.name)
 def test_native_code_agrees(op, kind):
+    agree(op, kind, tables=False)
+
+
+@pytest.mark.parametrize("op", FROM_TABLES, ids=lambda op: op.name)
+def test_native_code_with_tables_agrees(op):
+    agree(op, dt.float32, tables=True)
+
+
+def agree(op, kind, tables):
     values = np.random.default_rng(11).permutation(every_exponent(kind.numpy, 2, seed=12))
     near = np.random.default_rng(13).uniform(-30, 30, len(values)).astype(values.dtype)
     x = np.concatenate([values, near, near])
     y = np.concatenate([near, near[::-1], values])
     names = tuple(var(f"x{i}", kind) for i in range(op.arity))
     arrays = (x, y)[: op.arity]
-    root = decompose(op, names)
+    root = decompose(op, names, tables=tables)
     (got,) = compiled.evaluate([root], names, arrays)
     expected = evaluate(root, dict(zip(names, arrays, strict=True)))
     bits = f"u{kind.itemsize}"

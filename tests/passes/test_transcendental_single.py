@@ -11,7 +11,7 @@ from passes.ulps import errors, every_exponent
 from weft.ir import dtype as dt
 from weft.ir.expr import var
 from weft.ir.op import Op
-from weft.passes.transcendental import TRANSCENDENTALS, decompose
+from weft.passes.transcendental import FROM_TABLES, TRANSCENDENTALS, decompose
 
 MANTISSAS = 300
 
@@ -23,13 +23,21 @@ LIMIT = {
     Op.ASINH: 2.0, Op.ACOSH: 2.0, Op.ATANH: 2.0, Op.ERF: 2.0, Op.ERFC: 1.0, Op.SIGMOID: 2.0,
     Op.POW: 1.0, Op.ATAN2: 2.0,
 }  # fmt: skip
+# The same where the target has tables.
+TABLE_LIMIT = {Op.TANH: 0.56}
+FORMS = [(op, False) for op in UNARY] + [(op, True) for op in FROM_TABLES]
 
 
-def call(op, *arrays):
+def form_name(form):
+    return form[0].name + " from tables" * form[1]
+
+
+def call(op, *arrays, tables=False):
     """Evaluate the decomposition of `op` on arrays of one Weft dtype."""
     kind = dt.as_dtype(arrays[0].dtype.name)
     names = tuple(var(f"x{i}", kind) for i in range(len(arrays)))
-    return evaluate(decompose(op, names), dict(zip(names, arrays, strict=True)))
+    made = decompose(op, names, tables=tables)
+    return evaluate(made, dict(zip(names, arrays, strict=True)))
 
 
 def widened(x):
@@ -49,13 +57,15 @@ def worst(op, got, exact, *arrays):
 def test_every_op_has_a_limit():
     assert LIMIT.keys() == TRANSCENDENTALS.keys()
     assert UNARY.keys() | BINARY.keys() == TRANSCENDENTALS.keys()
+    assert TABLE_LIMIT.keys() == FROM_TABLES.keys()
 
 
-@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
-def test_over_every_exponent(op):
+@pytest.mark.parametrize("form", FORMS, ids=form_name)
+def test_over_every_exponent(form):
+    op, tables = form
     x = every_exponent(np.float32, MANTISSAS, seed=1)
-    error, text = worst(op, call(op, x), UNARY[op](widened(x)), x)
-    assert error <= LIMIT[op], text
+    error, text = worst(op, call(op, x, tables=tables), UNARY[op](widened(x)), x)
+    assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
 
 
 @pytest.mark.parametrize("exponent", [24, 50, 77, 102, 128])
@@ -70,17 +80,18 @@ def test_angles_where_the_words_of_pi_change(op, exponent):
     assert error <= LIMIT[op], text
 
 
-@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
-def test_where_it_bends(op):
+@pytest.mark.parametrize("form", FORMS, ids=form_name)
+def test_where_it_bends(form):
     """Dense around 0, 1, the ends of the range, and the places where formulas change."""
+    op, tables = form
     random = np.random.default_rng(2)
     x = np.concatenate([
         random.uniform(-1.5, 1.5, 40_000), random.uniform(-12, 12, 40_000),
         random.uniform(-155, 135, 40_000), 1 + random.normal(0, 1e-3, 20_000),
         random.normal(0, 1e-3, 20_000),
     ]).astype(np.float32)  # fmt: skip
-    error, text = worst(op, call(op, x), UNARY[op](widened(x)), x)
-    assert error <= LIMIT[op], text
+    error, text = worst(op, call(op, x, tables=tables), UNARY[op](widened(x)), x)
+    assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
 
 
 SPECIAL = np.array(
@@ -112,12 +123,13 @@ def test_two_operands_at_random(op):
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
-@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
-def test_sixteen_bits_over_every_value(op, name):
+@pytest.mark.parametrize("form", FORMS, ids=form_name)
+def test_sixteen_bits_over_every_value(form, name):
     """Within 0.51 ulp: computed in float32 and rounded once."""
+    op, tables = form
     kind = dt.as_dtype(name).numpy
     x = np.arange(1 << 16, dtype=np.uint16).view(kind)
-    got = call(op, x)
+    got = call(op, x, tables=tables)
     wide = got.astype(np.float32)
     with np.errstate(all="ignore"):
         exact = UNARY[op](widened(x))
@@ -136,11 +148,12 @@ TYPICAL = {Op.TANH: (4, 0.275), Op.ERF: (2, 0.31), Op.EXP: (6, 0.31), Op.LOG: (6
 
 
 @pytest.mark.parametrize("seed", [31, 32])
-@pytest.mark.parametrize("op", TYPICAL, ids=lambda op: op.name)
-def test_typical_error_is_that_of_one_rounding(op, seed):
+@pytest.mark.parametrize("form", [f for f in FORMS if f[0] in TYPICAL], ids=form_name)
+def test_typical_error_is_that_of_one_rounding(form, seed):
+    op, tables = form
     top, limit = TYPICAL[op]
     x = np.exp2(np.random.default_rng(seed).uniform(-15, top, 1 << 16)).astype(np.float32)
-    error = errors(call(op, x), UNARY[op](widened(x)))
+    error = errors(call(op, x, tables=tables), UNARY[op](widened(x)))
     assert np.sqrt(np.mean(error * error)) <= limit
 
 

@@ -5,8 +5,11 @@ import pytest
 
 from renderers import compiled
 from weft.backends import cpu
+from weft.errors import DTypeError
 from weft.ir import dtype as dt
 from weft.ir.expr import binary, native, scalb, var
+from weft.ir.interpret_code import apply
+from weft.ir.lookup import lookup
 from weft.ir.op import Op
 
 POWERS = {dt.float32: [-250, -149, -140, -126, -1, 0, 1, 127, 128, 250],
@@ -74,3 +77,33 @@ def test_numbers_before_nan(kind, lanes, op, instruction):
             zeros = [v for v in (x[at], y[at]) if v == 0]
             assert np.signbit(got[at]) == pick(np.signbit(zeros))
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("seed", [71, 72])
+@pytest.mark.parametrize("numbers", [16, 32])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 64])
+@pytest.mark.parametrize("instruction", [False, True])
+def test_tables(seed, numbers, lanes, instruction):
+    """The low bits of a word choose a number, in registers and in the interpreter."""
+    target = cpu.host_target()
+    if not instruction:  # the decomposition, which is all that some machines have
+        target = target.replace(operations=target.operations - {("lookup", "u32")})
+    rng = np.random.default_rng(seed)
+    table = rng.standard_normal(numbers).astype(np.float32)
+    table[:4] = [-0.0, np.inf, np.nan, 1e-45]
+    index = rng.integers(0, 1 << 32, 256, dtype=np.uint32)
+    i = var("i", dt.uint32)
+    root = lookup(i, table.tolist())
+    (got,) = compiled.evaluate([root], (i,), (index,), lanes=lanes, target=target)
+    want = table[index % numbers]
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+    told = apply(Op.LOOKUP, dt.uint32, dt.float32, 256, root.attr, [tuple(index.tolist())])
+    np.testing.assert_array_equal(np.array(told, np.float32), want)
+
+
+def test_lookup_asks_for_a_table_of_one_or_two_registers():
+    with pytest.raises(DTypeError, match="16 or 32"):
+        lookup(var("i", dt.uint32), [0.0] * 8)
+    with pytest.raises(DTypeError, match="u32"):
+        lookup(var("i", dt.int32), [0.0] * 16)

@@ -137,7 +137,8 @@ def target_from(
     sources += [(name, cache_source) for name in caches]
     sources.append(("memory_bytes", REPORTED if memory else ASSUMED))
     operations = native_operations(dots=dots, scales="avx512vl" in present, packs=packs,
-                                   numbers={"avx512dq", "avx512vl"} <= present)
+                                   numbers={"avx512dq", "avx512vl"} <= present,
+                                   tables="avx512vl" in present)
     if Op.MATRIX2 in dots:  # of float32, as sums of their parts
         operations |= {(Op.MATRIX2.name, dt.float32.text)}
     return Target("cpu", arch, cpu, features, width, registers, cores=cores, memory_bytes=memory,

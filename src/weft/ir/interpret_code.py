@@ -15,6 +15,7 @@ from weft.ir import interpret_scalar as scalar
 from weft.ir.dtype import DType, int64
 from weft.ir.expr import picks_of
 from weft.ir.interpret_value import round_float, to_bits
+from weft.ir.lookup import values_of
 from weft.ir.op import MATRICES, Op, Operation
 from weft.ir.shown import shown
 from weft.ir.stmt import Location
@@ -86,6 +87,10 @@ def apply(op: Operation, operand: DType | None, result: DType, lanes: int, attr:
     if op is Op.COMPRESS:
         kept = tuple(x for flag, x in zip(*args, strict=True) if flag)
         return kept + (literal(0, result),) * (lanes - len(kept))
+    if op is Op.LOOKUP:
+        values = values_of(attr)
+        found = tuple(values[i % len(values)] for i in (args[0] if lanes > 1 else args))
+        return found if lanes > 1 else found[0]
     if op in MATRICES:
         return scalar.matrix2(*args) if op is Op.MATRIX2 else scalar.matrix4(op, *args)
     assert operand is not None
@@ -297,7 +302,7 @@ class PythonCode:
             return f"({args[0]},) * {lanes}"
         if op is Op.EXTRACT:
             return f"{args[0]}[{attr}]"
-        if op.group == "vector" or op in MATRICES:
+        if op.group == "vector" or op in MATRICES or op is Op.LOOKUP:
             def run(*xs: Any) -> Any:
                 return apply(op, operand, result, lanes, attr, xs)
 

@@ -152,6 +152,8 @@ class Op:
     NANOF: Final = Operation("nanof", 2, "native", "f")  # a if it is NaN, else b
     # its operand; what a WHERE takes where this holds is computed only if it does in some lane
     UNLIKELY: Final = Operation("unlikely", 1, "native", "b")
+    # number a % n of a table of n = 16 or 32 float32 numbers; attr: the table (ir/lookup.py)
+    LOOKUP: Final = Operation("lookup", 1, "native", "u", "attr")
 
     # dot products of packed words (made by schedule.tensorize); kinds: of the words
     DOT2: Final = Operation("dot2", 3, "dot", "u", "attr")  # float32 += 2 bf16 * 2 bf16

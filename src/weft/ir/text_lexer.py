@@ -13,6 +13,7 @@ from weft.errors import ParseError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr, Scalar, make
+from weft.ir.lookup import is_table
 from weft.ir.op import BY_NAME, Op, Operation
 from weft.ir.stmt import Memory
 from weft.ir.text_expr import INFIX
@@ -350,6 +351,10 @@ class Line:
                 dtype, lanes = dt.uint64, 1
             elif op is not Op.SLIDE and op is not Op.REVERSE:
                 lanes = 1 if op is Op.EXTRACT else lanes // 2
+        elif op is Op.LOOKUP:
+            if not is_table(detail):
+                self.fail("a table of 16 or 32 numbers after lookup", detail)
+            return make(op, dt.float32, tuple(args), detail, lanes)
         elif detail:
             self.fail(f"{op.name} without a detail", detail)
         return make(op, dtype, tuple(args), attr, lanes)

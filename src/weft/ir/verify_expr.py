@@ -12,6 +12,7 @@ from typing import Any, Final
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
+from weft.ir.lookup import is_table
 from weft.ir.op import MATRICES, Op, Operation
 
 Typed = tuple[DType, int]
@@ -44,6 +45,9 @@ def fault(op: Operation, result: Typed, args: Sequence[Typed], attr: Any) -> str
         fits = attr is None and result[1] > 1 and [*args] == [(dt.bool_, result[1]), result]
         shown = " and ".join(map(show_type, args))
         return None if fits else f"compress of {shown} to {show_type(result)}"
+    if op is Op.LOOKUP:
+        fits = is_table(attr) and result[0] is dt.float32 and [*args] == [(dt.uint32, result[1])]
+        return None if fits else f"lookup.{attr} of {show_type(args[0])} as {show_type(result)}"
     if op.group == "vector":
         if any(arg != args[0] for arg in args):
             return f"{op.name} of {' and '.join(map(show_type, args))}, expected one type"

@@ -16,6 +16,7 @@ Limits: accumulators and memory keep their type; atomics on narrow floats are le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from weft.errors import UnsupportedError
@@ -24,6 +25,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
+from weft.ir.lookup import values_of
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Body, Kernel, Stmt
 from weft.ir.traverse import map_exprs
@@ -75,7 +77,8 @@ class Legalizer:
     """
 
     def __init__(self, target: Target, decompose: Decompose | None = None) -> None:
-        self.target, self.decompose = target, decompose or _plain
+        tables = target.supports(Op.LOOKUP, dt.uint32)
+        self.target, self.decompose = target, decompose or partial(_plain, tables=tables)
         self._done: dict[Expr, Expr] = {}
 
     def one(self, root: Expr) -> Expr:
@@ -129,16 +132,18 @@ class Legalizer:
         operand = e.args[-1].dtype if e.args else e.dtype
         if _is_narrow(operand):
             return _narrow(e)
+        if e.op is Op.LOOKUP:
+            return _choose(e)
         own = _OWN.get((e.op, operand.kind))
         return own(*e.args) if own is not None else self.decompose(e.op, e.args)
 
 
-def _plain(op: Operation, args: tuple[Expr, ...]) -> Expr | None:
+def _plain(op: Operation, args: tuple[Expr, ...], tables: bool) -> Expr | None:
     """See `weft.passes.transcendental.decompose`, which few kernels need."""
     with importing:
         from weft.passes.transcendental import decompose
 
-    return decompose(op, args)
+    return decompose(op, args, tables=tables)
 
 
 def _scale(x: Expr, n: Expr) -> Expr:
@@ -146,6 +151,18 @@ def _scale(x: Expr, n: Expr) -> Expr:
         from weft.passes.transcendental.exponential import scale
 
     return scale(x, n)
+
+
+def _choose(e: Expr) -> Expr:
+    """Write a LOOKUP as a tree of selects, one level for each bit of the index."""
+    index = e.args[0]
+    found = [ex.const(v, e.dtype, e.lanes) for v in values_of(e.attr)]
+    bit = 0
+    while len(found) > 1:
+        is_set = ((index >> bit) & 1).ne(0)
+        found = [ex.where(is_set, b, a) for a, b in zip(found[::2], found[1::2], strict=True)]
+        bit += 1
+    return found[0]
 
 
 def _number(op: Operation, a: Expr, b: Expr) -> Expr:

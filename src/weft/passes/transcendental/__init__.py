@@ -13,6 +13,7 @@ from typing import Final
 from weft.ir import dtype as dt
 from weft.ir.expr import Expr, cast, unary
 from weft.ir.op import Op, Operation
+from weft.passes.transcendental import tables
 from weft.passes.transcendental.error_function import erf, erfc
 from weft.passes.transcendental.exponential import cosh, exp, exp2, expm1, sigmoid, sinh, tanh
 from weft.passes.transcendental.inverse_trigonometric import acos, asin, atan, atan2
@@ -61,15 +62,24 @@ TRANSCENDENTALS: Final[dict[Operation, Callable[..., Expr]]] = {
 }
 
 
-def decompose(op: Operation, args: tuple[Expr, ...]) -> Expr | None:
+# float32, for targets that have LOOKUP
+FROM_TABLES: Final[dict[Operation, Callable[..., Expr]]] = {
+    Op.TANH: tables.tanh,
+}
+
+
+def decompose(op: Operation, args: tuple[Expr, ...], *, tables: bool = False) -> Expr | None:
     """Return ``op(*args)`` in plain arithmetic, or None where there is nothing to decompose.
 
-    None is returned for ops outside `TRANSCENDENTALS` and for integer operands (``POW``).
+    None is returned for ops outside `TRANSCENDENTALS` and for integer operands (``POW``). With
+    `tables`, LOOKUP counts as plain arithmetic, too.
     """
     found = TRANSCENDENTALS.get(op)
     own = args[0].dtype if args else dt.bool_
     if found is None or not own.is_float:
         return None
+    if tables and own.bits <= 32:
+        found = FROM_TABLES.get(op, found)
     if own.bits >= 32:
         return found(*args)
     return cast(found(*(cast(a, dt.float32) for a in args)), own)
