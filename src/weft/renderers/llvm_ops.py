@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from weft.errors import UnsupportedError
 from weft.imports import Late
 from weft.ir import dtype as dt
-from weft.ir.expr import picks_of
 from weft.ir.linear import Compute, Value
 from weft.ir.op import Op, Operation
 from weft.renderers import llvm_ranges as ranges
 from weft.renderers.llvm_convert import cast
+from weft.renderers.llvm_lanes import EXTREMES, fenced, half, reverse, shuffle, slide
 from weft.renderers.llvm_types import FunctionWriter, constant, element, splat, suffix, vector
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ def _extreme(which: str) -> Row:
         full = f"llvm.{name}.{suffix(element(a.dtype), a.lanes)}"
         # x86 inspects the sign of the first operand: the second one here, so that the running
         # value of a reduction stays off the critical path.
-        return w.intrinsic(full, kind, (kind, w.ref(b)), (kind, w.ref(a)))
+        found = w.intrinsic(full, kind, (kind, w.ref(b)), (kind, w.ref(a)))
+        return found if k == "f" or a.lanes == 1 else fenced(w, inst, found, EXTREMES)
 
     return row
 
@@ -346,7 +347,8 @@ def _mulhi_pairs(w: FunctionWriter, x: Value, y: Value) -> str:
 
 def _where(w: FunctionWriter, inst: Compute) -> str:
     c, a, b = inst.args
-    return w.new(f"select {_kind(c)} {w.ref(c)}, {_kind(a)} {w.ref(a)}, {_kind(b)} {w.ref(b)}")
+    name = w.new(f"select {_kind(c)} {w.ref(c)}, {_kind(a)} {w.ref(a)}, {_kind(b)} {w.ref(b)}")
+    return name if a.lanes == 1 else fenced(w, inst, name, EXTREMES)
 
 
 def _cast(w: FunctionWriter, inst: Compute) -> str:
@@ -391,45 +393,12 @@ def _extract(w: FunctionWriter, inst: Compute) -> str:
     return w.new(f"extractelement {_kind(a)} {w.ref(a)}, i64 {inst.attr}")
 
 
-def _half(w: FunctionWriter, inst: Compute) -> str:
-    (a,) = inst.args
-    count = a.lanes // 2
-    first = count * inst.attr
-    if count == 1:
-        return w.new(f"extractelement {_kind(a)} {w.ref(a)}, i64 {first}")
-    picks = ", ".join(f"i32 {first + i}" for i in range(count))
-    mask = f"<{count} x i32> <{picks}>"
-    return w.new(f"shufflevector {_kind(a)} {w.ref(a)}, {_kind(a)} poison, {mask}")
-
-
 def _bits(w: FunctionWriter, inst: Compute) -> str:
     (a,) = inst.args
     if a.lanes == 64:
         return w.new(f"bitcast {_kind(a)} {w.ref(a)} to i64")
     packed = w.new(f"bitcast {_kind(a)} {w.ref(a)} to i{a.lanes}")
     return w.new(f"zext i{a.lanes} {packed} to i64")
-
-
-def _reverse(w: FunctionWriter, inst: Compute) -> str:
-    (x,) = inst.args
-    picks = ", ".join(f"i32 {x.lanes - 1 - i}" for i in range(x.lanes))
-    mask = f"<{x.lanes} x i32> <{picks}>"
-    return w.new(f"shufflevector {_kind(x)} {w.ref(x)}, {_kind(x)} poison, {mask}")
-
-
-def _slide(w: FunctionWriter, inst: Compute) -> str:
-    fill, x = inst.args
-    lanes = x.lanes
-    picks = ", ".join(f"i32 {lanes - inst.attr + i}" for i in range(lanes))
-    mask = f"<{lanes} x i32> <{picks}>"
-    return w.new(f"shufflevector {_kind(x)} {w.ref(fill)}, {_kind(x)} {w.ref(x)}, {mask}")
-
-
-def _shuffle(w: FunctionWriter, inst: Compute) -> str:
-    a, b = inst.args
-    picks = ", ".join(f"i32 {i}" for i in picks_of(inst.attr))
-    mask = f"<{inst.result.lanes} x i32> <{picks}>"
-    return w.new(f"shufflevector {_kind(a)} {w.ref(a)}, {_kind(a)} {w.ref(b)}, {mask}")
 
 
 def _compress(w: FunctionWriter, inst: Compute) -> str:
@@ -488,11 +457,11 @@ RENDERED: Final[dict[Operation, Row]] = {
     Op.RAMP: _ramp,
     Op.PLACES: _places,
     Op.EXTRACT: _extract,
-    Op.HALF: _half,
+    Op.HALF: half,
     Op.BITS: _bits,
     Op.WORDS: _bitcast,
-    Op.REVERSE: _reverse,
-    Op.SLIDE: _slide,
-    Op.SHUFFLE: _shuffle,
+    Op.REVERSE: reverse,
+    Op.SLIDE: slide,
+    Op.SHUFFLE: shuffle,
     Op.COMPRESS: _compress,
 }

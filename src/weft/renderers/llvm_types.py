@@ -153,6 +153,7 @@ class FunctionWriter:
         self.displaced: dict[int, tuple[Value, int]] = {}
         self.tiles: dict[tuple[str, str], str] = {}  # matrices as tiles, by block and operand
         self.normal: set[int] = set()  # values that are not subnormal
+        self.depths: dict[int, int] = {}  # of shuffles and extremes in one another, by value id
         self._made: dict[str, str] = {}  # what `once` has appended to the block
         self.temporaries = 0
         self.blocks = 0
