@@ -6,6 +6,7 @@ import pytest
 import weft
 from seeds import seeds
 
+pytestmark = pytest.mark.usefixtures("compiled")
 KINDS = ("float32", "float64", "float16", "int8", "int64", "uint16", "bool")
 
 

@@ -6,6 +6,7 @@ import pytest
 import weft
 from seeds import seeds
 
+pytestmark = pytest.mark.usefixtures("compiled")
 SPECIAL = np.array([0.0, -0.0, 1.0, -3.0, np.inf, -np.inf, np.nan])
 
 

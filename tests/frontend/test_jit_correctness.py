@@ -8,6 +8,8 @@ import pytest
 import weft
 from weft import nn
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 # ---- what a gradient is of -----------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import weft
 
-pytestmark = pytest.mark.requires("cpu")
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 def results(wrap, function, make, calls=4):

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 
-pytestmark = [pytest.mark.requires("cpu"), pytest.mark.requires("torch")]
+pytestmark = [pytest.mark.usefixtures("compiled"), pytest.mark.requires("torch")]
 inf, nan = float("inf"), float("nan")
 
 VALUES = {"normal": None, "ties": [0, 1], "nan": [nan, 1, 2], "low": [-inf, 0], "lowest": [-inf],

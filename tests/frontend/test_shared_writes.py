@@ -1,8 +1,11 @@
 """Writes in place to tensors over arrays of NumPy, in any order, against NumPy."""
 
 import numpy as np
+import pytest
 
 import weft
+
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 def test_a_value_read_before_a_write_is_the_old_one():

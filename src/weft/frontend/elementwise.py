@@ -170,8 +170,8 @@ class Elementwise(Arithmetic):
         return self.le(0).where(0, self)
 
     def relu6(self) -> Self:
-        """Return the elements limited to 0 and 6."""
-        return self.clamp(0, 6)
+        """Return the elements limited to 0 and 6; the slope at both is 0."""
+        return self.hardtanh(0, 6)
 
     def leaky_relu(self, negative_slope: Scalar = 0.01) -> Self:
         """Return the elements, times `negative_slope` where negative."""
@@ -231,8 +231,9 @@ class Elementwise(Arithmetic):
         """Return ``log(1 + exp(beta * x)) / beta``, `x` itself above the threshold."""
         x = self._computed()
         scaled = x.mul(beta)
-        soft = scaled.minimum(threshold).exp().log1p().div(beta)
-        return scaled.gt(threshold).where(x, soft).astype(float_kind(self.dtype))
+        above = scaled.gt(threshold)
+        soft = above.where(0, scaled).exp().log1p().div(beta)
+        return above.where(x, soft).astype(float_kind(self.dtype))
 
     def logsigmoid(self) -> Self:
         """Return ``log(sigmoid(x))`` without overflow."""
@@ -250,8 +251,8 @@ class Elementwise(Arithmetic):
         return x.sub(x.tanh()).astype(float_kind(self.dtype))
 
     def hardtanh(self, min_val: Scalar = -1.0, max_val: Scalar = 1.0) -> Self:
-        """Return the elements limited to an interval."""
-        return self.clamp(min_val, max_val)
+        """Return the elements limited to an interval; the slope at its ends is 0."""
+        return self.le(min_val).where(min_val, self.ge(max_val).where(max_val, self))
 
     def hardsigmoid(self) -> Self:
         """Return ``relu6(x + 3) / 6``."""
