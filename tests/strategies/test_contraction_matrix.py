@@ -51,9 +51,35 @@ def test_few_rows_of_operands_that_lie_alike_become_columns(kinds, shape):
     made = choose(kernel, TARGET, 1)
     assert any(line.startswith("matrix") for line in made.meta.schedule)
     turned = kinds[0] == kinds[1]  # unsigned bytes are those of the rows
-    assert any(line.startswith("precompute(s.right, j.o, ") and "+j.i.o+j.i.i+" in line
+    assert any(line.startswith("precompute(s.right, k.q.o, layout=j.i.o+j.i.i+")
                for line in made.meta.schedule) is turned
     assert_same(kernel, made)
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize(("shape", "layout", "side"), [
+    ((70, 20, 96), "ik,kj", "left"),  # the rows of one block of columns
+    ((70, 20, 70), "ik,kj", "left"),  # with a last step that is not full
+    ((70, 60, 64), "ik,kj", "left"),  # of two blocks
+    ((70, 60, 64), "ki,kj", ""),  # which would be turned twice
+    ((70, 140, 64), "ik,kj", ""),
+    ((20, 140, 96), "ik,kj", "right"),  # the columns of one tile of rows
+    ((9, 150, 70), "ik,kj", "right"),
+    ((9, 150, 70), "ki,kj", "right"),
+])
+def test_what_tiles_hardly_share_is_copied_step_by_step(kinds, shape, layout, side):
+    kernel = nests.narrow(*shape, *kinds, *layout.split(","))
+    made = choose(kernel, TARGET, 1)
+    near = [line for line in made.meta.schedule if ", k.q.o, layout=" in line]
+    assert [line.partition(",")[0] for line in near] == ([f"precompute(s.{side}"] if side else [])
+    assert_same(kernel, made)
+
+
+def test_few_rows_take_broad_tiles():
+    """A line of each row of the matrix would be too little to ask for at once."""
+    for rows, broad in ((16, True), (17, False)):
+        made = choose(nests.narrow(rows, 70, 64), TARGET, 1)
+        assert ("split(j.i, 64, tail=overlap)" in made.meta.schedule) is broad
 
 
 @pytest.mark.parametrize("kinds", [("u8", "u8"), ("i8", "u8")])
@@ -149,9 +175,10 @@ def test_threads_share_the_rows_of_short_sums(inner, rows, monkeypatch):
 
 
 def test_few_rows_or_columns_take_vectors():
-    for shape in ((4, 64, 64), (64, 4, 64)):
-        made = choose(nests.narrow(*shape), TARGET, 1)
-        assert not any(line.startswith("matrix") for line in made.meta.schedule)
+    for few, right, tiles in ((3, "kj", False), (4, "kj", True), (4, "jk", False)):
+        for shape in ((few, 64, 64), (64, few, 64)):
+            made = choose(nests.narrow(*shape, right_at=right), TARGET, 1)
+            assert any(line.startswith("matrix") for line in made.meta.schedule) is tiles
 
 
 @pytest.mark.parametrize(("kinds", "layout", "inner"), [
@@ -177,7 +204,7 @@ def test_little_is_computed_twice_and_copied_often():
 def test_only_the_last_step_of_a_ragged_sum_is_masked(layout):
     """The steps before it are copied by loops of their own."""
     for inner, count in ((70, 2), (64, 0), (20, 0)):
-        made = choose(nests.narrow(33, 40, inner, "bf16", "bf16", *layout.split(",")), TARGET, 1)
+        made = choose(nests.narrow(133, 140, inner, "bf16", "bf16", *layout.split(",")), TARGET, 1)
         assert sum(line.startswith("split(k.q.o.p") and line.endswith("tail=peel)")
                    for line in made.meta.schedule) == count
 
@@ -188,7 +215,7 @@ def test_only_the_last_step_of_a_ragged_sum_is_masked(layout):
 def test_only_the_last_columns_of_an_update_are_masked(layout, kinds, updates):
     """Other results may be computed twice: by tiles that overlap."""
     for columns, ragged in ((38, True), (32, False)):
-        kernel = nests.narrow(30, columns, 48, *kinds, *layout.split(","))
+        kernel = nests.narrow(40, columns, 48, *kinds, *layout.split(","))
         if updates:
             kernel = in_place(kernel)
         made = choose(kernel, TARGET, 1)

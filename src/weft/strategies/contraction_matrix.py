@@ -1,7 +1,8 @@
 """Contractions of narrow elements as products of 16 x 16 matrices of packed words (AMX tiles).
 
 Both operands are copied into square tiles; two by two tiles of results stay in the tile registers
-over the whole reduced axis. Of operands that both lie along it, the longer one gives the rows, but
+over the whole reduced axis. What few tiles share is copied for one step of that axis at a time, in
+the first cache. Of operands that both lie along it, the longer one gives the rows, but
 where more words of results would be turned by that. What does not fit (small sizes, sums too long
 for a panel, kinds of bytes that would have to change places) is left to dot products of vectors.
 """
@@ -38,10 +39,14 @@ from weft.strategies.nest import (
 
 LONG: Final = 20  # products of a tile, from which on its store comes long after the last one
 FEWEST: Final = 5  # rows and columns for which whole tiles are filled up
+FEWEST_APART: Final = 4  # the same where one operand lies along the sum and the other one does not
 FEWEST_MADE: Final = 2  # the same where vectors would need words that are not in memory
 TURNED: Final = 2  # times as many columns as rows that lie alike, from which on they give the rows
 MANY: Final = 1 << 14  # results, from which on tiles of short sums pay
 LOW: Final = 8  # times as many rows as terms, from which on each thread copies the columns
+FEW_ROWS: Final = 96  # for which a panel hardly pays beside the lines that pass it on their way
+READ_NEAR: Final = 2  # times that rows are copied rather than kept for all columns
+LINES: Final = 4  # lines of columns that a turn of their copy takes
 COPY: Final = 2  # blocks of columns that take as long as the copy of their rows
 
 
@@ -71,8 +76,13 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
     points = -(-s.depth // (s.group * SIDE)) * SIDE
     kept = min(p.matrix_bytes, plan.target.l2_bytes // 2)  # beside the rows of a tile
+    broad = 4 * SIDE  # columns of few rows: whole lines, and enough of them under way
+    if rows == SIDE and s.wide_stride == 1 and wide_n >= broad and points * broad * 4 <= kept:
+        columns = broad
     if points * max(rows, columns) * 4 > kept:
         return False
+    if rows_n <= FEW_ROWS and s.wide_stride == 1:
+        kept = max(kept // 2, 4 * points * columns)
     # The last of several blocks overlaps the one before it, and tiles are filled up where there
     # are no two: little is done twice, and few copies of the rows are made.
     most = min(kept // (4 * points * columns), -(-wide_n // columns))
@@ -96,7 +106,9 @@ def _fewest(s: Sides) -> int:
     signed bytes would have to be shifted for them.
     """
     is_odd = s.row_step == s.wide_step == 1 and s.depth % s.group > 0
-    return FEWEST_MADE if s.group > 2 or is_odd else FEWEST
+    if s.group > 2 or is_odd:
+        return FEWEST_MADE
+    return FEWEST_APART if s.row_step == s.wide_stride == 1 else FEWEST
 
 
 def should_turn(s: Sides) -> bool:
@@ -162,23 +174,29 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
     whole = s.depth // (s.group * SIDE)
     ragged = s.depth % (s.group * SIDE) > 0
     full = whole if ragged and whole > 1 else 0  # steps without masks, which go alone
-    loops = panel(plan, words[1], top, (across, f"{q}.o", tile[1], f"{q}.i", tile[3]))
-    if s.wide_stride == 1:  # line by line of memory, through all panels
-        schedule.reorder(loops[1], loops[3], loops[0], loops[2], loops[4]).vectorize(loops[4])
-    else:
-        _turn_columns(plan, loops[1], loops[3], loops[4], full, ragged)
-    if block % columns and not may_repeat(pattern):  # all columns but the last are there: no masks
-        schedule.split(loops[0], block // columns, "peel")
-    if full and s.wide_stride == 1:
-        schedule.split(loops[1], full, "peel")
-    loops = panel(plan, words[0], strip, (f"{q}.o", tile[0], tile[2], f"{q}.i"))
-    if s.row_stride == 1:
-        _turn(plan, loops[3], loops[2])
-    else:
-        schedule.vectorize(loops[3])
-    if full:
-        schedule.split(loops[0], full, "peel")
-    keep_tiles(plan, name, tile, words[0], f"{q}.i")
+    rows_near, columns_near = _near(pattern, s, rows, -(-block // columns))
+    if not columns_near:
+        loops = panel(plan, words[1], top, (across, f"{q}.o", tile[1], f"{q}.i", tile[3]))
+        if s.wide_stride == 1:  # line by line of memory, through all panels
+            schedule.reorder(loops[1], loops[3], loops[0], loops[2], loops[4]).vectorize(loops[4])
+        else:
+            _turn_columns(plan, loops[1], loops[3], loops[4], full, ragged)
+        if block % columns and not may_repeat(pattern):  # all columns but the last are there
+            schedule.split(loops[0], block // columns, "peel")  # without masks
+        if full and s.wide_stride == 1:
+            schedule.split(loops[1], full, "peel")
+    if not rows_near:
+        first = _copy_rows(plan, s, words[0], strip, (f"{q}.o", tile[0], tile[2], f"{q}.i"))
+        if full:
+            schedule.split(first, full, "peel")
+    copies = _sum_apart(plan, name, tile, f"{q}.i")
+    if columns_near:
+        loops = panel(plan, words[1], f"{q}.o", (tile[1], f"{q}.i", tile[3]))
+        schedule.reorder(loops[1], loops[0], loops[2]).vectorize(loops[2])
+        schedule.split(loops[1], LINES).unroll(f"{loops[1]}.i").unroll(loops[0])
+    if rows_near:
+        _copy_rows(plan, s, words[0], f"{q}.o", (tile[0], tile[2], f"{q}.i"))
+    _by_matrices(plan, tile, words[0], copies)
     if s.depth >= LONG * s.group * SIDE:
         schedule.refresh(f"{q}.o", f"{name}.r", f"{name}.s")
     last, line = f"{tile[2]}.f", f"{tile[3]}.f"
@@ -186,6 +204,29 @@ def _schedule(plan: Plan, pattern: Pattern, s: Sides, rows: int, columns: int,
         schedule.reorder(line, last).unroll(line).vectorize(last)
     else:
         schedule.vectorize(line)
+
+
+def _near(pattern: Pattern, s: Sides, rows: int, across: int) -> tuple[bool, bool]:
+    """Whether the rows and the columns are copied for one step of the sum after the other.
+
+    Tiles read what they share but once or twice from the first cache then. A panel of whole sums
+    goes to the second one and comes back, which takes longer than its products. Where results must
+    not be computed twice, each side has the masks of both.
+    """
+    if not may_repeat(pattern):
+        return False, False
+    by_rows = across <= (1 if s.row_stride == 1 else READ_NEAR)
+    return by_rows, s.wide_stride == 1 and size_of(s.row.extent) <= rows
+
+
+def _copy_rows(plan: Plan, s: Sides, word: str, loop: str, layout: tuple[str, ...]) -> str:
+    """Copy rows at a loop; return the outermost loop of the copy."""
+    loops = panel(plan, word, loop, layout)
+    if s.row_stride == 1:
+        _turn(plan, loops[-1], loops[-2])
+    else:
+        plan.schedule.vectorize(loops[-1])
+    return loops[0]
 
 
 def _cut(plan: Plan, name: str, factor: int) -> None:
@@ -229,10 +270,22 @@ def keep_tiles(plan: Plan, name: str, tile: list[str], word: str, depth: str) ->
     `word` is what a row of matrices of results shares, `depth` the axis that matrices multiply
     along.
     """
+    _by_matrices(plan, tile, word, _sum_apart(plan, name, tile, depth))
+
+
+def _sum_apart(plan: Plan, name: str, tile: list[str], depth: str) -> list[str]:
+    """Keep the results of a tile apart, one step of the sum around all.
+
+    Returns the loops that copy them at the end.
+    """
+    plan.schedule.decompose_reduction(name, tile[0], spill=True)
+    plan.schedule.reorder(*tile, depth)
+    return copy_loops(plan, tile[0])
+
+
+def _by_matrices(plan: Plan, tile: list[str], word: str, copies: list[str]) -> None:
+    """Carry out the steps of the sums that were kept apart on whole matrices."""
     schedule = plan.schedule
-    schedule.decompose_reduction(name, tile[0], spill=True)
-    schedule.reorder(*tile, depth)
-    copies = copy_loops(plan, tile[0])
     for nest in ([f"{x}.z" for x in tile], tile, copies):
         schedule.matrix(nest[2])
         if nest is tile:
