@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from seeds import seeds
+from weft.driver import device, report
 from weft.graph.simplify import simplify
 from weft.kernelize.build import kernelize
 
@@ -42,6 +43,7 @@ SHAPES = [
     (2, 1, 23, 19, 17, 7, 2, 3, 1), (1, 1, 30, 31, 5, 3, 3, 1, 1), (2, 1, 11, 13, 3, 2, 4, 0, 1),
     (3, 1, 6, 33, 35, 3, 1, 1, 1), (2, 2, 5, 18, 21, 3, 1, 1, 1), (2, 65, 9, 8, 16, 3, 2, 0, 1),
     (1, 3, 17, 13, 44, 3, 2, 1, 2), (2, 13, 14, 6, 20, 2, 3, 0, 1), (1, 31, 5, 5, 10, 1, 2, 0, 1),
+    (6, 3, 29, 41, 5, 5, 1, 0, 1), (3, 2, 40, 37, 7, 7, 1, 3, 1), (2, 4, 90, 75, 3, 3, 1, 1, 1),
 ]
 
 
@@ -52,6 +54,17 @@ def test_gradients(shape, dtype):
     for got, want in zip(found, wanted, strict=True):
         scale = np.abs(want).max()
         assert np.abs(got - want).max() <= (2e-6 if dtype is np.float32 else 1e-14) * scale
+
+
+@pytest.mark.parametrize("shape", SHAPES[-3:], ids=["x".join(map(str, s)) for s in SHAPES[-3:]])
+def test_images_stay_near_for_all_tiles(shape):
+    """Sums of lanes stay apart over blocks of images, which are copied once for all tiles."""
+    with report.record() as recording:
+        gradients(*shape)
+    found = [line for b in recording.built for line in b.scheduled.meta.schedule]
+    assert any("block_reduction" in one and "partial" in one and "window" in later
+               for one, later in zip(found, found[3:], strict=False)) or (
+        device.target().vector_bytes < 64)
 
 
 @pytest.mark.parametrize("outputs", [1, 7, 16, 40])

@@ -27,6 +27,7 @@ from weft.strategies.contraction_pattern import (
     Parameters,
     Pattern,
     lane_sums,
+    loop_names,
     native_lanes,
     order_loops,
     tile_split,
@@ -66,8 +67,9 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     lanes = min(native, power_above(width))
     vectors = -(-width // lanes) * lanes
     idle = 2 * width < vectors
-    # Half a vector of channels does as much as rows that fill none; picking takes time, too.
-    full = width >= 2 * native and 10 * width >= 9 * vectors
+    # Half a vector of channels does as much as rows that fill none, or whose vectors reach over
+    # lines of the cache; picking takes time, too.
+    full = width >= 2 * native and width % native == 0
     enough = native if step == 1 and full else min(native, 8)
     # Where each element of the other image has few products, turning it for them takes longer.
     few = step == 1 and 8 * width >= 5 * vectors and product(
@@ -87,6 +89,13 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
     cut = _cut(plan, pattern, found)
     if held < FEW or cut is None:
         return False
+    near, chains = _near(plan, pattern, found, taps), list[tuple[str, int]]()
+    if near is not None:
+        cut, sizes = near
+        held = math.prod(sizes.values())
+        chains = lane_chains(pattern, p, k, lanes)
+        if chains and chains[0][0] == cut[0]:  # sums start anew with each block then
+            cut = cut[0], min(cut[1], chains[0][1])
     outer = [r.var.attr for r in pattern.rows if r not in taps and r not in found.channels]
     box = list(outer)
     names = [r.var.attr for r in taps]
@@ -97,8 +106,16 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
         outer.append(f"{channel}.o")
         tiles.append(f"{channel}.i")
     order_loops(plan, outer, tiles, work((pattern.rows[0],)) // MAC_SPEED, keep=True)
-    if cut[1] < size_of(next(a.extent for a in pattern.reduce.axes if a.var.attr == cut[0])):
-        schedule.block_reduction(name, [*outer[len(box):], *tiles][0], *cut)
+    if near is not None or cut[1] < size_of(
+            next(a.extent for a in pattern.reduce.axes if a.var.attr == cut[0])):
+        known, first = loop_names(plan), [*outer[len(box):], *tiles][0]
+        if near is not None:  # sums of lanes meet behind the last block
+            schedule.split(k, lanes, "mask")
+        schedule.block_reduction(name, first, *cut,
+                                 partial=() if near is None else (f"{k}.i",))
+        for made in sorted(loop_names(plan) - known):
+            if made.startswith((f"{k}.i.begin", f"{k}.i.end")):
+                schedule.vectorize(made)
         copy_box(plan, found.image, f"{cut[0]}.o")
         name = f"{name}.b"
     elif outer:
@@ -113,32 +130,68 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
         schedule.sink(moved)
     schedule.reorder(*[f"{n}.o" for n in names], *inner)
     block = cut if name.endswith(".b") else None
-    steps = lane_chains(pattern, p, k, lanes, block)
-    schedule.split(k, lanes, "mask")
-    lane_sums(plan, name, inner, f"{k}.i", steps)
+    steps = [] if chains[:1] == [cut] else lane_chains(pattern, p, k, lanes, block)
+    if near is None:
+        schedule.split(k, lanes, "mask")
+    lane_sums(plan, name, inner, f"{k}.i", steps, apart=near is not None)
     plan.why.append(f"contraction: {held} results as {lanes} partial sums along {k}, windows of "
                     f"{found.image.memory.name} copied without masks")
     return True
 
 
-def _sizes(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For]) -> dict[str, int]:
+def _near(plan: Plan, pattern: Pattern, found: Windowed,
+          taps: list[For]) -> tuple[tuple[str, int], dict[str, int]] | None:
+    """Return blocks whose images stay in the first cache for all tiles, and tiles for them.
+
+    None where one tile has all results, all images stay there anyway, or a row of them does not.
+    """
+    sizes = _sizes(plan, pattern, found, taps, whole=True)
+    loops = [*taps, *found.channels]
+    if all(sizes[f.var.attr] == size_of(f.extent) for f in loops):
+        return None
+    axes = pattern.reduce.axes
+    extents = [size_of(a.extent) for a in axes]
+    each = product(c.extent for c in found.channels) * found.weight.memory.dtype.itemsize
+    room = plan.target.l1_bytes * 7 // 8
+
+    def read(at: int, n: int) -> int:
+        other = each * math.prod(extents) // extents[at] * n
+        return _box(plan, pattern, found, axes[at].var.attr, n) + other
+
+    for at, n in enumerate(extents[:-1]):
+        if read(at, n) <= room:
+            return None
+        if read(at, 1) <= room:
+            most = max(m for m in range(1, n + 1) if read(at, m) <= room)
+            return (axes[at].var.attr, -(-n // -(-n // most))), sizes
+    return None
+
+
+def _sizes(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For],
+           whole: bool = False) -> dict[str, int]:
     """Return the sides of the tile: those with the least to multiply and to read in all.
 
+    Tiles that are ``whole`` divide the taps, so that none of their sums needs a mask.
+
     Each tap reads a vector of its own, which mostly reaches over a line of the cache, and each
-    channel one; sums that follow one another in a register wait for each other.
+    channel one, which does where rows do not fill lines; sums that follow one another in a register
+    wait for each other.
     """
     most = 24 if registers(plan) >= 32 else 10
     step = flat_stride(Space(plan.kernel), Access(found.image), pattern.reduce.axes[-1].var)
     loops = [*reversed(taps), *found.channels]
     extents = [size_of(f.extent) for f in loops]
     best, least = [1] * len(loops), math.inf
-    for sides in itertools.product(*[range(1, min(n, most) + 1) for n in extents]):
+    across = ACROSS if size_of(pattern.reduce.axes[-1].extent) % native_lanes(plan, pattern) else 1
+    possible = [[m for m in range(1, min(n, most) + 1) if n % m == 0 or not whole or i >= len(taps)]
+                for i, n in enumerate(extents)]
+    for sides in itertools.product(*possible):
         held = math.prod(sides)
         if held > most:
             continue
         moved = math.prod(sides[:len(taps)])
         count = math.prod([-(-n // side) for n, side in zip(extents, sides, strict=True)])
-        read = moved * (ACROSS if step == 1 else PICKED) + held // moved
+        read = moved * (ACROSS if step == 1 else PICKED) + held // moved * across
         cost = count * (max(held, read, WAITING) + EACH)
         if cost < least:
             best, least = list(sides), cost

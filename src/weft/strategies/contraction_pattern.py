@@ -295,15 +295,15 @@ def epilogue_cost(pattern: Pattern) -> int:
     return Cost(body[at + 1 :]).ops
 
 
-def lane_sums(plan: Plan, name: str, tile: list[str], lanes: str,
-              steps: list[tuple[str, int]]) -> None:
+def lane_sums(plan: Plan, name: str, tile: list[str], lanes: str, steps: list[tuple[str, int]],
+              apart: bool = False) -> None:
     """Keep a tile of results in registers, each as a vector of partial sums.
 
     `tile` are the loops of the tile, `lanes` the reduced axis of the vectors, `steps` the result of
-    `lane_chains`.
+    `lane_chains`; they are loops already where blocks of the sum keep them ``apart``.
     """
     schedule = plan.schedule
-    partial: tuple[str, ...] = (lanes,)
+    partial: tuple[str, ...] = () if apart else (lanes,)
     for axis, length in steps:
         known = loop_names(plan)
         schedule.block_reduction(name, tile[0], axis, length, partial=partial)
