@@ -7,7 +7,7 @@ The limits are measured first, by kernels that do nothing else: memory read, wri
 float32 and, where the machine has them, products of bfloat16 in tile registers. Then each type runs
 on one size that no cache holds (or, of products, one that keeps the core busy) and its least time
 gives bytes and operations a second. A row that only reads is rated against reading, one that
-writes too against the best way of copying, a product of float32 against multiply-adds, of bfloat16
+only writes against the best way of writing, one that does both against the best way of copying, a product of float32 against multiply-adds, of bfloat16
 against tile registers (without them against multiply-adds, of which it may do more than 100 %).
 Bytes count each array once.
 """
@@ -28,6 +28,7 @@ import numpy as np  # noqa: E402 - the threads are set before
 
 import weft  # noqa: E402
 from weft.driver import profile  # noqa: E402
+from weft.nn import functional  # noqa: E402
 
 rng = np.random.default_rng(1)
 N = 4096
@@ -56,8 +57,17 @@ def attention(q, k, v):
     return q.scaled_dot_product_attention(k, v, is_causal=True)
 
 
+def narrow(*shape):
+    return normal(*shape).to(weft.bfloat16).realize()
+
+
+def loss(x, targets):
+    return functional.cross_entropy(x, targets)
+
+
 # name: (inputs, work, limit, megabytes moved, millions of operations)
 MB = WORDS * 4 / 1e6
+IMAGES = 32 * 64 * 96 * 96 * 4 / 1e6
 TYPES = {
     "copy": (lambda: (normal(N, N),), lambda x: x + 0.5, "copy", 2 * MB, 0),
     "elementwise chain": (lambda: (normal(N, N),),
@@ -81,9 +91,23 @@ TYPES = {
                        normal(N // 2, N) ** 2), adamw, "copy", 3.5 * MB, 0),
     "matmul f32": (lambda: (normal(1024, 1024), normal(1024, 1024)), lambda a, b: a @ b, "fma",
                    12 * 1.048576, 2 * 1024**3 / 1e6),
-    "matmul bf16": (lambda: (normal(1024, 1024).to(weft.bfloat16).realize(),
-                             normal(1024, 1024).to(weft.bfloat16).realize()), lambda a, b: a @ b,
+    "batch norm": (lambda: (normal(32, 64, 96, 96),),
+                   lambda x: functional.batch_norm(x, None, None, training=True), "copy",
+                   2 * IMAGES, 0),
+    "cross entropy": (lambda: (normal(N, N), integers(N, N)), loss, "read", MB, 0),
+    "top k": (lambda: (normal(N, N),), lambda x: x.topk(8)[0], "read", MB, 0),
+    "max pool": (lambda: (normal(32, 64, 96, 96),), lambda x: functional.max_pool2d(x, 2), "copy",
+                 1.25 * IMAGES, 0),
+    "depthwise": (lambda: (normal(32, 64, 96, 96), normal(64, 1, 3, 3)),
+                  lambda x, w: x.conv2d(w, padding=1, groups=64), "copy", 2 * IMAGES, 0),
+    "random": (lambda: (normal(1),), lambda x: weft.rand(N, N) + x, "write", MB, 0),
+    "matmul bf16": (lambda: (narrow(1024, 1024), narrow(1024, 1024)), lambda a, b: a @ b,
                     "tiles", 6 * 1.048576, 2 * 1024**3 / 1e6),
+    "convolution bf16": (lambda: (narrow(8, 64, 56, 56), narrow(64, 64, 3, 3)),
+                         lambda x, w: x.conv2d(w, padding=1), "tiles",
+                         8 * 64 * 56 * 56 * 4 / 1e6, 2 * 8 * 64 * 64 * 56 * 56 * 9 / 1e6),
+    "attention bf16": (lambda: tuple(narrow(1, 12, 512, 64) for _ in range(3)), attention, "tiles",
+                       4 * 12 * 512 * 64 * 2 / 1e6, 2 * 2 * 12 * 512 * 513 / 2 * 64 / 1e6),
     "convolution": (lambda: (normal(8, 64, 56, 56), normal(64, 64, 3, 3)),
                     lambda x, w: x.conv2d(w, padding=1), "fma", 2 * 8 * 64 * 56 * 56 * 4 / 1e6,
                     2 * 8 * 64 * 64 * 56 * 56 * 9 / 1e6),
@@ -112,7 +136,8 @@ def main():
             rates[way] = max(rates[way], rate)
     copy = max(rate for way, rate in rates.items() if way.startswith("copy"))
     tiles = profile.tile_rate()
-    limits = {"read": rates["read"], "copy": copy, "fma": peaks.flops,
+    write = max(rate for way, rate in rates.items() if way.startswith("write"))
+    limits = {"read": rates["read"], "write": write, "copy": copy, "fma": peaks.flops,
               "tiles": tiles or peaks.flops}
     print(f"{args.threads} threads; " + ", ".join(f"{k} {v:.1f}" for k, v in rates.items())
           + f" GB/s; multiply-add {peaks.flops:.0f}, tile registers {tiles:.0f} GFLOP/s")
