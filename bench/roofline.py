@@ -6,9 +6,10 @@ The limits are measured first, by kernels that do nothing else: memory read, wri
 (with plain and with non-temporal stores, with and without requests ahead), fused multiply-adds of
 float32 and, where the machine has them, products of bfloat16 in tile registers. Then each type runs
 on one size that no cache holds (or, of products, one that keeps the core busy) and its least time
-gives bytes and operations a second. A row that only reads is rated against reading, one that
-only writes against the best way of writing, one that does both against the best way of copying, a product of float32 against multiply-adds, of bfloat16
-against tile registers (without them against multiply-adds, of which it may do more than 100 %).
+gives bytes and operations a second. A row that only reads is rated against reading, one that only
+writes against the best way of writing, one that does both against the best way of copying, a
+product of float32 against multiply-adds, of bfloat16 against tile registers (without them against
+multiply-adds, of which it may do more than 100 %).
 Bytes count each array once.
 """
 
