@@ -13,13 +13,18 @@ import struct
 from functools import cache
 from typing import Final
 
-from weft.ir.expr import Expr, bitcast, mad, where
+from weft.ir.expr import Expr, bitcast, cast, mad, where
 from weft.ir.lookup import lookup
+from weft.passes.transcendental import logarithm
 from weft.passes.transcendental.floats import (
+    INF,
     SINGLE,
     at_least,
     at_most,
+    fast_sum,
+    horner,
     magnitude,
+    seldom,
     sign_of,
     with_sign,
 )
@@ -75,35 +80,163 @@ _TANH_PIECES: Final = (
     (8.663852, 0.99999994, 1.193256e-07, -1.2169697e-07, 7.9483534e-08, -2.520406e-08,
      1.6706624e-08, -2.7723456e-08),
 )  # fmt: skip
-# The same with c = 0 for tanh(d) - d, below 3/16. A first coefficient that hardly counts keeps
+# The same for d itself, below 3/16: (tanh(d) - d) / d. A first coefficient that hardly counts keeps
 # products of tiny numbers from vanishing, which would take long.
-_TANH_ZERO: Final = (
+_TANH_NEAR: Final = (
     0.0, 0.0, -8.6736174e-19, -2.808349e-07, -0.33331195, -0.0005302593, 0.13909301, -0.028624808,
 )  # fmt: skip
-_TANH_LEAST: Final = 0.0625  # where pieces begin
-_TANH_BELOW: Final = 6  # so many are _TANH_ZERO
-_TANH_SMALL: Final = 0.1875
 _TANH_MOST: Final = 9.125  # from 9.02 on the result is 1
+# The error function likewise, up to 4; to 2**-30
+_ERF_PIECES: Final = (
+    (0.20312814, 0.22609179, 1.0827686, -0.21994063, -0.33197728, 0.103963636, 2.8373826,
+     10.801203),
+    (0.23437859, 0.259704, 1.0680653, -0.25033313, -0.3160999, 0.13521984, -2.5625958,
+     -37.539803),
+    (0.28125605, 0.30919003, 1.042558, -0.2932259, -0.29250917, 0.13932154, 0.048166893,
+     -0.32478657),
+    (0.34374827, 0.37312746, 1.0026228, -0.34464994, -0.25541306, 0.15871637, 0.20814216,
+     0.08677795),
+    (0.40621975, 0.43435797, 0.95673174, -0.3886431, -0.21367855, 0.17238615, 0.050730687,
+     0.28840908),
+    (0.46875262, 0.49261585, 0.9057909, -0.4245922, -0.16930775, 0.18187448, 0.068701185,
+     -0.4188442),
+    (0.5624843, 0.57366157, 0.82233584, -0.4625511, -0.10063779, 0.18253955, -0.015394454,
+     -0.05517605),
+    (0.6874839, 0.66907334, 0.7033843, -0.48356542, -0.012816007, 0.16562639, -0.044990797,
+     -0.03945062),
+    (0.81250226, 0.74946535, 0.583111, -0.47377908, 0.062286537, 0.13267636, -0.06699521,
+     -0.026151512),
+    (0.9374944, 0.8150998, 0.46854952, -0.43926236, 0.118343085, 0.09083972, -0.06722971,
+     0.013009741),
+    (1.125245, 0.8884662, 0.31809857, -0.35793877, 0.16247387, 0.027893007, -0.060837448,
+     0.01566005),
+    (1.3750521, 0.94817895, 0.17033537, -0.23422003, 0.15793206, -0.030504711, -0.030659838,
+     0.021928186),
+    (1.6249483, 0.97843957, 0.08048579, -0.13078523, 0.114851646, -0.049720466, -0.002280334,
+     0.014476207),
+    (1.8749814, 0.99198943, 0.03354817, -0.062902175, 0.067444615, -0.042262886, 0.011359755,
+     0.0041977437),
+    (2.2499025, 0.9985366, 0.007145437, -0.016076498, 0.021734305, -0.019094434, 0.01058417,
+     -0.0027673063),
+    (2.7501175, 0.99989945, 0.0005859152, -0.0016112954, 0.002756686, -0.003256003, 0.0028245403,
+     -0.0016685021),
+    (3.2503848, 0.9999957, 2.912068e-05, -9.4647636e-05, 0.00019478152, -0.0002853923,
+     0.00033195733, -0.00027519383),
+    (3.7439835, 0.9999999, 9.220825e-07, -3.4395468e-06, 8.28972e-06, -1.4840726e-05,
+     2.0390957e-05, -1.6564487e-05),
+)  # fmt: skip
+_ERF_NEAR: Final = (0.0, 0.0, 0.12837917, 0.0, -0.37611988, -0.0002198524, 0.1155277, -0.014078705)
+_ERF_MOST: Final = 3.9375  # from 3.84 on the result is 1
+_ODD_LEAST, _ODD_SMALL = 0.0625, 0.1875  # where tables begin, and pieces: six before are alike
+
+# For m in 32 pieces from 45/64 to 45/32, of equal width below 1 and above: a multiple of 1/64 near
+# 1 / m, so that next to 1 the product with m, less 1, is exact; minus its logarithm, in multiples
+# of 2**-17; and what that leaves. The quotient is 1 around 1, where the logarithm vanishes.
+_LOG_ORIGIN: Final = 0x3F340000
+_LOG_PIECES: Final = 18  # bits of a float32 below those that tell pieces apart
+_LOG_INVERSE: Final = (
+    1.40625, 1.375, 1.34375, 1.3125, 1.296875, 1.265625, 1.25, 1.21875, 1.203125, 1.171875,
+    1.15625, 1.125, 1.109375, 1.09375, 1.078125, 1.0625, 1.046875, 1.0, 1.0, 1.0, 0.953125,
+    0.921875, 0.90625, 0.875, 0.859375, 0.828125, 0.8125, 0.796875, 0.765625, 0.75, 0.734375,
+    0.71875,
+)  # fmt: skip
+_LOG_HIGH: Final = (
+    -0.34092712, -0.31845093, -0.29546356, -0.2719345, -0.25995636, -0.23556519, -0.22314453,
+    -0.19782257, -0.18492126, -0.15860748, -0.14517975, -0.11778259, -0.10379791, -0.08961487,
+    -0.07522583, -0.06062317, -0.045806885, 0.0, 0.0, 0.0, 0.04801178, 0.081344604, 0.09844208,
+    0.13352966, 0.1515503, 0.188591, 0.2076416, 0.22705841, 0.26705933, 0.28768158, 0.3087387,
+    0.33023834,
+)  # fmt: skip
+_LOG_LOW: Final = (
+    5.3705287e-07, -2.8033842e-06, -6.508821e-07, 7.937937e-07, -1.1645736e-06, -8.8576587e-07,
+    9.799357e-07, -3.1725292e-06, -1.0738456e-06, 2.4527335e-06, -2.2613094e-06, -4.4288294e-07,
+    1.118916e-06, 2.7094743e-06, 2.4088406e-06, -1.4528712e-06, -2.6512657e-06, 0.0, 0.0, 0.0,
+    -2.560599e-06, 1.0349618e-06, -2.0048235e-06, 1.7295386e-06, -3.9484155e-07, 1.6638958e-07,
+    -2.2367842e-06, -9.600092e-07, 3.459077e-06, 4.9286194e-07, -3.2268465e-06, 3.3445854e-06,
+)  # fmt: skip
+# (log(1 + r) - r) / r**2 on abs(r) <= 1/32, log(1 + r) to 2**-30.5; and ln 2 as 2**-17 times an
+# integer and the rest
+_LOG_REST: Final = (-0.5, 0.33333325, -0.25014153, 0.20022203)
+_LN2_HIGH, _LN2_LOW = 0.69314575, 1.4286068e-06
+
+
+def bits_of(x: float) -> int:
+    """Return the pattern of a float32."""
+    return int.from_bytes(struct.pack("<f", x), "little")
+
+
+Piece = tuple[float, ...]
 
 
 @cache
-def _tanh_columns() -> list[tuple[float, ...]]:
+def _columns(near: Piece, pieces: tuple[Piece, ...]) -> list[tuple[float, ...]]:
     """Return the tables of middles, values and coefficients by the bits of a quarter octave."""
-    beyond = 32 - _TANH_BELOW - len(_TANH_PIECES)  # pieces of no argument
-    pieces = [_TANH_ZERO] * _TANH_BELOW + [*_TANH_PIECES] + [_TANH_ZERO] * beyond
-    # the low bits of the first number's pattern choose the first piece
-    first = struct.unpack("<I", struct.pack("<f", _TANH_LEAST))[0] >> _QUARTERS
-    return list(zip(*(pieces[(i - first) % 32] for i in range(32)), strict=True))
+    first, small = (bits_of(x) >> _QUARTERS for x in (_ODD_LEAST, _ODD_SMALL))
+    below = [near] * (small - first)
+    beyond = [near] * (32 - len(below) - len(pieces))  # of no argument
+    rows = [*below, *pieces, *beyond]
+    return list(zip(*(rows[(i - first) % 32] for i in range(32)), strict=True))
 
 
 def tanh(x: Expr) -> Expr:
-    """Return the hyperbolic tangent, within 0.56 ulp."""
-    y = at_most(magnitude(x), _TANH_MOST)
-    piece = bitcast(at_least(y, _TANH_LEAST), SINGLE.unsigned) >> _QUARTERS
-    middle, value, *coefficients = (lookup(piece, c) for c in _tanh_columns())
+    """Return the hyperbolic tangent, within 0.57 ulp."""
+    return _odd(x, _TANH_NEAR, _TANH_PIECES, _TANH_MOST)
+
+
+def erf(x: Expr) -> Expr:
+    """Return the error function, within 0.63 ulp."""
+    return _odd(x, _ERF_NEAR, _ERF_PIECES, _ERF_MOST)
+
+
+def _odd(x: Expr, near: Piece, pieces: tuple[Piece, ...], most: float) -> Expr:
+    """Return an odd function that grows to its value at `most`, which it has from there on."""
+    y = at_most(magnitude(x), most)
+    piece = bitcast(at_least(y, _ODD_LEAST), SINGLE.unsigned) >> _QUARTERS
+    middle, value, *coefficients = (lookup(piece, c) for c in _columns(near, pieces))
     d = y - middle
     slope = coefficients.pop()
     for c in reversed(coefficients):
         slope = mad(slope, d, c)
-    near = at_most(y, _TANH_SMALL)  # y itself where the middle is 0
-    return with_sign(mad(slope, d, where(value.lt(near), near, value)), sign_of(x))
+    small = at_most(y, _ODD_SMALL)  # y itself where the middle is 0
+    return with_sign(mad(slope, d, where(value.lt(small), small, value)), sign_of(x))
+
+
+def log(x: Expr) -> Expr:
+    """Return the natural logarithm, within 0.54 ulp; that of subnormal numbers as elsewhere."""
+    return seldom(_is_outside(x, INF), logarithm.log(x), _log(x))
+
+
+def log1p(x: Expr) -> Expr:
+    """Return the logarithm of 1 + x, within 0.67 ulp; beyond 2**60 as elsewhere."""
+    total, lost = fast_sum(at_least(x, 1.0), at_most(x, 1.0))
+    value = bitcast(bitcast(_log(total, lost), SINGLE.unsigned) | sign_of(x), SINGLE.real)  # of -0
+    return seldom(_is_outside(total, 2.0**60), logarithm.log1p(x), value)
+
+
+def _is_outside(x: Expr, beyond: float) -> Expr:
+    """Return whether x is no normal number below `beyond`: negative, too small, NaN."""
+    least = bits_of(SINGLE.smallest_normal)
+    return (bitcast(x, SINGLE.unsigned) - least).ge(bits_of(beyond) - least)
+
+
+def _log(x: Expr, rest: Expr | None = None) -> Expr:
+    """Return the logarithm of x, or of ``x + rest`` where that rounds to x, for normal x > 0.
+
+    With ``x = 2**k * m`` and c near 1 / m it is ``k * ln 2 - log(c) + log(1 + r)``, where
+    ``r = m * c - 1``. The first two are exact together but for a small rest, so that what their sum
+    with r loses is known.
+    """
+    offset = bitcast(x, SINGLE.signed) - _LOG_ORIGIN
+    fraction = (1 << SINGLE.mantissa) - 1
+    piece = bitcast(offset, SINGLE.unsigned) >> _LOG_PIECES
+    k = cast(offset >> SINGLE.mantissa, SINGLE.real)
+    m = bitcast((offset & fraction) + _LOG_ORIGIN, SINGLE.real)
+    inverse = lookup(piece, _LOG_INVERSE)
+    r = mad(m, inverse, -1.0)
+    total, lost = fast_sum(mad(k, _LN2_HIGH, lookup(piece, _LOG_HIGH)), r)
+    low = lost + mad(k, _LN2_LOW, lookup(piece, _LOG_LOW))
+    if rest is not None:  # its share of x; 1 - r stands for 1 / (1 + r), the slope there
+        scale = bitcast(bitcast(inverse, SINGLE.signed) - (offset & ~fraction), SINGLE.real)
+        share = rest * scale
+        low = low + mad(-share, r, share)
+    return total + mad(r * r, horner(r, _LOG_REST), low)
