@@ -46,6 +46,8 @@ MOST_COLUMNS: Final = 8  # the same, if fewer do not share out
 CROWDED: Final = 1.06  # times as long, then: the second cache holds less beside
 MADE: Final = 1.6  # tiles of results that take as long as the parts of their rows, or columns
 TURNED: Final = 3.9  # the same if these have to be turned
+FAR: Final = 3.1  # times as long, if the rows come from memory: they lie apart, in groups
+FAR_CACHES: Final = 6  # second caches that hold less than such rows
 PLAIN: Final = 2.25  # the same of multiply-adds of vectors
 KEPT: Final = 0.5  # steps that take as long as adding their sums to those before
 COPY: Final = 0.5  # a tile, which a block of columns takes in addition
@@ -109,7 +111,7 @@ def _is_faster(plan: Plan, s: Sides, cut: _Cut, is_batched: bool) -> bool:
     """Whether it takes less than multiply-adds of vectors, in the time of a step of a tile.
 
     Each thread makes the parts of what it multiplies: those of columns for each group of rows, and
-    those of rows for each group of columns.
+    those of rows for each group of columns. A few columns do not make up for rows from afar.
     """
     threads = 1 if is_batched else plan.threads
     rows, columns, steps = (-(-n // size) for n, size in (
@@ -117,8 +119,11 @@ def _is_faster(plan: Plan, s: Sides, cut: _Cut, is_batched: bool) -> bool:
     turns = -(-(-(-rows // cut.strips) * -(-columns // cut.each)) // threads)
     beside = cut.each * cut.block // cut.columns
     kept = KEPT * -(-s.depth // cut.terms)
+    above = cut.strips * _made(s.row_step)
+    if 4 * size_of(s.row.extent) * s.depth > FAR_CACHES * plan.target.l2_bytes:
+        above *= FAR
     took = turns * (cut.strips * beside * (steps + kept) + steps * (
-        beside * _made(s.wide_stride) + cut.strips * _made(s.row_step)))
+        beside * _made(s.wide_stride) + above))
     tiles = size_of(s.row.extent) * size_of(s.wide.extent) / (cut.rows * cut.columns)
     return took <= PLAIN * tiles * s.depth / STEP / threads
 
