@@ -209,6 +209,8 @@ TYPES = {
     "silu": (make_rows, lambda x: x.silu(), F.silu, None),
     "tanh": (make_rows, lambda x: x.tanh(), torch.tanh, np.tanh),
     "exp": (make_rows, lambda x: x.exp(), torch.exp, np.exp),
+    "sin": (make_rows, lambda x: x.sin(), torch.sin, np.sin),
+    "cos": (make_rows, lambda x: x.cos(), torch.cos, np.cos),
     "log": (make_rows, lambda x: x.abs().log1p(), lambda x: x.abs().log1p(), None),
     "cross entropy": (make_classes, lambda x, t: x.cross_entropy(t),
                       lambda x, t: F.cross_entropy(x, t), None),
