@@ -9,6 +9,7 @@ Polynomials are minimax (Remez) with the coefficients rounded to the working for
 another from the lowest, each time fitting the others anew.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from weft.ir.expr import Expr, bitcast, cast, mad, unary, where
@@ -20,7 +21,9 @@ from weft.passes.transcendental.floats import (
     Layout,
     horner,
     layout,
+    lift,
     magnitude,
+    seldom,
     select,
     sign_of,
     with_sign,
@@ -59,13 +62,17 @@ def _real(k: Expr, f: Layout, subtract: Expr) -> Expr:
 
 
 def _split(x: Expr) -> tuple[Expr, Expr]:
-    """Return k, f with ``x = 2**k * (1 + f)`` for positive finite x, subnormals included."""
+    """Return k, f with ``x = 2**k * (1 + f)`` for positive normal x."""
     fmt = layout(x)
-    tiny = x.lt(fmt.smallest_normal)
-    y = where(tiny, x * 2.0**fmt.mantissa, x)
-    shift = select(tiny, float(fmt.mantissa), 0.0, x)
-    k, m = _exponent(y, fmt)
-    return _real(k, fmt, shift), m - 1.0
+    k, m = _exponent(x, fmt)
+    return _real(k, fmt, lift(0.0, x)), m - 1.0
+
+
+def _split_subnormal(x: Expr) -> tuple[Expr, Expr]:
+    """Return k, f with ``x = 2**k * (1 + f)`` for positive subnormal x."""
+    fmt = layout(x)
+    k, m = _exponent(x * 2.0**fmt.mantissa, fmt)
+    return _real(k, fmt, lift(float(fmt.mantissa), x)), m - 1.0
 
 
 def _exponent(y: Expr, fmt: Layout) -> tuple[Expr, Expr]:
@@ -87,11 +94,21 @@ def _tail(f: Expr) -> Expr:
     return mad(s, mad(z, horner(z, coefficients), half), -half)
 
 
-def _domain(x: Expr, value: Expr) -> Expr:
-    """Put in the values a logarithm has at x <= 0, infinity and NaN."""
+def _everywhere(x: Expr, function: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Return a logarithm, which is a function of k and f for ``x = 2**k * (1 + f)``, at any x.
+
+    Subnormal numbers, x <= 0, infinity and NaN are looked at only where some lane has one.
+    """
+    fmt = layout(x)
+    usual = function(*_split(x))
+    normal = x.ge(fmt.smallest_normal)
+    value = seldom(x.gt(0.0) & ~normal, function(*_split_subnormal(x)), usual)
     value = where(x.lt(INF), value, x)
     value = select(x.eq(0.0), -INF, value, x)
-    return select(x.lt(0.0), NAN, value, x)
+    value = select(x.lt(0.0), NAN, value, x)
+    least = 1 << fmt.mantissa  # the pattern of the smallest of them, below which it wraps around
+    finite = 2 * fmt.bias << fmt.mantissa  # patterns of positive normal numbers
+    return seldom((bitcast(x, fmt.unsigned) - least).ge(finite), value, usual)
 
 
 def _natural(k: Expr, f: Expr, rest: Expr | None = None) -> Expr:
@@ -102,23 +119,25 @@ def _natural(k: Expr, f: Expr, rest: Expr | None = None) -> Expr:
 
 def log(x: Expr) -> Expr:
     """Return the natural logarithm."""
-    return _domain(x, _natural(*_split(x)))
+    return _everywhere(x, _natural)
 
 
 def log2(x: Expr) -> Expr:
     """Return the logarithm to base 2."""
-    k, f = _split(x)
     high, low = _LOG2_E[x.dtype.bits]
-    return _domain(x, k + mad(f, high, mad(f, low, _tail(f) * high)))
+    return _everywhere(x, lambda k, f: k + mad(f, high, mad(f, low, _tail(f) * high)))
 
 
 def log10(x: Expr) -> Expr:
     """Return the logarithm to base 10."""
-    k, f = _split(x)
     high, low = _LOG10_E[x.dtype.bits]
     step, rest = _LOG10_2[x.dtype.bits]
-    small = mad(f, low, mad(k, rest, _tail(f) * high))
-    return _domain(x, mad(k, step, mad(f, high, small)))
+
+    def value(k: Expr, f: Expr) -> Expr:
+        small = mad(f, low, mad(k, rest, _tail(f) * high))
+        return mad(k, step, mad(f, high, small))
+
+    return _everywhere(x, value)
 
 
 def _log1p(x: Expr, huge: Expr, *, doubled: bool = False, low: Expr | None = None) -> Expr:

@@ -1,4 +1,4 @@
-"""sin, cos and tan where few lanes of a vector, or all, need the long way of the remainder."""
+"""Functions of which few lanes of a vector, or all, need what stands behind a test."""
 
 import math
 
@@ -14,7 +14,8 @@ from weft.ir.expr import var
 from weft.ir.op import Op
 from weft.passes.transcendental import decompose
 
-OPS = {"sin": Op.SIN, "cos": Op.COS, "tan": Op.TAN}
+OPS = {"sin": Op.SIN, "cos": Op.COS, "tan": Op.TAN, "log": Op.LOG, "log2": Op.LOG2,
+       "log10": Op.LOG10}
 # doubles next to a multiple of pi / 2: remainders of 2**-61 (the least of all) to 2**-50
 NEAR = [6381956970095103 * 2.0**797, 5319372648326541 * 2.0**50, math.pi, 355.0, 45.553093477052,
         321307.9594422229, 642615.9188844458, 2915.397982531328]
@@ -51,6 +52,29 @@ def test_far_lanes_among_near_ones(seed, name, kind):
     x = x.astype(kind)
     got = weft.jit(lambda t: getattr(t, name)())(weft.from_numpy(x)).numpy()
     assert same(got, expected(name, x))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["log", "log2", "log10"])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_logarithms_of_few_odd_numbers(seed, name, kind):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 3000))
+    x = np.exp2(rng.uniform(-125, 127, n)).astype(kind)
+    tiny = float(np.finfo(kind).smallest_subnormal)
+    odd = np.array([0.0, -0.0, -1.0, math.inf, -math.inf, math.nan, tiny, 77777 * tiny, -tiny,
+                    np.finfo(kind).smallest_normal, np.finfo(kind).max], kind)
+    taken = rng.random(n) < rng.choice([0, 0.001, 0.05, 0.9])
+    x[taken] = rng.choice(odd, taken.sum())
+    got = weft.jit(lambda t: getattr(t, name)())(weft.from_numpy(x)).numpy()
+    assert same(got, expected(name, x))
+    with np.errstate(all="ignore"):
+        exact = getattr(np, name)(x.astype(np.longdouble)).astype(np.float64)
+    whole = np.isfinite(exact)
+    assert (np.isnan(got) == np.isnan(exact)).all()
+    assert (got[~whole] == exact[~whole])[~np.isnan(exact[~whole])].all()
+    error = np.abs(got[whole] - exact[whole]) / np.spacing(np.abs(exact[whole]).astype(kind))
+    assert (error <= 1.1).all()
 
 
 @pytest.mark.parametrize("name", ["sin", "cos"])
