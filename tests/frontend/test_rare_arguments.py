@@ -14,8 +14,7 @@ from weft.ir.expr import var
 from weft.ir.op import Op
 from weft.passes.transcendental import decompose
 
-OPS = {"sin": Op.SIN, "cos": Op.COS, "tan": Op.TAN, "log": Op.LOG, "log2": Op.LOG2,
-       "log10": Op.LOG10}
+OPS = {"sin": Op.SIN, "cos": Op.COS, "tan": Op.TAN}
 # doubles next to a multiple of pi / 2: remainders of 2**-61 (the least of all) to 2**-50
 NEAR = [6381956970095103 * 2.0**797, 5319372648326541 * 2.0**50, math.pi, 355.0, 45.553093477052,
         321307.9594422229, 642615.9188844458, 2915.397982531328]
@@ -52,6 +51,8 @@ def test_far_lanes_among_near_ones(seed, name, kind):
     x = x.astype(kind)
     got = weft.jit(lambda t: getattr(t, name)())(weft.from_numpy(x)).numpy()
     assert same(got, expected(name, x))
+    if name != "cos":
+        assert same(got[x == 0], x[x == 0])
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
@@ -67,7 +68,6 @@ def test_logarithms_of_few_odd_numbers(seed, name, kind):
     taken = rng.random(n) < rng.choice([0, 0.001, 0.05, 0.9])
     x[taken] = rng.choice(odd, taken.sum())
     got = weft.jit(lambda t: getattr(t, name)())(weft.from_numpy(x)).numpy()
-    assert same(got, expected(name, x))
     with np.errstate(all="ignore"):
         exact = getattr(np, name)(x.astype(np.longdouble)).astype(np.float64)
     whole = np.isfinite(exact)

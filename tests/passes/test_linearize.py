@@ -22,6 +22,7 @@ from nests import (
 )
 
 from weft.errors import VerifyError
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.interpret import run, run_linear
 from weft.ir.linear import (
@@ -342,3 +343,23 @@ def test_branches_leave_loops_that_do_not_change_them():
 def test_what_is_known_already_needs_no_branch():
     made = linearize(vectorize(unlikely_kernel(x.gt(5.0), x, x * 3.0)))
     assert not any(isinstance(inst, IfBegin) for inst in made.code)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16, 64])
+@pytest.mark.parametrize("place", [None, 0, 5, 63])
+def test_bits_of_many_words_are_tested_together(lanes, place):
+    """A mask of the upper bits: what the lower ones hold does not take the branch."""
+    a, b = memory("a", 64, dtype=dt.uint64), memory("b", 64, dtype=dt.uint64)
+    w = ex.var("w", dt.uint64)
+    odd = ((w ^ (5 << 40)) & (0xFFFF << 40)).ne(0)
+    value = ex.where(ex.unary(Op.UNLIKELY, odd), w * 3, w + 1)
+    at = (j * lanes + k,)
+    body = loop(j, 64 // lanes, vector(k, lanes, Load(w, a, at), Store(b, at, value)))
+    made = linearize(vectorize(kernel((a, b), body)))
+    assert depth_of(made, Op.MUL)[-1] == 2
+    data = np.random.default_rng(lanes).integers(0, 1 << 40, 64).astype(np.uint64) | 5 << 40
+    if place is not None:
+        data[place] += 1 << 40
+    got = np.zeros(64, np.uint64)
+    run_linear(made, [data, got])
+    assert (got == np.where(data >> 40 == 5, data + 1, data * 3)).all()

@@ -80,6 +80,7 @@ class Scope:
 
 _INLINE_NODES: Final = 24
 MOST_BITS: Final = 64
+_WORDS: Final = 8  # of 64 bits in the vectors of most registers
 _NO_WRAP: Final = 1 << 62
 _COMPARISONS: Final = (Op.LT, Op.LE, Op.EQ, Op.NE)
 
@@ -392,6 +393,18 @@ def conjunction(a: Expr, b: Expr) -> Expr:
 def any_of(v: Expr) -> Expr:
     """Return whether any lane of a vector bool holds."""
     return ex.bits(v).ne(0) if 1 < v.lanes <= MOST_BITS else fold_lanes(v, Op.OR)
+
+
+def any_test(v: Expr) -> Expr:
+    """Return `any_of` a vector bool, where bits of many words are tested in one of their ORs."""
+    if v.op is not Op.NE or v.args[0].op is not Op.AND or not ex.is_const(v.args[1], 0):
+        return any_of(v)
+    words, bits = v.args[0].args
+    if bits.op is not Op.CONST or words.lanes <= _WORDS:
+        return any_of(v)
+    while words.lanes > _WORDS:
+        words = ex.binary(Op.OR, ex.half(words, 0), ex.half(words, 1))
+    return any_of((words & int(bits.attr)).ne(0))
 
 
 def fold_lanes(v: Expr, op: Operation) -> Expr:

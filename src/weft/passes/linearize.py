@@ -75,7 +75,7 @@ from weft.ir.stmt import (
 )
 from weft.ir.traverse import walk
 from weft.passes.flat import flat_index
-from weft.passes.lanes import any_of
+from weft.passes.lanes import any_test
 
 MATRIX_LANES: Final = 256  # of a matrix, which takes a tile register
 KEPT_MATRICES: Final = 2  # of one factor in registers, beside the other and four results
@@ -209,7 +209,7 @@ class Linearizer:
         start = self.value(ex.index(0))
         self._emit(StorageInst(memory, e.lanes))
         self._emit(StoreInst(memory, start, self.values[usual]))
-        test = self.value(any_of(condition))
+        test = self.value(any_test(condition))
         self._open(False)
         value = self.value(ex.where(condition, seldom, usual))
         self._emit(StoreInst(memory, start, value))

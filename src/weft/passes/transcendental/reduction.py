@@ -2,8 +2,8 @@
 
 Payne and Hanek (1983): only those bits of ``1 / pi`` are multiplied that matter for the exponent at
 hand, modulo a whole turn. They are chosen by selects, so there is no table in memory. float32 is
-reduced in float64 fused multiply-adds, float64 in integer arithmetic. Usual arguments, below
-`FAR_SINGLE` and `FAR_DOUBLE`, have shorter ways, which callers take by `floats.seldom`.
+reduced in float64 fused multiply-adds, float64 in integer arithmetic. Usual arguments have shorter
+ways, which callers take by `floats.seldom`.
 """
 
 import math
@@ -24,12 +24,13 @@ QUARTER_PI: Final = 0.78515625  # a little less
 
 # 1 / pi in two parts, less whole turns: for any float32, and for those from a power of two on
 _PER_HALF_TURN: Final = (0.3183098861837907, -1.9678676675182486e-17)
-FAR_SINGLE: Final = 2.0**50
 _PER_HALF_TURN_FROM: Final = (
-    (FAR_SINGLE, -2.0598845603958264e-09, 1.4188110088932633e-25),
+    (2.0**50, -2.0598845603958264e-09, 1.4188110088932633e-25),
     (2.0**77, 3.583247455607534e-17, -1.0721436282893004e-33),
     (2.0**102, -2.7170920538718753e-25, 1.9429493537593412e-41),
 )
+# the same for small ones: both parts are positive, so that -0 stays -0
+_PER_HALF_TURN_NEAR: Final = (0.31830988618379064, 3.583247455607534e-17)
 # 2 / pi: bits behind the point from -54 on
 _WORDS_DOUBLE: Final = (
     0x0000000000000145, 0xF306DC9C882A53F8, 0x4EAFA3EA69BB81B6, 0xC52B3278872083FC,
@@ -44,30 +45,45 @@ _HALF_PI_PARTS: Final = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487
 FAR_DOUBLE: Final = 2.0**20
 
 
-def reduce_single(y: Expr, parts: int, *, far: bool, offset: float = 0.0) -> tuple[Expr, Expr]:
-    """Return ``y * parts / pi + offset - n`` as float64, and n as the low bits of a uint64.
+def reduce_single(y: Expr, parts: int, *, offset: float = 0.0) -> tuple[Expr, Expr]:
+    """Return ``y * parts / pi + offset - n``, and n as the low bits of a uint64.
 
-    y >= 0 is float32, below `FAR_SINGLE` unless `far`; `parts` a power of two, `offset` 0 or 1/2; n
-    is the nearest integer, except that large arguments may miss it by so little that the remainder
-    stays below 0.56 (infinity gives NaN).
+    y >= 0 is a float32 as float64, `parts` a power of two, `offset` 0 or 1/2; n is the nearest
+    integer, except that large arguments may miss it by so little that the remainder stays below
+    0.56 (infinity gives NaN).
 
     A float32 from ``2**e`` on is a multiple of ``2**(e - 23)``, so multiples of ``2**(24 - e)`` in
     ``1 / pi`` make whole turns. What is left of it, times y, stays below ``2**51 / parts`` for some
     26 exponents. The first product cancels exactly, and the two parts have 106 bits: as no float32
     is closer to a multiple of ``pi / 2`` than 2**-31 (relative to it), the remainder keeps 26.
     """
-    wide = cast(y, dt.float64)
-    head, tail = (lift(part * parts, wide) for part in _PER_HALF_TURN)
-    for least, *constants in _PER_HALF_TURN_FROM if far else ():
+    head, tail = (lift(part * parts, y) for part in _PER_HALF_TURN)
+    for least, *constants in _PER_HALF_TURN_FROM:
         reached = y.ge(least)
         head, tail = (
-            select(reached, part * parts, before, wide)
+            select(reached, part * parts, before, y)
             for part, before in zip(constants, (head, tail), strict=True)
         )
-    rounder = DOUBLE.rounder
-    turns = mad(wide, head, offset) + rounder if offset else mad(wide, head, rounder)
-    n, bits = rounded(turns, DOUBLE)
-    return mad(wide, tail, mad(wide, head, offset - n if offset else -n)), bits
+    return _remainder(y, head, tail, offset)
+
+
+def reduce_single_near(x: Expr, parts: int, *, offset: float = 0.0) -> tuple[Expr, Expr, Expr]:
+    """Return what `reduce_single` does, of x of either sign, and where that is not to be relied on.
+
+    Where n, counted from ``-2**47``, reaches 48 bits, the sum that rounds it has other upper bits.
+    """
+    head, tail = (lift(part * parts, x) for part in _PER_HALF_TURN_NEAR)
+    f, bits = _remainder(x, head, tail, offset, 1 << 47)
+    return f, bits, ((bits ^ DOUBLE.rounder_bits) & (0xFFFF << 48)).ne(0)
+
+
+def _remainder(x: Expr, head: Expr, tail: Expr, offset: float, first: int = 0
+               ) -> tuple[Expr, Expr]:  # fmt: skip
+    """Return ``x * (head + tail) + offset - n`` and the bits of n less `first`."""
+    rounder = DOUBLE.rounder + first
+    turns = mad(x, head, offset) + rounder if offset else mad(x, head, rounder)
+    n, bits = rounded(turns, DOUBLE, offset=first)
+    return mad(x, tail, mad(x, head, offset - n if offset else -n)), bits
 
 
 def reduce_double_near(y: Expr) -> tuple[Expr, Expr, Expr, Expr]:

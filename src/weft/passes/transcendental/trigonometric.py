@@ -27,12 +27,12 @@ from weft.passes.transcendental.floats import (
     with_sign,
 )
 from weft.passes.transcendental.reduction import (
-    FAR_SINGLE,
     HALF_PI,
     QUARTER_PI,
     reduce_double,
     reduce_double_near,
     reduce_single,
+    reduce_single_near,
 )
 
 # sin(pi * sqrt z) / sqrt z on z <= 0.52**2, to 2**-34
@@ -65,8 +65,8 @@ _TAN: Final = {
 
 
 def _half_turn(f: Expr, bits: Expr) -> Expr:
-    """Return the sine of ``(f + n) * pi`` as float32, n being the low bits of `bits`."""
-    return cast(with_sign(f * horner(f * f, _HALF_TURN), bits << 63), dt.float32)
+    """Return the sine of ``(f + n) * pi``, n being the low bits of `bits`."""
+    return with_sign(f * horner(f * f, _HALF_TURN), bits << 63)
 
 
 def _reduce(y: Expr) -> tuple[Expr, Expr, Expr]:
@@ -87,10 +87,17 @@ def _either(x: Expr, function: Callable[[Expr, Expr, Expr], Expr]) -> Expr:
 
 def _either_single(x: Expr, parts: int, function: Callable[[Expr, Expr], Expr], *,
                    offset: float = 0.0) -> Expr:  # fmt: skip
-    """Return a function of the reduced float32 `x`, by the long way only where it is needed."""
-    y = magnitude(x)
-    near, far = (function(*reduce_single(y, parts, far=f, offset=offset)) for f in (False, True))
-    return seldom(y.ge(FAR_SINGLE), far, near)
+    """Return a function of the reduced float32 `x`, by the long way only where it is needed.
+
+    Without an offset it is an odd function. Nothing but a conversion reads float32, which can read
+    memory then.
+    """
+    wide = cast(x, dt.float64)
+    y = magnitude(wide)
+    *near, unsure = reduce_single_near(y if offset else wide, parts, offset=offset)
+    far = function(*reduce_single(y, parts, offset=offset))
+    far = far if offset else with_sign(far, sign_of(wide))
+    return cast(seldom(unsure, far, function(*near)), dt.float32)
 
 
 def _turned(r: Expr, low: Expr, quadrant: Expr, sign: Expr) -> Expr:
@@ -111,17 +118,17 @@ def _tangent(r: Expr, low: Expr, quadrant: Expr) -> Expr:
 
 
 def _tangent_single(f: Expr, quadrant: Expr) -> Expr:
-    """Return the tangent of ``(f + quadrant) * pi / 2`` as float32."""
+    """Return the tangent of ``(f + quadrant) * pi / 2``, for float32."""
     r = f * HALF_PI
     z = r * r
     value = mad(r, z * horner(z, _TAN[32]), r)
-    return cast(where((quadrant & 1).eq(0), value, -1.0 / value), dt.float32)
+    return where((quadrant & 1).eq(0), value, -1.0 / value)
 
 
 def sin(x: Expr) -> Expr:
     """Return the sine; NaN at infinity."""
     if x.dtype is dt.float32:
-        return with_sign(_either_single(x, 1, _half_turn), sign_of(x))
+        return _either_single(x, 1, _half_turn)
     return _either(x, lambda r, low, quadrant: _turned(r, low, quadrant, sign_of(x)))
 
 
@@ -134,6 +141,6 @@ def cos(x: Expr) -> Expr:
 
 def tan(x: Expr) -> Expr:
     """Return the tangent; NaN at infinity."""
-    single = x.dtype is dt.float32
-    value = _either_single(x, 2, _tangent_single) if single else _either(x, _tangent)
-    return with_sign(value, sign_of(x))
+    if x.dtype is dt.float32:
+        return _either_single(x, 2, _tangent_single)
+    return with_sign(_either(x, _tangent), sign_of(x))
