@@ -66,6 +66,7 @@ from weft.strategies.nest import (
 
 FAR_SHARE: Final = 16  # bytes of rows that come from far in the time of a product, beside others
 FAR_PIECE: Final = 60  # products in whose time a piece of a row is waited for that comes from far
+SHARED_COST: Final = 5  # weighted operations of several threads in the time of a multiplication
 SINGLY: Final = 2  # cycles in which one result leaves its vector
 _USUAL: Final = Parameters()
 
@@ -79,13 +80,13 @@ def outer_cost(plan: Plan, pattern: Pattern, p: Parameters) -> int | None:
 def schedule_outer(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the outer form; whether it fits."""
     found = _outer_loops(plan, pattern, p)
-    return found is not None and _outer_tile(plan, pattern, p, *found[1:])
+    return found is not None and _outer_tile(plan, pattern, p, *found)
 
 
 def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[int, For, For] | None:
     """Return the loops that give the tile its rows and its vectors, and what they cost.
 
-    None if there are none.
+    None if there are none. A single panel is turned by one thread, and the others wait.
     """
     space = Space(plan.kernel)
     inside = accesses(pattern.reduce.body)
@@ -101,7 +102,8 @@ def _outer_loops(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[int, For,
             continue
         cost = _cost(plan, pattern, p, row, loop)
         if strided:
-            cost += cost_of_moves(plan, pattern, row)
+            alone = size_of(loop.extent) <= _lanes(plan, loop, row, pattern, p)
+            cost += cost_of_moves(plan, pattern, row) * (plan.threads if alone else 1)
         if scattered(plan, pattern, loop):
             results = product(r.extent for r in pattern.rows)
             # Vectors that are not full are not turned: their elements leave one by one.
@@ -308,7 +310,8 @@ def _lanes(plan: Plan, wide: For, row: For, pattern: Pattern, p: Parameters) -> 
     return best
 
 
-def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
+def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, cost: int, row: For,
+                wide: For) -> bool:
     schedule = plan.schedule
     name = pattern.reduce.accumulators[0].var.attr
     lanes = _lanes(plan, wide, row, pattern, p)
@@ -330,9 +333,11 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
     pieces, width = row_vectors(plan, pattern, p, row, wide)
     if pieces:
         rows, lanes = tile_height(plan, pattern, p, row, pieces), width
+    amount = max(work((pattern.rows[0],)) // MAC_SPEED, SHARED_COST * cost)
     if not pieces and block is None and packed and not apart and panels_first(
-            plan, pattern, p, row, wide, rows, lanes):
-        return wide_tile(plan, pattern, p, row, wide, rows, lanes, *next(iter(packed.items())))
+            plan, pattern, p, row, wide, rows, lanes, amount):
+        return wide_tile(plan, pattern, p, row, wide, rows, lanes, amount,
+                         *next(iter(packed.items())))
     n = size_of(wide.extent)
     rest = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
     if pieces and pieces * width < n - n % -width:  # two groups of vectors
@@ -347,7 +352,6 @@ def _outer_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For
         loop = find(plan.kernel, j)
         assert loop is not None
         tile_split(plan, j, loop.extent, lanes)
-    amount = work((pattern.rows[0],)) // MAC_SPEED
     strips = -(-n // lanes)
     from_left = not packed and (lies_near(plan, pattern, wide) or rows_once(
         plan, pattern, row, wide))  # rows of results are written from left to right

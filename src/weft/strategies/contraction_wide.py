@@ -13,14 +13,8 @@ from weft.schedule.space import constant
 from weft.schedule.subscripts import Space
 from weft.strategies.contraction_chains import chain_steps, register_tile
 from weft.strategies.contraction_far import copy_tile, lies_apart
-from weft.strategies.contraction_pattern import (
-    MAC_SPEED,
-    Parameters,
-    Pattern,
-    copy_strided,
-    may_repeat,
-)
-from weft.strategies.nest import PARALLEL_WORK, Cost, Plan, parallelise, product, size_of, work
+from weft.strategies.contraction_pattern import Parameters, Pattern, copy_strided, may_repeat
+from weft.strategies.nest import PARALLEL_WORK, Cost, Plan, parallelise, product, size_of
 
 WIDE: Final = 4  # panels side by side from which on rows of results are longer than strips of them
 FEW_TERMS: Final = 24  # of a sum, in whose time results are hardly written
@@ -29,7 +23,7 @@ WASTE: Final = 24  # columns of which one may be computed twice
 
 
 def panels_first(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, rows: int,
-                 lanes: int) -> bool:
+                 lanes: int, amount: int) -> bool:
     """Whether the panels of whole rows are copied before their first result.
 
     The second cache holds them where sums are short. Where these have few terms, results that the
@@ -47,18 +41,18 @@ def panels_first(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: Fo
         far, least = plan.target.l2_bytes, WIDE * lanes
     return (written > far and size_of(row.extent) >= 2 * p.pack_rows and _is_short(pattern, p)
             and _wide_columns(plan, pattern, p, wide, lanes) >= least
-            and _blocks(plan, pattern, p, row, wide, rows, lanes) is not None)
+            and _blocks(plan, pattern, p, row, wide, rows, lanes, amount) is not None)
 
 
 def _blocks(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, rows: int,
-            lanes: int) -> tuple[int, int] | None:
+            lanes: int, amount: int) -> tuple[int, int] | None:
     """Return the rows that share a copy of all panels, and the columns that have theirs at once.
 
     The last ones overlap those before them. What must not be computed twice is cut into blocks of
     whole tiles that are equal, if there are any of about that size.
     """
     n, m = size_of(row.extent), size_of(wide.extent)
-    parts = plan.threads if work((pattern.rows[0],)) // MAC_SPEED >= PARALLEL_WORK else 1
+    parts = plan.threads if amount >= PARALLEL_WORK else 1
     count = -(-max(-(-n // p.wide_rows), parts) // parts) * parts
     most = (min(-(-n // (count * rows)) * rows, n), _wide_columns(plan, pattern, p, wide, lanes))
     if may_repeat(pattern):
@@ -89,13 +83,12 @@ def _wide_columns(plan: Plan, pattern: Pattern, p: Parameters, wide: For, lanes:
 
 
 def wide_tile(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For, rows: int,
-              lanes: int, memory: str, strided: bool) -> bool:
-    """Schedule tiles from left to right, with all panels copied before."""
+              lanes: int, amount: int, memory: str, strided: bool) -> bool:
+    """Schedule tiles from left to right, with all panels copied before; `amount` is the work."""
     schedule = plan.schedule
     i, j = row.var.attr, wide.var.attr
     outer = [r.var.attr for r in pattern.rows if r is not row and r is not wide]
-    amount = work((pattern.rows[0],)) // MAC_SPEED
-    blocks = _blocks(plan, pattern, p, row, wide, rows, lanes)
+    blocks = _blocks(plan, pattern, p, row, wide, rows, lanes, amount)
     assert blocks is not None
     size, width = blocks
     if width < size_of(wide.extent):
