@@ -126,6 +126,10 @@ class Schedule:
         return self._apply("tensorize", (accumulator, axis, operation), bias=bias,
                            multiple=multiple)
 
+    def widen(self, accumulator: str, axis: str, multiple: int, side: str) -> Self:
+        """See `weft.schedule.widen.widen`."""
+        return self._apply("widen", (accumulator, axis, multiple, side))
+
     def separate(self, accumulator: str) -> Self:
         """See `weft.schedule.parts.separate`."""
         return self._apply("separate", (accumulator,))
@@ -325,6 +329,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "loops": ("fuse", "reorder", "reverse", "tile", "sink", "unroll", "vectorize", "parallel"),
     "reduction": ("contract", "rfactor", "decompose_reduction"),
     "blocking": ("block_reduction", "share_reduction"), "tensorize": ("tensorize",),
+    "widen": ("widen",),
     "scan": ("scan",), "parts": ("separate", "sweep", "fork", "measure", "guard"),
     "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
     "alias": ("alias", "unite"), "precompute": ("precompute",),

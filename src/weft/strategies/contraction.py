@@ -21,6 +21,8 @@ batched, einsum, convolution over windows, matrix times vector. Fourteen forms:
   multiplies all elements (where the target has it).
 * **matrix**: the same by products of whole 16 x 16 matrices of words (AMX tiles).
 * **parts**: products of float32 as products of matrices of the bfloat16 that they are sums of.
+* **gradient**: gradients of bfloat16 convolutions by weights, by products of matrices along the
+  positions, all places of the weights from one copy of the image.
 * **slide**: convolutions of bfloat16 by products of matrices, all taps from one copy of the image.
 * **taps**: the same tap by tap, for windows that are too short, or move another way.
 * **lines**: vectors times matrices, whose rows are read one by one.
@@ -39,6 +41,7 @@ from weft.strategies.contraction_deep import schedule_deep
 from weft.strategies.contraction_dot import schedule_dot
 from weft.strategies.contraction_edges import omit_gradient, omit_outside
 from weft.strategies.contraction_filter import schedule_filter
+from weft.strategies.contraction_gradient import schedule_gradient
 from weft.strategies.contraction_inner import inner_cost, schedule_inner
 from weft.strategies.contraction_lines import schedule_lines
 from weft.strategies.contraction_matrix import schedule_matrix
@@ -56,7 +59,8 @@ from weft.strategies.nest import Plan, fit_privately, private_arrays
 __all__ = ["Parameters", "Pattern", "match", "omit_outside", "schedule_contraction"]
 
 FLAT: Final = (schedule_outer, schedule_inner, schedule_lines, schedule_stream)  # no windows
-LARGE: Final = (schedule_parts, schedule_matrix, schedule_slide, schedule_taps)  # of matrices
+LARGE: Final = (schedule_parts, schedule_matrix, schedule_gradient, schedule_slide,
+                schedule_taps)  # of matrices
 SMALLER: Final = 4  # how often a form is tried that keeps too much in private arrays
 KEPT: Final = ("panel_bytes", "window_bytes", "whole_bytes", "sum_bytes", "dot_bytes",
                "matrix_bytes", "far_block")

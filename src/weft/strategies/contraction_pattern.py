@@ -103,6 +103,7 @@ SPACES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
             "dot_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "matrix": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "parts": {},
+    "gradient": {"matrix_bytes": (256 << 10, 512 << 10, 1 << 20)},
     "slide": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "taps": {"matrix_bytes": (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)},
     "filter": {},

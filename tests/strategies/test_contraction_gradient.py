@@ -1,0 +1,100 @@
+"""Gradients of bfloat16 convolutions by weights: by the interpreter, and against float64."""
+
+import numpy as np
+import pytest
+from test_contraction_matrix import TARGET, WITHOUT, assembly
+
+import weft
+from schedule_nests import assert_same
+from seeds import seeds
+from weft.kernelize.build import kernelize
+from weft.strategies import choose
+
+
+def gradient(image, weights, dtype=weft.bfloat16, groups=1, **options):
+    """The kernel of a gradient by weights."""
+    name = f"conv{len(image) - 2}d"
+    x, w = (weft.zeros(*shape, dtype=dtype).realize() for shape in (image, weights))
+    g = getattr(x, name)(w, groups=groups, **options) * 0
+    g = g.realize()
+    made = weft.grad(lambda v: (getattr(x, name)(v, groups=groups, **options) * g).sum())(w)
+    (step,) = kernelize([made._read()], TARGET)
+    return step.kernel
+
+
+def takes_places(made):
+    """Whether all places of the weights are multiplied from one copy of the image."""
+    return "all places" in dict(made.meta.hints)["why"]
+
+
+def checked(kernel, threads=1, target=TARGET):
+    """The scheduled kernel, which the interpreter has compared with the nest."""
+    made = choose(kernel, target, threads)
+    assert_same(kernel, made)
+    assert any(line.startswith("matrix") for line in made.meta.schedule)
+    return made
+
+
+@pytest.mark.parametrize(("image", "weights", "options"), [
+    ((2, 5, 6, 9), (7, 5, 3, 3), {"padding": 1}),
+    ((3, 18, 9, 8), (33, 18, 3, 2), {"stride": 2}),
+    ((1, 5, 9, 5), (17, 5, 3, 2), {"dilation": 2, "padding": 2}),
+    ((3, 1, 6, 8), (9, 1, 2, 5), {"padding": 1}),
+    ((2, 12, 30), (6, 12, 5), {"stride": 2, "padding": 2}),
+    ((2, 4, 3, 5, 6), (9, 4, 2, 3, 3), {"padding": 1}),
+    ((2, 10, 5, 4), (14, 5, 3, 3), {"groups": 2, "padding": 1}),
+])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_schedule_is_exact(image, weights, options, threads):
+    assert takes_places(checked(gradient(image, weights, **options), threads))
+
+
+@pytest.mark.parametrize(("l2", "levels"), [(40 << 10, 2), (120 << 10, 1), (2 << 20, 0)])
+def test_blocks_of_images_and_of_rows_are_exact(l2, levels):
+    kernel = gradient((2, 17, 6, 20), (5, 17, 3, 2), padding=1)
+    made = checked(kernel, target=TARGET.replace(l2_bytes=l2))
+    assert takes_places(made)
+    assert sum(line.startswith("block_reduction") for line in made.meta.schedule) == levels
+
+
+@pytest.mark.parametrize(("image", "weights"), [((2, 5, 6, 9), (2, 5, 3, 3)),
+                                                ((2, 4, 6, 9), (7, 4, 3, 3))])
+def test_few_channels_take_another_form(image, weights):
+    assert not takes_places(choose(gradient(image, weights), TARGET, 1))
+
+
+def test_other_elements_and_processors_take_another_form():
+    shape = (2, 16, 6, 9), (16, 16, 3, 3)
+    assert not takes_places(choose(gradient(*shape), WITHOUT, 1))
+    assert not takes_places(choose(gradient(*shape, dtype=weft.float32), TARGET, 1))
+
+
+def test_words_are_copied_as_vectors():
+    lines = assembly(gradient((2, 32, 20, 34), (32, 32, 3, 3), padding=1))
+    assert not any(name in line for line in lines for name in ("pinsrw", "idiv", "vpgather"))
+    assert sum("tdpbf16ps" in line for line in lines) == 4
+
+
+@pytest.mark.parametrize("seed", seeds(16))
+def test_random_gradients_agree_with_float64(seed):
+    rng = np.random.default_rng(seed)
+    dimensions, groups = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    kernel = [int(n) for n in rng.choice([1, 2, 3, 5], dimensions)]
+    stride, dilation, pad = (int(rng.integers(low, 4)) for low in (1, 1, 0))
+    n, c, o = (int(2 ** rng.uniform(0, most)) for most in (3, 6, 6))
+    size = [int(rng.integers(0, 24 // dimensions)) + (k - 1) * dilation + 1 for k in kernel]
+    x = rng.standard_normal((n, c * groups, *size), dtype=np.float32)
+    w = rng.standard_normal((o * groups, c, *kernel), dtype=np.float32)
+    options = {"stride": stride, "padding": pad, "dilation": dilation, "groups": groups}
+    name = f"conv{dimensions}d"
+    x, w = (weft.tensor(a).to(weft.bfloat16) for a in (x, w))
+    shape = getattr(x, name)(w, **options).shape
+    g = weft.tensor(rng.standard_normal(shape, dtype=np.float32)).to(weft.bfloat16)
+
+    def by_weights(x, w, g):
+        return weft.grad(lambda v: (getattr(x, name)(v, **options) * g).sum())(w)
+
+    got = weft.jit(by_weights)(x, w, g).to(weft.float32).numpy()
+    expected = by_weights(*(t.to(weft.float64) for t in (x, w, g))).numpy()
+    bound = 2.0**-8 * np.abs(expected).max(initial=0)
+    assert np.abs(got - expected).max(initial=0) <= bound
