@@ -97,3 +97,12 @@ def test_gradients_by_images_are_contractions_in_every_type(dtype, seed):
     found = weft.jit(gradient)(*narrow)
     wanted = weft.jit(gradient)(*arrays).astype(found.dtype)  # sums of integers, rounded once
     assert np.array_equal(found.astype(weft.float32).numpy(), wanted.astype(weft.float32).numpy())
+
+
+def test_narrow_gradients_of_few_channels_keep_no_array_between():
+    """A sum over taps of one axis alone was written transposed, which took twenty times as long."""
+    x, w, up = (weft.from_numpy(np.ones(s, np.float32)).astype(weft.bfloat16) for s in (
+        (11, 8, 43, 38), (65, 8, 3, 3), (11, 65, 41, 36)))
+    made = weft.grad(lambda x: (x.conv2d(w) * up).sum())(x)
+    steps = kernelize(simplify([made._read()]))
+    assert [s.kernel.meta.kind for s in steps if s.kernel.meta.flops > 10**6] == ["contraction"]

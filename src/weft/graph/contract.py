@@ -30,6 +30,7 @@ MATERIALISE: Final = 16  # what an element written to memory and read again cost
 OVERLAP: Final = 1.6  # more terms that a dense convolution may have than its windows side by side
 FEW_CHANNELS: Final = 8  # of results: fewer do not fill vectors
 LANES: Final = 16  # results of a vector
+HALVES: Final = 1.5  # times as many terms of 16 bits are multiplied in the same time, and more
 SEVERAL: Final = 1 << 20  # terms from which on it pays to make two kernels of one
 NARROW: Final = 5  # of how many vectors one is used where neither channels nor positions fill it
 WRITTEN: Final = 28  # positions of a row in which taps outside of a picture cost nothing
@@ -205,6 +206,8 @@ def _pays(node: Node, inner: Node, chain: list[Node]) -> bool:
     # what is folded back is gathered, element by element
     most = OVERLAP * before + MATERIALISE * (kept + outer) if steps else (
         before + MATERIALISE * kept)
+    if any(_stored(f) is not f for f in inner.args[0].args):
+        most *= HALVES
     return bool(terms <= most)
 
 

@@ -10,10 +10,12 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import traverse
 from weft.ir.expr import Expr
+from weft.ir.op import Op
 from weft.ir.record import Record
 from weft.ir.stmt import Body
 from weft.schedule.subscripts import Linear
 
+_COMPARED = frozenset({Op.LT, Op.LE, Op.EQ, Op.NE})
 PAIR = "&"  # between the names of two loops that make one dimension
 
 
@@ -77,5 +79,7 @@ def _numbers(body: Body) -> Iterable[Expr]:
         roots = stmt.exprs()
         yield from (e for e in roots if e.dtype is dt.int64)
         for e in ex.toposort(list(roots)):
-            if e.dtype is not dt.int64:
+            if e.op in _COMPARED and e.args[0].dtype is dt.int64:
+                yield e.args[1] - e.args[0]  # nothing else counts
+            elif e.dtype is not dt.int64:
                 yield from (x for x in e.args if x.dtype is dt.int64)

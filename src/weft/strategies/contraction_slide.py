@@ -23,6 +23,7 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
+    match,
     tile_rows,
     tile_split,
 )
@@ -36,7 +37,7 @@ from weft.strategies.nest import (
     work,
 )
 
-FEWEST: Final = 3  # channels of results
+FEWEST: Final = 3  # channels of results, and of what is summed
 LINES: Final = 8  # rows of positions that share one copy
 OVERHEAD: Final = 8  # parts of the positions for which one more that lies idle is accepted
 
@@ -60,8 +61,12 @@ def schedule_slide(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """
     if not plan.target.supports(Op.MATRIX2, uint32) or len(pattern.reduce.axes) < 2:
         return False
+    steps = len(plan.schedule.trace)
+    pattern = _turn_taps(plan, pattern)
+    # Weights of a gradient by images lie apart: no form makes one sum of channels and taps.
+    least = SIDE if len(plan.schedule.trace) == steps else FEWEST
     s = sides_of(plan, pattern, turned=True, masked=True)
-    if s is None or s.op != Op.DOT2.name or not s.points > s.depth >= SIDE:
+    if s is None or s.op != Op.DOT2.name or not s.points > s.depth >= least:
         return False
     if size_of(s.row.extent) < SIDE or size_of(s.wide.extent) < FEWEST:
         return False
@@ -73,6 +78,18 @@ def schedule_slide(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     plan.why.append(f"contraction: {sizes.rows}×{sizes.columns} results in tiles of "
                     f"{SIDE}×{SIDE}, taps of one copy ({s.op})")
     return True
+
+
+def _turn_taps(plan: Plan, pattern: Pattern) -> Pattern:
+    """Let taps go the way of positions: those of a gradient by images go the other way."""
+    space, rows = Space(plan.kernel), {r.var for r in pattern.rows}
+    back = {a.var.attr for a in pattern.reduce.axes for x in accesses(pattern.reduce.body)
+            for i in x.index if (space.stride(i, a.var) or 0) < 0 and space.symbols(i) & rows}
+    for axis in back:
+        plan.schedule.reverse(axis)
+    found = match(plan, str(pattern.rows[0].var.attr)) if back else pattern
+    assert found is not None
+    return found
 
 
 class _Slide:
