@@ -94,7 +94,7 @@ def _either_single(x: Expr, parts: int, function: Callable[[Expr, Expr], Expr], 
     """
     wide = cast(x, dt.float64)
     y = magnitude(wide)
-    *near, unsure = reduce_single_near(y if offset else wide, parts, offset=offset)
+    *near, unsure = reduce_single_near(wide, parts, offset=offset)
     far = function(*reduce_single(y, parts, offset=offset))
     far = far if offset else with_sign(far, sign_of(wide))
     return cast(seldom(unsure, far, function(*near)), dt.float32)
