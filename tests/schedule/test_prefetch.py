@@ -188,8 +188,18 @@ def test_only_the_first_iteration_of_what_is_written_out_asks_for_lines():
     schedule.prefetch_lines("b", "k.s", "i", "k.i", "j.o")
     assert_same(before, schedule.kernel)
     (asked,) = [s for s in walk(schedule.kernel.body)
-                if isinstance(s, If) and any(isinstance(t, Prefetch) for t in s.then)]
+                if isinstance(s, If) and any(isinstance(t, Prefetch) for t in walk(s.then))]
     assert print_expr(asked.condition) == "%k.o == 0"
+
+
+def test_requests_of_a_long_step_are_written_once():
+    schedule = Schedule(nests.matmul(2, 96, 40)).split("j", 32).reorder("j.o", "i", "j.i").stage(
+        "b", "j.o", ("k", "j.i")).split("k", 8).decompose_reduction("s", "j.i")
+    schedule.prefetch_lines("b", "k.s", "i", "k.o", "j.o")
+    (loop,) = [s for s in walk(schedule.kernel.body)
+               if isinstance(s, For) and any(isinstance(t, Prefetch) for t in s.body)]
+    assert print_expr(loop.extent) == "8"  # of two lines of 40 rows, in ten steps
+    assert len([s for s in walk(schedule.kernel.body) if isinstance(s, Prefetch)]) == 1
 
 
 def test_refuses_lines():

@@ -40,6 +40,12 @@ def test_factors_get_names(left, right, inner):
     assert_same(kernel, made.kernel)
 
 
+def test_words_of_parts_are_cut_from_their_floats():
+    made = Schedule(nests.matmul(2, 3, 6)).separate("s").tensorize("s", "k", "dot2")
+    assert "cast.u16" not in print_kernel(made.bare)
+    assert "cast.u16" in print_kernel(Schedule(nests.matmul(2, 3, 6)).separate("s").bare)
+
+
 def test_a_negative_byte_that_became_unsigned_is_no_byte():
     x, y, s = (ex.var(name, d) for name, d in (("x", dt.int8), ("y", dt.int8), ("s", dt.int32)))
     wide = ex.cast(ex.cast(x, dt.uint16), dt.int32)

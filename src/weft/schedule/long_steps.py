@@ -8,7 +8,7 @@ from typing import Final
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.expr import Expr
-from weft.ir.stmt import UNROLLED, Body, For, If, Kernel, Prefetch
+from weft.ir.stmt import SERIAL, UNROLLED, Body, For, If, Kernel, Prefetch
 from weft.schedule.prefetch import LINE_BYTES, copied_loads, next_panel
 from weft.schedule.space import Edit, find_for
 
@@ -77,19 +77,20 @@ def prefetch_lines(kernel: Kernel, memory: str, copy: str, tile: str, steps: str
                             expected=f"at most {MOST_ASKED} in each")
     beyond = next_panel(kernel, what, loops, outer, around)
     edit = Edit(kernel)
+    n = edit.names.index(f"{steps}.n")
+    place = ex.minimum(turn * share + n, ex.index(total - 1))
+    first = ex.minimum(place % lines * line, ex.index(run - near))
+    index = beyond | {v: first // moves[v] % known[v] for v in along}
+    place = place // lines
+    for v in rows:
+        index[v] = place % known[v]
+        place = place // known[v]
     hints: list[Prefetch] = []
-    for n in range(share):
-        place = ex.minimum(turn * share + n, ex.index(total - 1))
-        first = ex.minimum(place % lines * line, ex.index(run - near))
-        index = beyond | {v: first // moves[v] % known[v] for v in along}
-        place = place // lines
-        for v in rows:
-            index[v] = place % known[v]
-            place = place // known[v]
-        for load in loads:
-            hints.append(Prefetch(load.memory, tuple(ex.substitute(load.index, index))))
-            edit.locate(load, hints[-1])
-    asked: Body = tuple(hints)
+    for load in loads:
+        hints.append(Prefetch(load.memory, tuple(ex.substitute(load.index, index))))
+        edit.locate(load, hints[-1])
+    # The requests of a step are written once: their addresses take more code than its products.
+    asked: Body = (For(n, ex.index(share), SERIAL, tuple(hints)),)
     for p in sweeps:
         asked = (If(p.var.eq(0), asked),)
     return edit.replace(site.parents, site.stmt,

@@ -222,7 +222,7 @@ class _Tensorize:
             loads = copy.body(needed)
             part = copy.expr(value)
             if self.op is not Op.MAD:
-                part = ex.cast(ex.bitcast(part, dt.unsigned(bits)), dt.uint32)
+                part = _bits(part)
             if (r or self.multiple > 1) and (n is None or n % (self.group * self.multiple)):
                 inside = at.lt(self.axis.extent)
                 loads = gd.guard(loads, inside, self.what)
@@ -230,11 +230,34 @@ class _Tensorize:
                     part = ex.where(inside, part, 0)
             body += loads
             if r:
-                part = part << bits * r
+                part = _raised(part, bits * r)
             whole = part if whole is None else whole | part
         assert whole is not None
         # The zeros that fill a group are shifted, too: they meet zeros of the other side.
         return body, whole ^ _SHIFTED if self.biased == side else whole
+
+
+def _bits(value: Expr) -> Expr:
+    """Return the bits of a narrow value at the low end of a word."""
+    cast = value.args[0] if value.op is Op.BITCAST else value
+    whole = cast.args[0] if cast.op is Op.CAST else value
+    if cast is not value and whole.dtype is dt.uint32 and (
+            value.dtype.bits + _shift(whole) == whole.dtype.bits):
+        return whole  # its high end, of which a narrow value was made
+    return ex.cast(ex.bitcast(value, dt.unsigned(value.dtype.bits)), dt.uint32)
+
+
+def _raised(word: Expr, bits: int) -> Expr:
+    """Return a word moved to its high end, so many bits up."""
+    if 0 < bits == _shift(word):
+        return word.args[0] & (0xFFFFFFFF >> bits << bits)
+    return word << bits
+
+
+def _shift(word: Expr) -> int:
+    """Return by how many bits a word is moved down; 0 if it is not."""
+    known = word.op is Op.SHR and word.args[1].op is Op.CONST
+    return int(word.args[1].attr) if known else 0
 
 
 def _slice(body: Body, value: Expr) -> Body:
