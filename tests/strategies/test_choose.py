@@ -228,9 +228,10 @@ def test_convolution(shape):
 
 
 @pytest.mark.parametrize("window", [3, 5])
-def test_a_convolution_with_few_outputs_is_not_taken_for_a_gradient_of_weights(window):
-    made = check(convolution(1, 6, 4, 33, window))
-    assert "windows of image copied" in dict(made.meta.hints)["why"]
+@pytest.mark.parametrize(("size", "form"), [(32, "windows"), (33, "rows")])
+def test_a_convolution_with_few_outputs_is_not_taken_for_a_gradient_of_weights(size, form, window):
+    made = check(convolution(1, 6, 4, size, window))
+    assert f"{form} of image copied" in dict(made.meta.hints)["why"]
     assert "partial sums" not in dict(made.meta.hints)["why"]
 
 
