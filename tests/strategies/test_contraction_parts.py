@@ -125,7 +125,7 @@ def test_the_guard_is_one_condition_with_two_bodies():
 
 def test_few_rows_columns_or_terms_take_vectors(monkeypatch):
     monkeypatch.undo()
-    for shape in ((256, 257, 300), (197, 768, 768), (256, 256, 4096), (5000, 120, 900)):
+    for shape in ((256, 257, 300), (197, 768, 768), (256, 256, 4096), (2000, 120, 900)):
         assert takes_parts(choose(nests.matmul(*shape), TARGET, 2))
     few = (64, 768, 768), (768, 64, 768), (768, 768, 200), (128, 128, 768)
     for shape in (*few, (260, 258, 257)):  # the last one fills tiles up too much
