@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from weft.errors import ScheduleError
 from weft.imports import Late
+from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.bounds import Ranges
 from weft.ir.expr import Expr
+from weft.ir.op import Op
 from weft.ir.stmt import Body, For, Kernel, Reduce, Stmt
 from weft.schedule import Schedule
 from weft.schedule.choices import Choices, Value
@@ -32,6 +34,9 @@ STREAM_BYTES: Final = 32 << 20  # an output that no cache keeps until it is read
 MAX_LANES: Final = 64
 COMPUTE: Final = "compute"  # the hint of a kernel whose loops `strategies.loops` schedules
 HEAVY_COST: Final = 15  # a transcendental in simple operations, roughly
+LONG: Final = frozenset({  # what takes about twice as long, in float64 or by several steps
+    Op.SIN, Op.COS, Op.TAN, Op.ERFC, Op.ASINH, Op.ACOSH, Op.ATANH,
+})  # fmt: skip
 
 
 class Plan:
@@ -217,8 +222,14 @@ def work(body: Body) -> int:
 
 
 def _weight(exprs: list[Expr]) -> int:
-    nodes = ex.toposort(exprs)
-    return sum(HEAVY_COST if e.op in HEAVY else 1 for e in nodes if e.args)
+    """Return the weighted operations of expressions; vectors of float64 have half the lanes."""
+    total = 0
+    for e in ex.toposort(exprs):
+        if e.op in HEAVY:
+            total += HEAVY_COST * (2 if e.op in LONG else 1) * (2 if e.dtype is dt.float64 else 1)
+        elif e.args:
+            total += 1
+    return total
 
 
 def registers(plan: Plan) -> int:

@@ -35,6 +35,7 @@ from weft.strategies.sums import reduce_cost
 REST: Final = "k"  # the loop over the elements of a row, or over what its blocks leave
 LEAST_ROWS: Final = 4  # that are worth a vector
 TOGETHER: Final = 16  # steps of a tile that is transposed
+SCAN_WEIGHT: Final = 4  # of a step along memory, whose lanes wait for one another
 SCAN_REGISTERS: Final = 4  # that are scanned together
 NEIGHBOURS: Final = 4  # in one lane of a converted block, added up before the lanes are
 
@@ -79,10 +80,12 @@ def schedule_scan(plan: Plan, root: str) -> bool:
     space = Space(plan.kernel)
     names = [r.var.attr for r in rows]
     own = {s.memory for s in body if isinstance(s, Alloc)}
+    amount = work((loop,))
     plan.stream_outputs()
     for step in (s for s in body if isinstance(s, For)):
         found = [s for a, s in strides(space, step.body, step.var) if a.memory not in own]
         if found and all(s in (0, 1, -1) for s in found):
+            amount = SCAN_WEIGHT * work((loop,))
             if not scan_loop(plan, step):
                 names = rows_in_lanes(plan, names, rows[-1].extent, step) or names
         elif find(plan.kernel, names[-1]) is not None:
@@ -90,7 +93,7 @@ def schedule_scan(plan: Plan, root: str) -> bool:
             if all(s in (0, 1) for a, s in across if a.write and a.memory not in own):
                 outer = split_for_vectors(plan, names[-1], rows[-1].extent, Cost(body))
                 names[-1] = outer or names[-1]
-    parallelise(plan, names, work((loop,)))
+    parallelise(plan, names, amount)
     fetch_rows(plan, names[-1])
     return True
 
