@@ -49,6 +49,14 @@ def test_the_schedule_is_exact(image, weights, options, threads):
     assert takes_places(checked(gradient(image, weights, **options), threads))
 
 
+@pytest.mark.parametrize("options", [{"stride": 2, "padding": 2}, {"padding": 1}])
+def test_one_channel_and_one_place_leave_no_columns(options):
+    kernel = gradient((1, 2, 6, 10), (36, 1, 1, 1), groups=2, **options)
+    made = choose(kernel, TARGET, 1)
+    assert not takes_places(made)
+    assert_same(kernel, made, exact=False)
+
+
 @pytest.mark.parametrize(("l2", "levels"), [(40 << 10, 2), (120 << 10, 1), (2 << 20, 0)])
 def test_blocks_of_images_and_of_rows_are_exact(l2, levels):
     kernel = gradient((2, 17, 6, 20), (5, 17, 3, 2), padding=1)

@@ -81,7 +81,7 @@ def schedule_gradient(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if found.weight.var not in factors or any(constant(e) is None for e in extents) or (
             is_convolution(Space(plan.kernel), pattern, found)):
         return False
-    if len(found.channels) != 1:
+    if len(found.channels) != 1 or not found.positions:
         return False
     gradient = _Gradient(plan, pattern, found, SIDES[factors.index(found.weight.var)])
     sizes = gradient.sizes(p)
