@@ -14,6 +14,7 @@ class RecordType(type):
     _fields: tuple[str, ...]
     _defaults: dict[str, Any]
     _getter: Callable[[Any], tuple[Any, ...]] | None  # None: fewer than two fields
+    _setters: tuple[Callable[[Any, Any], None], ...]  # of the slots, faster than by their names
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
@@ -29,6 +30,7 @@ class RecordType(type):
         made._defaults = {**inherited, **defaults}
         # A built-in function: no method of instances, and several times as fast as a loop.
         made._getter = attrgetter(*made._fields) if len(made._fields) > 1 else None
+        made._setters = tuple([getattr(made, f).__set__ for f in made._fields])
         return made
 
 
@@ -40,20 +42,20 @@ class Record(metaclass=RecordType):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        fields = type(self)._fields
-        put = object.__setattr__
-        for name, value in zip(fields, args, strict=False):
-            put(self, name, value)
-        if len(args) == len(fields) and not kwargs:
+        kind = type(self)
+        setters = kind._setters
+        for put, value in zip(setters, args):  # noqa: B905 - `strict` takes time
+            put(self, value)
+        if len(args) == len(setters) and not kwargs:
             return
+        fields, defaults = kind._fields, kind._defaults
         if len(args) > len(fields):
             raise TypeError(f"{type(self).__name__} takes {len(fields)} fields, got {len(args)}")
-        defaults = type(self)._defaults
-        for name in fields[len(args) :]:
+        for name, put in zip(fields[len(args) :], setters[len(args) :], strict=True):
             if name in kwargs:
-                put(self, name, kwargs.pop(name))
+                put(self, kwargs.pop(name))
             elif name in defaults:
-                put(self, name, defaults[name])
+                put(self, defaults[name])
             else:
                 raise TypeError(f"{type(self).__name__} is missing the field {name!r}")
         if kwargs:

@@ -14,8 +14,10 @@ def walk(body: Body) -> Iterator[Stmt]:
     while stack:
         stmt = stack.pop()
         yield stmt
-        for inner in reversed(stmt.bodies()):
-            stack.extend(reversed(inner))
+        bodies = stmt.bodies()
+        if bodies:
+            for inner in reversed(bodies):
+                stack.extend(reversed(inner))
 
 
 def stores(body: Body) -> dict[Memory, None]:

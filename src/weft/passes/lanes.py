@@ -181,14 +181,15 @@ class Mapper:
         stack = [e]
         while stack:
             top = stack[-1]
-            missing = [] if top in holders else [
-                a for a in top.args if a not in holders and not self._found(a, scope, holders)]
+            if top in holders:
+                stack.pop()
+                continue
+            missing = [a for a in top.args
+                       if a not in holders and not self._found(a, scope, holders)]
             if missing:
                 stack.extend(missing)
                 continue
             stack.pop()
-            if top in holders:
-                continue
             held = self.root
             args: list[Mapped] = []
             for a in top.args:
@@ -202,13 +203,16 @@ class Mapper:
 
     def _found(self, e: Expr, scope: Scope, holders: dict[Expr, Scope]) -> bool:
         """Note the scope that knows what `e` maps to, if one does; constants are known outside."""
-        held = scope.holder(e)
-        if held is None:
-            if e.args:
-                return False
-            held = self.root
-            held.mapped[e] = e
-        holders[e] = held
+        held: Scope | None = scope
+        while held is not None:
+            if e in held.mapped:
+                holders[e] = held
+                return True
+            held = held.parent
+        if e.args:
+            return False
+        self.root.mapped[e] = e
+        holders[e] = self.root
         return True
 
     def _node(self, e: Expr, args: list[Mapped], scope: Scope) -> Mapped:
@@ -216,13 +220,15 @@ class Mapper:
         lanes = 1
         for a in args:
             if isinstance(a, Affine):
-                kept = self._affine(e, args, scope.lanes)
-                if kept is not None:
-                    return kept
-                return self._rebuild(e, tuple(self.vector(m, scope.lanes) for m in args))
+                continue
             exprs.append(a)
             if a.lanes > lanes:
                 lanes = a.lanes
+        if len(exprs) < len(args):
+            kept = self._affine(e, args, scope.lanes) if lanes == 1 else None
+            if kept is not None:
+                return kept
+            return self._rebuild(e, tuple([self.vector(m, scope.lanes) for m in args]))
         if lanes > 1 and e.op.group != "vector":
             exprs = [ex.broadcast(a, lanes) for a in exprs]
         return self._rebuild(e, tuple(exprs))
@@ -247,10 +253,13 @@ class Mapper:
         return m if isinstance(m, Expr) else self.vector(m, lanes)
 
     def _affine(self, e: Expr, args: list[Mapped], lanes: int) -> Mapped | None:
-        """Return int64 arithmetic that keeps the form ``base + stride * lane``, and comparisons."""
-        if e.op in _COMPARISONS and not any(isinstance(a, Expr) and a.lanes > 1 for a in args):
+        """Return int64 arithmetic that keeps the form ``base + stride * lane``, and comparisons.
+
+        None of `args` is a vector.
+        """
+        if e.op in _COMPARISONS:
             return self._compared(e, args, lanes)
-        if e.dtype is not dt.int64 or any(isinstance(a, Expr) and a.lanes > 1 for a in args):
+        if e.dtype is not dt.int64:
             return None
         if e.op is Op.NEG and isinstance(args[0], Affine):
             return Affine(ex.unary(Op.NEG, args[0].base), -args[0].stride)

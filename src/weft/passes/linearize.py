@@ -121,7 +121,7 @@ class Linearizer:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.count = 0
-        self.region = Region(None, False)
+        self.region = self.root = Region(None, False)
         self.values: dict[Expr, Value] = {}
         self.depths: dict[Expr, int] = {}  # of the region in which an expression may be computed
         self.messages: dict[tuple[str, Location | None], int] = {}
@@ -188,7 +188,7 @@ class Linearizer:
         if e.op is Op.VARIABLE:
             inst: Inst = VariableInst(result, self.variables.index(e), e.attr)
         else:
-            inst = Compute(result, e.op, tuple(self.values[a] for a in e.args), e.attr)
+            inst = Compute(result, e.op, tuple([self.values[a] for a in e.args]), e.attr)
         region.code.append(inst)
         return self._bind(e, result, region)
 
@@ -237,11 +237,8 @@ class Linearizer:
     def _place(self, e: Expr, depth: int | None = None) -> Region:
         """Return the outermost region to which an expression may move (one not above `depth`)."""
         if not e.args:
-            region = self.region
-            while region.parent is not None:
-                region = region.parent
-            return region
-        need = max(self.depths[a] for a in e.args) if depth is None else depth
+            return self.root
+        need = max([self.depths[a] for a in e.args]) if depth is None else depth
         region = self.region
         while region.depth > need and region.is_loop and region.parent is not None:
             if region.is_parallel and e.lanes > 1:

@@ -8,7 +8,7 @@ from weft.imports import Late
 from weft.ir import dtype as dt
 from weft.ir import linear as li
 from weft.ir.linear import LinearKernel, Value
-from weft.ir.op import MATRICES, Op
+from weft.ir.op import MATRICES, Op, Operation
 from weft.ir.stmt import Memory
 from weft.renderers import llvm_ranges as ranges
 from weft.renderers.llvm_types import Module, splat, stored, suffix, vector
@@ -23,6 +23,7 @@ else:
 __all__ = ["Memories", "address", "displace", "from_memory", "load", "prefetch", "stack_bytes",
            "store", "to_memory"]
 
+_ACCESSES: Final = (li.LoadInst, li.StoreInst)
 _FAR: Final = 1 << 48  # elements, more than any array has
 _MATRIX: Final = (256, 4)  # lanes and their bytes
 _MOVED: Final = (Op.SHUFFLE, Op.REVERSE, Op.SLIDE)  # what takes lanes to other lanes
@@ -40,26 +41,19 @@ class Memories:
         self.slots = {m.name: i for i, m in enumerate(kernel.params)}
         hints = dict(kernel.meta.hints)
         self.noalias = bool(hints.get("noalias", kernel.meta.kind != "custom"))
-        touched: dict[str, None] = {}
-        written = False
-        for inst in kernel.code:
-            if isinstance(inst, li.LoadInst | li.StoreInst):
-                touched[inst.memory.name] = None
-                written |= isinstance(inst, li.StoreInst)
-        self.whole = _whole(kernel)
-        self.flags = _flags(kernel)
-        self.sums = _sums(kernel)
-        self.read_as_tiles = _read_as_tiles(kernel)
-        self.factors = _factors(kernel, module.target.l1_bytes)
-        self.places = {i.result.id: i for i in kernel.code
-                       if isinstance(i, li.Compute) and i.op is Op.PLACES}
-        changed = {i.memory.name for i in kernel.code
-                   if isinstance(i, li.StoreInst | li.AtomicInst)}
+        code = _Code(kernel)
+        touched = dict.fromkeys(i.memory.name for i in code.accesses)
+        self.whole = _whole(code)
+        self.flags = _flags(code)
+        self.sums = _sums(code)
+        self.read_as_tiles = _read_as_tiles(code)
+        self.factors = _factors(code, module.target.l1_bytes)
+        self.places = {i.result.id: i for i in code.computed(Op.PLACES)}
+        changed = {i.memory.name for i in code.stores} | {i.memory.name for i in code.atomics}
         self.changed = changed if self.noalias else {m.name for m in kernel.params} | changed
         self.scopes: dict[str, str] = {}
-        lies_over = {i.memory.name: i.base.name for i in kernel.code
-                     if isinstance(i, li.StorageInst) and i.base is not None}
-        if self.noalias and written and len(touched) > 1:
+        lies_over = {i.memory.name: i.base.name for i in code.storages if i.base is not None}
+        if self.noalias and code.stores and len(touched) > 1:
             domain = module.node('!{!"kernel"}')
             nodes: dict[str, str] = {}
             for name in touched:
@@ -87,100 +81,116 @@ class Memories:
         return found
 
 
-def _whole(kernel: LinearKernel) -> dict[int, Value]:
+class _Code:
+    """The instructions of a kernel that are about memory, and its computations by operation.
+
+    Found in one pass, because much is asked of them; each list is in program order.
+    """
+
+    def __init__(self, kernel: LinearKernel) -> None:
+        self.params = kernel.params
+        self.by_operation: dict[Operation, list[li.Compute]] = {}
+        self.accesses: list[li.LoadInst | li.StoreInst] = []
+        self.atomics: list[li.AtomicInst] = []
+        self.storages: list[li.StorageInst] = []
+        for inst in kernel.code:
+            if isinstance(inst, li.Compute):
+                self.by_operation.setdefault(inst.op, []).append(inst)
+            elif isinstance(inst, _ACCESSES):
+                self.accesses.append(inst)
+            elif isinstance(inst, li.StorageInst):
+                self.storages.append(inst)
+            elif isinstance(inst, li.AtomicInst):
+                self.atomics.append(inst)
+        self.loads = [i for i in self.accesses if isinstance(i, li.LoadInst)]
+        self.stores = [i for i in self.accesses if isinstance(i, li.StoreInst)]
+
+    def computed(self, *operations: Operation) -> list[li.Compute]:
+        """Return the computations of some operations, those of one after those of another."""
+        return [i for op in operations for i in self.by_operation.get(op, ())]
+
+    def zeros(self) -> set[int]:
+        """Return the constants 0."""
+        return {i.result.id for i in self.computed(Op.CONST) if i.attr == 0}
+
+
+def _whole(code: _Code) -> dict[int, Value]:
     """Return masked loads of all lanes or none whose lanes are moved, with their conditions.
 
     LLVM takes such a load, which reads nothing where its mask does not hold, into the shuffle
     after it if a choice by the same mask follows. But a masked shuffle reads all of its operand.
     """
-    same = {i.result.id: i.args[0] for i in kernel.code
-            if isinstance(i, li.Compute) and i.op is Op.BROADCAST and i.args[0].lanes == 1}
+    same = {i.result.id: i.args[0] for i in code.computed(Op.BROADCAST) if i.args[0].lanes == 1}
     if not same:
         return {}
-    moved = {a.id for i in kernel.code if isinstance(i, li.Compute) and i.op in _MOVED
-             for a in i.args}
-    return {i.result.id: same[i.mask.id] for i in kernel.code
-            if isinstance(i, li.LoadInst) and i.result.id in moved and i.offset.lanes == 1
-            and i.fill is None and i.mask is not None and i.mask.id in same}
+    moved = {a.id for i in code.computed(*_MOVED) for a in i.args}
+    return {i.result.id: same[i.mask.id] for i in code.loads
+            if i.mask is not None and i.mask.id in same and i.result.id in moved
+            and i.offset.lanes == 1 and i.fill is None}
 
 
-def _flags(kernel: LinearKernel) -> set[str]:
+def _flags(code: _Code) -> set[str]:
     """Return registers of bools that are always read and written whole: they hold bits.
 
     As bytes they would be turned into a mask at each use, and back.
     """
-    zero = {i.result.id for i in kernel.code
-            if isinstance(i, li.Compute) and i.op is Op.CONST and i.attr == 0}
-    sizes = {i.memory.name: i.size for i in kernel.code if isinstance(i, li.StorageInst)
-             and i.memory.scope == "register" and i.memory.dtype.is_bool}
+    sizes = {i.memory.name: i.size for i in code.storages
+             if i.memory.scope == "register" and i.memory.dtype.is_bool}
     if not sizes:
         return set()
-    for inst in kernel.code:
-        if not isinstance(inst, li.LoadInst | li.StoreInst | li.AtomicInst):
-            continue
+    zero = code.zeros()
+    partly = {i.memory.name for i in code.atomics}
+    for inst in code.accesses:
         name = inst.memory.name
         if name not in sizes:
             continue
-        value = None if isinstance(inst, li.AtomicInst) else (
-            inst.result if isinstance(inst, li.LoadInst) else inst.value)
-        if value is None or isinstance(inst, li.AtomicInst) or inst.mask is not None or (
-            inst.offset.id not in zero or value.lanes != sizes[name]
-        ):
-            del sizes[name]
-    return set(sizes)
+        value = inst.result if isinstance(inst, li.LoadInst) else inst.value
+        if inst.mask is not None or inst.offset.id not in zero or value.lanes != sizes[name]:
+            partly.add(name)
+    return sizes.keys() - partly
 
 
-def _sums(kernel: LinearKernel) -> set[str]:
+def _sums(code: _Code) -> set[str]:
     """Return the memories that hold sums of products of bfloat16 alone, which are never subnormal.
 
     The instructions for those products flush their results.
     """
-    found = {i.result.id for i in kernel.code
-             if isinstance(i, li.Compute) and i.op in (Op.DOT2, Op.MATRIX2)}
+    found = {i.result.id for i in code.computed(Op.DOT2, Op.MATRIX2)}
     if not found:
         return set()
-    found |= {i.result.id for i in kernel.code
-              if isinstance(i, li.Compute) and i.op is Op.CONST and i.attr == 0}
+    found |= code.zeros()
     known: set[str] = set()
-    stores = [i for i in kernel.code if isinstance(i, li.StoreInst)]
-    loads = [i for i in kernel.code if isinstance(i, li.LoadInst)]
-    others = {i.memory.name for i in kernel.code if isinstance(i, li.AtomicInst)}
-    others |= {i.base.name for i in kernel.code
-               if isinstance(i, li.StorageInst) and i.base is not None}
-    others |= {m.name for m in kernel.params}
+    others = {i.memory.name for i in code.atomics}
+    others |= {i.base.name for i in code.storages if i.base is not None}
+    others |= {m.name for m in code.params}
     for _ in range(2):  # those that products are stored to, and their copies
-        wrong = others | {s.memory.name for s in stores if s.value.id not in found}
-        known = {s.memory.name for s in stores} - wrong
-        found |= {i.result.id for i in loads if i.memory.name in known and i.fill is None}
+        wrong = others | {s.memory.name for s in code.stores if s.value.id not in found}
+        known = {s.memory.name for s in code.stores} - wrong
+        found |= {i.result.id for i in code.loads if i.memory.name in known and i.fill is None}
     return known
 
 
-def _read_as_tiles(kernel: LinearKernel) -> set[str]:
+def _read_as_tiles(code: _Code) -> set[str]:
     """Return the memories whose elements are factors of products of matrices."""
-    factors = {a.id for i in kernel.code if isinstance(i, li.Compute) and i.op in MATRICES
-               for a in i.args[1:]}
-    return {i.memory.name for i in kernel.code
-            if isinstance(i, li.LoadInst) and i.result.id in factors}
+    factors = {a.id for i in code.computed(*MATRICES) for a in i.args[1:]}
+    return {i.memory.name for i in code.loads if i.result.id in factors} if factors else set()
 
 
-def _factors(kernel: LinearKernel, near: int) -> dict[str, bool]:
+def _factors(code: _Code, near: int) -> dict[str, bool]:
     """Return the memories of factors that are read as tiles, and whether past the first cache.
 
     Those that the first cache cannot keep are read past it, and leave their place in it to those
     that it can. Not where each result of a step has several products: some of their factors are
     read again in the same step.
     """
-    products = {i.result.id: i for i in kernel.code
-                if isinstance(i, li.Compute) and i.op in MATRICES}
+    products = {i.result.id for i in code.computed(*MATRICES)}
     if not products:
         return {}
-    results = {(i.memory.name, i.offset.id) for i in kernel.code
-               if isinstance(i, li.StoreInst) and i.value.id in products}
+    results = {(i.memory.name, i.offset.id) for i in code.stores if i.value.id in products}
     several = len(results) < len(products)
-    read = _read_as_tiles(kernel)
-    return {i.memory.name: not several for i in kernel.code
-            if isinstance(i, li.StorageInst) and i.memory.name in read
-            and i.memory.scope == "local"
+    read = _read_as_tiles(code)
+    return {i.memory.name: not several for i in code.storages
+            if i.memory.name in read and i.memory.scope == "local"
             and (several or i.size * i.memory.dtype.itemsize > near)}
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 else:
     affine = Late("weft.schedule.affine")
 
+_EFFECTS: Final = (st.Call, st.Print, st.Atomic)  # in an order of their own
 MAX_ACCESSES: Final = 256  # pairs grow with the square; beyond it a conflict is assumed
 _MOST_FAILURES: Final = 32  # systems of a kernel with a solution, before no more are solved
 
@@ -272,8 +273,7 @@ def _canonical(space: Space, variables: set[Expr]) -> set[Expr]:
 
 def carried(space: Space, var: Expr, body: Body) -> Conflict | None:
     """Return a dependence carried by the loop over `var`, None if iterations are independent."""
-    effects = next((s for s in walk(body) if isinstance(s, st.Call | st.Print | st.Atomic)),
-                   None)
+    effects = next((s for s in walk(body) if isinstance(s, _EFFECTS)), None)
     if effects is not None:
         made = Access.__new__(Access)
         return Conflict(made, made, f"{type(effects).__name__.lower()} has effects in an order")
@@ -306,7 +306,7 @@ def independent(space: Space, variables: Iterable[Expr], body: Body) -> bool:
     found = accesses(body)
     own = private(body)
     written = {a.memory for a in found if a.write} - own
-    if any(isinstance(s, st.Call | st.Print | st.Atomic) for s in walk(body)):
+    if any(isinstance(s, _EFFECTS) for s in walk(body)):
         return False
     touched = [a for a in found if a.memory in written]
     if len(touched) > MAX_ACCESSES:

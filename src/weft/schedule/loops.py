@@ -24,6 +24,7 @@ from weft.schedule.split import split
 
 MAX_UNROLL: Final = 1024
 MAX_LANES: Final = 64
+_NO_VECTORS: Final = (st.While, st.Call, st.Print, st.Atomic, st.Barrier)
 
 
 def fuse(kernel: Kernel, outer: str, inner: str) -> Kernel:
@@ -291,7 +292,7 @@ def vectorize(kernel: Kernel, loop: str) -> Kernel:
 def vector_obstacle(body: Body) -> str | None:
     """Return what in a body has no vector form, None if there is nothing."""
     for stmt in traverse.walk(body):
-        if isinstance(stmt, st.While | st.Call | st.Print | st.Atomic | st.Barrier):
+        if isinstance(stmt, _NO_VECTORS):
             return f"a {type(stmt).__name__} in the body"
         if isinstance(stmt, st.Load) and stmt.var.lanes > 1:
             return "statements that are vectors already"

@@ -84,7 +84,7 @@ def scan(kernel: Kernel) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
         if bodies:
             inner = (*parents, stmt)
             for body in reversed(bodies):
-                stack.extend((s, inner) for s in reversed(body))
+                stack += [(s, inner) for s in reversed(body)]
 
 
 def find_loop(kernel: Kernel, name: str, primitive: str) -> Site:

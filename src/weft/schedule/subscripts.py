@@ -15,6 +15,7 @@ from weft.ir.traverse import walk
 from weft.rules.polynomial import Monomial, Poly, add
 
 ONE: Final[Monomial] = ()
+_ACCESSES: Final = (st.Load, st.Store, st.Atomic)
 
 
 def multiply(a: Poly, b: Poly) -> Poly:
@@ -70,15 +71,18 @@ class _Facts:
         self.polys: dict[tuple[Expr, bool], Poly] = {}
         self.symbols: dict[Expr, frozenset[Expr]] = {}
         self.ranges: Ranges | None = None
+        clamped = False
         for stmt in walk(kernel.body):
             if isinstance(stmt, st.Let):
                 self.values[stmt.var] = stmt.value
             elif isinstance(stmt, st.For):
                 self.extents[stmt.var] = stmt.extent
+            elif isinstance(stmt, st.Store):
+                clamped = clamped or (overlaps and bool(_clamped(stmt.index)))
             elif isinstance(stmt, st.Reduce):
                 for axis in stmt.axes:
                     self.extents[axis.var] = axis.extent
-        if overlaps:
+        if clamped:  # else there is none
             self._find_points(kernel)
 
     def _find_points(self, kernel: Kernel) -> None:
@@ -320,7 +324,7 @@ def bound_inside(body: Body) -> set[Expr]:
 
 def accesses(body: Body) -> list[Access]:
     """Return the reads and writes of a body in program order."""
-    return [Access(s) for s in walk(body) if isinstance(s, st.Load | st.Store | st.Atomic)]
+    return [Access(s) for s in walk(body) if isinstance(s, _ACCESSES)]
 
 
 def private(body: Body) -> set[Memory]:
