@@ -106,3 +106,27 @@ def test_random_gradients_agree_with_float64(seed):
     expected = by_weights(*(t.to(weft.float64) for t in (x, w, g))).numpy()
     bound = 2.0**-8 * np.abs(expected).max(initial=0)
     assert np.abs(got - expected).max(initial=0) <= bound
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_memory_that_no_window_reaches_does_not_count(seed):
+    """Beside a view and behind its last window there may be NaN, which zeros must not meet."""
+    rng = np.random.default_rng(seed)
+    stride = int(rng.integers(2, 4))
+    n, c, o, high, width = (int(rng.integers(*ends)) for ends in (
+        (1, 5), (4, 40), (8, 40), (2, 8), (2, 20)))
+    used = [(count - 1) * stride + 3 for count in (high, width)]
+    rows, columns = (count + stride - 1 for count in used)
+    whole = np.full((n + 1, c + 1, rows + 2, columns + 3), np.nan, np.float32)
+    whole[:n, :c, : used[0], : used[1]] = rng.standard_normal((n, c, *used))
+    w = weft.zeros(o, c, 3, 3, dtype=weft.bfloat16).realize()
+    g = weft.tensor(rng.standard_normal((n, o, high, width), dtype=np.float32)).to(weft.bfloat16)
+
+    def by_weights(x, w, g):
+        x = x[:n, :c, :rows, :columns]
+        return weft.grad(lambda v: (x.conv2d(v, stride=stride) * g).sum())(w)
+
+    x, zeros = (weft.tensor(a).to(weft.bfloat16).realize() for a in (whole, np.nan_to_num(whole)))
+    got = weft.jit(by_weights)(x, w, g).to(weft.float32).numpy()
+    expected = by_weights(*(t.to(weft.float64) for t in (zeros, w, g))).numpy()
+    assert np.abs(got - expected).max() <= 2.0**-8 * np.abs(expected).max()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
+from weft.ir.expr import Expr
 from weft.ir.stmt import Axis, Kernel, Load, Reduce
 from weft.schedule import guard as gd
 from weft.schedule.space import Edit, constant, find_reduce
@@ -17,8 +18,8 @@ def widen(kernel: Kernel, accumulator: str, axis: str, multiple: int, side: str)
     reduce k in 5 (s) {s + a[k] * b[k]}
     ->  reduce k in 8 (s) {s + (a[k] where k < 5, else 0) * (b[k] where k < 5, else 0)}
 
-    The mask of the other factor says only that it stays in its memory: what overlapping windows
-    read there may be more than what they read without the new points, and must be finite.
+    The mask of the other factor says only that no element is read which no window reached before:
+    one that another window reached may meet a zero, and must be finite.
 
     Parameters
     ----------
@@ -54,18 +55,22 @@ def widen(kernel: Kernel, accumulator: str, axis: str, multiple: int, side: str)
                   for a in stmt.axes])
     edit = Edit(kernel)
     wide = Reduce(axes, stmt.accumulators, stmt.body)
-    space = Space(edit.replace(site.parents, stmt, (wide,)))
+    before, after = Space(kernel), Space(edit.replace(site.parents, stmt, (wide,)))
     body = tuple([s.replace(mask=gd.both(s.mask, old.var.lt(n))) if s is zero else
-                  _inside(space, s) if isinstance(s, Load) else s for s in stmt.body])
+                  _inside(before, after, s, old.var) if isinstance(s, Load) else s
+                  for s in stmt.body])
     return Edit(kernel).replace(site.parents, stmt, (Reduce(axes, stmt.accumulators, body),))
 
 
-def _inside(space: Space, load: Load) -> Load:
-    """Return a load that stays in its memory."""
-    if gd.stays(space, load):
-        return load
-    mask = load.mask
+def _inside(before: Space, after: Space, load: Load, var: Expr) -> Load:
+    """Return a load that stays where it was before an axis had more points, and in its memory."""
+    mask, stays = load.mask, gd.stays(after, load)
     for i, size in zip(load.index, load.memory.shape, strict=True):
-        if not space.within(i, size):
+        if var not in after.symbols(i):
+            continue
+        end = before.ranges.of(i).hi + 1
+        if end < after.ranges.of(size).hi:
+            mask = gd.both(mask, i.lt(end))
+        elif not stays and not after.within(i, size):
             mask = gd.both(mask, i.lt(size))
     return load.replace(mask=mask)
