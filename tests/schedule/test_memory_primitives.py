@@ -1,4 +1,4 @@
-"""Stage, layout, pad, inline, stream, hoist."""
+"""Stage, layout, pad, flatten, inline, stream, hoist."""
 
 import pytest
 
@@ -73,6 +73,18 @@ def test_layout_and_pad():
         Schedule(nests.chain(8)).pad("x", 0, 16)
     with pytest.raises(ScheduleError, match="permutation"):
         Schedule(kernel.kernel).layout("x.s", (0, 0))
+
+
+def test_flatten_lets_a_tile_run_past_its_row():
+    kernel = Schedule(nests.matmul(5, 8, 7)).split("i", 2).stage("a", "i.o", layout=("i.i", "k"))
+    done = Schedule(kernel.kernel).flatten("a.s")
+    assert allocations(done.kernel) == {"a.s": [14]}
+    assert_same(kernel.kernel, done.kernel)
+    done = Schedule(kernel.kernel).flatten("a.s", 3)
+    assert allocations(done.kernel) == {"a.s": [17]}
+    assert_same(kernel.kernel, done.kernel)
+    with pytest.raises(ScheduleError, match="the parameter x"):
+        Schedule(nests.chain(8)).flatten("x")
 
 
 def test_stream_marks_every_store():

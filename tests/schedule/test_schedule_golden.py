@@ -48,6 +48,7 @@ CASES = {
     "unite": lambda: Schedule(nests.softmax(2, 5)).alias("x", "b").unite(),
     "layout": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).layout("x.s", (1, 0)),
     "pad": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).pad("x.s", 0, 8),
+    "flatten": lambda: tiled().stage("x", "j.o", ("i.i", "j.i")).flatten("x.s", 2),
     "inline": lambda: Schedule(nests.softmax(2, 5)).inline("e"),
     "hoist": lambda: Schedule(nests.matmul(2, 3, 4)).reorder("j", "i").hoist("t"),
     "scan": lambda: Schedule(nests.carried(2, 10)).scan("k", 4),

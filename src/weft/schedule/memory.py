@@ -1,8 +1,9 @@
-"""Primitives that move or rearrange data: stage, layout, pad, inline, stream, hoist."""
+"""Primitives that move or rearrange data: stage, layout, pad, flatten, inline, stream, hoist."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Final
 
 from weft.errors import ScheduleError
@@ -14,7 +15,7 @@ from weft.ir.stmt import Alloc, Body, For, Kernel, Let, Load, Memory, Stmt, Stor
 from weft.ir.traverse import Rewriter
 from weft.schedule import guard as gd
 from weft.schedule import subscripts as sub
-from weft.schedule.space import Edit, Site, find_loop, find_memory, scan
+from weft.schedule.space import Edit, Names, Site, constant, find_loop, find_memory, scan
 
 MAX_EXTENT: Final = 1 << 22  # iterations of a loop over which a copy may extend
 
@@ -221,6 +222,43 @@ def pad(kernel: Kernel, memory: str, dimension: int, multiple: int) -> Kernel:
     shape = list(old.shape)
     shape[dimension] = (shape[dimension] + (multiple - 1)) // multiple * multiple
     return swap_memory(kernel, old, old.replace(shape=tuple(shape)), lambda index: index)
+
+
+def flatten(kernel: Kernel, memory: str, room: int = 0) -> Kernel:
+    """Make an allocated memory one row of all its elements, in the order in which they lie.
+
+    alloc t[8, 13]; t[i, j]  ->  alloc t[104 + r]; for t.e in r: t[104 + t.e] = 0; t[i*13 + j]
+
+    What runs past the end of a row then reads the next one, and behind the last `room` zeros.
+    """
+    what = f"flatten({memory}, {room})"
+    old, names = _allocated(kernel, memory, what), Names(kernel)
+    sizes = [n for n in map(constant, old.shape) if n is not None]
+    if len(sizes) < max(len(old.shape), 1) or room < 0:
+        raise ScheduleError(what, found=f"a shape of {old.shape!r}",
+                            expected="dimensions of constant sizes, and no negative room")
+    place, total = names.index(f"{memory}.e"), prod(sizes)
+    new = old.replace(shape=(ex.index(total + room),))
+    zeros: Body = () if not room else (st.For(place, ex.index(room), st.SERIAL, (
+        Store(new, (place + total,), ex.const(0, new.dtype)),)),)
+
+    def flat(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        at = index[0]
+        for i, n in zip(index[1:], sizes[1:], strict=True):
+            at = at * n + i
+        return (at,)
+
+    return _put_behind(swap_memory(kernel, old, new, flat), new, zeros)
+
+
+def _put_behind(kernel: Kernel, memory: Memory, stmts: Body) -> Kernel:
+    """Return the kernel with statements right behind the allocation of a memory."""
+
+    class Put(Rewriter):
+        def visit(self, stmt: Stmt) -> Stmt | Body:
+            return (stmt, *stmts) if isinstance(stmt, Alloc) and stmt.memory is memory else stmt
+
+    return Put(kernel).run()
 
 
 def _allocated(kernel: Kernel, name: str, what: str) -> Memory:

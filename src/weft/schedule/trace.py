@@ -229,6 +229,10 @@ class Schedule:
         """See `weft.schedule.memory.pad`."""
         return self._apply("pad", (memory, dimension, multiple))
 
+    def flatten(self, memory: str, room: int = 0) -> Self:
+        """See `weft.schedule.memory.flatten`."""
+        return self._apply("flatten", (memory, room))
+
     def stream(self, memory: str) -> Self:
         """See `weft.schedule.memory.stream`."""
         return self._apply("stream", (memory,))
@@ -331,7 +335,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "blocking": ("block_reduction", "share_reduction"), "tensorize": ("tensorize",),
     "widen": ("widen",),
     "scan": ("scan",), "parts": ("separate", "sweep", "fork", "measure", "guard"),
-    "memory": ("stage", "layout", "pad", "stream", "inline", "hoist"),
+    "memory": ("stage", "layout", "pad", "flatten", "stream", "inline", "hoist"),
     "alias": ("alias", "unite"), "precompute": ("precompute",),
     "matrix": ("matrix", "refresh"), "window": ("window",),
     "prefetch": ("prefetch", "prefetch_places", "prefetch_panel", "prefetch_rows"),

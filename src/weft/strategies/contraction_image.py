@@ -14,13 +14,13 @@ from typing import Final
 from weft.ir import expr as ex
 from weft.ir import traverse
 from weft.ir.expr import Expr
-from weft.ir.stmt import For, Load, Reduce
+from weft.ir.stmt import Alloc, For, Load, Reduce
 from weft.schedule import guard
 from weft.schedule.omit import is_multiple
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes, tile_split
-from weft.strategies.nest import Plan, flat_stride, product, size_of
+from weft.strategies.nest import Plan, flat_stride, loop_of, product, size_of
 
 SHORTEST: Final = 8  # terms of a chain: what follows it costs two of them
 PARTWISE: Final = 1.1  # roundings beside those of a sum part by part
@@ -30,6 +30,8 @@ MAC_BYTES: Final = 4  # of elements that are multiplied as they are
 CLOSE: Final = 2  # elements between neighbours that share lines
 MOST_STARTS: Final = 1 << 10  # rows of an image that are counted
 NARROW: Final = 2  # channels from which on a box of many bytes is gone through in blocks
+FEW_TERMS: Final = 12  # of sums whose results leave along a row as they are computed
+MOST_PAST: Final = 1 << 10  # elements behind a copy that tiles may reach
 MOST_PIECES: Final = 4  # vectors of a row of a box that are written out
 
 
@@ -96,6 +98,8 @@ def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int]
     large = strided and box_of_rows(plan, pattern, found, 1) > BOX_BYTES
     if channels < (NARROW if large else min(native, 8)):
         return None
+    if _leave_along_rows(plan, pattern, found):
+        return None
     if 2 * channels < native and _sums_along(plan, pattern, native):
         return None  # the inner form fills its registers
     lanes = 2 * native
@@ -106,6 +110,21 @@ def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int]
     if product(f.extent for f in found.positions) < p.turn_rows:
         return None
     return found, lanes
+
+
+def _leave_along_rows(plan: Plan, pattern: Pattern, found: Windowed) -> bool:
+    """Whether turning results would cost more than summing them: few terms, in one dimension.
+
+    Not where a line of many results belongs to two rows: of several images it leaves twice.
+    """
+    native, x = native_lanes(plan, pattern), found.positions[-1]
+    width, item = size_of(x.extent), found.image.memory.dtype.itemsize
+    _, moved = _windows(Space(plan.kernel), pattern, found)
+    if moved != {x.var} or width < 2 * native or product(
+            a.extent for a in pattern.reduce.axes) > FEW_TERMS:
+        return False
+    return len(found.positions) == 1 or width % native == 0 or 2 * item * product(
+        r.extent for r in pattern.rows) <= plan.target.l2_bytes
 
 
 def taps_last(plan: Plan, pattern: Pattern, found: Windowed, positions: list[For]) -> Pattern:
@@ -256,6 +275,23 @@ def copy_box(plan: Plan, image: Load, loop: str) -> None:
     if -(-n // lanes) <= MOST_PIECES:  # what lies outside is known then, piece by piece
         plan.attempt("unroll", outer)
     plan.schedule.vectorize(inner)
+
+
+def run_past(plan: Plan, loop: str) -> None:
+    """Let tiles that reach past the last position read on in their copy of an image.
+
+    Nobody reads what they gather there. A mask instead would be a branch in each step of all tiles,
+    and sums that leave their registers around it.
+    """
+    space, inside = Space(plan.kernel), accesses(loop_of(plan, loop).body)
+    copies = {s.memory for s in traverse.walk(plan.kernel.body) if isinstance(s, Alloc)}
+    copies -= {a.memory for a in inside if a.write}
+    for memory in {a.memory: None for a in inside if a.memory in copies}:
+        total = product(memory.shape)
+        last = max(int(space.ranges.of(space.flat(memory, a.index)).hi)
+                   for a in inside if a.memory is memory)
+        if total <= last < total + MOST_PAST:
+            plan.schedule.flatten(memory.name, last + 1 - total)
 
 
 def box_of_rows(plan: Plan, pattern: Pattern, found: Windowed, rows: int) -> int:

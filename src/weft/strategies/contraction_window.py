@@ -25,6 +25,7 @@ from weft.strategies.contraction_image import (
     is_convolution,
     lies_near,
     prepare,
+    run_past,
     sum_chains,
     taps_last,
 )
@@ -456,6 +457,7 @@ class Convolution:
 
     def _tile(self, rows: list[str], column: str) -> None:
         schedule, name = self.plan.schedule, self.name
+        run_past(self.plan, rows[0])
         # The error of a sum grows with the terms of one chain.
         if not self.blocked:
             p = short_chains(self.pattern, self.chains) if self.found.shared else self.chains
