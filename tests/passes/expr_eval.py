@@ -21,7 +21,7 @@ def _to_odd(total, error):
 
 
 def _scalb(a, n):
-    whole = np.clip(np.nan_to_num(n), -5000, 5000).astype(np.int32)
+    whole = np.floor(np.clip(np.nan_to_num(n), -5000, 5000)).astype(np.int32)
     return np.where(np.isnan(n), a.dtype.type(np.nan), np.ldexp(a, whole))
 
 

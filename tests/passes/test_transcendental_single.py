@@ -24,7 +24,9 @@ LIMIT = {
     Op.POW: 1.0, Op.ATAN2: 2.0,
 }  # fmt: skip
 # The same where the target has tables.
-TABLE_LIMIT = {Op.ERF: 0.63, Op.LOG: 0.9, Op.LOG1P: 0.67, Op.TANH: 0.57}
+TABLE_LIMIT = {
+    Op.ERF: 0.63, Op.EXP: 0.78, Op.EXPM1: 0.53, Op.LOG: 0.9, Op.LOG1P: 0.67, Op.TANH: 0.57,
+}  # fmt: skip
 FORMS = [(op, False) for op in UNARY] + [(op, True) for op in FROM_TABLES]
 
 

@@ -19,7 +19,8 @@ POWERS = {dt.float32: [-250, -149, -140, -126, -1, 0, 1, 127, 128, 250],
 @pytest.mark.parametrize("kind", [dt.float32, dt.float64])
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 64])
 @pytest.mark.parametrize("native", [False, True])
-def test_scalb(kind, lanes, native):
+@pytest.mark.parametrize("fraction", [0.0, 0.0625, 0.9375])
+def test_scalb(kind, lanes, native, fraction):
     target = cpu.host_target()
     if native and not target.supports(Op.SCALB, kind):
         native = False  # the decomposition is what this machine runs
@@ -29,10 +30,11 @@ def test_scalb(kind, lanes, native):
     values = np.array([1, -1.5, 1.999, 0.75, 0.0, -0.0, np.inf, -np.inf, np.nan], real)
     x, n = (a.ravel() for a in np.meshgrid(values, np.array(POWERS[kind], real)))
     x, n = (np.resize(a, 128) for a in (x, n))
+    n += real(fraction)
     a, b = var("a", kind), var("b", kind)
     (got,) = compiled.evaluate([scalb(a, b)], (a, b), (x, n), lanes=lanes, target=target)
     with np.errstate(over="ignore", under="ignore"):
-        want = np.ldexp(x, n.astype(np.int32))
+        want = np.ldexp(x, np.floor(n).astype(np.int32))
     np.testing.assert_array_equal(got, want)
     zero = want == 0
     np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(want[zero]))

@@ -371,7 +371,7 @@ def mad(a: Expr, b: Expr | Scalar, c: Expr | Scalar) -> Expr:
 
 
 def scalb(a: Expr, b: Expr) -> Expr:
-    """Return ``a * 2**b``, rounded once; `b` holds a whole number (or NaN) in the type of `a`."""
+    """Return ``a * 2**floor(b)``, rounded once."""
     return native(Op.SCALB, a, b)
 
 

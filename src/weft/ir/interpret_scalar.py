@@ -406,7 +406,7 @@ def _scalb(x: float, n: float) -> float:
     if math.isnan(x) or math.isnan(n):
         return _nan
     try:
-        return math.ldexp(x, int(max(min(n, 5000.0), -5000.0)))
+        return math.ldexp(x, math.floor(max(min(n, 5000.0), -5000.0)))
     except OverflowError:
         return math.copysign(_inf, x)
 

@@ -146,7 +146,7 @@ class Op:
     MAD: Final = Operation("mad", 3, "ternary", "f")  # a * b + c, rounded once
 
     # what some targets have one instruction for (made by passes/transcendental, passes/extremes)
-    SCALB: Final = Operation("scalb", 2, "native", "f")  # a * 2**b for a whole b, rounded once
+    SCALB: Final = Operation("scalb", 2, "native", "f")  # a * 2**floor(b), rounded once
     MAXNUM: Final = Operation("maxnum", 2, "native", "f")  # as MAX, but a number before a NaN
     MINNUM: Final = Operation("minnum", 2, "native", "f")
     NANOF: Final = Operation("nanof", 2, "native", "f")  # a if it is NaN, else b

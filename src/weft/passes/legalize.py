@@ -150,7 +150,15 @@ def _scale(x: Expr, n: Expr) -> Expr:
     with importing:
         from weft.passes.transcendental.exponential import scale
 
-    return scale(x, n)
+    return scale(x, n if _is_rounded(n) else ex.unary(Op.FLOOR, n))
+
+
+def _is_rounded(n: Expr) -> bool:
+    """Return whether a number was rounded to a whole one by adding and subtracting a large one."""
+    if n.op is Op.SUB and n.args[1].op is Op.CONST:
+        large = 2.0**52 if n.dtype.bits == 64 else 2.0**23
+        return n.args[1].attr >= large or (n.args[1].attr == 1.0 and _is_rounded(n.args[0]))
+    return False
 
 
 def _choose(e: Expr) -> Expr:

@@ -65,6 +65,8 @@ TRANSCENDENTALS: Final[dict[Operation, Callable[..., Expr]]] = {
 # float32, for targets that have LOOKUP
 FROM_TABLES: Final[dict[Operation, Callable[..., Expr]]] = {
     Op.ERF: tables.erf,
+    Op.EXP: tables.exp,
+    Op.EXPM1: tables.expm1,
     Op.LOG: tables.log,
     Op.LOG1P: tables.log1p,
     Op.TANH: tables.tanh,

@@ -74,9 +74,9 @@ _SINH: Final = {
          2.5052130996030318e-08, 1.6056659457005527e-10, 7.77658889338056e-13),
 }  # fmt: skip
 # Beyond these the result is 0 (rounded) or infinity.
-_EXP_RANGE: Final = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
+EXP_RANGE: Final = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
 _EXP2_RANGE: Final = {32: (-151.0, 129.0), 64: (-1076.0, 1025.0)}
-_EXPM1_FLOOR: Final = {32: -18.0, 64: -38.0}
+EXPM1_FLOOR: Final = {32: -18.0, 64: -38.0}
 
 
 def reduce_exp(x: Expr, offset: int) -> tuple[Expr, Expr, Expr]:
@@ -102,12 +102,12 @@ def scale_twice(value: Expr, low: Expr, f: Layout) -> Expr:
 def exp(x: Expr) -> Expr:
     """Return e to the x."""
     bits = x.dtype.bits
-    lowest, highest = _EXP_RANGE[bits]
+    lowest, highest = EXP_RANGE[bits]
     r, n, _ = reduce_exp(at_most(x, highest), 0)
-    return _unless_vanished(x, lowest, scalb(horner(r, EXP[bits]), n))
+    return unless_vanished(x, lowest, scalb(horner(r, EXP[bits]), n))
 
 
-def _unless_vanished(x: Expr, lowest: float, value: Expr) -> Expr:
+def unless_vanished(x: Expr, lowest: float, value: Expr) -> Expr:
     """Return a power of x, 0 below the range: no result is rounded down to 0, which takes long."""
     return where(x.lt(lowest), lift(0.0, x), value)
 
@@ -118,13 +118,13 @@ def exp2(x: Expr) -> Expr:
     lowest, highest = _EXP2_RANGE[bits]
     y = at_most(x, highest)
     n, _ = rounded(y + f.rounder, f)
-    return _unless_vanished(x, lowest, scalb(horner(y - n, EXP2[bits]), n))
+    return unless_vanished(x, lowest, scalb(horner(y - n, EXP2[bits]), n))
 
 
 def expm1(x: Expr) -> Expr:
     """Return e to the x, less 1, accurate near 0."""
     f, bits = layout(x), x.dtype.bits
-    y = at_most(at_least(x, _EXPM1_FLOOR[bits]), _EXP_RANGE[bits][1])
+    y = at_most(at_least(x, EXPM1_FLOOR[bits]), EXP_RANGE[bits][1])
     # Half of the result, for 2**n itself overflows where the result does not yet.
     r, n, biased = reduce_exp(y, f.bias - 1)
     low = mad(n, -LN2_LOW[bits], mad(n, -LN2_HIGH[bits], y) - r)
@@ -147,7 +147,7 @@ def exp_of_negative(x: Expr) -> Expr:
     """Return e to the x for x <= 0 or NaN."""
     bits = x.dtype.bits
     r, n, _ = reduce_exp(x, 0)
-    return _unless_vanished(x, _EXP_RANGE[bits][0], scalb(horner(r, EXP[bits]), n))
+    return unless_vanished(x, EXP_RANGE[bits][0], scalb(horner(r, EXP[bits]), n))
 
 
 def tanh(x: Expr) -> Expr:
@@ -194,7 +194,7 @@ def _tanh_split(x: Expr) -> Expr:
 def _half_exp(y: Expr) -> Expr:
     """Return ``e**y / 2`` for y >= 0, which overflows only where cosh does."""
     bits = y.dtype.bits
-    r, n, _ = reduce_exp(at_most(y, _EXP_RANGE[bits][1] + 1.0), 0)
+    r, n, _ = reduce_exp(at_most(y, EXP_RANGE[bits][1] + 1.0), 0)
     return scalb(horner(r, EXP[bits]), n - 1.0)
 
 
