@@ -43,6 +43,8 @@ FEWEST_APART: Final = 4  # the same where one operand lies along the sum and the
 FEWEST_MADE: Final = 2  # the same where vectors would need words that are not in memory
 TURNED: Final = 2  # times as many columns as rows that lie alike, from which on they give the rows
 MANY: Final = 1 << 14  # results, from which on tiles of short sums pay
+ENDS: Final = 0.56  # of a tile's time that vectors of a short sum take for its results
+TERM: Final = 0.09  # of it that they take for each of its terms
 LOW: Final = 8  # times as many rows as terms, from which on each thread copies the columns
 FEW_ROWS: Final = 96  # for which a panel hardly pays beside the lines that pass it on their way
 READ_NEAR: Final = 2  # times that rows are copied rather than kept for all columns
@@ -62,6 +64,8 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         return False
     if not plan.target.supports(PRODUCTS[OPERATIONS[s.op]], uint32):
         return False
+    if not _sums_pay(s):
+        return False
     is_turned = should_turn(s) and _turns_less(s)
     if is_turned:
         turned = sides_of(plan, pattern, turned=True, signed=s.op == Op.DOT4S.name)
@@ -70,8 +74,7 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         else:
             s = turned
     rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
-    if min(rows_n, wide_n) < _fewest(s) or (
-            s.depth < SIDE * s.group // 2 and rows_n * wide_n < MANY):
+    if min(rows_n, wide_n) < _fewest(s):
         return False
     rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
     points = -(-s.depth // (s.group * SIDE)) * SIDE
@@ -109,6 +112,19 @@ def _fewest(s: Sides) -> int:
     if s.group > 2 or is_odd:
         return FEWEST_MADE
     return FEWEST_APART if s.row_step == s.wide_stride == 1 else FEWEST
+
+
+def _sums_pay(s: Sides) -> bool:
+    """Whether sums are long, or there are many of them, or tiles of pairs are filled enough."""
+    rows, columns = size_of(s.row.extent), size_of(s.wide.extent)
+    if s.depth >= SIDE * s.group // 2 or rows * columns >= MANY:
+        return True
+    done = 1
+    for n in (rows, columns):
+        side = 2 * SIDE if n > SIDE else SIDE
+        done *= -(-n // side) * side
+    vectors = rows * -(-columns // SIDE) * SIDE
+    return s.group == 2 and done <= vectors * (ENDS + TERM * s.depth)
 
 
 def should_turn(s: Sides) -> bool:
