@@ -115,7 +115,7 @@ def test_gradients_of_convolutions(shape, weight, options):
 
 def test_all_remainders_copy_their_boxes_in_vectors():
     """Loops of the later ones have names of their own: they were copied element by element."""
-    images, channels, outputs, count, kernel = 3, 6, 9, 12, 4
+    images, channels, outputs, count, kernel = 3, 8, 9, 12, 4
     g, w = memory("g", images, channels, count), memory("w", channels, outputs, kernel)
     y = memory("y", images, outputs, 2 * count + 2)
     m, o, c, i, k = (v(name) for name in "mocik")
