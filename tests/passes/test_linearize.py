@@ -340,6 +340,16 @@ def test_branches_leave_loops_that_do_not_change_them():
     assert depth_of(made, Op.DIV) == [3]
 
 
+def test_the_storage_of_a_branch_has_a_name_of_its_own():
+    def storage(made):
+        return [i.memory.name for i in linearize(vectorize(made)).code
+                if isinstance(i, StorageInst)]
+
+    plain = unlikely_kernel(x.gt(5.0), ex.unary(Op.SQRT, x), x * 3.0)
+    (name,) = storage(plain)
+    assert storage(plain.replace(params=(*plain.params, memory(name, 1)))) != [name]
+
+
 def test_what_is_known_already_needs_no_branch():
     made = linearize(vectorize(unlikely_kernel(x.gt(5.0), x, x * 3.0)))
     assert not any(isinstance(inst, IfBegin) for inst in made.code)

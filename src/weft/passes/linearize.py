@@ -76,6 +76,7 @@ from weft.ir.stmt import (
 from weft.ir.traverse import walk
 from weft.passes.flat import flat_index
 from weft.passes.lanes import any_test
+from weft.schedule.space import Names
 
 MATRIX_LANES: Final = 256  # of a matrix, which takes a tile register
 KEPT_MATRICES: Final = 2  # of one factor in registers, beside the other and four results
@@ -120,6 +121,7 @@ class Linearizer:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
+        self.names: Names | None = None  # of memories, made when one is needed
         self.count = 0
         self.region = self.root = Region(None, False)
         self.values: dict[Expr, Value] = {}
@@ -205,7 +207,8 @@ class Linearizer:
         condition = condition.args[0]
         inside = self.region
         region = self.region = self._place(e, self._depth(e))
-        memory = Memory(f"chosen{self.count}", e.dtype, (ex.index(e.lanes),), "local")
+        self.names = self.names or Names(self.kernel)
+        memory = Memory(self.names.fresh("chosen"), e.dtype, (ex.index(e.lanes),), "local")
         start = self.value(ex.index(0))
         self._emit(StorageInst(memory, e.lanes))
         self._emit(StoreInst(memory, start, self.values[usual]))
