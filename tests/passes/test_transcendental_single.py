@@ -25,7 +25,8 @@ LIMIT = {
 }  # fmt: skip
 # The same where the target has tables.
 TABLE_LIMIT = {
-    Op.ERF: 0.63, Op.EXP: 0.78, Op.EXPM1: 0.53, Op.LOG: 0.9, Op.LOG1P: 0.67, Op.TANH: 0.57,
+    Op.COS: 0.59, Op.ERF: 0.63, Op.EXP: 0.78, Op.EXPM1: 0.53, Op.LOG: 0.9, Op.LOG1P: 0.67,
+    Op.SIN: 0.59, Op.TANH: 0.57,
 }  # fmt: skip
 FORMS = [(op, False) for op in UNARY] + [(op, True) for op in FROM_TABLES]
 
@@ -71,15 +72,29 @@ def test_over_every_exponent(form):
 
 
 @pytest.mark.parametrize("exponent", [24, 50, 77, 102, 128])
-@pytest.mark.parametrize("op", [Op.SIN, Op.COS, Op.TAN], ids=lambda op: op.name)
-def test_angles_where_the_words_of_pi_change(op, exponent):
+@pytest.mark.parametrize("form", [f for f in FORMS if f[0] in (Op.SIN, Op.COS, Op.TAN)],
+                         ids=form_name)
+def test_angles_where_the_words_of_pi_change(form, exponent):
     """Either side of the powers of two from which other bits of 1 / pi are multiplied."""
     below = np.nextafter(np.float32(2.0 ** (exponent - 1)), np.float32(0)).view(np.uint32)
+    op, tables = form
     random = np.random.default_rng(exponent)
     patterns = below + random.integers(0, (1 << 24) - (1 << 23) * (exponent == 128), 40_000)
     x = np.append(patterns.astype(np.uint32), below).view(np.float32)
-    error, text = worst(op, call(op, x), UNARY[op](widened(x)), x)
-    assert error <= LIMIT[op], text
+    error, text = worst(op, call(op, x, tables=tables), UNARY[op](widened(x)), x)
+    assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
+
+
+@pytest.mark.parametrize("form", [f for f in FORMS if f[0] in (Op.SIN, Op.COS, Op.TAN)],
+                         ids=form_name)
+def test_angles_next_to_multiples_of_a_quarter_turn(form):
+    """Where results vanish, or almost are infinite, the remainder has to have all of its bits."""
+    op, tables = form
+    quarters = (np.arange(1, 20_000) * (np.pi / 2)).astype(np.float32)
+    steps = np.random.default_rng(8).integers(-40, 41, (4, 1)).astype(np.int32)
+    x = np.append(quarters, (quarters.view(np.int32) + steps).view(np.float32))
+    error, text = worst(op, call(op, x, tables=tables), UNARY[op](widened(x)), x)
+    assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
 
 
 @pytest.mark.parametrize("form", FORMS, ids=form_name)
@@ -146,7 +161,8 @@ def test_sixteen_bits_over_every_value(form, name):
 
 # The root of the mean square, over arguments of all magnitudes, of a result that is rounded once is
 # 0.26 to 0.29 ulp (see numerics.md): hardly anything but that rounding may count.
-TYPICAL = {Op.TANH: (4, 0.275), Op.ERF: (2, 0.31), Op.EXP: (6, 0.31), Op.LOG: (6, 0.3)}
+TYPICAL = {Op.TANH: (4, 0.275), Op.ERF: (2, 0.31), Op.EXP: (6, 0.31), Op.LOG: (6, 0.3),
+           Op.SIN: (11, 0.291), Op.COS: (11, 0.291)}
 
 
 @pytest.mark.parametrize("seed", [31, 32])

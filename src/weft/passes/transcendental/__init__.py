@@ -13,7 +13,7 @@ from typing import Final
 from weft.ir import dtype as dt
 from weft.ir.expr import Expr, cast, unary
 from weft.ir.op import Op, Operation
-from weft.passes.transcendental import tables
+from weft.passes.transcendental import tables, trigonometric_tables
 from weft.passes.transcendental.error_function import erf, erfc
 from weft.passes.transcendental.exponential import cosh, exp, exp2, expm1, sigmoid, sinh, tanh
 from weft.passes.transcendental.inverse_trigonometric import acos, asin, atan, atan2
@@ -64,11 +64,13 @@ TRANSCENDENTALS: Final[dict[Operation, Callable[..., Expr]]] = {
 
 # float32, for targets that have LOOKUP
 FROM_TABLES: Final[dict[Operation, Callable[..., Expr]]] = {
+    Op.COS: trigonometric_tables.cos,
     Op.ERF: tables.erf,
     Op.EXP: tables.exp,
     Op.EXPM1: tables.expm1,
     Op.LOG: tables.log,
     Op.LOG1P: tables.log1p,
+    Op.SIN: trigonometric_tables.sin,
     Op.TANH: tables.tanh,
 }
 

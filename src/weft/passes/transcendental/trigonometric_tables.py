@@ -1,0 +1,81 @@
+"""sin and cos of float32 from tables of sines in registers, for targets that have LOOKUP.
+
+``x = n * pi/8 + d + r``, where n is an integer and d, looked up by it, makes the sine and the
+cosine of ``n * pi/8 + d`` floats but for 2**-7 ulp (Gal 1986). These, from tables, and short
+polynomials in r give the result by the addition theorem. What is added to the value from the table
+can be as large as the result; so their sum is taken in two parts, and so is r.
+
+Polynomials are minimax, their coefficients rounded one after another from the lowest.
+"""
+
+from typing import Final
+
+from weft.ir.expr import Expr, bitcast, mad
+from weft.ir.lookup import lookup
+from weft.passes.transcendental import trigonometric
+from weft.passes.transcendental.floats import (
+    SINGLE,
+    horner,
+    magnitude,
+    seldom,
+    sign_of,
+    with_sign,
+)
+
+_PER_STEP: Final = 2.546479089470325  # 8 / pi
+# pi / 8 in three parts: n times the second takes 24 bits below n = 2**14
+_STEP: Final = (0.39269909262657166, -1.0928488336503506e-08, 6.408360170642724e-13)
+_MOST: Final = 2048.0  # from there on the third part would count for more than it does
+# the middles less n * pi / 8, and their sines, for a whole turn; the cosines are those 4 further
+_MIDDLES: Final = tuple(
+    m * 2.0**-26
+    for m in (0, -14716, 12298, 14716, 0, -14716, -12298, 14716) * 2
+)  # fmt: skip
+_SINES: Final = (
+    0.0, 0.38248083, 0.70723635, 0.9239634, 1.0, 0.9239634, 0.70723635, 0.38248083,
+    0.0, -0.38248083, -0.70723635, -0.9239634, -1.0, -0.9239634, -0.70723635, -0.38248083,
+)  # fmt: skip
+_COSINES: Final = (
+    1.0, 0.9239634, 0.7069772, 0.38248083, 0.0, -0.38248083, -0.7069772, -0.9239634,
+    -1.0, -0.9239634, -0.7069772, -0.38248083, 0.0, 0.38248083, 0.7069772, 0.9239634,
+)  # fmt: skip
+# (sin(sqrt z) / sqrt z - 1) / z and (cos(sqrt z) - 1) / z on sqrt z <= pi / 16, to 2**-34 of 1
+_SIN: Final = (-0.16666650772094727, 0.008321684785187244)
+_COS: Final = (-0.5, 0.04166664928197861, -0.0013875081203877926)
+_TINY: Final = 2.0**-32  # keeps squares of tiny numbers from vanishing, which would take long
+
+
+def sin(x: Expr) -> Expr:
+    """Return the sine, within 0.59 ulp."""
+    y = magnitude(x)
+    usual = with_sign(_turned(y, _SINES, _COSINES), sign_of(x))
+    return seldom(y.gt(_MOST), trigonometric.sin(x), usual)
+
+
+def cos(x: Expr) -> Expr:
+    """Return the cosine, within 0.59 ulp."""
+    y = magnitude(x)
+    usual = _turned(y, _COSINES, tuple(-s for s in _SINES))
+    return seldom(y.gt(_MOST), trigonometric.cos(x), usual)
+
+
+def _turned(y: Expr, values: tuple[float, ...], slopes: tuple[float, ...]) -> Expr:
+    """Return ``value * cos(r) + slope * sin(r)``, both of the table, for 0 <= y."""
+    piece, r, low = _reduce(y)
+    value, slope = lookup(piece, values), lookup(piece, slopes)
+    z = mad(r, r, _TINY)
+    grown = slope * r
+    rest = mad(value, horner(z, _COS), grown * horner(z, _SIN))
+    head = mad(slope, r, value)
+    lost = mad(slope, low, mad(slope, r, value - head))
+    return head + mad(z, rest, lost)
+
+
+def _reduce(y: Expr) -> tuple[Expr, Expr, Expr]:
+    """Return the bits of n, and r in two parts."""
+    first, second, third = _STEP
+    turns = mad(y, _PER_STEP, SINGLE.rounder)
+    n, piece = turns - SINGLE.rounder, bitcast(turns, SINGLE.unsigned)
+    exact = mad(n, -first, y) - lookup(piece, _MIDDLES)
+    r = mad(n, -second, exact)
+    return piece, r, mad(n, -third, mad(n, -second, exact - r))
