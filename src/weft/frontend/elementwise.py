@@ -155,9 +155,16 @@ class Elementwise(Arithmetic):
     def logaddexp(self, other: object) -> Self:
         """Return ``log(exp(self) + exp(other))`` without overflow."""
         first, second, out = self._mixed(other)
-        top = first.maximum(second).detach()
-        safe = top.abs().eq(math.inf).where(0.0, top)
-        return first.sub(safe).exp().add(second.sub(safe).exp()).log().add(safe).astype(out)
+        top = first.maximum(second)
+        infinite = top.abs().eq(math.inf)
+        first, second, safe = (infinite.where(0.0, x) for x in (first, second, top))
+        safe = safe.detach()
+        a, b = first.sub(safe).exp(), second.sub(safe).exp()
+        total = a.add(b)
+        found = total.log()
+        if out is total.dtype:  # one of the two is 1: what their sum loses counts in its logarithm
+            found = found.add(a.minimum(b).sub(total.sub(1.0)).div(total).detach())
+        return infinite.where(top, found.add(safe)).astype(out)
 
     # activations
 

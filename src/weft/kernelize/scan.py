@@ -21,6 +21,7 @@ LONG: Final = 1 << 13  # elements of a row that is cut into blocks where there a
 LONG_SUM: Final = 1 << 15  # the same where one row alone can be scanned in lanes
 FEW: Final = 32  # rows, of which each is cut
 FEW_SUMS: Final = 4
+LONG_LOGARITHM: Final = 128  # a step takes so long that fewer rows than a vector holds are cut
 JOINED_EXACTLY: Final = ("max", "min")  # without rounding
 
 
@@ -50,6 +51,8 @@ def _is_long(node: Node, scan: Scan) -> bool:
     rows = elements(node.shape) // max(upper_bound(n), 1)
     if scan.is_joined_in_any_order:
         return rows < FEW_SUMS and upper_bound(n) >= LONG_SUM
+    if scan.is_logarithm and rows < FEW_SUMS:
+        return upper_bound(n) >= LONG_LOGARITHM
     return rows < FEW and upper_bound(n) >= LONG
 
 
@@ -62,6 +65,8 @@ class Scan:
         Type of the running value.
     is_linear : bool
         Whether it is a linear recurrence.
+    is_logarithm : bool
+        Whether it is the logarithm of running sums of exponentials.
     is_joined_in_any_order : bool
         Whether neighbours may be joined before the carry is: not where a factor can take a product
         out of its range and back, nor where a join is long.
@@ -76,8 +81,9 @@ class Scan:
         if not self.is_linear and self.kind not in JOINED_EXACTLY and node.dtype is dt.float32:
             self.wide = dt.float64  # a value that is rounded to float32 at each step drifts away
         self.is_product = self.kind == "prod" and node.dtype.is_float
+        self.is_logarithm = self.kind == "logsumexp"
         self.is_joined_in_any_order = not (
-            self.is_linear or self.is_product or self.kind == "logsumexp")
+            self.is_linear or self.is_product or self.is_logarithm)
 
     def start(self, index: Index, name: str) -> Memory:
         """Emit a register with the value before the first element."""
@@ -134,16 +140,9 @@ class Scan:
 
     def join(self, before: Expr, value: Expr) -> Expr:
         """Return the running value with one more element, or of two neighbouring blocks."""
-        if self.kind != "logsumexp":
+        if not self.is_logarithm:
             return ex.binary(JOINS[self.kind], before, value)
         top = ex.maximum(before, value)
         below = ex.unary(Op.NEG, ex.unary(Op.ABS, before - value))
-        more = ex.cast(ex.unary(Op.LOG1P, self.exp(below)), self.wide)
+        more = ex.unary(Op.LOG1P, ex.unary(Op.EXP, below))
         return ex.where(ex.unary(Op.ABS, top).eq(float("inf")), top, top + more)
-
-    def exp(self, value: Expr) -> Expr:
-        """Return an exponential in the type of the elements: it need not be wider than a result.
-
-        Its error counts once, in the share of one element; that of the running value adds up.
-        """
-        return ex.unary(Op.EXP, ex.cast(value, self.node.dtype))

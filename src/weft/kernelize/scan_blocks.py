@@ -55,7 +55,8 @@ JOINS: Final = {"sum": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN}
 LANES: Final = 16  # blocks beside each other in vectors
 UNIT: Final = 16  # elements of which a block is a multiple: a cache line of float32
 LARGEST: Final = 1040  # elements of a block: 128 of them fill half of a second cache
-COUNTS: Final = ((1 << 17, 128), (1 << 15, 64), (0, 32))  # blocks of a round, by length of the row
+# Blocks of a round, by length of the row.
+COUNTS: Final = ((1 << 17, 128), (1 << 15, 64), (1 << 12, 32), (0, 16))
 CONFLICT: Final = 256  # elements between lanes at which many of them fall into one set of a cache
 MARGIN: Final = 64.0  # factor by which intermediate values stay away from the ends of the range
 
@@ -77,7 +78,8 @@ class Blocks:
         self.scan, self.em, self.index, self.carry = scan, scan.em, index, carry
         self.wide = scan.wide
         self.exact = dt.float64 if scan.is_linear and self.wide is dt.float32 else self.wide
-        self.blocks, self.size = _cut(upper_bound(scan.extent))
+        # What blocks leave of a row goes step by step: nothing should, where a step takes long.
+        self.blocks, self.size = _cut(upper_bound(scan.extent), 1 if scan.is_logarithm else UNIT)
         self.tables = [self._table(name, self.exact) for name in self._names()]
         self.starts = self._table("starts", self.wide)
 
@@ -155,7 +157,7 @@ class Blocks:
         base = self.em.fresh("base", self.wide)
         self.em.emit(Let(base, ex.where(endless, zero, top)))
         total = self._reduction("e", start, zero, Op.ADD,
-                                lambda value: ex.cast(self.scan.exp(value - base), self.wide))
+                                lambda value: ex.unary(Op.EXP, value - base))
         total = ex.where(endless, top, base + ex.unary(Op.LOG, total))
         self.em.emit(Store(self.tables[0], (block,), total))
 
@@ -300,12 +302,12 @@ class Blocks:
         return ex.unary(Op.ABS, name)
 
 
-def _cut(n: int) -> tuple[int, int]:
+def _cut(n: int, unit: int) -> tuple[int, int]:
     """Return how many blocks of how many elements make a round: little of a row is left over."""
     blocks = next(count for least, count in COUNTS if n >= least)
-    most = min(LARGEST, n // blocks) // UNIT * UNIT
-    least = max(most // 2 // UNIT * UNIT, UNIT)
-    sizes = [s for s in range(least, most + 1, UNIT) if s % CONFLICT] or [most]
+    most = min(LARGEST, n // blocks) // unit * unit
+    least = max(most // 2 // unit * unit, unit)
+    sizes = [s for s in range(least, most + 1, unit) if s % CONFLICT] or [most]
     return blocks, min(sizes, key=lambda s: (n % (blocks * s), -s))
 
 

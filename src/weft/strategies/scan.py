@@ -34,6 +34,7 @@ from weft.strategies.sums import reduce_cost
 
 REST: Final = "k"  # the loop over the elements of a row, or over what its blocks leave
 LEAST_ROWS: Final = 4  # that are worth a vector
+LEAST_STEPS: Final = 2  # that are transposed at once
 TOGETHER: Final = 16  # steps of a tile that is transposed
 SCAN_WEIGHT: Final = 4  # of a step along memory, whose lanes wait for one another
 SCAN_REGISTERS: Final = 4  # that are scanned together
@@ -111,7 +112,9 @@ def rows_in_lanes(plan: Plan, names: list[str], extent: Expr, step: For) -> list
     while lanes > size_of(extent):
         lanes //= 2
     together = min(lanes, TOGETHER)
-    if lanes < LEAST_ROWS or size_of(step.extent) < 2 * together:
+    while together > size_of(step.extent):
+        together //= 2
+    if lanes < LEAST_ROWS or together < LEAST_STEPS:
         return None
     saved = schedule.mark()
     try:
