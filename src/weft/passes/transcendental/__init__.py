@@ -66,11 +66,13 @@ TRANSCENDENTALS: Final[dict[Operation, Callable[..., Expr]]] = {
 FROM_TABLES: Final[dict[Operation, Callable[..., Expr]]] = {
     Op.COS: trigonometric_tables.cos,
     Op.ERF: tables.erf,
+    Op.ERFC: tables.erfc,
     Op.EXP: tables.exp,
     Op.EXPM1: tables.expm1,
     Op.LOG: tables.log,
     Op.LOG1P: tables.log1p,
     Op.SIN: trigonometric_tables.sin,
+    Op.TAN: trigonometric_tables.tan,
     Op.TANH: tables.tanh,
 }
 

@@ -1,9 +1,10 @@
-"""sin and cos of float32 from tables of sines in registers, for targets that have LOOKUP.
+"""sin, cos and tan of float32 from tables in registers, for targets that have LOOKUP.
 
 ``x = n * pi/8 + d + r``, where n is an integer and d, looked up by it, makes the sine and the
 cosine of ``n * pi/8 + d`` floats but for 2**-7 ulp (Gal 1986). These, from tables, and short
 polynomials in r give the result by the addition theorem. What is added to the value from the table
-can be as large as the result; so their sum is taken in two parts, and so is r.
+can be as large as the result; so their sum is taken in two parts, and so is r. tan does the same in
+steps of ``pi/16``, with the tangents of the middles.
 
 Polynomials are minimax, their coefficients rounded one after another from the lowest.
 """
@@ -15,6 +16,7 @@ from weft.ir.lookup import lookup
 from weft.passes.transcendental import trigonometric
 from weft.passes.transcendental.floats import (
     SINGLE,
+    fast_sum,
     horner,
     magnitude,
     seldom,
@@ -22,11 +24,11 @@ from weft.passes.transcendental.floats import (
     with_sign,
 )
 
-_PER_STEP: Final = 2.546479089470325  # 8 / pi
 # pi / 8 in three parts: n times the second takes 24 bits below n = 2**14
 _STEP: Final = (0.39269909262657166, -1.0928488336503506e-08, 6.408360170642724e-13)
+_STEP_TAN: Final = tuple(part / 2 for part in _STEP)
 _MOST: Final = 2048.0  # from there on the third part would count for more than it does
-# the middles less n * pi / 8, and their sines, for a whole turn; the cosines are those 4 further
+# for sin and cos: the middles less n * pi / 8, their sines and their cosines, for a whole turn
 _MIDDLES: Final = tuple(
     m * 2.0**-26
     for m in (0, -14716, 12298, 14716, 0, -14716, -12298, 14716) * 2
@@ -42,6 +44,21 @@ _COSINES: Final = (
 # (sin(sqrt z) / sqrt z - 1) / z and (cos(sqrt z) - 1) / z on sqrt z <= pi / 16, to 2**-34 of 1
 _SIN: Final = (-0.16666650772094727, 0.008321684785187244)
 _COS: Final = (-0.5, 0.04166664928197861, -0.0013875081203877926)
+# for tan, which is a * b**-1 in the middles: those less n * pi / 16, and a and b
+_MIDDLES_TAN: Final = tuple(
+    m * 2.0**-27
+    for m in (0, 1718, -2024, 872, 0, -872, 2024, -1718) * 2
+)  # fmt: skip
+_TANGENTS: Final = (
+    0.0, 0.19892567, 0.4141959, 0.66818804, 1.0, 1.0, 1.0, 1.0,
+    1.0, 1.0, 1.0, 1.0, 1.0, 0.66818804, 0.4141959, 0.19892567,
+)
+_COTANGENTS: Final = (
+    1.0, 1.0, 1.0, 1.0, 1.0, 0.66818804, 0.4141959, 0.19892567,
+    0.0, -0.19892567, -0.4141959, -0.66818804, -1.0, -1.0, -1.0, -1.0,
+)
+# (tan(sqrt z) / sqrt z - 1) / z on sqrt z <= pi / 32, to 2**-37
+_TAN: Final = (0.3333333432674408, 0.13332878053188324, 0.05455239117145538)
 _TINY: Final = 2.0**-32  # keeps squares of tiny numbers from vanishing, which would take long
 
 
@@ -59,9 +76,31 @@ def cos(x: Expr) -> Expr:
     return seldom(y.gt(_MOST), trigonometric.cos(x), usual)
 
 
+def tan(x: Expr) -> Expr:
+    """Return the tangent, within 0.52 ulp."""
+    y = magnitude(x)
+    usual = with_sign(_tangent(y), sign_of(x))
+    return seldom(y.gt(_MOST), trigonometric.tan(x), usual)
+
+
+def _tangent(y: Expr) -> Expr:
+    """Return ``(a + b * t) / (b - a * t)``, t the tangent of r, a and b from tables, for 0 <= y."""
+    piece, r, low = _reduce(y, _STEP_TAN, _MIDDLES_TAN)
+    a, b = lookup(piece, _TANGENTS), lookup(piece, _COTANGENTS)
+    z = mad(r, r, _TINY)
+    t, rest = fast_sum(r, mad(r * z, horner(z, _TAN), low))
+    above, below = mad(b, t, a), mad(-a, t, b)
+    above_low = mad(b, rest, mad(b, t, a - above))
+    below_low = mad(-a, rest, mad(-a, t, b - below))
+    inverse = 1.0 / below
+    quotient = above * inverse
+    lost = mad(-quotient, below_low, mad(-quotient, below, above) + above_low)
+    return mad(lost, inverse, quotient)
+
+
 def _turned(y: Expr, values: tuple[float, ...], slopes: tuple[float, ...]) -> Expr:
     """Return ``value * cos(r) + slope * sin(r)``, both of the table, for 0 <= y."""
-    piece, r, low = _reduce(y)
+    piece, r, low = _reduce(y, _STEP, _MIDDLES)
     value, slope = lookup(piece, values), lookup(piece, slopes)
     z = mad(r, r, _TINY)
     grown = slope * r
@@ -71,11 +110,12 @@ def _turned(y: Expr, values: tuple[float, ...], slopes: tuple[float, ...]) -> Ex
     return head + mad(z, rest, lost)
 
 
-def _reduce(y: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return the bits of n, and r in two parts."""
-    first, second, third = _STEP
-    turns = mad(y, _PER_STEP, SINGLE.rounder)
+def _reduce(y: Expr, step: tuple[float, ...], middles: tuple[float, ...]
+            ) -> tuple[Expr, Expr, Expr]:  # fmt: skip
+    """Return the bits of the number of steps next to y, and r in two parts."""
+    first, second, third = step
+    turns = mad(y, 1 / first, SINGLE.rounder)
     n, piece = turns - SINGLE.rounder, bitcast(turns, SINGLE.unsigned)
-    exact = mad(n, -first, y) - lookup(piece, _MIDDLES)
+    exact = mad(n, -first, y) - lookup(piece, middles)
     r = mad(n, -second, exact)
     return piece, r, mad(n, -third, mad(n, -second, exact - r))
