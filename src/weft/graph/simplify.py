@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from weft.graph import contract, identities, movement
+from weft.graph.masks import mask_by_results
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.expr import Expr
@@ -25,7 +26,7 @@ def simplify(outputs: Sequence[Node]) -> list[Node]:
 
     The graph is visited once, iteratively; every distinct node is simplified once.
     """
-    return _Pass(outputs).run()
+    return mask_by_results(_Pass(outputs).run())
 
 
 class _Pass:
