@@ -30,6 +30,7 @@ from weft.ir.verify_graph import verify_graph
 from weft.kernelize.build import Step, kernelize
 from weft.kernelize.inplace import scatter_in_place, write_in_place
 from weft.kernelize.memory import Lifetime, plan_arena
+from weft.kernelize.order import freeing_early
 from weft.kernelize.overlap import ANYWHERE, Group, Work, arrange
 
 # How far launches may come forward to run beside others, and what the arena may grow by for that:
@@ -44,8 +45,10 @@ def make(structure: Structure, outputs: Sequence[Node]) -> Plan:
     """Return the plan of a graph, compiling the kernels that no cache has."""
     marks = _mark_checks(structure)
     outputs = [_own(o, s) for o, s in zip(outputs, join_launches(simplify(outputs)), strict=True)]
-    steps = scatter_in_place(kernelize(outputs, device.target()), {nd.base(o) for o in outputs})
-    steps, taken = write_in_place(steps, _updates(structure, outputs))
+    results, updates = {nd.base(o) for o in outputs}, _updates(structure, outputs)
+    steps = freeing_early(kernelize(outputs, device.target()), results, updates)
+    steps = scatter_in_place(steps, results)
+    steps, taken = write_in_place(steps, updates)
     if debug(Debug.GRAPH):
         print(f"weft: {len(structure.nodes)} nodes in {len(steps)} kernels", file=sys.stderr)
     # By identity of the loop nest, which equal groups share, and what it may keep copies of.
