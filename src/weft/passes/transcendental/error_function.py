@@ -28,6 +28,7 @@ from weft.passes.transcendental.floats import (
     fast_sum,
     horner,
     horner_either,
+    horner_halves,
     layout,
     lift,
     magnitude,
@@ -124,7 +125,7 @@ def _erfc_double(x: Expr) -> Expr:
     # what the rounded sum and quotient leave out, to first order
     lost = mad(-inverse, scale, 1.0) - inverse * (y + y - (scale - 1.0))
     t = (y - 4.0) / (y + 4.0)
-    rest = t * horner(t, _ERFCX_DOUBLE[1:])
+    rest = t * horner_halves(t, _ERFCX_DOUBLE[1:])
     flat, flat_low = fast_sum(lift(_ERFCX_DOUBLE[0], x), rest)
     scaled = flat * inverse
     scaled_low = mad(flat, inverse, -scaled) + mad(scaled, lost, flat_low * inverse)

@@ -82,6 +82,15 @@ def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
     return value
 
 
+def horner_halves(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """Return the polynomial as `horner` does, even and odd powers apart.
+
+    One operation more in half as many dependent steps, for what has two dozen coefficients.
+    """
+    square = x * x
+    return mad(x, horner(square, coefficients[1::2]), horner(square, coefficients[::2]))
+
+
 def horner_either(condition: Expr, x: Expr, yes: Sequence[float], no: Sequence[float]) -> Expr:
     """Return the polynomial `yes` where a condition holds, else the polynomial `no`, in one pass.
 
