@@ -64,7 +64,7 @@ declare <8 x float> @llvm.masked.load.v8f32.p0(ptr, i32, <8 x i1>, <8 x float>)
 
 attributes #0 = { nounwind }
 
-attributes #1 = { nounwind noinline cold }
+attributes #1 = { nounwind noinline cold optnone }
 
 !0 = !{!"kernel"}
 !1 = !{!"acc", !0}

@@ -1,4 +1,4 @@
-define i32 @k(ptr noalias %buffers, ptr noalias %vars, ptr %status) #0 {
+define i32 @k(ptr noalias %buffers, ptr noalias %vars, ptr %status) #3 {
 entry:
   %env1 = alloca [16 x i8], align 64
   %p0 = load ptr, ptr %buffers
@@ -50,6 +50,8 @@ declare void @llvm.x86.sse.sfence()
 declare void @weft_parallel_for(ptr, ptr, i64)
 
 attributes #0 = { nounwind "target-cpu"="znver4" "target-features"="+avx512f" "prefer-vector-width"="512" }
+
+attributes #3 = { noinline optnone nounwind "target-cpu"="znver4" "target-features"="+avx512f" "prefer-vector-width"="512" }
 
 !0 = !{!"kernel"}
 !1 = !{!"x", !0}

@@ -60,7 +60,7 @@ def test_results_stay(branches, seed):
     np.testing.assert_array_equal(arrays[1], expected[1])
 
 
-def neighbours(distances):
+def neighbours(distances, kind="elementwise"):
     """Return y[8 i + d] = x[8 i + d], or the index plus the value, for i of a loop."""
     x, y = memory("x", dt.int64, 64), memory("y", dt.int64, 64)
     b = LinearBuilder()
@@ -74,7 +74,7 @@ def neighbours(distances):
         far = b.compute(Op.ADD, dt.int64, 1, (at, b.const(1, dt.int64)), None)
         b.emit(li.StoreInst(y, at, b.compute(Op.ADD, dt.int64, 1, (found, far), None)))
     b.emit(li.EndLoop())
-    return LinearKernel("k", (x, y), (), tuple(b.code), (), Meta(kind="elementwise"))
+    return LinearKernel("k", (x, y), (), tuple(b.code), (), Meta(kind=kind))
 
 
 def test_addresses_a_number_apart_begin_at_one_pointer():
@@ -83,6 +83,12 @@ def test_addresses_a_number_apart_begin_at_one_pointer():
         assert sum(f"i64, ptr {parameter}, i64 %t" in line for line in lines) == 1
     assert sum(f"i64 {d}" in line for line in lines for d in (3, 16, 21)
                if "getelementptr" in line) == 6  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "hidden"), [("elementwise", 2), ("custom", 0)])
+def test_where_neighbours_begin_is_hidden_once(kind, hidden):
+    text = cpu.renderer(TARGET).render(neighbours((0, 3, 16, 21), kind), "k").text
+    assert text.count("= call ptr @llvm.launder.invariant.group") == hidden
 
 
 @pytest.mark.parametrize("distances", [(0, 3), (5, 1, 22), (16, 17)])

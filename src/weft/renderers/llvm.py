@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.imports import importing
+from weft.ir import linear as li
 from weft.ir.dtype import DType
 from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
@@ -65,7 +66,8 @@ def _module(k: KernelText) -> Source:
     main.code(0, len(k.kernel.code))
     main.leave("ret i32 0")
     signature = "(ptr noalias %buffers, ptr noalias %vars, ptr %status)"
-    body = main.text(f"define i32 {symbol(k.name)}{signature} #0 {{")
+    attributes = _COLD if _shares_out(k) else "#0"
+    body = main.text(f"define i32 {symbol(k.name)}{signature} {attributes} {{")
     parts = [*k.module.constants, body, *k.functions]
     if k.asserts:
         parts.append(_FAIL)
@@ -77,12 +79,27 @@ def _module(k: KernelText) -> Source:
     parts.append("\n".join(k.module.declarations))
     parts.append(f"attributes #0 = {{ {_attributes(k.target)} }}")
     if k.asserts:
-        parts.append("attributes #1 = { nounwind noinline cold }")
+        parts.append("attributes #1 = { nounwind noinline cold optnone }")
     if k.module.prints:
         parts.append("attributes #2 = { nounwind noinline }")
+    if attributes == _COLD:
+        parts.append(f"attributes {_COLD} = {{ noinline optnone {_attributes(k.target)} }}")
     parts.append("\n".join(k.module.metadata))
     text = "\n\n".join(part for part in parts if part) + "\n"
     return Source("llvm", k.name, text, tuple(k.module.imports))
+
+
+def _shares_out(k: KernelText) -> bool:
+    """Whether the entry function does nothing but share work out: there is nothing to optimise."""
+    position, code = 0, k.kernel.code
+    while position < len(code):
+        inst = code[position]
+        if isinstance(inst, li.Loop) and inst.kind == li.PARALLEL:
+            position = k.regions[position].end
+        elif not isinstance(inst, _TRIFLES):
+            return False
+        position += 1
+    return bool(k.functions) and k.module.hides
 
 
 def _attributes(t: Target) -> str:
@@ -97,6 +114,9 @@ def _attributes(t: Target) -> str:
         words.append(f'"prefer-vector-width"="{t.vector_bytes * 8}"')
     return " ".join(words)
 
+
+_COLD: Final = "#3"  # attributes of functions that are not worth LLVM's time
+_TRIFLES: Final = (li.Compute, li.StorageInst, li.VariableInst)
 
 _FAIL: Final = """\
 define internal void @weft.fail(ptr %status, i32 %statement, i64 %value, i64 %bound) #1 {

@@ -52,7 +52,7 @@ class KernelText:
 
     def __init__(self, target: Target, kernel: LinearKernel, name: str) -> None:
         self.target, self.kernel, self.name = target, kernel, name
-        self.module = Module(target, kernel.meta.fastmath)
+        self.module = Module(target, kernel.meta.fastmath, kernel.meta.kind != "custom")
         self.memories = Memories(self.module, kernel)
         self.functions: list[str] = []
         self.asserts = False

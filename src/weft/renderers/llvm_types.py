@@ -86,10 +86,12 @@ class Module:
         Python values of those constants.
     ranges : dict
         Inclusive ranges of int64 values, by value id.
+    hides : bool
+        Whether LLVM may be kept from looking where an address comes from: it would make no vectors.
     """
 
-    def __init__(self, target: Target, fastmath: bool) -> None:
-        self.target = target
+    def __init__(self, target: Target, fastmath: bool, hides: bool) -> None:
+        self.target, self.hides = target, hides
         self.flags = "reassoc contract " if fastmath else ""
         self.literals: dict[int, str] = {}
         self.numbers: dict[int, Any] = {}
