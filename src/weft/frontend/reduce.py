@@ -104,8 +104,8 @@ class Reduction(Movement):
                   unbiased: bool | None, axis: Axes) -> tuple[Self, DType]:  # fmt: skip
         """Return variances in the type that squares are added in, and the result's type.
 
-        Squares are all positive, so that each rounding of their sum would count in full: those of
-        float32 are added in float64.
+        Squares are all positive, so that each rounding of their sum would count in full: elements
+        of float32 are subtracted, squared and added in float64, and the result is rounded once.
         """
         if isinstance(correction, bool) and unbiased is None:
             unbiased, correction = correction, 1
@@ -114,10 +114,10 @@ class Reduction(Movement):
         axes = self._axes(axis if dim is None else dim, name)
         x, out = self._float_input(name)
         wide = dt.float64 if out is dt.float32 else x.dtype
-        centred = x.sub(x.mean(axes, True))
-        total = centred.mul(centred).astype(wide).sum(axes, keep)
+        centred = x.astype(wide).sub(x.mean(axes, True).astype(wide))
+        total = centred.mul(centred).sum(axes, keep)
         drift = centred.detach().sum(axes, keep)
-        drift = drift.mul(drift).clamp_max(2.0 ** ((1 << (x.dtype.exponent - 1)) - 1)).astype(wide)
+        drift = drift.mul(drift).clamp_max(2.0 ** ((1 << (wide.exponent - 1)) - 1))
         count = self._count(axes)
         if isinstance(count, Expr):
             size = self._from_node(infer.of_size(count)).astype(wide)
