@@ -66,3 +66,27 @@ def test_running_log_sums_are_rounded_once(rng, compiled, shape, axis):
     want = np.logaddexp.accumulate(x.astype(np.float64), axis)
     error = ulps(weft.from_numpy(x).logcumsumexp(axis).numpy(), want)
     assert error.max() < 0.51
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((200, 900), 1), ((300, 20), 1), ((300, 40), 0),
+                                             ((9, 70, 30), 1)])
+def test_log_softmax_where_one_element_outweighs_the_others(rng, compiled, shape, axis):
+    """Its logarithm is small then: the largest element's 1 hides the others' last bits."""
+    x = (rng.standard_normal(shape) * 6).astype(np.float32)
+    top = np.argmax(x, axis, keepdims=True)
+    far = rng.uniform(0, 14, top.shape).astype(np.float32)
+    np.put_along_axis(x, top, np.take_along_axis(x, top, axis) + far, axis)
+    shifted = x - x.max(axis, keepdims=True)  # what rounding this loses is no matter of logarithms
+    e = np.exp(shifted.astype(np.float64))
+    want = shifted - np.log1p(np.where(shifted == 0, 0, e).sum(axis, keepdims=True))
+    error = ulps(weft.from_numpy(x).log_softmax(axis).numpy(), want)
+    assert error.max() < 8
+    assert np.sqrt(np.mean(error**2)) < 1
+
+
+def test_log_softmax_of_several_largest_elements(compiled):
+    x = np.full((5, 70), -3.0, np.float32)
+    for row, count in enumerate((1, 2, 3, 40, 70)):
+        x[row, ::70 // count][:count] = 11.0
+    want = x - np.log(np.exp(x.astype(np.float64)).sum(1, keepdims=True))
+    np.testing.assert_allclose(weft.from_numpy(x).log_softmax(1).numpy(), want, rtol=2e-7)

@@ -37,7 +37,23 @@ class Normalization(Convolution):
         if x.numel() == 0:
             return x.astype(out)
         shifted = x.sub(x.amax(dim, True).detach())
-        return shifted.sub(shifted.exp().sum(dim, True).log()).astype(out)
+        e = shifted.exp()
+        total = e.sum(dim, True)
+        found = total.log()
+        if out is x.dtype:
+            lost = total.detach()._lost_beside_largest(shifted.detach(), e.detach(), dim)
+            found = found.add(lost)
+        return shifted.sub(found).astype(out)
+
+    def _lost_beside_largest(self, shifted: Self, e: Self, dim: int) -> Self:
+        """Return what the logarithm of this sum of exponentials lost, the largest of which is 1.
+
+        It is small where the others are, and they lose their last bits beside the 1: they are
+        added up apart. Of several that are 1 the logarithm is not small.
+        """
+        rest = shifted.eq(0).where(0.0, e).sum(dim, True)
+        lost = rest.sub(self.sub(1.0))
+        return lost.abs().lt(0.5).where(lost.div(self), 0.0)
 
     def softmin(self, dim: int = -1) -> Self:
         """Return the softmax of the negated elements."""

@@ -48,6 +48,7 @@ FOUND_WEIGHT: Final = 6  # of what looks elements up one by one, beside work in 
 LEAST_FOUND: Final = 2  # elements of a row that is looked up, from where it is read as a vector
 QUOTIENTS: Final = frozenset({Op.DIV, Op.SQRT, Op.RSQRT, Op.RECIPROCAL})
 QUOTIENT_COST: Final = 10  # cycles of dividing a vector
+FEW_STEPS: Final = 8  # of a vector, of which a masked one is a large part
 SHORT_BODY: Final = 24  # weighted operations up to which several vectors are in flight
 MANY_REGISTERS: Final = 32  # of vectors
 
@@ -400,18 +401,19 @@ def _quotients(varying: st.Body, var: Expr) -> int:
 
 
 def vector_lanes(plan: Plan, extent: int, cost: Cost, most: int = MAX_LANES,
-                 turns: bool = False) -> int:
+                 turns: bool = False, steps: int = FEW_STEPS) -> int:
     """Return how many elements one vector statement takes: several registers if it is short.
 
     `most` limits them, for bodies with private memory of which every lane has its own. With
     `turns`, vectors of a long body take turns, too: not in sums, which wait for the next row.
+    What is no multiple of the lanes takes fewer of them rather than less than `steps` of all.
     """
     native = max(plan.target.vector_bytes // cost.itemsize, 1)
     native = min(native, most)
     if extent < native:
         return power_above(extent)
     lanes = min(native * _in_flight(plan, cost, turns), most)
-    while lanes > native and (extent < 2 * lanes or (extent % lanes and extent < 8 * lanes)):
+    while lanes > native and (extent < 2 * lanes or (extent % lanes and extent < steps * lanes)):
         lanes //= 2
     return lanes
 

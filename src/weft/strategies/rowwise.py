@@ -27,7 +27,7 @@ from weft.schedule.space import constant
 from weft.schedule.subscripts import Space
 from weft.strategies.ahead import fetch_rows
 from weft.strategies.columns import LEAST_COLUMNS, prefers_columns, schedule_columns
-from weft.strategies.elementwise import pick_lanes, split_for_vectors, vector_lanes
+from weft.strategies.elementwise import FEW_STEPS, pick_lanes, split_for_vectors, vector_lanes
 from weft.strategies.nest import (
     PARALLEL_WORK,
     Cost,
@@ -49,6 +49,7 @@ MOST_UNROLLED: Final = 16  # points of a small window that are written out
 GATHER_OPS: Final = 10  # simple operations that cost as much as a gathered operand
 STREAMS: Final = 8  # places of a long array that one core reads side by side
 LONG_BYTES: Final = 4 << 20  # from where on memory, not the core, is the limit
+LANE_STEPS: Final = 4  # of a sum that all lanes take: more lanes round less
 BLOCK: Final = 16  # steps of a sum that are added up before they join the rest
 SHORT_ROW: Final = 4  # vectors of a row that are written out, so that one mask at most is left
 SEARCH_STEPS: Final = 8  # vectors of a block in which the place of an extreme is looked for
@@ -320,11 +321,12 @@ def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
     """
     schedule = plan.schedule
     n, size = constant(extent), size_of(extent)
-    lanes = pick_lanes(plan, name, vector_lanes(plan, size, cost), size, cost)
+    steps = LANE_STEPS if blocked else FEW_STEPS
+    lanes = pick_lanes(plan, name, vector_lanes(plan, size, cost, steps=steps), size, cost)
     if lanes < 2:
         return
     saved = schedule.mark()
-    block = block_of(n or 0, BLOCK * lanes, BLOCK) if blocked else 0
+    block = _block(n or 0, BLOCK * lanes) if blocked else 0
     if n is not None and block and plan.attempt("split", name, block, "peel"):
         join_blocks(plan, f"{name}.o")
         split_reduction(plan, f"{name}.i", ex.index(block), cost, blocked=True)
@@ -345,6 +347,11 @@ def split_reduction(plan: Plan, name: str, extent: Expr, cost: Cost,
         schedule.reset(saved)
         return
     plan.why.append(f"{name} reduced in {lanes} lanes")
+
+
+def _block(n: int, least: int) -> int:
+    """Return how many terms of a row to add up apart; one block and a good part of another do."""
+    return block_of(n, least, BLOCK) or (least if 4 * n >= 5 * least else 0)
 
 
 def _chunk(plan: Plan, stmt: Reduce) -> bool:
