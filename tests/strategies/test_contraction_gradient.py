@@ -8,7 +8,7 @@ import weft
 from schedule_nests import assert_same
 from seeds import seeds
 from weft.kernelize.build import kernelize
-from weft.strategies import choose
+from weft.strategies import choose, contraction_gradient, nest
 
 
 def gradient(image, weights, dtype=weft.bfloat16, groups=1, **options):
@@ -47,6 +47,30 @@ def checked(kernel, threads=1, target=TARGET):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_schedule_is_exact(image, weights, options, threads):
     assert takes_places(checked(gradient(image, weights, **options), threads))
+
+
+@pytest.mark.parametrize(("image", "weights", "shared"), [
+    ((1, 70, 3, 5), (9, 70, 3, 3), "r3.o"),  # channels of the image
+    ((1, 5, 3, 24), (128, 5, 3, 3), "r2.o"),  # channels of results
+    ((4, 9, 5, 7), (9, 9, 3, 3), "kp0_0.o"),  # images
+    ((5, 9, 1, 14), (9, 9, 3, 3), "kp0_0.o"),  # images, of which a thread has one more
+    ((3, 7, 5, 64), (9, 7, 3, 3), "kp0_2.o"),  # positions of a row
+])
+def test_threads_share_channels_or_sums(image, weights, shared, monkeypatch):
+    for module in (contraction_gradient, nest):
+        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 8)
+    made = checked(gradient(image, weights, padding=1), 2)
+    assert takes_places(made)
+    assert f"parallel({shared})" in made.meta.schedule
+    assert shared.startswith("kp") is any(x.startswith("share_") for x in made.meta.schedule)
+
+
+@pytest.mark.parametrize(("n", "c"), [(1, 3), (4, 27), (2, 33)])
+def test_both_threads_work_on_few_channels(n, c):
+    """Tiles that overlap store the same results: they cannot be shared out."""
+    made = choose(gradient((n, c, 16, 60), (25, c, 5, 5), padding=2), TARGET, 2)
+    assert takes_places(made)
+    assert any(line.startswith("parallel") for line in made.meta.schedule)
 
 
 @pytest.mark.parametrize("options", [{"stride": 2, "padding": 2}, {"padding": 1}])

@@ -4,7 +4,8 @@ A weight is the sum of products of two images, one of them moved by the place of
 are pairs of positions. Those of the gradient of the results are the rows of tiles; those of the
 image are turned, the channels of a position side by side, with zeros around, and the tile for
 another place of the weights begins elsewhere in the same copy, whatever the stride. Images and rows
-of them are gone through block by block, while the sums of all weights wait near.
+of them are gone through block by block, while the sums of all weights wait near. Threads share what
+they have least to do for: channels of either image, or the terms of all sums, which meet last.
 """
 
 from __future__ import annotations
@@ -46,13 +47,28 @@ FEWEST: Final = 3  # channels of the image, and of results
 CLOSE: Final = 4  # elements between neighbours that are read as vectors
 FILLED: Final = 32  # results of one place of the weights
 GATHERED: Final = 1.2  # times as long where the words of the gradient do not lie side by side
+FETCH: Final = 34  # copies of an element in whose time a matrix comes from the second cache
+ADD: Final = 1  # and in which a block adds to a sum that waits near
+SCATTER: Final = 12  # and in which a result is stored
+
+
+class _Share(Record):
+    """What a thread takes: channels of the image and of results, points of an axis.
+
+    Each thread sums ``part`` points of the axis ``parted``, all of them where that is empty.
+    """
+
+    columns: int
+    rows: int
+    parted: str = ""
+    part: int = 0
 
 
 class _Sizes(Record):
     """How a sum is cut: ``pairs`` and ``along`` are axes, that of words and that of matrices.
 
     ``counts`` are the points of each axis in a block, ``rows`` and ``columns`` of a tile are
-    channels of results and of the image, and ``share`` is how many of the latter a thread takes.
+    channels of results and of the image.
     """
 
     pairs: str
@@ -60,7 +76,7 @@ class _Sizes(Record):
     counts: tuple[int, ...]
     rows: int
     columns: int
-    share: int
+    share: _Share
 
 
 def schedule_gradient(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
@@ -148,26 +164,62 @@ class _Gradient:
         o, c = size_of(self.found.channels[0].extent), size_of(self.column.extent)
         if o < FEWEST or c < FEWEST or o * c < FILLED:
             return None
-        rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (o, c))
-        names = list(self.axes)
-        along, pairs = min(itertools.product(reversed(names), reversed(names)),
+        along, pairs = min(itertools.product(reversed(self.axes), reversed(self.axes)),
                            key=lambda x: self._products(*x))
-        counts = self._padded(along, pairs)
+        found = [self._blocks(share, along, pairs, p) for share in self._shares(along, pairs)]
+        return min([sizes for sizes in found if sizes is not None], key=self._time, default=None)
+
+    def _shares(self, along: str, pairs: str) -> list[_Share]:
+        """Return in which ways threads can share the work: results, or the terms of all sums."""
+        o, c = size_of(self.found.channels[0].extent), size_of(self.column.extent)
+        threads = self.plan.threads
+        if threads == 1 or self.amount < PARALLEL_WORK:
+            return [_Share(c, o)]
+        each = whole(-(-c // threads), SIDE)
+        if self.found.shared:  # each thread takes groups
+            return [_Share(min(each, c), o)]
+        out = [_Share(each, o)] if each < c else []
+        high = whole(-(-o // threads), SIDE)
+        out += [_Share(c, high)] if high < o else []
+        out += [_Share(c, o, a, whole(-(-n // threads), self._unit(a, along, pairs)))
+                for a, n in self.axes.items() if n >= threads]
+        return out or [_Share(c, o)]
+
+    def _blocks(self, share: _Share, along: str, pairs: str, p: Parameters) -> _Sizes | None:
+        """Return the blocks of what a thread takes, None where they are too large."""
+        rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (share.rows, share.columns))
+        counts = [share.part if a == share.parted else n for a, n in zip(
+            self.axes, self._padded(along, pairs), strict=True)]
         kept = min(p.matrix_bytes, self.plan.target.l2_bytes // 2)
-        for at, name in enumerate(names):
-            unit = (SIDE if name == along else 1) * (GROUP if name == pairs else 1)
+        for at, name in enumerate(self.axes):
+            unit = self._unit(name, along, pairs)
             n = counts[at]
             counts[at] = unit
-            if self._bytes(counts, pairs, columns) > kept:
+            if self._bytes(counts, pairs, columns, share) > kept:
                 continue
             most = max(k for k in range(unit, n + 1, unit) if self._bytes(
-                [*counts[:at], k, *counts[at + 1 :]], pairs, columns) <= kept)
+                [*counts[:at], k, *counts[at + 1 :]], pairs, columns, share) <= kept)
             counts[at] = -(-n // unit // -(-n // most)) * unit
-            share = c
-            if self.plan.threads > 1 and self.amount >= PARALLEL_WORK and c > SIDE:
-                share = min(whole(-(-c // self.plan.threads), SIDE), c)
+            if share.parted in (along, pairs):  # of the others the last block is shorter
+                block = counts[list(self.axes).index(share.parted)]
+                share = share.replace(part=whole(share.part, block))
             return _Sizes(pairs, along, tuple(counts), rows, columns, share)
         return None
+
+    def _time(self, s: _Sizes) -> float:
+        """Return how long a thread takes, in copies of an element."""
+        high, across = whole(s.share.rows, s.rows), whole(s.share.columns, s.columns)
+        image, points, blocks, threads = across, 1, 1, self.plan.threads
+        for (name, n), count in zip(self.axes.items(), s.counts, strict=True):
+            many = -(-(s.share.part if name == s.share.parted else n) // count)
+            image *= many * self._width(name, count)
+            points *= many * count
+            blocks *= many
+        results = high * across * product(
+            r.extent for r in self.found.positions if r is not self.column)
+        fetched = results / SIDE**2 * points / (GROUP * SIDE) * (SIDE / s.rows + SIDE / s.columns)
+        stored = ADD * threads + SCATTER / threads if s.share.parted else SCATTER
+        return image + high * points + FETCH * fetched + results * (ADD * blocks + stored)
 
     def _products(self, along: str, pairs: str) -> float:
         """Return what the products of a tile for one place of the weights cost."""
@@ -178,46 +230,71 @@ class _Gradient:
 
     def _padded(self, along: str, pairs: str) -> list[int]:
         """Return the points of each axis, filled up to whole words and matrices."""
-        return [whole(n, (SIDE if a == along else 1) * (GROUP if a == pairs else 1))
-                for a, n in self.axes.items()]
+        return [whole(n, self._unit(a, along, pairs)) for a, n in self.axes.items()]
 
-    def _bytes(self, counts: list[int], pairs: str, columns: int) -> int:
+    def _unit(self, axis: str, along: str, pairs: str) -> int:
+        """Return the points of an axis in one matrix."""
+        return (SIDE if axis == along else 1) * (GROUP if axis == pairs else 1)
+
+    def _width(self, axis: str, count: int) -> int:
+        """Return how many points of the image some points of an axis read."""
+        step, tap = self.steps.get(axis, (1, 0))
+        places = next((size_of(r.extent) for r in self.found.positions
+                       if r.var.attr == self.beside.get(axis)), 1)
+        return step * (count - 1) + tap * (places - 1) + 1
+
+    def _bytes(self, counts: list[int], pairs: str, columns: int, share: _Share) -> int:
         """Return what the copies of a block take."""
-        o, c = size_of(self.found.channels[0].extent), size_of(self.column.extent)
-        image, gradient = 4 * whole(c, columns), 4 * whole(o, SIDE)
-        taps = {str(r.var.attr): size_of(r.extent) for r in self.found.positions}
+        image, gradient = 4 * whole(share.columns, columns), 4 * whole(share.rows, SIDE)
         for name, count in zip(self.axes, counts, strict=True):
-            step, tap = self.steps.get(name, (1, 0))
-            image *= step * (count - 1) + tap * (taps.get(self.beside.get(name, ""), 1) - 1) + 1
+            image *= self._width(name, count)
             gradient *= -(-count // GROUP) if name == pairs else count
         return image + gradient
 
     def apply(self, s: _Sizes) -> None:
         """Apply the schedule."""
-        plan, schedule, name = self.plan, self.plan.schedule, self.name
+        plan, schedule, name, share = self.plan, self.plan.schedule, self.name, s.share
         for axis, count in zip(self.axes, s.counts, strict=True):
-            schedule.widen(name, axis, count, self.side)
-        tile_split(plan, self.c, self.column.extent, s.share)
+            if axis in (s.along, s.pairs):  # else the last block is shorter
+                multiple = plan.threads * share.part if axis == share.parted else count
+                schedule.widen(name, axis, multiple, self.side)
+        tile_split(plan, self.c, self.column.extent, share.columns)
         self.c = f"{self.c}.i"
         tile_split(plan, self.c, loop_of(plan, self.c).extent, s.columns)
         tile_split(plan, f"{self.c}.i", loop_of(plan, f"{self.c}.i").extent, SIDE)
-        groups = [str(r.var.attr) for r in self.found.shared]
+        outer = [str(r.var.attr) for r in self.found.shared]
         top = self.c.removesuffix(".i") + ".o"
-        order = [*groups, top, f"{self.c}.o", *self.taps, self.o, f"{self.c}.i.o", f"{self.c}.i.i"]
+        if share.rows < size_of(self.found.channels[0].extent):
+            tile_split(plan, self.o, self.found.channels[0].extent, share.rows)
+            outer.append(f"{self.o}.o")
+            self.o = f"{self.o}.i"
+        outer.append(top)
+        order = [*outer, f"{self.c}.o", *self.taps, self.o, f"{self.c}.i.o", f"{self.c}.i.i"]
         for loop in order:
             schedule.sink(loop)
         schedule.reorder(*order)
-        parallelise(plan, [*groups, top], self.amount)
+        parallelise(plan, outer, self.amount)
         axes = {a: a for a in self.axes}
-        for (axis, n), count in zip(self.axes.items(), s.counts, strict=True):
-            if count < n:
-                known = loop_names(plan)
-                schedule.block_reduction(name, f"{self.c}.o", axis, count)
-                name, top, axes[axis] = f"{name}.b", f"{axis}.o", f"{axis}.i"
-                lane = f"{self.c}.i.i"
-                made = [x for x in loop_names(plan) if x not in known]
-                for loop in [x for x in made if x.startswith((f"{lane}.begin", f"{lane}.end"))]:
-                    schedule.vectorize(loop)
+        cuts = [(share.parted, share.part)] if share.parted else []
+        cuts += [(axis, count) for (axis, n), count in zip(self.axes.items(), s.counts, strict=True)
+                 if count < (share.part if axis == share.parted else n)]
+        for axis, count in cuts:
+            known, whole_axis = loop_names(plan), axes[axis]
+            if count == share.part and whole_axis == share.parted:
+                schedule.share_reduction(name, f"{self.c}.o", whole_axis, count)
+            else:
+                schedule.block_reduction(name, f"{self.c}.o", whole_axis, count)
+            name, top, axes[axis] = f"{name}.b", f"{whole_axis}.o", f"{whole_axis}.i"
+            lane = f"{self.c}.i.i"
+            made = [x for x in loop_names(plan) if x not in known]
+            for loop in [x for x in made if x.startswith((f"{lane}.begin", f"{lane}.end"))]:
+                schedule.vectorize(loop)
+        if cuts:  # all results of a channel lie side by side
+            ends = [f"{x}.end" for x in (self.o, f"{self.c}.o", *self.taps)]
+            schedule.reorder(*ends)
+            if share.parted:
+                parallelise(plan, [f"{share.parted}.o"], self.amount)
+                parallelise(plan, ends[:1], work((loop_of(plan, ends[0]),)))
         self._multiply(s, name, top, axes)
 
     def _multiply(self, s: _Sizes, name: str, top: str, axes: dict[str, str]) -> None:
