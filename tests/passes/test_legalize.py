@@ -173,6 +173,30 @@ def test_integer_powers(d, data):
     assert evaluate(by_constant, {a: x}) == expected
 
 
+@pytest.mark.parametrize("d", [F32, F64])
+@pytest.mark.parametrize("power", [-0.5, -2.5, 0.75, 3.0])
+@pytest.mark.parametrize("added", [True, False])
+def test_powers_that_only_look_rounded_are_rounded_down(d, power, added):
+    """What a large number is taken from is whole only if it was added, and left no fraction."""
+    large = 2.0 ** (23 if d is F32 else 52)
+    x, y = ex.var("x", d), ex.var("y", d)
+    value = power if added else round_float(large + power, d)
+    n = (ex.binary(Op.ADD, x, ex.const(large, d)) if added else x) - large
+    done = Legalizer(CPU).one(ex.scalb(y, n))
+    got = evaluate(done, {x: value, y: 1.5})
+    assert got == evaluate(ex.scalb(y, n), {x: value, y: 1.5})
+
+
+@pytest.mark.parametrize("d", [F32, F64])
+def test_powers_that_are_rounded_stay_so(d):
+    large = 1.5 * 2.0 ** (23 if d is F32 else 52)
+    x, y = ex.var("x", d), ex.var("y", d)
+    for total in (ex.binary(Op.ADD, x, ex.const(large, d)), ex.mad(x, 2.0, large)):
+        for n in (total - large, total - large - 1.0):
+            done = ex.toposort([Legalizer(CPU).one(ex.scalb(y, n))])
+            assert not any(e.op is Op.FLOOR for e in done)
+
+
 def test_small_constant_powers_are_short():
     x = ex.var("x", dt.int64)
     assert Legalizer(CPU).one(ex.binary(Op.POW, x, 2)) is x * x

@@ -154,11 +154,17 @@ def _scale(x: Expr, n: Expr) -> Expr:
 
 
 def _is_rounded(n: Expr) -> bool:
-    """Return whether a number was rounded to a whole one by adding and subtracting a large one."""
-    if n.op is Op.SUB and n.args[1].op is Op.CONST:
-        large = 2.0**52 if n.dtype.bits == 64 else 2.0**23
-        return n.args[1].attr >= large or (n.args[1].attr == 1.0 and _is_rounded(n.args[0]))
-    return False
+    """Return whether a number was rounded to a whole one by adding and subtracting a large one.
+
+    That is at least 1.5 * 2**mantissa: beside a smaller one, negative numbers keep a fraction.
+    """
+    if n.op is not Op.SUB or n.args[1].op is not Op.CONST:
+        return False
+    total, large = n.args
+    if large.attr == 1.0 and _is_rounded(total):
+        return True
+    least = 1.5 * 2.0 ** (52 if n.dtype.bits == 64 else 23)
+    return total.op in (Op.ADD, Op.MAD) and total.args[-1] is large and large.attr >= least
 
 
 def _choose(e: Expr) -> Expr:
