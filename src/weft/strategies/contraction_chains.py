@@ -10,9 +10,9 @@ from weft.schedule.space import constant
 from weft.strategies.contraction_pattern import (
     Parameters,
     Pattern,
+    block_sums,
     copy_loops,
     epilogue_cost,
-    loop_names,
 )
 from weft.strategies.nest import Plan, product, size_of
 
@@ -76,13 +76,8 @@ def cut_sums(plan: Plan, name: str, loop: str, column: str,
 
     `loop` is the outermost of the tile, `column` the one of its vectors.
     """
-    for axis, length in levels:
-        known = loop_names(plan)
-        plan.schedule.block_reduction(name, loop, axis, length)
-        for made in sorted(loop_names(plan) - known):  # others may have names like these
-            if made.startswith((f"{column}.begin", f"{column}.end")):
-                plan.schedule.vectorize(made)
-        name = f"{name}.b"
+    for cut in levels:
+        name = block_sums(plan, name, loop, cut, column)
     return name
 
 

@@ -22,6 +22,7 @@ from weft.strategies.contraction_pattern import (
     MOVED,
     Parameters,
     Pattern,
+    block_sums,
     native_lanes,
     tile_split,
 )
@@ -119,13 +120,9 @@ class _Deep(Convolution):
 
     def _cut_lines(self, top: str, column: str, lines: int) -> None:
         """Cut each block of the first reduced axis into blocks of the second."""
-        schedule, known = self.plan.schedule, self._names()
         self.axes[0], self.cut = f"{self.axes[0]}.i", self.axes[1]
         self.name = f"{self.name}.b"
-        schedule.block_reduction(self.name, top, self.cut, lines)
-        for made in sorted(self._names() - known):
-            if made.startswith((f"{column}.begin", f"{column}.end")):
-                schedule.vectorize(made)
+        block_sums(self.plan, self.name, top, (self.cut, lines), column)
 
     def _omit(self) -> bool:
         self.edges = find_edges(self.plan, self.pattern, self.found)

@@ -26,9 +26,12 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
+    block_sums,
     copy_loops,
     copy_strided,
     epilogue_cost,
+    loop_names,
+    loops_since,
     tile_rows,
     tile_split,
 )
@@ -231,11 +234,8 @@ def _tile(plan: Plan, pattern: Pattern, p: Parameters, s: Sides) -> bool:
                 schedule.split(tile, max(d for d in range(1, many + 1) if count % d == 0))
             tile = f"{tile}.i"
         long = f"{s.axis}.q"
-        schedule.block_reduction(name, tile, long, points)
-        name, top = f"{name}.b", f"{long}.o"
+        name, top = block_sums(plan, name, tile, (long, points), column), f"{long}.o"
         axes = [f"{long}.i" if a == long else a for a in axes]
-        for end in (".begin", ".end"):
-            schedule.vectorize(f"{column}{end}")
     loops = panel(plan, words[1], top, (*columns, *axes, column))
     if s.wide_stride == 1:
         schedule.vectorize(loops[-1])
@@ -372,12 +372,16 @@ def _vectors(plan: Plan, loop: str, lanes: int) -> None:
     """Cut a loop of a copy into vectors; another copy may have loops of the same name."""
     known = loop_names(plan)
     plan.schedule.split(loop, lanes, "mask")
-    plan.schedule.vectorize(next(name for name in reversed(loop_names(plan)) if name not in known))
+    plan.schedule.vectorize(loops_since(plan, known)[-1])
 
 
-def loop_names(plan: Plan) -> list[str]:
-    """Return the names of all loops."""
-    return [str(s.var.attr) for s in walk(plan.kernel.body) if isinstance(s, For)]
+def turn_words(plan: Plan, along: str, words: str, lanes: int) -> None:
+    """Copy words as vectors that are read along one loop and written along the other one."""
+    known = loop_names(plan)
+    tile_split(plan, along, loop_of(plan, along).extent, lanes)
+    *outer, last = loops_since(plan, known)
+    plan.schedule.reorder(*outer, words, last)
+    plan.schedule.unroll(words).vectorize(last)
 
 
 def panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...],
@@ -385,7 +389,7 @@ def panel(plan: Plan, name: str, loop: str, layout: tuple[str, ...],
     """Compute a name ahead, at a loop; return the loops that do so, in the order of `layout`."""
     known = loop_names(plan)
     plan.schedule.precompute(name, loop, layout, scope, skew, written)
-    return [loop for loop in loop_names(plan) if loop not in known]
+    return loops_since(plan, known)
 
 
 def binds(plan: Plan, name: str) -> bool:

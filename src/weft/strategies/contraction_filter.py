@@ -26,8 +26,8 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
+    block_sums,
     lane_sums,
-    loop_names,
     native_lanes,
     order_loops,
     tile_split,
@@ -108,16 +108,12 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
     order_loops(plan, outer, tiles, work((pattern.rows[0],)) // MAC_SPEED, keep=True)
     if near is not None or cut[1] < size_of(
             next(a.extent for a in pattern.reduce.axes if a.var.attr == cut[0])):
-        known, first = loop_names(plan), [*outer[len(box):], *tiles][0]
+        first = [*outer[len(box):], *tiles][0]
         if near is not None:  # sums of lanes meet behind the last block
             schedule.split(k, lanes, "mask")
-        schedule.block_reduction(name, first, *cut,
-                                 partial=() if near is None else (f"{k}.i",))
-        for made in sorted(loop_names(plan) - known):
-            if made.startswith((f"{k}.i.begin", f"{k}.i.end")):
-                schedule.vectorize(made)
+        name = block_sums(plan, name, first, cut, f"{k}.i",
+                          partial=() if near is None else (f"{k}.i",))
         copy_box(plan, found.image, f"{cut[0]}.o")
-        name = f"{name}.b"
     elif outer:
         copy_box(plan, found.image, (box or outer)[-1])
     else:

@@ -22,14 +22,16 @@ from weft.schedule.sliding import PAIR
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
 from weft.schedule.tensorize import SIDES, narrow_factors
-from weft.strategies.contraction_dot import loop_names, panel, whole
-from weft.strategies.contraction_image import (
-    Windowed,
-    find_windows,
-    is_convolution,
-)
+from weft.strategies.contraction_dot import panel, turn_words, whole
+from weft.strategies.contraction_image import Windowed, find_windows, is_convolution
 from weft.strategies.contraction_matrix import keep_tiles
-from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern, tile_split
+from weft.strategies.contraction_pattern import (
+    MAC_SPEED,
+    Parameters,
+    Pattern,
+    block_sums,
+    tile_split,
+)
 from weft.strategies.nest import (
     PARALLEL_WORK,
     Plan,
@@ -279,16 +281,10 @@ class _Gradient:
         cuts += [(axis, count) for (axis, n), count in zip(self.axes.items(), s.counts, strict=True)
                  if count < (share.part if axis == share.parted else n)]
         for axis, count in cuts:
-            known, whole_axis = loop_names(plan), axes[axis]
-            if count == share.part and whole_axis == share.parted:
-                schedule.share_reduction(name, f"{self.c}.o", whole_axis, count)
-            else:
-                schedule.block_reduction(name, f"{self.c}.o", whole_axis, count)
-            name, top, axes[axis] = f"{name}.b", f"{whole_axis}.o", f"{whole_axis}.i"
-            lane = f"{self.c}.i.i"
-            made = [x for x in loop_names(plan) if x not in known]
-            for loop in [x for x in made if x.startswith((f"{lane}.begin", f"{lane}.end"))]:
-                schedule.vectorize(loop)
+            whole_axis = axes[axis]
+            name = block_sums(plan, name, f"{self.c}.o", (whole_axis, count), f"{self.c}.i.i",
+                              shared=count == share.part and whole_axis == share.parted)
+            top, axes[axis] = f"{whole_axis}.o", f"{whole_axis}.i"
         if cuts:  # all results of a channel lie side by side
             ends = [f"{x}.end" for x in (self.o, f"{self.c}.o", *self.taps)]
             schedule.reorder(*ends)
@@ -329,10 +325,5 @@ class _Gradient:
 
         `loops` are channels in two parts with the axes between them.
         """
-        plan, along = self.plan, loops[-2]
-        n = size_of(loop_of(plan, along).extent)
-        known = loop_names(plan)
-        tile_split(plan, along, loop_of(plan, along).extent, min(SIDE, power_above(n + 1) // 2))
-        made = [x for x in loop_names(plan) if x not in known]
-        plan.schedule.reorder(*made[:-1], loops[-1], made[-1])
-        plan.schedule.unroll(loops[-1]).vectorize(made[-1])
+        n = size_of(loop_of(self.plan, loops[-2]).extent)
+        turn_words(self.plan, loops[-2], loops[-1], min(SIDE, power_above(n + 1) // 2))

@@ -27,6 +27,7 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
+    block_sums,
     copy_strided,
     tile_split,
 )
@@ -334,10 +335,8 @@ class _Parts:
         across, above, beside, row, column = (f"{x}.u" for x in (self.across, *self.tile))
         schedule.split(row, PLAIN_ROWS)
         schedule.reorder(across, above, f"{row}.o", beside, f"{row}.i", column)
-        schedule.block_reduction(name, beside, f"{self.axis}.u", chain)
-        for end in (".begin", ".end"):
-            schedule.vectorize(f"{column}{end}")
-        schedule.decompose_reduction(f"{name}.b", beside)
+        name = block_sums(self.plan, name, beside, (f"{self.axis}.u", chain), column)
+        schedule.decompose_reduction(name, beside)
         for end in (".z", "", ".f"):
             schedule.unroll(f"{beside}{end}").unroll(f"{row}.i{end}").vectorize(f"{column}{end}")
 

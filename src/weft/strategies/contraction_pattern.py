@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from weft.errors import ScheduleError
@@ -305,15 +306,8 @@ def lane_sums(plan: Plan, name: str, tile: list[str], lanes: str, steps: list[tu
     """
     schedule = plan.schedule
     partial: tuple[str, ...] = () if apart else (lanes,)
-    for axis, length in steps:
-        known = loop_names(plan)
-        schedule.block_reduction(name, tile[0], axis, length, partial=partial)
-        for made in sorted(loop_names(plan) - known):
-            if made.startswith((f"{lanes}.begin", f"{lanes}.end")):
-                schedule.vectorize(made)
-            elif any(made.startswith((f"{x}.begin", f"{x}.end")) for x in tile):
-                schedule.unroll(made)
-        name, partial = f"{name}.b", ()
+    for cut in steps:
+        name, partial = block_sums(plan, name, tile[0], cut, lanes, tile, partial), ()
     schedule.decompose_reduction(name, tile[0], partial=partial)
     for suffix in (".z", "", ".f"):
         for loop in tile:
@@ -321,11 +315,41 @@ def lane_sums(plan: Plan, name: str, tile: list[str], lanes: str, steps: list[tu
         schedule.vectorize(f"{lanes}{suffix}")
 
 
-def loop_names(plan: Plan) -> set[str]:
-    """Return the names of all loops and axes."""
-    loops = {s.var.attr for s in traverse.walk(plan.kernel.body) if isinstance(s, For)}
-    return loops.union(*[{a.var.attr for a in s.axes} for s in traverse.walk(plan.kernel.body)
-                         if isinstance(s, Reduce)])
+def block_sums(plan: Plan, name: str, loop: str, cut: tuple[str, int], lanes: str,
+               tile: Sequence[str] = (), partial: tuple[str, ...] = (),
+               shared: bool = False) -> str:  # fmt: skip
+    """Cut a sum along an axis into blocks of a length; return the name of a block's sum.
+
+    Sums are begun and ended as vectors along `lanes`, and for the loops of a `tile` written out.
+    Blocks may be `shared` out: none waits for another then.
+    """
+    schedule, known = plan.schedule, _loops_and_axes(plan)
+    if shared:
+        schedule.share_reduction(name, loop, *cut)
+    else:
+        schedule.block_reduction(name, loop, *cut, partial=partial)
+    for made in sorted(_loops_and_axes(plan) - known):  # others may have names like these
+        if made.startswith((f"{lanes}.begin", f"{lanes}.end")):
+            schedule.vectorize(made)
+        elif any(made.startswith((f"{x}.begin", f"{x}.end")) for x in tile):
+            schedule.unroll(made)
+    return f"{name}.b"
+
+
+def loop_names(plan: Plan) -> list[str]:
+    """Return the names of all loops, in their order."""
+    return [str(s.var.attr) for s in traverse.walk(plan.kernel.body) if isinstance(s, For)]
+
+
+def _loops_and_axes(plan: Plan) -> set[str]:
+    """Return the names of all loops and of all axes of sums, such as those of lanes that meet."""
+    return {*loop_names(plan), *[str(a.var.attr) for s in traverse.walk(plan.kernel.body)
+                                 if isinstance(s, Reduce) for a in s.axes]}
+
+
+def loops_since(plan: Plan, known: list[str]) -> list[str]:
+    """Return the names of the loops that are not among the `known` ones, in their order."""
+    return [name for name in loop_names(plan) if name not in known]
 
 
 def copy_loops(plan: Plan, row: str) -> list[str]:

@@ -17,7 +17,7 @@ from weft.schedule.matrix import SIDE
 from weft.schedule.sliding import PAIR
 from weft.schedule.space import find_reduce
 from weft.schedule.subscripts import Space, accesses
-from weft.strategies.contraction_dot import Sides, loop_names, panel, sides_of, whole
+from weft.strategies.contraction_dot import Sides, panel, sides_of, turn_words, whole
 from weft.strategies.contraction_matrix import keep_tiles
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
@@ -198,12 +198,8 @@ class _Slide:
         free = [y for y in rounds if y not in pairs.values()]
         loops = panel(plan, word, (self.outer or [self.top])[-1],
                       (f"{q}.o", *alone, *free, *lines, along, f"{q}.i"))
-        n, lanes = size_of(loop_of(plan, loops[-2]).extent), SIDE
-        known = loop_names(plan)
-        tile_split(plan, loops[-2], loop_of(plan, loops[-2]).extent, min(lanes, power_above(n)))
-        made = [x for x in loop_names(plan) if x not in known]
-        plan.schedule.reorder(*made[:-1], loops[-1], made[-1])
-        plan.schedule.unroll(loops[-1]).vectorize(made[-1])
+        n = size_of(loop_of(plan, loops[-2]).extent)
+        turn_words(plan, loops[-2], loops[-1], min(SIDE, power_above(n)))
         if s.depth % (s.group * SIDE) and s.depth > s.group * SIDE:
             plan.schedule.peel(loops[0])  # all steps but the last are full: they need no masks
 
@@ -240,9 +236,5 @@ class _Slide:
             schedule.fuse(tap, other)
             tap = f"{tap}_{other}"
         n = size_of(loop_of(plan, tap).extent)
-        known = loop_names(plan)
-        tile_split(plan, tap, loop_of(plan, tap).extent, min(SIDE, power_above(n + 1) // 2))
-        made = [x for x in loop_names(plan) if x not in known]
-        schedule.reorder(*made[:-1], loops[-1], made[-1])
-        schedule.unroll(loops[-1]).vectorize(made[-1])
+        turn_words(plan, tap, loops[-1], min(SIDE, power_above(n + 1) // 2))
         return [loops[0], first]

@@ -36,6 +36,7 @@ from weft.strategies.contraction_pattern import (
     MOVED,
     Parameters,
     Pattern,
+    block_sums,
     copy_loops,
     copy_strided,
     epilogue_cost,
@@ -284,9 +285,6 @@ class Convolution:
             x = f"{x}.i"
         return [above, x] if above else [x]
 
-    def _names(self) -> set[str]:
-        return {s.var.attr for s in traverse.walk(self.plan.kernel.body) if isinstance(s, For)}
-
     def _around(self, loop: For) -> list[For]:
         """Return the loops over reduced axes around the update of a tile."""
         parents = next(p for s, p in scan(self.plan.kernel) if s is loop)
@@ -472,11 +470,8 @@ class Convolution:
             steps = chain_steps(self.pattern, self.chains, (self.cut, self.length),
                                 whole=self.taps)
             if steps:
-                known, name = self._names(), f"{name}.b"
-                schedule.block_reduction(name, rows[0], *steps)
-                for made in sorted(self._names() - known):  # others may have names like these
-                    if made.startswith((f"{column}.begin", f"{column}.end")):
-                        schedule.vectorize(made)
+                name = f"{name}.b"
+                block_sums(self.plan, name, rows[0], steps, column)
         if self.blocked:
             schedule.decompose_reduction(f"{name}.b", rows[0])
             copies = [*[f"{r}.f" for r in rows], f"{column}.f"]
