@@ -81,12 +81,12 @@ def schedule_scan(plan: Plan, root: str) -> bool:
     space = Space(plan.kernel)
     names = [r.var.attr for r in rows]
     own = {s.memory for s in body if isinstance(s, Alloc)}
-    amount = work((loop,))
+    weight = 1
     plan.stream_outputs()
     for step in (s for s in body if isinstance(s, For)):
         found = [s for a, s in strides(space, step.body, step.var) if a.memory not in own]
         if found and all(s in (0, 1, -1) for s in found):
-            amount = SCAN_WEIGHT * work((loop,))
+            weight = SCAN_WEIGHT
             if not scan_loop(plan, step):
                 names = rows_in_lanes(plan, names, rows[-1].extent, step) or names
         elif find(plan.kernel, names[-1]) is not None:
@@ -94,7 +94,7 @@ def schedule_scan(plan: Plan, root: str) -> bool:
             if all(s in (0, 1) for a, s in across if a.write and a.memory not in own):
                 outer = split_for_vectors(plan, names[-1], rows[-1].extent, Cost(body))
                 names[-1] = outer or names[-1]
-    parallelise(plan, names, amount)
+    parallelise(plan, names, weight * work((loop,)))
     fetch_rows(plan, names[-1])
     return True
 
