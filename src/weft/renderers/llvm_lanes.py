@@ -63,6 +63,9 @@ def fenced(w: FunctionWriter, inst: Compute, name: str, deepest: int) -> str:
     Both its search for fewer shuffles and that for bits which are known go through all operands of
     operands, to a depth of six: that took a quarter to a half of the time of a network of shuffles
     or of minima and maxima. The fence is no instruction of the machine.
+
+    Only x86 has fences: there alone the times were measured, and the machine code was seen to stay
+    the same.
     """
     v = inst.result
     depth = 1 + min(w.depths.get(a.id, 0) for a in inst.args[-2:])
