@@ -312,7 +312,8 @@ def _block(p: Parameters, lanes: int, n: int, s: Sides, copied: bool,
     words = p.dot_bytes // 4
     points = -(-s.points // s.depth) * -(-s.depth // s.group)
     tiles = -(-n // lanes)
-    few = s.wide_stride != 1 and size_of(s.row.extent) <= 2 * p.dot_rows  # long lines count more
+    # Columns that have to be turned for one or two tiles of rows: fewer that are longer at a time.
+    few = s.wide_stride != 1 and size_of(s.row.extent) <= 2 * p.dot_rows
     wanted = min(tiles, 2 if few else 8) if copied else 1
     most = min(words // (points * lanes), tiles if copied else 1)
     # Rows whose neighbours are far away are copied as seldom as possible: for many columns.

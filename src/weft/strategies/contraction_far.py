@@ -10,9 +10,8 @@ import math
 from typing import Final
 
 from weft.ir.stmt import For
-from weft.schedule.space import constant
 from weft.schedule.subscripts import Space, accesses
-from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern, may_repeat
+from weft.strategies.contraction_pattern import MAC_SPEED, Parameters, Pattern, is_fixed, may_repeat
 from weft.strategies.contraction_pieces import PAGE
 from weft.strategies.nest import (
     PARALLEL_WORK,
@@ -32,9 +31,7 @@ APART_DEEP: Final = 256  # the same for long sums
 
 def is_far(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: For) -> bool:
     """Whether an operand has unit stride along the rows and a page's along the reduced axis."""
-    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
-    if (len(pattern.reduce.axes) != 1 or any(constant(e) is None for e in extents)
-            or not may_repeat(pattern)):
+    if len(pattern.reduce.axes) != 1 or not is_fixed(pattern) or not may_repeat(pattern):
         return False  # blocks and tiles overlap
     space, axis = Space(plan.kernel), pattern.reduce.axes[0]
     inside = accesses(pattern.reduce.body)

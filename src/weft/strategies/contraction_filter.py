@@ -12,8 +12,8 @@ import itertools
 import math
 from typing import Final
 
+from weft.ir.record import Record
 from weft.ir.stmt import For
-from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
 from weft.strategies.contraction_chains import lane_chains
 from weft.strategies.contraction_image import (
@@ -27,6 +27,7 @@ from weft.strategies.contraction_pattern import (
     Parameters,
     Pattern,
     block_sums,
+    is_fixed,
     lane_sums,
     native_lanes,
     order_loops,
@@ -44,6 +45,19 @@ EACH: Final = 1  # what a step costs besides
 FEW: Final = 4  # results for which a tile is too small to keep the unit for products busy
 
 
+class _Blocks(Record):
+    """The sides of a tile, and the axis that is cut into blocks of a length.
+
+    Where blocks ``are_near``, all tiles read their images from the first cache, and sums of lanes
+    meet behind the last one; they ``are_chains`` where sums start anew with each.
+    """
+
+    sizes: dict[str, int]
+    cut: tuple[str, int]
+    are_near: bool
+    are_chains: bool
+
+
 def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """Schedule the filter form; whether it fits and pays."""
     found = find_windows(plan, pattern)
@@ -51,8 +65,7 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         return False
     space, native = Space(plan.kernel), native_lanes(plan, pattern)
     axes = pattern.reduce.axes
-    extents = [r.extent for r in pattern.rows] + [a.extent for a in axes]
-    if any(constant(e) is None for e in extents):
+    if not is_fixed(pattern):
         return False
     along, width = axes[-1].var, size_of(axes[-1].extent)
     step = flat_stride(space, Access(found.image), along)
@@ -82,20 +95,11 @@ def schedule_filter(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
 def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes: int,
            p: Parameters) -> bool:
     schedule = plan.schedule
-    name = pattern.reduce.accumulators[0].var.attr
     k = pattern.reduce.axes[-1].var.attr
-    sizes = _sizes(plan, pattern, found, taps)
-    held = math.prod(sizes.values())
-    cut = _cut(plan, pattern, found)
-    if held < FEW or cut is None:
+    blocks = _blocks(plan, pattern, found, taps, lanes, p)
+    if blocks is None:
         return False
-    near, chains = _near(plan, pattern, found, taps), list[tuple[str, int]]()
-    if near is not None:
-        cut, sizes = near
-        held = math.prod(sizes.values())
-        chains = lane_chains(pattern, p, k, lanes)
-        if chains and chains[0][0] == cut[0]:  # sums start anew with each block then
-            cut = cut[0], min(cut[1], chains[0][1])
+    sizes = blocks.sizes
     outer = [r.var.attr for r in pattern.rows if r not in taps and r not in found.channels]
     box = list(outer)
     names = [r.var.attr for r in taps]
@@ -106,14 +110,10 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
         outer.append(f"{channel}.o")
         tiles.append(f"{channel}.i")
     order_loops(plan, outer, tiles, work((pattern.rows[0],)) // MAC_SPEED, keep=True)
-    if near is not None or cut[1] < size_of(
-            next(a.extent for a in pattern.reduce.axes if a.var.attr == cut[0])):
-        first = [*outer[len(box):], *tiles][0]
-        if near is not None:  # sums of lanes meet behind the last block
-            schedule.split(k, lanes, "mask")
-        name = block_sums(plan, name, first, cut, f"{k}.i",
-                          partial=() if near is None else (f"{k}.i",))
-        copy_box(plan, found.image, f"{cut[0]}.o")
+    name = pattern.reduce.accumulators[0].var.attr
+    if _is_cut(pattern, blocks):
+        name = _cut_sums(plan, name, blocks, k, lanes, [*outer[len(box):], *tiles][0])
+        copy_box(plan, found.image, f"{blocks.cut[0]}.o")
     elif outer:
         copy_box(plan, found.image, (box or outer)[-1])
     else:
@@ -125,14 +125,45 @@ def _apply(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes
     for moved in [*inner, *[f"{n}.o" for n in names]]:
         schedule.sink(moved)
     schedule.reorder(*[f"{n}.o" for n in names], *inner)
-    block = cut if name.endswith(".b") else None
-    steps = [] if chains[:1] == [cut] else lane_chains(pattern, p, k, lanes, block)
-    if near is None:
+    cut = blocks.cut if name.endswith(".b") else None
+    steps = [] if blocks.are_chains else lane_chains(pattern, p, k, lanes, cut)
+    if not blocks.are_near:
         schedule.split(k, lanes, "mask")
-    lane_sums(plan, name, inner, f"{k}.i", steps, apart=near is not None)
-    plan.why.append(f"contraction: {held} results as {lanes} partial sums along {k}, windows of "
-                    f"{found.image.memory.name} copied without masks")
+    lane_sums(plan, name, inner, f"{k}.i", steps, apart=blocks.are_near)
+    plan.why.append(f"contraction: {math.prod(sizes.values())} results as {lanes} partial sums "
+                    f"along {k}, windows of {found.image.memory.name} copied without masks")
     return True
+
+
+def _blocks(plan: Plan, pattern: Pattern, found: Windowed, taps: list[For], lanes: int,
+            p: Parameters) -> _Blocks | None:
+    """Return how the sums are cut; None where tiles are too small or boxes too large."""
+    sizes, cut = _sizes(plan, pattern, found, taps), _cut(plan, pattern, found)
+    if math.prod(sizes.values()) < FEW or cut is None:
+        return None
+    near = _near(plan, pattern, found, taps)
+    if near is None:
+        return _Blocks(sizes, cut, False, False)
+    cut, sizes = near
+    chains = lane_chains(pattern, p, pattern.reduce.axes[-1].var.attr, lanes)
+    if chains and chains[0][0] == cut[0]:  # sums start anew with each block then
+        cut = cut[0], min(cut[1], chains[0][1])
+    return _Blocks(sizes, cut, True, chains[:1] == [cut])
+
+
+def _is_cut(pattern: Pattern, blocks: _Blocks) -> bool:
+    """Whether there is more than one block, or their sums have lanes that meet behind them."""
+    axis, length = blocks.cut
+    return blocks.are_near or length < size_of(
+        next(a.extent for a in pattern.reduce.axes if a.var.attr == axis))
+
+
+def _cut_sums(plan: Plan, name: str, blocks: _Blocks, k: str, lanes: int, first: str) -> str:
+    """Cut the sums into blocks at the loop `first` of a tile; return the name of a block's."""
+    if not blocks.are_near:
+        return block_sums(plan, name, first, blocks.cut, f"{k}.i")
+    plan.schedule.split(k, lanes, "mask")
+    return block_sums(plan, name, first, blocks.cut, f"{k}.i", partial=(f"{k}.i",))
 
 
 def _near(plan: Plan, pattern: Pattern, found: Windowed,

@@ -19,17 +19,17 @@ from weft.ir.record import Record
 from weft.ir.stmt import Load
 from weft.schedule.matrix import SIDE
 from weft.schedule.sliding import PAIR
-from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
 from weft.schedule.tensorize import SIDES, narrow_factors
 from weft.strategies.contraction_dot import panel, turn_words, whole
 from weft.strategies.contraction_image import Windowed, find_windows, is_convolution
-from weft.strategies.contraction_matrix import keep_tiles
+from weft.strategies.contraction_matrix import keep_tiles, tile_side
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
     block_sums,
+    is_fixed,
     tile_split,
 )
 from weft.strategies.nest import (
@@ -95,8 +95,7 @@ def schedule_gradient(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     found = find_windows(plan, pattern) or _find_images(plan, pattern)
     if found is None or factors is None or factors[0].dtype is not bfloat16:
         return False
-    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
-    if found.weight.var not in factors or any(constant(e) is None for e in extents) or (
+    if found.weight.var not in factors or not is_fixed(pattern) or (
             is_convolution(Space(plan.kernel), pattern, found)):
         return False
     if len(found.channels) != 1 or not found.positions:
@@ -189,7 +188,7 @@ class _Gradient:
 
     def _blocks(self, share: _Share, along: str, pairs: str, p: Parameters) -> _Sizes | None:
         """Return the blocks of what a thread takes, None where they are too large."""
-        rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (share.rows, share.columns))
+        rows, columns = tile_side(share.rows), tile_side(share.columns)
         counts = [share.part if a == share.parted else n for a, n in zip(
             self.axes, self._padded(along, pairs), strict=True)]
         kept = min(p.matrix_bytes, self.plan.target.l2_bytes // 2)

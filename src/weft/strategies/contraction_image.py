@@ -19,7 +19,13 @@ from weft.schedule import guard
 from weft.schedule.omit import is_multiple
 from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
-from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes, tile_split
+from weft.strategies.contraction_pattern import (
+    Parameters,
+    Pattern,
+    is_fixed,
+    native_lanes,
+    tile_split,
+)
 from weft.strategies.nest import Plan, flat_stride, loop_of, product, size_of
 
 SHORTEST: Final = 8  # terms of a chain: what follows it costs two of them
@@ -90,8 +96,7 @@ def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int]
         found.shared = [*found.apart, *found.shared]
         found.channels = [channel]
     channels = size_of(found.channels[0].extent)
-    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
-    if any(constant(e) is None for e in extents):
+    if not is_fixed(pattern):
         return None
     x = found.positions[-1].var
     strided = Space(plan.kernel).stride(found.image.index[-1], x) not in (1, -1)

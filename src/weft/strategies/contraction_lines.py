@@ -11,10 +11,9 @@ from typing import Final
 
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load
-from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
 from weft.strategies.contraction_chains import chain_steps, register_tile
-from weft.strategies.contraction_pattern import Parameters, Pattern, native_lanes
+from weft.strategies.contraction_pattern import Parameters, Pattern, is_fixed, native_lanes
 from weft.strategies.nest import (
     PARALLEL_WORK,
     Plan,
@@ -44,9 +43,8 @@ def find_lines(plan: Plan, pattern: Pattern) -> Lines | None:
     """Return the loops of vectors times matrices, None if there are others."""
     space = Space(plan.kernel)
     loads = [s for s in pattern.reduce.body if isinstance(s, Load)]
-    extents = [a.extent for a in pattern.reduce.axes] + [r.extent for r in pattern.rows]
-    if len(pattern.reduce.axes) != 1 or any(s.mask is not None for s in loads) or any(
-            constant(e) is None for e in extents):
+    if len(pattern.reduce.axes) != 1 or any(s.mask is not None for s in loads) or (
+            not is_fixed(pattern)):
         return None
     axis = pattern.reduce.axes[0]
     for wide in pattern.rows:

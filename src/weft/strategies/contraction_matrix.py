@@ -16,7 +16,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import Reduce
 from weft.schedule.matrix import PRODUCTS, SIDE
 from weft.schedule.tensorize import OPERATIONS, narrow_factors
-from weft.strategies.contraction_dot import Sides, binds, panel, sides_of, sum_shifts
+from weft.strategies.contraction_dot import Sides, binds, panel, sides_of, sum_shifts, whole
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -76,7 +76,7 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
     if min(rows_n, wide_n) < _fewest(s):
         return False
-    rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
+    rows, columns = tile_side(rows_n), tile_side(wide_n)
     points = -(-s.depth // (s.group * SIDE)) * SIDE
     kept = min(p.matrix_bytes, plan.target.l2_bytes // 2)  # beside the rows of a tile
     broad = 4 * SIDE  # columns of few rows: whole lines, and enough of them under way
@@ -102,6 +102,11 @@ def schedule_matrix(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     return True
 
 
+def tile_side(n: int) -> int:
+    """Return the rows or columns of a tile of up to two by two matrices, for `n` of results."""
+    return 2 * SIDE if n > SIDE else SIDE
+
+
 def _fewest(s: Sides) -> int:
     """Return the rows and columns from which on tiles are faster than vectors.
 
@@ -119,11 +124,8 @@ def _sums_pay(s: Sides) -> bool:
     rows, columns = size_of(s.row.extent), size_of(s.wide.extent)
     if s.depth >= SIDE * s.group // 2 or rows * columns >= MANY:
         return True
-    done = 1
-    for n in (rows, columns):
-        side = 2 * SIDE if n > SIDE else SIDE
-        done *= -(-n // side) * side
-    vectors = rows * -(-columns // SIDE) * SIDE
+    done = whole(rows, tile_side(rows)) * whole(columns, tile_side(columns))
+    vectors = rows * whole(columns, SIDE)
     return s.group == 2 and done <= vectors * (ENDS + TERM * s.depth)
 
 

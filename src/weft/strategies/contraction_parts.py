@@ -22,7 +22,7 @@ from weft.schedule.parts import PARTS, separable_factors
 from weft.schedule.space import find_memory
 from weft.schedule.subscripts import accesses
 from weft.strategies.contraction_dot import Sides, panel, sides_of
-from weft.strategies.contraction_matrix import keep_tiles, should_turn
+from weft.strategies.contraction_matrix import keep_tiles, should_turn, tile_side
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -137,7 +137,7 @@ def _made(stride: int | None) -> float:
 def _cut(plan: Plan, s: Sides, counts: list[int], is_batched: bool) -> _Cut:
     """Return how a product is cut for the second cache and the threads."""
     rows_n, wide_n = size_of(s.row.extent), size_of(s.wide.extent)
-    rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
+    rows, columns = tile_side(rows_n), tile_side(wide_n)
     threads = 1 if is_batched else plan.threads
     across = threads if wide_n >= rows_n else 1  # share the columns
     sharers = threads // across  # of the rows

@@ -218,6 +218,12 @@ def _depends(space: Space, factor: Expr, loaded: dict[Expr, Load]) -> frozenset[
     return frozenset(out)
 
 
+def is_fixed(pattern: Pattern) -> bool:
+    """Whether the sizes of all loops and reduced axes are constants."""
+    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
+    return all(constant(e) is not None for e in extents)
+
+
 def native_lanes(plan: Plan, pattern: Pattern) -> int:
     """Return how many elements fill a vector register."""
     return max(plan.target.vector_bytes // Cost(pattern.rows[-1].body).itemsize, 1)

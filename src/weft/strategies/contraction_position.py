@@ -12,7 +12,6 @@ from typing import Final
 
 from weft.errors import ScheduleError
 from weft.ir.stmt import For
-from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space, accesses
 from weft.strategies.contraction_chains import chain_levels, cut_sums, short_chains
 from weft.strategies.contraction_image import (
@@ -29,6 +28,7 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
+    is_fixed,
     native_lanes,
     order_loops,
     tile_rows,
@@ -46,11 +46,10 @@ def schedule_position(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     if found is None or len(found.channels) > 1 or not found.positions:
         return False
     space, x = Space(plan.kernel), found.positions[-1]
-    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
     stored = [a for a in accesses(pattern.rows[-1].body) if a.write]
     # Remainders of a strided adjoint leave gaps between results: other forms take several channels.
     steps = STEPS[:1] if found.channels else STEPS
-    if any(constant(e) is None for e in extents) or size_of(x.extent) < 4 or any(
+    if not is_fixed(pattern) or size_of(x.extent) < 4 or any(
             flat_stride(space, a, x.var) not in steps for a in stored):
         return False
     if space.stride(found.image.index[-1], x.var) in (0, None) or flat_stride(

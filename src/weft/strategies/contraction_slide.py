@@ -18,7 +18,7 @@ from weft.schedule.sliding import PAIR
 from weft.schedule.space import find_reduce
 from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_dot import Sides, panel, sides_of, turn_words, whole
-from weft.strategies.contraction_matrix import keep_tiles
+from weft.strategies.contraction_matrix import keep_tiles, tile_side
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -61,10 +61,9 @@ def schedule_slide(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     """
     if not plan.target.supports(Op.MATRIX2, uint32) or len(pattern.reduce.axes) < 2:
         return False
-    steps = len(plan.schedule.trace)
-    pattern = _turn_taps(plan, pattern)
+    pattern, is_turned = _turn_taps(plan, pattern)
     # Weights of a gradient by images lie apart: no form makes one sum of channels and taps.
-    least = SIDE if len(plan.schedule.trace) == steps else FEWEST
+    least = FEWEST if is_turned else SIDE
     s = sides_of(plan, pattern, turned=True, masked=True)
     if s is None or s.op != Op.DOT2.name or not s.points > s.depth >= least:
         return False
@@ -80,8 +79,11 @@ def schedule_slide(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     return True
 
 
-def _turn_taps(plan: Plan, pattern: Pattern) -> Pattern:
-    """Let taps go the way of positions: those of a gradient by images go the other way."""
+def _turn_taps(plan: Plan, pattern: Pattern) -> tuple[Pattern, bool]:
+    """Let taps go the way of positions: those of a gradient by images go the other way.
+
+    Returns the contraction as it is then, and whether any taps were turned.
+    """
     space, rows = Space(plan.kernel), {r.var for r in pattern.rows}
     back = {a.var.attr for a in pattern.reduce.axes for x in accesses(pattern.reduce.body)
             for i in x.index if (space.stride(i, a.var) or 0) < 0 and space.symbols(i) & rows}
@@ -89,7 +91,7 @@ def _turn_taps(plan: Plan, pattern: Pattern) -> Pattern:
         plan.schedule.reverse(axis)
     found = match(plan, str(pattern.rows[0].var.attr)) if back else pattern
     assert found is not None
-    return found
+    return found, bool(back)
 
 
 class _Slide:
@@ -131,7 +133,7 @@ class _Slide:
         rows = 2 * SIDE if n >= 2 * SIDE else SIDE
         if OVERHEAD * whole(n, rows) > (OVERHEAD + 1) * whole(n, SIDE):
             rows = SIDE
-        columns = 2 * SIDE if wide_n > SIDE else SIDE
+        columns = tile_side(wide_n)
         kept = min(p.matrix_bytes, plan.target.l2_bytes // 2)
         points = s.points // s.depth * whole(s.depth, s.group * SIDE) // s.group
         if 4 * points * columns > kept:

@@ -14,7 +14,6 @@ from typing import Final
 
 from weft.ir.record import Record
 from weft.ir.stmt import For, Load, Memory
-from weft.schedule.space import constant
 from weft.schedule.subscripts import Access, Space
 from weft.strategies.contraction_lines import row_shares
 from weft.strategies.contraction_pattern import (
@@ -22,6 +21,7 @@ from weft.strategies.contraction_pattern import (
     WAITED,
     Parameters,
     Pattern,
+    is_fixed,
     native_lanes,
     tile_rows,
     tile_split,
@@ -66,9 +66,8 @@ def _find(plan: Plan, pattern: Pattern, p: Parameters) -> _Found | None:
     """Return the loops of the form, None if it does not fit."""
     space = Space(plan.kernel)
     loads = [s for s in pattern.reduce.body if isinstance(s, Load)]
-    extents = [a.extent for a in pattern.reduce.axes] + [r.extent for r in pattern.rows]
-    if len(pattern.reduce.axes) != 1 or any(s.mask is not None for s in loads) or any(
-            constant(e) is None for e in extents):
+    if len(pattern.reduce.axes) != 1 or any(s.mask is not None for s in loads) or (
+            not is_fixed(pattern)):
         return None
     for wide in pattern.rows:
         steps = {s.memory: flat_stride(space, Access(s), wide.var) for s in loads}
@@ -80,7 +79,7 @@ def _find(plan: Plan, pattern: Pattern, p: Parameters) -> _Found | None:
         few = [r for r in pattern.rows if r is not wide and r not in batch]
         if len(few) > 1 or any(size_of(r.extent) >= p.stream_rows for r in few):
             continue
-        whole = product([*extents[:1], wide.extent]) * moving[0].dtype.itemsize
+        whole = product([pattern.reduce.axes[0].extent, wide.extent]) * moving[0].dtype.itemsize
         every = whole * product([r.extent for r in batch])
         seldom = product([r.extent for r in few]) <= BATCH_ROWS and (
             every > 2 * plan.target.l2_bytes)

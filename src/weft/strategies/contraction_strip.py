@@ -12,7 +12,7 @@ from typing import Final
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import Alloc, For
-from weft.schedule.space import constant, scan
+from weft.schedule.space import scan
 from weft.schedule.subscripts import Space
 from weft.strategies.contraction_chains import (
     chain_levels,
@@ -36,6 +36,7 @@ from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
     Pattern,
+    is_fixed,
     native_lanes,
     order_loops,
     tile_rows,
@@ -57,8 +58,7 @@ def schedule_strip(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     found = find_windows(plan, pattern)
     if found is None or len(found.channels) > 1 or len(found.positions) < 2:
         return False
-    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
-    if any(constant(e) is None for e in extents) or is_adjoint(
+    if not is_fixed(pattern) or is_adjoint(
             Space(plan.kernel), pattern, found) or not _pays(plan, pattern, found):
         return False
     _Strip(plan, pattern, found, p).apply()

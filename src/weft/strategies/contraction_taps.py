@@ -22,7 +22,7 @@ from weft.schedule.matrix import SIDE
 from weft.schedule.subscripts import Space, accesses
 from weft.strategies.contraction_dot import Sides, binds, panel, sides_of, whole
 from weft.strategies.contraction_image import Windowed, box_of_rows, copy_box, find_windows
-from weft.strategies.contraction_matrix import keep_tiles
+from weft.strategies.contraction_matrix import keep_tiles, tile_side
 from weft.strategies.contraction_pattern import (
     MAC_SPEED,
     Parameters,
@@ -90,7 +90,7 @@ def _choose(plan: Plan, pattern: Pattern, s: Sides, p: Parameters) -> _Tiles | N
         filled = rows_n >= SIDE // 2 and wide_n >= FEWEST and s.depth >= SIDE * s.group // 2
     if not filled:
         return None
-    rows, columns = (2 * SIDE if n > SIDE else SIDE for n in (rows_n, wide_n))
+    rows, columns = tile_side(rows_n), tile_side(wide_n)
     if joined and OVERHEAD * whole(wide_n, columns) > (OVERHEAD + 1) * whole(wide_n, SIDE):
         columns = SIDE
     depth = s.points if joined else s.depth

@@ -9,11 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from weft.ir.stmt import For, Load
-from weft.schedule.space import constant
 from weft.schedule.subscripts import Space
 from weft.strategies.contraction_chains import chain_steps, register_tile
 from weft.strategies.contraction_far import copy_tile, lies_apart
-from weft.strategies.contraction_pattern import Parameters, Pattern, copy_strided, may_repeat
+from weft.strategies.contraction_pattern import (
+    Parameters,
+    Pattern,
+    copy_strided,
+    is_fixed,
+    may_repeat,
+)
 from weft.strategies.nest import PARALLEL_WORK, Cost, Plan, parallelise, product, size_of
 
 WIDE: Final = 4  # panels side by side from which on rows of results are longer than strips of them
@@ -29,11 +34,10 @@ def panels_first(plan: Plan, pattern: Pattern, p: Parameters, row: For, wide: Fo
     The second cache holds them where sums are short. Where these have few terms, results that the
     first does not hold are reason enough, and many rows share the copy.
     """
-    extents = [r.extent for r in pattern.rows] + [a.extent for a in pattern.reduce.axes]
-    if any(constant(e) is None for e in extents):
+    if not is_fixed(pattern):
         return False
     written = size_of(row.extent) * size_of(wide.extent) * Cost(pattern.rows[-1].body).itemsize
-    few = product(extents[len(pattern.rows):]) <= FEW_TERMS and (
+    few = product(a.extent for a in pattern.reduce.axes) <= FEW_TERMS and (
         size_of(row.extent) >= 4 * p.pack_rows)
     if few and size_of(wide.extent) >= 2 * lanes:
         far, least = plan.target.l1_bytes, 2 * lanes
