@@ -9,7 +9,6 @@ Polynomials are minimax (Remez) with the coefficients rounded to the working for
 another from the lowest, each time fitting the others anew.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from weft.ir.expr import Expr, bitcast, cast, mad, unary, where
@@ -68,7 +67,7 @@ def _split(x: Expr) -> tuple[Expr, Expr]:
     return _real(k, fmt, lift(0.0, x)), m - 1.0
 
 
-def _split_subnormal(x: Expr) -> tuple[Expr, Expr]:
+def split_subnormal(x: Expr) -> tuple[Expr, Expr]:
     """Return k, f with ``x = 2**k * (1 + f)`` for positive subnormal x."""
     fmt = layout(x)
     k, m = _exponent(x * 2.0**fmt.mantissa, fmt)
@@ -94,15 +93,14 @@ def _tail(f: Expr) -> Expr:
     return mad(s, mad(z, horner(z, coefficients), half), -half)
 
 
-def _everywhere(x: Expr, function: Callable[[Expr, Expr], Expr]) -> Expr:
-    """Return a logarithm, which is a function of k and f for ``x = 2**k * (1 + f)``, at any x.
+def everywhere(x: Expr, usual: Expr, subnormal: Expr) -> Expr:
+    """Return a logarithm at any x, given what it is for positive normal and for subnormal x.
 
     Subnormal numbers, x <= 0, infinity and NaN are looked at only where some lane has one.
     """
     fmt = layout(x)
-    usual = function(*_split(x))
     normal = x.ge(fmt.smallest_normal)
-    value = seldom(x.gt(0.0) & ~normal, function(*_split_subnormal(x)), usual)
+    value = seldom(x.gt(0.0) & ~normal, subnormal, usual)
     value = where(x.lt(INF), value, x)
     value = select(x.eq(0.0), -INF, value, x)
     value = select(x.lt(0.0), NAN, value, x)
@@ -111,33 +109,39 @@ def _everywhere(x: Expr, function: Callable[[Expr, Expr], Expr]) -> Expr:
     return seldom((bitcast(x, fmt.unsigned) - least).ge(finite), value, usual)
 
 
-def _natural(k: Expr, f: Expr, rest: Expr | None = None) -> Expr:
+def natural(k: Expr, f: Expr, rest: Expr | None = None) -> Expr:
+    """Return the natural logarithm of ``2**k * (1 + f)``."""
     bits = f.dtype.bits
     tail = _tail(f) if rest is None else _tail(f) + rest
     return mad(k, LN2_HIGH[bits], f + mad(k, LN2_LOW[bits], tail))
 
 
+def binary(k: Expr, f: Expr) -> Expr:
+    """Return the logarithm to base 2 of ``2**k * (1 + f)``."""
+    high, low = _LOG2_E[f.dtype.bits]
+    return k + mad(f, high, mad(f, low, _tail(f) * high))
+
+
+def decimal(k: Expr, f: Expr) -> Expr:
+    """Return the logarithm to base 10 of ``2**k * (1 + f)``."""
+    high, low = _LOG10_E[f.dtype.bits]
+    step, rest = _LOG10_2[f.dtype.bits]
+    return mad(k, step, mad(f, high, mad(f, low, mad(k, rest, _tail(f) * high))))
+
+
 def log(x: Expr) -> Expr:
     """Return the natural logarithm."""
-    return _everywhere(x, _natural)
+    return everywhere(x, natural(*_split(x)), natural(*split_subnormal(x)))
 
 
 def log2(x: Expr) -> Expr:
     """Return the logarithm to base 2."""
-    high, low = _LOG2_E[x.dtype.bits]
-    return _everywhere(x, lambda k, f: k + mad(f, high, mad(f, low, _tail(f) * high)))
+    return everywhere(x, binary(*_split(x)), binary(*split_subnormal(x)))
 
 
 def log10(x: Expr) -> Expr:
     """Return the logarithm to base 10."""
-    high, low = _LOG10_E[x.dtype.bits]
-    step, rest = _LOG10_2[x.dtype.bits]
-
-    def value(k: Expr, f: Expr) -> Expr:
-        small = mad(f, low, mad(k, rest, _tail(f) * high))
-        return mad(k, step, mad(f, high, small))
-
-    return _everywhere(x, value)
+    return everywhere(x, decimal(*_split(x)), decimal(*split_subnormal(x)))
 
 
 def _log1p(x: Expr, huge: Expr, *, doubled: bool = False, low: Expr | None = None) -> Expr:
@@ -154,7 +158,7 @@ def _log1p(x: Expr, huge: Expr, *, doubled: bool = False, low: Expr | None = Non
     f = mad(y, scale, mad(one, scale, -1.0))
     # 1 - f + f**2 stands for 1 / (1 + f), the slope of the logarithm
     rest = None if low is None else low * scale * mad(f, f - 1.0, 1.0)
-    return _natural(_real(k, fmt, select(huge, -61.0 if doubled else -60.0, 0.0, x)), f, rest)
+    return natural(_real(k, fmt, select(huge, -61.0 if doubled else -60.0, 0.0, x)), f, rest)
 
 
 def log1p(x: Expr) -> Expr:

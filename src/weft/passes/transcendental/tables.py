@@ -15,6 +15,7 @@ from typing import Final
 
 from weft.ir.expr import Expr, bitcast, cast, mad, scalb, where
 from weft.ir.lookup import lookup
+from weft.ir.record import Record
 from weft.passes.transcendental import logarithm
 from weft.passes.transcendental.exponential import (
     EXP_RANGE,
@@ -25,7 +26,6 @@ from weft.passes.transcendental.exponential import (
     unless_vanished,
 )
 from weft.passes.transcendental.floats import (
-    INF,
     SINGLE,
     at_least,
     at_most,
@@ -220,10 +220,61 @@ _LOG_LOW: Final = (
     -2.560599e-06, 1.0349618e-06, -2.0048235e-06, 1.7295386e-06, -3.9484155e-07, 1.6638958e-07,
     -2.2367842e-06, -9.600092e-07, 3.459077e-06, 4.9286194e-07, -3.2268465e-06, 3.3445854e-06,
 )  # fmt: skip
-# (log(1 + r) - r) / r**2 on abs(r) <= 1/32, log(1 + r) to 2**-30.5; and ln 2 as 2**-17 times an
-# integer and the rest
-_LOG_REST: Final = (-0.5, 0.33333325, -0.25014153, 0.20022203)
-_LN2_HIGH, _LN2_LOW = 0.69314575, 1.4286068e-06
+class _Base(Record):
+    """What a logarithm of some base is made of, one to the base e being 1.
+
+    `octave` is that of 2, and `factor` that of e, each in two parts, `high` and `low` minus that
+    of each quotient; all but the last parts are multiples of 2**-17 but for `factor`. `rest` is
+    ``(log(1 + r) - r) / r**2`` times the factor on abs(r) <= 1/32, to 2**-30.5 of r.
+    """
+
+    octave: tuple[float, float]
+    factor: tuple[float, float]
+    high: tuple[float, ...]
+    low: tuple[float, ...]
+    rest: tuple[float, ...]
+
+
+_NATURAL: Final = _Base(
+    (0.69314575, 1.4286068e-06), (1.0, 0.0), _LOG_HIGH, _LOG_LOW,
+    (-0.5, 0.33333325, -0.25014153, 0.20022203),
+)  # fmt: skip
+_BINARY: Final = _Base(
+    (1.0, 0.0), (1.442695, 1.925963e-08),
+    (
+        -0.4918518, -0.4594345, -0.4262619, -0.39231873, -0.37503815, -0.33985138,
+        -0.32192993, -0.2854004, -0.26678467, -0.2288208, -0.20944977, -0.16992188,
+        -0.14974976, -0.12928009, -0.10852814, -0.08746338, -0.066085815, 0.0, 0.0, 0.0,
+        0.06925964, 0.11735535, 0.14202118, 0.19264221, 0.21864319, 0.27207947,
+        0.29956055, 0.32757568, 0.38529205, 0.41503906, 0.44541168, 0.47644043,
+    ), (
+        -1.2896891e-06, 2.89064e-06, -2.8528466e-06, 1.3028072e-06, -1.2843743e-06,
+        1.3765099e-06, 1.8367533e-06, -1.8282373e-06, -1.8727261e-06, 2.1102853e-06,
+        -3.5975625e-06, -3.1264424e-06, 2.6363548e-06, -2.926613e-06, 3.6804288e-06,
+        5.376559e-07, -3.375028e-06, 0.0, 0.0, 0.0, 3.0188824e-06, 1.6039585e-06,
+        -2.1743267e-06, 2.8660284e-06, -2.9020011e-06, 7.7663366e-08, -2.650161e-07,
+        -1.0255652e-06, -1.8973378e-06, -1.5632212e-06, -5.3380654e-07, -2.3857444e-06,
+    ),
+    (-0.7213475, 0.48089823, -0.36089543, 0.2888589),
+)  # fmt: skip
+_DECIMAL: Final = _Base(
+    (0.30103302, -3.0243555e-06), (0.4342945, -1.010305e-08),
+    (
+        -0.14806366, -0.13830566, -0.12831879, -0.11810303, -0.11289978, -0.10230255,
+        -0.09690857, -0.08591461, -0.08030701, -0.068878174, -0.06304932, -0.05115509,
+        -0.045082092, -0.03891754, -0.032669067, -0.02632904, -0.019897461, 0.0, 0.0, 0.0,
+        0.020851135, 0.035331726, 0.042755127, 0.057991028, 0.06581879, 0.08190155,
+        0.09017944, 0.098609924, 0.115982056, 0.124938965, 0.13407898, 0.14342499,
+    ), (
+        1.1242125e-06, 2.9658963e-06, 3.093614e-07, 3.7152658e-06, 1.6618812e-06,
+        -2.4936253e-06, -1.4436721e-06, -1.6890187e-08, -3.7443526e-06, -3.1155796e-06,
+        -2.4293408e-06, 2.5678846e-06, 3.71755e-06, -5.2452646e-07, -4.9370556e-08,
+        1.0180499e-07, 2.6322205e-06, 0.0, 0.0, 0.0, -9.962807e-07, -3.7637324e-06,
+        -3.1465322e-06, 9.1914563e-07, -1.5021315e-06, 2.55409e-06, -2.8130103e-06,
+        -1.2643045e-07, 1.8382913e-06, -2.2823545e-07, 3.136556e-06, -2.8454906e-06,
+    ),
+    (-0.21714725, 0.1447648, -0.108630747, 0.0869517928),
+)  # fmt: skip
 
 
 def bits_of(x: float) -> int:
@@ -325,26 +376,35 @@ def erfc(x: Expr) -> Expr:
 
 def log(x: Expr) -> Expr:
     """Return the natural logarithm, within 0.54 ulp; that of subnormal numbers as elsewhere."""
-    return seldom(_is_outside(x, INF), logarithm.log(x), _log(x))
+    rare = logarithm.natural(*logarithm.split_subnormal(x))
+    return logarithm.everywhere(x, _log(x), rare)
+
+
+def log2(x: Expr) -> Expr:
+    """Return the logarithm to base 2, within 0.54 ulp but for subnormal numbers."""
+    rare = logarithm.binary(*logarithm.split_subnormal(x))
+    return logarithm.everywhere(x, _log(x, base=_BINARY), rare)
+
+
+def log10(x: Expr) -> Expr:
+    """Return the logarithm to base 10, within 0.54 ulp but for subnormal numbers."""
+    rare = logarithm.decimal(*logarithm.split_subnormal(x))
+    return logarithm.everywhere(x, _log(x, base=_DECIMAL), rare)
 
 
 def log1p(x: Expr) -> Expr:
     """Return the logarithm of 1 + x, within 0.67 ulp; beyond 2**60 as elsewhere."""
     total, lost = fast_sum(at_least(x, 1.0), at_most(x, 1.0))
     value = bitcast(bitcast(_log(total, lost), SINGLE.unsigned) | sign_of(x), SINGLE.real)  # of -0
-    return seldom(_is_outside(total, 2.0**60), logarithm.log1p(x), value)
-
-
-def _is_outside(x: Expr, beyond: float) -> Expr:
-    """Return whether x is no normal number below `beyond`: negative, too small, NaN."""
     least = bits_of(SINGLE.smallest_normal)
-    return (bitcast(x, SINGLE.unsigned) - least).ge(bits_of(beyond) - least)
+    usual = (bitcast(total, SINGLE.unsigned) - least).lt(bits_of(2.0**60) - least)
+    return seldom(~usual, logarithm.log1p(x), value)
 
 
-def _log(x: Expr, rest: Expr | None = None) -> Expr:
+def _log(x: Expr, rest: Expr | None = None, base: _Base = _NATURAL) -> Expr:
     """Return the logarithm of x, or of ``x + rest`` where that rounds to x, for normal x > 0.
 
-    With ``x = 2**k * m`` and c near 1 / m it is ``k * ln 2 - log(c) + log(1 + r)``, where
+    With ``x = 2**k * m`` and c near 1 / m it is ``k * log(2) - log(c) + log(1 + r)``, where
     ``r = m * c - 1``. The first two are exact together but for a small rest, so that what their sum
     with r loses is known.
     """
@@ -355,10 +415,29 @@ def _log(x: Expr, rest: Expr | None = None) -> Expr:
     m = bitcast((offset & fraction) + _LOG_ORIGIN, SINGLE.real)
     inverse = lookup(piece, _LOG_INVERSE)
     r = mad(m, inverse, -1.0)
-    total, lost = fast_sum(mad(k, _LN2_HIGH, lookup(piece, _LOG_HIGH)), r)
-    low = lost + mad(k, _LN2_LOW, lookup(piece, _LOG_LOW))
+    head, head_low = _times(r, base.factor)
+    total, lost = fast_sum(_plus_times(k, base.octave[0], lookup(piece, base.high)), head)
+    low = lost + _plus_times(k, base.octave[1], lookup(piece, base.low))
+    if head_low is not None:
+        low = low + head_low
     if rest is not None:  # its share of x; 1 - r stands for 1 / (1 + r), the slope there
         scale = bitcast(bitcast(inverse, SINGLE.signed) - (offset & ~fraction), SINGLE.real)
         share = rest * scale
         low = low + mad(-share, r, share)
-    return total + mad(r * r, horner(r, _LOG_REST), low)
+    return total + mad(r * r, horner(r, base.rest), low)
+
+
+def _times(r: Expr, factor: tuple[float, float]) -> tuple[Expr, Expr | None]:
+    """Return the product with a factor in two parts, in two parts; of 1, the number alone."""
+    high, low = factor
+    if high == 1.0:
+        return r, None
+    head = r * high
+    return head, mad(r, low, mad(r, high, -head))
+
+
+def _plus_times(k: Expr, factor: float, value: Expr) -> Expr:
+    """Return ``k * factor + value``."""
+    if factor in (0.0, 1.0):
+        return k + value if factor else value
+    return mad(k, factor, value)
