@@ -29,6 +29,7 @@ from weft.strategies.contraction_pattern import (
 from weft.strategies.contraction_window import Convolution, try_in_place
 from weft.strategies.nest import PARALLEL_WORK, Plan, loop_of, product, size_of, work
 
+CHANNELS: Final = 16  # whose taps are summed before they join the rest
 PICTURE_CHAIN: Final = 240  # terms of a sum along pictures that are added to one another
 FEW: Final = 5  # part of the weights of a block that need no blocks: a box may serve one tile
 LEAST_POSITIONS: Final = 32  # below it, turning the weights costs as much as their products
@@ -153,6 +154,8 @@ class _Deep(Convolution):
                 each //= size_of(self.pattern.reduce.axes[1].extent)
                 lines = self._lines(each)
                 each *= lines
+        elif len(self.axes) > 1:  # elsewhere as many channels are summed in one chain
+            chain = min(chain, max(CHANNELS * each, 2 * p.nested_chain))
         panel = each * self.lanes * self.itemsize
         few = panel * depth <= p.window_bytes // FEW and not self.edges
         if panel * depth <= p.window_bytes and not self.edges and len(self.axes) > 1:
