@@ -95,6 +95,12 @@ def test_few_channels_take_another_form(image, weights):
     assert not takes_places(choose(gradient(image, weights), TARGET, 1))
 
 
+def test_two_channels_of_results_fill_tiles_for_large_windows():
+    kernel = gradient((2, 17, 7, 9), (2, 17, 5, 5), padding=2)
+    assert takes_places(checked(kernel))
+    assert not takes_places(choose(gradient((2, 17, 7, 9), (2, 17, 3, 3), padding=1), TARGET, 1))
+
+
 def test_other_elements_and_processors_take_another_form():
     shape = (2, 16, 6, 9), (16, 16, 3, 3)
     assert not takes_places(choose(gradient(*shape), WITHOUT, 1))

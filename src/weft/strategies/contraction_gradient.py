@@ -46,6 +46,7 @@ from weft.strategies.nest import (
 
 GROUP: Final = 2  # elements of a word
 FEWEST: Final = 3  # channels of the image, and of results
+LARGE_WINDOW: Final = 20  # places of the weights for which two channels of results are enough
 CLOSE: Final = 4  # elements between neighbours that are read as vectors
 FILLED: Final = 32  # results of one place of the weights
 GATHERED: Final = 1.2  # times as long where the words of the gradient do not lie side by side
@@ -146,7 +147,8 @@ class _Gradient:
         self.apart = [str(r.var.attr) for r in found.positions if r is not self.column
                       and r.var.attr not in self.beside.values()]
         self.o, self.c = (str(r.var.attr) for r in (found.channels[0], self.column))
-        self.taps = [str(r.var.attr) for r in found.positions if r is not self.column]
+        taps = [r for r in found.positions if r is not self.column]
+        self.taps, self.places = [str(r.var.attr) for r in taps], product(r.extent for r in taps)
 
     def _beside(self) -> dict[str, str]:
         """Return the place of the weights that moves the image along an axis, by axis."""
@@ -163,7 +165,8 @@ class _Gradient:
     def sizes(self, p: Parameters) -> _Sizes | None:
         """Return how the sum is cut, None where tiles would hardly be filled or are too large."""
         o, c = size_of(self.found.channels[0].extent), size_of(self.column.extent)
-        if o < FEWEST or c < FEWEST or o * c < FILLED:
+        few = FEWEST - 1 if self.places >= LARGE_WINDOW else FEWEST
+        if o < few or c < FEWEST or o * c < FILLED:
             return None
         along, pairs = min(itertools.product(reversed(self.axes), reversed(self.axes)),
                            key=lambda x: self._products(*x))
@@ -216,8 +219,7 @@ class _Gradient:
             image *= many * self._width(name, count)
             points *= many * count
             blocks *= many
-        results = high * across * product(
-            r.extent for r in self.found.positions if r is not self.column)
+        results = high * across * self.places
         fetched = results / SIDE**2 * points / (GROUP * SIDE) * (SIDE / s.rows + SIDE / s.columns)
         stored = ADD * threads + SCATTER / threads if s.share.parted else SCATTER
         return image + high * points + FETCH * fetched + results * (ADD * blocks + stored)
