@@ -272,8 +272,7 @@ def unary(op: Operation, x: Expr) -> Expr:
 
 def binary(op: Operation, a: Expr, b: Expr | Scalar) -> Expr:
     """Return ``op(a, b)`` after checking types; index arithmetic on constants is folded."""
-    if not isinstance(b, Expr):
-        b = _lift(b, a)
+    b = b if isinstance(b, Expr) else _lift(b, a)
     if a.dtype is not b.dtype or a.lanes != b.lanes or a.dtype.kind not in op.kinds:
         raise DTypeError(op.name, found=f"{_typename(a)} and {_typename(b)}",
                          expected=f"two operands of one type of kind {op.kinds!r}")
