@@ -4,7 +4,7 @@
 cosine of ``n * pi/8 + d`` floats but for 2**-7 ulp (Gal 1986). These, from tables, and short
 polynomials in r give the result by the addition theorem. What is added to the value from the table
 can be as large as the result; so their sum is taken in two parts, and so is r. tan does the same in
-steps of ``pi/16``, with the tangents of the middles.
+steps of ``pi/16``, where a fraction stands for the tangent of each, whose terms can both be floats.
 
 Polynomials are minimax, their coefficients rounded one after another from the lowest.
 """
@@ -45,21 +45,17 @@ _COSINES: Final = (
 # (sin(sqrt z) / sqrt z - 1) / z and (cos(sqrt z) - 1) / z on sqrt z <= pi / 16, to 2**-34 of 1
 _SIN: Final = (-0.16666650772094727, 0.008321684785187244)
 _COS: Final = (-0.5, 0.04166664928197861, -0.0013875081203877926)
-# for tan, which is a * b**-1 in the middles: those less n * pi / 16, and a and b
-_MIDDLES_TAN: Final = tuple(
-    m * 2.0**-27
-    for m in (0, 1718, -2024, 872, 0, -872, 2024, -1718) * 2
+# for tan: numbers a and b such that a / b is the tangent of n * pi / 16 but for 2**-22 ulp of a
+_ABOVE: Final = (
+    0.0, 0.29033604, 0.78977454, 1.3363221, 1.0, 1.9999473, 1.9066844, 1.4596179, 1.0,
+    1.4596179, 1.9066844, 1.9999473, 1.0, 1.3363221, 0.78977454, 0.29033604,
 )  # fmt: skip
-_TANGENTS: Final = (
-    0.0, 0.19892567, 0.4141959, 0.66818804, 1.0, 1.0, 1.0, 1.0,
-    1.0, 1.0, 1.0, 1.0, 1.0, 0.66818804, 0.4141959, 0.19892567,
-)
-_COTANGENTS: Final = (
-    1.0, 1.0, 1.0, 1.0, 1.0, 0.66818804, 0.4141959, 0.19892567,
-    0.0, -0.19892567, -0.4141959, -0.66818804, -1.0, -1.0, -1.0, -1.0,
-)
-# (tan(sqrt z) / sqrt z - 1) / z on sqrt z <= pi / 32, to 2**-37
-_TAN: Final = (0.3333333432674408, 0.13332878053188324, 0.05455239117145538)
+_BELOW: Final = (
+    1.0, 1.4596179, 1.9066844, 1.9999473, 1.0, 1.3363221, 0.78977454, 0.29033604, 0.0,
+    -0.29033604, -0.78977454, -1.3363221, -1.0, -1.9999473, -1.9066844, -1.4596179,
+)  # fmt: skip
+# (tan(sqrt z) / sqrt z - 1) / z on sqrt z <= pi / 32; tan to 2**-28.8
+_TAN: Final = (0.33333104848861694, 0.13407932221889496)
 _TINY: Final = 2.0**-32  # keeps squares of tiny numbers from vanishing, which would take long
 
 
@@ -78,7 +74,7 @@ def cos(x: Expr) -> Expr:
 
 
 def tan(x: Expr) -> Expr:
-    """Return the tangent, within 0.54 ulp."""
+    """Return the tangent, within 0.55 ulp."""
     y = magnitude(x)
     usual = with_sign(_tangent(y), sign_of(x))
     return seldom(y.gt(_MOST), trigonometric.tan(x), usual)
@@ -86,8 +82,8 @@ def tan(x: Expr) -> Expr:
 
 def _tangent(y: Expr) -> Expr:
     """Return ``(a + b * t) / (b - a * t)``, t the tangent of r, a and b from tables, for 0 <= y."""
-    piece, r, low = _reduce(y, _STEP_TAN, _MIDDLES_TAN)
-    a, b = lookup(piece, _TANGENTS), lookup(piece, _COTANGENTS)
+    piece, r, low = _reduce(y, _STEP_TAN)
+    a, b = lookup(piece, _ABOVE), lookup(piece, _BELOW)
     z = mad(r, r, _TINY)
     t, rest = fast_sum(r, mad(r * z, horner(z, _TAN), low))
     above, below = mad(b, t, a), mad(-a, t, b)
@@ -112,12 +108,14 @@ def _turned(y: Expr, values: tuple[float, ...], slopes: tuple[float, ...]) -> Ex
     return head + mad(z, rest, lost)
 
 
-def _reduce(y: Expr, step: tuple[float, ...], middles: tuple[float, ...]
+def _reduce(y: Expr, step: tuple[float, ...], middles: tuple[float, ...] = ()
             ) -> tuple[Expr, Expr, Expr]:  # fmt: skip
     """Return the bits of the number of steps next to y, and r in two parts."""
     first, second, third = step
     turns = mad(y, 1 / first, SINGLE.rounder)
     n, piece = turns - SINGLE.rounder, bitcast(turns, SINGLE.unsigned)
-    exact = mad(n, -first, y) - lookup(piece, middles)
+    exact = mad(n, -first, y)
+    if middles:
+        exact = exact - lookup(piece, middles)
     r = mad(n, -second, exact)
     return piece, r, mad(n, -third, mad(n, -second, exact - r))
