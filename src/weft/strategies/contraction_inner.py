@@ -41,6 +41,8 @@ NEAR_BYTES: Final = 32  # of the second cache in one cycle
 SHARED_BYTES: Final = 16  # of the third
 FAR_ROWS: Final = 8  # of a matrix that comes from memory: as many places are fetched ahead
 FAR_BYTES: Final = 8  # and of memory
+FAR_AHEAD: Final = 1024  # bytes of each row that are asked for before they are read, and
+FAR_LEAST: Final = 4  # times as many that a row has at least
 FAR_CACHES: Final = 4  # second ones: what is larger comes from memory, or a cache that others share
 
 
@@ -111,9 +113,7 @@ def _sizes(plan: Plan, found: _Found, p: Parameters) -> list[int]:
     most = [min(n, side) for n, side in zip(extents, (p.inner_rows, p.inner_columns),
                                             strict=False)]
     if len(most) == 1:
-        whole = 4 * extents[0] * size_of(found.axis.extent)  # bytes, about
-        far = whole > min(plan.target.l3_bytes // 2, FAR_CACHES * plan.target.l2_bytes)
-        if far and p.inner_rows == Parameters().inner_rows:
+        if _is_far(plan, found) and p.inner_rows == Parameters().inner_rows:
             most = [min(extents[0], FAR_ROWS)]
         return [tile_rows(extents[0], most[0])]
     best, least = most, 0
@@ -127,6 +127,32 @@ def _sizes(plan: Plan, found: _Found, p: Parameters) -> list[int]:
             if least == 0 or cost < least:
                 best, least = [rows, columns], cost
     return best
+
+
+def _is_far(plan: Plan, found: _Found) -> bool:
+    """Whether the one matrix of a product with a vector comes from memory, as far as is known."""
+    whole = 4 * size_of(found.tile[0].extent) * size_of(found.axis.extent)  # bytes, about
+    return len(found.tile) == 1 and (
+        whole > min(plan.target.l3_bytes // 2, FAR_CACHES * plan.target.l2_bytes))
+
+
+def _fetch_rows(plan: Plan, pattern: Pattern, found: _Found, lanes: int,
+                steps: list[tuple[str, int]]) -> None:  # fmt: skip
+    """Ask for what comes next in rows side by side: all of them go to another page at once.
+
+    A core follows each row within its page, and waits for the first lines of the next ones.
+    """
+    k, space = str(found.axis.var.attr), Space(plan.kernel)
+    loop = f"{k}.o"
+    for axis, _ in steps:
+        loop = f"{loop}.i" if axis == loop else loop
+    for read in accesses(pattern.reduce.body):
+        if not flat_stride(space, read, found.tile[0].var):
+            continue
+        size = read.memory.dtype.itemsize
+        if lanes * size % plan.target.line_bytes == 0 and (
+                size * size_of(found.axis.extent) >= FAR_LEAST * FAR_AHEAD):
+            plan.attempt("prefetch", read.memory.name, f"{k}.i", loop, FAR_AHEAD // (lanes * size))
 
 
 def _find(plan: Plan, pattern: Pattern) -> _Found | None:
@@ -220,6 +246,8 @@ def schedule_inner(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
     steps = lane_chains(pattern, p, k, lanes)
     schedule.split(k, lanes, "mask")
     lane_sums(plan, name, [f"{loop.var.attr}.i" for loop in tile], f"{k}.i", steps)
+    if _is_far(plan, found):
+        _fetch_rows(plan, pattern, found, lanes, steps)
     shape = "×".join(map(str, sizes))
     plan.why.append(f"contraction: {shape} results as {lanes} partial sums along {k}"
                     + (f", {found.turned} turned for them" if found.turned else ""))
