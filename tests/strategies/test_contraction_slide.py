@@ -77,6 +77,46 @@ def test_tiles_are_read_from_the_copy_and_words_copied_as_vectors(width):
     assert sum("tdpbf16ps" in line for line in lines) == 4
 
 
+def joins(lines):
+    return any(line.startswith("fuse(i.i, j") for line in lines)
+
+
+@pytest.mark.parametrize(("height", "width", "stride", "pad", "flip"), [
+    (8, 5, 1, 1, True), (8, 7, 1, 0, False), (12, 3, 1, 1, False),
+])  # fmt: skip
+@pytest.mark.parametrize("threads", [1, 2])
+def test_short_rows_are_joined(height, width, stride, pad, flip, threads):
+    """Where rows of the image are as long as those of results, and where they are not."""
+    assert joins(trace(narrow(height, width, stride, pad, 17, 5, flip=flip), threads=threads))
+
+
+@pytest.mark.parametrize(("width", "stride"), [(32, 1), (34, 2)])
+def test_rows_of_whole_tiles_and_those_that_skip_others_stay_alone(width, stride):
+    lines = trace(narrow(5, width, stride, 1, 16, 3))
+    assert slides(lines)
+    assert not joins(lines)
+
+
+@pytest.mark.parametrize(("shape", "weights", "options"), [
+    ((3, 9, 12, 7), (5, 9, 3, 3), {"stride": 2, "padding": 1}),  # one tap, two, and four
+    ((2, 6, 11, 24), (3, 6, 7, 7), {"padding": 3}),  # pairs of taps, more than channels
+    ((2, 7, 16, 6), (40, 7, 3, 3), {"padding": 1}),  # of a last step that is not full
+])
+def test_gradients_with_short_rows_agree_with_float64(shape, weights, options):
+    rng = np.random.default_rng(61)
+    x, w = (weft.tensor(rng.standard_normal(s, dtype=np.float32)).to(weft.bfloat16)
+            for s in (shape, weights))
+    result = x.conv2d(w, **options).shape
+    g = weft.tensor(rng.standard_normal(result, dtype=np.float32)).to(weft.bfloat16)
+
+    def by_images(x, w, g):
+        return weft.grad(lambda v: (v.conv2d(w, **options) * g).sum())(x)
+
+    got = weft.jit(by_images)(x, w, g).to(weft.float32).numpy()
+    expected = by_images(*(t.to(weft.float64) for t in (x, w, g))).numpy()
+    assert np.abs(got - expected).max() <= 2.0**-8 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize("seed", seeds(12))
 def test_random_gradients_by_images_agree_with_float64(seed):
     rng = np.random.default_rng(seed)

@@ -73,7 +73,7 @@ def test_without_tile_registers_nothing_changes():
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_short_rows_are_taken_two_at_a_time(turned):
-    kernel = narrow(14, 14, 1, 1, 32, 32, turned=turned)
+    kernel = narrow(28, 28, 2, 1, 32, 32, turned=turned)
     lines = choose(kernel, TARGET, 1).meta.schedule
     assert f"split({'i' if turned else 'i.i'}, 2, tail=mask)" in lines
     assert sum("tdpbf16ps" in line for line in assembly(kernel)) == 4

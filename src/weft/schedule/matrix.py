@@ -189,15 +189,14 @@ class _Nest:
 
     def _pitched(self, load: Load) -> tuple[tuple[Expr, ...], tuple[Expr, Expr]]:
         """Return where a factor lies whose rows are parts of longer ones, and the loops inside."""
-        moves, total = dict.fromkeys(self.vars, 0), 1
-        for i, n in reversed(list(zip(load.index, load.memory.shape, strict=True))):
-            for monomial, factor in self.space.poly(i).items():
-                moving = set().union(*[self.space.symbols(s) for s in monomial]) & moves.keys()
-                if moving and (len(monomial) > 1 or monomial[0] not in moves):
-                    raise self._error(f"the subscript {i!r} of {load.memory.name}")
-                if moving:
-                    moves[monomial[0]] += factor * total
-            total *= constant(n) or 0
+        moves = dict.fromkeys(self.vars, 0)
+        flat = _flat(load.memory, load.index)
+        for monomial, factor in self.space.poly(flat, expand=True).items():
+            moving = set().union(*[self.space.symbols(s) for s in monomial]) & moves.keys()
+            if moving and (len(monomial) > 1 or monomial[0] not in moves):
+                raise self._error(f"the subscripts {load.index!r} of {load.memory.name}")
+            if moving:
+                moves[monomial[0]] += factor
         rows = [v for v, move in moves.items() if move >= SIDE]
         columns = [v for v, move in moves.items() if move == 1]
         still = [v for v, move in moves.items() if not move]

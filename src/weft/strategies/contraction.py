@@ -23,7 +23,8 @@ batched, einsum, convolution over windows, matrix times vector. Fourteen forms:
 * **parts**: products of float32 as products of matrices of the bfloat16 that they are sums of.
 * **gradient**: gradients of bfloat16 convolutions by weights, by products of matrices along the
   positions, all places of the weights from one copy of the image.
-* **slide**: convolutions of bfloat16 by products of matrices, all taps from one copy of the image.
+* **slide**: convolutions of bfloat16 by products of matrices, all taps from one copy of the image,
+  or those of a column, with short rows joined.
 * **taps**: the same tap by tap, for windows that are too short, or move another way.
 * **lines**: vectors times matrices, whose rows are read one by one.
 * **stream**: few rows times a large matrix, which is read as it lies in memory.
@@ -59,7 +60,7 @@ from weft.strategies.nest import Plan, fit_privately, private_arrays
 __all__ = ["Parameters", "Pattern", "match", "omit_outside", "schedule_contraction"]
 
 FLAT: Final = (schedule_outer, schedule_inner, schedule_lines, schedule_stream)  # no windows
-LARGE: Final = (schedule_parts, schedule_matrix, schedule_gradient, schedule_slide,
+LARGE: Final = (schedule_parts, schedule_gradient, schedule_slide, schedule_matrix,
                 schedule_taps)  # of matrices
 SMALLER: Final = 4  # how often a form is tried that keeps too much in private arrays
 KEPT: Final = ("panel_bytes", "window_bytes", "whole_bytes", "sum_bytes", "dot_bytes",
