@@ -90,9 +90,14 @@ def test_blocks_of_images_and_of_rows_are_exact(l2, levels):
 
 
 @pytest.mark.parametrize(("image", "weights"), [((2, 5, 6, 9), (2, 5, 3, 3)),
-                                                ((2, 4, 6, 9), (7, 4, 3, 3))])
+                                                ((2, 4, 6, 9), (4, 4, 3, 3)),
+                                                ((2, 4, 6, 9), (7, 4, 1, 1))])
 def test_few_channels_take_another_form(image, weights):
     assert not takes_places(choose(gradient(image, weights), TARGET, 1))
+
+
+def test_few_results_fill_tiles_for_windows():
+    assert takes_places(checked(gradient((2, 3, 6, 9), (7, 3, 3, 3), padding=1)))
 
 
 def test_two_channels_of_results_fill_tiles_for_large_windows():

@@ -48,7 +48,8 @@ GROUP: Final = 2  # elements of a word
 FEWEST: Final = 3  # channels of the image, and of results
 LARGE_WINDOW: Final = 20  # places of the weights for which two channels of results are enough
 CLOSE: Final = 4  # elements between neighbours that are read as vectors
-FILLED: Final = 32  # results of one place of the weights
+FILLED: Final = 20  # results of one place of the weights, of several
+FILLED_ALONE: Final = 32  # and of the only one
 GATHERED: Final = 1.2  # times as long where the words of the gradient do not lie side by side
 FETCH: Final = 34  # copies of an element in whose time a matrix comes from the second cache
 ADD: Final = 1  # and in which a block adds to a sum that waits near
@@ -166,7 +167,8 @@ class _Gradient:
         """Return how the sum is cut, None where tiles would hardly be filled or are too large."""
         o, c = size_of(self.found.channels[0].extent), size_of(self.column.extent)
         few = FEWEST - 1 if self.places >= LARGE_WINDOW else FEWEST
-        if o < few or c < FEWEST or o * c < FILLED:
+        filled = FILLED if self.places > 1 else FILLED_ALONE
+        if o < few or c < FEWEST or o * c < filled:
             return None
         along, pairs = min(itertools.product(reversed(self.axes), reversed(self.axes)),
                            key=lambda x: self._products(*x))
