@@ -210,3 +210,23 @@ def test_comparisons_of_truths_have_no_places():
     other = made.replace(body=(For(made.body[0].var, made.body[0].extent, made.body[0].kind,
                                    body.body),))
     assert_same(other, cut_by_remainders(other))
+
+
+@pytest.mark.parametrize(("outputs", "count"), [(6, 2), (2, 2), (1, 1)])
+def test_long_rows_of_several_channels_are_cut(outputs, count):
+    """Short sums that share a picture are products; alone they are written row by row."""
+    g, w, y = memory("g", 15), memory("w", outputs, 5), memory("y", outputs, 33)
+    moved, zero = v("i") - v("k"), ex.const(0.0, nests.f("a").dtype)
+    inside = moved.ge(0) & (moved % 2).eq(0) & (moved // 2).lt(15)
+    update = nests.f("s") + ex.where(inside, nests.f("a"), zero) * nests.f("b")
+    reduce = Reduce((Axis(v("k"), ex.index(5)),),
+                    (Accumulator(nests.f("s"), zero, update, lhs(nests.f("s")) + rhs(
+                        nests.f("s"))),),
+                    (Load(nests.f("a"), g, (moved // 2,), inside),
+                     Load(nests.f("b"), w, (v("o"), v("k")))))  # fmt: skip
+    out = Store(y, (v("o"), v("i")), nests.f("s"))
+    made = Kernel("channels", (g, w, y), (loop("o", outputs, loop("i", 33, reduce, out)),),
+                  Meta(kind="rowwise"))
+    cut = cut_by_remainders(made, rows=False)
+    assert_same(made, cut)
+    assert len(cut.body) == count

@@ -110,7 +110,8 @@ def _conditions(chain: list[For], rows: bool) -> list[_Condition] | None:
         return None
     last = chain[-1]
     terms = math.prod(int(a.extent.attr) for a in reduce.axes)
-    rows = rows or int(last.extent.attr) < LONG_ROW or terms > SHORT_SUM
+    rows = rows or int(last.extent.attr) < LONG_ROW or terms > SHORT_SUM or _multiplies(
+        reduce, chain)
     found: dict[Expr, _Condition] = {}
     axes: set[Expr] = set()
     divided = [made for term in zero_unless(reduce) for made in [
@@ -127,6 +128,14 @@ def _conditions(chain: list[For], rows: bool) -> list[_Condition] | None:
         return None
     single = {c.axis: c for c in divided if c.var is None and c.axis not in axes}
     return [*found.values(), *single.values()]
+
+
+def _multiplies(reduce: Reduce, chain: list[For]) -> bool:
+    """Whether both of two factors are read again for other results: channels of one picture."""
+    loads = [s for s in reduce.body if isinstance(s, st.Load)]
+    several = {f.var for f in chain if not ex.is_const(f.extent, 1)}
+    seen = [ex.free_vars(s.index) & several for s in loads]
+    return len(seen) == 2 and not seen[0] <= seen[1] and not seen[1] <= seen[0]
 
 
 def zero_unless(reduce: Reduce) -> list[Expr]:
