@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from weft.errors import ScheduleError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -91,9 +93,16 @@ def slack(space: Space, condition: Expr) -> Poly | None:
     return space.poly(b - a - (1 if condition.op is Op.LT else 0))
 
 
+def tight(poly: Poly) -> Poly:
+    """Return a polynomial that is at least 0 for the same integers: of ``2*x - 1``, ``x - 1``."""
+    factor = gcd(*[c for monomial, c in poly.items() if monomial]) or 1
+    found = {monomial: c // factor for monomial, c in poly.items()}
+    return {monomial: c for monomial, c in found.items() if c}
+
+
 def bounds(space: Space, load: Load) -> list[Poly]:
     """Return what is at least 0 where a load is inside of its memory."""
-    return [space.poly(e) for i, size in zip(load.index, load.memory.shape, strict=True)
+    return [tight(space.poly(e)) for i, size in zip(load.index, load.memory.shape, strict=True)
             for e in (i, size - i - 1)]
 
 
@@ -103,11 +112,13 @@ def stays(space: Space, load: Load) -> bool:
     What else is asked around it may then be left out of it, if nobody reads what it gives there.
     """
     known = [] if load.mask is None else [slack(space, c) for c in parts(load.mask)]
+    known = [tight(p) for p in known if p is not None]
     for i, size in zip(load.index, load.memory.shape, strict=True):
         if space.within(i, size):
             continue
-        lo = space.ranges.of(i).lo >= 0 or space.poly(i) in known
-        hi = space.ranges.of(i).hi < space.ranges.of(size).lo or space.poly(size - i - 1) in known
+        lo = space.ranges.of(i).lo >= 0 or tight(space.poly(i)) in known
+        hi = space.ranges.of(i).hi < space.ranges.of(size).lo or tight(
+            space.poly(size - i - 1)) in known
         if not (lo and hi):
             return False
     return True

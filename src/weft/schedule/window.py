@@ -12,7 +12,6 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Kernel, Load, Memory, Stmt, Store
 from weft.ir.traverse import Rewriter, stores, walk
-from weft.rules.polynomial import Poly
 from weft.schedule import guard as gd
 from weft.schedule import subscripts as sub
 from weft.schedule.space import Edit, Site, find_loop, find_memory
@@ -197,8 +196,8 @@ class _Window:
         space = self.space
         bounds = []
         for i, size in zip(load.index, load.memory.shape, strict=True):
-            bounds.append(_tight(space.poly(i)))
-            bounds.append(_tight(space.poly(size - i - 1)))
+            bounds.append(gd.tight(space.poly(i)))
+            bounds.append(gd.tight(space.poly(size - i - 1)))
         stack = [self._resolve(load.mask)] if load.mask is not None else []
         while stack:
             e = stack.pop()
@@ -206,7 +205,7 @@ class _Window:
                 stack.extend(e.args)
             elif e.op in (Op.LT, Op.LE):
                 slack = e.args[1] - e.args[0] - (1 if e.op is Op.LT else 0)
-                if _tight(space.poly(slack)) not in bounds:
+                if gd.tight(space.poly(slack)) not in bounds:
                     return False
             else:
                 return False
@@ -225,13 +224,6 @@ class _Window:
             if span.lo < 0:
                 mask = gd.both(mask, ex.index(0).le(i))
         return mask
-
-
-def _tight(poly: Poly) -> Poly:
-    """Return a polynomial that is at least 0 for the same integers: of ``2*x - 1``, ``x - 1``."""
-    factor = gcd(*[c for monomial, c in poly.items() if monomial]) or 1
-    tight = {monomial: c // factor for monomial, c in poly.items()}
-    return {monomial: c for monomial, c in tight.items() if c}
 
 
 def _is_zero(e: Expr | None) -> bool:
