@@ -31,7 +31,7 @@ from weft.strategies.nest import PARALLEL_WORK, Plan, loop_of, product, size_of,
 
 CHANNELS: Final = 16  # whose taps are summed before they join the rest
 PICTURE_CHAIN: Final = 240  # terms of a sum along pictures that are added to one another
-FEW: Final = 5  # part of the weights of a block that need no blocks: a box may serve one tile
+FEW: Final = 2  # part of the weights of a block that need no blocks: a box may serve one tile
 LEAST_POSITIONS: Final = 32  # below it, turning the weights costs as much as their products
 
 
@@ -184,7 +184,8 @@ class _Deep(Convolution):
                 first = size_of(positions[0].extent) if cut else n // length
                 for group in [d for d in range(1, min(most, tiles) + 1) if tiles % d == 0]:
                     images = bool(tiles // group % threads)
-                    if images and (first % threads or around * (n // length) == 1):
+                    if images and (10 * (-first % threads) > first or
+                                   around * (n // length) == 1):
                         continue
                     copied = box + group * self.lanes * each
                     cost = copied * native / (MOVED * count * group * self.lanes * each)
