@@ -53,6 +53,55 @@ def test_infinite_weights_outside_do_not_count():
     np.testing.assert_array_equal(found[1][1, 4, :, 0], [8, 12, 12, 8])
 
 
+@pytest.mark.parametrize("place", [np.inf, np.nan])
+def test_zeros_for_both_factors_leave_infinite_weights_out(place):
+    kernel = convolution(4, 5)
+    made = Schedule(kernel).omit("s", zero=True).window("x", "i").decompose_reduction("s", "j")
+    assert made.trace[0] == "omit(s, zero=true)"
+    assert_same(kernel, made.kernel)
+    sizes = {p.name: int(interpret.evaluate(p.size, {})) for p in kernel.params}
+    buffers = {name: np.ones(n, np.float32) for name, n in sizes.items()}
+    buffers["w"].reshape(5, 2, 3, 3)[:, :, 0, 0] = place
+    interpret.run(made.kernel, buffers, {})
+    found = buffers["y"].reshape(2, 5, 4, 5)
+    assert not np.isfinite(found[:, :, 1:, 1:]).any()
+    np.testing.assert_array_equal(found[0, 0, 0], [8, 12, 12, 12, 8])
+    np.testing.assert_array_equal(found[1, 4, :, 0], [8, 12, 12, 8])
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 2), (2, 3)])
+def test_bounds_are_known_whatever_their_steps_divide_by(stride, dilation):
+    """Elsewhere a mask of other loops would stay on each load of the box."""
+    kernel = convolution(9, 11, stride, 2, outputs=5, dilation=dilation)
+    made = Schedule(kernel).split("o", 4).window("x", "i").kernel
+    assert_same(kernel, made)
+    copied = [s for s in walk(made.body) if isinstance(s, Load) and s.memory.name == "x.w"]
+    assert len(copied) == 1
+    assert copied[0].mask is None
+
+
+@pytest.mark.parametrize("loops", [("i",), ("j",), ("i", "j"), ("j", "i")])
+@pytest.mark.parametrize(("stride", "pad", "size"), [(1, 1, 3), (2, 1, 3), (1, 2, 5)])
+def test_code_without_conditions_where_all_hold(stride, pad, size, loops):
+    kernel = convolution(12, 12, stride, pad, kernel=size)
+    made = Schedule(kernel).omit("s", zero=True).window("x", "n").split("i", 2).split("j", 3)
+    made.reorder("i.o", "j.o", "i.i", "j.i").decompose_reduction("s", "i.i")
+    for name in loops:
+        made.specialize("p", f"{name}.i")
+    assert_same(kernel, made.kernel)
+    assert_same(made.kernel, Schedule.replay(kernel, made.trace).kernel)
+    asked = [[e for s in walk(body) if isinstance(s, Store)
+              for e in ex.toposort([s.value]) if e.op is Op.WHERE]
+             for part in walk(made.bare.body) if isinstance(part, If)
+             for body in part.bodies()]
+    assert len(asked) == 2 * len(loops)
+    assert len([e for e in asked if not e]) == (len(loops) == 2)
+    with pytest.raises(ScheduleError, match="specialize"):
+        made.specialize("p", f"{loops[-1]}.i")  # they are asked no more
+    with pytest.raises(ScheduleError, match="reach out everywhere"):
+        Schedule(kernel).omit("s").decompose_reduction("s", "j").specialize("p", "j")
+
+
 def test_parts_that_vary_inside_stay():
     kernel = convolution(6, 7)
     made = Schedule(kernel).omit("s").decompose_reduction("s", "j").branch("p")

@@ -36,6 +36,9 @@ CASES = {
     "share_reduction": lambda: Schedule(nests.matmul(4, 8, 5)).share_reduction("s", "i", "k", 3),
     "window": lambda: Schedule(nests.matmul(4, 8, 5)).window("a", "i"),
     "omit": lambda: Schedule(nests.convolution(5, 6)).omit("s"),
+    "omit_zero": lambda: Schedule(nests.convolution(5, 6)).omit("s", zero=True),
+    "specialize": lambda: Schedule(nests.convolution(5, 6)).omit("s").decompose_reduction(
+        "s", "j").specialize("p", "i"),
     "branch": lambda: Schedule(nests.convolution(5, 6)).omit("s").decompose_reduction(
         "s", "j").branch("p").branch("j"),
     "tensorize": lambda: Schedule(nests.narrow(4, 8, 5, "bf16", "bf16")).tensorize(

@@ -45,6 +45,11 @@ def gradient_of_images(up, w, shape, stride, padding, dilation):
     (1, 6, 8, 9, 18, 5, 2, 3, 2),
     (2, 7, 3, 28, 20, 2, 1, 0, 1),
     (1, 1, 5, 4, 15, 2, 1, 0, 1),
+    # sums of so many channels that blocks of them are copied
+    (1, 2, 220, 20, 70, 3, 1, 1, 1),
+    (1, 3, 240, 83, 67, 5, 2, 1, 2),
+    (2, 1, 260, 9, 90, 3, 2, 0, 1),
+    (1, 7, 60, 30, 5, 5, 1, 2, 1),
 ])
 def test_infinite_weights_beside_borders(images, channels, outputs, height, width, kernel, stride,
                                          padding, dilation, seed):

@@ -186,7 +186,7 @@ def test_deep_windows_of_one_row(length, padding, share, monkeypatch):
     monkeypatch.setattr(contraction_deep, "PARALLEL_WORK", 64)
     monkeypatch.setattr(contraction_deep, "LEAST_POSITIONS", 16)
     kernel = nests.row_of_windows(length, padding)
-    sizes = {"window_rows": 6, "whole_bytes": 256, "window_bytes": 800}
+    sizes = {"window_rows": 6, "whole_bytes": 256, "window_bytes": 700}
     both = scheduled(kernel, NARROW, 2, sum_bytes=2 << 10, **sizes)
     assert f"split(i, {share}, tail=mask) reorder(i.o, " in both
     assert "parallel(i.o) block_reduction(s, o.o" in both
@@ -201,6 +201,24 @@ def test_positions(shape, panel):
     trace = scheduled(nests.convolution(*shape), NARROW, panel_bytes=panel)
     assert "window(x" in trace
     assert "stage(w" not in trace
+
+
+@pytest.mark.parametrize("box", [500, 900])
+@pytest.mark.parametrize("shape", [(9, 13, 1, 1, 9, 2), (7, 23, 2, 1, 12, 3), (12, 9, 1, 0, 8, 1)])
+def test_positions_of_sums_over_many_channels(shape, box, monkeypatch):
+    monkeypatch.setattr(contraction_position, "BOX_BYTES", box)
+    monkeypatch.setattr(contraction_position, "LEAST", 9)
+    trace = scheduled(nests.convolution(*shape), NARROW, rows=2)
+    assert "block_reduction(s, j.o, c, " in trace
+    assert "window(x, c.o)" in trace
+
+
+@pytest.mark.parametrize(("outputs", "width", "lanes"), [
+    (3, 3, "o"), (3, 5, "j"), (2, 5, "j"), (2, 3, "o")])
+def test_few_channels_of_short_rows_fill_vectors_best(outputs, width, lanes):
+    kernel = nests.convolution(9, width, 1, 1, 9, outputs, turned=True, flip=True)
+    trace = scheduled(kernel, NARROW)
+    assert ("vectorize(o.i)" in trace) == (lanes == "o")
 
 
 @pytest.mark.parametrize("threads", [1, 2])

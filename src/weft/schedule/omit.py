@@ -16,7 +16,8 @@ from weft.schedule.space import Edit, find_for, find_loop, find_reduce
 from weft.schedule.subscripts import Space
 
 
-def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False) -> Kernel:
+def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False,
+         zero: bool = False) -> Kernel:
     """Let what lies outside of a picture take no part in the sums of its windows.
 
     reduce k (s=0) {s + where(0 <= i + k - 1 < n, x[i + k - 1], 0)*w[k]}
@@ -36,6 +37,9 @@ def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False) -> 
         Whether conditions of axes, or of loops around the sum, alone count as well, and all
         without which nothing is read: of a gradient by images, where pictures or windows may have
         one point and a stride leaves out places. What is cast behind them counts as well, then.
+    zero : bool
+        Whether sums go on with 0 * 0 there instead: the other factor is chosen to be 0, too. Where
+        a vector of results shares this factor, that costs less than keeping their sums.
 
     Raises
     ------
@@ -60,7 +64,9 @@ def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False) -> 
     left = {find_loop(kernel, name, "omit").var for name in still}
     space = Space(kernel)
     parts: list[Expr] = []
+    zeros: list[Expr] = []  # of the factors, where they are not 0 already
     for factor in factors:
+        before = len(parts)
         known, value = [], factor
         while True:
             if alone and value.op is Op.CAST:  # of a narrow type
@@ -76,15 +82,37 @@ def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False) -> 
             asked = [] if load.mask is None else gd.parts(load.mask)
             for c in known:
                 free = ex.free_vars([c])
-                inside = gd.slack(space, c) in bounds
+                slack = gd.slack(space, c)
+                inside = slack is not None and gd.tight(slack) in bounds
                 if not free & left and (inside or c in asked if alone else (
                         inside and free & axes and free - axes)):
                     parts.append(c)
+        if len(parts) == before:
+            zeros.append(factor)
     if not parts:
         raise ScheduleError(what, found="no windows that reach out of a picture", expected="some")
-    made = ex.where(gd.conjunction(parts), update, acc.var)
+    made = _with_zeros(update, zeros, parts) if zero else ex.where(
+        gd.conjunction(parts), update, acc.var)
     new = Reduce(stmt.axes, (acc.replace(update=made),), stmt.body)
     return Edit(kernel).replace(site.parents, stmt, (new,))
+
+
+def _with_zeros(update: Expr, factors: list[Expr], conditions: list[Expr]) -> Expr:
+    """Return a sum of products some of whose factors are 0 unless some conditions hold.
+
+    Each condition chooses by itself: what vectors share is chosen before it is spread over lanes.
+    """
+    new = dict(zip(factors, factors, strict=True))
+    for c in conditions:
+        new = {f: ex.where(c, e, 0.0) for f, e in new.items()}
+
+    def product(args: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([new.get(a, a) for a in args])
+
+    if update.op is Op.MAD:
+        return ex.rebuild(update, (*product(update.args[:2]), update.args[2]))
+    total, term = update.args
+    return ex.rebuild(update, (total, ex.rebuild(term, product(term.args))))
 
 
 def is_multiple(condition: Expr) -> bool:
@@ -126,23 +154,30 @@ def branch(kernel: Kernel, loop: str) -> Kernel:
     if not common:
         raise ScheduleError(what, found="no condition that is known at its start", expected="one")
     moved = common
-
-    class Plain(Rewriter):
-        def visit(self, stmt: Stmt) -> Stmt:
-            if isinstance(stmt, Load) and stmt.mask is not None:
-                rest = [c for c in gd.parts(stmt.mask) if c not in moved]
-                return stmt.replace(mask=gd.conjunction(rest) if rest else None)
-            return stmt.replace(value=_chosen(stmt.value, moved)) if isinstance(
-                stmt, Store) else stmt
-
     edit = Edit(kernel)
-    rewriter = Plain(kernel)
+    rewriter = Known(kernel, moved)
     condition = gd.conjunction([c for c in gd.parts(_first(site.body)) if c in moved])
     safe = {var for var, load in loads.items() if load.mask is None}
     body = _below(condition, rewriter.body(site.body), site.loop.var, safe)
     edit.locations = rewriter.locations
     old = site.loop
     return edit.replace(site.parents, old, (For(old.var, old.extent, old.kind, body),))
+
+
+class Known(Rewriter):
+    """Statements where some conditions are known to hold: neither masks nor choices ask them."""
+
+    def __init__(self, kernel: Kernel, known: set[Expr]) -> None:
+        super().__init__(kernel)
+        self.known = known
+
+    def visit(self, stmt: Stmt) -> Stmt:
+        """Return a statement without the conditions."""
+        if isinstance(stmt, Load) and stmt.mask is not None:
+            rest = [c for c in gd.parts(stmt.mask) if c not in self.known]
+            return stmt.replace(mask=gd.conjunction(rest) if rest else None)
+        return stmt.replace(value=_chosen(stmt.value, self.known)) if isinstance(
+            stmt, Store) else stmt
 
 
 def _below(condition: Expr, body: Body, turn: Expr, safe: set[Expr]) -> Body:

@@ -296,13 +296,18 @@ class Schedule:
         """See `weft.schedule.search.search`."""
         return self._apply("search", (accumulator, lanes, steps))
 
-    def omit(self, accumulator: str, *still: str, alone: bool = False) -> Self:
+    def omit(self, accumulator: str, *still: str, alone: bool = False,
+             zero: bool = False) -> Self:  # fmt: skip
         """See `weft.schedule.omit.omit`."""
-        return self._apply("omit", (accumulator, *still), alone=alone)
+        return self._apply("omit", (accumulator, *still), alone=alone, zero=zero)
 
     def branch(self, loop: str) -> Self:
         """See `weft.schedule.omit.branch`."""
         return self._apply("branch", (loop,))
+
+    def specialize(self, loop: str, position: str) -> Self:
+        """See `weft.schedule.specialize.specialize`."""
+        return self._apply("specialize", (loop, position))
 
     @classmethod
     def replay(cls, kernel: Kernel, trace: Iterable[str], verify: Verify | None = None) -> Self:
@@ -343,7 +348,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "long_steps": ("prefetch_lines",), "settle": ("settle",),
     "cascade": ("cascade", "promote", "block_sums"),
     "distribute": ("distribute", "lift"), "search": ("search",), "omit": ("omit", "branch"),
-    "strip": ("strip",),
+    "strip": ("strip",), "specialize": ("specialize",),
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
 _PRIMITIVES: Final[dict[str, Callable[..., Kernel]]] = {}  # those that were applied
@@ -367,7 +372,8 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("measure", "loop"): "", ("prefetch_rows", "around"): "", ("prefetch_lines", "around"): "",
     ("prefetch_between", "ahead"): "", ("prefetch_between", "lines"): 0,
     ("copy_ahead", "around"): "", ("copy_ahead", "distance"): 8,
-    ("omit", "alone"): False, ("tensorize", "bias"): "left", ("tensorize", "multiple"): 1,
+    ("omit", "alone"): False, ("omit", "zero"): False, ("tensorize", "bias"): "left",
+    ("tensorize", "multiple"): 1,
 }
 
 

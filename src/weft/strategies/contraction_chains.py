@@ -6,7 +6,8 @@ import math
 from collections.abc import Container
 from typing import Final
 
-from weft.schedule.space import constant
+from weft.ir.stmt import For
+from weft.schedule.space import constant, scan
 from weft.strategies.contraction_pattern import (
     Parameters,
     Pattern,
@@ -118,6 +119,18 @@ def lane_chains(pattern: Pattern, p: Parameters, along: str, lanes: int,
         if not many:
             return found
         sizes[f"{longest}.i"] = found[-1][1]
+
+
+def steps_around(plan: Plan, tile: str, axes: list[str]) -> list[For]:
+    """Return the loops over reduced axes that hold the update of a tile and nothing else."""
+    parents = next(p for s, p in scan(plan.kernel) if isinstance(s, For) and s.var.attr == tile)
+    found: list[For] = []
+    for stmt in reversed(parents):
+        if len(stmt.bodies()[0]) > 1 or not isinstance(stmt, For) or (
+                stmt.var.attr.split(".")[0] not in axes):
+            break
+        found.insert(0, stmt)
+    return found
 
 
 def short_chains(pattern: Pattern, p: Parameters) -> Parameters:

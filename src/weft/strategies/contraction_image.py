@@ -26,7 +26,7 @@ from weft.strategies.contraction_pattern import (
     native_lanes,
     tile_split,
 )
-from weft.strategies.nest import Plan, flat_stride, loop_of, product, size_of
+from weft.strategies.nest import Plan, flat_stride, loop_of, power_above, product, size_of
 
 SHORTEST: Final = 8  # terms of a chain: what follows it costs two of them
 PARTWISE: Final = 1.1  # roundings beside those of a sum part by part
@@ -101,7 +101,8 @@ def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int]
     x = found.positions[-1].var
     strided = Space(plan.kernel).stride(found.image.index[-1], x) not in (1, -1)
     large = strided and box_of_rows(plan, pattern, found, 1) > BOX_BYTES
-    if channels < (NARROW if large else min(native, 8)):
+    if channels < (NARROW if large else min(native, 8)) and not _rows_are_short(
+            found, channels, native):
         return None
     if _leave_along_rows(plan, pattern, found):
         return None
@@ -115,6 +116,12 @@ def prepare(plan: Plan, pattern: Pattern, p: Parameters) -> tuple[Windowed, int]
     if product(f.extent for f in found.positions) < p.turn_rows:
         return None
     return found, lanes
+
+
+def _rows_are_short(found: Windowed, channels: int, native: int) -> bool:
+    """Whether vectors of a few channels are enough fewer than vectors along rows of positions."""
+    width = size_of(found.positions[-1].extent)
+    return 5 * width <= 4 * channels * -(-width // min(native, power_above(width + 1) // 2))
 
 
 def _leave_along_rows(plan: Plan, pattern: Pattern, found: Windowed) -> bool:

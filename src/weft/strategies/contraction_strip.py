@@ -12,13 +12,13 @@ from typing import Final
 from weft.ir import traverse
 from weft.ir.expr import Expr
 from weft.ir.stmt import Alloc, For
-from weft.schedule.space import scan
 from weft.schedule.subscripts import Space
 from weft.strategies.contraction_chains import (
     chain_levels,
     chain_steps,
     cut_sums,
     short_chains,
+    steps_around,
 )
 from weft.strategies.contraction_image import (
     BOX_BYTES,
@@ -183,7 +183,7 @@ class _Strip:
             levels = chain_levels(self.pattern, self.chains)
         name = cut_sums(plan, name, inner[0], inner[-1], levels)
         schedule.decompose_reduction(name, inner[0])
-        around = self._steps(inner[0])
+        around = steps_around(plan, inner[0], self.axes)
         points = 1
         for loop in reversed(around):  # a loop of a few steps costs more than they do
             points *= size_of(loop.extent)
@@ -199,15 +199,3 @@ class _Strip:
         plan.why.append(f"contraction: rows of {self.found.image.memory.name} copied one behind "
                         f"the other, {held}×{vectors}×{native} results in registers along "
                         + ", ".join(inner))
-
-    def _steps(self, tile: str) -> list[For]:
-        """Return the loops over reduced axes that hold the update of a tile and nothing else."""
-        parents = next(p for s, p in scan(self.plan.kernel)
-                       if isinstance(s, For) and s.var.attr == tile)
-        found: list[For] = []
-        for stmt in reversed(parents):
-            if len(stmt.bodies()[0]) > 1 or not isinstance(stmt, For) or (
-                    stmt.var.attr.split(".")[0] not in self.axes):
-                break
-            found.insert(0, stmt)
-        return found
