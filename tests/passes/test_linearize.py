@@ -76,7 +76,7 @@ def depth_of(made, op):
 
 
 def test_invariant_expressions_leave_loops():
-    a, b = memory("a", 4, 8), memory("b", 4, 8)
+    a, b = memory("a", 4, 9), memory("b", 4, 9)  # rows with a gap: two loops
     m = ex.Variable("m", 1, 8)
     body = loop(j, 8, Load(x, a, (i, j)), Store(b, (i, j), x + ex.cast(m * m, F32)))
     made = linearize(vectorize(kernel([a, b], loop(i, 4, body))))
@@ -366,7 +366,7 @@ def test_bits_of_many_words_are_tested_together(lanes, place):
     at = (j * lanes + k,)
     body = loop(j, 64 // lanes, vector(k, lanes, Load(w, a, at), Store(b, at, value)))
     made = linearize(vectorize(kernel((a, b), body)))
-    assert depth_of(made, Op.MUL)[-1] == 2
+    assert depth_of(made, Op.MUL)[-1] == (2 if lanes < 64 else 1)  # no loop of one turn
     data = np.random.default_rng(lanes).integers(0, 1 << 40, 64).astype(np.uint64) | 5 << 40
     if place is not None:
         data[place] += 1 << 40

@@ -75,6 +75,7 @@ from weft.ir.stmt import (
 )
 from weft.ir.traverse import walk
 from weft.passes.flat import flat_index
+from weft.passes.joined import join_loops
 from weft.passes.lanes import any_test
 from weft.schedule.space import Names
 
@@ -126,6 +127,7 @@ class Linearizer:
         self.region = self.root = Region(None, False)
         self.values: dict[Expr, Value] = {}
         self.depths: dict[Expr, int] = {}  # of the region in which an expression may be computed
+        self.zero: dict[Expr, Expr] = {}  # variables of loops around that others took in
         self.messages: dict[tuple[str, Location | None], int] = {}
         stmts = list(walk(kernel.body))
         # Memories that lie over others, and those below them.
@@ -292,7 +294,8 @@ class Linearizer:
         region.values.append(var)
 
     def _offset(self, memory: Memory, index: tuple[Expr, ...]) -> Value:
-        return self.value(flat_index(memory, index))
+        offset = flat_index(memory, index)
+        return self.value(ex.substitute([offset], self.zero)[0] if self.zero else offset)
 
     def _optional(self, e: Expr | None) -> Value | None:
         return None if e is None else self.value(e)
@@ -360,6 +363,8 @@ class Linearizer:
         self._emit(StorageInst(s.memory, max(size, 0), s.base, s.align))
 
     def _for(self, s: For) -> None:
+        s, zero = join_loops(s)
+        around, self.zero = self.zero, {**self.zero, **zero}
         extent = self.value(s.extent)
         if s.kind not in LOOP_KINDS:
             raise VerifyError("linearize", found=f"the {s.kind} loop {s.var.attr}",
@@ -369,6 +374,7 @@ class Linearizer:
         self._body(s.body)
         code = self._close()
         self.region.code += [Loop(var, extent, s.kind), *code, EndLoop()]
+        self.zero = around
 
     def _while(self, s: While) -> None:
         self._open(True)

@@ -128,6 +128,8 @@ class Vectorize(ReduceLowering):
         if s.kind == UNROLLED and s.extent.args:  # of loops around, which are numbers by now
             s = s.replace(extent=self._scalar(s.extent, scope))
         lanes, copies = reduction.lanes_of(s), reduction.copies_of(s)
+        if s.kind == SERIAL and ex.is_const(s.extent, 1):
+            copies = 1
         if lanes > 1 and scope.lanes == 1 and _has_lanes(s.body):
             inner = scope.child(lanes)
             inner.mapped[s.var] = Affine(ex.index(0), 1)
