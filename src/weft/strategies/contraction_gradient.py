@@ -224,7 +224,7 @@ class _Gradient:
         results = high * across * self.places
         fetched = results / SIDE**2 * points / (GROUP * SIDE) * (SIDE / s.rows + SIDE / s.columns)
         stored = ADD * threads + SCATTER / threads if s.share.parted else SCATTER
-        return image + high * points + FETCH * fetched + results * (ADD * blocks + stored)
+        return GROUP * image + high * points + FETCH * fetched + results * (ADD * blocks + stored)
 
     def _products(self, along: str, pairs: str) -> float:
         """Return what the products of a tile for one place of the weights cost."""
