@@ -102,7 +102,7 @@ def tight(poly: Poly) -> Poly:
 
 def bounds(space: Space, load: Load) -> list[Poly]:
     """Return what is at least 0 where a load is inside of its memory."""
-    return [tight(space.poly(e)) for i, size in zip(load.index, load.memory.shape, strict=True)
+    return [space.poly(e) for i, size in zip(load.index, load.memory.shape, strict=True)
             for e in (i, size - i - 1)]
 
 

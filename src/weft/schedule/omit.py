@@ -82,8 +82,7 @@ def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False,
             asked = [] if load.mask is None else gd.parts(load.mask)
             for c in known:
                 free = ex.free_vars([c])
-                slack = gd.slack(space, c)
-                inside = slack is not None and gd.tight(slack) in bounds
+                inside = gd.slack(space, c) in bounds
                 if not free & left and (inside or c in asked if alone else (
                         inside and free & axes and free - axes)):
                     parts.append(c)
