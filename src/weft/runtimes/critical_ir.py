@@ -149,7 +149,7 @@ def core_module(body: str, name: str, words: Sequence[Word], nresults: int,
     body = body.replace("attributes #0 = { nounwind ",
                         'attributes #0 = { nounwind "no-jump-tables"="true" ', 1)
     if inline:
-        body = body.replace("nounwind noinline cold", "nounwind alwaysinline cold", 1)
+        body = body.replace("noinline cold optnone }", "alwaysinline cold }", 1)
     by_name = {w.name: k for k, w in enumerate(words)}
     memories = [k for k, w in enumerate(words) if w.memory >= 0]
     addresses = [f"%a{k}" for k in memories] + [f"%r{k}" for k in range(nresults)]
