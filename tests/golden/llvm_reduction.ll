@@ -45,18 +45,18 @@ on4:
 define internal void @weft.fail(ptr %status, i32 %statement, i64 %value, i64 %bound) #1 {
 entry:
   %code = add i32 %statement, 1
-  %pair = cmpxchg ptr %status, i32 0, i32 %code acq_rel monotonic
-  %first = extractvalue { i32, i1 } %pair, 1
-  br i1 %first, label %write, label %done
-write:
-  %at.statement = getelementptr i8, ptr %status, i64 8
-  store i32 %statement, ptr %at.statement
-  %at.index = getelementptr i8, ptr %status, i64 16
-  store i64 %value, ptr %at.index
-  %at.bound = getelementptr i8, ptr %status, i64 24
-  store i64 %bound, ptr %at.bound
-  br label %done
-done:
+  %fail.pair = cmpxchg ptr %status, i32 0, i32 %code acq_rel monotonic
+  %fail.first = extractvalue { i32, i1 } %fail.pair, 1
+  br i1 %fail.first, label %fail.write, label %fail.done
+fail.write:
+  %fail.statement = getelementptr i8, ptr %status, i64 8
+  store i32 %statement, ptr %fail.statement
+  %fail.index = getelementptr i8, ptr %status, i64 16
+  store i64 %value, ptr %fail.index
+  %fail.bound = getelementptr i8, ptr %status, i64 24
+  store i64 %bound, ptr %fail.bound
+  br label %fail.done
+fail.done:
   ret void
 }
 

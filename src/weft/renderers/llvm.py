@@ -23,6 +23,7 @@ from weft.ir.dtype import DType
 from weft.ir.linear import LinearKernel
 from weft.ir.op import Operation
 from weft.renderers.base import Source
+from weft.renderers.llvm_failure import FAIL
 from weft.renderers.llvm_function import Function, KernelText, symbol
 from weft.target import Target
 
@@ -70,7 +71,7 @@ def _module(k: KernelText) -> Source:
     body = main.text(f"define i32 {symbol(k.name)}{signature} {attributes} {{")
     parts = [*k.module.constants, body, *k.functions]
     if k.asserts:
-        parts.append(_FAIL)
+        parts.append(FAIL)
     if k.module.prints:
         with importing:
             from weft.renderers.llvm_print import NUMBER
@@ -117,22 +118,3 @@ def _attributes(t: Target) -> str:
 
 _COLD: Final = "#3"  # attributes of functions that are not worth LLVM's time
 _TRIFLES: Final = (li.Compute, li.StorageInst, li.VariableInst)
-
-_FAIL: Final = """\
-define internal void @weft.fail(ptr %status, i32 %statement, i64 %value, i64 %bound) #1 {
-entry:
-  %code = add i32 %statement, 1
-  %pair = cmpxchg ptr %status, i32 0, i32 %code acq_rel monotonic
-  %first = extractvalue { i32, i1 } %pair, 1
-  br i1 %first, label %write, label %done
-write:
-  %at.statement = getelementptr i8, ptr %status, i64 8
-  store i32 %statement, ptr %at.statement
-  %at.index = getelementptr i8, ptr %status, i64 16
-  store i64 %value, ptr %at.index
-  %at.bound = getelementptr i8, ptr %status, i64 24
-  store i64 %bound, ptr %at.bound
-  br label %done
-done:
-  ret void
-}"""

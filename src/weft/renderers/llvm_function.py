@@ -17,6 +17,7 @@ from weft.ir.stmt import Memory
 from weft.renderers import llvm_memory as memory
 from weft.renderers import llvm_ranges as ranges
 from weft.renderers.base import NO_MEMORY
+from weft.renderers.llvm_failure import report
 from weft.renderers.llvm_memory import Memories
 from weft.renderers.llvm_ops import compute
 from weft.renderers.llvm_types import FunctionWriter, Module, element, stored, vector
@@ -47,7 +48,7 @@ class KernelText:
     functions : list of str
         Finished bodies of parallel loops.
     asserts : bool
-        Whether anything may fail.
+        Whether there are assertions that may fail.
     """
 
     def __init__(self, target: Target, kernel: LinearKernel, name: str) -> None:
@@ -128,7 +129,7 @@ class Function(FunctionWriter):
             "  %heap.none = icmp eq ptr %heap.own, null",
             "  br i1 %heap.none, label %heap.lacks, label %heap.there",
             "heap.lacks:",
-            f"  call void @weft.fail(ptr {status}, i32 {NO_MEMORY - 1}, i64 {size}, i64 0)",
+            *report(status, f"{NO_MEMORY}", f"{NO_MEMORY - 1}", f"{size}", "0"),
             f"  {ret}",
             "heap.there:",
             "  %heap.number = ptrtoint ptr %heap.own to i64",
@@ -188,7 +189,6 @@ class Function(FunctionWriter):
 
     def status(self) -> str:
         """Return the address of the status record."""
-        self.owner.asserts = True
         return "%status" if self.parallel is None else self.capture("status", "ptr", 8, "%status")
 
     def capture(self, key: str, kind: str, size: int, source: Value | Memory | str) -> str:
@@ -350,6 +350,7 @@ class Function(FunctionWriter):
         value = "0" if inst.value is None else self.ref(inst.value)
         bound = "0" if inst.bound is None else self.ref(inst.bound)
         status = self.status()
+        self.owner.asserts = True
         bad, on = self.label("failed"), self.label("on")
         weights = self.module.unlikely
         self.put(f"br i1 {condition}, label %{on}, label %{bad}, !prof {weights}")
