@@ -70,8 +70,9 @@ def _split(x: Expr) -> tuple[Expr, Expr]:
 def split_subnormal(x: Expr) -> tuple[Expr, Expr]:
     """Return k, f with ``x = 2**k * (1 + f)`` for positive subnormal x."""
     fmt = layout(x)
-    k, m = _exponent(x * 2.0**fmt.mantissa, fmt)
-    return _real(k, fmt, lift(float(fmt.mantissa), x)), m - 1.0
+    units = cast(bitcast(x, fmt.signed), fmt.real)  # of the least; a product would take long
+    k, m = _exponent(units, fmt)
+    return _real(k, fmt, lift(float(fmt.mantissa + fmt.bias - 1), x)), m - 1.0
 
 
 def _exponent(y: Expr, fmt: Layout) -> tuple[Expr, Expr]:

@@ -151,7 +151,9 @@ _ERF_PIECES: Final = (
     (3.7439835, 0.9999999, 9.220825e-07, -3.4395468e-06, 8.28972e-06, -1.4840726e-05,
      2.0390957e-05, -1.6564487e-05),
 )  # fmt: skip
-_ERF_NEAR: Final = (0.0, 0.0, 0.12837917, 0.0, -0.37611988, -0.0002198524, 0.1155277, -0.014078705)
+_ERF_NEAR: Final = (
+    0.0, 0.0, 0.12837917, 8.271806e-25, -0.37611988, -0.0002198524, 0.1155277, -0.014078705,
+)  # fmt: skip
 _ERF_MOST: Final = 3.9375  # from 3.84 on the result is 1
 # For each eighth of an octave of 1 + 1.46875 * y from y = 0 to 10.2: the middle c, g(c) where
 # g(y) = e**(y**2) * erfc(y), and the coefficients of (g(c + d) / g(c) - 1) / d; g to 2**-28.7
@@ -193,6 +195,7 @@ _ERFC_PIECES: Final = (
 _ERFC_WIDTH, _ERFC_MOST = 1.46875, 10.2
 _ERFC_LAST: Final = 10.055  # from 10.0542 on the result is 0
 _ERFC_TINY: Final = 2.0**-40  # keeps squares from vanishing, which would take long
+_ERFC_LEAST: Final = 2.0**-30  # products with smaller ones may be subnormal, and take as long
 _ODD_LEAST, _ODD_SMALL = 0.0625, 0.1875  # where tables begin, and pieces: six before are alike
 
 # For m in 32 pieces from 45/64 to 45/32, of equal width below 1 and above: a multiple of 1/64 near
@@ -354,7 +357,7 @@ def _odd(x: Expr, near: Piece, pieces: tuple[Piece, ...], most: float) -> Expr:
 
 def erfc(x: Expr) -> Expr:
     """Return 1 less the error function, within 0.8 ulp."""
-    y = at_most(magnitude(x), _ERFC_MOST)
+    y = at_most(at_least(magnitude(x), _ERFC_LEAST), _ERFC_MOST)
     square = mad(y, y, _ERFC_TINY)
     n, index, r, low = _reduce_exp(-square)
     r = r + (low + mad(-y, y, square))

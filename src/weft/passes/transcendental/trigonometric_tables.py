@@ -16,10 +16,12 @@ from weft.ir.lookup import lookup
 from weft.passes.transcendental import trigonometric
 from weft.passes.transcendental.floats import (
     SINGLE,
+    at_least,
     fast_sum,
     horner,
     magnitude,
     seldom,
+    select,
     sign_of,
     with_sign,
 )
@@ -57,18 +59,19 @@ _BELOW: Final = (
 # (tan(sqrt z) / sqrt z - 1) / z on sqrt z <= pi / 32; tan to 2**-28.8
 _TAN: Final = (0.33333104848861694, 0.13407932221889496)
 _TINY: Final = 2.0**-32  # keeps squares of tiny numbers from vanishing, which would take long
+_LEAST: Final = 2.0**-60  # products with smaller numbers may be subnormal, and take as long
 
 
 def sin(x: Expr) -> Expr:
     """Return the sine, within 0.59 ulp."""
     y = magnitude(x)
-    usual = with_sign(_turned(y, _SINES, _COSINES), sign_of(x))
+    usual = with_sign(_turned(y, _SINES, _COSINES, tiny=y.lt(_LEAST)), sign_of(x))
     return seldom(y.gt(_MOST), trigonometric.sin(x), usual)
 
 
 def cos(x: Expr) -> Expr:
     """Return the cosine, within 0.59 ulp."""
-    y = magnitude(x)
+    y = at_least(magnitude(x), _LEAST)
     usual = _turned(y, _COSINES, tuple(-s for s in _SINES))
     return seldom(y.gt(_MOST), trigonometric.cos(x), usual)
 
@@ -85,7 +88,8 @@ def _tangent(y: Expr) -> Expr:
     piece, r, low = _reduce(y, _STEP_TAN)
     a, b = lookup(piece, _ABOVE), lookup(piece, _BELOW)
     z = mad(r, r, _TINY)
-    t, rest = fast_sum(r, mad(r * z, horner(z, _TAN), low))
+    cube = select(y.lt(_LEAST), 0.0, r * z, y)
+    t, rest = fast_sum(r, mad(cube, horner(z, _TAN), low))
     above, below = mad(b, t, a), mad(-a, t, b)
     above_low = mad(b, rest, mad(b, t, a - above))
     below_low = mad(-a, rest, mad(-a, t, b - below))
@@ -95,11 +99,14 @@ def _tangent(y: Expr) -> Expr:
     return mad(lost, inverse, quotient)
 
 
-def _turned(y: Expr, values: tuple[float, ...], slopes: tuple[float, ...]) -> Expr:
+def _turned(y: Expr, values: tuple[float, ...], slopes: tuple[float, ...],
+            tiny: Expr | None = None) -> Expr:  # fmt: skip
     """Return ``value * cos(r) + slope * sin(r)``, both of the table, for 0 <= y."""
     piece, r, low = _reduce(y, _STEP, _MIDDLES)
     value, slope = lookup(piece, values), lookup(piece, slopes)
     whole = r + low
+    if tiny is not None:
+        whole = select(tiny, 0.0, whole, y)
     z = mad(whole, whole, _TINY)
     grown = slope * whole
     rest = mad(value, horner(z, _COS), grown * horner(z, _SIN))
