@@ -49,11 +49,34 @@ def test_the_schedule_is_exact(image, weights, options, threads):
     assert takes_places(checked(gradient(image, weights, **options), threads))
 
 
+def joins_places(made):
+    """Whether places of the weights and channels of the image make columns together."""
+    return any(line.startswith("fuse") for line in made.meta.schedule)
+
+
+@pytest.mark.parametrize(("image", "weights", "options"), [
+    ((1, 4, 6, 17), (7, 4, 3, 3), {"padding": 1}),
+    ((2, 3, 7, 16), (7, 3, 3, 2), {"stride": 2}),
+    ((1, 5, 5, 18), (9, 5, 2, 3), {"dilation": 2, "padding": 2}),
+    ((2, 2, 5, 16), (9, 2, 3, 3), {"padding": 1}),
+    ((1, 1, 6, 16), (9, 1, 2, 5), {"padding": 1}),
+    ((2, 3, 16), (9, 3, 5), {"padding": 2}),
+    ((1, 6, 4, 16), (14, 3, 3, 3), {"groups": 2, "padding": 1}),
+])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_few_channels_make_columns_with_places(image, weights, options, threads):
+    assert joins_places(checked(gradient(image, weights, **options), threads))
+
+
+def test_channels_that_fill_columns_leave_places_alone():
+    assert not joins_places(checked(gradient((1, 16, 5, 16), (16, 16, 3, 3), padding=1)))
+
+
 @pytest.mark.parametrize(("image", "weights", "shared"), [
     ((1, 70, 3, 5), (9, 70, 3, 3), "r3.o"),  # channels of the image
     ((1, 5, 3, 24), (128, 5, 3, 3), "r2.o"),  # channels of results
-    ((4, 9, 5, 7), (9, 9, 3, 3), "kp0_0.o"),  # images
-    ((5, 9, 1, 14), (9, 9, 3, 3), "kp0_0.o"),  # images, of which a thread has one more
+    ((4, 12, 5, 7), (9, 12, 3, 3), "kp0_0.o"),  # images
+    ((5, 12, 1, 14), (9, 12, 3, 3), "kp0_0.o"),  # images, of which a thread has one more
     ((3, 7, 5, 64), (9, 7, 3, 3), "kp0_2.o"),  # positions of a row
 ])
 def test_threads_share_channels_or_sums(image, weights, shared, monkeypatch):

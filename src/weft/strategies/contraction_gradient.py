@@ -3,9 +3,11 @@
 A weight is the sum of products of two images, one of them moved by the place of the weight: words
 are pairs of positions. Those of the gradient of the results are the rows of tiles; those of the
 image are turned, the channels of a position side by side, with zeros around, and the tile for
-another place of the weights begins elsewhere in the same copy, whatever the stride. Images and rows
-of them are gone through block by block, while the sums of all weights wait near. Threads share what
-they have least to do for: channels of either image, or the terms of all sums, which meet last.
+another place of the weights begins elsewhere in the same copy, whatever the stride. Channels that
+are few make columns together with places of the weights: the image is copied for each of these
+then. Images and rows of them are gone through block by block, while the sums of all weights wait
+near. Threads share what they have least to do for: channels of either image, or the terms of all
+sums, which meet last.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ LARGE_WINDOW: Final = 20  # places of the weights for which two channels of resu
 CLOSE: Final = 4  # elements between neighbours that are read as vectors
 FILLED: Final = 20  # results of one place of the weights, of several
 FILLED_ALONE: Final = 32  # and of the only one
+MOST_JOINED: Final = 2 * SIDE  # columns that channels and places of the weights make together
 GATHERED: Final = 1.2  # times as long where the words of the gradient do not lie side by side
 FETCH: Final = 34  # copies of an element in whose time a matrix comes from the second cache
 ADD: Final = 1  # and in which a block adds to a sum that waits near
@@ -102,10 +105,16 @@ def schedule_gradient(plan: Plan, pattern: Pattern, p: Parameters) -> bool:
         return False
     if len(found.channels) != 1 or not found.positions:
         return False
-    gradient = _Gradient(plan, pattern, found, SIDES[factors.index(found.weight.var)])
+    side = SIDES[factors.index(found.weight.var)]
+    gradient = _Gradient(plan, pattern, found, side)
     sizes = gradient.sizes(p)
     if sizes is None:
         return False
+    for joined in gradient.joins(sizes):
+        other = _Gradient(plan, pattern, found, side, joined)
+        cut = other.sizes(p)
+        if cut is not None and other.time(cut) < gradient.time(sizes):
+            gradient, sizes = other, cut
     gradient.apply(sizes)
     plan.why.append(f"contraction: {sizes.rows}×{sizes.columns} results in tiles of "
                     f"{SIDE}×{SIDE} along {sizes.along}, all places of one copy ({Op.DOT2.name})")
@@ -131,9 +140,13 @@ def _find_images(plan: Plan, pattern: Pattern) -> Windowed | None:
 
 
 class _Gradient:
-    """One gradient on its way through the primitives."""
+    """One gradient on its way through the primitives.
 
-    def __init__(self, plan: Plan, pattern: Pattern, found: Windowed, side: str) -> None:
+    Columns are channels of the image; where these are few, a place of the weights is ``joined``.
+    """
+
+    def __init__(self, plan: Plan, pattern: Pattern, found: Windowed, side: str,
+                 joined: str = "") -> None:
         self.plan, self.pattern, self.found, self.side = plan, pattern, found, side
         self.amount = work((pattern.rows[0],)) // MAC_SPEED
         self.name = str(pattern.reduce.accumulators[0].var.attr)
@@ -144,11 +157,16 @@ class _Gradient:
         self.column = max(channels or found.positions, key=lambda r: size_of(r.extent))
         if size_of(self.column.extent) < FEWEST:
             self.column = found.positions[-1]
-        self.beside = {a: x for a, x in self.beside.items() if x != self.column.var.attr}
-        self.apart = [str(r.var.attr) for r in found.positions if r is not self.column
+        self.joined = joined
+        self.still = [a for a, x in self.beside.items() if x == joined]
+        self.width = product(r.extent for r in found.positions
+                             if r is self.column or r.var.attr == joined)
+        gone = (joined, self.column.var.attr)
+        self.beside = {a: x for a, x in self.beside.items() if x not in gone}
+        self.apart = [str(r.var.attr) for r in found.positions if r.var.attr not in gone
                       and r.var.attr not in self.beside.values()]
         self.o, self.c = (str(r.var.attr) for r in (found.channels[0], self.column))
-        taps = [r for r in found.positions if r is not self.column]
+        taps = [r for r in found.positions if r.var.attr not in gone]
         self.taps, self.places = [str(r.var.attr) for r in taps], product(r.extent for r in taps)
 
     def _beside(self) -> dict[str, str]:
@@ -163,9 +181,20 @@ class _Gradient:
                                                    space.stride(i, tap.var) or 0)
         return out
 
+    def joins(self, s: _Sizes) -> list[str]:
+        """Return which places of the weights can make columns together with the channels.
+
+        The copy has columns for them. Points of the last axis are read as vectors where they lie
+        side by side, and not as the two halves of words.
+        """
+        last = next(reversed(self.axes))
+        extents = {str(r.var.attr): size_of(r.extent) for r in self.found.positions}
+        return [x for a, x in self.beside.items() if self.width * extents[x] <= MOST_JOINED and (
+            a != last or (a != s.pairs and self.steps[a][0] == 1))]
+
     def sizes(self, p: Parameters) -> _Sizes | None:
         """Return how the sum is cut, None where tiles would hardly be filled or are too large."""
-        o, c = size_of(self.found.channels[0].extent), size_of(self.column.extent)
+        o, c = size_of(self.found.channels[0].extent), self.width
         few = FEWEST - 1 if self.places >= LARGE_WINDOW else FEWEST
         filled = FILLED if self.places > 1 else FILLED_ALONE
         if o < few or c < FEWEST or o * c < filled:
@@ -173,11 +202,11 @@ class _Gradient:
         along, pairs = min(itertools.product(reversed(self.axes), reversed(self.axes)),
                            key=lambda x: self._products(*x))
         found = [self._blocks(share, along, pairs, p) for share in self._shares(along, pairs)]
-        return min([sizes for sizes in found if sizes is not None], key=self._time, default=None)
+        return min([sizes for sizes in found if sizes is not None], key=self.time, default=None)
 
     def _shares(self, along: str, pairs: str) -> list[_Share]:
         """Return in which ways threads can share the work: results, or the terms of all sums."""
-        o, c = size_of(self.found.channels[0].extent), size_of(self.column.extent)
+        o, c = size_of(self.found.channels[0].extent), self.width
         threads = self.plan.threads
         if threads == 1 or self.amount < PARALLEL_WORK:
             return [_Share(c, o)]
@@ -212,13 +241,13 @@ class _Gradient:
             return _Sizes(pairs, along, tuple(counts), rows, columns, share)
         return None
 
-    def _time(self, s: _Sizes) -> float:
+    def time(self, s: _Sizes) -> float:
         """Return how long a thread takes, in copies of an element."""
         high, across = whole(s.share.rows, s.rows), whole(s.share.columns, s.columns)
         image, points, blocks, threads = across, 1, 1, self.plan.threads
         for (name, n), count in zip(self.axes.items(), s.counts, strict=True):
             many = -(-(s.share.part if name == s.share.parted else n) // count)
-            image *= many * self._width(name, count)
+            image *= many * self._width(name, count, s.pairs)
             points *= many * count
             blocks *= many
         results = high * across * self.places
@@ -241,8 +270,10 @@ class _Gradient:
         """Return the points of an axis in one matrix."""
         return (SIDE if axis == along else 1) * (GROUP if axis == pairs else 1)
 
-    def _width(self, axis: str, count: int) -> int:
-        """Return how many points of the image some points of an axis read."""
+    def _width(self, axis: str, count: int, pairs: str) -> int:
+        """Return how many points of the image, or words of them, some points of an axis read."""
+        if axis in self.still:
+            return -(-count // GROUP) if axis == pairs else count
         step, tap = self.steps.get(axis, (1, 0))
         places = next((size_of(r.extent) for r in self.found.positions
                        if r.var.attr == self.beside.get(axis)), 1)
@@ -252,18 +283,19 @@ class _Gradient:
         """Return what the copies of a block take."""
         image, gradient = 4 * whole(share.columns, columns), 4 * whole(share.rows, SIDE)
         for name, count in zip(self.axes, counts, strict=True):
-            image *= self._width(name, count)
+            image *= self._width(name, count, pairs)
             gradient *= -(-count // GROUP) if name == pairs else count
         return image + gradient
 
     def apply(self, s: _Sizes) -> None:
         """Apply the schedule."""
         plan, schedule, name, share = self.plan, self.plan.schedule, self.name, s.share
+        self._join()
         for axis, count in zip(self.axes, s.counts, strict=True):
             if axis in (s.along, s.pairs):  # else the last block is shorter
                 multiple = plan.threads * share.part if axis == share.parted else count
                 schedule.widen(name, axis, multiple, self.side)
-        tile_split(plan, self.c, self.column.extent, share.columns)
+        tile_split(plan, self.c, loop_of(plan, self.c).extent, share.columns)
         self.c = f"{self.c}.i"
         tile_split(plan, self.c, loop_of(plan, self.c).extent, s.columns)
         tile_split(plan, f"{self.c}.i", loop_of(plan, f"{self.c}.i").extent, SIDE)
@@ -295,6 +327,14 @@ class _Gradient:
                 parallelise(plan, [f"{share.parted}.o"], self.amount)
                 parallelise(plan, ends[:1], work((loop_of(plan, ends[0]),)))
         self._multiply(s, name, top, axes)
+
+    def _join(self) -> None:
+        """Make one loop of the channels of the image and the places that are joined with them."""
+        if self.joined:
+            pair = self.joined, self.c
+            rows = [str(r.var.attr) for r in self.pattern.rows]
+            self.plan.schedule.reorder(*[x for x in rows if x not in pair], *pair).fuse(*pair)
+            self.c = f"{self.joined}_{self.c}"
 
     def _multiply(self, s: _Sizes, name: str, top: str, axes: dict[str, str]) -> None:
         """Copy the words of a block, and multiply them."""
