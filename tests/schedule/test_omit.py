@@ -1,5 +1,7 @@
 """The primitives omit and branch: terms outside of a picture take no part in its sums."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,10 @@ from weft.ir import expr as ex
 from weft.ir import interpret
 from weft.ir.op import Op
 from weft.ir.stmt import Axis, For, If, Kernel, Load, Reduce, Store
-from weft.ir.traverse import walk
+from weft.ir.traverse import Rewriter, walk
+from weft.rules import index
 from weft.schedule import Schedule
+from weft.schedule.subscripts import Space
 
 f = nests.f
 
@@ -69,15 +73,32 @@ def test_zeros_for_both_factors_leave_infinite_weights_out(place):
     np.testing.assert_array_equal(found[1, 4, :, 0], [8, 12, 12, 8])
 
 
-@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 2), (2, 3)])
+def divided(kernel):
+    """Return a kernel whose conditions are as simple as they come to schedules: i + k >= 2."""
+    env = Space(kernel).ranges.env
+
+    class Simple(Rewriter):
+        def visit(self, stmt):
+            return stmt.map_exprs(lambda e: ex.substitute([e], {
+                c: index.simplify(c, env) for c in ex.toposort([e]) if c.op in (Op.LT, Op.LE)})[0])
+
+    return kernel.replace(body=Simple(kernel).body(kernel.body))
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 2), (2, 4)])
 def test_bounds_are_known_whatever_their_steps_divide_by(stride, dilation):
     """Elsewhere a mask of other loops would stay on each load of the box."""
-    kernel = convolution(9, 11, stride, 2, outputs=5, dilation=dilation)
-    made = Schedule(kernel).split("o", 4).window("x", "i").kernel
+    kernel = divided(convolution(13, 15, stride, 3, outputs=5, dilation=dilation))
+    made = Schedule(kernel).split("o", 4).decompose_reduction("s", "o.i").window("x", "i").kernel
     assert_same(kernel, made)
     copied = [s for s in walk(made.body) if isinstance(s, Load) and s.memory.name == "x.w"]
     assert len(copied) == 1
     assert copied[0].mask is None
+    if math.gcd(stride, dilation) == 1:
+        Schedule(kernel).omit("s")
+    else:  # they would be a mask in each step
+        with pytest.raises(ScheduleError, match="windows that reach out"):
+            Schedule(kernel).omit("s")
 
 
 @pytest.mark.parametrize("loops", [("i",), ("j",), ("i", "j"), ("j", "i")])

@@ -25,7 +25,8 @@ def omit(kernel: Kernel, accumulator: str, *still: str, alone: bool = False,
 
     The two differ where `w` is infinite or NaN: what is not there no longer makes a NaN of it.
     Conditions count that keep a subscript inside of its memory and vary with an axis and with a
-    loop around the sum; others go on choosing a 0.
+    loop around the sum; others go on choosing a 0. So do those that were divided by a factor of a
+    stride and a dilation: they would be a mask in each step.
 
     Parameters
     ----------
