@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from graph_tools import Inputs
 
+from seeds import seeds
 from weft.graph.autodiff import gradients
 from weft.graph.masks import mask_by_results
 from weft.graph.simplify import simplify
@@ -39,7 +40,7 @@ def conditions(outputs):
     return [n for n in nd.toposort(outputs) if n.op is Op.LE]
 
 
-@pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.parametrize("seed", seeds(3))
 def test_values_are_the_same_to_the_bit(seed):
     inputs = Inputs()
     y, found = layers(inputs, np.random.default_rng(seed))
@@ -54,15 +55,15 @@ def test_values_are_the_same_to_the_bit(seed):
         np.testing.assert_array_equal(np.isnan(before), np.isnan(after))
 
 
-def test_a_product_stores_one_array_for_its_gradient():
-    y, found = layers(Inputs(), np.random.default_rng(14))
+def test_a_product_stores_one_array_for_its_gradient(rng):
+    y, found = layers(Inputs(), rng)
     steps = kernelize(simplify([y, *found]))
     stored = [n for step in steps for n in step.outputs if n.shape == (7, 9)]
     assert len(stored) == 2  # the limited product, and the gradient of what it was made of
 
 
-def test_a_mask_that_is_a_result_is_replaced_as_well():
-    inputs, rng = Inputs(), np.random.default_rng(15)
+def test_a_mask_that_is_a_result_is_replaced_as_well(rng):
+    inputs = Inputs()
     a, b = inputs.leaf(values(rng, 6, 1)), inputs.leaf(values(rng, 1, 5))
     y = limited(c.matmul(a, b), 0.25)
     outputs = [y.args[0], y]
@@ -72,7 +73,7 @@ def test_a_mask_that_is_a_result_is_replaced_as_well():
         np.testing.assert_array_equal(before, after)
 
 
-def test_what_is_read_elsewhere_keeps_its_mask():
+def test_what_is_read_elsewhere_keeps_its_mask(rng):
     """Where the sum is kept in any case, the result would be one more array to read."""
     inputs = Inputs()
 
@@ -80,7 +81,7 @@ def test_what_is_read_elsewhere_keeps_its_mask():
         mean = infer.expand(infer.reshape(infer.reduce(x, "sum", (1,)), (7, 1)), (7, 9))
         return c.e(Op.SUB, x, mean)
 
-    y, found = layers(inputs, np.random.default_rng(16), centered)
+    y, found = layers(inputs, rng, centered)
     assert mask_by_results([y, *found]) == [y, *found]
 
 

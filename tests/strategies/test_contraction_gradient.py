@@ -11,14 +11,16 @@ from weft.kernelize.build import kernelize
 from weft.strategies import choose, contraction_gradient, nest
 
 
-def gradient(image, weights, dtype=weft.bfloat16, groups=1, **options):
-    """The kernel of a gradient by weights."""
-    name = f"conv{len(image) - 2}d"
+def gradient(image, weights, dtype=weft.bfloat16, groups=1, back=(), **options):
+    """The kernel of a gradient by weights, of an image whose axes `back` are read backwards."""
     x, w = (weft.zeros(*shape, dtype=dtype).realize() for shape in (image, weights))
-    g = getattr(x, name)(w, groups=groups, **options) * 0
-    g = g.realize()
-    made = weft.grad(lambda v: (getattr(x, name)(v, groups=groups, **options) * g).sum())(w)
-    (step,) = kernelize([made._read()], TARGET)
+    x = x.flip(*back) if back else x
+
+    def result(v):
+        return getattr(x, f"conv{len(image) - 2}d")(v, groups=groups, **options)
+
+    g = (result(w) * 0).realize()
+    (step,) = kernelize([weft.grad(lambda v: (result(v) * g).sum())(w)._read()], TARGET)
     return step.kernel
 
 
@@ -105,8 +107,9 @@ def test_one_channel_and_one_place_leave_no_columns(options):
 
 
 @pytest.mark.parametrize(("l2", "levels"), [(40 << 10, 2), (120 << 10, 1), (2 << 20, 0)])
-def test_blocks_of_images_and_of_rows_are_exact(l2, levels):
-    kernel = gradient((2, 17, 6, 20), (5, 17, 3, 2), padding=1)
+@pytest.mark.parametrize("back", [(), (3,), (2, 3)])
+def test_blocks_of_images_and_of_rows_are_exact(l2, levels, back):
+    kernel = gradient((2, 17, 6, 20), (5, 17, 3, 2), back=back, padding=1)
     made = checked(kernel, target=TARGET.replace(l2_bytes=l2))
     assert takes_places(made)
     assert sum(line.startswith("block_reduction") for line in made.meta.schedule) == levels

@@ -13,6 +13,7 @@ sums, which meet last.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from typing import Final
 
 from weft.ir.dtype import bfloat16, uint32
@@ -228,18 +229,22 @@ class _Gradient:
         kept = min(p.matrix_bytes, self.plan.target.l2_bytes // 2)
         for at, name in enumerate(self.axes):
             unit = self._unit(name, along, pairs)
-            n = counts[at]
-            counts[at] = unit
-            if self._bytes(counts, pairs, columns, share) > kept:
-                continue
-            most = max(k for k in range(unit, n + 1, unit) if self._bytes(
-                [*counts[:at], k, *counts[at + 1 :]], pairs, columns, share) <= kept)
-            counts[at] = -(-n // unit // -(-n // most)) * unit
-            if share.parted in (along, pairs):  # of the others the last block is shorter
-                block = counts[list(self.axes).index(share.parted)]
-                share = share.replace(part=whole(share.part, block))
-            return _Sizes(pairs, along, tuple(counts), rows, columns, share)
-        return None
+            n, counts[at] = counts[at], unit
+            if self._bytes(counts, pairs, columns, share) <= kept:
+                break
+        else:
+            return None
+
+        def bytes_of(count: int) -> int:
+            return self._bytes([*counts[:at], count, *counts[at + 1 :]], pairs, columns, share)
+
+        wanted = range(unit, n + 1, unit)
+        most = wanted[bisect_right(wanted, kept, key=bytes_of) - 1]
+        counts[at] = -(-n // unit // -(-n // most)) * unit
+        if share.parted in (along, pairs):  # of the others the last block is shorter
+            block = counts[list(self.axes).index(share.parted)]
+            share = share.replace(part=whole(share.part, block))
+        return _Sizes(pairs, along, tuple(counts), rows, columns, share)
 
     def time(self, s: _Sizes) -> float:
         """Return how long a thread takes, in copies of an element."""
@@ -277,7 +282,7 @@ class _Gradient:
         step, tap = self.steps.get(axis, (1, 0))
         places = next((size_of(r.extent) for r in self.found.positions
                        if r.var.attr == self.beside.get(axis)), 1)
-        return step * (count - 1) + tap * (places - 1) + 1
+        return abs(step) * (count - 1) + abs(tap) * (places - 1) + 1  # either may go back
 
     def _bytes(self, counts: list[int], pairs: str, columns: int, share: _Share) -> int:
         """Return what the copies of a block take."""
