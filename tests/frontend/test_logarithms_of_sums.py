@@ -26,6 +26,15 @@ def test_logaddexp_errs_by_little_more_than_its_last_rounding(rng, compiled):
     np.testing.assert_allclose(found, np.log1p(np.exp(b.astype(np.float64))), rtol=2.5e-7)
 
 
+@pytest.mark.parametrize("dtype", [weft.bfloat16, weft.float16])
+def test_logaddexp_of_short_types_keeps_what_is_far_below_1(rng, compiled, dtype):
+    b = weft.from_numpy(-rng.uniform(1, 14, 1 << 10).astype(np.float32)).astype(dtype)
+    found = b.logaddexp(weft.zeros((), dtype=dtype)).astype(weft.float32).numpy()
+    want = np.log1p(np.exp(b.astype(weft.float64).numpy()))
+    rounding = 2.0**-8 if dtype is weft.bfloat16 else 2.0**-11
+    np.testing.assert_allclose(found, want, rtol=rounding, atol=2.0**-25)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_logaddexp_of_special_values(compiled, dtype):
     arrays = [p.astype(dtype) for p in PAIRS]

@@ -432,6 +432,21 @@ def test_variance_whose_squares_overflow_is_infinite(dtype, others):
     assert math.isnan(weft.tensor([math.inf, 1.0, 2.0], dtype=dtype).var(0).item())
 
 
+@pytest.mark.parametrize("dtype", [weft.float32, weft.float64, weft.bfloat16])
+def test_slopes_of_the_deviation_of_equal_elements_are_0(rng, compiled, dtype):
+    x = np.repeat(rng.integers(-40, 40, (5, 1)) / 4, 7, 1)
+    x[1] = rng.standard_normal(7)
+    x[3, 2] = math.nan
+    t = weft.from_numpy(x).astype(dtype).requires_grad_()
+    (found,) = weft.grad(t.std(1).sum(), (t,))
+    found = found.astype(weft.float64).numpy()
+    assert not found[[0, 2, 4]].any()
+    assert np.isnan(found[3]).all()
+    centred = x[1] - x[1].mean()
+    want = centred / (6 * x[1].std(ddof=1))
+    np.testing.assert_allclose(found[1], want, atol=0.02 if dtype is weft.bfloat16 else 1e-6)
+
+
 @pytest.mark.parametrize("values", [(), ([1.0, 2.0],), (np.ones(3),)])
 def test_calling_the_class_says_which_function_makes_tensors(values):
     with pytest.raises(weft.errors.UnsupportedError, match=r"expected weft\.tensor"):

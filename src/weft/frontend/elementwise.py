@@ -161,10 +161,9 @@ class Elementwise(Arithmetic):
         safe = safe.detach()
         a, b = first.sub(safe).exp(), second.sub(safe).exp()
         total = a.add(b)
-        found = total.log()
-        if out is total.dtype:  # one of the two is 1: what their sum loses counts in its logarithm
-            found = found.add(a.minimum(b).sub(total.sub(1.0)).div(total).detach())
-        return infinite.where(top, found.add(safe)).astype(out)
+        # One of the two is 1: what their sum loses counts in its logarithm.
+        lost = a.minimum(b).sub(total.sub(1.0)).div(total).detach()
+        return infinite.where(top, total.log().add(lost).add(safe)).astype(out)
 
     # activations
 

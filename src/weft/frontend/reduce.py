@@ -96,9 +96,13 @@ class Reduction(Movement):
     def std(self, dim: Axes = None, correction: Scalar = 1, keepdim: bool = False, *,
             unbiased: bool | None = None, axis: Axes = None, keepdims: bool = False
             ) -> Self:  # fmt: skip
-        """Return standard deviations over axes; divides by ``n - correction``."""
+        """Return standard deviations over axes; divides by ``n - correction``.
+
+        Gradients of equal elements are 0.
+        """
         wide, out = self._variance("std", dim, correction, keepdim or keepdims, unbiased, axis)
-        return wide.sqrt().astype(out)
+        equal = wide.eq(0)
+        return equal.where(0.0, equal.where(1.0, wide).sqrt()).astype(out)
 
     def _variance(self, name: str, dim: Axes, correction: Scalar, keep: bool,
                   unbiased: bool | None, axis: Axes) -> tuple[Self, DType]:  # fmt: skip
