@@ -92,3 +92,13 @@ def test_sums_start_anew_in_blocks_that_no_cache_asks_for():
                                                vector_registers=32, cores=1), 1)
     steps = [s for s in made.meta.schedule if s.startswith("block_reduction(")]
     assert steps == ["block_reduction(sum3, r1.o, kp0_0, 17)"]  # of 82, with 4 terms each
+
+
+def test_taps_are_asked_once_for_the_row_of_each_of_two_rows():
+    x, w = (weft.tensor(np.ones(shape, np.float32)) for shape in ((2, 70, 32, 8), (70, 16, 3, 3)))
+    with report.record() as record:
+        x.conv_transpose2d(w).numpy()
+    made = choose(record.built[0].nest, Target("cpu", "x86_64", vector_bytes=64,
+                                               vector_registers=32, cores=1), 1)
+    at = made.meta.schedule.index("unroll(kp0_2)")  # the taps of a row, and nothing reorders them
+    assert made.meta.schedule[at + 1:] == ("branch(r3.i)", "branch(r4)")

@@ -450,8 +450,10 @@ class Convolution:
             for axis in around:
                 if any(x in i and axis.var in i for i in beside):
                     plan.attempt("unroll", axis.var.attr)
-                    # All taps of a position, then the next one: few places are in registers.
-                    plan.attempt("reorder", *rows, axis.var.attr)
+                    # All taps of a position, then the next one: few places are in registers. Of
+                    # two rows, each tap would ask for its row again.
+                    if len(rows) == 1:
+                        plan.attempt("reorder", *rows, axis.var.attr)
         for loop in [*[a.var.attr for a in around], *rows]:
             plan.attempt("branch", loop)
 
