@@ -1,11 +1,15 @@
 # Everything runs in .venv, made here from any Python of at least 3.11; nothing else is needed.
 #   make demo    train a network on real handwritten digits
-#   make test    linters, types, layers, then the test suite
+#   make check   linters, types, layers: what to run before each commit
+#   make test    the tests that one waits for: some minutes, and nothing beyond the core is needed
+#   make test-full  all tests, also those that compare with PyTorch
 #   make bench   the figures of docs/performance.md
 #   make trading replay a market with a compiled critical path, and tell its latencies
 #   make pictures run a small image language on a photograph, and time it beside Pillow
-#   make kernels run the examples of kernels, each against NumPy
-#   make fuzz    exhaustive and long-running checks
+#   make chargpt train a character transformer on Python's help pages, and sample from it
+#   make kernels run the examples of kernels, each checked and timed beside NumPy
+#   make docs    the documentation site, from guides and docstrings, into site/
+#   make fuzz    random programs, and all values of functions, for FUZZ_SECONDS in all
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -13,14 +17,19 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 JOBS  ?= 2
 TESTS ?= tests
+FUZZ_SECONDS ?= 1500
 TORCH := torch==2.13.0
+
+# Images of containers set this to stay small. Without byte code pytest compiles all tests anew in each
+# process (25 s of the CPU), and hundreds of tests start Python, which would compile Weft anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first that runs and is new enough; a name may exist and yet not run (pyenv).
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 
-.PHONY: help demo trading kernels pictures test bench fuzz lint torch clean
+.PHONY: help demo docs chargpt trading kernels pictures check test test-full bench fuzz torch clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -42,6 +51,10 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
 	@touch $@
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
 # PyTorch is an oracle of the tests, never needed to run Weft. On Linux only its CPU build is
 # taken unasked, because the default one brings gigabytes of GPU libraries.
 torch: | $(BIN)/python
@@ -50,7 +63,8 @@ torch: | $(BIN)/python
 	|| { case "$$(uname -s),$(WEFT_REQUIRE)," in Linux,*,torch,*|Darwin,*) \
 	       $(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)';; \
 	     *) false;; esac; } \
-	|| echo "PyTorch could not be installed: tests that compare with it are deselected"
+	|| { echo "PyTorch could not be installed: what compares with it cannot run"; \
+	     case ",$(WEFT_REQUIRE)," in *,torch,*) exit 1;; esac; }
 
 demo: $(VENV)/.demo
 	@$(BIN)/weft demo --output demo
@@ -61,18 +75,30 @@ pictures: $(VENV)/.examples
 trading: $(VENV)/.demo
 	@$(BIN)/python -m examples.trading
 
+chargpt: $(VENV)/.demo
+	@$(BIN)/python -m examples.chargpt
+
 kernels: $(VENV)/.demo
 	@set -e; for script in examples/kernels/[a-z]*.py; do \
 	  printf '%s: ' "$$script"; $(BIN)/python $$script; \
 	done
 
-lint: $(VENV)/.test
+check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint torch
-	$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
+# Which tests a tier has is told in tests/tiers.py.
+test: export WEFT_REQUIRE ?= cpu
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) --tier fast $(TESTS)
+
+test-full: export WEFT_REQUIRE ?= cpu,torch
+test-full: $(VENV)/.test torch
+	$(BIN)/python -m pytest -n $(JOBS) --tier full $(TESTS)
+
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.test torch
 	@set -e; for script in bench/*.py; do for threads in 1 2; do \
@@ -80,10 +106,13 @@ bench: $(VENV)/.test torch
 	  WEFT_NUM_THREADS=$$threads $(BIN)/python $$script; \
 	done; done
 
+# Each script has an equal share of the time.
 fuzz: $(VENV)/.test
-	@set -e; for script in tests/fuzz/*.py; do \
-	  echo "== $$script"; $(BIN)/python $$script; \
+	@set -e; scripts=$$(ls tests/fuzz/*.py); \
+	share=$$(($(FUZZ_SECONDS) / $$(echo $$scripts | wc -w))); \
+	for script in $$scripts; do \
+	  echo "== $$script, $$share s"; $(BIN)/python $$script --seconds $$share; \
 	done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist site

@@ -75,7 +75,7 @@ def child():
     import numpy as np
 
     import weft
-    from weft.driver import report
+    from weft.driver import counters as report
     from weft.nn import functional
 
     rng = np.random.default_rng(1)

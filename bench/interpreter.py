@@ -14,7 +14,7 @@ import numpy as np
 
 import weft
 from weft import gpu
-from weft.frontend.kernel.interpreter import run
+from weft.lang.launch.interpreter import run
 
 N = 1 << 17
 

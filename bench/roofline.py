@@ -28,7 +28,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "WEFT
 import numpy as np  # noqa: E402 - the threads are set before
 
 import weft  # noqa: E402
-from weft.driver import profile  # noqa: E402
+from weft.driver.report import profile  # noqa: E402
 from weft.nn import functional  # noqa: E402
 
 rng = np.random.default_rng(1)

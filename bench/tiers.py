@@ -24,9 +24,9 @@ import numpy as np  # noqa: E402
 
 import weft  # noqa: E402
 from weft import nn, optim  # noqa: E402
-from weft.driver import pipeline, report  # noqa: E402
+from weft.driver import counters, pipeline  # noqa: E402
 from weft.driver.kernels import key_of, symbol  # noqa: E402
-from weft.driver.profile import time_kernel  # noqa: E402
+from weft.driver.report.profile import time_kernel  # noqa: E402
 from weft.nn import functional  # noqa: E402
 
 WIDTH, HEADS, COUNT, WORDS = 256, 4, 64, 1000
@@ -58,7 +58,7 @@ def step(ids, targets):
 
 
 ids, targets = (weft.from_numpy(rng.integers(0, WORDS, COUNT)) for _ in range(2))
-with report.record() as recording:
+with counters.record() as recording:
     weft.jit(step)(ids, targets).item()
 rows = {}
 for number, nest in enumerate({b.nest.name: b.nest for b in recording.built}.values()):

@@ -32,8 +32,9 @@ if not args.again:
 import numpy as np  # noqa: E402
 
 import weft  # noqa: E402
-from weft.driver import kernels, plan_cache  # noqa: E402
-from weft.tune.records import records  # noqa: E402
+from weft.driver import kernels  # noqa: E402
+from weft.driver.plans import plan_cache  # noqa: E402
+from weft.tuning.records import records  # noqa: E402
 
 random = np.random.default_rng()
 

@@ -6,10 +6,13 @@ the reason), unless the environment names it in WEFT_REQUIRE: there its absence 
 other reason to skip is accepted.
 """
 
+import importlib
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
@@ -39,6 +42,11 @@ def _tiles() -> str:
     return cpu.tiles_state()
 
 
+def browser():
+    """Return the path of Chromium, or None."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
 # capability -> probe
 CAPABILITIES: dict[str, Callable[[], str]] = {
     "cpu": _module("llvmlite"),
@@ -47,6 +55,7 @@ CAPABILITIES: dict[str, Callable[[], str]] = {
     "matplotlib": _module("matplotlib"),
     "lark": _module("lark"),
     "pillow": _module("PIL"),
+    "chromium": lambda: "" if browser() else "no chromium is on PATH",
     "fork": _fork,
     "seccomp": _seccomp,
     "tiles": _tiles,
@@ -69,10 +78,19 @@ def is_demanded(capability: str) -> bool:
 
 
 def require(*capabilities: str) -> None:
-    """Skip the running test where a capability is missing; fail where WEFT_REQUIRE names it."""
+    """Skip the running test, or the file, where a capability is missing.
+
+    Where WEFT_REQUIRE names it that is a failure.
+    """
     for capability in capabilities:
         reason = missing(capability)
         if reason and is_demanded(capability):
             pytest.fail(f"WEFT_REQUIRE names {capability}, but {reason}", pytrace=False)
         if reason:
-            pytest.skip(f"needs {capability}: {reason}")
+            pytest.skip(f"needs {capability}: {reason}", allow_module_level=True)
+
+
+def module(name: str) -> ModuleType:
+    """Return a module that a capability is named for, as `require` does: for whole test files."""
+    require(name)
+    return importlib.import_module(name)

@@ -1,5 +1,6 @@
 """Fixtures that every test may use: random numbers, golden text, a cache of their own."""
 
+import gc
 import os
 import shutil
 import signal
@@ -27,13 +28,17 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
+import tiers  # noqa: E402
 from capabilities import CAPABILITIES, is_demanded, missing, require  # noqa: E402
 
 # An example may have to compile first, which says nothing of the next one's time.
 settings.register_profile("weft", deadline=None, print_blob=True)
 settings.load_profile("weft")
 
+if not IS_WORKER:
+    os.environ["WEFT_GRID_SEED"] = tiers.choose_seed()
 SEED = int(os.environ["WEFT_TEST_SEED"])
+GRID_SEED = os.environ["WEFT_GRID_SEED"]
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -41,11 +46,17 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write golden files instead of comparing"
     )
+    parser.addoption(
+        "--tier", choices=tiers.TIERS, default="full",
+        help="fast: without slow tests, and with a tenth of each grid; full (default): everything",
+    )  # fmt: skip
 
 
 def pytest_report_header(config):
     """Say once, in the process that reports, what is absent: workers deselect without a word."""
     lines = [f"weft: random seed {SEED} (repeat with WEFT_TEST_SEED={SEED})"]
+    if config.getoption("--tier") == "fast":
+        lines.append(f"weft: a tenth of each grid (repeat with WEFT_GRID_SEED={GRID_SEED})")
     for name in CAPABILITIES:
         if reason := missing(name):
             outcome = "fail, as WEFT_REQUIRE names it" if is_demanded(name) else "are deselected"
@@ -54,15 +65,27 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Deselect what needs a capability that is neither here nor demanded."""
-    kept, dropped = [], []
-    for item in items:
-        needs = [name for mark in item.iter_markers("requires") for name in mark.args]
-        lacks = any(missing(name) and not is_demanded(name) for name in needs)
-        (dropped if lacks else kept).append(item)
+    """Deselect what lacks a capability that is not demanded, and what the tier leaves out."""
+    deselect(config, items, {item for item in items if _lacks(item)})
+    if config.getoption("--tier") == "fast":
+        deselect(config, items, tiers.left_out(items, GRID_SEED))
+
+
+def pytest_collection_finish(session):
+    """Take what was collected out of the collector's visits, of which each would take seconds."""
+    gc.freeze()
+
+
+def _lacks(item):
+    needs = [name for mark in item.iter_markers("requires") for name in mark.args]
+    return any(missing(name) and not is_demanded(name) for name in needs)
+
+
+def deselect(config, items, dropped):
+    """Take tests out of a collection, and count them as deselected."""
     if dropped:
-        items[:] = kept
-        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+        config.hook.pytest_deselected(items=list(dropped))
 
 
 def pytest_runtest_setup(item):
@@ -93,6 +116,14 @@ def seed():
 def rng(request):
     """A NumPy generator, fresh for each run and independent of which tests run beside it."""
     return np.random.default_rng([SEED, zlib.crc32(request.node.nodeid.encode())])
+
+
+@pytest.fixture
+def tier_rows(request):
+    """Return what chooses the rows of a loop that run: all, or a tenth in the fast tier."""
+    if request.config.getoption("--tier") == "fast":
+        return lambda rows: tiers.some_of(list(rows), GRID_SEED)
+    return list
 
 
 @pytest.fixture

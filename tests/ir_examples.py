@@ -7,7 +7,7 @@ from weft.ir import stmt as st
 from weft.ir.linear import LinearBuilder, LinearKernel
 from weft.ir.op import Op
 from weft.ir.stmt import Kernel, Location, Memory, Meta
-from weft.ir.text import canonicalise
+from weft.ir.text.text import canonicalise
 
 F32, I32, I64, BOOL = dt.float32, dt.int32, dt.int64, dt.bool_
 

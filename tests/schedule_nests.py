@@ -4,7 +4,7 @@ import numpy as np
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir import interpret
+from weft.ir.interpret import interpret
 from weft.ir.op import Op
 from weft.ir.stmt import (
     Accumulator,
@@ -22,7 +22,9 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
-from weft.ir.verify import verify
+from weft.ir.text.text import print_kernel
+from weft.ir.verify.verify import verify
+from weft.schedule import Schedule
 
 
 def v(name, dtype=dt.int64):
@@ -299,6 +301,13 @@ def assert_same(before, after, seed=0, variables=None, exact=True):
             np.testing.assert_array_equal(old[name], new[name], err_msg=name)
         else:
             np.testing.assert_allclose(old[name], new[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def assert_replays(before, after):
+    """The trace of a kernel makes the same nest again of the unscheduled one."""
+    again = Schedule.replay(before, after.meta.schedule).kernel
+    shown = [print_kernel(k.replace(meta=k.meta.replace(hints=()))) for k in (again, after)]
+    assert shown[0] == shown[1]
 
 
 def carried(rows, size, op=Op.ADD):

@@ -14,7 +14,7 @@ import pytest
 import weft
 from weft import background
 from weft.background import Task, turns, unvisited
-from weft.driver import host_program
+from weft.driver.plans import host_program
 
 
 def test_a_task_is_called_once_and_waited_for():
@@ -47,7 +47,21 @@ def test_without_a_thread_nothing_is_done(monkeypatch):
         assert not Task(lambda: calls.append(1)).start()
     assert not calls
     assert sys.getswitchinterval() == before
-    background.settle()
+    background.drain()
+
+
+def test_nobody_waits_for_a_thread_that_ended_before_it_began(monkeypatch):
+    """Where no memory is left for the call of its function, Python only prints that."""
+    start, calls, before = _thread.start_new_thread, [], sys.getswitchinterval()
+    with monkeypatch.context() as patch:
+        patch.setattr(_thread, "start_new_thread", lambda function, arguments: start(int, ()))
+        lost = Task(lambda: calls.append(1))
+        assert lost.start()
+    lost.wait()
+    lost.wait()
+    assert not calls
+    assert sys.getswitchinterval() == before
+    background.drain()
 
 
 def test_nobody_waits_for_a_task_whose_start_was_interrupted(monkeypatch):
@@ -56,7 +70,7 @@ def test_nobody_waits_for_a_task_whose_start_was_interrupted(monkeypatch):
             super().add(task)
             raise KeyboardInterrupt
 
-    background.settle()
+    background.drain()
     before = sys.getswitchinterval()
     monkeypatch.setattr(background, "_running", Interrupted())
     with pytest.raises(KeyboardInterrupt):
@@ -66,7 +80,7 @@ def test_nobody_waits_for_a_task_whose_start_was_interrupted(monkeypatch):
 
 
 def test_turns_are_short_meanwhile_however_blocks_overlap():
-    background.settle()
+    background.drain()
     before, inside, may_end = sys.getswitchinterval(), threading.Event(), threading.Event()
 
     def other():
@@ -87,7 +101,7 @@ def test_turns_are_short_meanwhile_however_blocks_overlap():
 
 @pytest.mark.parametrize("wanted", [0.02, 5e-5])
 def test_what_a_program_asks_for_meanwhile_stays(wanted):
-    background.settle()
+    background.drain()
     before = sys.getswitchinterval()
     try:
         with turns:
@@ -100,7 +114,7 @@ def test_what_a_program_asks_for_meanwhile_stays(wanted):
 
 
 def test_turns_that_are_shorter_stay():
-    background.settle()
+    background.drain()
     before = sys.getswitchinterval()
     try:
         sys.setswitchinterval(5e-5)
@@ -141,7 +155,7 @@ def test_there_are_no_new_tasks_at_the_end():
 
 @pytest.mark.requires("fork")
 def test_a_forked_child_waits_for_no_task():
-    background.settle()
+    background.drain()
     before, may_end = sys.getswitchinterval(), threading.Event()
     task = Task(lambda: may_end.wait(30))
     assert task.start()
@@ -149,12 +163,12 @@ def test_a_forked_child_waits_for_no_task():
     if child == 0:
         good = abs(sys.getswitchinterval() - before) < 1e-6
         begun = time.monotonic()
-        background.settle()
+        background.drain()
         os._exit(0 if good and time.monotonic() - begun < 10 else 1)
     may_end.set()
     assert os.waitpid(child, 0)[1] == 0
     task.wait()
-    background.settle()
+    background.drain()
     assert sys.getswitchinterval() == pytest.approx(before)
 
 

@@ -33,6 +33,7 @@ BUILTIN = {
     "LaunchError": [RuntimeError],
     "VariableError": [ValueError],
     "CaptureError": [RuntimeError],
+    "CheckError": [RuntimeError],
     "GradientError": [RuntimeError],
     "CacheError": [RuntimeError],
     "TuningError": [RuntimeError],
@@ -109,7 +110,7 @@ def test_every_part_is_optional(args, facts, message):
 
 
 def test_where_is_the_first_frame_outside_the_package():
-    inner = run_in(errors._PACKAGE + "frontend/x.py", "def fail(cls): raise cls('op')")["fail"]
+    inner = run_in(errors._PACKAGE + "tensors/x.py", "def fail(cls): raise cls('op')")["fail"]
     with pytest.raises(ShapeError) as caught:
         inner(ShapeError)
     where = caught.value.where
@@ -156,7 +157,7 @@ def test_where_can_be_given(tmp_path):
 
 
 def test_no_user_frame(monkeypatch):
-    monkeypatch.setattr(errors, "_is_foreign", lambda file: True)
+    monkeypatch.setattr(errors, "is_foreign", lambda file: True)
     assert user_location() is None
     assert user_line() is None
     assert str(ShapeError("op")) == "op"

@@ -15,6 +15,7 @@ def test_blocks_were_found():
     assert len(BLOCKS) >= 4
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_block_runs(number, tmp_path):
     script = tmp_path / f"block{number}.py"  # a file, because errors quote the user's line

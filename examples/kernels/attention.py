@@ -53,8 +53,15 @@ def attend(q, k, v, scale, causal, out):
             out[i, c] = mixed[c] / total
 
 
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.ndarray:
+    out = np.zeros_like(q)
+    scale = np.float32(1 / math.sqrt(WIDTH))
+    attend[weft.cdiv(len(q), TILE), TILE](q, k, v, scale, causal, out)
+    return out
+
+
 def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.ndarray:
-    scores = q.astype(np.float64) @ k.T / math.sqrt(WIDTH)
+    scores = q @ k.T / math.sqrt(WIDTH)
     if causal:
         scores[np.triu(np.ones(scores.shape, bool), 1)] = -np.inf
     e = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -63,13 +70,19 @@ def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.n
 
 def check(n: int = 301) -> str:
     q, k, v = np.random.default_rng(n).standard_normal((3, n, WIDTH)).astype(np.float32)
-    scale = np.float32(1 / math.sqrt(WIDTH))
     for causal in (False, True):
-        out = np.zeros_like(q)
-        attend[weft.cdiv(n, TILE), TILE](q, k, v, scale, causal, out)
-        np.testing.assert_allclose(out, reference(q, k, v, causal), rtol=1e-4, atol=1e-5)
+        expected = reference(q.astype(np.float64), k, v, causal)
+        np.testing.assert_allclose(attention(q, k, v, causal), expected, rtol=1e-4, atol=1e-5)
     return f"{n} queries, with and without what comes later"
 
 
+def sides(n: int = 301):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    q, k, v = np.random.default_rng(n).standard_normal((3, n, WIDTH)).astype(np.float32)
+    return lambda: attention(q, k, v, True), lambda: reference(q, k, v, True)
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

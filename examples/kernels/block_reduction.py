@@ -44,5 +44,13 @@ def check(n: int = 1_000_003) -> str:
     return f"the sum of {n} numbers is {found:.6f}"
 
 
+def sides(n: int = 1_000_003):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    x = np.random.default_rng(n).random(n, np.float32)
+    return lambda: total_of(x), lambda: x.sum(dtype=np.float64)
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

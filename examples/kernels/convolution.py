@@ -36,16 +36,34 @@ def blur(image, out):
         out[i, j] = total
 
 
+def blurred(image: np.ndarray) -> np.ndarray:
+    out = np.zeros_like(image)
+    grid = weft.cdiv(image.shape[1], TILE), weft.cdiv(image.shape[0], TILE)
+    blur[grid, (TILE, TILE)](image, out)
+    return out
+
+
+def reference(image: np.ndarray) -> np.ndarray:
+    rows, columns = image.shape
+    wide = np.pad(image, RADIUS, "edge")
+    return sum(WEIGHTS[y, x] * wide[y : y + rows, x : x + columns]
+               for y in range(5) for x in range(5))  # fmt: skip
+
+
 def check(n: int = 211) -> str:
     image = np.random.default_rng(n).random((n, n + 9), np.float32)
-    out = np.zeros_like(image)
-    blur[(weft.cdiv(n + 9, TILE), weft.cdiv(n, TILE)), (TILE, TILE)](image, out)
-    wide = np.pad(image.astype(np.float64), RADIUS, "edge")
-    expected = sum(WEIGHTS[y, x] * wide[y : y + n, x : x + n + 9]
-                   for y in range(5) for x in range(5))  # fmt: skip
-    np.testing.assert_allclose(out, expected, rtol=1e-5)
+    out = blurred(image)
+    np.testing.assert_allclose(out, reference(image.astype(np.float64)), rtol=1e-5)
     return f"an image of {n} × {n + 9}: contrast {image.std():.3f}, blurred {out.std():.3f}"
 
 
+def sides(n: int = 211):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    image = np.random.default_rng(n).random((n, n + 9), np.float32)
+    return lambda: blurred(image), lambda: reference(image)
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

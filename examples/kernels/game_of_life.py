@@ -44,5 +44,13 @@ def check(n: int = 203) -> str:
     return f"{cells.sum()} cells live, after 5 generations {after.sum()}"
 
 
+def sides(n: int = 203):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    cells = (np.random.default_rng(n).random((n, n + 4)) < 0.3).astype(np.uint8)
+    return lambda: play(cells, 5), lambda: reference(cells, 5)
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

@@ -27,15 +27,29 @@ def histogram(values, low, high, counts):
             gpu.atomic.add(counts, b, mine[b])
 
 
+def counted(values: np.ndarray) -> np.ndarray:
+    counts = np.zeros(BINS, np.int64)
+    blocks = min(max(weft.cdiv(values.size, 96), 1), 32)
+    histogram[blocks, 96](values, -2.0, 2.0, counts)
+    return counts
+
+
 def check(n: int = 500_009) -> str:
     values = np.random.default_rng(n).standard_normal(n)
     values[: min(n, 4)] = [-2.0, 2.0, np.nan, -np.inf][: min(n, 4)]
-    counts = np.zeros(BINS, np.int64)
-    histogram[min(max(weft.cdiv(n, 96), 1), 32), 96](values, -2.0, 2.0, counts)
+    counts = counted(values)
     expected, _ = np.histogram(values[values < 2.0], BINS, (-2.0, 2.0))
     np.testing.assert_array_equal(counts, expected)
     return f"{counts.sum()} of {n} numbers lie in [-2, 2), most of them in bin {counts.argmax()}"
 
 
+def sides(n: int = 500_009):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    values = np.random.default_rng(n).standard_normal(n)
+    return lambda: counted(values), lambda: np.histogram(values, BINS, (-2.0, 2.0))[0]
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

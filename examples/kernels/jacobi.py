@@ -55,5 +55,14 @@ def check(n: int = 41) -> str:
     return f"a plate of {n} × {n + 6} at rest after {steps} steps, {found.mean():.2f} on average"
 
 
+def sides(n: int = 41):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    plate = np.zeros((n, n + 6))
+    plate[0] = 100.0
+    return lambda: settle(plate, 0.1, 1000)[0], lambda: reference(plate, 0.1, 1000)[0]
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

@@ -26,6 +26,14 @@ def mandelbrot(counts, left, top, step, limit):
         counts[i, j] = escape_time(left + j * step, top + i * step, limit)
 
 
+def escape_times(shape: tuple[int, int], left: float, top: float, step: float,
+                 limit: int) -> np.ndarray:  # fmt: skip
+    counts = np.zeros(shape, np.int32)
+    grid = weft.cdiv(shape[1], 32), weft.cdiv(shape[0], 4)
+    mandelbrot[grid, (32, 4)](counts, left, top, step, limit)
+    return counts
+
+
 def reference(shape: tuple[int, int], left: float, top: float, step: float,
               limit: int) -> np.ndarray:  # fmt: skip
     cx = left + np.arange(shape[1]) * step
@@ -41,15 +49,22 @@ def reference(shape: tuple[int, int], left: float, top: float, step: float,
 
 
 def check(n: int = 301) -> str:
-    shape, limit = (n, n + n // 2), 40
-    counts = np.zeros(shape, np.int32)
-    step = 2.4 / n
-    mandelbrot[(weft.cdiv(shape[1], 32), weft.cdiv(n, 4)), (32, 4)](counts, -2.4, -1.2, step, limit)
+    limit = 40
+    view = (n, n + n // 2), -2.4, -1.2, 2.4 / n, limit
+    counts = escape_times(*view)
     # A point at the very edge may go either way by the rounding of its last step.
-    wrong = (counts != reference(shape, -2.4, -1.2, step, limit)).mean()
+    wrong = (counts != reference(*view)).mean()
     assert wrong < 1e-3, wrong
     return f"{(counts == limit).sum()} of {counts.size} points stay"
 
 
+def sides(n: int = 301):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    view = (n, n + n // 2), -2.4, -1.2, 2.4 / n, 40
+    return lambda: escape_times(*view), lambda: reference(*view)
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

@@ -53,6 +53,12 @@ def count_inside(seed, threads, inside):
         gpu.atomic.add(inside, 0, hits[0])
 
 
+def count(seed: int, threads: int) -> int:
+    inside = np.zeros(1, np.int64)
+    count_inside[max(weft.cdiv(threads, 128), 1), 128](np.uint32(seed), threads, inside)
+    return int(inside[0])
+
+
 def reference(seed: int, count: int) -> int:
     """Return how many of the first points lie inside, by NumPy."""
     low, high = np.arange(count, dtype=np.uint64), np.zeros(count, np.uint64)
@@ -67,11 +73,17 @@ def reference(seed: int, count: int) -> int:
 
 
 def check(n: int = 100_003) -> str:
-    inside = np.zeros(1, np.int64)
-    count_inside[max(weft.cdiv(n, 128), 1), 128](np.uint32(n + 7), n, inside)
-    assert inside[0] == reference(n + 7, n * POINTS), inside
-    return f"of {n * POINTS} points: pi is about {4 * inside[0] / max(n * POINTS, 1):.4f}"
+    inside = count(n + 7, n)
+    assert inside == reference(n + 7, n * POINTS), inside
+    return f"of {n * POINTS} points: pi is about {4 * inside / max(n * POINTS, 1):.4f}"
+
+
+def sides(n: int = 100_003):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    return lambda: count(n + 7, n), lambda: reference(n + 7, n * POINTS)
 
 
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

@@ -97,5 +97,13 @@ def check(n: int = 100_003) -> str:
     return f"{n} keys in order"
 
 
+def sides(n: int = 100_003):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    keys = np.random.default_rng(n).integers(0, 1 << 32, n, np.uint32)
+    return lambda: radix_sort(keys), lambda: np.sort(keys)
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

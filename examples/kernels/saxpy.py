@@ -22,5 +22,23 @@ def check(n: int = 1_000_003) -> str:
     return f"y = 2.5 * x + y for {n} elements"
 
 
+def sides(n: int = 1_000_003):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    x, y = np.random.default_rng(n).random((2, n), np.float32)
+    ours, a, launch = y.copy(), np.float32(2.5), saxpy[max(weft.cdiv(n, 256), 1), 256]
+
+    def by_kernel() -> np.ndarray:
+        launch(a, x, ours)
+        return ours
+
+    def by_numpy() -> np.ndarray:
+        np.add(y, a * x, y)
+        return y
+
+    return by_kernel, by_numpy
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

@@ -72,5 +72,13 @@ def check(n: int = 100_003) -> str:
     return f"running sums of {n} integers" + (f", up to {found[-1]}" if n else "")
 
 
+def sides(n: int = 100_003):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    x = np.random.default_rng(n).integers(-50, 100, n)
+    return lambda: exclusive_scan(x), lambda: np.cumsum(x) - x
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

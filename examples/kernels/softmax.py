@@ -45,14 +45,31 @@ def softmax(x, out):
         out[row, j] = math.exp(x[row, j] - largest) / part[0]
 
 
-def check(n: int = 1003) -> str:
-    x = np.random.default_rng(n).normal(0, 10, (max(n // 8, 1), n)).astype(np.float32)
+def softmax_of(x: np.ndarray) -> np.ndarray:
     out = np.zeros_like(x)
     softmax[x.shape[0], THREADS](x, out)
-    e = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
-    np.testing.assert_allclose(out, e / e.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-12)
+    return out
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def check(n: int = 1003) -> str:
+    x = np.random.default_rng(n).normal(0, 10, (max(n // 8, 1), n)).astype(np.float32)
+    expected = reference(x.astype(np.float64))
+    np.testing.assert_allclose(softmax_of(x), expected, rtol=1e-5, atol=1e-12)
     return f"{x.shape[0]} rows of {n}"
 
 
+def sides(n: int = 1003):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    x = np.random.default_rng(n).normal(0, 10, (max(n // 8, 1), n)).astype(np.float32)
+    return lambda: softmax_of(x), lambda: reference(x)
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

@@ -28,18 +28,42 @@ def multiply(starts, columns, values, x, y):
         y[row] = total
 
 
-def check(n: int = 2003) -> str:
+def matrix(n: int) -> tuple[np.ndarray, ...]:
+    """Return a sparse matrix (where its rows start, columns, values) and a vector."""
     rng = np.random.default_rng(n)
     lengths = rng.integers(0, min(n, 90) + 1, n)  # some rows are empty
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     columns = rng.integers(0, n, starts[-1], np.int32)
-    values, x, y = rng.random(starts[-1]), rng.random(n), np.zeros(n)
-    multiply[weft.cdiv(n, WARPS), WARPS * 32](starts, columns, values, x, y)
+    return starts, columns, rng.random(starts[-1]), rng.random(n)
+
+
+def product(starts: np.ndarray, columns: np.ndarray, values: np.ndarray,
+            x: np.ndarray) -> np.ndarray:  # fmt: skip
+    y = np.zeros(starts.size - 1)
+    multiply[weft.cdiv(y.size, WARPS), WARPS * 32](starts, columns, values, x, y)
+    return y
+
+
+def check(n: int = 2003) -> str:
+    starts, columns, values, x = matrix(n)
     expected = np.zeros(n)
-    np.add.at(expected, np.repeat(np.arange(n), lengths), values * x[columns])
-    np.testing.assert_allclose(y, expected, rtol=1e-12)
+    np.add.at(expected, np.repeat(np.arange(n), np.diff(starts)), values * x[columns])
+    np.testing.assert_allclose(product(starts, columns, values, x), expected, rtol=1e-12)
     return f"{n} rows with {starts[-1]} elements that are not zero"
 
 
+def sides(n: int = 2003):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    starts, columns, values, x = matrix(n)
+    rows = np.repeat(np.arange(n), np.diff(starts))  # NumPy takes coordinates
+
+    def by_numpy() -> np.ndarray:
+        return np.bincount(rows, values * x[columns], n)
+
+    return lambda: product(starts, columns, values, x), by_numpy
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

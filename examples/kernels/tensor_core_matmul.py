@@ -66,5 +66,13 @@ def check(n: int = 211) -> str:
     return f"({n}, {n + 3}) @ ({n + 3}, {n + 6}) of float16, summed in float32"
 
 
+def sides(n: int = 211):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    a, b = np.random.default_rng(n).standard_normal((2, n, n)).astype(np.float16)
+    return lambda: product(a, b), lambda: a.astype(np.float32) @ b.astype(np.float32)
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

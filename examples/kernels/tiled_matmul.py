@@ -42,5 +42,13 @@ def check(n: int = 211) -> str:
     return f"({n}, {n + 3}) @ ({n + 3}, {n + 6})"
 
 
+def sides(n: int = 211):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    a, b = np.random.default_rng(n).random((2, n, n), np.float32)
+    return lambda: product(a, b), lambda: a @ b
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

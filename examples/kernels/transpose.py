@@ -28,14 +28,26 @@ def transpose(x, out):
             out[i + k, j] = tile[tx, ty + k]
 
 
-def check(n: int = 1001) -> str:
-    x = np.random.default_rng(n).random((n, n // 2 + 1))
+def transposed(x: np.ndarray) -> np.ndarray:
     out = np.zeros(x.shape[::-1])
     grid = weft.cdiv(x.shape[1], TILE), weft.cdiv(x.shape[0], TILE)
     transpose[grid, (TILE, ROWS)](x, out)
-    np.testing.assert_array_equal(out, x.T)
+    return out
+
+
+def check(n: int = 1001) -> str:
+    x = np.random.default_rng(n).random((n, n // 2 + 1))
+    np.testing.assert_array_equal(transposed(x), x.T)
     return f"a matrix of {x.shape[0]} × {x.shape[1]}"
 
 
+def sides(n: int = 1001):
+    """Return the work by the kernel, and the same by NumPy, to be timed."""
+    x = np.random.default_rng(n).random((n, n // 2 + 1))
+    return lambda: transposed(x), lambda: x.T.copy()
+
+
 if __name__ == "__main__":
-    print(check())
+    from _beside import beside
+
+    print(check(), "--", beside(*sides()))

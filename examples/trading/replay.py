@@ -122,9 +122,11 @@ def main(events: int = 20_000) -> None:
     print(f"{'':18}{'p50':>8}{'p99':>8}{'p99.9':>8}{'mean':>8}{'from Python':>13}{'target':>8}")
     for name, latency in found.items():
         p = latency.native
-        print(f"{name:18}{p.p50:8.1f}{p.p99:8.1f}{p.p999:8.1f}{p.mean:8.1f}"
+        p50, p99, p999 = map(latency.shown, (p.p50, p.p99, p.p999))
+        print(f"{name:18}{p50:>8}{p99:>8}{p999:>8}{p.mean:8.1f}"
               f"{latency.python.mean:13.1f}{latency.target_ns:8.0f}  "
               f"{'met' if latency.met else 'missed'}")
     sent = int(market.head[0] - before)
-    print(f"\nin ns; the reader checked {reader.found[0]} messages of these {sent} meanwhile, "
+    print(f"\nin ns ('<': less than one step of the clock; the mean is taken over many calls); the "
+          f"reader\nchecked {reader.found[0]} messages of these {sent} meanwhile, "
           f"{reader.found[1]} were wrong")

@@ -4,13 +4,17 @@ Tensors are lazy: operations build a graph, and looking at values compiles it to
 """
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from weft.imports import importing
 
 with importing:
-    from weft import nn, optim
+    from weft.capture import dynamic_results as _counted  # noqa: F401 - serves methods of tensors
+    from weft.capture.dynamic import jit
+    from weft.capture.tuning import tune
     from weft.config import VERSION as __version__
+    from weft.driver import compile_count
     from weft.errors import (
         AllocationError,
         AxisError,
@@ -25,38 +29,8 @@ with importing:
         VariableError,
         WeftError,
     )
-    from weft.frontend import autograd, build, creation, functions, random
-    from weft.frontend import counted as _counted  # noqa: F401 - it serves methods of tensors
-    from weft.frontend.autograd import (
-        enable_grad,
-        grad,
-        is_grad_enabled,
-        no_grad,
-        set_grad_enabled,
-    )
-    from weft.frontend.compute import compute, ndrange
-    from weft.frontend.creation import *  # noqa: F403 - the modules list their public names
-    from weft.frontend.critical import critical
-    from weft.frontend.devices import (
-        devices,
-        get_default_device,
-        is_available,
-        set_default_device,
-        synchronize,
-    )
-    from weft.frontend.dynamic import jit
-    from weft.frontend.files import load, save
-    from weft.frontend.functions import *  # noqa: F403
-    from weft.frontend.kernel import gpu
-    from weft.frontend.kernel.decorators import kernel
-    from weft.frontend.kernel.launch import func
-    from weft.frontend.kernel.options import cdiv
-    from weft.frontend.kernel.sanitize import interpret, sanitize
-    from weft.frontend.kernel.streams import event, stream
-    from weft.frontend.kernel.together import fuse
-    from weft.frontend.random import *  # noqa: F403
-    from weft.frontend.tensor import Parameter, Tensor
-    from weft.frontend.tuning import tune
+    from weft.interop import einops as _einops
+    from weft.interop.files import load, save
     from weft.ir.dtype import (
         DType,
         bfloat16,
@@ -75,11 +49,76 @@ with importing:
         uint32,
         uint64,
     )
+    from weft.ir.dtype import FloatInfo as finfo
+    from weft.ir.dtype import IntegerInfo as iinfo
     from weft.ir.dtype import bool_ as bool
     from weft.ir.expr import Variable
+    from weft.lang import builder as build
+    from weft.lang.compute import compute, ndrange
+    from weft.lang.critical import critical
+    from weft.lang.device import gpu
+    from weft.lang.launch.decorators import kernel
+    from weft.lang.launch.launch import func
+    from weft.lang.launch.options import cdiv
+    from weft.lang.launch.sanitize import interpret, sanitize
+    from weft.lang.launch.streams import event, stream
+    from weft.lang.launch_fusion.fuse_api import fuse
+    from weft.tensors.api import (
+        autograd,
+        combined,
+        creation,
+        functions,
+        functions_composed,
+        functions_types,
+        random,
+        ranges,
+    )
+    from weft.tensors.api.autograd import (
+        enable_grad,
+        grad,
+        inference_mode,
+        is_grad_enabled,
+        no_grad,
+        set_grad_enabled,
+        value_and_grad,
+    )
+    from weft.tensors.api.combined import *  # noqa: F403 - the modules list their public names
+    from weft.tensors.api.creation import *  # noqa: F403
+    from weft.tensors.api.functions import *  # noqa: F403
+    from weft.tensors.api.functions_composed import *  # noqa: F403
+    from weft.tensors.api.functions_types import *  # noqa: F403
+    from weft.tensors.api.random import *  # noqa: F403
+    from weft.tensors.api.ranges import *  # noqa: F403
+    from weft.tensors.api.tensor import Parameter, Tensor
+    from weft.tensors.core.devices import (
+        devices,
+        get_default_device,
+        is_available,
+        set_default_device,
+        synchronize,
+    )
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel import groups as cg
+    from weft import nn, optim
+    from weft.lang.device import cooperative_groups as cg
+
+# Names of PyTorch and NumPy that are not here, and what to write instead.
+_ELSEWHERE = {
+    "cuda": "weft.is_available('cuda') tells whether a device is there, weft.devices() which are",
+    "mps": "weft.devices() tells which devices are there",
+    "compile": "weft.jit compiles a function",
+    "utils": "batches are slices of arrays or tensors: x[i : i + size]",
+    "DataLoader": "batches are slices of arrays or tensors: x[i : i + size]",
+    "FloatTensor": "weft.tensor(values, dtype=weft.float32) makes one",
+    "LongTensor": "weft.tensor(values, dtype=weft.int64) makes one",
+    "array": "weft.tensor(values) makes a tensor",
+    "ndarray": "weft.Tensor is the class of tensors",
+    "linalg": "take t.numpy() to NumPy's", "fft": "take t.numpy() to NumPy's",
+    "complex64": "there are no complex numbers yet",
+    "complex128": "there are no complex numbers yet",
+}  # fmt: skip
+# What is imported when it is named, by its name here.
+_LATE = {"cg": "weft.lang.device.cooperative_groups", "nn": "weft.nn", "optim": "weft.optim"}
 
 float, double, half = float32, float64, float16
 int, long, short = int32, int64, int16
@@ -111,6 +150,7 @@ __all__ = [
     "build",
     "cdiv",
     "cg",
+    "compile_count",
     "compute",
     "constexpr",
     "critical",
@@ -119,6 +159,7 @@ __all__ = [
     "e",
     "enable_grad",
     "event",
+    "finfo",
     "float",
     "float8_e4m3fn",
     "float8_e5m2",
@@ -131,7 +172,9 @@ __all__ = [
     "gpu",
     "grad",
     "half",
+    "iinfo",
     "inf",
+    "inference_mode",
     "int",
     "int8",
     "int16",
@@ -164,20 +207,33 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "value_and_grad",
 ]  # fmt: skip
+__all__ += combined.__all__
 __all__ += creation.__all__
 __all__ += functions.__all__
+__all__ += functions_composed.__all__
+__all__ += functions_types.__all__
 __all__ += random.__all__
+__all__ += ranges.__all__
 
 sys.modules["weft.gpu"] = gpu  # so that `from weft.gpu import threadIdx` works
 
 
-def __getattr__(name: str) -> object:
-    """Import cooperative groups, which few programs name, when they are named."""
-    if name != "cg":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name,
-                             obj=sys.modules[__name__])  # fmt: skip
-    from weft.frontend.kernel import groups
+_einops.install()
 
-    globals()[name] = groups
-    return groups
+
+def __dir__() -> list[str]:
+    """Return the public names: what Tab completes."""
+    return sorted(__all__)
+
+
+def __getattr__(name: str) -> object:
+    """Import networks, optimisers and cooperative groups when they are named."""
+    if name not in _LATE:
+        hint = f" ({_ELSEWHERE[name]})" if name in _ELSEWHERE else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name,
+                             obj=sys.modules[__name__])  # fmt: skip
+    with importing:
+        found = globals()[name] = import_module(_LATE[name])
+    return found

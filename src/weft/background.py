@@ -8,13 +8,14 @@ with both, the caller stood still until nearly all of it was done.
 import _thread
 import atexit
 import gc
-import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
-__all__ = ["Task", "settle", "turns", "unvisited"]
+from weft.locks import in_child, mutex
+
+__all__ = ["Task", "drain", "turns", "unvisited"]
 
 # How long a thread may keep the interpreter while another waits for it, in seconds. LLVM is called
 # some thirty times a kernel, and by default each of these calls would wait 5 ms for its return.
@@ -25,7 +26,7 @@ class _Turns:
     """A block in which threads take short turns; blocks may overlap, in one thread or several."""
 
     def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
+        self._lock = mutex()
         self._inside, self._usual = 0, 0.0
 
     def __enter__(self) -> None:
@@ -49,7 +50,6 @@ class _Turns:
 
     def begin_anew(self) -> None:
         """Forget blocks of threads that are not in this process."""
-        self._lock = _thread.allocate_lock()
         if self._inside:
             self._inside = 0
             self._restore()
@@ -66,7 +66,7 @@ class _Unvisited:
     """
 
     def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
+        self._lock = mutex()
         self._inside, self._collects = 0, False
 
     def __enter__(self) -> None:
@@ -85,7 +85,6 @@ class _Unvisited:
 
     def begin_anew(self) -> None:
         """Forget blocks of threads that are not in this process."""
-        self._lock = _thread.allocate_lock()
         if self._inside:
             self._inside = 0
             if self._collects:
@@ -110,9 +109,11 @@ class Task:
     """
 
     def __init__(self, function: Callable[[], object], daemon: bool = False) -> None:
-        self._function, self._daemon = function, daemon
+        self._function, self.daemon = function, daemon
         self._done = _thread.allocate_lock()
         self._done.acquire()
+        self._thread: int | None = None
+        self._is_over = False
 
     def start(self) -> bool:
         """Call the function in a thread; False if there can be none, and nothing was done."""
@@ -120,9 +121,8 @@ class Task:
             return False
         turns.__enter__()
         try:
-            if not self._daemon:
-                _running.add(self)  # an interrupt here must not leave a task that nobody ends
-            _thread.start_new_thread(self._run, ())
+            _running.add(self)  # an interrupt here must not leave a task that nobody ends
+            self._thread = _thread.start_new_thread(self._run, ())
         except BaseException as error:
             _running.discard(self)
             turns.__exit__(None, None, None)
@@ -136,44 +136,66 @@ class Task:
         try:
             self._function()
         finally:
+            self.end()
+
+    def end(self) -> None:
+        """Let those go on who wait: the function was called, or its thread is not here."""
+        if self._done.locked():
             self._done.release()
 
     def _run(self) -> None:
         try:
             self._function()
         finally:
+            self._over()
+
+    def _over(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        try:
             turns.__exit__(None, None, None)
-            self._done.release()
+        finally:
+            self.end()
             _running.discard(self)
 
     def wait(self) -> None:
-        """Wait until the function was called."""
-        with self._done:
-            pass
+        """Wait until the function was called, or its thread has ended without.
+
+        Where no memory is left, a thread ends before it calls anything, and tells nobody.
+        """
+        while not self._done.acquire(timeout=_LOOK):
+            if self._thread is not None and self._thread not in sys._current_frames():
+                self._over()
+        self._done.release()
 
 
+_LOOK: Final = 0.5  # seconds after which who waits looks whether the thread is there
 _running: Final[set[Task]] = set()
 _ending: bool = False
 
 
-def settle() -> None:
+def drain() -> None:
     """Wait for all tasks."""
     for task in list(_running):
-        task.wait()
+        if not task.daemon:
+            task.wait()
 
 
 def _end() -> None:
     global _ending
     _ending = True
-    settle()
+    drain()
 
 
 def _begin_anew() -> None:
+    lost = list(_running)
     _running.clear()
+    for task in lost:  # whoever waits for one finds that its work is not done
+        task.end()
     turns.begin_anew()
     unvisited.begin_anew()
 
 
 atexit.register(_end)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+in_child(_begin_anew)

@@ -15,7 +15,12 @@ value that cannot be understood is a `ParseError` that names the key; it is neve
 ``WEFT_BACKEND_NAME_IDS``              the device ids that it may use: ``0,2``
 ``WEFT_AMX``                           0: leave the tile registers of the processor alone
 ``WEFT_SPLIT_FLOAT32``                 0: leave them alone in products of float32
+``WEFT_CHECK``                         1: compare every result with the plainest interpretation
 ``WEFT_SANITIZE``                      ``native``: kernels check themselves, see `weft.sanitize`
+``WEFT_POISON``                        ``nan`` or ``ab``: fill memory before its use with bytes
+                                       0xFF (NaN as floats) or 0xAB
+``WEFT_GUARD``                         1: inaccessible pages after each buffer, bounds asserted
+                                       in kernels; ``start``: the pages before it
 ``WEFT_TIERED``                        1: quick code first, hot kernels compiled again behind it
 ``WEFT_PACK_WEIGHTS``                  1: captured functions keep weights packed (`weft.jit`)
 ``WEFT_TUNE``                          1: tune each kernel when it is first compiled
@@ -206,8 +211,16 @@ class Config(_Record):
         Whether tile registers of the processor may be used where it has them.
     split_float32
         Whether they may multiply float32 as sums of bfloat16 parts, where these are as exact.
+    check
+        Whether every result is compared with the plainest interpretation of what was asked for.
     sanitize
         ``native``: the cheap checks of the sanitiser are compiled into every kernel.
+    poison
+        ``nan`` or ``ab``: what fresh and reused memory, private arrays of kernels included, is
+        filled with before it is used.
+    guard
+        ``end`` or ``start``: at which end buffers meet an inaccessible page. Every access of a
+        kernel that is not proven to be within its array is asserted then.
     tiered
         Whether small kernels begin with code that is made quickly, and hot ones are compiled fully
         in the background. The last bits of a result may differ between the two, so it is off.
@@ -228,10 +241,13 @@ class Config(_Record):
         "autotune",
         "backends",
         "cache_dir",
+        "check",
         "debug",
         "device",
+        "guard",
         "num_threads",
         "pack_weights",
+        "poison",
         "require",
         "sanitize",
         "split_float32",
@@ -253,6 +269,9 @@ class Config(_Record):
     split_float32: bool
     tune_seconds: int
     sanitize: str
+    check: bool
+    poison: str
+    guard: str
 
     def __init__(
         self,
@@ -270,6 +289,9 @@ class Config(_Record):
         sanitize: str = "",
         pack_weights: bool = False,
         split_float32: bool = True,
+        check: bool = False,
+        poison: str = "",
+        guard: str = "",
     ) -> None:
         threads = None if num_threads is None else settings.integer("num_threads", num_threads, 1)
         self._init(
@@ -287,7 +309,15 @@ class Config(_Record):
             split_float32=settings.boolean("split_float32", split_float32),
             tune_seconds=settings.integer("tune_seconds", tune_seconds, 1),
             sanitize=settings.sanitize("sanitize", sanitize),
+            check=settings.boolean("check", check),
+            poison=settings.poison("poison", poison),
+            guard=settings.guard("guard", guard),
         )
+
+    @property
+    def memory_mode(self) -> str:
+        """How memory is checked, nothing for not at all: a part of the keys of all caches."""
+        return f"poison {self.poison} guard {self.guard}" if self.poison or self.guard else ""
 
     def backend(self, name: str) -> BackendConfig:
         """Return the settings of the backend ``name``, the defaults if none were given."""
@@ -317,6 +347,9 @@ class Config(_Record):
                       for name, given in settings.backends(env, file, _BACKEND_KEYS).items()},
             tune=settings.env_boolean(env, "WEFT_TUNE") if env.get("WEFT_TUNE") else tune,
             sanitize=settings.sanitize("WEFT_SANITIZE", env.get("WEFT_SANITIZE", "")),
+            check=bool(env.get("WEFT_CHECK")) and settings.env_boolean(env, "WEFT_CHECK"),
+            poison=settings.poison("WEFT_POISON", env.get("WEFT_POISON", "")),
+            guard=settings.guard("WEFT_GUARD", env.get("WEFT_GUARD", "")),
             amx=not env.get("WEFT_AMX") or settings.env_boolean(env, "WEFT_AMX"),
             split_float32=(not env.get("WEFT_SPLIT_FLOAT32")
                            or settings.env_boolean(env, "WEFT_SPLIT_FLOAT32")),

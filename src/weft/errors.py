@@ -12,52 +12,20 @@ import itertools
 import linecache
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 __all__ = [
-    "AllocationError",
-    "AxisError",
-    "BoundsError",
-    "CacheError",
-    "CaptureError",
-    "CompileError",
-    "CopyError",
-    "DTypeError",
-    "DeallocationError",
-    "DependenceWarning",
-    "DeviceError",
-    "EnumerationError",
-    "GradientError",
-    "HandleError",
-    "InitializationError",
-    "KernelError",
-    "LaunchError",
-    "LibraryNotFoundError",
-    "Opened",
-    "ParseError",
-    "QueryError",
-    "RangeError",
-    "ScheduleError",
-    "ShapeError",
-    "SyncError",
-    "TuningError",
-    "UnsupportedError",
-    "VariableError",
-    "VerifyError",
-    "WeftError",
-    "Where",
-    "opened",
-    "outermost",
-    "outermost_methods",
-    "raised",
-    "said",
-    "shown_file",
-    "trim",
-    "user_line",
-    "user_location",
-]
+    "AllocationError", "AxisError", "BoundsError", "CacheError", "CaptureError", "CheckError",
+    "CompileError", "CopyError", "DTypeError", "DeallocationError", "DependenceWarning",
+    "DeviceError", "EnumerationError", "GradientError", "HandleError", "InitializationError",
+    "KernelError", "LaunchError", "LibraryNotFoundError", "Opened", "ParseError", "QueryError",
+    "RangeError", "ScheduleError", "ShapeError", "SyncError", "TuningError", "UnsupportedError",
+    "VariableError", "VerifyError", "WeftError", "Where", "opened", "outermost",
+    "outermost_methods", "raised", "said", "shown_file", "trim", "user_line", "user_location",
+]  # fmt: skip
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LEVELS = os.path.join(_PACKAGE, "ir", "")  # the IR, which has no functions of users
@@ -85,7 +53,7 @@ def shown_file(file: str) -> str:
     return " ".join(found) if found else file
 
 
-def _is_foreign(file: str) -> bool:
+def is_foreign(file: str) -> bool:
     """Tell whether no user wrote ``file``: ours, frozen, or the standard library.
 
     The library counts because a frame of contextlib or functools may stand between our code and
@@ -102,21 +70,24 @@ def user_location() -> tuple[str, int] | None:
     It reads no file and keeps no frame alive, so it may be called for every node that is built.
     """
     frame = sys._getframe(1)
-    while _is_foreign(frame.f_code.co_filename):
+    while is_foreign(frame.f_code.co_filename):
         if frame.f_back is None:
             return None
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def entry_point() -> str | None:
-    """Return the name of the public function of ours that is at work, None if there is none."""
+def entry_point(skipped: str = "") -> str | None:
+    """Return the name of the public function of ours that is at work, None if there is none.
+
+    A function that serves others passes its own name, which is skipped.
+    """
     frame = sys._getframe(1)
-    while _is_foreign(frame.f_code.co_filename):
+    while is_foreign(frame.f_code.co_filename):
         code = frame.f_code
         if not code.co_filename.startswith(_LEVELS):
             name = code.co_name.strip("_") if code.co_name.endswith("__") else code.co_name
-            if not name.startswith(("_", "<")):
+            if name != skipped and not name.startswith(("_", "<")):
                 return name
         if frame.f_back is None:
             return None
@@ -132,7 +103,7 @@ def user_line() -> Where | None:
 def _user_part() -> tuple[Where | None, str]:
     """Return the user's line, and carets for the line below it, under what runs there."""
     frame = sys._getframe(1)
-    while _is_foreign(frame.f_code.co_filename):
+    while is_foreign(frame.f_code.co_filename):
         if frame.f_back is None:
             return None, ""
         frame = frame.f_back
@@ -167,6 +138,15 @@ def _with_text(file: str, line: int) -> Where:
     return Where(file, line, linecache.getline(file, line).strip())
 
 
+class _Count(threading.local):
+    """How many errors a thread has made, for whoever asks whether a function caught some."""
+
+    count = 0
+
+
+made: Final = _Count()
+
+
 class WeftError(Exception):
     """The root of all errors that Weft raises on purpose.
 
@@ -183,24 +163,13 @@ class WeftError(Exception):
         frame outside Weft at the time of construction.
     """
 
-    operation: str
-    found: str | None
-    expected: str | None
-    hint: str | None
-    where: Where | None
-
-    def __init__(
-        self,
-        operation: object = "",
-        *,
-        found: object = None,
-        expected: object = None,
-        hint: object = None,
-        where: Where | tuple[str, int] | tuple[str, int, str] | None = None,
-    ) -> None:
+    def __init__(self, operation: object = "", *, found: object = None, expected: object = None,
+                 hint: object = None, where: Where | tuple[str, int] | tuple[str, int, str] | None
+                 = None) -> None:  # fmt: skip
         # args holds only the operation, so that copying an error through another process, which
         # calls type(error)(*args) and then restores the attributes, yields the same error.
         super().__init__(operation)
+        made.count += 1
         self.operation = str(operation)
         self.found = None if found is None else str(found)
         self.expected = None if expected is None else str(expected)
@@ -216,11 +185,8 @@ class WeftError(Exception):
     @property
     def message(self) -> str:
         """The message in one line, without the place."""
-        facts = []
-        if self.found is not None:
-            facts.append(f"found {self.found}")
-        if self.expected is not None:
-            facts.append(f"expected {self.expected}")
+        facts = [f"{name} {value}" for name, value in (
+            ("found", self.found), ("expected", self.expected)) if value is not None]
         text = ": ".join(part for part in (self.operation, ", ".join(facts)) if part)
         text = text or type(self).__name__
         return f"{text} ({self.hint})" if self.hint is not None else text
@@ -270,6 +236,8 @@ class ScheduleError(WeftError, ValueError):
 class UnsupportedError(WeftError, TypeError):
     """Something that the chosen device, dtype or mode cannot do."""
 
+    split: tuple[str, int] | None = None  # a size, and the last value before another answer
+
 
 class CompileError(WeftError, RuntimeError):
     """A compiler refused its input, or failed."""
@@ -289,9 +257,8 @@ _RAISED: Final = frozenset((
     "ArithmeticError", "AssertionError", "FloatingPointError", "IndexError", "KeyError",
     "LookupError", "MemoryError", "NotImplementedError", "OverflowError", "StopIteration",
     "TypeError", "ValueError", "ZeroDivisionError"))  # fmt: skip
-
-
 ASSERTED: Final = "AssertionError"  # what the messages of failed assertions begin with
+OUTSIDE: Final = "index out of range of the array"  # by assertions that `WEFT_GUARD` adds
 
 
 def raised(message: str, known: Mapping[str, object] = MappingProxyType({})) -> type[LaunchError]:
@@ -304,6 +271,21 @@ def raised(message: str, known: Mapping[str, object] = MappingProxyType({})) -> 
     found = known.get(kind, getattr(builtins, kind) if kind in _RAISED else None)
     own = isinstance(found, type) and issubclass(found, Exception)
     return _raised(found) if own else LaunchError
+
+
+def strayed(message: str, value: int, bound: int,
+            where: tuple[str, int] | None = None) -> VerifyError | None:  # fmt: skip
+    """Return the error of a kernel that `WEFT_GUARD` stopped, None if the message is another one.
+
+    That names the kernel, the access and the array, and then `OUTSIDE`; `value` and `bound` are the
+    index and the size of the array in elements, `where` is the user's line of a user's kernel.
+    """
+    access, _, reason = message.partition(": ")
+    if not reason.startswith(OUTSIDE):
+        return None
+    return VerifyError(access, found=f"index {value}", expected=f"0 to {bound - 1}", where=where,
+                       hint="WEFT_GUARD stopped the kernel before the access; unless the line is "
+                       "wrong, this is a fault of the compiler: please report it")
 
 
 def said(message: str) -> str:
@@ -324,8 +306,7 @@ def _raised(base: type[Exception]) -> type[LaunchError]:
     return made
 
 
-def _raised_again(base: Any, args: tuple[Any, ...],
-                  state: dict[str, Any]) -> LaunchError:  # fmt: skip
+def _raised_again(base: Any, args: tuple[Any, ...], state: dict[str, Any]) -> LaunchError:
     error = _raised(base)(*args)
     vars(error).update(state)
     return error
@@ -333,6 +314,10 @@ def _raised_again(base: Any, args: tuple[Any, ...],
 
 class VariableError(WeftError, ValueError):
     """A symbolic size without a value, or with one outside its bounds."""
+
+
+class CheckError(WeftError, RuntimeError):
+    """A result that ``WEFT_CHECK=1`` found to be wrong: a fault of Weft, which it names."""
 
 
 class CaptureError(WeftError, RuntimeError):
@@ -397,7 +382,7 @@ class DependenceWarning(UserWarning):
 
 # --- what users see of an error
 
-
+_OWN = ("__init_subclass__", "__class_getitem__", "__repr__", "__reduce__")
 _P = ParamSpec("_P")
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made", bound=Callable[..., Any])
@@ -417,14 +402,14 @@ def trim(error: BaseException) -> None:
         frames.append(trace)
         trace = trace.tb_next
     if isinstance(error, WeftError):
-        kept = [t for t in frames if not _is_foreign(t.tb_frame.f_code.co_filename)]
+        kept = [t for t in frames if not is_foreign(t.tb_frame.f_code.co_filename)]
         error.__cause__, error.__suppress_context__ = None, False
         context = error.__context__
         while context is not None and _is_internal(context):
             context = context.__context__
         error.__context__ = context
-    elif frames and not _is_ours(frames[-1].tb_frame.f_code.co_filename):
-        kept = [t for t in frames if not _is_ours(t.tb_frame.f_code.co_filename)]
+    elif frames and not is_ours(frames[-1].tb_frame.f_code.co_filename):
+        kept = [t for t in frames if not is_ours(t.tb_frame.f_code.co_filename)]
     else:
         return
     trace = None
@@ -434,14 +419,15 @@ def trim(error: BaseException) -> None:
     error.__traceback__ = trace
 
 
-def _is_ours(file: str) -> bool:
+def is_ours(file: str) -> bool:
+    """Tell whether a file is of this package."""
     return file.startswith(_PACKAGE)
 
 
 def _is_internal(error: BaseException) -> bool:
     """Whether an error was caught by our code, and so is of no use to users."""
     trace = error.__traceback__
-    return trace is None or _is_foreign(trace.tb_frame.f_code.co_filename)
+    return trace is None or is_foreign(trace.tb_frame.f_code.co_filename)
 
 
 def outermost(function: _Made) -> _Made:
@@ -511,6 +497,3 @@ def opened(function: Callable[_P, Iterator[_Given]]) -> Callable[_P, Opened[_Giv
         return Opened(manager(*args, **kwargs))
 
     return make
-
-
-_OWN = ("__init_subclass__", "__class_getitem__", "__repr__", "__reduce__")

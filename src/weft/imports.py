@@ -4,16 +4,24 @@ import gc
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Final
 
-__all__ = ["Late", "importing", "through_forks"]
+from weft.locks import mutex
+
+__all__ = ["Late", "explained", "importing", "through_forks"]
 
 
+_OWN: Final = ("weft", "llvmlite")
+_PAUSE, _PATIENCE = 0.001, 10.0  # seconds between two looks, and at the most before a fork
 _MANY: Final = 8  # imported modules whose parts are worth a step of their own
+# What tells the errors of imports in Weft's words, and returns None where that is not needed.
+explained: Final[list[Callable[[BaseException], BaseException | None]]] = []
 _holders: Final[list[Callable[[], Callable[[], None]]]] = []  # see through_forks
+_outer: int = 0  # how many of them, at the end, are taken before all others
 
 
 def _age() -> None:
@@ -35,7 +43,7 @@ class _Importing:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = mutex()
         self._depth = 0
         self._collects = False
         self._present = 0  # modules at the beginning
@@ -59,13 +67,17 @@ class _Importing:
                 _age()
             gc.enable()
         self._lock.release()
+        if error is not None:
+            _explain(error)
 
     def hold(self) -> None:
         """Wait for the end of the block in another thread, and for what else a fork has to hold.
 
         Modules that come meanwhile may have locks of their own, and threads that go on may take
-        them at once. So once no import is under way, it is looked whether all are held.
+        them at once. So once no import is under way, it is looked whether all are held. Imports of
+        single modules outside of the block are waited for as well, but not for ever.
         """
+        end = time.monotonic() + _PATIENCE
         while True:
             held: list[Callable[[], None]] = []
             holders = tuple(reversed(_holders))
@@ -76,11 +88,14 @@ class _Importing:
             except BaseException:
                 _call(held)
                 raise
-            if len(holders) == len(_holders):
+            waits = not self._depth and _is_under_way() and time.monotonic() < end
+            if len(holders) == len(_holders) and not waits:
                 self._forker, self._held = threading.get_ident(), held
                 return
             self._lock.release()
             _call(held)
+            if waits:
+                time.sleep(_PAUSE)
 
     def release(self) -> None:
         """End what `hold` began, if it did."""
@@ -90,12 +105,26 @@ class _Importing:
             _call(held)
 
 
+def _is_under_way() -> bool:
+    """Whether a module of Weft is being imported, by another thread."""
+    return any(getattr(getattr(module, "__spec__", None), "_initializing", False)
+               for name, module in list(sys.modules.items()) if name.startswith(_OWN))
+
+
+def _explain(error: BaseException) -> None:
+    """Raise what somebody makes of an error of an import."""
+    for explain in explained:
+        found = explain(error)
+        if found is not None:
+            raise found from error
+
+
 def _call(held: list[Callable[[], None]]) -> None:
     while held:
         held.pop()()
 
 
-def through_forks(holder: Callable[[], Callable[[], None]]) -> None:
+def through_forks(holder: Callable[[], Callable[[], None]], outer: bool = False) -> None:
     """Let forks hold a lock that another thread may have: in the child nobody would open it.
 
     Parameters
@@ -103,8 +132,13 @@ def through_forks(holder: Callable[[], Callable[[], None]]) -> None:
     holder
         Takes it before a fork, and returns what gives it back, in both processes. What is taken
         with it held is registered first.
+    outer
+        Take it before all others, whenever these come: the collector, which may begin while it is
+        held, takes LLVM's.
     """
-    _holders.append(holder)
+    global _outer
+    _holders.insert(len(_holders) - (0 if outer else _outer), holder)
+    _outer += outer
 
 
 importing: Final = _Importing()
@@ -117,12 +151,12 @@ if hasattr(os, "register_at_fork"):
 class Late:
     """A module that is imported when something of it is asked for: most kernels do without it.
 
-    It stands where ``from weft.passes import warp`` would::
+    It stands where ``from weft.passes.vector import warp`` would::
 
         if TYPE_CHECKING:
-            from weft.passes import warp
+            from weft.passes.vector import warp
         else:
-            warp = Late("weft.passes.warp")
+            warp = Late("weft.passes.vector.warp")
     """
 
     __slots__ = ("_module", "_name")

@@ -19,9 +19,11 @@ __all__ = [
     "env_boolean",
     "env_integer",
     "env_name",
+    "guard",
     "ids",
     "integer",
     "known",
+    "poison",
     "read_file",
     "sanitize",
     "words",
@@ -158,6 +160,24 @@ def sanitize(key: str, value: str) -> str:
     if value not in ("", "native"):
         raise ParseError(key, found=repr(value), expected="native, or nothing")
     return value
+
+
+def poison(key: str, value: str) -> str:
+    """Return what memory is filled with before its use, nothing for nothing."""
+    if value in ("", "0"):
+        return ""
+    if value not in ("nan", "ab"):
+        raise ParseError(key, found=repr(value), expected="nan, ab, or nothing")
+    return value
+
+
+def guard(key: str, value: str) -> str:
+    """Return at which end of a buffer the inaccessible page is, nothing for none."""
+    if value in ("", "0"):
+        return ""
+    if value not in ("1", "end", "start"):
+        raise ParseError(key, found=repr(value), expected="1, end, start, or nothing")
+    return "start" if value == "start" else "end"
 
 
 def device(key: str, value: str) -> str:

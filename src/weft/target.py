@@ -12,7 +12,7 @@ from weft.ir.record import Record
 from weft.store.digest import blake2b
 
 __all__ = ["ARRAY_BYTES", "ASSUMED", "LARGE_BYTES", "MEASURED", "PRIVATE_BYTES", "REPORTED",
-           "STACK_BYTES", "Target", "native_operations"]
+           "STACK_BYTES", "CostModel", "Target", "native_operations"]
 
 REPORTED: Final = "reported"  # by the driver, the operating system or the processor
 MEASURED: Final = "measured"  # by us
@@ -21,6 +21,130 @@ ARRAY_BYTES: Final = 512 << 10  # of one private array
 PRIVATE_BYTES: Final = 1 << 20  # of all private arrays of one function
 LARGE_BYTES: Final = 12 << 20  # of all, where large panels are worth as much
 STACK_BYTES: Final = 64 << 10  # of them on a stack; threads of other programs may have 128 KiB
+
+
+class CostModel(Record):
+    """What work takes on a processor, in the figures that strategies and the kernelizer weigh.
+
+    The defaults were measured on processors of servers with vectors of 256 and 512 bits. A backend
+    whose device differs gives its `Target` other ones; whoever chooses between forms of a kernel
+    asks these and no constant of a module.
+
+    Attributes
+    ----------
+    parallel_work : int
+        Weighted operations below which threads cost more than they gain.
+    line_transfer_cycles, line_transfer_work : int
+        What a line takes from one thread to another that writes to it, too: cycles, and weighted
+        operations where two threads write it by turns.
+    handover_ns, group_kernel_ns, group_gain_ns : int
+        Nanoseconds: of a parallel region, its imbalance included; of a kernel that is shared out
+        and may yet run beside others; that a group of kernels has to save.
+    term_rate, waiting_term_rate : int
+        Terms of a contraction in the time of as many weighted operations as one has: from
+        registers, and of a vector times a matrix, whose elements are waited for.
+    step_cost, near_step_cost, whole_step_cost : int
+        Half cycles of a step of a tile beside its products: of a narrow tile; of one vector, where
+        the first cache has all of it; where units take two whole vectors a cycle.
+    products_in_flight : int
+        Multiply-adds of which none waits for another.
+    quotient_cycles, gather_cost, shared_result_cost : int
+        Dividing a vector, in cycles; a gathered operand, in simple operations; a result that
+        several threads share, in weighted operations for a multiplication.
+    lane_moves, lane_move_bytes, lane_move_wait : int
+        Elements, and bytes, that change places in a cycle, in squares that registers hold; times as
+        long where units take vectors whole and lines come from memory.
+    lane_sum_cycles, lane_store_cycles : int
+        Cycles in which the partial sums of a result become one, and in which it leaves its vector.
+    matrix_product_cycles, matrix_line_cycles, matrix_store_cycles : int
+        Cycles of a product of two tiles, of a line of words that is copied for one, and of a tile
+        of results that is stored.
+    page_bytes : int
+        Of memory that look-ahead does not leave, and after which the sets of a first cache come
+        again.
+    l2_rate, l3_rate, memory_rate, operation_bytes : int
+        Bytes in a cycle from the second cache, the third and memory, and of operands in the time of
+        a weighted operation.
+    far_row_rate, far_row_wait : int
+        Bytes of rows from far in the time of a product, and products in whose time a piece of such
+        a row is waited for.
+    stream_bytes, memory_bound_bytes : int
+        An output that no cache keeps until it is read again, and arrays for which memory is the
+        limit.
+    image_bytes, gradient_image_bytes, held_result_bytes, held_sum_bytes : int
+        What is kept near at most: a box of an image, and for a gradient by weights; results of
+        tiles that share rows of a matrix; sums of products of parts.
+    lane_array_bytes, stage_bytes : int
+        The same of private arrays of all lanes, and of a row between the phases of a kernel.
+    streams, followed_run_bytes : int
+        Places of a long array that a core reads side by side, and the length of runs that it
+        fetches ahead by itself.
+    prefetch_row_bytes, prefetch_light_bytes, prefetch_array_bytes : int
+        Rows, rows of kernels that hardly compute, and arrays that are worth prefetching.
+    prefetch_rows, prefetch_pages, prefetch_streams, prefetch_row_lines : int
+        Short rows and pages that are asked for side by side, arrays read at once that leave a core
+        lines to ask for, and lines of each page of a row.
+    prefetch_block_bytes, prefetch_written_bytes, prefetch_vector_bytes, prefetch_far_bytes : int
+        How far requests are ahead: a block of an array, lines that will be written, vectors of a
+        long array, and rows of a matrix that comes from memory.
+    prefetch_panel_rows, prefetch_whole_panel_rows : int
+        Rows that share a copy of a panel, below which the next one is asked for: in general, and
+        where units take vectors whole.
+    """
+
+    parallel_work: int = 1 << 18
+    line_transfer_cycles: int = 128
+    line_transfer_work: int = 10_000
+    handover_ns: int = 300
+    group_kernel_ns: int = 100_000
+    group_gain_ns: int = 1_500
+    term_rate: int = 6
+    waiting_term_rate: int = 2
+    step_cost: int = 2
+    near_step_cost: int = 5
+    whole_step_cost: int = 7
+    products_in_flight: int = 8
+    quotient_cycles: int = 10
+    gather_cost: int = 10
+    shared_result_cost: int = 5
+    lane_moves: int = 2
+    lane_move_bytes: int = 8
+    lane_move_wait: int = 3
+    lane_sum_cycles: int = 3
+    lane_store_cycles: int = 2
+    matrix_product_cycles: int = 16
+    matrix_line_cycles: int = 8
+    matrix_store_cycles: int = 160
+    page_bytes: int = 4 << 10
+    l2_rate: int = 32
+    l3_rate: int = 16
+    memory_rate: int = 8
+    operation_bytes: int = 4
+    far_row_rate: int = 16
+    far_row_wait: int = 60
+    stream_bytes: int = 32 << 20
+    memory_bound_bytes: int = 4 << 20
+    image_bytes: int = 160 << 10
+    gradient_image_bytes: int = 96 << 10
+    held_result_bytes: int = 320 << 10
+    held_sum_bytes: int = 4 << 20
+    lane_array_bytes: int = 128 << 10
+    stage_bytes: int = 128 << 10
+    streams: int = 8
+    followed_run_bytes: int = 4 << 10
+    prefetch_row_bytes: int = 2 << 10
+    prefetch_light_bytes: int = 512
+    prefetch_array_bytes: int = 8 << 20
+    prefetch_rows: int = 16
+    prefetch_pages: int = 4
+    prefetch_streams: int = 2
+    prefetch_row_lines: int = 2
+    prefetch_block_bytes: int = 32 << 10
+    prefetch_written_bytes: int = 256
+    prefetch_vector_bytes: int = 2 << 10
+    prefetch_far_bytes: int = 1 << 10
+    prefetch_panel_rows: int = 384
+    prefetch_whole_panel_rows: int = 192
 
 
 class Target(Record):
@@ -57,6 +181,8 @@ class Target(Record):
         Whether one instruction gives the IEEE 754 maximum, NaN and signed zeros included.
     sources : tuple of (str, str)
         For each figure, who says so: `REPORTED`, `MEASURED` or `ASSUMED`.
+    costs : CostModel
+        What work takes.
     """
 
     name: str
@@ -76,6 +202,7 @@ class Target(Record):
     native_conversions: frozenset[str] = frozenset()
     ieee_extremes: bool = False
     sources: tuple[tuple[str, str], ...] = ()
+    costs: CostModel = CostModel()
 
     def supports(self, op: Operation, dtype: DType) -> bool:
         """Return whether `op` on operands of `dtype` needs no decomposition.
@@ -107,7 +234,8 @@ class Target(Record):
         parts = [self.name, self.arch, self.cpu, ",".join(self.features), str(self.vector_bytes),
                  str(self.vector_registers), str(self.whole_vectors),
                  ",".join(sorted(self.native_conversions)),
-                 f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}"]
+                 f"{self.line_bytes},{self.l1_bytes},{self.l2_bytes},{self.l3_bytes}",
+                 ",".join(map(str, self.costs.values()))]
         parts += [f"{op}:{d}" for op, d in sorted(self.operations)]
         return blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
 

@@ -13,6 +13,8 @@ from weft.backends import cpu
 from weft.compilers import llvm
 from weft.errors import CompileError
 
+pytestmark = pytest.mark.grid
+
 
 @pytest.fixture
 def fresh(monkeypatch):
@@ -27,7 +29,7 @@ def test_a_runtime_is_made_once(fresh):
     cpu.prepare()
     cpu.prepare()
     found = cpu.runtime()
-    background.settle()
+    background.drain()
     assert cpu.runtime() is found
     assert found.threads.threads >= 1
     cpu.prepare()
@@ -42,7 +44,7 @@ def test_one_thread_however_many_ask(fresh, monkeypatch):
         thread.start()
     for thread in threads:
         thread.join()
-    background.settle()
+    background.drain()
     assert loads == [True]
 
 
@@ -62,7 +64,7 @@ def test_what_goes_wrong_there_is_told_here(fresh, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(llvm.LLVMCompiler, "__init__", broken)
         cpu.prepare()
-        background.settle()
+        background.drain()
         with pytest.raises(CompileError, match="broken compiler"):
             cpu.runtime()
     assert cpu.runtime().compiler is llvm.compiler()
@@ -126,7 +128,8 @@ def test_who_launches_is_told_of_a_cache_that_cannot_be_used(mode, tmp_path):
 
 @pytest.mark.requires("fork")
 @pytest.mark.parametrize(
-    "module", ["weft.strategies.contraction", "weft.schedule.loops", "weft.passes.transcendental"]
+    "module",
+    ["weft.strategies.contraction", "weft.schedule.loops.loops", "weft.passes.transcendental"],
 )
 def test_a_fork_while_another_thread_imports_what_compiles(module, tmp_path):
     code = (

@@ -48,6 +48,7 @@ def test_fingerprints_tell_processors_apart():
     assert t.fingerprint() == t.replace(cores=77, memory_bytes=1).fingerprint()
     assert t.fingerprint() != t.replace(vector_bytes=8).fingerprint()
     assert t.fingerprint() != t.replace(operations=frozenset()).fingerprint()
+    assert t.fingerprint() != t.replace(costs=t.costs.replace(l2_rate=1)).fingerprint()
 
 
 def test_the_host():

@@ -15,7 +15,7 @@ from weft.backends import cpu
 from weft.compilers.llvm import HostCPU, host_cpu
 from weft.ir.dtype import uint32
 from weft.ir.op import Op
-from weft.runtimes import tiles, tiles_trial
+from weft.runtimes.cpu import amx, amx_probe
 
 WITH_TILES = "+avx512f,+avx512bf16,+amx-tile,+amx-bf16,+amx-int8"
 native = pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64",
@@ -44,7 +44,7 @@ def machine(monkeypatch, fresh, cache_dir):
     def prepare(result="", permission=""):
         monkeypatch.setattr(llvm, "host_cpu", lambda: HostCPU(
             "x86_64-unknown-linux-gnu", "sapphirerapids", WITH_TILES))
-        monkeypatch.setattr(tiles, "request", lambda: permission)
+        monkeypatch.setattr(amx, "request", lambda: permission)
 
         class Trial:
             def verdict(self, seconds):
@@ -59,16 +59,16 @@ def machine(monkeypatch, fresh, cache_dir):
             calls.append(result)
             return Trial()
 
-        monkeypatch.setattr(tiles, "_started", started)
-        monkeypatch.setattr(tiles, "_trial", None)
-        monkeypatch.setattr(tiles, "_described", lambda: "flags: amx_tile")
+        monkeypatch.setattr(amx, "_started", started)
+        monkeypatch.setattr(amx, "_trial", None)
+        monkeypatch.setattr(amx, "_described", lambda: "flags: amx_tile")
         return calls
 
     return prepare
 
 
 def test_the_answer_of_the_kernel_is_a_reason_or_nothing():
-    reason = tiles.request()
+    reason = amx.request()
     has = "+amx-tile" in host_cpu().features.split(",")
     assert isinstance(reason, str)
     assert has or reason or cpu.tiles_state() == "absent"
@@ -97,10 +97,10 @@ def test_a_trial_that_fails_leaves_them_alone(machine, result):
 
 def test_a_trial_that_was_begun_is_waited_for(machine):
     calls = machine()
-    tiles.begin()
-    tiles.begin()
+    amx.begin()
+    amx.begin()
     assert cpu.tiles_state() == ""
-    tiles.begin()
+    amx.begin()
     assert len(calls) == 1
 
 
@@ -133,21 +133,21 @@ def product_of_words(data, kinds):
 
 
 def test_the_sum_of_a_trial_is_that_of_the_products():
-    data = tiles_trial.operands()
+    data = amx_probe.operands()
     parts = [product_of_words(data, kinds) for kinds in ("ee", "bb", "Bb")]
     assert np.abs(parts[0]).max() < 1 << 24, "all sums are exact in float32"
     made = parts[0].astype("<f4").tobytes() + b"".join(p.astype("<i4").tobytes() for p in parts[1:])
-    assert binascii.crc32(made) == tiles_trial._SUM
+    assert binascii.crc32(made) == amx_probe._SUM
 
 
 @native
 def test_the_trial_tells_right_from_wrong(monkeypatch):
     """It is right where this process may use tiles, and fails where an instruction is another."""
-    code = tiles_trial._CODE
-    if "+amx-int8" not in host_cpu().features.split(",") or tiles.request():
-        assert tiles_trial.Trial().verdict(60).startswith("failing")
+    code = amx_probe._CODE
+    if "+amx-int8" not in host_cpu().features.split(",") or amx.request():
+        assert amx_probe.Trial().verdict(60).startswith("failing")
         return
-    assert tiles_trial.Trial().verdict(60) == ""
+    assert amx_probe.Trial().verdict(60) == ""
     for old, new, said in (
         ("c4e26b5ec1", "c4e2695ec1", "wrong in a trial"),
         ("c4e26a5cc1", "c4e26b5ec1", "wrong in a trial"),
@@ -156,14 +156,14 @@ def test_the_trial_tells_right_from_wrong(monkeypatch):
     ):
         assert code.count(bytes.fromhex(old)) == 1
         changed = code.replace(bytes.fromhex(old), bytes.fromhex(new))
-        monkeypatch.setattr(tiles_trial, "_CODE", changed)
-        assert tiles_trial.Trial().verdict(60) == said
+        monkeypatch.setattr(amx_probe, "_CODE", changed)
+        assert amx_probe.Trial().verdict(60) == said
 
 
 @native
 def test_a_trial_that_hangs_is_ended(monkeypatch):
-    monkeypatch.setattr(tiles_trial, "_CODE", bytes.fromhex("ebfe") + tiles_trial._CODE[2:])
-    trial = tiles_trial.Trial()
+    monkeypatch.setattr(amx_probe, "_CODE", bytes.fromhex("ebfe") + amx_probe._CODE[2:])
+    trial = amx_probe.Trial()
     with pytest.raises(TimeoutError):
         trial.verdict(0.05)
     with pytest.raises(ProcessLookupError):
@@ -178,12 +178,13 @@ def test_a_trial_that_a_forked_child_knows_of_is_the_parents(monkeypatch):
             closed.append(self)
 
     trial = Trial()
-    monkeypatch.setattr(tiles, "_trial", trial)
-    tiles._forget()
+    monkeypatch.setattr(amx, "_trial", trial)
+    amx._forget()
     assert closed == [trial]
-    assert tiles._trial is None
+    assert amx._trial is None
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 32), (48, 40, 70), (33, 64, 257)])
 @pytest.mark.parametrize(("a_kind", "b_kind"), [("bfloat16", "bfloat16"), ("int8", "int8"),
                                             ("uint8", "int8")])

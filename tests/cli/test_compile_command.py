@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from commands import weft
 
+pytestmark = pytest.mark.grid
+
 LANGUAGE = '''\
 """Lines of the form `name = name * number`: a language for this test."""
 import weft

@@ -12,6 +12,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 SMALL = ("demo", "--epochs", "1", "--seeds", "1", "--no-torch")
 
 
+@pytest.mark.slow
 @pytest.mark.requires("sklearn", "matplotlib")
 def test_demo_end_to_end(tmp_path):
     environment = {"WEFT_CACHE_DIR": str(tmp_path / "cache")}
@@ -81,6 +82,7 @@ def twins(torch, dropout):
     return ours, theirs
 
 
+@pytest.mark.slow
 @pytest.mark.requires("torch", "sklearn")
 def test_first_losses_agree_with_pytorch():
     import torch

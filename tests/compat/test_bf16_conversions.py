@@ -42,6 +42,7 @@ def of_bits(function, kind):
     return out
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["int8", "uint8", *KINDS])
 def test_to_integers(kind):
     info = np.iinfo(kind)
@@ -66,6 +67,7 @@ def rounded(n, mode):
     return float(kept * unit)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", KINDS)
 def test_from_integers(kind):
     info = np.iinfo(kind)

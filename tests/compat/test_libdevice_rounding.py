@@ -79,6 +79,7 @@ OPERATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", OPERATIONS)

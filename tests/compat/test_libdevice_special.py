@@ -45,6 +45,7 @@ def wave(x):
     return mpmath.sqrt(2 / (mpmath.pi * max(x, 1)))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", EXACT)
 def test_bessel(name):
     found = call(name, X)

@@ -68,6 +68,7 @@ def test_reduce():
     assert res[0] == 45
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("n", [0, 1, 2, 255, 256, 257, 8191, 8192, 8193, 100003])
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.complex64])
 def test_reduce_by_many_threads(n, dtype):

@@ -1,5 +1,6 @@
 """Names on their ways through kernels, against Python: numbers that may be None, loops' else."""
 
+import enum
 import math
 
 import numpy as np
@@ -102,6 +103,7 @@ ALL = (by_function, open_ended, by_branch, smallest, emptied, passed_on, integer
 VALUES = np.array([1.0, -2, 3, 0, -0.5, 6, 4, -1, 2, 5, -3])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("body", ALL, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int16], ids=str)
 def test_like_python(body, dtype):
@@ -265,3 +267,113 @@ def test_kernels_of_wefts_own_refuse_both():
 
     with pytest.raises(KernelError, match="found is"):
         best[1, 1](VALUES, np.zeros(1))
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Answer(enum.Enum):
+    NO = 0
+    YES = 1
+
+    def __bool__(self):
+        return self.value == 1
+
+
+TURN = 2 - 1j
+
+
+@cuda.jit(device=True)
+def red_or_none(x):
+    return Colour.RED if x > 0 else None
+
+
+def member_by_function(a, out, i):
+    found = red_or_none(a[i])
+    out[i] = -1 if found is None else found.value
+
+
+def member_by_branch(a, out, i):
+    if a[i] > 2:
+        found = Colour.BLUE
+    elif a[i] > 0:
+        found = Colour.RED
+    else:
+        found = None
+    out[i] = -1 if found is None else found.value
+
+
+def member_by_choice(a, out, i):
+    found = (Colour.RED if a[i] > 0 else None) if a[i] < 3 else Colour.BLUE
+    out[i] = 0 if found is None else 10 if found == Colour.BLUE else 5
+
+
+def last_of_each(a, out, i):
+    member, text, turn = None, None, None
+    for j in range(i, a.size):
+        if a[j] > 2:
+            member = Colour.BLUE
+            text = "two"
+        elif a[j] > 0:
+            member = Colour.RED if a[j] > 1 else None
+            text = None if a[j] > 1 else "one"
+            turn = TURN
+        elif a[j] == -3:
+            turn = None
+    out[i] = (0 if member is None else member.value) + 10 * (0 if text is None else len(text))
+    if turn:
+        out[i] += turn.real - turn.imag
+
+
+def known_complex(a, out, i):
+    turn = TURN if a[i] > 2 else (a[i] if a[i] > 0 else None)
+    if turn:
+        out[i] = turn.real - turn.imag
+
+
+def true_ones(a, out, i):
+    """Ask None, and things of which Python says that they are false."""
+    text = ("" if a[i] > 2 else "b") if a[i] > 0 else None
+    if text:
+        out[i] = 1
+    empty = "" if a[i] > 0 else None
+    if not empty:
+        out[i] += 2
+    no = Answer.NO if a[i] > 0 else None
+    if no:
+        out[i] += 4
+    answer = (Answer.YES if a[i] > 2 else Answer.NO) if a[i] > 0 else None
+    if answer:
+        out[i] += 8
+    zero = 0j if a[i] > 0 else None
+    if zero:
+        out[i] += 16
+    nothing = () if a[i] > 0 else None
+    if nothing:
+        out[i] += 32
+    pair = (0, 0) if a[i] > 0 else None
+    if pair:
+        out[i] += 64
+
+
+KNOWN = (member_by_function, member_by_branch, member_by_choice, last_of_each, known_complex,
+         true_ones)  # fmt: skip
+
+
+@pytest.mark.parametrize("body", KNOWN, ids=lambda f: f.__name__)
+def test_known_thing_or_none(body):
+    of_device = cuda.jit(device=True)(body)
+
+    @cuda.jit
+    def kernel(a, out):
+        i = cuda.grid(1)
+        if i < a.shape[0]:
+            of_device(a, out, i)
+
+    out, expected = np.zeros((2, VALUES.size))
+    for i in range(VALUES.size):
+        body(VALUES, expected, i)
+    kernel[1, 16](VALUES, out)
+    np.testing.assert_array_equal(out, expected)

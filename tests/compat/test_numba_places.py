@@ -172,8 +172,60 @@ def test_types_that_only_annotations_have():
     out = np.zeros(4)
     double[1, 4](np.arange(4.0), out)
     assert list(out) == [0, 2, 4, 6]
-    with pytest.raises(errors.DTypeError, match="CPointer"):
-        cuda.jit("void(CPointer)")(fill)
+
+
+ADDRESSES = {
+    "text": "void(CPointer(float64), int64)",
+    "text of a name": "void(voidptr)",
+    "types": types.void(types.CPointer(types.float64), types.int64),
+    "tuple": (types.CPointer(types.float64), types.int64),
+    "list": [types.void(types.float64[:]), types.void(types.CPointer(types.int8))],
+    "inside": types.void(types.Tuple((types.int64, types.CPointer(types.int8)))),
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_addresses_in_signatures_say_what_to_write(name):
+    with pytest.raises(errors.DTypeError) as caught:
+        cuda.jit(ADDRESSES[name])(fill)
+    text = str(caught.value)
+    assert "CPointer" in text
+    assert "float64[:] in place of CPointer(float64)" in text
+    assert "pass the array itself" in text
+
+
+def test_names_that_are_no_types_are_named():
+    with pytest.raises(errors.DTypeError, match="'flaot32' in void"):
+        cuda.jit("void(flaot32[:])")(fill)
+
+
+def test_arrays_know_their_stream():
+    stream, other = cuda.stream(), cuda.stream()
+    x = np.arange(12.0).reshape(3, 4)
+    made = {
+        "to_device": cuda.to_device(x, stream=stream), "empty": cuda.device_array(3, stream=stream),
+        "strided": cuda.device_array(3, strides=16, stream=stream),
+        "like": cuda.device_array_like(x, stream=stream),
+        "mapped": cuda.mapped_array(3, stream=stream),
+        "mapped like": cuda.mapped_array_like(x, stream=stream),
+    }  # fmt: skip
+    for name, array in made.items():
+        assert array.stream is stream, name
+        views = [array[1:], array.ravel(), array.reshape(-1), array.T, array.view(np.int64),
+                 array.getitem(slice(1)), *array.ravel().split(2)]  # fmt: skip
+        assert all(view.stream is stream for view in views), name
+        bound = array.bind(other)
+        assert bound.stream is other
+        assert array.stream is stream
+        assert np.shares_memory(bound, array)
+        assert array.getitem(slice(1), stream=other).stream is other
+        assert [p.stream is other for p in array.ravel().split(2, other)]
+    assert cuda.to_device(x).stream == 0
+    assert cuda.device_array(3).stream == 0
+    assert cuda.to_device(x).__cuda_array_interface__["stream"] is None
+    foreign = cuda.external_stream(0x1234)
+    assert cuda.to_device(x, stream=foreign).__cuda_array_interface__["stream"] == 0x1234
+    assert type(made["to_device"].copy_to_host(stream=stream)) is np.ndarray
 
 
 def test_records_and_dtypes_of_types():

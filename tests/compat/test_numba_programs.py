@@ -173,7 +173,7 @@ def maximum_by_cas(best, x):
 
 
 def test_a_loop_that_tries_again_with_what_it_found_takes_no_lock():
-    from weft.ir.locks import takes_a_lock
+    from weft.ir.analysis.spin_locks import takes_a_lock
 
     x, best = np.random.default_rng(0).permutation(500).astype(np.int32), np.zeros(1, np.int32)
     maximum_by_cas[4, 128](best, x)
@@ -184,7 +184,7 @@ def test_a_loop_that_tries_again_with_what_it_found_takes_no_lock():
 
 
 def _body(kernel, *args):
-    from weft.frontend.kernel.nests import translated
+    from weft.lang.launch.variants import translated
 
     launch = kernel[1, 32]
     return translated(kernel, launch.take(args).types, launch)[0].body

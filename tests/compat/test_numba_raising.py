@@ -96,6 +96,7 @@ def test_polar_numbers_that_are_not_finite():
     np.testing.assert_array_equal(out, wanted)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("operation", ["/", "//", "%"])
 @pytest.mark.parametrize("kind", [np.float64, np.int32])
 def test_a_division_by_zero_raises_where_numba_debugs(operation, kind):

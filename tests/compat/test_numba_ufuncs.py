@@ -38,6 +38,7 @@ def results(function, args, kind):
     return found
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", BINARY)
 def test_integers_wrap_around_in_their_own_type(name, seed):
@@ -59,6 +60,7 @@ def test_integers_wrap_around_in_their_own_type(name, seed):
             np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", INTEGERS)
 @pytest.mark.parametrize("name", UNARY)
 def test_functions_of_one_integer(name, kind):

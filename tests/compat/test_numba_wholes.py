@@ -63,6 +63,7 @@ def test_types_of_elements(kind):
     np.testing.assert_array_equal(out, a + a)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", [
     "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and",
     "logical_or", "logical_xor", "maximum", "minimum", "fmax", "fmin", "add",
@@ -179,6 +180,7 @@ def test_functions_of_numbers_that_are_not_complex():
     assert out.tolist() == a.tolist()
 
 
+@pytest.mark.slow
 def test_one_of_several_arrays():
     @cuda.jit
     def kernel(a, b, out):

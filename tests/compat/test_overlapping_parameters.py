@@ -124,6 +124,7 @@ CASES = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("function", "name", "view"), CASES,
                          ids=[f"{f.__name__}-{name}" for f, name, _ in CASES])
 def test_parameters_that_overlap(function: Any, name: str, view: Any) -> None:

@@ -179,6 +179,7 @@ def test_host_threads_compile_at_once():
     assert results == {number: number for number in range(8)}
 
 
+@pytest.mark.slow
 @pytest.mark.requires("fork")
 def test_fork_while_another_thread_compiles():
     stop = threading.Event()

@@ -133,6 +133,7 @@ def test_targets(library):
     assert b"a0" in library.translate(machine, SUM, (), False, "assembly")
 
 
+@pytest.mark.grid
 def test_link(library):
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
     outside = function(lambda x: x + 1)

@@ -1,9 +1,12 @@
 """The devices that the conformance suite runs on, and the little it needs of each."""
 
+import ctypes
+
 import numpy as np
 
 import oracle
 from weft import driver
+from weft.config import config
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
@@ -19,8 +22,16 @@ class Device:
         self.name = name
 
     def leaf(self, array, shift=0):
-        """Return an array as a leaf; its memory starts `shift` elements after an aligned place."""
+        """Return an array as a leaf; its memory starts `shift` elements after an aligned place.
+
+        Under ``WEFT_GUARD`` it is memory of the pool, which has guards.
+        """
         flat = np.ascontiguousarray(array).reshape(-1)
+        if config().guard:
+            held = driver.allocate(flat.nbytes)
+            ctypes.memmove(held.address, flat.ctypes.data, flat.nbytes)
+            storage = nd.Storage(dt.as_dtype(flat.dtype), flat.size, held, self.name)
+            return infer.reshape(nd.buffer(storage), np.shape(array))
         room = np.empty(flat.nbytes + 128 + shift * flat.itemsize, np.uint8)
         start = -room.ctypes.data % 64 + shift * flat.itemsize
         place = room[start : start + flat.nbytes]

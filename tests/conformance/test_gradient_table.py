@@ -125,6 +125,7 @@ def weights(shape):
     return np.asarray(np.cos(np.arange(int(np.prod(shape)))).reshape(shape) + 0.3)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", METHODS)
 def test_finite_differences(name, device):
     function, limits = METHODS[name]
@@ -155,6 +156,7 @@ def test_finite_differences(name, device):
             np.testing.assert_allclose(given, numeric, rtol=2e-6, atol=2e-8)
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize("name", METHODS)
 def test_gradients_are_pytorchs(name, device):

@@ -23,6 +23,7 @@ def index(shape, bound, d, rng):
     return rng.integers(0, bound, shape).astype(d.numpy)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", dt.ALL, ids=lambda d: d.name)
 def test_gathers(d, device, rng):
     nodes = []
@@ -34,6 +35,7 @@ def test_gathers(d, device, rng):
         assert_same(got, want)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", infer.SCATTER_KINDS)
 @pytest.mark.parametrize("d", dt.ALL, ids=lambda d: d.name)
 def test_scatters(kind, d, device, rng):

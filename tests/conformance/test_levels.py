@@ -6,16 +6,17 @@ from values import assert_same, calm, random
 
 import graphs
 from graphs import el
+from weft.driver import counters
 from weft.driver import device as host
-from weft.driver import report
 from weft.ir import dtype as dt
-from weft.ir import infer, interpret
+from weft.ir import infer
+from weft.ir.interpret import interpret
 from weft.ir.node import buffer
 from weft.ir.op import Op
 from weft.kernelize.build import kernelize
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
-from weft.passes.vectorize import vectorize
+from weft.passes.vector.vectorize import vectorize
 from weft.strategies import choose
 
 
@@ -127,7 +128,7 @@ def test_float_kernels(name, device, rng):
 def test_what_is_recorded_is_what_runs(device, rng):
     """The artifacts that explain shows are the kernels of the plan."""
     x = leaf(device, dt.int32, 19, rng=rng)
-    with report.record() as recording:
+    with counters.record() as recording:
         (native,) = device.compute(el(Op.MUL, x, x))
     (built,) = recording.built
     out = np.zeros(19, np.int32)

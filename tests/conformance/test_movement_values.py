@@ -26,6 +26,7 @@ def held(*nodes):
     return [infer.contiguous(n) for n in nodes]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", TYPES, ids=lambda d: d.name)
 def test_permute_and_reshape(d, device, rng):
     x = device.leaf(random(d, (3, 5, 7, 2), rng), shift=1)
@@ -45,6 +46,7 @@ def test_expand(d, device, rng):
     check(device, *held(*nodes))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", TYPES, ids=lambda d: d.name)
 def test_slices(d, device, rng):
     x = device.leaf(random(d, (13, 31), rng), shift=3)
@@ -59,6 +61,7 @@ def test_slices(d, device, rng):
     check(device, *held(*nodes))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", TYPES, ids=lambda d: d.name)
 def test_pads(d, device, rng):
     x = device.leaf(random(d, (3, 7), rng))
@@ -71,6 +74,7 @@ def test_pads(d, device, rng):
     check(device, *held(*nodes))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", TYPES, ids=lambda d: d.name)
 def test_windows(d, device, rng):
     x = device.leaf(random(d, (17, 13), rng))
@@ -85,6 +89,7 @@ def test_windows(d, device, rng):
     check(device, *held(*nodes))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", TYPES, ids=lambda d: d.name)
 def test_strided_views(d, device, rng):
     flat = device.leaf(random(d, (500,), rng))
@@ -135,6 +140,7 @@ def random_view(x, rng):
     return x
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("number", range(40))
 def test_random_chains(number, device, rng):
     """Chains of movement ops alone, under arithmetic, and under a reduction."""

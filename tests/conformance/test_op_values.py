@@ -40,6 +40,7 @@ def check(op, got, nodes, columns):
         )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("op", PLAIN, ids=lambda op: op.name)
 def test_special_values(op, device, rng):
     """The full cross product of special values, and random bits after it."""
@@ -53,6 +54,7 @@ def test_special_values(op, device, rng):
         check(op, got, [node], columns)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("op", PLAIN, ids=lambda op: op.name)
 def test_sizes(op, device, rng):
     """Every size, the types taking turns; operands start off the alignment of vectors."""
@@ -69,6 +71,7 @@ def test_sizes(op, device, rng):
         check(op, got, [node], columns)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", dt.ALL, ids=lambda d: d.name)
 def test_all_sizes_of_a_type(d, device, rng):
     """One cheap op a type at every size: where vectors end depends on the width alone."""
@@ -97,6 +100,7 @@ def test_mad_rounds_once(d, device, rng):
     assert_same(got, want, *columns)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("op", [op for op in PLAIN if op.arity == 2], ids=lambda op: op.name)
 def test_constant_operand(op, device, rng):
     """A constant is folded into the kernel: rules may rewrite, never change, the result."""
@@ -117,6 +121,7 @@ def test_constant_operand(op, device, rng):
             check(op, got, [node], pair)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", dt.ALL, ids=lambda d: d.name)
 def test_views_as_operands(d, device, rng):
     """Reversed, strided, transposed and shifted operands in one operation."""

@@ -39,6 +39,7 @@ def check_sum(got, x, kind, axes, d):
     assert (error <= bound).all(), (kind, d, x.shape, axes, float(np.max(error / bound)))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["sum", "prod"])
 @pytest.mark.parametrize("d", NUMBERS, ids=lambda d: d.name)
 def test_sums(kind, d, device, rng):
@@ -72,6 +73,7 @@ def test_sums_of_special_values(d, device):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["max", "min"])
 @pytest.mark.parametrize("d", ORDERED, ids=lambda d: d.name)
 def test_extremes(kind, d, device, rng):
@@ -104,6 +106,7 @@ def test_any_and_all(kind, device, rng):
         assert_same(got, np.asarray(want))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["max", "min"])
 @pytest.mark.parametrize("d", ORDERED, ids=lambda d: d.name)
 def test_arg_reductions(kind, d, device, rng):
@@ -123,6 +126,7 @@ def test_arg_reductions(kind, d, device, rng):
         assert_same(got, np.asarray(want), what=f"{node!r} {d.name}")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", infer.SCAN_KINDS)
 @pytest.mark.parametrize("d", [d for d in ORDERED if not d.is_bool], ids=lambda d: d.name)
 def test_scans(kind, d, device, rng):
@@ -148,6 +152,7 @@ def test_scans(kind, d, device, rng):
         assert (abs(got.astype(np.longdouble) - exact) <= bound).all(), (kind, d, x.shape, axis)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("d", ORDERED, ids=lambda d: d.name)
 def test_sorts(descending, d, device, rng):

@@ -49,6 +49,7 @@ def spread(x, n):
 PROGRAMS = (elementwise, columns, rows, running, turned, prefix, spread)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", [dt.int32, dt.uint8, dt.int64], ids=lambda d: d.name)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_every_size(program, d, device, rng):

@@ -27,6 +27,7 @@ TORCH_TYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "b
                "float32", "float64")  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize("shape", [(4, 5), (17, 33)], ids=str)
 @pytest.mark.parametrize("name", UNARY)
@@ -50,6 +51,7 @@ def test_binary(name, device):
           getattr(torch, name)(torch.tensor(a), torch.tensor(b)), 1e-4, 1e-5)  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_expression(name, device):
@@ -60,6 +62,7 @@ def test_expression(name, device):
     check(EXPRESSIONS[name](weft, x), EXPRESSIONS[name](torch, y), *tolerance)
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_functional(name, device):
@@ -70,6 +73,7 @@ def test_functional(name, device):
           1e-4, 1e-5)  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
 @pytest.mark.parametrize("groups", [1, 2])

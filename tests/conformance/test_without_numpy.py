@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parent / "without_numpy.py"
 
 
+@pytest.mark.slow
 def test_programs_run_without_numpy():
     source = SCRIPT.parent.parent.parent / "src"
     done = subprocess.run(

@@ -11,10 +11,10 @@ import pytest
 import weft
 from weft import background
 from weft.compilers import llvm
-from weft.driver import kernels, report
-from weft.driver.aside import Aside, Once
+from weft.driver import counters, kernels
+from weft.driver.background_compile import BackgroundCompile, Once
 from weft.errors import CompileError
-from weft.runtimes.cpu import CpuRuntime
+from weft.runtimes.cpu.runtime import CpuRuntime
 
 
 def none_left(before):
@@ -35,7 +35,7 @@ def test_calls_are_made_in_order_and_once():
 
     jobs = [Once(lambda n=n: call(n)) for n in range(20)]
     interval = sys.getswitchinterval()
-    with Aside(True) as aside:
+    with BackgroundCompile(True) as aside:
         for job in jobs:
             aside.start(job)
         assert [job() for job in jobs] == list(range(20))
@@ -46,7 +46,7 @@ def test_calls_are_made_in_order_and_once():
 
 def test_nothing_happens_aside_where_it_may_not():
     before = _thread._count()
-    with Aside(False) as aside:
+    with BackgroundCompile(False) as aside:
         aside.start(Once(lambda: pytest.fail("it was called")))
     assert none_left(before)
 
@@ -56,7 +56,7 @@ def test_an_error_is_raised_where_the_result_is_wanted():
         raise CompileError("LLVM", found="nothing")
 
     job = Once(fail)
-    with Aside(True) as aside:
+    with BackgroundCompile(True) as aside:
         aside.start(job)
         after = Once(lambda: 3)
         aside.start(after)
@@ -73,7 +73,7 @@ def test_what_was_not_begun_is_left_after_an_error():
         time.sleep(0.2)
 
     def interrupted():
-        with Aside(True) as aside:
+        with BackgroundCompile(True) as aside:
             aside.start(Once(slow))
             aside.start(Once(lambda: calls.append(1)))
             assert going.wait(10)
@@ -96,9 +96,9 @@ def test_kernels_compiled_aside_are_those_compiled_here(monkeypatch):
     x = weft.rand(211).realize()  # the pool is there, too
     monkeypatch.setattr(llvm.LLVMCompiler, "compile", watched)
     monkeypatch.setattr(type(kernels.device.runtime()), "thread_count", 2)
-    before = report.counters().get("kernels compiled", 0)
+    before = counters.counters().get("kernels compiled", 0)
     out = (x.sort(0).values.cumsum(0).softmax(-1) * x.exp().sum()).numpy()
-    assert report.counters()["kernels compiled"] - before == len(used) > 2
+    assert counters.counters()["kernels compiled"] - before == len(used) > 2
     assert set(used) - {threading.get_ident()}
     data = x.numpy().astype("f8")
     running = sorted(data)
@@ -110,7 +110,7 @@ def test_kernels_compiled_aside_are_those_compiled_here(monkeypatch):
 
 
 def test_a_kernel_that_does_not_compile_fails_as_ever(monkeypatch):
-    background.settle()
+    background.drain()
     before = _thread._count()
     def broken(self, source, pipeline="short"):
         raise CompileError("LLVM", found="a broken compiler")
@@ -125,7 +125,7 @@ def test_a_kernel_that_does_not_compile_fails_as_ever(monkeypatch):
 
 
 def test_without_more_threads_everything_is_compiled_here(monkeypatch):
-    background.settle()
+    background.drain()
     before = _thread._count()
     def refused(function, arguments):
         raise RuntimeError("can't start new thread")

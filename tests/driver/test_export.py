@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import weft
-from weft.driver import export, report
-from weft.frontend.critical.export import link
+from weft.driver import counters, export
 from weft.ir.traverse import stores
-from weft.runtimes import critical_ir as ir
+from weft.lang.critical.export import link
+from weft.runtimes.cpu.calls import critical_ir as ir
 
 _CALLER = """
 import ctypes, sys
@@ -28,7 +28,7 @@ def test_products_need_nothing_of_the_process(kind, tmp_path, rng):
     dtype = getattr(weft, kind)
     wide = weft.int32 if kind == "int8" else weft.float32
     a, b = (weft.from_numpy(v).to(dtype).realize() for v in (x, y))
-    with report.record() as recording:
+    with counters.record() as recording:
         (a.to(wide) @ b.to(wide).T).realize()
     nest = recording.built[-1].nest
     written = stores(nest.body)

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from weft.driver import device, peak_kernels, profile
+from weft.driver import device
+from weft.driver.report import peak_kernels, profile
 from weft.ir import expr as ex
-from weft.ir import interpret
 from weft.ir.dtype import uint32
+from weft.ir.interpret import interpret
 from weft.ir.op import Op
 from weft.ir.stmt import Prefetch, Store
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
+from weft.ir.verify.verify import verify
 
 
 @pytest.mark.parametrize("asks", [False, True])
@@ -27,6 +28,7 @@ def test_copies(streams, asks):
     np.testing.assert_array_equal(source, target)
 
 
+@pytest.mark.slow
 def test_rates():
     rates = profile.memory_rates()
     assert list(rates) == ["read", "write", "write past", "copy", "copy ahead", "copy past",

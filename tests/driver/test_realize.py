@@ -11,8 +11,9 @@ import graphs
 import oracle
 from graphs import el, full, hosted
 from weft import driver
-from weft.driver import kernels, plan_cache, report
-from weft.driver.structure import Structure
+from weft.driver import counters, kernels
+from weft.driver.graph_key import Structure
+from weft.driver.plans import plan_cache
 from weft.errors import AllocationError, BoundsError, VariableError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
@@ -129,12 +130,13 @@ def test_threads_realize_at_once(rng):
         np.testing.assert_allclose(results[i], wanted, rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_second_process_compiles_nothing(cache_dir):
     script = (
         "import sys; sys.path[:0] = sys.argv[1:]\n"
         "import numpy as np, graphs\n"
         "from weft import driver\n"
-        "from weft.driver import report\n"
+        "from weft.driver import counters as report\n"
         "driver.realize([graphs.softmax(graphs.hosted(np.ones((9, 11), np.float32)))])\n"
         "print(int(report.counters().get('kernels compiled', 0)))\n"
     )
@@ -153,11 +155,12 @@ def test_poisoned_plan_entry_is_a_miss(monkeypatch):
     monkeypatch.setattr(plan_cache.device.disk(), "get", lambda kind, key: b"[1, nonsense")
     plan_cache.forget()
     kernels.forget()
-    before = report.counters().get("kernels compiled", 0)
+    before = counters.counters().get("kernels compiled", 0)
     np.testing.assert_allclose(value(driver.realize([y])[0]), np.cos(np.sin(1.0)), rtol=1e-6)
-    assert report.counters()["kernels compiled"] == before + 1
+    assert counters.counters()["kernels compiled"] == before + 1
 
 
+@pytest.mark.slow
 def test_very_deep_chain():
     """300,000 nodes build, verify, schedule, run and free."""
     x = hosted(np.zeros(5, np.float32))
@@ -190,7 +193,7 @@ def symbolic(low=1, high=1000):
 def test_one_compile_serves_every_size():
     outputs, rows = symbolic()
     driver.realize(outputs, {"n": 1})
-    compiled = report.counters()["kernels compiled"]
+    compiled = counters.counters()["kernels compiled"]
     for n in (2, 31, 1000):
         found = driver.realize(outputs, {"n": n})
         flat = [f if f.op is Op.BUFFER else f.args[0] for f in found]
@@ -202,7 +205,7 @@ def test_one_compile_serves_every_size():
         np.testing.assert_allclose(e, wanted, rtol=1e-6)
         np.testing.assert_allclose(soft, wanted / wanted.sum(1, keepdims=True), rtol=2e-5)
         np.testing.assert_allclose(total, rows[:n].sum(0), rtol=1e-5)
-    assert report.counters()["kernels compiled"] == compiled
+    assert counters.counters()["kernels compiled"] == compiled
 
 
 @pytest.mark.parametrize("values", [{}, {"n": 0}, {"n": 1001}, {"m": 5}])
@@ -221,23 +224,23 @@ def test_changing_constants_compile_once():
     x = hosted(np.arange(5, dtype=np.float32))
     for i in range(6):
         driver.realize([el(Op.MUL, el(Op.SIN, x), full(x, 0.5 + i))])
-    before = report.counters()["kernels compiled"]
+    before = counters.counters()["kernels compiled"]
     for rate in (17.5, -0.0, float("inf"), 1e-40):
         (out,) = driver.realize([el(Op.MUL, el(Op.SIN, x), full(x, rate))])
         with np.errstate(all="ignore"):
             wanted = np.sin(np.arange(5, dtype=np.float32)) * np.float32(rate)
         np.testing.assert_allclose(value(out), wanted, rtol=1e-6)
-    assert report.counters()["kernels compiled"] == before
+    assert counters.counters()["kernels compiled"] == before
 
 
 @pytest.mark.parametrize("dtype", dt.ALL, ids=lambda d: d.text)
 def test_plain_constants_compile_nothing_new(dtype):
     driver.realize([infer.full((3,), 1, dtype)])
-    before = report.counters().get("kernels compiled", 0)
+    before = counters.counters().get("kernels compiled", 0)
     got = driver.realize([infer.full((3,), 5, dtype), nd.const(3, dtype)])
     for g, wanted in zip(got, (5, 3), strict=True):
         assert (value(g).astype(np.float64) == (wanted if dtype is not dt.bool_ else 1)).all()
-    assert report.counters().get("kernels compiled", 0) <= before + (dtype is dt.bool_) * 2
+    assert counters.counters().get("kernels compiled", 0) <= before + (dtype is dt.bool_) * 2
 
 
 def test_slices_at_other_places_are_one_kernel(rng):
@@ -250,8 +253,8 @@ def test_slices_at_other_places_are_one_kernel(rng):
         (twice, total) = driver.realize([el(Op.ADD, part, part), infer.reduce(row, "sum", (2,))])
         np.testing.assert_array_equal(value(twice), data[i : i + 4] * 2)
         np.testing.assert_allclose(value(total), data[i : i + 1, 1:2].sum(2), rtol=1e-5, atol=1e-6)
-        compiled = compiled or report.counters()["kernels compiled"]
-    assert report.counters()["kernels compiled"] == compiled
+        compiled = compiled or counters.counters()["kernels compiled"]
+    assert counters.counters()["kernels compiled"] == compiled
 
 
 def test_a_slice_realized_is_a_copy(rng):

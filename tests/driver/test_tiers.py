@@ -15,11 +15,13 @@ from weft import config
 from weft.driver import kernels, pipeline, tiers
 from weft.kernelize.build import kernelize
 
+pytestmark = pytest.mark.grid
+
 HEAD = '''
 import os, sys, threading, time
 import numpy as np
 import weft
-from weft.driver import report, tiers
+from weft.driver import counters as report, tiers
 
 rng = np.random.default_rng(3)
 x, w = (rng.standard_normal(s).astype(np.float32) for s in ((37, 53), (53, 29)))

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import weft
-from weft.frontend.kernel.launch import KernelFunction
+from weft.lang.launch.launch import KernelFunction
 
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "kernels"
 NAMES = sorted(p.stem for p in FOLDER.glob("[a-z]*.py"))

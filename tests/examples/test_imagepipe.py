@@ -59,6 +59,7 @@ def reference(*steps, source=None):
     return r.save(found)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("lines", "steps", "kernels"), [
     ([], [], 1),
     (["brightness p 1.2"], [("brightness", 1.2)], 1),
@@ -85,6 +86,7 @@ def test_pipelines(tmp_path, lines, steps, kernels):
     assert len(unit.steps) == kernels
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("size", [(1, 1), (1, 17), (19, 1), (1100, 3), (5, 130)])
 def test_odd_sizes(tmp_path, size):
     source = picture(*size)
@@ -159,6 +161,7 @@ BLOCKS = {
 DEFINE = "define mix(p1, p2) = p1 * 0.25 + p2 * 0.75"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("code", BLOCKS)
 @pytest.mark.parametrize("form", ["compute p {{ {} }}", "@kernel compute p {{ {} }}",
                                   "compute p {{ @kernel @workgroup(8, 4) {} }}",
@@ -321,6 +324,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
             translate(path)
 
 
+@pytest.mark.slow
 @pytest.mark.requires("sklearn")
 def test_a_photograph(tmp_path):
     from sklearn.datasets import load_sample_image

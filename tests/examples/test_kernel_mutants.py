@@ -64,6 +64,7 @@ def outcome(name: str, mutant: Mutant, folder) -> tuple[str, set[str], set[str]]
     return wrong, {f.kind for f in launches.findings}, broken_rules(file, SIZES[name])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", FILES)
 def test_mutants(name, tmp_path):
     todo = mutants(FILES[name])
@@ -86,6 +87,7 @@ def test_mutants(name, tmp_path):
     assert len(harmless) <= len(todo) // 3, harmless
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", FILES)
 def test_the_second_opinion_sees_nothing_in_what_is_right(name, tmp_path):
     file = tmp_path / f"{name}.py"

@@ -1,5 +1,6 @@
 """The trading example: against Python, and the ring with its reader in another thread."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -97,6 +98,7 @@ def test_the_whole_example(capsys):
     shown = capsys.readouterr().out
     for name in ("signal", "risk check", "position update", "order submission"):
         assert name in shown
+    assert not re.search(r" 0\.0\b", shown), shown  # what is too short to be read says so
     assert "0 were wrong" in shown
 
 

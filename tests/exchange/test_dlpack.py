@@ -37,6 +37,7 @@ def test_round_trip_with_numpy(dtype, shape):
     assert back.tolist() == np.ones(shape, dtype).tolist()
 
 
+@pytest.mark.slow
 def test_memory_is_shared_and_kept():
     x = weft.arange(5).realize()
     out = np.from_dlpack(x)
@@ -53,6 +54,7 @@ def test_memory_is_shared_and_kept():
     assert weft.from_dlpack(strided).tolist() == strided.tolist()
 
 
+@pytest.mark.slow
 def test_unused_capsules_are_freed():
     x = weft.arange(5).realize()
     count = len(dlpack._exported)

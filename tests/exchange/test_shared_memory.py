@@ -39,6 +39,7 @@ def both(request):
         request.getfixturevalue("compiled")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.bool_, np.float16,
                                    ml_dtypes.bfloat16])  # fmt: skip
@@ -58,6 +59,7 @@ def test_arrays_are_read_where_they_lie(layout, dtype):
     assert np.array_equal(weft.asarray(a, copy=False).numpy(), a)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, ml_dtypes.bfloat16])
 def test_writes_reach_the_array_and_nothing_else(layout, dtype):

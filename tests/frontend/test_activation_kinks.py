@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import weft
+from capabilities import module
 
-torch = pytest.importorskip("torch")
+torch = module("torch")
 pytestmark = pytest.mark.usefixtures("compiled")
 
 POINTS = [0.0, -0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 6.0, 10.0, 19.0, 20.0, 21.0, 100.0, np.inf, np.nan]

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.usefixtures("compiled")
 KINDS = ("float32", "float64", "float16", "int8", "int64", "uint16", "bool")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(), (1,), (17,), (5, 7), (3, 1, 40), (70_001,)])
 @pytest.mark.parametrize("seed", seeds(2))
@@ -51,6 +52,7 @@ def test_a_capture_refuses_it():
         weft.jit(lambda t: t[t > 1])(x)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["bool", "int32", "float32"])
 @pytest.mark.parametrize("shape", [(1,), (17,), (0,), (5, 7), (70_001,)])
 @pytest.mark.parametrize("seed", seeds(2))

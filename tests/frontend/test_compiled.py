@@ -38,12 +38,14 @@ def train(jitted, steps=5):
     return [function(x, y).item() for _ in range(steps)]
 
 
+@pytest.mark.slow
 def test_training_captured_and_not():
     eager, captured = train(False), train(True)
     np.testing.assert_allclose(eager, captured, 1e-4)
     assert captured[-1] < captured[0]
 
 
+@pytest.mark.slow
 def test_the_same_numbers_in_every_process_and_thread_count():
     import os
     import subprocess

@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from seeds import seeds
-from weft.driver import device, report
+from weft.driver import counters, device
 from weft.graph.simplify import simplify
 from weft.kernelize.build import kernelize
 
@@ -47,6 +47,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", SHAPES, ids=["x".join(map(str, s)) for s in SHAPES])
 def test_gradients(shape, dtype):
@@ -59,7 +60,7 @@ def test_gradients(shape, dtype):
 @pytest.mark.parametrize("shape", SHAPES[-3:], ids=["x".join(map(str, s)) for s in SHAPES[-3:]])
 def test_images_stay_near_for_all_tiles(shape):
     """Sums of lanes stay apart over blocks of images, which are copied once for all tiles."""
-    with report.record() as recording:
+    with counters.record() as recording:
         gradients(*shape)
     found = [line for b in recording.built for line in b.scheduled.meta.schedule]
     assert any("block_reduction" in one and "partial" in one and "window" in later
@@ -80,6 +81,7 @@ def test_windows_of_a_picture_of_one_point(images, outputs):
     assert np.array_equal(found, wanted)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("seed", seeds(2))
 def test_gradients_by_images_are_contractions_in_every_type(dtype, seed):

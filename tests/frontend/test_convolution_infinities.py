@@ -46,6 +46,7 @@ def check(rng, images, groups, channels, outputs, sizes, kernel, stride, padding
     assert np.array_equal(got, want.astype(dtype), equal_nan=True)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     ("images", "groups", "channels", "outputs", "sizes", "kernel", "stride", "padding",
@@ -84,6 +85,7 @@ def test_weights(images, groups, channels, outputs, sizes, kernel, stride, paddi
     check(rng, images, groups, channels, outputs, sizes, kernel, stride, padding, dilation, dtype)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["f4", "f2"])
 @pytest.mark.parametrize("seed", seeds(6))
 def test_weights_of_any_shape(seed, dtype):

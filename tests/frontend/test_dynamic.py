@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft import nn
-from weft.driver import report
+from weft.driver import counters
 from weft.errors import (
     CaptureError,
     DTypeError,
@@ -43,9 +43,9 @@ def agree(function, make, sizes=SIZES, axes=None, tolerance=2e-5):
     compiled = None
     for n in sizes:
         given = [weft.tensor(a) for a in make(n)]
-        before = report.counters().get("kernels compiled", 0)
+        before = counters.counters().get("kernels compiled", 0)
         found = jitted(*given)
-        assert compiled is None or report.counters().get("kernels compiled", 0) == before
+        assert compiled is None or counters.counters().get("kernels compiled", 0) == before
         compiled = True
         for a, b in zip(leaves(found), leaves(function(*given)), strict=True):
             if isinstance(b, weft.Tensor):
@@ -114,6 +114,7 @@ ONE = {
 }  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ONE)
 def test_operation(name):
     agree(ONE[name], lambda n: [rows(n, 8)])
@@ -137,6 +138,7 @@ def test_batch_of_images():
           lambda n: [rows(n, 3, 6, 6)], sizes=(3, 1, 8))
 
 
+@pytest.mark.slow
 def test_losses():
     def f(x, y):
         return (x.cross_entropy(y), x.log_softmax(1).nll_loss(y), x.mse_loss(x * 2),
@@ -162,6 +164,7 @@ def test_causal_attention():
           axes={name: {1: N} for name in "qkv"})
 
 
+@pytest.mark.slow
 def test_transformer_block_with_dynamic_length():
     weft.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).eval()
@@ -169,6 +172,7 @@ def test_transformer_block_with_dynamic_length():
           axes={"x": {1: N}})
 
 
+@pytest.mark.slow
 def test_batch_and_length():
     """Both sizes of a language model's input are symbolic."""
     b = weft.Variable("b", 1, 8)
@@ -186,10 +190,10 @@ def test_batch_and_length():
     for batch, length in ((2, 5), (1, 1), (8, 31), (3, 2)):
         tokens = weft.tensor(np.arange(batch * length).reshape(batch, length) * 7 % 50)
         found = jitted(tokens)[1].numpy()
-        now = report.counters().get("kernels compiled", 0)
+        now = counters.counters().get("kernels compiled", 0)
         assert compiled in (None, now)
         np.testing.assert_allclose(found, f(tokens)[1].numpy(), 1e-4, 1e-5)
-        compiled = report.counters().get("kernels compiled", 0)
+        compiled = counters.counters().get("kernels compiled", 0)
     assert jitted.captures == 1
 
 
@@ -214,6 +218,7 @@ def training(dynamic):
     return losses, [p.numpy() for p in model.parameters()], run
 
 
+@pytest.mark.slow
 def test_training_step_with_dynamic_batch():
     losses, weights, run = training(True)
     expected, wanted, _ = training(False)
@@ -236,6 +241,7 @@ GRADIENTS = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradient(name):
     agree(weft.grad(GRADIENTS[name]), lambda n: [rows(n, 8)], axes={0: {0: N}}, tolerance=2e-4)
@@ -262,6 +268,7 @@ def test_gradients_of_arguments_and_through_the_result():
     assert run.captures == late.captures == 1
 
 
+@pytest.mark.slow
 def test_random_numbers_are_those_of_the_size():
     def f(x):
         return F.dropout(x, 0.4), weft.rand(x.shape[0]), weft.randn(*x.shape)
@@ -470,10 +477,11 @@ def test_batch_norm_updates_running_statistics():
     assert f.captures == 1
 
 
+@pytest.mark.slow
 def test_second_process_compiles_nothing(cache_dir):
     script = (
         "import numpy as np, weft\n"
-        "from weft.driver import report\n"
+        "from weft.driver import counters as report\n"
         "n = weft.Variable('n', 1, 500)\n"
         "@weft.jit(dynamic={'x': {0: n}})\n"
         "def f(x): return (x @ x.T).softmax(-1) @ x, x.cumsum(0).mean()\n"
@@ -508,6 +516,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_of_every_residue(name):
     function, first, second, fixed = PRODUCTS[name]
@@ -540,6 +549,7 @@ TURNS = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", TURNS)
 def test_transposes_of_every_residue(name):
     function, shape, axes = TURNS[name]

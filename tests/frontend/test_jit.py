@@ -317,6 +317,7 @@ def test_arrays_of_torch():
     assert f(torch.ones(2, 3).T).shape == (3, 2)
 
 
+@pytest.mark.slow
 def test_memory_is_given_back():
     f = weft.jit(lambda x: (x * 2, x + 1))
     x = weft.ones(10)

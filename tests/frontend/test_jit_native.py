@@ -15,8 +15,8 @@ import pytest
 
 import weft
 from weft import nn, optim
+from weft.capture.jit import Jitted
 from weft.errors import BoundsError, HandleError
-from weft.frontend.jit import Jitted
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -87,22 +87,23 @@ def test_every_part_of_a_signature_counts(misses):
 
 
 def test_several_signatures_are_at_hand(misses):
-    total = weft.jit(lambda x: x.sum())
-    sizes = (1, 2, 3, 5, 7, 11, 13)
-    for n in sizes:
-        warm(total, ones(n))
+    total = weft.jit(lambda x, n: x.sum() * n, static="n")
+    numbers = (1, 2, 3, 5, 7, 11, 13)
+    for n in numbers:
+        warm(total, ones(3), n)
     misses.clear()
-    for n in sizes * 2:
-        assert total(ones(n)).item() == n
+    for n in numbers * 2:
+        assert total(ones(3), n).item() == 3 * n
     assert not misses
     for n in range(20, 50):  # more than are kept
-        assert warm(total, ones(n)).item() == n
+        assert warm(total, ones(3), n).item() == 3 * n
     for n in range(20, 50):
-        assert total(ones(n)).item() == n
+        assert total(ones(3), n).item() == 3 * n
 
 
 def test_static_values(misses):
-    scale = weft.jit(lambda x, factor, *, shift=0.0, name="": x * factor + shift)
+    scale = weft.jit(lambda x, factor, *, shift=0.0, name="": x * factor + shift,
+                     static=("factor", "shift"))
     x = ones(3)
     for factor, shift in ((2, 0.0), (2.0, 0.5), (True, -0.0), (3, 1.5), (1000003, 1e30)):
         for _ in range(4):
@@ -197,6 +198,7 @@ def test_captured_tensors_are_read_anew(misses):
     assert len(misses) == 1
 
 
+@pytest.mark.slow
 def test_steps_with_state(misses):
     weft.manual_seed(1)
     model = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Dropout(0.5), nn.Linear(7, 2))
@@ -368,6 +370,7 @@ def test_results_have_memory_of_their_own(misses):
     assert first._buffer.version == 0
 
 
+@pytest.mark.slow
 def test_nothing_leaks(misses):
     x, y = ones(64), ones(64)
     w = ones(64)
@@ -466,6 +469,7 @@ def test_a_forked_child(misses):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.slow
 def test_copies():
     x = ones(3)
     add = weft.jit(lambda x: x + 1)
@@ -484,7 +488,7 @@ def test_copies():
 
 def test_an_interpreter_that_is_laid_out_otherwise(monkeypatch):
     from weft.driver import device
-    from weft.runtimes import dispatch
+    from weft.runtimes.cpu.calls import dispatch
 
     def refuse(host):
         raise dispatch.NotSupported("another layout")
@@ -498,7 +502,7 @@ def test_an_interpreter_that_is_laid_out_otherwise(monkeypatch):
 
 
 def test_members_are_found_where_they_are():
-    from weft.runtimes import dispatch
+    from weft.runtimes.cpu.calls import dispatch
 
     class Two:
         __slots__ = ("a", "b")
@@ -563,6 +567,7 @@ def test_random_numbers_do_not_depend_on_memory():
     assert stream(True) == stream(False)
 
 
+@pytest.mark.slow
 def test_memory_met_in_a_cycle_that_is_freed():
     saved = []
 

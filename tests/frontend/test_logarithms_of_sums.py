@@ -67,6 +67,7 @@ def test_curvature_of_logaddexp_where_operands_are_equal(compiled):
     np.testing.assert_allclose(found.numpy(), share * (1 - share), rtol=1e-12)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("shape", "axis"), [((50, 1000), 1), ((1000, 50), 0), ((3000, 11), 1),
                                              ((2, 700), 1), ((9001,), 0), ((40, 30, 3), 1)])
 def test_running_log_sums_are_rounded_once(rng, compiled, shape, axis):

@@ -29,6 +29,7 @@ NORMS = {"layer": (layer, 1), "batch": (batch, 10), "group": (group, 10),
          "instance": (instance, 10)}  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("mean", [0.0, 1000.0, -1e6])
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("seed", seeds(2))

@@ -9,9 +9,10 @@ import pytest
 
 import weft
 from weft import gpu, nn, optim
+from weft.capture import captured_graph as entry
+from weft.capture import packed_weights
+from weft.capture import packed_weights as kept_panels
 from weft.errors import DTypeError
-from weft.frontend import entry, panels
-from weft.frontend import panels as kept_panels
 from weft.nn import functional
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -255,6 +256,7 @@ def test_functions_share_the_panels_of_a_weight(weight, x, monkeypatch):
     assert len(kept) == 1
 
 
+@pytest.mark.slow
 def test_panels_go_with_the_last_function(weight, x):
     first = weft.jit(lambda x: x @ weight, pack_weights=True)
     second = weft.jit(lambda x: x @ weight * 2.0, pack_weights=True)
@@ -303,6 +305,7 @@ def test_slices_of_a_weight(weight, x):
     agree(plain, packed, x)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [weft.float32, weft.float64, weft.float16, weft.bfloat16])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("shape", [(97, 131, 67), (1, 64, 96), (0, 3, 5), (64, 2111, 33)])
@@ -345,7 +348,7 @@ def test_memory_that_a_weight_had_before():
         def fill(self, number, source, made):
             filled.append(source)
 
-    kept = panels.Kept(w, 64)
+    kept = packed_weights.Kept(w, 64)
     for source in (before, w._buffer, w._buffer):
         kept.current(Plan(), 0, source)
     assert filled == [before, w._buffer]
@@ -381,14 +384,15 @@ def test_threads_that_call_while_a_weight_changes(rng):
 
 
 def test_another_process_finds_the_panels_on_disk(weight, x, monkeypatch):
-    from weft.driver import kernels, plan_cache, report
+    from weft.driver import counters, kernels
+    from weft.driver.plans import plan_cache
 
     plain, packed = both(lambda x: x @ weight)
     agree(plain, packed, x, times=1)
     plan_cache.forget()
     kernels.forget()
-    report.reset()
+    counters.reset()
     again = weft.jit(lambda x: x @ weight, pack_weights=True)
     agree(plain, again, x, times=2)
-    assert report.counters().get("kernels compiled", 0) == 0
+    assert counters.counters().get("kernels compiled", 0) == 0
     assert again.packed_bytes > 0

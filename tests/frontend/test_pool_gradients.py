@@ -25,6 +25,7 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("number", range(len(WINDOWS)))
 def test_one_element_of_each_window(values, number):

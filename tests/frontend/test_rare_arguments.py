@@ -38,6 +38,7 @@ def same(got, want):
     return ((got.view(kind) == want.view(kind)) | (np.isnan(got) & np.isnan(want))).all()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("name", OPS)
 @pytest.mark.parametrize("seed", seeds(2))

@@ -1,17 +1,21 @@
 """Captured steps that write new values over old ones: nobody may see it but in memory."""
 
+import _thread
+import contextlib
 import gc
 import os
 import subprocess
 import sys
+import threading
 import weakref
 
 import numpy as np
 import pytest
 
+import torture
 import weft
 from weft import nn, optim
-from weft.frontend import entry
+from weft.capture import captured_graph
 from weft.nn import functional
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -20,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("compiled")
 @pytest.fixture(autouse=True)
 def replace_all(monkeypatch):
     """Write over small arrays too."""
-    monkeypatch.setattr(entry, "LEAST_REPLACED", 0)
+    monkeypatch.setattr(captured_graph, "LEAST_REPLACED", 0)
 
 
 @pytest.fixture
@@ -46,7 +50,24 @@ def address(tensor):
     return tensor._buffer.address
 
 
-def test_parameters_and_state_stay_where_they_are(made):
+@contextlib.contextmanager
+def another_thread(start):
+    """Have another thread beside this one, which may read a tensor at any moment."""
+    began, may_end = threading.Event(), threading.Event()
+
+    def wait():
+        began.set()
+        may_end.wait()
+
+    start(wait)
+    try:
+        assert began.wait(60)
+        yield
+    finally:
+        may_end.set()
+
+
+def places_stay(made):
     w, b, optimizer, step, x = made
     call = weft.jit(step)
     call(x)
@@ -55,6 +76,102 @@ def test_parameters_and_state_stay_where_they_are(made):
     for _ in range(3):
         call(x)
     assert [address(t) for t in tensors] == places
+
+
+def test_parameters_and_state_stay_where_they_are(made):
+    places_stay(made)
+
+
+@pytest.mark.parametrize("start", [
+    lambda f: threading.Thread(target=f).start(),
+    lambda f: _thread.start_new_thread(f, ()),
+], ids=["threading", "_thread"])  # fmt: skip
+def test_they_stay_beside_another_thread(made, start):
+    """It may read them at any moment; nobody copies them for a thread that does not."""
+    with another_thread(start):
+        places_stay(made)
+
+
+@pytest.fixture
+def busy():
+    """A state of equal elements that a thread goes on to write over; the step, and its pause."""
+    state = weft.zeros(1 << 19).realize()
+    step = weft.jit(lambda: state.add_(1))
+    step()
+    stop, errors = threading.Event(), []
+
+    def run():
+        try:
+            while not stop.is_set():
+                step()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield state, step
+    stop.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not errors
+
+
+def looks(state):
+    """Return ways to look at a state of equal elements: each returns its least and greatest."""
+    view = state.view(2, -1)
+    more = weft.jit(lambda: weft.stack([state.amin(), state.amax()]))
+
+    @weft.compute
+    def ends(x, out):
+        low = high = x[0]
+        for i in range(x.shape[0]):
+            low = min(low, x[i])
+            high = max(high, x[i])
+        out[0] = low
+        out[1] = high
+
+    def by_loops():
+        out = np.zeros(2, np.float32)
+        ends(state, out)
+        return out
+
+    def held():
+        array = state.numpy()
+        return array[0], array[-1], array.min(), array.max()
+
+    def lazy():
+        later = state + 0
+        state.numpy()
+        return later.min().item(), later.max().item()
+
+    return [held, lazy, more, by_loops,
+            lambda: view[0].numpy()[[0, -1]],
+            lambda: state.clone().numpy()[[0, -1]],
+            lambda: weft.stack([state.min(), state.max()]).tolist()]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_who_looks_from_another_thread_sees_whole_values(busy, number):
+    state, _ = busy
+    look, last = looks(state)[number], 0
+    for _ in range(40):
+        found = np.array(look())
+        assert found.min() == found.max() >= last, found
+        last = found.max()
+
+
+@pytest.mark.requires("fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forks_find_whole_values(busy):
+    state, step = busy
+
+    def work():
+        found = state.numpy()
+        assert found.min() == found.max()
+        step()
+        assert state[0].item() == state[-1].item() == found[0] + 1
+
+    assert [torture.child_of(work) for _ in range(30)] == [""] * 30
 
 
 def test_values_are_those_of_the_function_itself(made, rng):
@@ -123,6 +240,7 @@ def test_a_failing_step_changes_no_parameter(rng):
     assert not np.array_equal(w.numpy(), before[1])
 
 
+@pytest.mark.slow
 def test_the_arrays_of_the_capture_are_not_kept(made):
     w, _, _, step, x = made
     with weft.no_grad():
@@ -188,6 +306,7 @@ assert seen == 12
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_all_parameters_updated_or_none(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120,

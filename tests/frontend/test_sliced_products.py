@@ -16,6 +16,7 @@ def whole_numbers(random, *shape):
     return random.integers(-4, 5, shape).astype(np.float32)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("taken", SLICES, ids=str)
 @pytest.mark.parametrize("seed", seeds(3))
 def test_rows_that_are_taken_have_the_gradients_of_float64(taken, seed):

@@ -15,6 +15,7 @@ def test_variances_are_rounded_once(rng, compiled, shape, axis, scale):
     assert (np.abs(weft.from_numpy(x).var(axis).numpy() - want) / ulp).max() < 0.51
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("n", "limit"), [(150, 8.0e-8), (200, 8.6e-8), (1500, 1.08e-7),
                                           (2000, 1.15e-7)])
 def test_sums_of_rows_have_short_chains(rng, compiled, n, limit):

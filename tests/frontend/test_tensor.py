@@ -369,8 +369,8 @@ def test_random():
 def test_philox_known_answers():
     """The vectors that Random123 ships for philox4x32-10 (counter and key all 0, and all 1)."""
     from oracle import evaluate
-    from weft.frontend.random import philox
     from weft.ir import infer
+    from weft.tensors.api.generator import philox
 
     def words(c, k):
         args = [infer.full((1,), v, weft.uint32) for v in (c, c, k, k)]
@@ -379,6 +379,7 @@ def test_philox_known_answers():
     assert words(0, 0) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 def test_normal_numbers_have_the_moments_and_no_correlation(name):
     g, n = weft.Generator(5), 100_001
@@ -457,3 +458,20 @@ def test_calling_the_class_says_which_function_makes_tensors(values):
 def test_pad_takes_whole_numbers_alone(amounts):
     with pytest.raises(weft.errors.DTypeError, match=r"pad: found .* expected an integer"):
         weft.ones((2, 3)).pad(amounts)
+
+
+def test_notebooks_show_tables():
+    text = weft.arange(6).reshape(2, 3)._repr_html_()
+    assert text.count("<tr>") == 2
+    assert text.count("<td>") == 6
+    assert "int64[2, 3]" in text
+    long = weft.ones(100, 100, requires_grad=True)._repr_html_()
+    assert long.count("<tr>") == 11
+    assert "…" in long
+    assert "requires_grad" in long
+    assert "tensor([" in weft.ones(2, 2, 2)._repr_html_()
+    assert "&lt;" not in weft.ones(3)._repr_html_()
+    shown = []
+    weft.jit(lambda x: shown.append(x._repr_html_()) or x + 1)(weft.ones(3))
+    assert "captured" in shown[0]
+    assert "<float" not in shown[0]

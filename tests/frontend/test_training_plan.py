@@ -4,7 +4,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.driver import device, report
+from weft.driver import counters, device
 
 
 def attend(x):
@@ -31,6 +31,7 @@ OPTIMIZERS = {"sgd": lambda p: optim.SGD(p, lr=0.01, momentum=0.9),
               "adamw": lambda p: optim.AdamW(p, lr=0.01)}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_step_is_one_call_of_one_plan(model, optimizer, rng, compiled):
@@ -47,14 +48,14 @@ def test_a_step_is_one_call_of_one_plan(model, optimizer, rng, compiled):
 
     x = weft.from_numpy(rng.standard_normal((24, 16), dtype="float32"))
     y = weft.from_numpy(rng.integers(0, 10, 24))
-    with report.record() as recording:
+    with counters.record() as recording:
         first = step(x, y).item()
     step(x, y).item()
     pool = device.runtime().pool
     kinds = {b.nest.meta.kind for b in recording.built}
     assert "contraction" in kinds
     before, reserved = [plan.calls for plan in recording.plans], pool.bytes_reserved
-    with report.record() as later:
+    with counters.record() as later:
         losses = [step(x, y).item() for _ in range(7)]
     assert not later.plans
     assert not later.built

@@ -27,10 +27,23 @@ def test_values_that_do_not_fit_are_refused(write, value):
 
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("value", [[2, 255], (2, 255), np.array([2, 255]), np.array([2.0, 255.5]),
-                                   weft.tensor([2, 255])])  # fmt: skip
+                                   weft.tensor([2, 255], dtype="uint8")])  # fmt: skip
 def test_values_that_fit_are_written(write, value):
     x = weft.zeros(3, dtype="uint8")
     WRITES[write](x, value)
+    assert x.tolist() == [2, 255, 0]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_tensors_of_another_type(write):
+    """Assignments and copies convert them, `index_put_` refuses them, as in PyTorch."""
+    x = weft.zeros(3, dtype="uint8")
+    if write == "put":
+        with pytest.raises(DTypeError, match=r"int64 into uint8.*\.to\(weft\.uint8\)"):
+            WRITES[write](x, weft.tensor([2, 255]))
+        assert x.tolist() == [0, 0, 0]
+        return
+    WRITES[write](x, weft.tensor([2, 255]))
     assert x.tolist() == [2, 255, 0]
 
 
@@ -149,3 +162,20 @@ def test_a_wrong_size_leaves_the_stream_of_random_numbers_as_it_was(draw):
     with pytest.raises(weft.WeftError):
         draw()
     assert weft.rand(2).tolist() == expected
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: x.clamp(), lambda x: x.clamp(0, 255), lambda x: x.clip(-1, 300),
+    lambda x: x.diff(0), lambda x: x.abs(), lambda x: x.floor(), lambda x: x.nan_to_num(),
+    lambda x: x.repeat(1), lambda x: x.pad((0, 0)), lambda x: x.roll(0),
+    lambda x: x.repeat_interleave(1), lambda x: weft.cat([x]), lambda x: x.flip(()),
+    lambda x: weft.nn.functional.relu(x),
+])  # fmt: skip
+def test_a_result_with_the_same_values_is_no_view(make):
+    x = weft.tensor([1, 2, 3], dtype="uint8")
+    result = make(x)
+    assert result is not x
+    result[0] = 9
+    assert x.tolist() == [1, 2, 3]
+    x[1] = 7
+    assert result.tolist() == [9, 2, 3]

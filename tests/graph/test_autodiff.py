@@ -353,6 +353,7 @@ def test_errors():
         gradients([x], [infer.full((3,), 1.0, dt.float64)], [x])
 
 
+@pytest.mark.slow
 def test_deep_chain():
     x = y = leaf(2)
     one = infer.full((2,), 1.5, dt.float64)

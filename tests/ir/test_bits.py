@@ -6,9 +6,9 @@ import pytest
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret_code import apply
+from weft.ir.interpret.interpret_code import apply
 from weft.ir.op import Op
-from weft.ir.verify_expr import fault
+from weft.ir.verify.verify_expr import fault
 
 
 @pytest.mark.parametrize("lanes", [2, 8, 64])

@@ -37,6 +37,7 @@ def operands(op, d, rng):
     return ranges
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("op", [*OPS, Op.LT, Op.LE, Op.EQ, Op.NE], ids=lambda o: o.name)
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
@@ -147,6 +148,7 @@ def test_assume():
     assert bounds(i, assume({i: (0, 9)}, i.gt(20))) == (0, 9)
 
 
+@pytest.mark.slow
 def test_a_long_chain():
     e = i = ex.var("i")
     for _ in range(100_000):

@@ -7,7 +7,7 @@ from weft.errors import BoundsError, VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import linear as li
-from weft.ir.interpret import run_linear
+from weft.ir.interpret.interpret import run_linear
 from weft.ir.linear import LinearBuilder, LinearKernel
 from weft.ir.op import Op
 from weft.ir.stmt import Memory

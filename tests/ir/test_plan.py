@@ -8,7 +8,7 @@ from weft.errors import ParseError, VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.op import Op
-from weft.ir.plan import (
+from weft.ir.plan.plan import (
     Access,
     Alloc,
     Constant,
@@ -25,7 +25,7 @@ from weft.ir.plan import (
     print_plan,
     steps_of,
 )
-from weft.ir.plan_verify import verify_plan
+from weft.ir.plan.plan_verify import verify_plan
 
 N = ex.Variable("n", 1, 1024)
 BYTES = N * 4
@@ -103,6 +103,7 @@ plans = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(plans)
 def test_round_trip(made):
     text = print_plan(made)
@@ -224,6 +225,7 @@ def test_reads_in_a_region_are_shared():
         Launch("relu", (X, T), (N,)), Launch("relu", (X, U), (N,)))), Copy(Y, T, BYTES)))
 
 
+@pytest.mark.slow
 def test_many_steps():
     steps = []
     for i in range(4_000):

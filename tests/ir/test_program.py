@@ -167,6 +167,7 @@ def test_other_operations_are_refused():
             pr.evaluate_launch(e, {"n": 4})
 
 
+@pytest.mark.slow
 def test_a_deep_launch_expression():
     e = N
     for _ in range(100_000):

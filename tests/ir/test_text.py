@@ -20,20 +20,11 @@ from weft.ir.lookup import lookup
 from weft.ir.op import SCALAR_OPS, Op
 from weft.ir.record import Record
 from weft.ir.stmt import For, Kernel, Let, Location, Memory, Meta, Stmt
-from weft.ir.text import (
-    canonical_text,
-    canonicalise,
-    parse_expr,
-    parse_graph,
-    parse_kernel,
-    parse_linear,
-    print_expr,
-    print_graph,
-    print_kernel,
-    print_linear,
-    stmt_text,
-)
-from weft.ir.text_graph import storages_of
+from weft.ir.text.text import canonical_text, canonicalise, print_expr, print_kernel, stmt_text
+from weft.ir.text.text_graph import parse_graph, print_graph, storages_of
+from weft.ir.text.text_linear import print_linear
+from weft.ir.text.text_parse import parse_expr, parse_kernel
+from weft.ir.text.text_parse_linear import parse_linear
 from weft.ir.traverse import walk
 
 NAN = struct.unpack("<d", (0xFFF8000000000123).to_bytes(8, "little"))[0]
@@ -149,6 +140,7 @@ def test_shared_parts_are_written_once():
     assert parse_expr(text) is e
 
 
+@pytest.mark.slow
 def test_a_chain_of_300000():
     e = ex.var("x", dt.float32)
     for _ in range(300_000):
@@ -221,6 +213,7 @@ def test_canonicalise_keeps_locations_and_differences():
     assert canonical_text(k.replace(meta=Meta("scan"))) != canonical_text(k)
 
 
+@pytest.mark.slow
 def test_a_kernel_of_many_statements():
     i, x = ex.var("i"), ex.var("x0", dt.float32)
     body = [Let(x, ex.const(1.0, dt.float32))]
@@ -300,6 +293,7 @@ def test_graph_round_trip(golden):
     golden("graph.txt", text)
 
 
+@pytest.mark.slow
 def test_a_long_graph():
     x = nd.buffer(nd.Storage(dt.float32, 8))
     y = x

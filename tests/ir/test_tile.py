@@ -3,8 +3,9 @@
 import pytest
 
 from weft.errors import WeftError
-from weft.ir.text import canonicalise, parse_kernel, print_kernel
-from weft.ir.verify import verify
+from weft.ir.text.text import canonicalise, print_kernel
+from weft.ir.text.text_parse import parse_kernel
+from weft.ir.verify.verify import verify
 
 HEAD = """kernel k kind=custom
 param x: f16[64, 64]

@@ -13,8 +13,9 @@ from weft.ir import stmt as st
 from weft.ir.linear import LinearBuilder, LinearKernel
 from weft.ir.op import Op
 from weft.ir.stmt import Accumulator, Axis, Kernel, Location, Memory
-from weft.ir.text import parse_kernel, parse_linear
-from weft.ir.verify import verify, verify_graph, verify_linear
+from weft.ir.text.text_parse import parse_kernel
+from weft.ir.text.text_parse_linear import parse_linear
+from weft.ir.verify.verify import verify, verify_graph, verify_linear
 
 A = Memory("a", F32, (ex.index(8), ex.index(4)))
 B = Memory("b", F32, (ex.index(8),))
@@ -197,6 +198,7 @@ def test_text_may_be_illegal():
         verify(kernel)
 
 
+@pytest.mark.slow
 def test_a_chain_of_300000():
     e = x
     for _ in range(300_000):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from weft.kernelize.memory import ALIGNMENT, Lifetime, plan_arena
+from weft.kernelize.memory.memory_planner import ALIGNMENT, Lifetime, plan_arena
 
 lifetimes = some.lists(
     some.builds(

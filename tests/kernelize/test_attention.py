@@ -202,6 +202,7 @@ def test_gradients_stay_correct_beside_the_forward(rng):
 # ---- values --------------------------------------------------------------------------------------
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("rows", "keys", "size", "channels"), [
     (1, 7, 8, 8), (7, 1, 8, 8), (7, 65, 33, 33), (8, 1, 4, 4), (64, 64, 64, 64), (65, 65, 1, 1),
@@ -213,6 +214,7 @@ def test_any_size(rows, keys, size, channels, causal, rng):
     check(q, k, v, causal=causal, fused=fused)
 
 
+@pytest.mark.slow
 def test_sizes_by_chance(rng):
     for _ in range(12):
         rows, keys, size, channels = (int(rng.integers(lo, 150)) for lo in (8, 2, 2, 2))
@@ -238,6 +240,7 @@ MASKS = {
 }  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("kind", ["bool", "float"])
 def test_masks(name, kind, rng):
@@ -285,6 +288,7 @@ def test_huge_scores(rng):
     check(same, -same, normal(rng, 1, 70, 4), causal=True)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("operand", [0, 1, 2])
 @pytest.mark.parametrize("place", [0, 40, 99])

@@ -7,9 +7,16 @@ import pytest
 from test_attention import kinds, normal, reference, steps_of
 
 import weft
+from weft.graph import gradients_softmax
 from weft.ir.op import Op
 
 NAMES = ("output", "queries", "keys", "values")
+
+
+@pytest.fixture(autouse=True)
+def kernels_of_small_ones(monkeypatch):
+    """Let small attentions have the kernels of large ones, which are cheap to test by them."""
+    monkeypatch.setattr(gradients_softmax, "_FEW_SCORES", 0)
 
 
 def wanted(q, k, v, g, mask=None, causal=False):
@@ -52,8 +59,9 @@ def check(q, k, v, g, mask=None, causal=False, gqa=False, dtype=weft.float32, rt
     m = None if mask is None else weft.tensor(mask)
     outs = step(*given, m, causal, gqa)
     found = kinds(*outs)
-    assert "contraction" not in found
-    assert 2 <= found.count("attention") <= 4
+    if k.shape[-2] > v.shape[-1] or dtype in (weft.float16, weft.bfloat16):
+        assert "contraction" not in found  # else the weights are no more than the results
+        assert 2 <= found.count("attention") <= 4
     exact = wanted(*(t.to(weft.float64).numpy() for t in given), mask, causal)
     got = [t.to(weft.float64).numpy() for t in outs]
     for name, a, b in zip(NAMES, got, exact, strict=True):
@@ -69,18 +77,21 @@ SIZES = [(9, 2, 3, 2, False), (33, 65, 7, 5, True), (64, 64, 64, 64, False),
          (32, 33, 2, 128, True)]  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("rows", "keys", "size", "channels", "causal"), SIZES)
 def test_any_size(rows, keys, size, channels, causal, rng):
     check(normal(rng, 2, rows, size), normal(rng, 2, keys, size), normal(rng, 2, keys, channels),
           normal(rng, 2, rows, channels), causal=causal)
 
 
+@pytest.mark.slow
 def test_many_heads(rng):
     for rows, keys, size, channels in ((70, 70, 8, 8), (37, 131, 33, 5)):
         check(normal(rng, 3, 4, rows, size), normal(rng, 3, 4, keys, size),
               normal(rng, 3, 4, keys, channels), normal(rng, 3, 4, rows, channels), causal=True)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("name", "tolerance"), [("float64", 1e-12), ("float16", 4e-3),
                                                  ("bfloat16", 3e-2)])  # fmt: skip
 @pytest.mark.parametrize("heads", [2, 9])
@@ -89,6 +100,7 @@ def test_types(name, tolerance, heads, rng):
     check(*arrays, causal=True, dtype=getattr(weft, name), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shape", [(2, 3, 40, 70), (3, 40, 70), (40, 70), (2, 1, 1, 70), (1, 70)])
 @pytest.mark.parametrize("kind", ["bool", "float"])
 def test_masks(shape, kind, rng):
@@ -99,6 +111,7 @@ def test_masks(shape, kind, rng):
           normal(rng, 2, 3, 40, 11), mask)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shape", [(3, 4, 64, 96), (64, 96), (3, 1, 1, 96), (64, 1)])
 def test_masks_of_many_heads(shape, rng):
     mask = rng.random(shape) < 0.8
@@ -107,17 +120,20 @@ def test_masks_of_many_heads(shape, rng):
           normal(rng, 3, 4, 64, 11), np.where(mask, normal(rng, *shape), np.float32(-np.inf)))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("causal", [False, True])
 def test_grouped_queries(causal, rng):
     check(normal(rng, 2, 6, 65, 9), normal(rng, 2, 2, 65, 9), normal(rng, 2, 2, 65, 9),
           normal(rng, 2, 6, 65, 9), causal=causal, gqa=True)
 
 
+@pytest.mark.slow
 def test_heads_by_broadcast(rng):
     check(normal(rng, 2, 5, 20, 9), normal(rng, 1, 1, 33, 9), normal(rng, 1, 1, 33, 9),
           normal(rng, 2, 5, 20, 9))
 
 
+@pytest.mark.slow
 def test_rows_that_see_nothing(rng):
     """Their output is 0, and nothing flows back through them."""
     mask = np.ones((70, 70), bool)
@@ -141,6 +157,7 @@ def test_one_gradient_at_a_time(rng):
         np.testing.assert_allclose(grad.numpy(), exact[n + 1], rtol=2e-4, atol=5e-5)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("heads", [2, 9])
 def test_one_array_for_all_three(heads, rng):
     """Its gradient adds the results of a kernel, which can only follow that kernel."""
@@ -185,6 +202,7 @@ def test_finite_differences(rng):
                                    atol=1e-8)
 
 
+@pytest.mark.slow
 def test_written_by_hand(rng):
     """Softmax as an expression, with a maximum that is not detached, and a cap on the scores."""
     arrays = [normal(rng, 2, 3, 40, 8) for _ in range(4)]

@@ -8,7 +8,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.stmt import For, Kernel, Load, Memory, Store
 from weft.ir.traverse import walk
-from weft.kernelize.tidy import tidy
+from weft.kernelize.common.tidy import tidy
 
 
 def copied(size, result, position):

@@ -10,7 +10,7 @@ import oracle
 from graphs import el, full, leaf
 from weft.ir import dtype as dt
 from weft.ir import infer
-from weft.ir.interpret import run
+from weft.ir.interpret.interpret import run
 from weft.ir.node import base
 from weft.ir.op import Op
 from weft.kernelize.build import kernelize

@@ -8,12 +8,12 @@ import oracle
 from graphs import el, full, leaf
 from weft.ir import dtype as dt
 from weft.ir import infer
-from weft.ir.interpret import run
+from weft.ir.interpret.interpret import run
 from weft.ir.node import base
 from weft.ir.op import Op
 from weft.ir.traverse import stores
 from weft.kernelize.build import kernelize
-from weft.kernelize.inplace import scatter_in_place, write_in_place
+from weft.kernelize.memory.inplace import scatter_in_place, write_in_place
 
 
 def execute(outputs, wanted, rng):
@@ -158,3 +158,15 @@ def test_the_base_of_a_scatter_stays_where_others_need_it(rng):
     table = leaf(9, 6)
     _, steps = execute([rows_added(table, leaf(4, dtype=dt.int64), leaf(4, 6))], {}, rng)
     assert [len(s.outputs) for s in steps] == [1]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1,), (3, 1), (2, 4)])
+def test_updates_that_are_the_base_keep_its_copy(shape, rng):
+    """What is computed for a scatter is also what it adds: its values are those of before."""
+    total = infer.reduce(leaf(*shape, 5), "sum", (len(shape),))
+    places = leaf(*shape, dtype=dt.int64)
+    index = el(Op.MUL, places, full(places, 0))
+    out = infer.scatter(total, index, total, 0, "add")
+    execute([out], {}, rng)
+    execute([out, total], {}, rng)
+    execute([infer.scatter(out, index, out, 0, "add")], {}, rng)

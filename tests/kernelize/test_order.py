@@ -8,12 +8,12 @@ from graphs import el, kept, leaf, matmul
 from weft.graph.autodiff import gradients
 from weft.graph.simplify import simplify
 from weft.ir import infer
-from weft.ir.interpret import run
+from weft.ir.interpret.interpret import run
 from weft.ir.node import base
 from weft.ir.op import Op
-from weft.kernelize import order
 from weft.kernelize.build import kernelize
-from weft.kernelize.inplace import write_in_place
+from weft.kernelize.memory import launch_schedule
+from weft.kernelize.memory.inplace import write_in_place
 
 
 def most_alive(steps, results):
@@ -56,7 +56,7 @@ def test_gradients_of_weights_come_where_they_free_memory(layers):
     _, outputs = network(layers, 4096, 64)
     results = {base(o) for o in outputs}
     steps = kernelize(outputs)
-    made = order.freeing_early(steps, results)
+    made = launch_schedule.schedule_launches(steps, results)
     assert sorted(map(id, made)) == sorted(map(id, steps))
     assert is_legal(made)
     assert most_alive(made, results) <= most_alive(steps, results) * 15 // 16
@@ -65,7 +65,7 @@ def test_gradients_of_weights_come_where_they_free_memory(layers):
 def test_little_memory_keeps_the_order():
     _, outputs = network(6, 512, 32)
     steps = kernelize(outputs)
-    assert order.freeing_early(steps, {base(o) for o in outputs}) is steps
+    assert launch_schedule.schedule_launches(steps, {base(o) for o in outputs}) is steps
 
 
 def test_updates_stay_behind_what_they_were_behind():
@@ -74,7 +74,7 @@ def test_updates_stay_behind_what_they_were_behind():
     outputs = [*found, *updated]
     steps = kernelize(outputs)
     updates = {base(u) for u in updated}
-    made = order.freeing_early(steps, {base(o) for o in outputs}, updates)
+    made = launch_schedule.schedule_launches(steps, {base(o) for o in outputs}, updates)
     place = {id(s): i for i, s in enumerate(made)}
     moved = [s for s in steps if updates.intersection(s.outputs)]
     assert moved
@@ -85,14 +85,14 @@ def test_updates_stay_behind_what_they_were_behind():
 
 @pytest.mark.parametrize("layers", [4, 5])
 def test_values_are_those_of_the_graph(layers, rng, monkeypatch):
-    monkeypatch.setattr(order, "_FREED", 1)
-    monkeypatch.setattr(order, "_SAVED", 1)
+    monkeypatch.setattr(launch_schedule, "_FREED", 1)
+    monkeypatch.setattr(launch_schedule, "_SAVED", 1)
     weights, found = network(layers, 9, 4)
     updated = [stepped(w, g) for w, g in zip(weights, found, strict=True)]
     outputs = simplify([*found, *updated])
     wanted = {base(u): base(w) for u, w in zip(outputs[layers:], weights, strict=True)}
     steps = kernelize(outputs)
-    made = order.freeing_early(steps, {base(o) for o in outputs}, wanted)
+    made = launch_schedule.schedule_launches(steps, {base(o) for o in outputs}, wanted)
     assert [*map(id, made)] != [*map(id, steps)]
     made, taken = write_in_place(made, wanted)
     arrays, env = {}, {}

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from weft.kernelize.overlap import ANYWHERE, Group, Work, arrange
+from weft.kernelize.memory.concurrency import ANYWHERE, Group, Work, arrange
+from weft.target import CostModel
 
 places = some.frozensets(some.integers(0, 11), max_size=3)
 works = some.lists(
@@ -22,6 +23,7 @@ def depend(a, b):
     return a.writes & (b.reads | b.writes) or a.reads & b.writes
 
 
+@pytest.mark.slow
 @given(works, some.sampled_from([1, 2, 3, 16]), some.sampled_from([0, 1, 3, ANYWHERE]),
        some.integers(0, 24))  # fmt: skip
 def test_every_order_of_a_group_is_that_of_the_program(launches, threads, reach, updates):
@@ -80,6 +82,17 @@ def test_small_gains_are_left(nanoseconds):
     assert len(arrange(long_and_short, 2)) == 2
 
 
+def test_devices_say_from_which_gain_on_launches_overlap():
+    launches = [work([], [i], 700) for i in range(2)]
+    shared = [work([], [i], 60_000, 64) for i in range(2)]
+    for costs, groups in ((CostModel(), 2), (CostModel(handover_ns=0, group_gain_ns=1), 1),
+                          (CostModel(handover_ns=10**4, group_gain_ns=1), 2)):
+        assert len(arrange(launches, 2, costs=costs)) == groups
+    for costs, groups in ((CostModel(handover_ns=10**5), 1), (CostModel(
+            handover_ns=10**5, group_kernel_ns=50_000), 2)):
+        assert len(arrange(shared, 2, costs=costs)) == groups
+
+
 def test_reads_are_shared_and_writes_are_not():
     assert len(arrange([work("x", "a"), work("x", "b")], 2)) == 1
     assert len(arrange([work("x", "a"), work("a", "x")], 2)) == 2
@@ -94,6 +107,7 @@ def test_updates_stay_behind_all_that_may_fail():
     assert [set(g.launches) for g in arrange(launches, 2)] == [{0}, {1, 2}, {3}]
 
 
+@pytest.mark.slow
 def test_many_launches_are_arranged_quickly():
     launches = [work([i - 1 if i % 50 else "x"], [i]) for i in range(20_000)]
     groups = arrange(launches, 2)

@@ -9,7 +9,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.ir import dtype as dt
 from weft.ir import infer
 from weft.ir import node as nd
-from weft.kernelize import pack
+from weft.kernelize.sorting import pack
 
 KINDS = ("bool", "int8", "uint16", "float16", "int32", "float32", "int64", "float64")
 SHARES = (0.0, 0.002, 0.1, 0.5, 0.98, 1.0)
@@ -27,6 +27,7 @@ def check(rng, n):
         np.testing.assert_array_equal(places, np.flatnonzero(flags), strict=True)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.parametrize("low", [1, 60, 1000, BLOCK, 4 * BLOCK - 40, 4 * BLOCK, 5 * BLOCK])
 def test_chosen_in_order(low, seed):
@@ -34,6 +35,7 @@ def test_chosen_in_order(low, seed):
     check(rng, int(rng.integers(low, low + 70)))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("n", [3, 1021, 1025, 4 * BLOCK - 3, 4 * BLOCK + 1, 6 * BLOCK + 77])
 @pytest.mark.parametrize("seed", seeds(1))
 def test_without_packing_lanes(monkeypatch, n, seed):
@@ -55,6 +57,7 @@ def test_operands_of_every_layout(seed):
         np.testing.assert_array_equal(got.numpy(), want)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shape", [(1, 1), (31, 45), (3, 7, 50), (2, 3, 4, 5), (300, 301)])
 @pytest.mark.parametrize("seed", seeds(2))
 def test_places_by_axis(shape, seed):

@@ -6,11 +6,11 @@ import pytest
 import schedule_nests as nests
 import weft
 from schedule_nests import assert_same, loop, memory, v
-from weft.driver import report
+from weft.driver import counters
 from weft.ir import expr as ex
 from weft.ir.stmt import Accumulator, Axis, Kernel, Load, Meta, Reduce, Store, lhs, rhs
 from weft.ir.traverse import walk
-from weft.kernelize.pictures import sum_over_pictures
+from weft.kernelize.windows.tap_interchange import interchange_taps
 
 
 def windows(points, taps, rows, kind, sign=-1, start=0):
@@ -40,19 +40,19 @@ def extents(kernel):
 @pytest.mark.parametrize(("points", "taps", "rows"), [(1, 5, 5), (2, 5, 6), (4, 5, 3), (3, 7, 11)])
 def test_points_instead_of_taps(points, taps, rows, sign, start):
     kernel = windows(points, taps, rows, "rowwise", sign, start)
-    made = sum_over_pictures(kernel)
+    made = interchange_taps(kernel)
     assert_same(kernel, made)
     assert extents(made) == [points]
 
 
 def test_products_turn_where_both_factors_stay_plain():
-    dense = sum_over_pictures(windows(1, 5, 5, "contraction"))
+    dense = interchange_taps(windows(1, 5, 5, "contraction"))
     assert extents(dense) == [1]
     assert_same(windows(1, 5, 5, "contraction"), dense)
     assert not any(s.mask is not None for s in walk(dense.body) if isinstance(s, Load))
     for other in (windows(2, 5, 6, "contraction"), windows(5, 5, 9, "rowwise"),
                   windows(2, 5, 6, "apart")):
-        assert sum_over_pictures(other) is other
+        assert interchange_taps(other) is other
 
 
 @pytest.mark.parametrize(("picture", "taps", "padding"), [((6, 20), 7, 3), ((5, 9), 7, 3)])
@@ -60,7 +60,7 @@ def test_windows_of_channels_of_their_own_stay_windows_on_low_pictures(picture, 
     rng = np.random.default_rng(5)
     x = rng.standard_normal((2, 5, *picture), dtype=np.float32)
     w = rng.standard_normal((5, 1, taps, taps), dtype=np.float32)
-    with report.record() as record:
+    with counters.record() as record:
         found = weft.tensor(x).conv2d(weft.tensor(w), padding=padding, groups=5).numpy()
     (built,) = record.built
     assert extents(built.nest) == [taps, taps]
@@ -70,6 +70,7 @@ def test_windows_of_channels_of_their_own_stay_windows_on_low_pictures(picture, 
     np.testing.assert_allclose(found, np.einsum("bchwij,cij->bchw", seen, w[:, 0]), atol=1e-5)
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize(("shape", "kernel", "stride", "padding"), [
     ((2, 3, 13, 5), 5, 1, 0), ((1, 4, 4, 13), 3, 2, 0), ((2, 2, 5, 39), 5, 1, 0),
@@ -105,7 +106,7 @@ def test_parameters_of_a_padded_picture_are_read_without_its_mask(shape):
         y = (x - mean.reshape(-1, 1, 1)) * scale.reshape(-1, 1, 1)
         return y.max_pool2d(3, stride=2, padding=1)
 
-    with report.record() as record:
+    with counters.record() as record:
         found = weft.jit(pooled)(*map(weft.tensor, (x, mean, scale))).realize().numpy()
     (nest,) = [b.nest for b in record.built]
     loads = [s for s in walk(nest.body) if isinstance(s, Load)]

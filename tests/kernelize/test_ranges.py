@@ -9,8 +9,8 @@ from schedule_nests import assert_same, loop, memory, v
 from weft.ir import expr as ex
 from weft.ir.stmt import Accumulator, Axis, Kernel, Load, Meta, Reduce, Store, lhs, rhs
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
-from weft.kernelize.ranges import cut_by_ranges
+from weft.ir.verify.verify import verify
+from weft.kernelize.windows.domain_split import split_domain
 
 
 def masked_product(rows, low, high, every=True):
@@ -32,7 +32,7 @@ def masked_product(rows, low, high, every=True):
     (3, 9, 12, 1), (3, 4, 2, 1), (3, -5, -2, 1), (5, 3, 1, 2)])  # and ranges outside of the loop
 def test_ranges_become_nests_without_conditions(rows, low, high, count):
     made = masked_product(rows, low, high)
-    cut = cut_by_ranges(made)
+    cut = split_domain(made)
     verify(cut)
     assert_same(made, cut)
     assert len(cut.body) == count
@@ -43,9 +43,9 @@ def test_ranges_become_nests_without_conditions(rows, low, high, count):
 
 def test_zeros_of_one_factor_meet_the_other():
     made = masked_product(7, 2, 5, every=False)
-    assert cut_by_ranges(made) is made
+    assert split_domain(made) is made
     whole = masked_product(7, 0, 7)
-    assert cut_by_ranges(whole) is whole
+    assert split_domain(whole) is whole
 
 
 def exact_gradients(x, w, g, stride, padding, dilation, groups):
@@ -80,6 +80,7 @@ CASES = [  # image, weight, stride, padding, dilation, groups
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 @pytest.mark.parametrize(("where", "value"), [("x", np.inf), ("x", np.nan), ("g", np.inf),

@@ -23,8 +23,8 @@ from weft.ir.stmt import (
     rhs,
 )
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
-from weft.kernelize.remainders import cut_by_remainders
+from weft.ir.verify.verify import verify
+from weft.kernelize.windows.phase_split import split_phases
 from weft.strategies import choose
 from weft.target import Target
 
@@ -51,7 +51,7 @@ def adjoint(length, kernel, step, dilation):
 @pytest.mark.parametrize(("length", "kernel", "step", "dilation"), CASES)
 def test_one_nest_for_each_remainder(length, kernel, step, dilation):
     made = adjoint(length, kernel, step, dilation)
-    cut = cut_by_remainders(made)
+    cut = split_phases(made)
     verify(cut)
     assert_same(made, cut)
     assert len(cut.body) == min(step, length)
@@ -65,16 +65,17 @@ def test_one_nest_for_each_remainder(length, kernel, step, dilation):
 def test_other_sums_are_left_alone():
     """A condition outside the factors, and steps of 1."""
     made = adjoint(9, 3, 1, 1)
-    assert cut_by_remainders(made) is made
+    assert split_phases(made) is made
     loop_, = adjoint(9, 3, 2, 1).body
     reduce = loop_.body[0]
     acc = reduce.accumulators[0]
     most = acc.replace(combine=ex.binary(Op.MAX, lhs(acc.var), rhs(acc.var)))
     other = made.with_body((For(loop_.var, loop_.extent, loop_.kind, (
         Reduce(reduce.axes, (most,), reduce.body), *loop_.body[1:])),))  # fmt: skip
-    assert cut_by_remainders(other) is other
+    assert split_phases(other) is other
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize(("shape", "weight", "options"), [
     ((2, 3, 9, 12), (4, 3, 3, 3), {"stride": 2, "padding": 1}),
@@ -128,7 +129,7 @@ def test_all_remainders_copy_their_boxes_in_vectors():
     body = loop("m", images, loop("o", outputs, loop("i", 2 * count + 2, reduce,
                                                      Store(y, (m, o, i), s))))
     before = Kernel("adjoint", (g, w, y), (body,), Meta(kind="contraction"))
-    made = choose(cut_by_remainders(before), Target("cpu", "x86_64", vector_bytes=16,
+    made = choose(split_phases(before), Target("cpu", "x86_64", vector_bytes=16,
                                                     vector_registers=32, cores=1), 1)
     assert_same(before, made)
     boxes = {s.memory for s in walk(made.body) if isinstance(s, Alloc)
@@ -161,7 +162,7 @@ def windows_apart(length, points, taps, dilation, start, sign):
 def test_one_tap_where_a_picture_has_no_more_points_than_lie_between_taps(
         length, points, taps, dilation, start, sign):
     made = windows_apart(length, points, taps, dilation, start, sign)
-    cut = cut_by_remainders(made)
+    cut = split_phases(made)
     verify(cut)
     assert_same(made, cut)
     reduces = [s for s in walk(cut.body) if isinstance(s, Reduce)]
@@ -176,7 +177,7 @@ def test_one_tap_where_a_picture_has_no_more_points_than_lie_between_taps(
     (6, 2, 3, 2, -3, -1)])
 def test_other_windows_are_not_cut(case):
     made = windows_apart(*case)
-    assert cut_by_remainders(made) is made
+    assert split_phases(made) is made
 
 
 @pytest.mark.requires("torch")
@@ -209,7 +210,7 @@ def test_comparisons_of_truths_have_no_places():
                 *made.body[0].body[1:])
     other = made.replace(body=(For(made.body[0].var, made.body[0].extent, made.body[0].kind,
                                    body.body),))
-    assert_same(other, cut_by_remainders(other))
+    assert_same(other, split_phases(other))
 
 
 @pytest.mark.parametrize(("outputs", "count"), [(6, 2), (2, 2), (1, 1)])
@@ -227,6 +228,6 @@ def test_long_rows_of_several_channels_are_cut(outputs, count):
     out = Store(y, (v("o"), v("i")), nests.f("s"))
     made = Kernel("channels", (g, w, y), (loop("o", outputs, loop("i", 33, reduce, out)),),
                   Meta(kind="rowwise"))
-    cut = cut_by_remainders(made, rows=False)
+    cut = split_phases(made, rows=False)
     assert_same(made, cut)
     assert len(cut.body) == count

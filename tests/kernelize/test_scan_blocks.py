@@ -9,10 +9,10 @@ from graphs import leaf
 from weft.ir import infer
 from weft.ir.stmt import PARALLEL, UNROLLED, VECTOR, For
 from weft.ir.traverse import walk
-from weft.kernelize.scan import LONG_LOGARITHM
-from weft.kernelize.scan_blocks import LARGEST, UNIT, _cut
+from weft.kernelize.scans.scan import LONG_LOGARITHM
+from weft.kernelize.scans.scan_blocks import LARGEST, UNIT, _cut
 from weft.strategies import choose
-from weft.strategies.plain import choose_plain
+from weft.strategies.first_tier import choose_first_tier
 from weft.target import Target
 
 WIDE = Target("cpu", "x86_64", vector_bytes=64, vector_registers=32, l1_bytes=32 << 10,
@@ -48,6 +48,7 @@ def scanned(kind, a, reverse=False):
     return x._wrap(infer.scan(x._read(), kind, a.ndim - 1, reverse)).numpy()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,6 +61,7 @@ def test_against_the_order_of_the_row(rng, kind, shape, reverse):
     np.testing.assert_allclose(found, want, rtol=tolerance, atol=near_zero)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_recurrences_against_the_order_of_the_row(rng, shape, reverse):
@@ -72,6 +74,7 @@ def test_recurrences_against_the_order_of_the_row(rng, shape, reverse):
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.int32, np.int64, np.uint8])
 @pytest.mark.parametrize("shape", [(8200,), (33_000,), (20, 77)])
 @pytest.mark.parametrize("kind", ["sum", "prod", "max"])
@@ -138,6 +141,7 @@ def test_recurrences_leave_their_range_where_the_loop_does(seed):
     np.testing.assert_allclose(found, recurrence(a, b), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["sum", "max", "min", "logsumexp"])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, 1e-42])
 def test_special_values_of_sums_and_extremes(rng, kind, value):
@@ -163,6 +167,7 @@ def test_running_extremes_and_their_places(rng):
         np.testing.assert_array_equal(places, np.maximum.accumulate(new, 1))
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp", "cummax"])
 @pytest.mark.parametrize("shape", [(9001,), (3, 8200), (40, 90)])
@@ -195,6 +200,7 @@ def test_gradient_of_a_recurrence(rng, shape):
     np.testing.assert_allclose(found[0].numpy(), turned * before, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", [*KINDS, "linear"])
 def test_one_row_is_shared_out_and_in_lanes(kind):
     """A schedule for one thread or more runs the same loops, so the results are the same bits."""
@@ -208,7 +214,7 @@ def test_one_row_is_shared_out_and_in_lanes(kind):
     for loop in shared:
         assert any(VECTOR in (getattr(s, "kind", ""), *(a.kind for a in getattr(s, "axes", ())))
                    for s in walk(loop.body))
-    assert choose_plain(step.kernel, WIDE, 2).meta.kind == "scan"
+    assert choose_first_tier(step.kernel, WIDE, 2).meta.kind == "scan"
 
 
 @pytest.mark.parametrize("steps", [2, 20, 100])

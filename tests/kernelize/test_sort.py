@@ -7,7 +7,7 @@ import weft
 from scalar_semantics import evaluate
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.kernelize.sort import sort_key
+from weft.kernelize.sorting.sort import sort_key
 
 SIZES = [0, 1, 2, 5, 31, 33, 64, 127, 128, 129, 300, 1000, 9000, 70_001]
 FEWER = [1, 33, 300, 9000]
@@ -35,6 +35,7 @@ def order(a, descending):
     return len(a) - 1 - np.argsort(a[::-1], kind="stable")[::-1]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_against_numpy(dtype, descending):
@@ -49,6 +50,7 @@ def test_against_numpy(dtype, descending):
         np.testing.assert_array_equal(weft.tensor(a).argsort(0, descending).numpy(), want)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("shape", "axis"), [
     ((5, 40), 0), ((5, 40), 1), ((3, 300, 4), 1), ((4, 3, 700), 2), ((2, 70_000), 1),
     ((3, 0), 1), ((0, 3), 1)])  # fmt: skip
@@ -85,6 +87,7 @@ def test_keys_order_floats(dtype, descending):
     assert len(set(keys)) == len(keys) - 1  # the zeros are equal
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int16, np.uint32,
                                    np.int64])  # fmt: skip
 @pytest.mark.parametrize(("shape", "axis"), [
@@ -100,6 +103,7 @@ def test_rows_in_lanes(shape, axis, dtype):
         assert x.sort(axis, descending)[0].numpy().tobytes() == wanted.tobytes()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.uint8, np.bool_])
 @pytest.mark.parametrize(("shape", "axis", "k"), [
     ((3, 1000), 1, 5), ((300,), 0, 1), ((2, 3001), 1, 70), ((257, 9), 0, 3), ((2, 300, 3), 1, 1),
@@ -131,6 +135,7 @@ def test_gradient_of_the_first():
     np.testing.assert_array_equal(x.grad.numpy(), wanted)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("n", [0, 1, 5, 64, 65, 1000, 70_001])
 def test_true_first_and_distinct_values(n):
     rng = np.random.default_rng(n)
@@ -154,6 +159,7 @@ def test_true_first_and_distinct_values(n):
         assert both[1].shape == (1, n)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "float64"])
 def test_distinct_values_of_every_width(dtype):
     rng = np.random.default_rng(2)
@@ -184,6 +190,7 @@ def test_distinct_special_values():
     np.testing.assert_array_equal(first.numpy(), kept + 1)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64])
 @pytest.mark.parametrize("scale", [1, 1 << 30, 1 << 58])
 def test_digits_that_are_all_alike(dtype, scale):
@@ -198,6 +205,7 @@ def test_digits_that_are_all_alike(dtype, scale):
             np.testing.assert_array_equal(values.numpy(), a[want])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "u4", "i2", "u2", "i1", "u1"])
 def test_places_of_short_rows_are_those_of_a_stable_sort(dtype, descending):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from seeds import seeds
-from weft.kernelize.sort_merges import COMPARED, rounds, turn
+from weft.kernelize.sorting.sort_merges import COMPARED, rounds, turn
 
 SHAPES = [(2, 2), (4, 2), (2, 8), (8, 4), (8, 16), (16, 8), (16, 16), (16, 32)]
 

@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
-import torch
 
 import weft
 from seeds import seeds
 from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret import evaluate
+from weft.ir.interpret.interpret import evaluate
 from weft.ir.op import Op
-from weft.kernelize.sort_row import Row
+from weft.kernelize.sorting.sort_row import Row
 
 pytestmark = pytest.mark.skipif(
     not cpu.host_target().supports(Op.COMPRESS, dt.float32),
@@ -77,6 +76,7 @@ DATA = {
 }  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [257, 4099, 33013])
 def test_every_kind_of_data_is_sorted(n, kind):
@@ -85,6 +85,7 @@ def test_every_kind_of_data_is_sorted(n, kind):
         assert np.array_equal(SORTED(weft.tensor(x)).numpy(), np.sort(x)), (name, seed)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["float32", "int64", "float64"])
 @pytest.mark.parametrize("n", [300, 40_001])
 def test_the_order_can_fall(n, kind):
@@ -93,6 +94,7 @@ def test_the_order_can_fall(n, kind):
         assert np.array_equal(FALLING(weft.tensor(x)).numpy(), np.sort(x)[::-1]), (name, seed)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("n", [256, 391, 5000, 32_768, 70_001])
 def test_zeros_and_nans_keep_their_bits_and_their_order(n, seed):
@@ -109,10 +111,14 @@ def test_zeros_and_nans_keep_their_bits_and_their_order(n, seed):
     assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
 
 
+@pytest.mark.requires("torch")
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("n", [259, 5000, 40_001])
 @pytest.mark.parametrize("seed", range(3))
 def test_falling_rows_keep_zeros_and_nans_in_order(seed, n, kind):
+    import torch
+
     rng = np.random.default_rng((seed, n))
     x = rng.standard_normal(n).astype(kind).round(1)
     x[rng.integers(0, n, 9)] = -0.0
@@ -135,6 +141,7 @@ def test_one_odd_element_anywhere_is_seen(n, odd):
         assert np.array_equal(found.view(np.uint32), expected.view(np.uint32)), place
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("n", [256, 257, 1031, 5000, 33_001])
 @pytest.mark.parametrize("seed", seeds(2))
@@ -150,6 +157,7 @@ def test_rows_in_order_but_for_one_element(n, kind, seed):
         assert SORTED(weft.tensor(rows)).numpy().tobytes() == np.sort(rows).tobytes()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32", "uint64"])
 @pytest.mark.parametrize("n", [257, 1031, 33_001])
 @pytest.mark.parametrize("seed", seeds(2))
@@ -168,6 +176,7 @@ def test_rows_that_fall_but_for_one_element(n, kind, seed):
         assert np.array_equal(fallen, wanted[:, ::-1], equal_nan=np.dtype(kind).kind == "f")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("seed", seeds(2))
 def test_parts_of_one_value_with_others_where_no_sample_looks(kind, seed):
@@ -178,6 +187,7 @@ def test_parts_of_one_value_with_others_where_no_sample_looks(kind, seed):
         assert np.array_equal(SORTED(weft.tensor(x)).numpy(), np.sort(x))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shape", [(3, 700), (2, 2, 40_000), (5, 33_000), (1, 1000), (9, 300),
                                    (9, 2100)])
 @pytest.mark.parametrize("kind", ["float32", "int32"])

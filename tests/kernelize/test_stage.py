@@ -5,10 +5,12 @@ from test_fuse import execute
 
 import weft
 from graphs import el, leaf
+from weft.backends import cpu
 from weft.ir import infer
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Load
 from weft.ir.traverse import walk
+from weft.kernelize.build import kernelize
 
 
 def test_scattered_values_are_staged_between_phases():
@@ -23,6 +25,17 @@ def test_scattered_values_are_staged_between_phases():
     body = step.kernel.body
     assert len([s for s in walk(body) if isinstance(s, Alloc)]) == 1
     assert len([s for s in walk(body) if isinstance(s, Load) and s.memory.scope == "global"]) == 2
+
+
+def test_rows_that_a_device_cannot_keep_are_computed_again():
+    x = el(Op.EXP, leaf(6, 64))
+    total = infer.expand(infer.reshape(infer.reduce(x, "sum", (1,)), (6, 1)), (6, 64))
+    out = el(Op.MUL, x, total)
+    for size, kept in ((64 * 4, 1), (64 * 4 - 1, 0)):
+        target = cpu.host_target()
+        target = target.replace(costs=target.costs.replace(stage_bytes=size))
+        (step,) = kernelize([out], target)
+        assert sum(isinstance(s, Alloc) for s in walk(step.kernel.body)) == kept
 
 
 def test_costly_values_with_several_readers_are_kept():

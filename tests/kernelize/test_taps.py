@@ -31,6 +31,7 @@ def points_of(node):
     return [[int(a.extent.attr) for a in s.axes] for s in reduces]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.parametrize(("shape", "weight", "stride", "padding", "dilation", "points"), [
     ((2, 6, 3, 11, 13), (20, 6, 3, 3, 3), 1, 1, 2, 6 * 3 * 3),  # one plane of three

@@ -23,6 +23,20 @@ LAYERS = {
         (2, 4, 5, 6),
     ),
     "ConvTranspose2d": (lambda m: m.ConvTranspose2d(4, 2, 3, stride=2, padding=1), (1, 4, 3, 3)),
+    "ConvTranspose1d": (lambda m: m.ConvTranspose1d(4, 2, 3, stride=2, padding=1), (1, 4, 5)),
+    "ConvTranspose3d": (
+        lambda m: m.ConvTranspose3d(4, 6, (2, 3, 1), stride=(1, 2, 2), padding=(1, 0, 0),
+                                    output_padding=(0, 1, 0), groups=2, dilation=(2, 1, 1)),
+        (2, 4, 3, 2, 4),
+    ),
+    "pools 3d": (
+        lambda m: m.Sequential(m.MaxPool3d(2, stride=1, padding=1), m.AvgPool3d((1, 2, 2))),
+        (2, 3, 4, 5, 6),
+    ),
+    "MaxPool3d with ceil_mode": (lambda m: m.MaxPool3d(3, 2, 1, ceil_mode=True), (1, 2, 5, 6, 4)),
+    "AvgPool3d without padding counted": (
+        lambda m: m.AvgPool3d(3, 2, 1, ceil_mode=True, count_include_pad=False), (2, 5, 6, 4)),
+    "BatchNorm3d": (lambda m: m.BatchNorm3d(4), (2, 4, 3, 2, 3)),
     "LayerNorm": (lambda m: m.LayerNorm((4, 5)), (2, 4, 5)),
     "RMSNorm": (lambda m: m.RMSNorm(5), (2, 5)),
     "GroupNorm": (lambda m: m.GroupNorm(2, 4), (2, 4, 3)),
@@ -57,6 +71,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer(name):
@@ -87,6 +102,51 @@ def test_layer(name):
         mine.zero_grad(), theirs.zero_grad()
     for key, value in theirs.state_dict().items():
         np.testing.assert_allclose(mine.state_dict()[key].numpy(), value.numpy(), 1e-4, 1e-5)
+
+
+@pytest.mark.requires("torch")
+@pytest.mark.parametrize("options", [
+    {}, {"margin": 0.3, "p": 1.0}, {"swap": True, "reduction": "sum"}, {"reduction": "none"},
+])  # fmt: skip
+def test_triplet_margin_loss(options):
+    import torch
+
+    arrays = [array(5, 4, seed=s) for s in range(3)]
+    a = [weft.tensor(x, requires_grad=True) for x in arrays]
+    b = [torch.tensor(x, requires_grad=True) for x in arrays]
+    found, wanted = nn.TripletMarginLoss(**options)(*a), torch.nn.TripletMarginLoss(**options)(*b)
+    np.testing.assert_allclose(found.tolist(), wanted.tolist(), rtol=1e-5, atol=1e-6)
+    found.sum().backward(), wanted.sum().backward()
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(weft.RangeError):
+        nn.TripletMarginLoss(margin=-1.0)(*a)
+
+
+def test_parameters_as_a_vector():
+    layer = nn.Linear(3, 2)
+    before = nn.utils.parameters_to_vector(layer.parameters())
+    assert before.shape == (8,)
+    nn.utils.vector_to_parameters(before.detach() * 2, layer.parameters())
+    after = nn.utils.parameters_to_vector(layer.parameters())
+    np.testing.assert_array_equal(after.tolist(), (before * 2).tolist())
+    with pytest.raises(weft.ShapeError, match=r"\(9,\)"):
+        nn.utils.vector_to_parameters(weft.zeros(9), layer.parameters())
+    with pytest.raises(weft.ShapeError):
+        nn.utils.parameters_to_vector([])
+    assert nn.utils.clip_grad_norm_ is weft.optim.clip_grad_norm_
+
+
+def test_value_and_grad():
+    x = weft.tensor([1.0, 2.0])
+    value, slope = weft.value_and_grad(lambda x, k: (x * x).sum() * k)(x, 3)
+    assert (value.item(), slope.tolist()) == (15.0, [6.0, 12.0])
+    assert not value.requires_grad
+    copied = x.copy()
+    copied[0] = 5.0
+    assert x.tolist() == [1.0, 2.0]
+    with pytest.raises(weft.GradientError):
+        weft.value_and_grad(lambda x: x * 2)(x)
 
 
 @pytest.mark.requires("torch")
@@ -201,6 +261,7 @@ def test_dropout():
     assert (channels.min(1) == channels.max(1)).all()
 
 
+@pytest.mark.slow
 def test_statistics_do_not_hold_on_to_the_past():
     import gc
     import weakref

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret import evaluate, run, run_linear
+from weft.ir.interpret.interpret import evaluate, run, run_linear
 from weft.ir.op import Op
 from weft.ir.stmt import (
     SERIAL,
@@ -25,10 +25,10 @@ from weft.ir.stmt import (
     rhs,
 )
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
-from weft.ir.verify_linear import verify_linear
+from weft.ir.verify.verify import verify
+from weft.ir.verify.verify_linear import verify_linear
 from weft.passes.linearize import linearize
-from weft.passes.vectorize import vectorize
+from weft.passes.vector.vectorize import vectorize
 
 F32, I64, BOOL = dt.float32, dt.int64, dt.bool_
 

@@ -9,7 +9,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.kernelize.lower import arg_accumulators
-from weft.passes.extremes import split_extremes
+from weft.passes.vector.extremes import split_extremes
 from weft.target import Target, native_operations
 
 CPU = Target("cpu", "x86_64")
@@ -56,6 +56,7 @@ def test_what_is_left_alone():
     assert split_extremes(kernel, CPU) is kernel
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 4), (5, 17), (40, 70), (2, 300)])
@@ -76,6 +77,7 @@ def test_special_values(pool, shape, dtype):
                 assert np.signbit(np.atleast_1d(got)[place]) == takes_minus(signs)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 4), (5, 17), (70, 40), (2, 300), (1, 70_001)])

@@ -6,7 +6,7 @@ import pytest
 from schedule_nests import assert_same, f, loop, memory, n, total, v
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir import interpret
+from weft.ir.interpret import interpret
 from weft.ir.op import Op
 from weft.ir.stmt import (
     Accumulator,
@@ -21,8 +21,8 @@ from weft.ir.stmt import (
     rhs,
 )
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
-from weft.passes.vectorize import vectorize
+from weft.ir.verify.verify import verify
+from weft.passes.vector.vectorize import vectorize
 from weft.schedule import Schedule
 
 ROWS = Meta(kind="rowwise")
@@ -63,6 +63,7 @@ CASES = [(Op.ADD, dt.float32, 0.0), (Op.ADD, dt.float64, 0.0), (Op.ADD, dt.int32
          (Op.XOR, dt.int64, 0)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("op", "dtype", "init"), CASES,
                          ids=[f"{o.name}-{d.name}-{i}" for o, d, i in CASES])
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32])

@@ -5,16 +5,16 @@ import pytest
 
 import weft
 from weft.compat import cuda, float32
-from weft.passes import barrier
-from weft.passes.in_step import meets_in_step
+from weft.passes.spmd import loop_fission
+from weft.passes.spmd.warp_synchrony import relies_on_lockstep
 
 
 def spied(kernel, grid, block, *args):
     """Run a kernel and return whether its threads were found to meet."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(barrier, "meets_in_step", lambda body: found.append(
-            meets_in_step(body)) or found[-1])
+        patch.setattr(loop_fission, "relies_on_lockstep", lambda body: found.append(
+            relies_on_lockstep(body)) or found[-1])
         kernel[grid, block](*args)
     return any(found)
 

@@ -6,11 +6,11 @@ from nests import F32, I64, kernel, loop, memory, var, vector
 
 from seeds import seeds
 from weft.ir import expr as ex
-from weft.ir.interpret import run, run_linear
+from weft.ir.interpret.interpret import run, run_linear
 from weft.ir.linear import Compute, Loop
 from weft.ir.stmt import Load, Store
 from weft.passes.linearize import linearize
-from weft.passes.vectorize import vectorize
+from weft.passes.vector.vectorize import vectorize
 
 ROW, J, K, LANE = (var(name) for name in "ijkl")
 X, Y = ex.var("x", F32), ex.var("y", F32)

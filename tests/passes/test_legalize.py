@@ -10,9 +10,9 @@ from weft.backends.cpu import target_from
 from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret import evaluate, run
-from weft.ir.interpret_scalar import function
-from weft.ir.interpret_value import round_float
+from weft.ir.interpret.interpret import evaluate, run
+from weft.ir.interpret.interpret_scalar import function
+from weft.ir.interpret.interpret_value import round_float
 from weft.ir.op import SCALAR_OPS, Op
 from weft.ir.stmt import Accumulator, Axis, For, Kernel, Let, Load, Location, Memory, Reduce, Store
 from weft.passes import transcendental
@@ -108,6 +108,7 @@ def test_the_decomposition_is_pluggable():
         endless.one(ex.unary(Op.EXP, x))
 
 
+@pytest.mark.slow
 def test_a_deep_chain():
     e = x = ex.var("x", dt.bfloat16)
     for _ in range(30_000):

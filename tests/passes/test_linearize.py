@@ -24,7 +24,7 @@ from nests import (
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret import run, run_linear
+from weft.ir.interpret.interpret import run, run_linear
 from weft.ir.linear import (
     Compute,
     EndIf,
@@ -52,8 +52,9 @@ from weft.ir.stmt import (
     Store,
     While,
 )
+from weft.ir.text.text_parse import parse_kernel
 from weft.passes.linearize import linearize
-from weft.passes.vectorize import vectorize
+from weft.passes.vector.vectorize import vectorize
 
 i, j, k, n = (var(name) for name in "ijkn")
 x, y, z = (ex.var(name, F32) for name in "xyz")
@@ -257,6 +258,7 @@ def test_scalar_statements_pass_through(capsys):
     assert capsys.readouterr().out.count("fresh 1") == 3
 
 
+@pytest.mark.slow
 def test_long_chains():
     a = memory("a", 1)
     body, value = [Load(x, a, (ZERO,))], x
@@ -270,6 +272,7 @@ def test_long_chains():
 # random nests
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(nests(), st.integers(0, 1000))
 def test_random_nests(k, seed):
@@ -373,3 +376,31 @@ def test_bits_of_many_words_are_tested_together(lanes, place):
     got = np.zeros(64, np.uint64)
     run_linear(made, [data, got])
     assert (got == np.where(data >> 40 == 5, data + 1, data * 3)).all()
+
+
+@pytest.mark.parametrize("by", [-16000, -64, 16000])
+def test_masked_loads_far_outside_read_at_the_beginning(by):
+    place = f"((%o * 32) + %i) + {by}"
+    mask = f"-1 < ({place})" if by < 0 else f"({place}) < 16384"
+    text = f"""kernel k kind=elementwise
+param in0: f32[16384]
+param out0: f32[16384]
+{{
+  for %o in 512 serial {{
+    for %i in 32 vector {{
+      load %v: f32 = in0[{place}] mask {mask}
+      store out0[(%o * 32) + %i] = %v
+    }}
+  }}
+}}
+"""
+    nest = parse_kernel(text)
+    code = linearize(vectorize(nest))
+    offset = next(i.offset for i in code.code if isinstance(i, LoadInst))
+    made = next(i for i in code.code if isinstance(i, Compute) and i.result is offset)
+    assert (made.op is Op.WHERE) == (abs(by) > 4096)
+    x, out = np.arange(1, 16385, dtype=np.float32), np.zeros(16384, np.float32)
+    run_linear(code, [x, out])
+    places = np.arange(16384) + by
+    inside = (places >= 0) & (places < 16384)
+    np.testing.assert_array_equal(out, np.where(inside, x[np.clip(places, 0, 16383)], 0))

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from weft.ir.interpret import run
-from weft.ir.text import parse_kernel, print_kernel
-from weft.ir.verify import verify
-from weft.passes.panels import take_panels
+from weft.ir.interpret.interpret import run
+from weft.ir.text.text import print_kernel
+from weft.ir.text.text_parse import parse_kernel
+from weft.ir.verify.verify import verify
+from weft.passes.packed_weights import take_packed_weights
 
 # Columns of b in panels of four; the last one is not full.
 TEXT = """kernel k kind=contraction flops=0 traffic=0
@@ -39,7 +40,7 @@ param c: f32[6, 14]
 
 def test_the_kernel_and_what_fills_its_panels(rng):
     kernel = parse_kernel(TEXT)
-    taken, (panel,) = take_panels(kernel, {"b"})
+    taken, (panel,) = take_packed_weights(kernel, {"b"})
     verify(taken)
     verify(panel.kernel)
     assert [p.name for p in taken.params] == ["a", "b", "c", panel.memory.name]
@@ -58,10 +59,10 @@ def test_the_kernel_and_what_fills_its_panels(rng):
 def test_nobody_asks_for_what_is_not_read_any_more():
     hint = "for %i in 6 serial {\n      for %f in 2 serial {\n prefetch b[%i, (%j + 1) * 4]\n }"
     kernel = parse_kernel(TEXT.replace("for %i in 6 serial {", hint))
-    taken, panels = take_panels(kernel, {"b"})
+    taken, panels = take_packed_weights(kernel, {"b"})
     verify(taken)
     assert len(panels) == 1
-    plain, _ = take_panels(parse_kernel(TEXT), {"b"})
+    plain, _ = take_packed_weights(parse_kernel(TEXT), {"b"})
     assert print_kernel(taken) == print_kernel(plain)
 
 
@@ -78,12 +79,12 @@ def test_what_stays(old, new):
     text = TEXT.replace(old, new)
     kernel = parse_kernel(text)
     verify(kernel)
-    assert take_panels(kernel, {"b"}) == (kernel, ())
+    assert take_packed_weights(kernel, {"b"}) == (kernel, ())
 
 
 def test_copies_that_overlap_too_much_stay():
     kernel = parse_kernel(TEXT.replace("for %j in 4", "for %j in 12").replace("%j * 4", "%j * 1"))
-    assert take_panels(kernel, {"b"}) == (kernel, ())
+    assert take_packed_weights(kernel, {"b"}) == (kernel, ())
 
 
 def test_copies_of_one_array_share_what_it_may_take():
@@ -93,11 +94,11 @@ def test_copies_of_one_array_share_what_it_may_take():
     again = again.replace("p[", "q[").replace("alloc p", "alloc q")
     kernel = parse_kernel(TEXT[:TEXT.rindex("}")] + again + "}\n")
     verify(kernel)
-    taken, panels = take_panels(kernel, {"b"})
+    taken, panels = take_packed_weights(kernel, {"b"})
     verify(taken)
     assert [p.source for p in panels] == ["b"]  # two would take 2.3 times as much
 
 
 def test_arrays_that_may_change_stay():
     kernel = parse_kernel(TEXT)
-    assert take_panels(kernel, {"a"}) == (kernel, ())
+    assert take_packed_weights(kernel, {"a"}) == (kernel, ())

@@ -23,11 +23,11 @@ from nests import (
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret import run
+from weft.ir.interpret.interpret import run
 from weft.ir.op import Op
 from weft.ir.stmt import Accumulator, Alloc, For, If, Let, Load, Reduce, Store, lhs, rhs
 from weft.ir.traverse import walk
-from weft.passes.vectorize import vectorize
+from weft.passes.vector.vectorize import vectorize
 
 i, j, k, r, u, v = (var(n) for n in "ijkruv")
 x, y = ex.var("x", F32), ex.var("y", F32)
@@ -269,6 +269,7 @@ KINDS = st.sampled_from([("serial", 1), ("serial", 3), ("serial", 5), ("unrolled
                          ("unrolled", 3), ("vector", 4), ("vector", 8), ("vector", 3)])  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(KINDS, min_size=1, max_size=4), st.integers(0, 3), st.booleans())
 def test_random_axes(parts, missing, outer_vector):
     names = [var(f"k{n}") for n in range(len(parts))]

@@ -9,8 +9,8 @@ from schedule_nests import assert_same, loop, memory, n, v
 from weft.ir.op import Op
 from weft.ir.stmt import Kernel, Load, Store
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
-from weft.passes.vectorize import vectorize
+from weft.ir.verify.verify import verify
+from weft.passes.vector.vectorize import vectorize
 from weft.schedule import Schedule
 
 
@@ -36,6 +36,7 @@ def test_reversed_accesses_are_contiguous(size, store):
     assert any(e.op is Op.REVERSE for s in walk(flat.body) for e in s.exprs())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int64, np.bool_])
 @pytest.mark.parametrize("shape", [(7,), (64,), (130,), (5, 33), (3, 4, 50)])
 def test_flip(shape, dtype):

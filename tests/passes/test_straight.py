@@ -4,7 +4,7 @@ import pytest
 
 from schedule_nests import memory
 from weft.ir.stmt import Alloc
-from weft.passes.straight import StraightLines
+from weft.passes.common.straight_line import StraightLines
 
 STORE, OTHER = (memory(name, 8, scope="local") for name in ("store", "other"))
 VIEW, INNER = (memory(name, 4, scope="local") for name in ("view", "inner"))

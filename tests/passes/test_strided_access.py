@@ -12,8 +12,8 @@ from weft.ir import expr as ex
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Kernel, Load, Meta, Store
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
-from weft.passes.vectorize import vectorize
+from weft.ir.verify.verify import verify
+from weft.passes.vector.vectorize import vectorize
 from weft.schedule import Schedule
 
 GRAPH = Meta(kind="elementwise")
@@ -43,6 +43,7 @@ def lowered(kernel, rows, lanes):
     return flat
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [dt.float32, dt.int8, dt.float64])
 @pytest.mark.parametrize("rows", [4, 8, 16, 32, 5, 7, 12])
 @pytest.mark.parametrize("lanes", [4, 8, 16])
@@ -143,6 +144,7 @@ def test_two_lone_stores_are_both_spread():
     assert not vector_accesses(flat)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("step", [2, 3, 5, 8, 11])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int64, np.bool_])
 def test_writes_with_a_stride_leave_the_rest(step, dtype):
@@ -184,6 +186,7 @@ def test_memories_that_may_overlap_are_left_alone():
     assert len(vector_accesses(lowered(kernel, 8, 8))) == 8
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int64, np.bool_])
 @pytest.mark.parametrize("shape", [(1, 7), (3, 64), (130, 3), (37, 41), (64, 129), (2, 33, 35)])
 def test_strided_views_and_transposes(shape, dtype):
@@ -199,6 +202,7 @@ def test_strided_views_and_transposes(shape, dtype):
                                           a.transpose(order))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.float32])
 @pytest.mark.parametrize("seed", seeds(3))
 def test_transposes_larger_than_the_second_cache(dtype, seed):
@@ -210,6 +214,7 @@ def test_transposes_larger_than_the_second_cache(dtype, seed):
     np.testing.assert_array_equal(wide.transpose(1, 2).contiguous().numpy()[1], a.T)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("beyond", [0, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
 @pytest.mark.parametrize("seed", seeds(2))

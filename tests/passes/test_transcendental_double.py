@@ -73,6 +73,7 @@ def _inside(op, x):
     return x[np.isfinite(x) & (x > low) & (x < high) & (x != 0)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
 def test_against_exact_results(op):
     random = np.random.default_rng(5)

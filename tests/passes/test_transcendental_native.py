@@ -19,6 +19,7 @@ INTRINSICS = {"llvm.fma.v16f32", "llvm.fma.v16f64", "llvm.sqrt.v16f32",
               "llvm.x86.avx512.permvar.sf.512", "llvm.x86.avx512.vpermi2var.ps.512"}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", [dt.float32, dt.float64], ids=lambda d: d.name)
 @pytest.mark.parametrize("op", TRANSCENDENTALS, ids=lambda op: op.name)
 def test_native_code_agrees(op, kind):

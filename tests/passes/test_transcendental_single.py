@@ -63,6 +63,7 @@ def test_every_op_has_a_limit():
     assert TABLE_LIMIT.keys() == FROM_TABLES.keys()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("form", FORMS, ids=form_name)
 def test_over_every_exponent(form):
     op, tables = form
@@ -71,6 +72,7 @@ def test_over_every_exponent(form):
     assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("exponent", [24, 50, 77, 102, 128])
 @pytest.mark.parametrize("form", [f for f in FORMS if f[0] in (Op.SIN, Op.COS, Op.TAN)],
                          ids=form_name)
@@ -97,6 +99,7 @@ def test_angles_next_to_multiples_of_a_quarter_turn(form):
     assert error <= (TABLE_LIMIT if tables else LIMIT)[op], text
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("form", FORMS, ids=form_name)
 def test_where_it_bends(form):
     """Dense around 0, 1, the ends of the range, and the places where formulas change."""
@@ -139,6 +142,7 @@ def test_two_operands_at_random(op):
     assert error <= LIMIT[op], text
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 @pytest.mark.parametrize("form", FORMS, ids=form_name)
 def test_sixteen_bits_over_every_value(form, name):
@@ -166,6 +170,7 @@ TYPICAL = {Op.TANH: (4, 0.275), Op.ERF: (2, 0.31), Op.EXP: (6, 0.31), Op.LOG: (6
            Op.LOG2: (6, 0.3), Op.LOG10: (6, 0.3)}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", [31, 32])
 @pytest.mark.parametrize("form", [f for f in FORMS if f[0] in TYPICAL], ids=form_name)
 def test_typical_error_is_that_of_one_rounding(form, seed):

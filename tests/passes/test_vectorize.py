@@ -24,12 +24,12 @@ from nests import (
 from weft.errors import BoundsError, LaunchError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret import run, run_linear
+from weft.ir.interpret.interpret import run, run_linear
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Assert, Atomic, For, If, Let, Load, Location, Prefetch, Store, While
 from weft.ir.traverse import walk
 from weft.passes.linearize import linearize
-from weft.passes.vectorize import vectorize
+from weft.passes.vector.vectorize import vectorize
 
 i, j, k, o, q = (var(n) for n in "ijkoq")
 x, y, z = (ex.var(n, F32) for n in "xyz")

@@ -6,12 +6,12 @@ import pytest
 from schedule_nests import assert_same, loop, memory, n, v
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret_code import apply
+from weft.ir.interpret.interpret_code import apply
 from weft.ir.op import Op
 from weft.ir.stmt import Kernel, Let, Load, Meta, Store
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
-from weft.passes.vectorize import vectorize
+from weft.ir.verify.verify import verify
+from weft.passes.vector.vectorize import vectorize
 from weft.schedule import Schedule
 
 NARROW = [dt.int8, dt.uint8, dt.bfloat16, dt.int16]
@@ -64,6 +64,7 @@ def test_words_side_by_side_are_one_load(dtype, flip, lanes):
     assert sum(isinstance(s, Load) for s in walk(flat.body)) == 1
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 @pytest.mark.parametrize("rows", [4, 8, 16, 5, 3])
 @pytest.mark.parametrize("lanes", [4, 16])

@@ -8,7 +8,7 @@ from weft.backends import cpu
 from weft.errors import DTypeError
 from weft.ir import dtype as dt
 from weft.ir.expr import binary, native, scalb, var
-from weft.ir.interpret_code import apply
+from weft.ir.interpret.interpret_code import apply
 from weft.ir.lookup import lookup
 from weft.ir.op import Op
 
@@ -16,6 +16,7 @@ POWERS = {dt.float32: [-250, -149, -140, -126, -1, 0, 1, 127, 128, 250],
           dt.float64: [-2000, -1074, -1060, -1022, -1, 0, 1, 1023, 1024, 2000]}  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", [dt.float32, dt.float64])
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 64])
 @pytest.mark.parametrize("native", [False, True])
@@ -56,6 +57,7 @@ def test_extremes(kind, lanes, op):
         assert np.signbit(got[at]) == signs(np.signbit(zeros))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", [dt.float32, dt.float64])
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 64])
 @pytest.mark.parametrize("op", [Op.MAXNUM, Op.MINNUM, Op.NANOF])

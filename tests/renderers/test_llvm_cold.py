@@ -10,7 +10,7 @@ from seeds import seeds
 from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir import linear as li
-from weft.ir.interpret import run_linear
+from weft.ir.interpret.interpret import run_linear
 from weft.ir.linear import LinearBuilder, LinearKernel
 from weft.ir.op import Op
 from weft.ir.stmt import Meta

@@ -9,7 +9,7 @@ from compiled import evaluate
 from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret_scalar import function
+from weft.ir.interpret.interpret_scalar import function
 from weft.ir.op import Op
 from weft.target import native_operations
 

@@ -13,7 +13,7 @@ from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.linear import Compute, LinearBuilder, LinearKernel, LoadInst, StoreInst
 from weft.ir.stmt import Meta
-from weft.passes.straight import transpose
+from weft.passes.common.straight_line import transpose
 
 FENCE = "@llvm.arithmetic.fence."
 

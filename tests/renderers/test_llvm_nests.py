@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.backends import cpu
-from weft.ir.interpret import run
+from weft.ir.interpret.interpret import run
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
-from weft.passes.vectorize import vectorize
+from weft.passes.vector.vectorize import vectorize
 
 sys.path.append(str(Path(__file__).parent.parent / "passes"))
 from nests import nests, random_arrays, same_bits

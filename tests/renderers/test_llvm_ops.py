@@ -9,7 +9,7 @@ from compiled import evaluate
 from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir.interpret_scalar import function
+from weft.ir.interpret.interpret_scalar import function
 from weft.ir.op import SCALAR_OPS, Op
 from weft.passes import transcendental
 
@@ -70,6 +70,7 @@ def check(got, want, d, columns):
         assert same or both_nan, f"{[c[k] for c in columns]}: got {g}, expected {w}"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("lanes", [1, 16])
 @pytest.mark.parametrize("op", EXACT_OPS, ids=lambda op: op.name)
 def test_op(op, lanes, rng):
@@ -85,6 +86,7 @@ def test_op(op, lanes, rng):
         check(got, expected(op, d, result, columns), result, columns)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("op", [Op.FLOORDIV, Op.MOD, Op.FMOD, Op.SHL, Op.SHR, Op.POW],
                          ids=lambda op: op.name)  # fmt: skip
 def test_op_by_constant(op, rng):
@@ -106,6 +108,7 @@ def test_mad_rounds_once(d, rng):
     check(got, expected(Op.MAD, d, d, columns), d, columns)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("lanes", [1, 2, 16, 64])
 @pytest.mark.parametrize("source", dt.ALL, ids=lambda d: d.text)
 def test_cast(source, lanes, rng):

@@ -11,7 +11,7 @@ from test_llvm_ops import python, special
 
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir import interpret
+from weft.ir.interpret import interpret
 from weft.ir.op import SCALAR_OPS, Op
 from weft.passes.transcendental import TRANSCENDENTALS
 
@@ -47,6 +47,7 @@ def programs(draw):
     return pool[-1], inputs
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("pipeline", ["short", "O2"])
 @given(programs(), st.sampled_from([1, 4, 16]), st.integers(0, 1 << 30))
 @settings(max_examples=60, deadline=None)

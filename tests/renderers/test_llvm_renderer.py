@@ -12,7 +12,7 @@ from weft.errors import UnsupportedError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import linear as li
-from weft.ir.interpret import run_linear
+from weft.ir.interpret.interpret import run_linear
 from weft.ir.linear import LinearBuilder, LinearKernel
 from weft.ir.op import Op
 from weft.ir.stmt import Memory, Meta
@@ -138,6 +138,7 @@ def test_streaming_stores_are_streaming_in_the_machine_code():
             assert "sfence" in text
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 @pytest.mark.parametrize("d", dt.ALL, ids=lambda d: d.text)
 def test_every_form_of_load_and_store(d, lanes, rng):
@@ -369,6 +370,7 @@ ATOMICS = [("add", "uif"), ("sub", "uif"), ("min", "uif"), ("max", "uif"), ("and
            ("dec", "u")]  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("kind", "kinds"), ATOMICS)
 def test_atomics(kind, kinds, rng):
     for d in (d for d in dt.ALL if d.kind in kinds and not (d.is_float and d.bits < 32)):

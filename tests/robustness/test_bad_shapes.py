@@ -4,7 +4,7 @@ import pytest
 from blame import fails
 
 import weft
-from weft import AxisError, ShapeError
+from weft import AxisError, RangeError, ShapeError
 
 a, b = weft.ones(3, 4), weft.ones(3, 5)
 ints, more_ints = weft.ones(3, 4, dtype=weft.int32), weft.ones(3, 5, dtype=weft.int32)
@@ -130,7 +130,6 @@ JOINS = {
     "unflatten": (lambda: a.unflatten(1, (3, 3)), "(3, 3)"),
     "split": (lambda: a.split([1, 1]), "split", "[1, 1]"),
     "split zero": (lambda: a.split(0), "split", "0"),
-    "chunk": (lambda: a.chunk(0), "chunk", "0"),
     "narrow": (lambda: a.narrow(0, 2, 2), "narrow", "2"),
     "repeat": (lambda: a.repeat(2), "repeat"),
     "repeat negative": (lambda: a.repeat(2, -1), "repeat"),
@@ -145,7 +144,6 @@ JOINS = {
     "tril": (lambda: weft.ones(3).tril(), "tril", "(3,)"),
     "zeros": (lambda: weft.zeros(2, -1), "-1"),
     "arange": (lambda: weft.arange(0, 5, 0), "arange"),
-    "linspace": (lambda: weft.linspace(0, 1, -3), "linspace", "-3"),
     "tensor": (lambda: weft.tensor([[1, 2], [3]]), "tensor", "lists"),
     "amax of none": (lambda: weft.ones(0).amax(), "max", "(0,)"),
     "argmax of none": (lambda: weft.ones(0, 3).argmax(0), "argmax", "(0, 3)"),
@@ -168,6 +166,21 @@ JOINS = {
 def test_other_shapes(name):
     call, *parts = JOINS[name]
     fails(ShapeError, call, *parts)
+
+
+COUNTS = {
+    "chunk": (lambda: a.chunk(0), "chunk", "0", "at least 1"),
+    "chunk negative": (lambda: a.chunk(-2), "chunk", "-2", "at least 1"),
+    "tensor_split": (lambda: a.tensor_split(0), "tensor_split", "0"),
+    "linspace": (lambda: weft.linspace(0, 1, -3), "linspace", "-3", "at least 0"),
+    "logspace": (lambda: weft.logspace(0, 1, -3), "logspace", "-3", "at least 0"),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_that_there_cannot_be(name):
+    call, *parts = COUNTS[name]
+    fails(RangeError, call, *parts)
 
 
 AXES = {
@@ -219,6 +232,7 @@ AXES = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("axis", [2, -3, 10**30])
 @pytest.mark.parametrize("name", AXES)
 def test_axis(name, axis):
@@ -253,6 +267,7 @@ def test_axis_given_twice(call):
     fails(AxisError, call)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("axis", ["x", None.__class__, 1.0, 1.5, b"0", {}, [None]])
 @pytest.mark.parametrize("name", ["sum", "softmax", "transpose", "narrow", "cumsum", "cat", "flip"])
 def test_axis_of_a_wrong_kind(name, axis):

@@ -72,6 +72,7 @@ DATA = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("bad", [3, -4, 10**12, -(10**12)])
 @pytest.mark.parametrize("name", DATA)
 def test_data_index_raises_when_it_runs(name, bad):
@@ -149,10 +150,11 @@ MAKERS = {
     "radd": lambda v, d: v * weft.zeros(2, dtype=d),
     "where": lambda v, d: weft.zeros(2, dtype=d).masked_fill(weft.ones(2) > 0, v),
     "pad": lambda v, d: weft.zeros(2, dtype=d).pad((1, 1), value=v),
-    "clamp": lambda v, d: weft.zeros(2, dtype=d).clamp(v),
+    "clamp": lambda v, d: weft.zeros(2, dtype=d).clamp(**{"min" if v > d.max else "max": v}),
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 @pytest.mark.parametrize("name", MAKERS)
 def test_value_past_its_dtype(name, dtype):
@@ -163,6 +165,31 @@ def test_value_past_its_dtype(name, dtype):
         assert str(value) in str(caught.value)
         assert dtype.name in str(caught.value)
         assert caught.value.where.file == __file__
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
+def test_limits_past_a_dtype_limit_nothing(dtype):
+    """No element is beyond them, as NumPy has it; and the result is a tensor of its own."""
+    values = [dtype.min, 0, dtype.max]
+    for low, high in ((dtype.min - 1, None), (None, dtype.max + 1), (-(2**100), 2**100),
+                      (dtype.min, dtype.max)):
+        for name in ("clamp", "clip"):
+            x = weft.tensor(values, dtype=dtype)
+            limited = getattr(x, name)(low, high)
+            assert limited.dtype is dtype
+            assert limited.tolist() == values
+            limited.add_(1)
+            assert x.tolist() == values
+
+
+@pytest.mark.parametrize("limit", [300, -300])
+@pytest.mark.parametrize("name", ["clamp", "clamp_", "clip"])
+def test_a_limit_that_no_element_can_meet_is_one_of_clamp(name, limit):
+    x = weft.zeros(2, dtype=weft.int8)
+    which = "min" if limit > 0 else "max"
+    change = getattr(x, name)
+    fails(RangeError, lambda: change(**{which: limit}), "clamp: found", str(limit), "int8")
+    assert x.tolist() == [0, 0]
 
 
 FIT = {
@@ -199,6 +226,7 @@ DTYPES = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "dtype", ["float31", "complex64", "object", np.complex128, np.dtype("O"), "U5", 3.5, b"x", {}],
     ids=repr,
@@ -250,6 +278,7 @@ def test_type_that_an_operation_does_not_take(name):
     fails(DTypeError, UNFIT_DTYPES[name])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("device", ["gpu", "cuda:0", "cpu:7", "", "cpu/none", 3, object(), b"cpu"],
                          ids=lambda d: d if isinstance(d, str) else type(d).__name__)  # fmt: skip
 @pytest.mark.parametrize(

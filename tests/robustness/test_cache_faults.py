@@ -16,12 +16,14 @@ import pytest
 
 from weft.config import VERSION
 from weft.driver.kernels import Code
-from weft.driver.plan import Spec
+from weft.driver.plans.plan import Spec
 from weft.store import DiskCache
+
+pytestmark = pytest.mark.grid
 
 PROGRAM = """
 import sys, warnings, weft
-from weft.driver import report
+from weft.driver import counters as report
 caught = []
 warnings.showwarning = lambda message, category, *rest: caught.append(str(message))
 x = weft.arange(1000, dtype=weft.float32)

@@ -26,6 +26,7 @@ def each_way(f, *arguments):
     return values[0][0]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 def test_division_by_zero_is_zero(dtype):
     values = (1, 0, 7, dtype.max) + ((-5, dtype.min) if dtype.kind == "i" else ())
@@ -35,6 +36,7 @@ def test_division_by_zero_is_zero(dtype):
                         (value, dtype), (0, dtype)) == 0  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 def test_remainder_of_division_by_zero(dtype):
     for value in (0, 7, dtype.max, dtype.min):
@@ -56,6 +58,7 @@ def test_smallest_by_minus_one(dtype):
     assert each_way(lambda a, b: a * b, smallest, minus) == dtype.min
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 def test_shift_past_the_width(dtype):
     for amount in (dtype.bits, dtype.bits + 1, min(127, dtype.max), dtype.max):
@@ -73,6 +76,7 @@ def test_shift_by_a_negative_amount(dtype):
         assert (left, right) == (0, -1)  # an amount past the width, read as unsigned
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 def test_arithmetic_wraps(dtype):
     one, top = (1, dtype), (dtype.max, dtype)
@@ -83,6 +87,7 @@ def test_arithmetic_wraps(dtype):
     )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("source", FLOATS, ids=lambda d: d.name)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 def test_float_to_integer(source, dtype):

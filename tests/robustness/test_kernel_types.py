@@ -80,6 +80,7 @@ TYPES = {
 }  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("name", TYPES)
 def test_views_of_prime_sizes(name, view):
@@ -108,6 +109,7 @@ def test_sizes_of_zero(name):
             assert not found.any()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", TYPES)
 def test_results_are_the_same_each_time(name):
     run = weft.jit(TYPES[name][0])
@@ -170,6 +172,7 @@ def test_subnormals_are_not_flushed():
     np.testing.assert_array_equal(t.cumsum(-1).numpy()[:, 1], x[:, 0] * 2)
 
 
+@pytest.mark.slow
 def test_more_than_two_billion_bytes():
     size = 2**31 + 11
     x = np.zeros(size, np.int8)

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import gc
 import weakref
 
@@ -11,16 +12,23 @@ import pytest
 import weft
 
 
-def counted(function):
-    """Return a captured function and the list of what each capture saw."""
+def counted(function, static=()):
+    """Return a captured function and a list that grows with each call of the function itself."""
     seen = []
 
-    @weft.jit
+    @functools.wraps(function)
     def f(*args, **kwargs):
-        seen.append((args, kwargs))
+        seen.append(len(seen))  # what is kept of the arguments would make their sizes constants
         return function(*args, **kwargs)
 
-    return f, seen
+    return weft.jit(f, static=static) if static else weft.jit(f), seen
+
+
+def check_replayed(f, seen, calls):
+    """Check that calls which were made before neither capture nor call the function again."""
+    before = f.captures, len(seen)
+    calls()
+    assert (f.captures, len(seen)) == before
 
 
 def total(x):
@@ -31,6 +39,8 @@ X = np.arange(24, dtype=np.float32)
 SIGNATURES = {
     "shape": X.reshape(4, 6),
     "other shape": X.reshape(6, 4),
+    "third shape": X.reshape(8, 3),
+    "fourth shape": X.reshape(2, 12),
     "rank": X,
     "rank 3": X.reshape(2, 3, 4),
     "dtype": X.reshape(4, 6).astype(np.float64),
@@ -47,24 +57,41 @@ SIGNATURES = {
 }
 
 
+def sums(f, convert=np.asarray):
+    for name, array in SIGNATURES.items():
+        want = (array.astype(np.float64) * 2).sum()
+        np.testing.assert_allclose(f(convert(array)).item(), want, err_msg=name)
+
+
 def test_each_signature_is_captured_once():
-    f, seen = counted(total)
+    """As long as sizes are constants: every type, shape and layout is a capture of its own."""
+    f, seen = counted(total, static=[0])
     for _ in range(3):
-        for name, array in SIGNATURES.items():
-            want = (array.astype(np.float64) * 2).sum()
-            np.testing.assert_allclose(f(array).item(), want, err_msg=name)
+        sums(f)
     assert f.captures == len(seen) < len(SIGNATURES) + 1
     kinds = {(np.shape(v), str(v.dtype)) for v in SIGNATURES.values()}
     assert f.captures >= len(kinds) - 1  # a big-endian array is copied, and then like the first
 
 
-def test_tensors_of_each_signature():
+def test_sizes_that_change_share_a_capture():
     f, seen = counted(total)
+    sums(f)
+    kinds = {(v.ndim, v.size == 0, str(v.dtype.newbyteorder("="))) for v in SIGNATURES.values()}
+    assert len(kinds) <= f.captures < len(SIGNATURES)
     for _ in range(2):
-        for array in SIGNATURES.values():
-            x = weft.tensor(array)
-            np.testing.assert_allclose(f(x).item(), (array.astype(np.float64) * 2).sum())
-    assert f.captures == len(seen)
+        check_replayed(f, seen, lambda: sums(f))
+
+
+@pytest.mark.parametrize("static", [(), (0,)])
+def test_tensors_of_each_signature(static):
+    f, seen = counted(total, static)
+    sums(f, weft.tensor)
+    kinds = {(v.shape, str(v.dtype.newbyteorder("="))) for v in SIGNATURES.values()}
+    if static:
+        assert f.captures == len(seen) == len(kinds)
+    else:
+        assert f.captures < len(kinds)
+    check_replayed(f, seen, lambda: sums(f, weft.tensor))
 
 
 def test_views_of_tensors_are_read_as_they_are():
@@ -75,20 +102,32 @@ def test_views_of_tensors_are_read_as_they_are():
     assert len(seen) == f.captures
 
 
-def test_static_arguments():
-    f, seen = counted(lambda x, n, flag=False, name="a", scale=1.0: x * n * scale + len(name))
+CALLS = [
+    ((2,), {}), ((3,), {}), ((2.0,), {}), ((True,), {}), ((2,), {"flag": True}),
+    ((2,), {"name": "bb"}), ((2,), {"scale": 0.5}), ((2,), {"scale": -0.0}), ((5,), {}),
+    ((2,), {"scale": 0.25}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("static", [(), ("n", "scale")])
+def test_arguments_that_are_no_arrays(static):
+    def scaled(x, n, flag=False, name="a", scale=1.0):
+        return x * n * scale + len(name)
+
+    def calls():
+        for args, kwargs in CALLS:
+            want = args[0] * kwargs.get("scale", 1.0) + len(kwargs.get("name", "a"))
+            assert f(x, *args, **kwargs).tolist() == [want, want]
+
+    f, seen = counted(scaled, static)
     x = weft.ones(2)
-    calls = [
-        ((x, 2), {}), ((x, 3), {}), ((x, 2.0), {}), ((x, True), {}), ((x, 2), {"flag": True}),
-        ((x, 2), {"name": "bb"}), ((x, 2), {"scale": 0.5}), ((x, 2), {"scale": -0.0}),
-    ]  # fmt: skip
-    for _ in range(2):
-        for args, kwargs in calls:
-            want = args[1] * kwargs.get("scale", 1.0) + len(kwargs.get("name", "a"))
-            assert f(*args, **kwargs).tolist() == [want, want]
-    assert f.captures == len(seen)
-    # equal numbers of different types are different programs: 2 and 2.0, 1 and True
-    assert f.captures == len(calls)
+    calls()
+    # Equal numbers of different types are different programs, 2 and 2.0, 1 and True; another
+    # number of a type is read at the call, from the second on, unless it is to be a constant.
+    assert f.captures == len(CALLS) - (0 if static else 2)
+    if static:
+        assert len(seen) == len(CALLS)
+    check_replayed(f, seen, calls)
 
 
 def test_nan_as_a_static_argument_does_not_grow_without_end():
@@ -104,14 +143,26 @@ def test_zero_and_minus_zero_differ():
     assert np.signbit(f(weft.ones(1), -0.0).numpy()).all()
 
 
-def test_structures():
+@pytest.mark.parametrize("static", [(), (0,)])
+def test_structures(static):
     Pair = collections.namedtuple("Pair", "a b")
-    f, seen = counted(lambda t: t[0] + t[1] if isinstance(t, tuple | list) else t["a"] + t["b"])
+    f, seen = counted(lambda t: t[0] + t[1] if isinstance(t, tuple | list) else t["a"] + t["b"],
+                      static)  # fmt: skip
     a, b = weft.ones(2), weft.arange(2, dtype=weft.float32)
-    for _ in range(2):
-        for value in ((a, b), [a, b], Pair(a, b), {"a": a, "b": b}, (a, 1), (a, 2)):
-            assert f(value).shape == (2,)
-    assert f.captures == len(seen) == 6
+    values = [((a, b), [1, 2]), ([a, b], [1, 2]), (Pair(a, b), [1, 2]), ({"a": a, "b": b}, [1, 2]),
+              ((a, 1), [2, 2]), ((a, 2), [3, 3])]  # fmt: skip
+
+    def calls():
+        for value, want in values:
+            assert f(value).tolist() == want
+
+    calls()
+    assert f.captures == len(values)
+    if static:
+        assert len(seen) == len(values)
+    check_replayed(f, seen, calls)
+    assert f((a, 3)).tolist() == [4, 4]
+    assert f.captures == len(values) + bool(static)  # a number that changes is read at the call
 
 
 def test_devices():
@@ -174,6 +225,7 @@ def test_results_of_earlier_calls_are_not_overwritten():
     assert [r[7].item() for r in results] == list(range(1, 21))
 
 
+@pytest.mark.slow
 def test_arguments_and_results_are_not_kept():
     f = weft.jit(total)
     array = np.ones(5, np.float32)

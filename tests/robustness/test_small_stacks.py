@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.grid
+
 PROGRAM = """
 import threading
 import numpy as np

@@ -5,6 +5,7 @@ somewhere), or raise a `WeftError`, a TypeError or a ValueError; an AttributeErr
 inside tells the user nothing. Nothing may take long either, whatever the numbers.
 """
 
+import contextlib
 import inspect
 import signal
 
@@ -62,7 +63,7 @@ OPERATORS = [n for n in dir(weft.Tensor)
              and n not in {"__init__", "__repr__", "__deepcopy__"}]  # fmt: skip
 SUBJECTS = {
     "weft": (weft, functions_of(weft, weft.__all__)),
-    "functional": (weft.nn.functional, functions_of(
+    "nn.functional": (weft.nn.functional, functions_of(
         weft.nn.functional, [n for n in dir(weft.nn.functional) if not n.startswith("_")])),
 }  # fmt: skip
 
@@ -71,7 +72,7 @@ def _too_slow(signum, frame):
     pytest.fail("takes too long for arguments that are wrong", pytrace=False)
 
 
-@pytest.fixture(autouse=True)
+@contextlib.contextmanager
 def in_time():
     """Fail what computes for too long, or waits for ever; a machine may be busy with other work."""
     timers = {signal.SIGPROF: (signal.ITIMER_PROF, SECONDS),
@@ -79,10 +80,12 @@ def in_time():
     before = {number: signal.signal(number, _too_slow) for number in timers}
     for timer, seconds in timers.values():
         signal.setitimer(timer, seconds)
-    yield
-    for number, (timer, _) in timers.items():
-        signal.setitimer(timer, 0)
-        signal.signal(number, before[number])
+    try:
+        yield
+    finally:
+        for number, (timer, _) in timers.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 def attempts(function, first):
@@ -119,31 +122,29 @@ def demand_manners(name, call, args, kwargs):
         pytest.fail(f"{name}({shown}) raises {type(error).__name__}: {error}")
 
 
-@pytest.mark.parametrize("name", SUBJECTS["weft"][1])
-def test_function(name):
-    function = getattr(weft, name)
-    for args, kwargs in attempts(function, first=True):
-        demand_manners(f"weft.{name}", function, args, kwargs)
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_functions(subject, tier_rows):
+    module, names = SUBJECTS[subject]
+    for name in tier_rows(names):
+        function = getattr(module, name)
+        with in_time():
+            for args, kwargs in attempts(function, first=True):
+                demand_manners(f"{subject}.{name}", function, args, kwargs)
 
 
-@pytest.mark.parametrize("name", SUBJECTS["functional"][1])
-def test_functional(name):
-    function = getattr(weft.nn.functional, name)
-    for args, kwargs in attempts(function, first=True):
-        demand_manners(f"nn.functional.{name}", function, args, kwargs)
+def test_methods(tier_rows):
+    for name in tier_rows(METHODS):
+        with in_time():
+            for args, kwargs in attempts(getattr(good(), name), first=False):
+                demand_manners(f"Tensor.{name}", getattr(good(), name), args, kwargs)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_method(name):
-    for args, kwargs in attempts(getattr(good(), name), first=False):
-        demand_manners(f"Tensor.{name}", getattr(good(), name), args, kwargs)
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-def test_operator(name):
-    for args, kwargs in attempts(getattr(good(), name), first=False):
-        if len(args) == len(inspect.signature(getattr(good(), name)).parameters):
-            demand_manners(f"Tensor.{name}", getattr(good(), name), args, kwargs)
+def test_operators():
+    for name in OPERATORS:
+        with in_time():
+            for args, kwargs in attempts(getattr(good(), name), first=False):
+                if len(args) == len(inspect.signature(getattr(good(), name)).parameters):
+                    demand_manners(f"Tensor.{name}", getattr(good(), name), args, kwargs)
 
 
 LAYERS = [n for n in sorted(vars(weft.nn)) if inspect.isclass(getattr(weft.nn, n))
@@ -151,22 +152,25 @@ LAYERS = [n for n in sorted(vars(weft.nn)) if inspect.isclass(getattr(weft.nn, n
 OPTIMIZERS = ["SGD", "Adam", "AdamW"]
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_layer(name):
-    layer = getattr(weft.nn, name)
-    for args, kwargs in attempts(layer, first=False):
-        small = [a for a in [*args, *kwargs.values()] if isinstance(a, int) and a > 2**20]
-        if not small:
-            demand_manners(f"nn.{name}", layer, args, kwargs)
+def test_layers(tier_rows):
+    for name in tier_rows(LAYERS):
+        layer = getattr(weft.nn, name)
+        with in_time():
+            for args, kwargs in attempts(layer, first=False):
+                given = [*args, *kwargs.values()]
+                if not any(isinstance(a, int) and a > 2**20 for a in given):
+                    demand_manners(f"nn.{name}", layer, args, kwargs)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizer(name):
-    optimizer = getattr(weft.optim, name)
-    for bad in BAD.values():
-        demand_manners(f"optim.{name}", optimizer, [bad], {})
-        demand_manners(f"optim.{name}", optimizer, [[bad]], {})
-        demand_manners(f"optim.{name}", optimizer, [[weft.nn.Parameter(good())]], {"lr": bad})
+def test_optimizers():
+    for name in OPTIMIZERS:
+        optimizer = getattr(weft.optim, name)
+        for bad in BAD.values():
+            with in_time():
+                demand_manners(f"optim.{name}", optimizer, [bad], {})
+                demand_manners(f"optim.{name}", optimizer, [[bad]], {})
+                demand_manners(
+                    f"optim.{name}", optimizer, [[weft.nn.Parameter(good())]], {"lr": bad})
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
@@ -177,14 +181,16 @@ def test_assignments(bad):
 
         return set_it
 
-    for attribute in ("grad", "data", "requires_grad"):
-        demand_manners(f"Tensor.{attribute} =", assign(attribute), [], {})
+    with in_time():
+        for attribute in ("grad", "data", "requires_grad"):
+            demand_manners(f"Tensor.{attribute} =", assign(attribute), [], {})
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_captured_functions(bad):
     f = weft.jit(lambda x, y: x + 1 if y is None or not isinstance(y, int) else x + 2)
-    demand_manners("jit", f, [bad, 1], {})
-    demand_manners("jit", f, [good(), bad], {})
-    demand_manners("weft.jit", weft.jit, [bad], {})
+    with in_time():
+        demand_manners("jit", f, [bad, 1], {})
+        demand_manners("jit", f, [good(), bad], {})
+        demand_manners("weft.jit", weft.jit, [bad], {})
     assert f(good(), None)[0, 0].item() == 1

@@ -15,8 +15,8 @@ from weft.ir import expr as ex
 from weft.ir.bounds import Ranges
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.pattern import P, match
-from weft.ir.rewrite import FASTMATH, RANGE, Rule, RuleSet, rewrite
+from weft.ir.rewriting.pattern import P, match
+from weft.ir.rewriting.rewrite import FASTMATH, RANGE, Rule, RuleSet, rewrite
 from weft.rules import algebra, fastmath, fold
 from weft.rules.algebra import ALGEBRA, holds
 
@@ -101,6 +101,7 @@ def assert_equal(before, after, env):
     assert same(a, b, before.dtype), f"{before} = {a!r}, {after} = {b!r} where {env}"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rule", EXACT, ids=lambda r: r.name)
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
@@ -140,6 +141,7 @@ def test_every_pair_of_special_values(rule):
                 assert_equal(before, after, env)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rule", BY_RANGE, ids=lambda r: r.name)
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
@@ -215,6 +217,7 @@ def test_fast_rules_hold_in_real_arithmetic(rule):
 # --- constant folding
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("op", sorted(fold.FOLDABLE, key=lambda o: o.name), ids=lambda o: o.name)
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
@@ -323,6 +326,7 @@ def test_rewrite_ends_on_a_cycle():
     assert made[1].op is Op.SUB
 
 
+@pytest.mark.slow
 def test_rewrite_of_a_long_chain():
     e = x = ex.var("x", dt.float32)
     for _ in range(300_000):

@@ -158,6 +158,7 @@ def test_linear_coefficients():
     assert linear_coefficients(i * 8 // 8, [i], {i: (0, 9)}) == ({i: 1}, ex.index(0))
 
 
+@pytest.mark.slow
 def test_a_long_sum_and_a_deep_chain_are_simplified_in_time():
     total = ex.index(0)
     for number in range(3_000):

@@ -6,7 +6,7 @@ import pytest
 from native_kernels import KERNELS, SYMBOLS
 
 from weft.compilers import llvm
-from weft.runtimes.cpu import CpuRuntime
+from weft.runtimes.cpu.runtime import CpuRuntime
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import ctypes
 import gc
 import weakref
 
-from weft.runtimes import callables
+from weft.runtimes.cpu.calls import callables
 
 
 class Plain:

@@ -12,10 +12,10 @@ import threading
 import pytest
 
 from weft.errors import AllocationError, CopyError, DeallocationError, HandleError
-from weft.runtimes import host_memory
 from weft.runtimes.base import Event
-from weft.runtimes.buffer import Buffer
-from weft.runtimes.pool import Pool, block_size
+from weft.runtimes.memory import host_memory
+from weft.runtimes.memory.buffer import Buffer
+from weft.runtimes.memory.pool import Pool, block_size
 
 MIB = 1 << 20
 
@@ -227,6 +227,7 @@ def test_foreign_memory_keeps_its_owner(pool):
     assert pool.bytes_in_use == 0
 
 
+@pytest.mark.slow
 def test_view_keeps_the_buffer_alive(pool):
     view = pool.allocate(1000, zero=True).view()
     gc.collect()
@@ -300,7 +301,7 @@ def test_a_dead_pool_returns_its_memory(monkeypatch):
 
 
 def test_ever_new_sizes_do_not_pile_up(monkeypatch):
-    monkeypatch.setattr("weft.runtimes.pool._MOST_REQUESTS", 100)
+    monkeypatch.setattr("weft.runtimes.memory.pool._MOST_REQUESTS", 100)
     pool = Pool(limit=MIB)
     for nbytes in range(1000):
         pool.allocate(nbytes)
@@ -359,8 +360,8 @@ def test_fork_while_another_thread_allocates(pool):
 
 def test_interpreter_ends_cleanly_with_living_buffers():
     code = """
-from weft.runtimes.pool import Pool
-from weft.runtimes.buffer import Buffer
+from weft.runtimes.memory.pool import Pool
+from weft.runtimes.memory.buffer import Buffer
 pool = Pool()
 keep = [pool.allocate(n) for n in (1, 1000, 5_000_000)]
 cycle = [pool.allocate(10)]
@@ -375,7 +376,7 @@ def test_a_pool_may_outlive_the_names_of_its_module():
     code = """
 import sys, types
 early = sys.modules["early"] = types.ModuleType("early")  # taken down after what came later
-from weft.runtimes import pool
+from weft.runtimes.memory import pool
 early.pool = pool.Pool()
 sys.kept = [early, pool]
 """

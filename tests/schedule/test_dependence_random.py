@@ -9,8 +9,8 @@ from schedule_nests import loop, memory, n, v
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir.stmt import Kernel, Load, Store
-from weft.schedule.dependence import carried, independent
-from weft.schedule.subscripts import Space
+from weft.schedule.analysis.dependence import carried, independent
+from weft.schedule.analysis.subscripts import Space
 
 
 def subscript(r, loops, ndim):

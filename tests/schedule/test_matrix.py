@@ -5,7 +5,8 @@ import pytest
 import schedule_nests as nests
 from schedule_nests import assert_same
 from weft.errors import ScheduleError
-from weft.ir.text import parse_kernel, print_kernel
+from weft.ir.text.text import print_kernel
+from weft.ir.text.text_parse import parse_kernel
 from weft.schedule import Schedule
 
 
@@ -21,6 +22,7 @@ def tiled(left="bf16", right="bf16", op="dot2", inner=40, transposed=False):
     return made.decompose_reduction("s", "i", spill=True).reorder("i", "j.i", "k.q.i")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("inner", [3, 32, 70])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("kinds", [("bf16", "bf16", "dot2"), ("u8", "i8", "dot4"),

@@ -10,13 +10,13 @@ from schedule_nests import assert_same, convolution, loop, memory, total, v
 from weft.errors import ScheduleError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir import interpret
+from weft.ir.interpret import interpret
 from weft.ir.op import Op
 from weft.ir.stmt import Axis, For, If, Kernel, Load, Reduce, Store
 from weft.ir.traverse import Rewriter, walk
 from weft.rules import index
 from weft.schedule import Schedule
-from weft.schedule.subscripts import Space
+from weft.schedule.analysis.subscripts import Space
 
 f = nests.f
 
@@ -101,6 +101,7 @@ def test_bounds_are_known_whatever_their_steps_divide_by(stride, dilation):
             Schedule(kernel).omit("s")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("loops", [("i",), ("j",), ("i", "j"), ("j", "i")])
 @pytest.mark.parametrize(("stride", "pad", "size"), [(1, 1, 3), (2, 1, 3), (1, 2, 5)])
 def test_code_without_conditions_where_all_hold(stride, pad, size, loops):

@@ -7,9 +7,9 @@ import schedule_nests as nests
 import weft
 from schedule_nests import assert_same
 from weft.errors import ScheduleError
-from weft.ir.interpret import evaluate
+from weft.ir.interpret.interpret import evaluate
 from weft.ir.stmt import For, If, Prefetch
-from weft.ir.text_expr import print_expr
+from weft.ir.text.text_expr import print_expr
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
 from weft.strategies import choose
@@ -26,6 +26,8 @@ def test_refuses():
         Schedule(kernel).prefetch("x", "r", nests_phase(kernel, 1))
     with pytest.raises(ScheduleError, match="distance"):
         Schedule(kernel).prefetch("x", nests_phase(kernel, 1), "r", 0)
+    with pytest.raises(ScheduleError, match="everything at distance 1"):
+        Schedule(kernel).prefetch("x", nests_phase(kernel, 1), "r", granularity="everything")
 
 
 def panels(rows, columns, inner):
@@ -38,7 +40,7 @@ def panels(rows, columns, inner):
 def test_panels_are_fetched_ahead(shape):
     schedule = panels(*shape)
     before = schedule.kernel
-    schedule.prefetch_panel("b", "k.s", "i", "j.o")
+    schedule.prefetch("b", "i", "j.o", granularity="panel", read="k.s")
     assert sum(isinstance(s, Prefetch) for s in walk(schedule.kernel.body)) == 1
     assert_same(before, schedule.kernel)
     again = Schedule.replay(panels(*shape).kernel, schedule.kernel.meta.schedule[-1:])
@@ -51,7 +53,7 @@ def test_rows_of_panels_are_fetched_ahead(shape):
     schedule = Schedule(nests.matmul(rows, columns, depth)).split("j", 8, "overlap").reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
     before = schedule.kernel
-    schedule.prefetch_rows("b", "k.s", "i", "k", "j.o")
+    schedule.prefetch("b", "k", "j.o", granularity="row", read="k.s", first="i")
     assert_same(before, schedule.kernel)
     again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
     assert_same(schedule.kernel, again.kernel)
@@ -67,7 +69,7 @@ def test_each_block_of_panels_is_fetched_ahead(depth):
         "j.o", "i", "j.i").block_reduction("s", "i", "k", 16).stage(
         "b", "k.o", ("k.i", "j.i")).decompose_reduction("s.b", "j.i")
     before = schedule.kernel
-    schedule.prefetch_rows("b", "k.i.s", "i", "k.i", "k.o", "j.o")
+    schedule.prefetch("b", "k.i", "k.o", granularity="row", read="k.i.s", first="i", around="j.o")
     assert_same(before, schedule.kernel)
     again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
     assert_same(schedule.kernel, again.kernel)
@@ -81,7 +83,7 @@ def test_rows_are_fetched_ahead(shape):
     schedule = Schedule(nests.matmul(rows, columns, depth)).split("j", 8, "overlap").reorder(
         "j.o", "i", "j.i").decompose_reduction("s", "j.i")
     before = schedule.kernel
-    schedule.prefetch_rows("b", "k", "i", "k", "j.o")
+    schedule.prefetch("b", "k", "j.o", granularity="row", first="i")
     assert_same(before, schedule.kernel)
     again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
     assert_same(schedule.kernel, again.kernel)
@@ -98,11 +100,11 @@ def test_rows_are_asked_for_between_sums(shape):
     schedule.block_reduction("s", "i.i", "k", 7).decompose_reduction("s.b", "i.i")
     before = schedule.kernel
     asked = {}
-    for memory, wanted in {"a": ("i.i", "k.o", "k.o", "i.o", 1), "c": ("i.i.end", "k.o", "k.o"),
-                           "b": ("k.s", "i.o", "k.o", "j.o")}.items():
-        one = Schedule(before).prefetch_between(memory, *wanted)
+    for memory, wanted in {"a": ("i.o", 1, "rows", 1, "i.i"), "c": ("k.o", 0, "rows", 0, "i.i.end"),
+                           "b": ("j.o", 1, "rows", 0, "k.s", "i.o")}.items():
+        one = Schedule(before).prefetch(memory, "k.o", *wanted)
         asked[memory] = lines_of(one.kernel, columns)
-        schedule.prefetch_between(memory, *wanted)
+        schedule.prefetch(memory, "k.o", *wanted)
     assert_same(before, schedule.kernel)
     again = Schedule.replay(before, schedule.kernel.meta.schedule[-3:])
     assert_same(schedule.kernel, again.kernel)
@@ -117,11 +119,11 @@ def test_refuses_rows_between_sums():
         "j.o", "i.o", "i.i", "j.i").block_reduction("s", "i.i", "k", 20).decompose_reduction(
         "s.b", "i.i")
     with pytest.raises(ScheduleError, match=r"k\.i or i\.o not around"):
-        schedule.prefetch_between("a", "i.i", "k.i", "k.o", "i.o")
+        schedule.prefetch("a", "k.o", "i.o", granularity="rows", read="i.i", first="k.i")
     with pytest.raises(ScheduleError, match=r"no rows of b in i\.i\.end"):
-        schedule.prefetch_between("b", "i.i.end", "k.o", "k.o")
+        schedule.prefetch("b", "k.o", "k.o", 0, granularity="rows", read="i.i.end")
     with pytest.raises(ScheduleError, match="40 hints in a turn"):
-        schedule.prefetch_between("a", "i.i", "k.o", "k.o", "i.o", 20)
+        schedule.prefetch("a", "k.o", "i.o", granularity="rows", count=20, read="i.i")
 
 
 def test_each_line_of_wide_rows_is_fetched_ahead():
@@ -130,7 +132,7 @@ def test_each_line_of_wide_rows_is_fetched_ahead():
         "j.o", "i", "j.i.o", "j.i.i").block_reduction("s", "j.o", "k", 16).decompose_reduction(
         "s.b", "j.i.o")
     before = schedule.kernel
-    schedule.prefetch_rows("b", "k.i", "i", "k.i", "j.o", "k.o")
+    schedule.prefetch("b", "k.i", "j.o", granularity="row", first="i", around="k.o")
     assert_same(before, schedule.kernel)
     every = {(k, j) for j in range(0, 96, 16) for k in range(32)}
     first = {(k, j) for j in (0, 16, 32) for k in range(16)}
@@ -141,7 +143,7 @@ def test_rows_of_a_shorter_last_block():
     schedule = Schedule(nests.matmul(6, 24, 37)).split("j", 8).reorder(
         "j.o", "i", "j.i").block_reduction("s", "j.o", "k", 16).decompose_reduction("s.b", "j.i")
     before = schedule.kernel
-    schedule.prefetch_rows("b", "k.i", "i", "k.i", "j.o", "k.o")
+    schedule.prefetch("b", "k.i", "j.o", granularity="row", first="i", around="k.o")
     assert_same(before, schedule.kernel)
     every = {(k, j) for j in (0, 8, 16) for k in range(37)}
     rest = {(k, 0) for k in range(16)} | {(k, j) for k in range(32, 37) for j in (0, 8, 16)}
@@ -158,7 +160,7 @@ def test_long_steps_ask_for_lines(shape, right):
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).split("k", 8)
     schedule.decompose_reduction("s", "j.i")
     before = schedule.kernel
-    schedule.prefetch_lines("b", "k.s", "i", "k.o", "j.o")
+    schedule.prefetch("b", "k.o", "j.o", granularity="lines", read="k.s", first="i")
     assert_same(before, schedule.kernel)
     again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
     assert_same(schedule.kernel, again.kernel)
@@ -175,7 +177,7 @@ def test_lines_of_blocks_of_the_sum():
         "j.o", "i", "j.i").block_reduction("s", "j.o", "k", 32).stage(
         "b", "j.o", ("k.i", "j.i")).decompose_reduction("s.b", "j.i")
     before = schedule.kernel
-    schedule.prefetch_lines("b", "k.i.s", "i", "k.i", "j.o", "k.o")
+    schedule.prefetch("b", "k.i", "j.o", granularity="lines", read="k.i.s", first="i", around="k.o")
     assert_same(before, schedule.kernel)
     asked = {(k, j // 16) for k, j in lines_of(schedule.kernel, 64)}
     assert asked >= {(k, j) for k in range(64) for j in range(4) if k >= 32 or j >= 2}
@@ -185,7 +187,7 @@ def test_only_the_first_iteration_of_what_is_written_out_asks_for_lines():
     schedule = Schedule(nests.matmul(6, 64, 48)).split("j", 32).reorder("j.o", "i", "j.i").stage(
         "b", "j.o", ("k", "j.i")).split("k", 24).decompose_reduction("s", "j.i").unroll("k.o")
     before = schedule.kernel
-    schedule.prefetch_lines("b", "k.s", "i", "k.i", "j.o")
+    schedule.prefetch("b", "k.i", "j.o", granularity="lines", read="k.s", first="i")
     assert_same(before, schedule.kernel)
     (asked,) = [s for s in walk(schedule.kernel.body)
                 if isinstance(s, If) and any(isinstance(t, Prefetch) for t in walk(s.then))]
@@ -195,7 +197,7 @@ def test_only_the_first_iteration_of_what_is_written_out_asks_for_lines():
 def test_requests_of_a_long_step_are_written_once():
     schedule = Schedule(nests.matmul(2, 96, 40)).split("j", 32).reorder("j.o", "i", "j.i").stage(
         "b", "j.o", ("k", "j.i")).split("k", 8).decompose_reduction("s", "j.i")
-    schedule.prefetch_lines("b", "k.s", "i", "k.o", "j.o")
+    schedule.prefetch("b", "k.o", "j.o", granularity="lines", read="k.s", first="i")
     (loop,) = [s for s in walk(schedule.kernel.body)
                if isinstance(s, For) and any(isinstance(t, Prefetch) for t in s.body)]
     assert print_expr(loop.extent) == "8"  # of two lines of 40 rows, in ten steps
@@ -206,13 +208,13 @@ def test_refuses_lines():
     tiles = Schedule(nests.matmul(4, 640, 20)).split("j", 320).reorder(
         "j.o", "i", "j.i").decompose_reduction("s", "j.i")
     with pytest.raises(ScheduleError, match="loads of a that"):
-        tiles.prefetch_lines("a", "k", "i", "k", "j.o")
+        tiles.prefetch("a", "k", "j.o", granularity="lines", first="i")
     with pytest.raises(ScheduleError, match="not between"):
-        tiles.prefetch_lines("b", "k", "none", "k", "j.o")
+        tiles.prefetch("b", "k", "j.o", granularity="lines", first="none")
     short = Schedule(nests.matmul(1, 640, 640)).split("j", 320).split("k", 320).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k.o", "k.i", "j.i")).decompose_reduction("s", "j.i")
     with pytest.raises(ScheduleError, match="lines for 2 steps"):
-        short.prefetch_lines("b", "k.o.s", "i", "k.o", "j.o")
+        short.prefetch("b", "k.o", "j.o", granularity="lines", read="k.o.s", first="i")
 
 
 def lines_of(kernel, columns):
@@ -235,24 +237,24 @@ def test_refuses_rows_of_panels():
     schedule = Schedule(nests.matmul(2, 24, 40)).split("j", 8).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
     with pytest.raises(ScheduleError, match="not between"):
-        schedule.prefetch_rows("b", "k.s", "j.o", "k", "j.o")
+        schedule.prefetch("b", "k", "j.o", granularity="row", read="k.s", first="j.o")
     with pytest.raises(ScheduleError, match="0 loads of a"):
-        schedule.prefetch_rows("a", "k.s", "i", "k", "j.o")
+        schedule.prefetch("a", "k", "j.o", granularity="row", read="k.s", first="i")
     narrow = Schedule(nests.matmul(1, 128, 5, right="jk")).split("j", 64).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction("s", "j.i")
     with pytest.raises(ScheduleError, match="64 rows for 5 steps"):
-        narrow.prefetch_rows("b", "k.s", "i", "k", "j.o")
+        narrow.prefetch("b", "k", "j.o", granularity="row", read="k.s", first="i")
 
 
 def test_refuses_rows():
     tiles = Schedule(nests.matmul(4, 640, 20)).split("j", 160).reorder(
         "j.o", "i", "j.i").decompose_reduction("s", "j.i")
     with pytest.raises(ScheduleError, match="10 lines in a row"):
-        tiles.prefetch_rows("b", "k", "i", "k", "j.o")
+        tiles.prefetch("b", "k", "j.o", granularity="row", first="i")
     with pytest.raises(ScheduleError, match="loads of a that"):
-        tiles.prefetch_rows("a", "k", "i", "k", "j.o")
+        tiles.prefetch("a", "k", "j.o", granularity="row", first="i")
     with pytest.raises(ScheduleError, match="not between"):
-        tiles.prefetch_rows("b", "k", "none", "k", "j.o")
+        tiles.prefetch("b", "k", "j.o", granularity="row", first="none")
 
 
 @pytest.mark.parametrize("lanes", [16, 32, 64])
@@ -263,7 +265,7 @@ def test_places_of_rows(columns, places, block, lanes):
     rows = 2 * max(block, 2)
     schedule = Schedule(nests.bias(rows, columns)).split("j", lanes).vectorize("j.i")
     before = schedule.kernel
-    schedule.prefetch_places("x", "j.o", "i", places, block)
+    schedule.prefetch("x", "j.o", "i", block, "pages", places)
     assert_same(before, schedule.kernel)
     again = Schedule.replay(before, schedule.kernel.meta.schedule[-1:])
     assert_same(schedule.kernel, again.kernel)
@@ -284,7 +286,7 @@ def test_places_of_rows(columns, places, block, lanes):
 def test_places_of_blocks(size, lanes, places, block):
     schedule = Schedule(nests.chain(size)).split("i", lanes, "peel").vectorize("i.i")
     before = schedule.kernel
-    schedule.prefetch_places("x", "i.o", "i.o", places, block)
+    schedule.prefetch("x", "i.o", "i.o", block, "pages", places)
     assert_same(before, schedule.kernel)
     asked = {e for e, in lines_of(schedule.kernel, size)}
     assert asked >= set(range(block * lanes, size // lanes * lanes, 16))
@@ -294,7 +296,7 @@ def test_places_of_blocks(size, lanes, places, block):
 def test_places_of_rows_whose_last_vector_overlaps(columns):
     schedule = Schedule(nests.bias(4, columns)).split("j", 64, "overlap").vectorize("j.i")
     before = schedule.kernel
-    schedule.prefetch_places("x", "j.o", "i", 4)
+    schedule.prefetch("x", "j.o", "i", 1, "pages", 4)
     assert_same(before, schedule.kernel)
     flat = {i * columns + j for i, j in lines_of(schedule.kernel, columns)}
     assert flat >= {i * columns + j for i in (1, 2, 3) for j in range(0, columns - 16, 16)}
@@ -312,24 +314,24 @@ def test_lines_are_fetched_before_they_are_written():
 def test_refuses_places():
     schedule = Schedule(nests.bias(8, 64)).split("j", 16).vectorize("j.i")
     with pytest.raises(ScheduleError, match="in blocks of 1, 3 places"):
-        schedule.prefetch_places("x", "j.o", "i", 3)
+        schedule.prefetch("x", "j.o", "i", 1, "pages", 3)
     with pytest.raises(ScheduleError, match="in blocks of 2, 4 places"):
-        schedule.prefetch_places("x", "j.o", "i", 4, 2)
+        schedule.prefetch("x", "j.o", "i", 2, "pages", 4)
     with pytest.raises(ScheduleError, match="in blocks of 1, 4 places"):
-        schedule.prefetch_places("b", "j.o", "i", 4)
+        schedule.prefetch("b", "j.o", "i", 1, "pages", 4)
     with pytest.raises(ScheduleError, match="no such load of y"):
-        schedule.prefetch_places("y", "j.o", "i")
+        schedule.prefetch("y", "j.o", "i", 1, "pages", 4)
     with pytest.raises(ScheduleError, match="no such load of x"):
-        Schedule(nests.bias(8, 64)).split("j", 8).prefetch_places("x", "j.o", "i")
+        Schedule(nests.bias(8, 64)).split("j", 8).prefetch("x", "j.o", "i", 1, "pages", 4)
     with pytest.raises(ScheduleError, match="no such load of x"):
-        Schedule(nests.transpose(64, 64)).split("j", 16).prefetch_places("x", "j.o", "i")
+        Schedule(nests.transpose(64, 64)).split("j", 16).prefetch("x", "j.o", "i", 1, "pages", 4)
 
 
 def test_refuses_panels():
     with pytest.raises(ScheduleError, match="a loop around both"):
-        panels(4, 24, 3).prefetch_panel("b", "k.s", "i", "i")
+        panels(4, 24, 3).prefetch("b", "i", "i", granularity="panel", read="k.s")
     with pytest.raises(ScheduleError, match="0 loads of a"):
-        panels(4, 24, 3).prefetch_panel("a", "k.s", "i", "j.o")
+        panels(4, 24, 3).prefetch("a", "i", "j.o", granularity="panel", read="k.s")
 
 
 def nests_phase(kernel, number):

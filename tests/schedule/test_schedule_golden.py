@@ -3,7 +3,7 @@
 import pytest
 
 import schedule_nests as nests
-from weft.ir.text import print_kernel
+from weft.ir.text.text import print_kernel
 from weft.schedule import Schedule
 
 
@@ -58,23 +58,26 @@ CASES = {
     "scan_neighbours": lambda: Schedule(nests.carried(2, 10)).scan("k", 4, 2),
     "stream": lambda: Schedule(nests.chain(10)).stream("y"),
     "prefetch_panel": lambda: Schedule(nests.matmul(3, 9, 20, right="jk")).split("j", 4).reorder(
-        "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).prefetch_panel("b", "k.s", "i", "j.o"),
-    "prefetch_panel_rows": lambda: Schedule(nests.matmul(3, 12, 20)).split("j", 4).reorder(
+        "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).prefetch(
+        "b", "i", "j.o", granularity="panel", read="k.s"),
+    "prefetch_row_of_panel": lambda: Schedule(nests.matmul(3, 12, 20)).split("j", 4).reorder(
         "j.o", "i", "j.i").stage("b", "j.o", ("k", "j.i")).decompose_reduction(
-        "s", "j.i").prefetch_rows("b", "k.s", "i", "k", "j.o"),
-    "prefetch_rows": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
+        "s", "j.i").prefetch("b", "k", "j.o", granularity="row", read="k.s", first="i"),
+    "prefetch_row": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
         "i", 2).reorder("j.o", "i.o", "i.i", "j.i").decompose_reduction(
-        "s", "i.i").prefetch_rows("b", "k", "i.o", "k", "j.o"),
-    "copy_ahead": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
+        "s", "i.i").prefetch("b", "k", "j.o", granularity="row", first="i.o"),
+    "software_pipeline": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
         "i", 2).reorder("j.o", "i.o", "i.i", "j.i").stage("b", "j.o", ("k", "j.i")).
-        decompose_reduction("s", "i.i").copy_ahead("b", "k.s", "i.o", "k", "j.o"),
-    "settle": lambda: Schedule(nests.matmul(6, 64, 40)).split("j", 32).reorder(
-        "j.o", "i", "j.i").block_reduction("s", "j.o", "k", 20).settle("j.o.end", "k.o", "i"),
-    "prefetch_between": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
+        decompose_reduction("s", "i.i").software_pipeline("b", "k", "j.o", read="k.s", first="i.o"),
+    "fuse_prologue_epilogue": lambda: Schedule(nests.matmul(6, 64, 40)).split("j", 32).reorder(
+        "j.o", "i", "j.i").block_reduction("s", "j.o", "k", 20).
+        fuse_prologue_epilogue("j.o.end", "k.o", "i"),
+    "prefetch_rows": lambda: Schedule(nests.matmul(6, 64, 20)).split("j", 32).split(
         "i", 2).reorder("j.o", "i.o", "i.i", "j.i").block_reduction("s", "i.i", "k", 8)
-    .decompose_reduction("s.b", "i.i").prefetch_between("a", "i.i", "k.o", "k.o", "i.o", 1),
-    "prefetch_places": lambda: Schedule(nests.bias(4, 128)).split("j", 32).prefetch_places(
-        "x", "j.o", "i", 4),
+    .decompose_reduction("s.b", "i.i").prefetch(
+        "a", "k.o", "i.o", granularity="rows", count=1, read="i.i"),
+    "prefetch_pages": lambda: Schedule(nests.bias(4, 128)).split("j", 32).prefetch(
+        "x", "j.o", "i", 1, "pages", 4),
     "prefetch": lambda: Schedule(nests.softmax(2, 5)).prefetch("x", "q", "r"),
 }
 

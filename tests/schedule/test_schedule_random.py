@@ -1,5 +1,6 @@
 """Random sequences of primitives: whatever is accepted keeps the meaning."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as hs
 
@@ -7,9 +8,9 @@ import schedule_nests as nests
 from weft.errors import ScheduleError
 from weft.ir.stmt import For, Reduce
 from weft.ir.traverse import Rewriter, walk
-from weft.passes.vectorize import vectorize
+from weft.passes.vector.vectorize import vectorize
 from weft.schedule import Schedule
-from weft.schedule.space import Copy
+from weft.schedule.analysis.space import Copy
 
 KERNELS = {
     "chain": lambda n, m: nests.chain(n),
@@ -80,6 +81,7 @@ def step(data, schedule):
         getattr(schedule, primitive)(data.draw(name))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(hs.sampled_from(sorted(KERNELS)), SIZES, SIZES, hs.data())
 def test_accepted_schedules_keep_the_meaning(name, n, m, data):

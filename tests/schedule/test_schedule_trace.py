@@ -1,10 +1,13 @@
 """A trace is text that replays."""
 
+import inspect
+
 import pytest
 
 import schedule_nests as nests
 from weft.errors import ParseError, ScheduleError
 from weft.schedule import Schedule, parse_line
+from weft.schedule.primitive import PRIMITIVES
 
 
 def test_trace_and_replay():
@@ -45,7 +48,7 @@ def test_layouts_and_orders_round_trip():
 
 
 @pytest.mark.parametrize("line", ["", "split", "split i, 4", "shuffle(i)", "import os", "split()",
-                                  "split(i, 4, colour=red)"])
+                                  "split(i, 4, colour=red)", "prefetch_places(x, i, i, 4, 8)"])
 def test_malformed_lines(line):
     with pytest.raises(ParseError):
         Schedule.replay(nests.chain(8), [line])
@@ -60,3 +63,30 @@ def test_the_verifier_runs_after_every_primitive():
     seen = []
     Schedule(nests.chain(8), verify=seen.append).split("i", 4).unroll("i.i")
     assert len(seen) == 2
+
+
+def test_methods_have_the_documentation_and_the_arguments_of_their_primitives():
+    for name, row in PRIMITIVES.items():
+        method = getattr(Schedule, name)
+        assert method.__name__ == row.function.__name__ == name
+        assert method.__doc__ == row.function.__doc__
+        assert method.__doc__
+        bound = inspect.signature(getattr(Schedule(nests.chain(8)), name))
+        assert list(bound.parameters) == list(inspect.signature(row.function).parameters)[1:]
+
+
+def test_lines_have_every_argument_however_it_was_given():
+    made = [Schedule(nests.bias(6, 8)).peel("i"), Schedule(nests.bias(6, 8)).peel("i", count=1),
+            Schedule(nests.bias(6, 8)).peel(loop="i", count=1)]
+    assert [s.trace for s in made] == [["peel(i, 1)"]] * 3
+    made = [Schedule(nests.bias(6, 8)).split("i", 2), Schedule(nests.bias(6, 8)).split(
+        tail="mask", factor=2, loop="i")]
+    assert [s.trace for s in made] == [["split(i, 2, tail=mask)"]] * 2
+    made = [Schedule(nests.matmul(2, 3, 4)).decompose_reduction("s", "i", (), False),
+            Schedule(nests.matmul(2, 3, 4)).decompose_reduction("s", "i", scope="local")]
+    assert [s.trace for s in made] == [["decompose_reduction(s, i)"],
+                                       ["decompose_reduction(s, i, scope=local)"]]
+
+
+def test_a_primitive_that_changes_nothing_leaves_no_line():
+    assert Schedule(nests.chain(8)).sink("i").trace == []

@@ -30,6 +30,7 @@ def places(kind, size, dtype=dt.float32, both=False, place=None):
     return Kernel("places", tuple(params), (loop("r", 3, *nest),))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("kind", ["max", "min"])
 @pytest.mark.parametrize("dtype", [dt.float32, dt.float64, dt.int8, dt.int64, dt.float16])
@@ -74,6 +75,7 @@ POOLS = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint8", "int16",
                                    "int32", "int64"])  # fmt: skip

@@ -6,7 +6,8 @@ import schedule_nests as nests
 from schedule_nests import assert_same
 from weft.errors import ScheduleError
 from weft.ir import dtype as dt
-from weft.ir.text import parse_kernel, print_kernel
+from weft.ir.text.text import print_kernel
+from weft.ir.text.text_parse import parse_kernel
 from weft.schedule import Schedule
 
 
@@ -40,6 +41,7 @@ def test_loops_that_do_not_move_together_make_no_dimension(pair):
         words(1).precompute("s.left", "n", ("c.q.o", "c.q.i", pair, *loops))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("width", [18, 41])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_tiles_are_parts_of_the_copy(width, stride):

@@ -6,7 +6,7 @@ import schedule_nests as nests
 from weft.ir.stmt import For
 from weft.ir.traverse import walk
 from weft.schedule import Schedule
-from weft.schedule import subscripts as sub
+from weft.schedule.analysis import subscripts as sub
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ from schedule_nests import assert_same
 from weft.errors import ScheduleError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir import interpret
+from weft.ir.interpret import interpret
 from weft.ir.stmt import Axis, Kernel, Load, Reduce, Store
-from weft.ir.text import parse_kernel, print_kernel
-from weft.ir.verify import verify
+from weft.ir.text.text import print_kernel
+from weft.ir.text.text_parse import parse_kernel
+from weft.ir.verify.verify import verify
 from weft.schedule import Schedule
 
 PAIRS = [("bf16", "bf16", "dot2"), ("i8", "i8", "dot4"), ("i8", "i8", "dot4s"),

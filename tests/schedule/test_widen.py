@@ -7,7 +7,7 @@ import weft
 from schedule_nests import assert_same
 from weft.errors import ScheduleError
 from weft.ir.stmt import Reduce
-from weft.ir.text import print_kernel
+from weft.ir.text.text import print_kernel
 from weft.ir.traverse import walk
 from weft.kernelize.build import kernelize
 from weft.schedule import Schedule

@@ -113,6 +113,7 @@ def check(got, wanted):
     np.testing.assert_allclose(got[finite], wanted[finite], rtol=2.0**-7.9, atol=1e-4)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["plain", "causal", "bool", "float"])
 @pytest.mark.parametrize("number", range(2))
 def test_results_of_random_shapes(number, kind, rng):
@@ -134,6 +135,7 @@ def test_results_of_random_shapes(number, kind, rng):
     assert got.tobytes() == computed(q, k, v, mask, causal).tobytes()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("where", ["q", "k", "v"])
 def test_values_that_are_no_finite_numbers(value, where, rng):

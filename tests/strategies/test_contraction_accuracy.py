@@ -73,6 +73,7 @@ CASES = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{'x'.join(map(str, c[1:6]))}" for c in CASES])
 def test_sums_start_anew(case):
     what, n, c, h, width, o, kernel, stride, padding, dilation, groups, most = case

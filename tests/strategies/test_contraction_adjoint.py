@@ -23,6 +23,7 @@ def gradient_of_images(up, w, shape, stride, padding, dilation):
     return out[:, :, padding : padding + height, padding : padding + width]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("images", "channels", "outputs", "height", "width", "kernel", "stride",
                           "padding", "dilation"), [
@@ -75,6 +76,7 @@ def test_infinite_weights_beside_borders(images, channels, outputs, height, widt
     assert not np.isfinite(found).all()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("channels", "outputs", "groups"), [(5, 5, 5), (12, 3, 1), (6, 12, 6)])
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 1, 1), (5, 1, 2), (3, 2, 1)])
@@ -101,6 +103,7 @@ def test_infinite_weights_of_few_channels(channels, outputs, groups, kernel, str
     assert np.isinf(found).any()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.parametrize(("channels", "outputs", "groups"), [(12, 24, 4), (28, 28, 4), (4, 4, 2),
                                                              (6, 4, 2)])

@@ -2,15 +2,18 @@
 
 import numpy as np
 import pytest
+from test_contraction_forms import near
 
 import schedule_nests as nests
 import weft
+from schedule_costs import Cost
 from schedule_nests import assert_same
 from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir.op import Op
-from weft.strategies import choose, contraction_dot, nest
-from weft.target import Target, native_operations
+from weft.strategies import choose
+from weft.strategies.common import nest
+from weft.target import CostModel, Target, native_operations
 
 RNG = np.random.default_rng(34)
 INTEGERS = [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")]
@@ -30,6 +33,7 @@ def bf16(array):
     return weft.from_numpy(np.ascontiguousarray(array)).astype(weft.bfloat16).realize()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kinds", [("f16", "f16"), ("f16", "f32"), ("bf16", "f16")])
 @pytest.mark.parametrize("layout", ["ik,kj", "ik,jk", "ki,kj", "ki,jk"])
 @pytest.mark.parametrize("shape", [(48, 33, 20), (61, 40, 35)])
@@ -37,22 +41,24 @@ def test_factors_that_are_widened_are_computed_once(kinds, layout, shape):
     """In panels, for whichever layout, and not in each step of a tile."""
     kernel = nests.narrow(*shape, *kinds, *layout.split(","))
     made = choose(kernel, TARGET, 1)
-    assert any(line.startswith("tensorize(s, k, mad") for line in made.meta.schedule)
+    cost = Cost(made)
+    assert cost.form == "dot_instructions"
+    assert near(cost, "a") or near(cost, "b")
     assert_same(kernel, made)
 
 
 def test_a_number_of_tiles_without_divisors_shares_panels_all_the_same():
     """89 tiles of rows, in runs of which the last one begins within the one before it."""
-    made = choose(nests.narrow(89 * 8, 512, 2048, "f16", "f16"), TARGET, 1)
-    split = next(line for line in made.meta.schedule if line.startswith("split(i.o, "))
-    assert split.endswith("tail=overlap)")
-    assert 20 < int(split.split(",")[1]) < 89
+    cost = Cost(choose(nests.narrow(89 * 8, 512, 2048, "f16", "f16"), TARGET, 1))
+    assert cost.read["b"] < 89 / 20 * 512 * 2048
 
 
 def test_columns_that_do_not_fill_a_block_are_filled_up():
     """In one block, for which the rows are widened once, without computing more."""
     made = choose(nests.narrow(96, 147, 64, "f16", "f16", "ik", "jk"), TARGET, 1)
-    assert "split(j, 160, tail=mask)" in made.meta.schedule
+    cost = Cost(made)
+    assert cost.computed == 96 * 160 * 64
+    assert cost.read["a"] < 1.1 * 96 * 64
     kernel = nests.narrow(48, 39, 20, "f16", "f16", "ik", "jk")
     assert_same(kernel, choose(kernel, TARGET, 1))
 
@@ -61,26 +67,26 @@ def test_columns_that_do_not_fill_a_block_are_filled_up():
 def test_threads_share_the_blocks_of_many_columns_evenly(threads):
     large = TARGET.replace(l2_bytes=2 << 20)
     made = choose(nests.narrow(16, 2067, 200, "f16", "f16", "ik", "jk"), large, threads)
-    loop = made.body[0]
-    assert any(line.startswith("tensorize(s, k, mad") for line in made.meta.schedule)
-    assert (loop.var.attr, loop.kind) == ("j.o", "parallel" if threads > 1 else "serial")
-    assert loop.extent.attr % threads == 0
+    cost = Cost(made)
+    assert cost.form == "dot_instructions"
+    assert bool(cost.shares) == (threads > 1)
+    assert not cost.shares or cost.shares[0] % threads == 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("shape", "pairs"), [
     ((61, 70, 9), False), ((37, 70, 18), True), ((5, 70, 9), True)])
 @pytest.mark.parametrize("layout", ["ik,kj", "ik,jk", "ki,kj"])
 def test_short_sums_of_bfloat16_are_of_single_elements(shape, pairs, layout, monkeypatch):
     """Where units take vectors whole; threads share the rows, not the lines, of the results."""
-    for module in (contraction_dot, nest):
-        monkeypatch.setattr(module, "PARALLEL_WORK", 1 << 8)
+    monkeypatch.setattr(nest.Plan, "costs", CostModel(parallel_work=1 << 8))
     kernel = nests.narrow(*shape, "bf16", "bf16", *layout.split(","))
     made = choose(kernel, TARGET.replace(whole_vectors=True), 2)
-    trace = " ".join(made.meta.schedule)
-    assert ("tensorize(s, k, dot2" in trace) == pairs
-    assert pairs or "split(i, 31, tail=overlap)" in trace
+    cost = Cost(made)
+    assert (cost.unit == "dot") == pairs
+    assert pairs or cost.shares == [2]
     assert_same(kernel, made)
-    assert "tensorize(s, k, dot2" in " ".join(choose(kernel, TARGET, 2).meta.schedule)
+    assert Cost(choose(kernel, TARGET, 2)).unit == "dot"
 
 
 def random(name, *shape):
@@ -94,13 +100,13 @@ def random(name, *shape):
 def test_the_schedule_is_exact(kinds, layout, shape):
     kernel = nests.narrow(*shape, *kinds, *layout.split(","))
     made = choose(kernel, TARGET, 2)
-    assert any(line.startswith("tensorize") for line in made.meta.schedule)
+    assert Cost(made).unit == "dot"
     assert_same(kernel, made)
 
 
 def test_a_target_without_dot_products_does_without():
     made = choose(nests.narrow(9, 33, 8), TARGET.replace(operations=native_operations()), 1)
-    assert not any(line.startswith("tensorize") for line in made.meta.schedule)
+    assert Cost(made).unit == "vector"
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -108,8 +114,9 @@ def test_a_target_without_dot_products_does_without():
 def test_few_rows_are_multiplied_along_the_sum(shape, threads):
     kernel = nests.narrow(*shape, "bf16", "bf16", "ik", "jk")
     made = choose(kernel, TARGET, threads)
-    assert not any(line.startswith(("precompute", "stage")) for line in made.meta.schedule)
-    assert any("partial=" in line for line in made.meta.schedule)
+    cost = Cost(made)
+    assert cost.form == "dot_instructions"
+    assert cost.written.keys() == {"c"}  # no operand is copied
     assert_same(kernel, made)
 
 
@@ -128,6 +135,7 @@ def test_few_rows_of_bfloat16(shape):
     np.testing.assert_array_equal(found, exact)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_matmul_of_bfloat16(layout):
     for _ in range(5):
@@ -142,6 +150,7 @@ def test_matmul_of_bfloat16(layout):
         np.testing.assert_array_equal(found, exact.astype(weft.float32).numpy())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("left", "right"), INTEGERS)
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_matmul_of_bytes(left, right, layout):

@@ -6,6 +6,7 @@ import pytest
 import weft
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("right", ["n", "t"])
 @pytest.mark.parametrize("bounds", [

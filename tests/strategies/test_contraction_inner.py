@@ -24,6 +24,7 @@ def test_rows_are_asked_for_before_their_next_pages(rows, columns, ahead):
     assert (int(vectors[1]) * lanes if vectors else 0) == ahead
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize(("rows", "columns"), [(2049, 4099), (37, 200_003)])
 def test_values_at_the_ends_of_rows(rows, columns, dtype, rng):

@@ -26,6 +26,7 @@ def tensors(*arrays):
     return [weft.from_numpy(a) for a in arrays]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_matmul(layout):
     for _ in range(SHAPES):
@@ -45,6 +46,7 @@ def test_matmul_with_few_rows_or_columns():
         exact(x @ y, a.astype(np.float64) @ b)
 
 
+@pytest.mark.slow
 def test_few_rows_times_a_matrix_that_no_cache_holds():
     for _ in range(SHAPES):
         m, k, n = (int(RNG.integers(*r)) for r in ((1, 10), (300, 900), (600, 2000)))
@@ -62,6 +64,7 @@ def test_threads_share_strips_that_do_not_divide_evenly():
         exact((x @ y.T).relu(), np.maximum(a.astype(np.float64) @ b.T, 0))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("columns", [2, 3, 5, 6, 7, 9, 11, 12, 13, 15, 17])
 @pytest.mark.parametrize("depth", [5, 16, 33, 75])
 def test_panels_that_are_no_power_of_two_wide(columns, depth):
@@ -109,6 +112,7 @@ def test_wide_results_of_short_sums(layout):
         exact((x @ y + z).relu(), np.maximum(wanted + c, 0))
 
 
+@pytest.mark.slow
 def test_rows_of_half_vectors():
     for n in (9, 17, 20, 24, 33, 37, 40, 49, 56):
         for m, k in ((1, 5), (67, 31), (19, 401)):
@@ -143,6 +147,7 @@ def test_both_operands_transposed():
         exact(x @ y + 1, a.astype(np.float64) @ b + 1)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shape", [(40, 3000, 70), (300, 2500, 33), (70, 1021, 130), (9, 5000, 64),
                                    (129, 4096, 128), (300, 700, 290),
                                    (257, 521, 513), (2100, 2049, 40), (9001, 70, 100)])
@@ -177,6 +182,7 @@ def reference_conv(x, w, stride, padding, groups, dilation):
     return out.reshape(n, o, *out.shape[3:])
 
 
+@pytest.mark.slow
 def test_convolution():
     for number in range(SHAPES):
         groups = int(RNG.choice([1, 1, 1, 2, 4]))
@@ -193,6 +199,7 @@ def test_convolution():
         exact(found, reference_conv(x, w, stride, padding, groups, dilation))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shape", [(2, 300, 7, 7, 40, 3), (1, 256, 14, 14, 33, 3),
                                    (3, 70, 9, 30, 64, 7), (1, 1030, 5, 13, 32, 2),
                                    (2, 260, 7, 7, 128, 3), (1, 211, 13, 11, 70, 3)])

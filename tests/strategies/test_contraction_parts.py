@@ -7,19 +7,21 @@ import pytest
 
 import schedule_nests as nests
 import weft
+from schedule_costs import Cost
 from schedule_nests import assert_same
 from seeds import seeds
 from weft.backends import cpu
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir import interpret
+from weft.ir.interpret import interpret
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, For, If, Store
 from weft.ir.traverse import walk
-from weft.passes.panels import take_panels
+from weft.passes.packed_weights import take_packed_weights
 from weft.schedule import Schedule
-from weft.schedule.parts import part
-from weft.strategies import choose, contraction_parts
+from weft.schedule.data.float32_parts import part
+from weft.strategies import choose
+from weft.strategies.gemm import split_float32
 
 FEATURES = tuple(f"+{name}" for name in (
     "amx-bf16", "amx-int8", "amx-tile", "avx", "avx2", "avx512bf16", "avx512bw", "avx512dq",
@@ -35,11 +37,11 @@ native = pytest.mark.requires("tiles")
 @pytest.fixture(autouse=True)
 def _parts_of_small_products(monkeypatch):
     for name in ("_pays", "_is_faster"):
-        monkeypatch.setattr(contraction_parts, name, lambda *_: True)
+        monkeypatch.setattr(split_float32, name, lambda *_: True)
 
 
 def takes_parts(kernel):
-    return any(line.startswith("separate") for line in kernel.meta.schedule)
+    return dict(kernel.meta.hints).get("form") == "split_float32"
 
 
 def multiplied(a, b):
@@ -54,6 +56,7 @@ def error(c, a, b):
     return off.max(), np.sqrt((off**2).mean())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("layout", ["ik,kj", "ik,jk", "ki,kj", "ki,jk"])
 @pytest.mark.parametrize(("shape", "threads"), [((17, 18, 33), 1), ((5, 34, 20), 2)])
 def test_the_schedule_gives_the_same_sums(layout, shape, threads):
@@ -89,7 +92,7 @@ def test_turned_tiles_of_a_weight_are_not_kept_between_calls(layout):
     """They would be read from memory, twice: for their magnitudes, and for their parts."""
     made = choose(nests.matmul(512, 512, 512, *layout.split(",")), TARGET, 2)
     assert takes_parts(made)
-    assert take_panels(made, {"a", "b"}) == (made, ())
+    assert take_packed_weights(made, {"a", "b"}) == (made, ())
 
 
 def test_targets_without_tiles_take_vectors():
@@ -138,7 +141,7 @@ def test_long_sums_are_taken_in_blocks(depth):
     kernel = nests.matmul(16, 16, depth)
     made = choose(kernel, SMALL, 1)
     assert takes_parts(made)
-    assert any(line.startswith("block_reduction(s, ") for line in made.meta.schedule)
+    assert max(Cost(made).private.values()) < 3 * 2 * 16 * depth
     assert_same(kernel, made, exact=False)
 
 
@@ -146,24 +149,22 @@ def test_long_sums_are_taken_in_blocks(depth):
 def test_blocks_of_columns_are_asked_for_while_tiles_are_multiplied(threads):
     for layout in ("ik,kj", "ik,jk", "ki,kj", "ki,jk"):
         made = choose(nests.matmul(197, 768, 768, *layout.split(",")), TARGET, threads)
-        assert any(line.startswith("prefetch_lines") for line in made.meta.schedule), layout
+        assert any("granularity=lines" in line for line in made.meta.schedule), layout
 
 
 @pytest.mark.parametrize(("threads", "asks"), [(1, True), (2, False)])
 def test_nothing_is_asked_for_behind_the_only_block_of_a_thread(threads, asks):
     made = choose(nests.matmul(300, 300, 512), TARGET, threads)
-    assert any(line.startswith("prefetch_lines") for line in made.meta.schedule) == asks
+    assert any("granularity=lines" in line for line in made.meta.schedule) == asks
 
 
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("rows", [413, 728, 836, 1491, 2300])
 def test_threads_share_groups_of_rows_evenly(rows, threads):
     """No thread takes a group more than the others need."""
-    trace = " ".join(choose(nests.matmul(rows, 230, 640), TARGET, threads).meta.schedule)
-    strips = -(-rows // 32)
-    group = int(re.search(r"split\(i\.o, (\d+),", trace).group(1))
-    turns = -(-strips // (group * threads))
-    assert "parallel(i.o.o)" in trace
+    cost = Cost(choose(nests.matmul(rows, 230, 640), TARGET, threads))
+    strips, groups = -(-rows // 32), max(cost.shares)
+    turns, group = -(-groups // threads), -(-strips // groups)
     assert turns * group <= -(-strips // threads) + turns
 
 
@@ -203,6 +204,7 @@ def test_threads_write_no_result_of_two_tiles(shape, threads):
         assert found.keys() == set(range(size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "masked"), [((33, 40, 20), "j, 32"), ((40, 33, 20), "i, 32")])
 def test_tiles_of_two_threads_are_masked(shape, masked):
     kernel = nests.matmul(*shape)

@@ -1,7 +1,5 @@
 """How results of convolutions leave, and how weights are copied: as memory has them."""
 
-import re
-
 import numpy as np
 import pytest
 from test_contraction_forms import NARROW, scheduled
@@ -10,7 +8,8 @@ import schedule_nests as nests
 import weft
 import weft.nn.functional as wf
 import weft.optim
-from weft.driver import report
+from schedule_costs import Cost
+from weft.driver import counters
 
 RNG = np.random.default_rng(29)
 
@@ -57,10 +56,11 @@ def test_gradients_of_weights_beside_what_they_update(images, channels, outputs,
         np.testing.assert_array_equal(learned.detach().numpy(), w - moved * wanted)
 
 
-def schedule_of(call, *arguments):
-    with report.record() as record:
+def costs_of(call, *arguments):
+    """Return what each kernel of a call costs as it is scheduled."""
+    with counters.record() as record:
         [t.realize() for t in call(*arguments)]
-    return [" ".join(b.scheduled.meta.schedule) for b in record.built]
+    return [Cost(b.scheduled) for b in record.built]
 
 
 def test_short_rows_of_gradients_leave_together():
@@ -73,17 +73,15 @@ def test_short_rows_of_gradients_leave_together():
         wf.conv2d(x, w, padding=1).backward(up)
         return [w.grad]
 
-    (trace,) = schedule_of(weft.jit(call), x, w, up)
-    assert re.search(r"split\(r2, \d+, tail=mask\) .*block_reduction", trace)
-    assert re.search(r"fuse\(r2\.i\.end, ", trace)
+    (cost,) = costs_of(weft.jit(call), x, w, up)
+    assert cost.stored_at_once("out0") >= 8
 
 
 @pytest.mark.parametrize("shape", [(5, 4, 1, 1, 4, 8), (7, 7, 1, 0, 5, 15)])
 def test_rows_of_results_leave_together(shape):
-    trace = scheduled(nests.convolution(*shape), NARROW, window_rows=6, whole_bytes=256,
-                      window_bytes=800, sum_bytes=8 << 10)
-    assert "fuse(i.end, j.end)" in trace
-    assert "stage(w" in trace
+    cost = scheduled(nests.convolution(*shape), NARROW, window_rows=6, whole_bytes=256,
+                     window_bytes=800, sum_bytes=8 << 10)
+    assert cost.stored_at_once("y") >= 8
 
 
 def test_squares_do_not_reach_over_gaps():
@@ -95,9 +93,6 @@ def test_squares_do_not_reach_over_gaps():
         wf.conv2d(x, w, padding=1).backward(up)
         return [x.grad]
 
-    (trace,) = [t for t in schedule_of(weft.jit(call), w, up) if "stage(" in t]
-    assert re.search(r"fuse\(kp0_\d\.s, kp0_\d\.s\)", trace)
-    assert "fuse(kp0_0" not in trace
     tests = call(w, up)[0].numpy()
     direct = np.zeros(tests.shape)
     for p in range(3):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.ir.text_parse import parse_kernel
+from weft.ir.text.text_parse import parse_kernel
 from weft.strategies import choose
 from weft.target import Target
 
@@ -50,6 +50,7 @@ def test_tiles_stay_in_registers(shape, threads):
     assert "results in registers" in why
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kept", [False, True])
 def test_values(shape, kept):

@@ -9,8 +9,8 @@ from schedule_nests import assert_same, loop, memory, v
 from weft.ir import expr as ex
 from weft.ir.stmt import Kernel, Load, Meta, Store
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
-from weft.passes.vectorize import vectorize
+from weft.ir.verify.verify import verify
+from weft.passes.vector.vectorize import vectorize
 from weft.schedule import Schedule
 from weft.strategies import choose
 from weft.target import Target
@@ -78,6 +78,7 @@ def test_masked_loads_of_a_small_stride(stride, limit):
     assert not [s for s in walk(flat.body) if isinstance(s, Load) and s.index[0].lanes > 1]
 
 
+@pytest.mark.grid
 @pytest.mark.requires("torch")
 @pytest.mark.parametrize("size", [(7, 9), (32, 33), (56, 64)])
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [

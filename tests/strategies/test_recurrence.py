@@ -25,6 +25,7 @@ def recurrence(a, b, axis, reverse=False, initial=0.0):
     return np.moveaxis(out[::-1] if reverse else out, 0, axis)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min", "logsumexp"])
 def test_from_the_end(kind, shape, axis):

@@ -5,11 +5,10 @@ import pytest
 
 import schedule_nests as nests
 import weft
-from schedule_nests import assert_same, loop, memory, n, v
+from schedule_nests import assert_replays, assert_same, loop, memory, n, v
 from weft.ir import expr as ex
 from weft.ir.op import Op
 from weft.ir.stmt import Axis, Kernel, Load, Reduce, Store
-from weft.schedule import Schedule
 from weft.strategies import choose
 from weft.target import Target
 
@@ -20,7 +19,7 @@ WIDE = Target("cpu", "x86_64", vector_bytes=64, vector_registers=32, l1_bytes=32
 def check(kernel, exact=True):
     made = choose(kernel, WIDE, 2)
     assert_same(kernel, made, exact=exact)
-    assert_same(made, Schedule.replay(kernel, made.meta.schedule).kernel)
+    assert_replays(kernel, made)
     return made
 
 
@@ -79,6 +78,7 @@ def test_logarithms_of_short_rows_are_taken_together(rows, columns):
     np.testing.assert_allclose(x.logsumexp(-1).numpy(), whole, rtol=2e-6)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shape", [(5, 3, 4), (7, 87, 4), (3, 20, 8), (6, 11, 5), (2, 13, 15),
                                    (4, 700, 4), (3, 40_000, 7), (2, 0, 4), (5, 67, 3), (3, 64, 3),
                                    (2, 5003, 3), (9, 33, 3), (3, 0, 3)])  # fmt: skip
@@ -206,6 +206,7 @@ def test_short_rows_of_special_values():
     assert largest[11] == total[11] == -np.inf
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("rows", "columns", "dtype"), [
     (1, 5, np.float32), (63, 2, np.float32), (64, 8, np.float64), (257, 3, np.int32),
     (1000, 9, np.float32), (1001, 11, np.float64), (999, 12, np.float32), (130, 2, np.int32)])

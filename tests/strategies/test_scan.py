@@ -5,7 +5,7 @@ import pytest
 
 import schedule_nests as nests
 import weft
-from schedule_nests import assert_same
+from schedule_nests import assert_replays, assert_same
 from weft.errors import ScheduleError
 from weft.ir import expr as ex
 from weft.ir.op import Op
@@ -32,8 +32,7 @@ def test_lanes(size, threads, op):
     if size >= 32:  # lanes of several registers where the row is twice as long
         lanes = 64 if size >= 128 else 32 if size >= 64 else 16
         assert f"scan(k, {lanes}, 1)" in made.meta.schedule
-    again = Schedule.replay(kernel, made.meta.schedule)
-    assert_same(made, again.kernel)
+    assert_replays(kernel, made)
 
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.MAX])
@@ -73,6 +72,7 @@ def test_scan_refuses_other_loops():
         Schedule(nests.chain(64).replace(meta=Meta())).parallel("i").scan("i", 4)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_against_numpy(shape, axis, dtype):

@@ -101,6 +101,7 @@ def test_an_index_for_each_element_of_wide_rows():
     np.testing.assert_array_equal(got.numpy(), wanted)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["set", "sum", "prod"])
 @pytest.mark.parametrize("columns", [1100, 1101, 2049])
 @pytest.mark.parametrize("seed", seeds(2))

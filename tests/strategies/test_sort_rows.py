@@ -42,6 +42,7 @@ def test_rows_that_two_vectors_hold(kind, seed):
     assert got.tobytes() == want.tobytes()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64", "float16", "int16"])
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("seed", seeds(2))

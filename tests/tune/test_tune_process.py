@@ -9,12 +9,12 @@ import time
 import pytest
 
 from weft.errors import TuningError
-from weft.tune.process import Child, Crew
+from weft.tuning.process import Child, Crew
 
 WORKER = """
 import os, signal, sys, time
 from weft.errors import CompileError
-from weft.tune.process import serve
+from weft.tuning.process import serve
 
 def echo(head, blobs):
     print("noise that must not mix with answers")
@@ -74,14 +74,13 @@ def test_a_typed_error_is_an_answer(child):
 
 def test_a_hang_ends_at_the_limit(child):
     echo(child)
-    start = time.monotonic()
     with pytest.raises(TuningError, match="hung"):
         child.ask({"op": "hang"}, timeout=0.3)
-    assert time.monotonic() - start < 10
     assert echo(child)[0]["text"] == "hello"
     assert child.starts == 2
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGKILL", "SIGILL"])
 def test_a_death_loses_one_request(child, name):
     with pytest.raises(TuningError, match="ended its process"):
@@ -98,19 +97,26 @@ def test_nonsense_is_a_loss(child):
 def test_a_crew_answers_everything():
     requests = [{"op": "echo", "text": str(i)} for i in range(12)]
     requests[3] = {"op": "die", "signal": "SIGKILL"}
-    requests[7] = {"op": "hang"}
     with Crew(COMMAND, ENV, 2) as crew:
-        found = dict(crew.work(requests, timeout=3))
+        found = dict(crew.work(requests, timeout=60))
     assert sorted(found) == list(range(12))
     assert isinstance(found[3], TuningError)
-    assert isinstance(found[7], TuningError)
-    for i in set(range(12)) - {3, 7}:
+    for i in set(range(12)) - {3}:
         assert found[i][0]["text"] == str(i)
+
+
+def test_a_crew_that_hangs_answers_later_requests():
+    with Crew(COMMAND, ENV, 2) as crew:
+        hung = dict(crew.work([{"op": "hang"}] * 3, timeout=0.3))
+        found = dict(crew.work([{"op": "echo", "text": str(i)} for i in range(3)], timeout=60))
+    assert sorted(hung) == [0, 1, 2]
+    assert all(isinstance(loss, TuningError) for loss in hung.values())
+    assert [found[i][0]["text"] for i in range(3)] == ["0", "1", "2"]
 
 
 def test_a_command_that_does_not_start_is_a_loss():
     with Crew(["/nowhere/python"], ENV, 1) as crew:
-        ((_, found),) = crew.work([{"op": "echo", "text": ""}], timeout=5)
+        ((_, found),) = crew.work([{"op": "echo", "text": ""}], timeout=60)
     assert isinstance(found, TuningError)
 
 
@@ -125,7 +131,7 @@ def test_an_orphan_ends_by_itself():
     """Its parent is killed: at the end of its input the child leaves."""
     program = (
         "import sys, time\n"
-        "from weft.tune.process import Child\n"
+        "from weft.tuning.process import Child\n"
         f"child = Child({COMMAND!r})\n"
         "print(child.ask({'op': 'echo', 'text': ''}, timeout=30)[0]['pid'], flush=True)\n"
         "time.sleep(60)\n"
@@ -137,10 +143,9 @@ def test_an_orphan_ends_by_itself():
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    for _ in range(100):
-        if not alive(pid):
-            break
-        time.sleep(0.1)
+    until = time.monotonic() + 60
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.02)
     assert not alive(pid)
 
 

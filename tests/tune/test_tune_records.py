@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from weft import config
-from weft.tune import records as module
-from weft.tune.records import Record, Records, Trial, digest_of, key_of
+from weft.tuning import records as module
+from weft.tuning.records import Record, Records, Trial, digest_of, key_of
 
 KEY = key_of("kernel text", "target", "compiler", 2)
 TRACE = ("split(i, 4)", "vectorize(i.i)")
@@ -109,7 +109,7 @@ def test_a_link_is_not_followed(folder, tmp_path):
 
 def test_looking_where_nothing_is_imports_nothing(folder):
     program = (
-        "import sys\nfrom weft.tune.records import Records\n"
+        "import sys\nfrom weft.tuning.records import Records\n"
         f"assert Records({folder!r}).find('x') is None\n"
         "print('sqlite3' in sys.modules)\n"
     )
@@ -211,7 +211,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 WRITER = """
 import sys
-from weft.tune.records import Records, Trial
+from weft.tuning.records import Records, Trial
 store = Records(sys.argv[1])
 first = int(sys.argv[2])
 for number in range(first, first + 150):
@@ -252,7 +252,7 @@ def test_a_killed_writer_loses_nothing_that_it_committed(folder):
 def test_measuring_takes_turns(folder):
     """Two processes never measure at once; a lock ends with its holder."""
     program = (
-        "import sys, time\nfrom weft.tune.records import Records\n"
+        "import sys, time\nfrom weft.tuning.records import Records\n"
         f"with Records({folder!r}).turn():\n    print('mine', flush=True)\n    time.sleep(60)\n"
     )
     holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
@@ -271,7 +271,7 @@ def test_measuring_takes_turns(folder):
     holder.kill()
     holder.wait()
     holder.stdout.close()
-    thread.join(10)
+    thread.join(60)
     assert got
 
 

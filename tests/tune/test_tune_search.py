@@ -7,8 +7,8 @@ import pytest
 
 from weft.config import AutotuneConfig
 from weft.schedule.choices import Choices
-from weft.tune.features import NAMES, Features
-from weft.tune.search import Candidate, Measurement, Search
+from weft.tuning.features import NAMES, Features
+from weft.tuning.search import Candidate, Measurement, Search
 
 SMALL = AutotuneConfig(n_seeds=8, n_added_per_step=4, n_removed_per_step=2, n_total_opts=60)
 OPTIONS = {"a": (1, 2, 4, 8), "b": (1, 2, 4, 8), "c": (False, True), "d": (1, 3, 5, 7, 9)}

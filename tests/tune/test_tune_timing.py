@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.tune.timing import ratio, significant
+from weft.tuning.timing import ratio, significant
 
 
 def test_ratio_is_the_median_of_the_rounds():

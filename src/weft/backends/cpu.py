@@ -6,7 +6,6 @@ import contextlib
 import os
 import platform
 import sys
-import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -16,25 +15,25 @@ from weft.errors import LibraryNotFoundError, WeftError
 from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir.op import MATRICES, Op
+from weft.locks import in_child, mutex
 from weft.target import ASSUMED, REPORTED, Target, native_operations
 
 if TYPE_CHECKING:
-    from weft.renderers.llvm import LLVMRenderer
-    from weft.runtimes.cpu import CpuRuntime
+    from weft.renderers.llvm.llvm import LLVMRenderer
+    from weft.runtimes.cpu.runtime import CpuRuntime
 
 __all__ = ["BACKEND", "LADDER", "host_target", "prepare", "probe", "renderer", "runtime",
            "target_from", "tiles_state"]
 
-_lock = threading.Lock()
+_lock = mutex()
 
 
-def _unlock_child() -> None:
-    global _loads, _lock
-    _lock, _loads = threading.Lock(), False  # a thread that held the old one is not there
+def _load_anew() -> None:
+    global _loads
+    _loads = False  # the thread that loads is not in this child
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_child)
+in_child(_load_anew)
 
 _runtime: CpuRuntime | None = None
 _loads = False  # whether a thread loads LLVM, or did
@@ -104,12 +103,12 @@ def tiles_state() -> str:
     if "+amx-tile" not in host.features.split(","):
         return "absent"
     with importing:
-        from weft.runtimes import tiles
+        from weft.runtimes.cpu import amx
 
     if not config().amx:
         return "switched off by WEFT_AMX"
-    reason = tiles.request()
-    return reason or tiles.verdict()
+    reason = amx.request()
+    return reason or amx.verdict()
 
 
 def target_from(
@@ -144,13 +143,13 @@ def target_from(
     return Target("cpu", arch, cpu, features, width, registers, cores=cores, memory_bytes=memory,
                   whole_vectors=width > 32 and bool(present & _WHOLE), operations=operations,
                   native_conversions=native, ieee_extremes=arch == "aarch64",
-                  sources=tuple(sources), **caches)
+                  sources=tuple(sources)).replace(**caches)
 
 
 def renderer(target: Target | None = None) -> LLVMRenderer:
     """Return the LLVM renderer for a target, by default this machine."""
     with importing:
-        from weft.renderers.llvm import LLVMRenderer
+        from weft.renderers.llvm.llvm import LLVMRenderer
 
     return LLVMRenderer(target or host_target())
 
@@ -190,9 +189,9 @@ def _begin_trial() -> None:
 
     if config().amx and sys.platform == "linux":
         with importing:
-            from weft.runtimes import tiles
+            from weft.runtimes.cpu import amx
 
-        tiles.begin()
+        amx.begin()
 
 
 def _import() -> None:
@@ -200,7 +199,7 @@ def _import() -> None:
     with importing:
         from weft.compilers import llvm  # noqa: F401
         from weft.compilers.llvm_library import package
-        from weft.runtimes import cpu  # noqa: F401
+        from weft.runtimes.cpu import runtime as cpu  # noqa: F401
         from weft.store import cache  # noqa: F401
 
         package()
@@ -219,7 +218,7 @@ def _load() -> None:
 def _started() -> CpuRuntime:
     global _runtime
     from weft.compilers import llvm
-    from weft.runtimes.cpu import CpuRuntime
+    from weft.runtimes.cpu.runtime import CpuRuntime
     from weft.store import cache
 
     compiler, session = llvm.compiler(), llvm.session()  # which take a lock of their own

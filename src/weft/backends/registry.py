@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from weft.config import config
 from weft.errors import DeviceError
 from weft.ir.record import Record
+from weft.locks import mutex
 from weft.target import Target
 
 __all__ = [
@@ -106,11 +107,18 @@ class Found(Record):
     devices: tuple[str, ...] = ()
 
 
-_lock = threading.RLock()
 _backends: dict[str, Backend] = {}
 _broken: dict[str, str] = {}  # families whose module does not load, and why
 _probed: dict[str, Found] = {}
 _entries_read = False
+
+
+def _read_again() -> None:
+    global _entries_read
+    _entries_read = False
+
+
+_lock = mutex(_read_again)
 
 
 def parse(text: str) -> DeviceName:

@@ -14,7 +14,7 @@ def command() -> None:
 def info() -> None:
     """Show where the cache is and what it holds."""
     from weft.store import cache
-    from weft.tune.records import records
+    from weft.tuning.records import records
 
     found = cache().info()
     click.echo(f"path: {found.path}")
@@ -29,7 +29,7 @@ def info() -> None:
 def clear(keep_tuning: bool) -> None:
     """Remove every entry."""
     from weft.store import cache
-    from weft.tune.records import records
+    from weft.tuning.records import records
 
     click.echo(f"removed {cache().clear()} entries")
     if not keep_tuning:

@@ -72,7 +72,7 @@ def _import(name: str) -> None:
 
 def _other(file: Path, arguments: tuple[str, ...], output: Path | None, runs: bool,
            explain: bool) -> None:  # fmt: skip
-    from weft.frontend.build import language_of, save
+    from weft.lang.builder import language_of, save
 
     unit = language_of(file)(file)
     if explain:
@@ -95,7 +95,7 @@ def _python(file: Path, arguments: tuple[str, ...], output: Path | None, runs: b
     import runpy
 
     from weft.cli.script import run_script
-    from weft.frontend.critical.function import CriticalFunction
+    from weft.lang.critical.function import CriticalFunction
 
     if runs:
         run_script(str(file), arguments)

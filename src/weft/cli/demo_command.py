@@ -27,7 +27,7 @@ def command(epochs: int, seeds: int, output: Path, compare: bool) -> None:
     """Train a small convolutional network on handwritten digits."""
     from weft.cli.digits import data, pictures, twin
     from weft.cli.digits.show import Show
-    from weft.driver import report
+    from weft.driver import counters as report
 
     pictures.check()
     try:

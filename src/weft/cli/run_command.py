@@ -15,7 +15,7 @@ from weft.cli.script import run_script
 @click.option("--stats/--no-stats", default=True, help="Print kernels, compile time, cache hits.")
 def command(script: str, arguments: tuple[str, ...], stats: bool) -> None:
     """Run SCRIPT with its ARGUMENTS; what follows SCRIPT is its own."""
-    from weft.driver import report
+    from weft.driver import counters as report
 
     start = time.perf_counter()
     try:

@@ -14,15 +14,16 @@ from weft.cli.script import run_script
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.driver.report import Recording
-    from weft.driver.tuning import Tuned
+    from weft.driver.counters import Recording
+    from weft.driver.tuning.tune_kernels import Tuned
 
 
 @click.command(name="tune", context_settings={"ignore_unknown_options": True},
                epilog="Put -- before arguments of the script that weft would take itself. "
                "What is found is kept, and every later process uses it.")
 @click.option("--seconds", type=click.FloatRange(min=0), default=None,
-              help="Time for all kernels together; by default WEFT_TUNE_SECONDS (30) for each.")
+              help="Time for all kernels together, divided by what they cost; by default "
+              "WEFT_TUNE_SECONDS (30) for each.")
 @click.option("--again", is_flag=True, help="Search on for kernels whose search came to an end.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print the results as JSON; what the script prints goes to standard error.")
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 def command(seconds: float | None, again: bool, as_json: bool, script: str,
             arguments: tuple[str, ...]) -> None:  # fmt: skip
     """Run SCRIPT, and tune the kernels it was compiled to, those that take most time first."""
-    from weft.driver import report
+    from weft.driver import counters
 
     out = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
-    with report.record() as recording, out:
+    with counters.record() as recording, out:
         try:
             run_script(script, arguments)
         except SystemExit as leaving:  # the script is done, and there is something to tune
@@ -52,10 +53,10 @@ def command(seconds: float | None, again: bool, as_json: bool, script: str,
 
 
 def _search(recording: Recording, seconds: float | None, again: bool) -> Iterator[Tuned]:
-    from weft.driver.tune_display import Display
-    from weft.driver.tuning import tune_program
+    from weft.driver.tuning.tune_display import Display
+    from weft.driver.tuning.tune_kernels import tune_program
 
-    with Display() as display:
+    with Display(lines=True) as display:
         yield from tune_program(recording, seconds, again, display.heard)
 
 

@@ -24,14 +24,26 @@ class DeviceMemoryError(LaunchError, MemoryError):
 
 
 class DeviceArray(np.ndarray[Any, Any]):
-    """An array in the memory that kernels use."""
+    """An array in the memory that kernels use.
 
-    stream = 0
+    Attributes
+    ----------
+    stream : Stream or int
+        The stream that it was made with, or bound to, which its parts and views have, too; 0
+        without one.
+    """
+
+    stream: Any = 0
+
+    def __array_finalize__(self, obj: Any) -> None:
+        stream = getattr(obj, "stream", 0)
+        if stream is not self.stream:
+            self.stream = stream
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """What libraries read that take each other's arrays; here of memory of the host."""
-        interface = {**self.__array_interface__, "stream": None}
+        interface = {**self.__array_interface__, "stream": int(self.stream) or None}
         return interface if self.size else {**interface, "data": (0, False)}
 
     @property
@@ -71,8 +83,8 @@ class DeviceArray(np.ndarray[Any, Any]):
 
     def getitem(self, item: Any, stream: Any = 0) -> Any:
         """Return an element or a part, as ``array[item]``."""
-        del stream
-        return self[item]
+        part = self[item]
+        return part.bind(stream) if stream and isinstance(part, DeviceArray) else part
 
     def setitem(self, key: Any, value: Any, stream: Any = 0) -> None:
         """Set an element or a part, as ``array[key] = value``."""
@@ -99,15 +111,14 @@ class DeviceArray(np.ndarray[Any, Any]):
                           hint="kernels take such arrays as they are")
 
     def bind(self, stream: Any = 0) -> DeviceArray:
-        """Return the array itself: there is one order of work."""
-        del stream
-        return self
+        """Return the array with another stream, over the same memory."""
+        return _on(self.view(), stream)
 
     def split(self, section: int, stream: Any = 0) -> Iterator[DeviceArray]:
         """Yield the parts of an array of one axis, of `section` elements each."""
-        del stream
         for start in range(0, self.size, section):
-            yield self[start:start + section].view(DeviceArray)
+            part = self[start:start + section].view(DeviceArray)
+            yield _on(part, stream) if stream else part
 
 
 class DeviceMemory(DeviceArray):
@@ -127,23 +138,28 @@ class DeviceMemory(DeviceArray):
         return int(self.__array_interface__["data"][0])
 
 
+def _on(array: DeviceArray, stream: Any) -> DeviceArray:
+    """Return a new array, after noting its stream."""
+    array.stream = stream or 0
+    return array
+
+
 def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> Any:
     """Return a copy of an array for kernels."""
-    del stream, copy
+    del copy
     if to is not None:
         to.copy_to_device(obj)
         return to
     held = exchange.as_array(obj, "to_device") if is_cuda_array(obj) else obj
-    return np.array(held, copy=True).view(DeviceArray)
+    return _on(np.array(held, copy=True).view(DeviceArray), stream)
 
 
 def device_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C",
                  stream: Any = 0) -> Any:  # fmt: skip
     """Return a new array for kernels, not initialised."""
-    del stream
     try:
         if strides is not None:
-            return _spread(shape, np.dtype(_dtype(dtype)), strides)
+            return _on(_spread(shape, np.dtype(_dtype(dtype)), strides), stream)
         made = np.empty(shape, _dtype(dtype), order="F" if order == "F" else "C")
     except MemoryError as error:
         raise DeviceMemoryError("device_array", found=f"{shape!r} of {dtype!r}: {error}",
@@ -152,7 +168,7 @@ def device_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
         kind = "TypeError" if isinstance(error, TypeError) else "ValueError"
         raise raised(kind)("device_array", found=f"{shape!r} of {dtype!r}: {error}",
                           expected="sizes that are not negative, and a dtype") from error
-    return made.view(DeviceArray)
+    return _on(made.view(DeviceArray), stream)
 
 
 def _spread(shape: Any, kind: np.dtype[Any], strides: Any) -> DeviceArray:
@@ -170,8 +186,8 @@ def _spread(shape: Any, kind: np.dtype[Any], strides: Any) -> DeviceArray:
 
 def device_array_like(ary: Any, stream: Any = 0) -> Any:
     """Return a new array for kernels with the shape, type and layout of another one."""
-    del stream
-    return np.empty_like(exchange.as_array(ary, "device_array_like")).view(DeviceArray)
+    made = np.empty_like(exchange.as_array(ary, "device_array_like")).view(DeviceArray)
+    return _on(made, stream)
 
 
 def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None,
@@ -230,7 +246,8 @@ def _dtype(dtype: Any) -> Any:
 def as_cuda_array(obj: Any, sync: bool = True) -> Any:
     """Return an array over the memory of another one."""
     del sync
-    return exchange.as_array(obj, "as_cuda_array").view(DeviceArray)
+    stream = obj.stream if isinstance(obj, DeviceArray) else 0
+    return _on(exchange.as_array(obj, "as_cuda_array").view(DeviceArray), stream)
 
 
 def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: bool = True) -> Any:

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from weft.errors import DTypeError
-from weft.frontend.kernel.elements import as_element
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.record import Record as Frozen
+from weft.lang.core.element_types import as_element
 
 __all__ = [
     "ArrayOf",

@@ -15,8 +15,8 @@ from typing import Any, Final
 from weft.compat import types
 from weft.compat.numba_types import adopted
 from weft.errors import KernelError
-from weft.frontend.kernel.extended import ATTRIBUTES, FUNCTIONS, METHODS, Extension
 from weft.imports import importing
+from weft.lang.values.overload_hooks import ATTRIBUTES, FUNCTIONS, METHODS, Extension
 
 __all__ = ["Chooser", "overload", "overload_attribute", "overload_method"]
 
@@ -93,7 +93,7 @@ class Chooser:
     def _checked(self, found: Any) -> Any:
         """Return the function that was chosen: its parameters are those of the chooser."""
         with importing:
-            from weft.frontend.kernel.calls import python_of
+            from weft.lang.reader.calls import python_of
 
         function = getattr(found, "__weft_function__", None) or python_of(found)
         if not inspect.isfunction(function):

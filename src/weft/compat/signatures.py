@@ -21,9 +21,10 @@ from weft.compat.numba_types import (
     tuple_type,
     void,
 )
+from weft.compat.types import CPointer, voidptr
 from weft.errors import DTypeError
 
-__all__ = ["parse_signature"]
+__all__ = ["parse_of_kernel", "parse_signature"]
 
 
 def parse_signature(given: Any) -> Signature:
@@ -46,13 +47,37 @@ def parse_signature(given: Any) -> Signature:
         **ALIASES, "int": int64, "float": float64, "bool": boolean, "long": int64,
         "Tuple": tuple_type, "UniTuple": UniTuple, "Array": ArrayOf,
         "NPDatetime": NPDatetime, "NPTimedelta": NPTimedelta,
-        "CharSeq": CharSeq, "UnicodeCharSeq": UnicodeCharSeq}  # fmt: skip
+        "CharSeq": CharSeq, "UnicodeCharSeq": UnicodeCharSeq,
+        "CPointer": CPointer, "voidptr": voidptr}  # fmt: skip
     try:
         made = _evaluate(given, names)
-    except (SyntaxError, ValueError, TypeError, KeyError) as error:
+    except KeyError as error:
+        raise DTypeError("signature", found=f"{error} in {given}",
+                         expected="the name of a type, as in 'void(float32[:], int64)'") from error
+    except (SyntaxError, ValueError, TypeError) as error:
         raise DTypeError("signature", found=given, expected="'void(float32[:], int64)'") from error
     return made if isinstance(made, Signature) else Signature(void, (
         made if isinstance(made, tuple) else (made,)))
+
+
+def parse_of_kernel(given: Any) -> Signature:
+    """Return the signature of a kernel, to which no bare addresses are passed.
+
+    Raises
+    ------
+    DTypeError
+        If it is none, or an argument is an address.
+    """
+    made = parse_signature(given)
+    todo = list(made.args)
+    for kind in todo:
+        todo.extend(getattr(kind, "types", ()))
+        if kind in (CPointer, voidptr):
+            raise DTypeError("signature of a kernel", found=f"an argument of type {kind.name}",
+                             expected="an array: float64[:] in place of CPointer(float64)",
+                             hint="an address does not tell how many elements are there, which "
+                             "checks of bounds need: pass the array itself")
+    return made
 
 
 def _evaluate(text: str, names: dict[str, Any]) -> Any:

@@ -18,13 +18,14 @@ from weft.compat.numba_types import (
     is_of_numba,
     tuple_type,
 )
-from weft.frontend.kernel import complexes, optional
-from weft.frontend.kernel.elements import ComplexOf, TextOf, TimeOf, as_dtype
-from weft.frontend.kernel.members import is_member
-from weft.frontend.kernel.values import Fields, Group, Known, View
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
+from weft.lang.core import optional
+from weft.lang.core.element_types import ComplexOf, TextOf, TimeOf, as_dtype
+from weft.lang.core.values import Fields, Group, Known, View
+from weft.lang.values import complex_numbers
+from weft.lang.values.enums import is_member
 
 __all__ = ["type_of"]
 
@@ -74,7 +75,7 @@ def _complex(part: Any) -> Any:
 def _of_group(value: Group) -> Any:
     kind: Any = value.kind
     if kind is complex:
-        return _complex(type_of(complexes.group(*value.items).items[0]))
+        return _complex(type_of(complex_numbers.group(*value.items).items[0]))
     if optional.is_optional(value):
         return types.Optional(type_of(value.items[1]))
     if isinstance(kind, TimeOf | TextOf):

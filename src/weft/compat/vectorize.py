@@ -26,9 +26,9 @@ from weft.errors import (
     outermost_methods,
     raised,
 )
-from weft.frontend.kernel import gpu as _operations
-from weft.frontend.kernel.launch import DeviceFunction, KernelFunction
-from weft.frontend.kernel.options import Options, cdiv
+from weft.lang.device import gpu as _operations
+from weft.lang.launch.launch import DeviceFunction, KernelFunction
+from weft.lang.launch.options import Options, cdiv
 
 __all__ = ["GUFunc", "UFunc", "guvectorize", "vectorize"]
 

@@ -7,7 +7,6 @@ own, and what those two find becomes a `CompileError`.
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -20,6 +19,8 @@ from weft.compilers.llvm_library import (
 )
 from weft.errors import CompileError, HandleError
 from weft.imports import through_forks
+from weft.locks import mutex
+from weft.shortage import LLVM_BYTES, is_shortage, reporting_shortage, require, shortage
 
 __all__ = [
     "HostCPU",
@@ -102,7 +103,7 @@ declare void @llvm.masked.store.v8f32.p0(<8 x float>, ptr, i32, <8 x i1>)
 # Everything that touches LLVM holds this lock, so that no two compiles mix, but for the collector
 # when it frees code: that holds a lock of the library. A fork during either would leave it locked
 # for ever in the child: both are taken around a fork.
-_lock = threading.RLock()
+_lock = mutex()
 _library: Any = None  # a DirectLibrary or a BoundLibrary
 _freeing: Any = freeing
 
@@ -122,6 +123,16 @@ def _hold() -> Callable[[], None]:
 through_forks(_hold)
 
 
+def _direct(path: str) -> DirectLibrary | None:
+    """Return LLVM called without llvmlite's Python; None if the file is not what it seemed."""
+    try:
+        return DirectLibrary(path)
+    except OSError as error:
+        if is_shortage(error):
+            raise
+        return None
+
+
 def _llvm() -> Any:
     """Load LLVM and register the native target, once.
 
@@ -135,14 +146,16 @@ def _llvm() -> Any:
         with _lock:
             if _library is None:
                 path = library_path()
-                with contextlib.suppress(OSError, AttributeError):  # not what it seemed
-                    _library = DirectLibrary(path) if path else None
+                with reporting_shortage("load LLVM"), contextlib.suppress(AttributeError):
+                    _library = _direct(path) if path else None
             if _library is None:
                 from weft.compilers.llvm_binding import BoundLibrary
 
                 try:
                     library = BoundLibrary()
                 except (ImportError, OSError, AttributeError) as error:
+                    if is_shortage(error):
+                        raise shortage("load LLVM", error) from None
                     raise incomplete(error) from None
                 _freeing, _library = library.lock, library
     return _library
@@ -253,6 +266,7 @@ class LLVMCompiler:
             )
         if "\0" in source:  # what follows it would be lost without a word
             raise CompileError("LLVM", found="IR with a NUL character", expected="text")
+        require("compile", LLVM_BYTES)
         with _lock:
             machine = self._machine(_CODEGEN_LEVEL[pipeline])
             self._worked = True
@@ -317,12 +331,14 @@ class JITSession:
     """Links objects into the process through ORC and JITLink; see `session` for the one to use."""
 
     def __init__(self) -> None:
-        llvm = _llvm()
-        host = host_cpu()
-        with _lock:
-            machine = llvm.machine(host.triple, host.cpu, host.features, 2, jit=True)
-            self._engine = llvm.engine(machine)
         self._count = 0
+        with _lock:
+            self._engine = self._new_engine()
+
+    def _new_engine(self) -> Any:
+        llvm, host = _llvm(), host_cpu()
+        machine = llvm.machine(host.triple, host.cpu, host.features, 2, jit=True)
+        return llvm.engine(machine)
 
     def load(
         self,
@@ -351,8 +367,11 @@ class JITSession:
             If an object is not loadable or a symbol is missing.
         """
         images = (objects,) if isinstance(objects, bytes) else tuple(objects)
+        require("link", LLVM_BYTES // 4)
         with _lock:
             self._count += 1
+            if self._count % _llvm().room == 0:
+                self._engine = self._new_engine()
             tracker, addresses = _llvm().link(
                 self._engine, f"weft.{self._count}", images, imports or {}, symbols
             )

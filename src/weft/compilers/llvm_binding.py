@@ -4,6 +4,7 @@ For versions of llvmlite and systems that `weft.compilers.llvm_library` does not
 the same methods.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,7 +23,11 @@ class BoundLibrary:
     ----------
     version
         LLVM's version.
+    room
+        After how many libraries an engine should be left for a new one: never.
     """
+
+    room: Final = sys.maxsize
 
     def __init__(self) -> None:
         import llvmlite.binding

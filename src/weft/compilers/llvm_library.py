@@ -8,13 +8,15 @@ through `llvmlite.binding` for all others, see `weft.compilers.llvm_binding`.
 """
 
 import ctypes
+import functools
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from weft.errors import CompileError, LibraryNotFoundError
+from weft.locks import mutex
+from weft.shortage import reporting_shortage
 
 __all__ = ["DirectLibrary", "freeing", "incomplete", "library_path", "package"]
 
@@ -83,7 +85,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
 
 # Held while the collector frees something of LLVM's, whenever that is, and around a fork: else the
 # child might find a lock of LLVM's held. Nothing else is waited for inside.
-freeing: Final = threading.RLock()
+freeing: Final = mutex()
 
 _IMAGE, _PROCESS = 2, 3  # kinds of what is linked: bytes of an object; the running program
 
@@ -112,7 +114,8 @@ def package() -> Any:
         If it is not installed, or its Python does not run.
     """
     try:
-        import llvmlite
+        with reporting_shortage("import llvmlite"):
+            import llvmlite
     except ModuleNotFoundError:
         raise LibraryNotFoundError("cpu", found="no package llvmlite",
                                    expected="the one that Weft compiles with",
@@ -156,6 +159,38 @@ class _Handle:
             self.close()
 
 
+class _Engine(_Handle):
+    """What links objects into the process; it is freed once no library that it linked is left.
+
+    The order in which the collector frees things does not matter, therefore.
+    """
+
+    __slots__ = ("_is_left", "_living")
+
+    def __init__(self, pointer: int, free: Callable[[int], object]) -> None:
+        super().__init__(pointer, free)
+        self._living, self._is_left = 0, False
+
+    def close(self) -> None:
+        """Free it once the last library is gone; nothing is linked any more."""
+        with freeing:
+            self._is_left = True
+            if not self._living:
+                super().close()
+
+    def linked(self) -> None:
+        """Count one more library."""
+        with freeing:
+            self._living += 1
+
+    def unlinked(self) -> None:
+        """Count one less."""
+        with freeing:
+            self._living -= 1
+            if self._is_left and not self._living:
+                super().close()
+
+
 class DirectLibrary:
     """LLVM's library, its functions declared and the native target registered.
 
@@ -168,7 +203,12 @@ class DirectLibrary:
     ----------
     version
         LLVM's version.
+    room
+        After how many libraries an engine should be left for a new one: what is unloaded leaves
+        9 KB in it.
     """
+
+    room: Final = 64
 
     def __init__(self, path: str) -> None:
         _load(path)
@@ -234,7 +274,7 @@ class DirectLibrary:
         finally:
             self._call("ContextDispose", context)
 
-    def engine(self, machine: _Handle) -> _Handle:
+    def engine(self, machine: _Handle) -> _Engine:
         """Return what links objects into the process.
 
         Raises
@@ -247,9 +287,9 @@ class DirectLibrary:
                              ctypes.byref(error))  # fmt: skip
         if not pointer:
             raise CompileError("LLVM link", found=self._taken(error).strip())
-        return _Handle(pointer, self._functions["LLJITDispose"])
+        return _Engine(pointer, self._functions["LLJITDispose"])
 
-    def link(self, engine: _Handle, name: str, images: Sequence[bytes],
+    def link(self, engine: _Engine, name: str, images: Sequence[bytes],
              imports: Mapping[str, int],
              exports: Iterable[str]) -> tuple[_Handle, dict[str, int]]:  # fmt: skip
         """Return what holds a new library in memory, and the addresses of its exported symbols.
@@ -277,12 +317,14 @@ class DirectLibrary:
         if not pointer:
             raise CompileError("LLVM link", found=self._taken(error).strip())
         addresses = {symbol: place.address for symbol, place in zip(names, wanted, strict=True)}
-        return _Handle(pointer, self._dispose_tracker), addresses
+        engine.linked()
+        return _Handle(pointer, functools.partial(self._dispose_tracker, engine)), addresses
 
-    def _dispose_tracker(self, pointer: int) -> None:
+    def _dispose_tracker(self, engine: _Engine, pointer: int) -> None:
         error = ctypes.c_void_p()
         failed = self._call("LLJIT_Dylib_Tracker_Dispose", pointer, ctypes.byref(error))
         found = self._taken(error)
+        engine.unlinked()
         if failed:
             raise CompileError("LLVM unload", found=found.strip())
 

@@ -1,18 +1,22 @@
-"""The driver: takes a graph through every stage, caches the result, runs it."""
+"""The driver: compile a graph through every stage, cache the plan, run it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from weft.driver.counters import compile_count, count
 from weft.driver.device import allocate, dispatcher, from_host, memory_limit
-from weft.driver.realize import Compiled, Panel, compile, compute, realize
+from weft.driver.plans.compiled_graph import Compiled, Panel
+from weft.driver.plans.runtime_constants import scalar
+from weft.driver.realize import compile, compute, realize
 from weft.imports import importing
 from weft.ir.node import Node
 
-__all__ = ["Compiled", "Panel", "allocate", "compile", "compute", "dispatcher", "from_host",
-           "gradients", "memory_limit", "realize"]  # fmt: skip
+__all__ = ["Compiled", "Panel", "allocate", "compile", "compile_count", "compute", "count",
+           "dispatcher", "from_host", "gradients", "memory_limit", "realize", "scalar"]  # fmt: skip
 
 
 def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
-              wrt: Sequence[Node]) -> list[Node | None]:  # fmt: skip
+              wrt: Sequence[Node], hooks: Mapping[Node, Callable[[Node], Node]] | None = None
+              ) -> list[Node | None]:  # fmt: skip
     """Return the gradient of ``sum(seed * output)`` for each node of `wrt`.
 
     See `weft.graph.autodiff.gradients`, which is loaded by the first call.
@@ -20,4 +24,4 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
     with importing:
         from weft.graph import autodiff
 
-    return autodiff.gradients(outputs, seeds, wrt)
+    return autodiff.gradients(outputs, seeds, wrt, hooks)

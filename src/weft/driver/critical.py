@@ -1,4 +1,4 @@
-"""Critical functions: compiled, proved, and loaded with what calls them."""
+"""Compile, verify and load critical functions, with their native entry points."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import Any, Final, NamedTuple
 from weft.backends import cpu
 from weft.compilers.machine_code import Reach, reach
 from weft.driver import device, pipeline
-from weft.driver.levels import LEVELS, levelled
+from weft.driver.launch import Failed
+from weft.driver.optimisation_levels import LEVELS, levelled
 from weft.imports import importing
 from weft.ir.linear import LinearKernel
 from weft.ir.record import Record
 from weft.ir.stmt import CHECK, Kernel, Location
 from weft.ir.traverse import walk
-from weft.ir.verify import verify
-from weft.ir.verify_linear import verify_linear
-from weft.passes.extremes import splitter
+from weft.ir.verify.verify import verify
+from weft.ir.verify.verify_linear import verify_linear
 from weft.passes.legalize import legalize
 from weft.passes.linearize import linearize
-from weft.passes.vectorize import vectorize
-from weft.runtimes import critical_call, critical_clock
-from weft.runtimes import critical_ir as ir
-from weft.runtimes.dispatch import NotSupported, object_layout
-from weft.runtimes.native import address_of
+from weft.passes.vector.extremes import splitter
+from weft.passes.vector.vectorize import vectorize
+from weft.runtimes.cpu.calls import critical_call, critical_clock
+from weft.runtimes.cpu.calls import critical_ir as ir
+from weft.runtimes.cpu.calls.dispatch import NotSupported, object_layout
+from weft.runtimes.cpu.executor.native import address_of
 from weft.store import fingerprint
 
 __all__ = ["ALLOWED", "Code", "Contract", "Failed", "Loaded", "build", "clock", "missing",
@@ -51,15 +52,6 @@ class Contract(NamedTuple):
     inline_always: bool = True
     null_checks: bool = True
     level: str = "Olatency"
-
-
-class Failed(NamedTuple):
-    """What stopped a call: the message, its place in the source, and two numbers about it."""
-
-    message: str
-    place: Location | None
-    value: int
-    bound: int
 
 
 class Code(Record):
@@ -125,7 +117,7 @@ def build(kernel: Kernel, name: str, params: Mapping[str, ir.Param], result: ir.
         For what the host cannot do.
     """
     with importing:
-        from weft.ir.text import canonical_text
+        from weft.ir.text.text import canonical_text
 
     places: list[Location | None] = []
     numbers: dict[Any, Location] = {}
@@ -269,8 +261,7 @@ class Loaded:
             if name.startswith("weft_dtype_"):
                 objects[name] = _numpy(name.removeprefix("weft_dtype_"))
             imports[name] = id(objects[name])
-        if layout is not None:
-            imports |= {name: address_of(name) for name in critical_call.FUNCTIONS}
+        imports |= {name: address_of(name) for name in caller.functions}
         symbols = [code.name, "weft_frame"]
         symbols += ["weft_call", "weft_next"] if layout is not None else []
         self.code = code
@@ -328,15 +319,16 @@ _shared: Final = _Shared()
 
 def missing() -> int:
     """Return the address of the vectorcall function that calls the method ``_miss``."""
-    imports = {name: address_of(name)
-               for name in ("PyObject_GetAttr", "PyObject_Vectorcall", "Py_DecRef")}
+    code = critical_call.missing()
+    imports = {name: address_of(name) for name in code.named("Py")}
     imports["weft_name_miss"] = id(sys.intern("_miss"))
-    found: int = _shared.load(critical_call.missing(), ("weft_missing",), imports)["weft_missing"]
+    found: int = _shared.load(code.text, ("weft_missing",), imports)["weft_missing"]
     return found
 
 
 def clock() -> Mapping[str, int]:
-    """Return the addresses of `weft.runtimes.critical_clock.SYMBOLS`."""
-    imports = {name: address_of(name) for name in ("PyObject_Vectorcall", "Py_DecRef")}
-    library = _shared.load(critical_clock.source(), critical_clock.SYMBOLS, imports)
+    """Return the addresses of `weft.runtimes.cpu.calls.critical_clock.SYMBOLS`."""
+    code = critical_clock.module()
+    imports = {name: address_of(name) for name in code.named("Py")}
+    library = _shared.load(code.text, critical_clock.SYMBOLS, imports)
     return {name: library[name] for name in critical_clock.SYMBOLS}

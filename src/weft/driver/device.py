@@ -1,34 +1,24 @@
-"""The CPU as the driver sees it: target, renderer, compiler, runtime and caches, made once."""
+"""The CPU device of the driver: target, renderer, compiler, runtime and caches."""
 
 from __future__ import annotations
 
-import os
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.backends import cpu
+from weft.config import config
 from weft.imports import importing
+from weft.locks import mutex
 from weft.store import DiskCache, cache
 from weft.target import Target
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from weft.runtimes.buffer import Buffer
-    from weft.runtimes.cpu import CpuRuntime
-    from weft.runtimes.dispatch import Dispatcher
+    from weft.runtimes.cpu.calls.dispatch import Dispatcher
+    from weft.runtimes.cpu.runtime import CpuRuntime
+    from weft.runtimes.memory.buffer import Buffer
 
-lock = threading.RLock()  # compiling and loading; realized plans run without it
-
-
-def _unlock_child() -> None:
-    """Give a forked child a lock of its own: a thread that held the old one is not there."""
-    global lock
-    lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_child)
+lock: Final = mutex()  # compiling and loading; realized plans run without it
 
 
 def runtime() -> CpuRuntime:
@@ -52,16 +42,16 @@ def target() -> Target:
     return cpu.host_target()
 
 
-_fingerprint: tuple[Target, str] | None = None
+_fingerprint: tuple[Target, str, str] | None = None
 
 
 def fingerprint() -> str:
-    """Return the fingerprint of the target, computed once: every key holds it."""
+    """Return the fingerprint of target and memory mode, computed once: every key holds it."""
     global _fingerprint
-    now = target()
-    if _fingerprint is None or _fingerprint[0] is not now:
-        _fingerprint = now, now.fingerprint()
-    return _fingerprint[1]
+    now, mode = target(), config().memory_mode
+    if _fingerprint is None or _fingerprint[0] is not now or _fingerprint[1] != mode:
+        _fingerprint = now, mode, f"{now.fingerprint()} {mode}".rstrip()
+    return _fingerprint[2]
 
 
 def disk() -> DiskCache:
@@ -87,7 +77,7 @@ def memory_limit() -> int:
 
 def from_host(address: int, nbytes: int, owner: Any, readonly: bool = False) -> Buffer:
     """Return foreign memory as a buffer that keeps its owner alive."""
-    from weft.runtimes.buffer import Buffer
+    from weft.runtimes.memory.buffer import Buffer
 
     return Buffer.foreign(address, nbytes, owner, readonly)
 
@@ -103,6 +93,6 @@ def dispatcher(tensor: type, function: type, state: object) -> Dispatcher | None
         The thread-local object that says whether gradients are recorded.
     """
     with importing:
-        from weft.runtimes.dispatch import Host
+        from weft.runtimes.cpu.calls.dispatch import Host
 
     return runtime().dispatcher(Host(tensor, function, state))

@@ -1,4 +1,4 @@
-"""Kernels as C functions, for files: one call does all the work on the thread that makes it."""
+"""Export kernels as C functions that run on the calling thread."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from weft.driver import critical, device
 from weft.ir import dtype as dt
 from weft.ir.op import MATRICES
-from weft.ir.stmt import PARALLEL, SERIAL, Body, For, Kernel, Stmt
+from weft.ir.stmt import PARALLEL, SERIAL, Body, For, Kernel, Stmt, While
 from weft.ir.traverse import Rewriter
-from weft.passes.barrier import blocks_to_loops, has_threads
-from weft.runtimes import critical_ir as ir
+from weft.passes.spmd.loop_fission import blocks_to_loops, has_threads
+from weft.runtimes.cpu.calls import critical_ir as ir
 from weft.strategies import choose
 
 __all__ = ["TARGETS", "c_function"]
@@ -22,6 +22,8 @@ class _OneThread(Rewriter):
     def visit(self, stmt: Stmt) -> Stmt | Body:
         if isinstance(stmt, For) and stmt.kind == PARALLEL:
             return For(stmt.var, stmt.extent, SERIAL, stmt.body)
+        if isinstance(stmt, While):  # who calls it from C has no Python to tell of an interrupt
+            return stmt.replace(endless=False)
         return stmt
 
 

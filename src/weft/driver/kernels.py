@@ -1,21 +1,24 @@
-"""Compiled kernels: by their text, from memory, from disk, or from the compiler."""
+"""Find compiled kernels by their text: in memory, on disk, or by compiling."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from weft.config import Debug, config, debug
-from weft.driver import device, report, tuned
-from weft.driver.aside import Aside, Once
+from weft.driver import counters, device
+from weft.driver.background_compile import BackgroundCompile, Once
+from weft.driver.tuning import tuned
 from weft.errors import CacheError, CompileError
 from weft.imports import importing
 from weft.ir.stmt import Kernel
 from weft.store import fingerprint
-from weft.tune.records import Record
+from weft.tuning.records import Record
 
 if TYPE_CHECKING:
     from weft.driver.pipeline import Built, Rendered
@@ -69,8 +72,8 @@ class Code:
         Copies of parameters that it reads, in order, from parameters behind its own.
     """
 
-    __slots__ = ("address", "image", "key", "library", "mark", "messages", "name", "nest",
-                 "packings", "subject", "variables", "width")  # fmt: skip
+    __slots__ = ("__weakref__", "address", "image", "key", "library", "mark", "messages", "name",
+                 "nest", "packings", "subject", "variables", "width")  # fmt: skip
 
     def __init__(self, key: str, image: bytes, messages: list[tuple[str, int]],
                  variables: list[str], subject: str = "", mark: str = "", width: int = 1,
@@ -103,7 +106,10 @@ class Code:
             return None
 
 
-_loaded: Final[dict[str, Code]] = {}
+# Kernels that something refers to: a plan, a launch, or the list of those that came last.
+_loaded: Final[WeakValueDictionary[str, Code]] = WeakValueDictionary()
+_latest: Final[deque[Code]] = deque(maxlen=64)
+_MOST_KEYS: Final = 8192  # of kernels that are gone
 _read: Final[set[str]] = set()  # keys of what came from disk
 _subjects: Final[dict[str, tuple[str, Record | None]]] = {}  # keys, and their tuning records
 _distrusted: Final[set[str]] = set()  # and of what the linker refused then
@@ -117,7 +123,7 @@ def symbol(key: str) -> str:
 def key_of(kernel: Kernel) -> str:
     """Return the cache key: text, target, compiler, threads and Weft's version."""
     with importing:
-        from weft.ir.text import canonical_text
+        from weft.ir.text.text import canonical_text
 
     runtime = device.runtime()
     text = canonical_text(kernel)
@@ -142,7 +148,7 @@ def nanoseconds(kernel: Kernel | None) -> int:
 def alone(kernel: Kernel) -> int:
     """Return about how many nanoseconds a kernel takes on one thread, its arrays in the caches."""
     with importing:
-        from weft.strategies.nest import work
+        from weft.strategies.common.nest import work
 
     meta = kernel.meta
     if meta.kind in ("contraction", "attention"):
@@ -168,7 +174,7 @@ def compiled_all(kernels: Iterable[tuple[Kernel, tuple[int, ...]]],
 
     LLVM works on one kernel, on a thread of its own, while Weft lowers the next ones.
     """
-    with Aside(device.runtime().thread_count > 1 and not config().tune) as aside:
+    with BackgroundCompile(device.runtime().thread_count > 1 and not config().tune) as aside:
         begun: list[Code | _Job] = []
         under_way: dict[str, _Job] = {}
         for kernel, resident in kernels:
@@ -200,7 +206,7 @@ def _finished(job: Code | _Job) -> Code:
     rendered = job.rendered
     built = rendered.built(*job.image())
     seconds = job.seconds + built.effort.llvm / 1e3
-    report.compiled(seconds, built)
+    counters.compiled(seconds, built)
     quick = rendered.tier == "quick"
     if debug(Debug.COMPILE):
         tier = ", first tier" if quick else ""
@@ -209,7 +215,8 @@ def _finished(job: Code | _Job) -> Code:
               file=sys.stderr)
     code = Code(job.key, built.image, built.messages, built.variables, job.subject, job.mark,
                 built.width, _packings(built))
-    _loaded[job.key] = job.code = code
+    job.code = code
+    _note(code)
     if quick:
         code.nest = rendered.nest  # for this process: others shall find the full tier or nothing
     else:
@@ -220,9 +227,9 @@ def _finished(job: Code | _Job) -> Code:
 def _begun(kernel: Kernel, tiers: bool, under_way: Mapping[str, _Job],
            resident: tuple[int, ...]) -> Code | _Job:  # fmt: skip
     """Return the code that a cache has, or a kernel lowered for the compiler."""
-    if config().tune and report.active() is None:
+    if config().tune and counters.active() is None:
         with importing:
-            from weft.driver.tuning import tune_first
+            from weft.driver.tuning.tune_kernels import tune_first
 
         tune_first(kernel)
     key = key_of(kernel)
@@ -231,13 +238,13 @@ def _begun(kernel: Kernel, tiers: bool, under_way: Mapping[str, _Job],
         _subjects[key] = subject
     tiered = config().tiered and tiers and not resident
     found = _loaded.get(key)
-    if found is not None and report.active() is None and (tiered or found.nest is None):
-        report.count("kernel memory hits")
+    if found is not None and counters.active() is None and (tiered or found.nest is None):
+        counters.count("kernel memory hits")
         return found
-    if under_way and key in under_way and report.active() is None:
-        report.count("kernel memory hits")
+    if under_way and key in under_way and counters.active() is None:
+        counters.count("kernel memory hits")
         return under_way[key]
-    if report.active() is None:
+    if counters.active() is None:
         found = from_disk(key)
         if found is not None:
             return found
@@ -254,8 +261,9 @@ def compile_again(key: str) -> tuple[Code, Code]:
     CompileError
         If it does not compile, or its calls would differ from those of the old code.
     """
-    old = _loaded[key]
-    assert old.nest is not None
+    old = _loaded.get(key)
+    if old is None or old.nest is None:
+        raise CompileError("tiers", found="a kernel that nothing uses any more")
     try:
         new = _finished(_job(old.nest, key))
         if (new.variables, new.messages) != (old.variables, old.messages):
@@ -279,8 +287,8 @@ def from_disk(key: str) -> Code | None:
     if found is not None and any(from_disk(p.key) is None for p in found.packings):
         return None
     if found is not None:
-        report.count("kernel disk hits")
-        _loaded[key] = found
+        counters.count("kernel disk hits")
+        _note(found)
         _read.add(key)
     return found
 
@@ -302,8 +310,8 @@ def _job(kernel: Kernel, key: str, tier: str = "full", resident: tuple[int, ...]
 def _packings(built: Built) -> tuple[Packing, ...]:
     """Return what fills the panels of a kernel, compiling it if no cache has it."""
     with importing:
-        from weft.ir.text import canonical_text
-        from weft.strategies.nest import size_of
+        from weft.ir.text.text import canonical_text
+        from weft.strategies.common.nest import size_of
 
     out: list[Packing] = []
     places = {p.name: i for i, p in enumerate(built.nest.params)}
@@ -346,9 +354,22 @@ def load(codes: Iterable[Code]) -> None:
         code.address, code.library = library[code.name], library
 
 
+def _note(code: Code) -> None:
+    """Have a kernel found by its key for as long as it is used, and a while longer."""
+    _loaded[code.key] = code
+    _latest.append(code)
+    if len(_subjects) > _MOST_KEYS:
+        known = set(_loaded)
+        _read.intersection_update(known)
+        _distrusted.clear()
+        for key in [k for k in list(_subjects) if k not in known]:
+            _subjects.pop(key, None)
+
+
 def forget() -> None:
     """Drop all compiled kernels of this process (for tests and after a cache clear)."""
     _loaded.clear()
+    _latest.clear()
     _read.clear()
 
 

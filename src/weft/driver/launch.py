@@ -1,4 +1,4 @@
-"""Kernels of users: compiled, loaded, and called on memory that somebody else owns."""
+"""Compile, load and launch users' kernels on memory that others own."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from weft.driver import device, kernels, report
+from weft.driver import counters, device, kernels
 from weft.imports import importing
 from weft.ir.stmt import CHECK, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
-from weft.renderers.base import NO_MEMORY
-from weft.schedule.space import constant
-from weft.strategies.nest import PARALLEL_WORK, work
+from weft.renderers.base import NO_MEMORY, STOPPED
+from weft.schedule.analysis.space import constant
+from weft.shortage import reporting_shortage
+from weft.strategies.common.nest import work
 
 if TYPE_CHECKING:
-    from weft.runtimes.launches import Launcher, Types
+    from weft.runtimes.cpu.calls.launches import Launcher, Types
 
 __all__ = ["Failed", "Loaded", "launcher", "load_kernel", "schedule", "texts"]
 
@@ -53,7 +54,7 @@ class Loaded:
     def __init__(self, code: kernels.Code, kernel: Kernel, places: list[Location | None],
                  constants: Sequence[Any]) -> None:  # fmt: skip
         nbuffers = len(kernel.params)
-        from weft.runtimes.native import BufferRef, KernelStep, NativePlan, VariableRef
+        from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, NativePlan, VariableRef
 
         self.variables = tuple(code.variables)
         self._messages, self._places = code.messages, places
@@ -72,7 +73,7 @@ class Loaded:
 
     def run(self, addresses: Sequence[int], values: Sequence[int]) -> Failed | None:
         """Run the kernel on memory at some addresses; return what stopped it, if anything did."""
-        recording = report.active()
+        recording = counters.active()
         start = time.perf_counter()
         failure = self._call(*addresses, *self.constants, 0, *values)
         if recording is not None:
@@ -84,7 +85,15 @@ class Loaded:
         return self.failed(code, value, bound)
 
     def failed(self, code: int, value: int, bound: int) -> Failed:
-        """Return what a failure code means."""
+        """Return what a failure code means.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C stopped it, and the program's own handler raised nothing.
+        """
+        if code == STOPPED:
+            raise KeyboardInterrupt(f"{self._code.name} was stopped in a loop")
         if code == NO_MEMORY:
             return Failed("no memory for local arrays", None, value, bound)
         if not 0 < code <= len(self._messages):
@@ -111,11 +120,12 @@ class Loaded:
         """
         work = None if self._work is None else self._work * threads
         long = work is None or work > _LONG_WORK
-        if work is None or work >= PARALLEL_WORK or blocks == 1:
+        if work is None or work >= device.target().costs.parallel_work or blocks == 1:
             return self._code.address, long
         if self._serial is None:
             self._serial = device.runtime().loader.load(
-                self._code.image, (self._code.name,), {"weft_parallel_for": launcher.serial})
+                self._code.image, (self._code.name,),
+                {"weft_parallel_for": launcher.serial, **device.runtime().stops()})
         found: int = self._serial[self._code.name]
         return found, long
 
@@ -142,13 +152,15 @@ def launcher(types: Types) -> Launcher | None:
     with device.lock:
         if types not in _launchers:
             with importing:
-                from weft.runtimes import launches
+                from weft.runtimes.cpu.calls import launches
 
-            _launchers[types] = None
+            made: Launcher | None = None
             with contextlib.suppress(launches.NotSupported, AttributeError, TypeError):
-                text = launches.source(launches.layout(types))
-                library = device.runtime().support(text, launches.SYMBOLS, launches.imports())
-                _launchers[types] = launches.Launcher(library, types)
+                code = launches.module(launches.layout(types))
+                links = launches.imports(code.named("Py"))
+                library = device.runtime().support(code.text, launches.SYMBOLS, links)
+                made = launches.Launcher(library, types)
+            _launchers[types] = made  # None: the API of this Python differs
         return _launchers[types]
 
 
@@ -165,7 +177,7 @@ def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
     for number, stmt in enumerate(walk(kernel.body)):
         places.append(kernel.locations.get(stmt))
         numbers[stmt] = Location(CHECK, number)
-    with device.lock:
+    with device.lock, reporting_shortage("compile"):
         code = kernels.compiled(kernel.replace(locations=numbers), tiers=False)
         kernels.load([code])
         return Loaded(code, kernel, places, constants)
@@ -173,7 +185,7 @@ def load_kernel(kernel: Kernel, constants: Sequence[Any] = ()) -> Loaded:
 
 def texts(kernel: Kernel, constants: Sequence[Any] = ()) -> tuple[str, str]:
     """Return the source and the assembly of a kernel, which is compiled once more for them."""
-    with report.record() as recording:
+    with counters.record() as recording:
         load_kernel(kernel, constants)
     built = recording.built[-1]
     compiler: Any = device.runtime().compiler

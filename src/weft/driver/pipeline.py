@@ -1,4 +1,4 @@
-"""One kernel from loop nest to machine code: the only place that knows the order of the stages."""
+"""The compilation pipeline of one kernel, from loop nest to machine code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from weft.backends import cpu
-from weft.config import Debug, debug
+from weft.config import Debug, config, debug
 from weft.driver import device
-from weft.driver.levels import LEVELS, levelled
+from weft.driver.optimisation_levels import LEVELS, levelled
 from weft.imports import importing
 from weft.ir.bounds import bounds
 from weft.ir.linear import LinearKernel
@@ -18,17 +18,18 @@ from weft.ir.program import Program
 from weft.ir.record import Record
 from weft.ir.stmt import CHECK, PARALLEL, For, Kernel
 from weft.ir.traverse import Tally, walk
-from weft.passes.barrier import blocks_to_loops, has_threads, unroll_loops
-from weft.passes.extremes import splitter
+from weft.kernelize.special import attempt
 from weft.passes.legalize import Legalizer, legalize
 from weft.passes.linearize import linearize
-from weft.passes.neighbours import Room
-from weft.passes.vectorize import vectorize
+from weft.passes.spmd.loop_fission import blocks_to_loops, has_threads, unroll_loops
+from weft.passes.spmd.thread_block_coarsening import Room
+from weft.passes.vector.extremes import splitter
+from weft.passes.vector.vectorize import vectorize
 from weft.strategies import choose
-from weft.strategies.plain import choose_plain
+from weft.strategies.first_tier import FIRST, choose_first_tier
 
 if TYPE_CHECKING:
-    from weft.passes.panels import Panel
+    from weft.passes.packed_weights import Panel
 
 T = TypeVar("T")
 
@@ -172,6 +173,17 @@ class Rendered(NamedTuple):
                      self.pipeline, self.tier, effort, self.panels)
 
 
+def _checked(flat: Kernel) -> Kernel:
+    """Return a flat kernel with what `WEFT_POISON` and `WEFT_GUARD` ask for."""
+    with importing:
+        from weft.passes.memory_checks import assert_bounds, fill_private
+        from weft.runtimes.memory.debug_pool import POISON
+
+    if config().poison:
+        flat = fill_private(flat, POISON[config().poison])
+    return assert_bounds(flat) if config().guard else flat
+
+
 def build(kernel: Kernel, name: str, tier: str = FULL,
           chosen: tuple[Kernel, str] | None = None, resident: Sequence[int] = ()
           ) -> Built:  # fmt: skip
@@ -187,38 +199,58 @@ def build(kernel: Kernel, name: str, tier: str = FULL,
 def render(kernel: Kernel, name: str, tier: str = FULL,
            chosen: tuple[Kernel, str] | None = None, resident: Sequence[int] = ()
            ) -> Rendered:  # fmt: skip
-    """Take a loop nest to the text that the compiler reads: everything in `build` before LLVM."""
+    """Take a loop nest to the text that the compiler reads: everything in `build` before LLVM.
+
+    A nest that fails under a schedule of its own is rendered under the plainest one.
+    """
+    return attempt(lambda: _render(kernel, name, tier, chosen, resident),
+                   lambda reason: _render(kernel, name, tier, None, (), reason), verifying)
+
+
+def _render(kernel: Kernel, name: str, tier: str, chosen: tuple[Kernel, str] | None,
+            resident: Sequence[int], failed: str = "") -> Rendered:  # fmt: skip
+    """Render a nest; the plainest way, if it is known that its schedule `failed`, and why."""
     start, before = time.thread_time(), Tally.passes
     target = device.target()
     threads = device.runtime().thread_count
     nest, hints = kernel, dict(kernel.meta.hints)
+    plain = tier != FULL or bool(failed)
     if has_threads(kernel):
-        lanes = target.vector_bytes // 4 if tier == FULL and hints.get("vectorizable", True) else 1
+        lanes = 1 if plain or not hints.get("vectorizable", True) else target.vector_bytes // 4
         if lanes > 1:
             lanes = hints.get("vector_width", lanes)
         room = Room(target.l2_bytes // _BLOCKS_OF_CACHE, threads) if lanes > 1 else None
         kernel = blocks_to_loops(unroll_loops(kernel, hints.get("unroll", 1)), lanes, room)
     if chosen is not None:
         scheduled = chosen[0]
+    elif plain:
+        why = f"scalar code, since a schedule failed ({failed})" if failed else FIRST
+        scheduled = choose_first_tier(kernel, target, threads, why)
     else:
-        scheduled = (choose if tier == FULL else choose_plain)(kernel, target, threads)
+        scheduled = choose(kernel, target, threads)
     panels: tuple[Panel, ...] = ()
     if resident:
         with importing:
-            from weft.passes.panels import take_panels
+            from weft.passes.packed_weights import take_packed_weights
 
-        scheduled, panels = take_panels(scheduled, {kernel.params[i].name for i in resident})
+        scheduled, panels = take_packed_weights(
+            scheduled, {kernel.params[i].name for i in resident}
+        )
     by_primitives = Tally.passes - before
     flat = vectorize(legalize(scheduled, target, splitter(target)), Legalizer(target).one)
+    if config().memory_mode:
+        flat = _checked(flat)
     linear = linearize(flat)
-    if verifying:
+    if verifying or config().memory_mode:
         with importing:
-            from weft.ir.verify import verify
-            from weft.ir.verify_linear import verify_linear
+            from weft.ir.verify.verify import verify
+            from weft.ir.verify.verify_linear import verify_linear
+            from weft.ir.verify.verify_stores import verify_same_stores
 
         for stage in (kernel, scheduled, flat):
             verify(stage)
         verify_linear(linear)
+        verify_same_stores(kernel, scheduled, "schedule")
     # Panels are parameters that the nest has not.
     program = Program(name, scheduled if panels else kernel).on(target.name, target.arch)
     program = program.linearized(linear)
@@ -229,7 +261,8 @@ def render(kernel: Kernel, name: str, tier: str = FULL,
     if debug(Debug.SCHEDULE):
         print("\n".join(scheduled.meta.schedule), file=sys.stderr)
     if debug(Debug.IR):
-        from weft.ir.text import print_kernel, print_linear
+        from weft.ir.text.text import print_kernel
+        from weft.ir.text.text_linear import print_linear
 
         print(print_kernel(scheduled), print_linear(linear), sep="\n", file=sys.stderr)
     if debug(Debug.SOURCE):

@@ -1,4 +1,4 @@
-"""Progress of work that takes longer than a second; silent where nobody watches."""
+"""Progress display of work that takes longer than a second, on terminals only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiered compilation: code that is made quickly, then better code for what turns out to be hot.
+"""Tiered compilation: compile quickly first, recompile hot kernels with full optimisation.
 
 With ``WEFT_TIERED=1`` a kernel whose work is small starts with the code of a first tier, scalar and
 hardly optimised. A thread looks at the counters of the plans; the kernel that has cost most by now
@@ -14,7 +14,6 @@ without ``WEFT_TIERED`` there is one tier, and the same plan gives the same bits
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import threading
 import time
@@ -22,8 +21,9 @@ import weakref
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weft.config import Debug, config, debug
-from weft.driver import device, kernels, report
-from weft.driver.plan import Plan
+from weft.driver import counters, device, kernels
+from weft.driver.plans.plan import Plan
+from weft.locks import in_child, mutex
 
 if TYPE_CHECKING:
     from weft.driver.kernels import Code
@@ -62,7 +62,7 @@ class _State:
     """What the thread works on; a forked child starts with nothing to do and no thread."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = mutex()
         self.plans: weakref.WeakSet[Plan] = weakref.WeakSet()
         self.failed: set[str] = set()
         self.switches: list[Switch] = []
@@ -114,8 +114,7 @@ def _start_anew() -> None:
     _state = _State()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew)
+in_child(_start_anew)
 atexit.register(stop)
 
 
@@ -168,13 +167,13 @@ def _improve(state: _State, key: str, calls: int, plans: list[Plan]) -> None:
                     plan.switch(new)
     except Exception as error:  # a thread that nobody waits for must not die with a traceback
         state.failed.add(key)
-        report.count("background failures")
+        counters.count("background failures")
         if debug(Debug.COMPILE):
             print(f"weft: {kernels.symbol(key)} stays on the first tier: {error}", file=sys.stderr)
         return
     assert old.nest is not None
     made = Switch(new.name, old.nest.meta.kind, calls, (done - start) * 1e3, done)
-    report.count("kernels switched")
+    counters.count("kernels switched")
     state.switches.append(made)  # last: who sees the switch finds the counter as it is
     if debug(Debug.COMPILE):
         print(f"weft: switched {made.kernel} ({made.kind}) to the full tier after {calls} runs, "

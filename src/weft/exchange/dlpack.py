@@ -157,10 +157,14 @@ def consume(value: Any) -> np.ndarray[Any, Any]:
     Raises
     ------
     DeviceError
-        If the memory is not the host's.
+        If the memory is not the host's, or its elements are not what the producer means.
     DTypeError
         If Weft has no such element type.
     """
+    turned = getattr(value, "is_neg", None)
+    if turned is not None and turned() is True:  # which PyTorch exports as it lies in memory
+        raise DeviceError("from_dlpack", found="a tensor whose sign PyTorch still has to turn",
+                          expected="elements as they are", hint="x.resolve_neg()")
     try:
         device = value.__dlpack_device__()
     except Exception as error:  # whatever another library says of what it cannot export

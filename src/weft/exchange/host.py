@@ -16,13 +16,14 @@ from weft.ir.node import Node, Storage
 from weft.ir.op import Op
 
 __all__ = [
-    "Span", "as_array", "dtype_of", "fill", "head", "integer", "leaf", "leaf_storage",
+    "Span", "as_array", "dtype_of", "fill", "head", "hold", "integer", "leaf", "leaf_storage",
     "of_interface", "overlap", "put_back", "share", "share_span", "store", "view",
 ]  # fmt: skip
 
 _types: Final[dict[Any, DType]] = {}
 _int64_at: Final = ctypes.c_int64.from_address
 _WORK: Final = 1000  # steps after which two arrays are taken to overlap
+_NO_COMPLEX: Final = "there are no complex numbers yet: keep real and imaginary parts apart"
 
 
 def dtype_of(array: np.ndarray[Any, Any], operation: str) -> DType:
@@ -123,6 +124,18 @@ def share(array: np.ndarray[Any, Any], dtype: DType) -> Storage | None:
     readonly = not array.flags.writeable
     buffer = driver.from_host(address, array.nbytes, array, readonly)
     return Storage(dtype, array.size, buffer, shared=True)
+
+
+def hold(array: np.ndarray[Any, Any], dtype: DType) -> Node:
+    """Return a leaf over the memory of an array that nobody writes to: a mapped file, or bytes.
+
+    What is not aligned, or in the other byte order, is copied.
+    """
+    storage = share(array, dtype)
+    if storage is None:
+        return store(array, dtype)
+    storage.shared = storage.buffer.exposed = False
+    return leaf(storage, array.shape)
 
 
 class Span(NamedTuple):
@@ -254,6 +267,8 @@ def as_array(value: Any, operation: str) -> np.ndarray[Any, Any]:
         return np.asarray(memoryview(value))
     except TypeError:
         raise DTypeError(
-            operation, found=f"a {type(value).__name__}",
-            expected="a number, a nested list of numbers, or an array",
+            operation, found=f"a {type(value).__name__}", expected="a tensor, an array or a number",
+            hint=_NO_COMPLEX if isinstance(value, complex) else
+            "weft.tensor([...]) makes a tensor of a list" if isinstance(value, list | tuple) else
+            None,
         ) from None

@@ -7,7 +7,7 @@ tables, one row for each operation with one formula for each operand (`gradients
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from weft.errors import GradientError, ShapeError
@@ -31,16 +31,19 @@ RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
     **gradients_movement.RULES,
     **gradients_reduce.RULES,
     Op.BUFFER: (lambda node, g: infer.reshape(g, node.attr.origin.shape),),
+    Op.DETACH: (lambda node, g: g, lambda node, g: None),  # see `weft.ir.node.History`
 }
 """For each operation a rule for each float operand: ``(node, its gradient) -> gradient of the
 operand``, None where that is zero everywhere."""
 
 def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
-              wrt: Sequence[Node]) -> list[Node | None]:  # fmt: skip
+              wrt: Sequence[Node], hooks: Mapping[Node, Callable[[Node], Node]] | None = None
+              ) -> list[Node | None]:  # fmt: skip
     """Return the gradient of ``sum(seed * output)`` for each node of `wrt`.
 
     A storage that still knows the node realized into it (`Storage.origin`) is differentiated
-    through, and stands for that node in `wrt`. DETACH stops gradients; only floats have any.
+    through, and stands for that node in `wrt`. DETACH stops gradients,
+    or says where they go; only floats have any.
 
     Parameters
     ----------
@@ -48,6 +51,8 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
         What to differentiate, and the gradient of each, of its shape and dtype.
     wrt : sequence of Node
         Any nodes of the graph, leaves or not.
+    hooks : mapping of Node to function, optional
+        What changes the gradient of a node, once it is complete.
 
     Returns
     -------
@@ -70,8 +75,9 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
     order = _differentiable(outputs)
     needed = _above(order, targets)
     wanted = set(targets)
-    softmaxes = _softmaxes(order, needed, wanted)
-    users = gradients_softmax.users_of(order, outputs) if softmaxes else {}
+    softmaxes = _softmaxes(order, needed, {*wanted, *(hooks or ())})
+    # A hook may change a gradient between weights and what is made of them.
+    users = gradients_softmax.users_of(order, outputs) if softmaxes and not hooks else {}
     final: dict[Node, Node] = {}  # of reductions, once complete
     reached = {o for o in outputs if o in needed}
     found: dict[Node, Node] = {}
@@ -79,6 +85,8 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
         if node not in reached:
             continue
         g = grads.pop(node, None)
+        if hooks and g is not None and node in hooks:
+            g = hooks[node](g)
         if node in wanted:
             found[node] = g if g is not None else infer.full(node.shape, 0.0, node.dtype)
         if users and g is not None and node.op is Op.REDUCE:
@@ -90,7 +98,7 @@ def gradients(outputs: Sequence[Node], seeds: Sequence[Node],
                 _accumulate(grads, softmax.operand,
                             gradients_softmax.gradient(softmax, g, users, final))
             continue
-        for position, arg in enumerate(_operands(node)):
+        for position, arg in enumerate(nd.gradient_operands(node)):
             if arg in needed:
                 reached.add(arg)
                 part = None if g is None else _rule(node, position)(node, g)
@@ -186,18 +194,8 @@ def _definition(node: Node) -> Node:
         node = origin
 
 
-def _operands(node: Node) -> tuple[Node, ...]:
-    """Return the operands that a gradient may flow to: also a leaf's definition."""
-    if node.op is Op.BUFFER:
-        origin = _origin(node)
-        return () if origin is None else (origin,)
-    if node.op is Op.PROJECT and node.args[0].op is Op.LAUNCH:  # a kernel has no gradient
-        return ()
-    return () if node.op is Op.DETACH else node.args
-
-
 def _parents(node: Node) -> tuple[Node, ...]:
-    return tuple([a for a in _operands(node) if a.dtype.kind == "f"])
+    return tuple([a for a in nd.gradient_operands(node) if a.dtype.kind == "f"])
 
 
 def _differentiable(outputs: Sequence[Node]) -> list[Node]:

@@ -65,7 +65,8 @@ def _pow_right(g: Value, y: Value, a: Value, b: Value) -> Value:
 
 
 def _over_square(g: Value, a: Value, b: Value) -> Value:
-    return g / (a * a + b * b)
+    square = a * a + b * b
+    return where(square.eq(0.0), 0.0, g / square)  # at the origin, which has no angle
 
 
 def _copysign(g: Value, y: Value, a: Value, b: Value) -> Value:
@@ -73,8 +74,8 @@ def _copysign(g: Value, y: Value, a: Value, b: Value) -> Value:
 
 
 def _winner(first: Value, second: Value, g: Value) -> Value:
-    """Return `g` where ``first < second``, half of it where they tie."""
-    return where(first.lt(second), g, where(first.eq(second), g * 0.5, 0.0))
+    """Return `g` unless ``second < first``, half of it where they tie, all of it if one is NaN."""
+    return where(second.lt(first), 0.0, where(first.eq(second), g * 0.5, g))
 
 
 def _mul_left(node: Node, g: Node) -> Node:

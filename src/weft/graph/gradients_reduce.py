@@ -6,6 +6,7 @@ evenly among ties, as PyTorch's amax does; that of a pooling goes to one element
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -32,7 +33,9 @@ def _reduce(node: Node, g: Node) -> Node | None:
     ties = Value(x).eq(Value(y))  # g / (number of ties), where x is the largest
     count = infer.reduce(infer.cast(ties.node, dt.accumulator_dtype(g.dtype)), "sum", axes)
     share = Value(g).cast(count.dtype) / Value(count)
-    return where(ties, Value(keep_axes(share.cast(g.dtype).node, axes, x)), 0.0).node
+    rest = where(Value(count).eq(0), math.nan, Value(count) * 0)  # of a NaN there are no ties
+    at, others = (Value(keep_axes(v.cast(g.dtype).node, axes, x)) for v in (share, rest))
+    return where(ties, at, others).node
 
 
 def _at_first(x: Value, y: Value, wide: Node, axes: tuple[int, ...]) -> Node:

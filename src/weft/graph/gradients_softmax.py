@@ -4,7 +4,8 @@ With ``w = exp(x) / sum(exp(x))`` the gradient of x is ``w * (g - sum(g * w))``:
 rounding than quotient, sum and exponential one by one, and no gradient for a shift of x by its
 maximum, which moves nothing. Where w goes into a contraction ``o = sum(w * v)`` and nowhere else,
 the sum is over the fewer elements of ``o``: ``sum(g * w) = sum(gradient of o * o)``, so that a
-kernel of attention needs no pass of its own for it (Dao et al., FlashAttention, 2022).
+kernel of attention needs no pass of its own for it (Dao et al., FlashAttention, 2022). The two
+sums differ by rounding, which a weight of 1 must not show; small attentions do without the second.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from typing import Final
 
 from weft.graph.formula import Value, constant_of, keep_axes
 from weft.ir import infer
+from weft.ir import node as nd
 from weft.ir.infer import same_dim
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.record import Record
 
 _SHIFTS: Final = frozenset({Op.EXPAND, Op.RESHAPE, Op.DETACH})
+_FEW_CHANNELS: Final = 32
+_FEW_KEYS, _FEW_MASKED = 256, 64
+_FEW_SCORES: Final = 1 << 20
 _STEPS: Final = 16  # nodes between the weights and the contraction
 
 
@@ -105,10 +110,22 @@ def gradient(softmax: Softmax, g: Node, users: Mapping[Node, list[Node]],
     """
     w = softmax.weights
     total = _total_of_output(softmax, users, final)
-    if total is None:
-        product = infer.elementwise(Op.MUL, g, w)
-        total = keep_axes(infer.reduce(product, "sum", (softmax.axis,)), (softmax.axis,), w)
+    if total is not None:
+        return _unless_alone(w, ((Value(g) - Value(total)) * Value(w)).node)
+    product = infer.elementwise(Op.MUL, g, w)
+    total = keep_axes(infer.reduce(product, "sum", (softmax.axis,)), (softmax.axis,), w)
     return ((Value(g) - Value(total)) * Value(w)).node
+
+
+def _unless_alone(w: Node, slope: Node) -> Node:
+    """Return 0 for a weight of 1, whose slope is below rounding, and `slope` for others.
+
+    There g and the total are one number, but as sums of other products they differ by their
+    rounding, where ``g - sum(g * w)`` is 0: with large scores, all weights are 0 or 1.
+    """
+    one = infer.full(w.shape, 1.0, w.dtype)
+    return infer.elementwise(Op.WHERE, infer.elementwise(Op.EQ, w, one),
+                             infer.full(w.shape, 0.0, w.dtype), slope)
 
 
 def _total_of_output(softmax: Softmax, users: Mapping[Node, list[Node]],
@@ -136,10 +153,29 @@ def _total_of_output(softmax: Softmax, users: Mapping[Node, list[Node]],
     if node.op is not Op.REDUCE or g is None or sorted(kept) != expected:
         return None
     rest = tuple(n for n, a in enumerate(labels) if a is None)
+    keys, channels = w.shape[softmax.axis], nd.size(tuple(node.shape[n] for n in rest))
+    if isinstance(keys, int) and isinstance(channels, int) and (
+        w.dtype.bits >= 32  # what is narrower loses more where it is stored in between
+    ) and (keys <= channels or _is_small(softmax, keys, channels)):
+        return None  # no fewer elements, or no dearer ones, and less rounding
     product = infer.elementwise(Op.MUL, g, node)
     total = infer.reduce(product, "sum", rest) if rest else product
     total = infer.permute(total, [kept.index(a) for a in expected])
     return keep_axes(total, (softmax.axis,), w)
+
+
+def _is_small(softmax: Softmax, keys: int, channels: int) -> bool:
+    """Whether scores are so few that arrays of them stay in the caches, as cheap as further sums.
+
+    Where a mask hides scores, whose blocks attention skips, there must be less of them.
+
+    The sum over the weights is of the very gradients that it is taken from: where a weight is close
+    to 1, what rounding those of few channels have cancels.
+    """
+    scores = nd.size(softmax.weights.shape)
+    most = _FEW_MASKED if softmax.operand.op is Op.WHERE else _FEW_KEYS
+    return channels <= _FEW_CHANNELS and keys <= most and (
+        isinstance(scores, int) and scores <= _FEW_SCORES)
 
 
 def _follow(user: Node, node: Node,

@@ -8,6 +8,7 @@ identity, and when it is valid, is written once.
 from __future__ import annotations
 
 import functools
+from collections.abc import Container
 from math import copysign
 from typing import Final
 
@@ -20,8 +21,8 @@ from weft.ir.dtype import DType
 from weft.ir.expr import Expr, Scalar
 from weft.ir.node import Node, Shape
 from weft.ir.op import Op, Operation
-from weft.ir.pattern import Pattern, build
-from weft.ir.rewrite import RANGE, Rule
+from weft.ir.rewriting.pattern import Pattern, build
+from weft.ir.rewriting.rewrite import RANGE, Rule
 from weft.rules.algebra import ALGEBRA
 
 Match = dict[str, Node]
@@ -58,8 +59,16 @@ def _indexed() -> dict[tuple[Operation, str], list[tuple[frozenset[Operation], R
 _RULES: Final = _indexed()
 
 
-def improve(node: Node) -> Node | None:
-    """Return a node of equal value, where a rule or folding changes an elementwise node."""
+def improve(node: Node, shared: Container[Node] = ()) -> Node | None:
+    """Return a node of equal value, where a rule or folding changes an elementwise node.
+
+    Parameters
+    ----------
+    node : Node
+        An elementwise node.
+    shared : container of Node
+        Values that are computed in any case, since others use them.
+    """
     args = node.args
     consts = [constant(a) for a in args]
     if None not in consts or node.op.group == "convert":
@@ -76,9 +85,20 @@ def improve(node: Node) -> Node | None:
     for needed, rule in rules:
         if needed <= ops:
             made = _apply(rule, node)
-            if made is not None and made is not node:
+            if made is not None and made is not node and not _reads_more(node, made, shared):
                 return made
     return None
+
+
+def _reads_more(node: Node, made: Node, shared: Container[Node]) -> bool:
+    """Whether a choice would read an array of another choice instead, which is there in any case.
+
+    ``v = where(inside, f(u), u)`` of which ``w = where(inside, f(v), v)`` is made: outside of the
+    mask `w` is `u`, but `f` reads `v`, and `u` would be an array more that is read and kept.
+    """
+    return (node.op is Op.WHERE and made.op is Op.WHERE
+            and any(a.op is Op.WHERE and a in shared for a in node.args)
+            and any(a not in node.args and constant(a) is None for a in made.args))
 
 
 def _fold(node: Node) -> Node | None:

@@ -1,8 +1,9 @@
 """Launches of kernels in a graph that become one.
 
-A launch that reads what another one leaves is joined to it where `weft.schedule.join` allows it,
-nothing else stands between the two, and no value is lost: if both write to one array, nobody may
-want what is in it in between. What only the second launch reads stays in registers.
+A launch that reads what another one leaves is joined to it where
+`weft.schedule.launch_fusion.legality` allows it, nothing else stands between the two, and no value
+is lost: if both write to one array, nobody may want what is in it in between. What only the second
+launch reads stays in registers.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.stmt import For, Kernel, Memory
-from weft.ir.text import print_kernel
-from weft.ir.text_parse import parse_kernel
+from weft.ir.text.text import print_kernel
+from weft.ir.text.text_parse import parse_kernel
 from weft.ir.traverse import walk
-from weft.schedule.join import group
-from weft.schedule.joined import joined
-from weft.schedule.launches import Array, Group, Part
-from weft.schedule.pages import LARGE, PAGE, with_barriers
+from weft.schedule.launch_fusion.fused_kernel import joined
+from weft.schedule.launch_fusion.launches import Array, Group, Part
+from weft.schedule.launch_fusion.legality import group
+from weft.schedule.launch_fusion.pages import LARGE, PAGE, with_barriers
 
 __all__ = ["join_launches"]
 

@@ -18,6 +18,7 @@ from weft.ir.infer import same_dim
 from weft.ir.node import Node
 from weft.ir.op import Op, Operation
 
+_CHECKED: Final = ("gather", "launch")  # groups whose places name failed checks
 FUEL: Final = 8  # how often what a rule made may itself be simplified
 
 
@@ -79,7 +80,9 @@ class _Pass:
                 self._share(new)
             results.add(new)
             done[node] = new
-            if new is not node and node.op.group in ("gather", "launch") and node in nd.locations:
+            if new is not node and node in nd.locations and (
+                node.op.group in _CHECKED or new.op.group not in _CHECKED
+            ):
                 nd.locations.setdefault(new, nd.locations[node])
         return [done[o] for o in self.outputs]
 
@@ -107,7 +110,7 @@ class _Pass:
     def _step(self, node: Node) -> Node | None:
         op = node.op
         if op.is_elementwise:
-            return identities.improve(node)
+            return identities.improve(node, self.shared)
         if op.group == "movement":
             made = movement.BUILDERS[op](node, node.args[0])
             if made is not node:
@@ -122,9 +125,21 @@ class _Pass:
 def _reduce(node: Node, state: _Pass) -> Node | None:
     if node.attr.single:  # gradients have been taken
         return infer.reduce(node.args[0], node.attr.kind, node.attr.axes)
-    return (_reduce_constant(node) or _reduce_less(node)
+    return (_reduce_nothing(node) or _reduce_constant(node) or _reduce_less(node)
             or contract.merge_nested(node, state.shared)
             or contract.unfold_factors(node, state.shared) or contract.split_sum(node))  # fmt: skip
+
+
+def _reduce_nothing(node: Node) -> Node | None:
+    """Reduce no elements: the neutral value.
+
+    A nest would read memory before a loop that never runs.
+    """
+    x, kind = node.args[0], node.attr.kind
+    if kind in ("max", "min") or not any(same_dim(x.shape[a], 0) for a in node.attr.axes):
+        return None
+    value: bool | int = kind in ("prod", "all")
+    return infer.full(node.shape, value if node.dtype.is_bool else int(value), node.dtype)
 
 
 def _reduce_constant(node: Node) -> Node | None:

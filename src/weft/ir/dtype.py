@@ -132,6 +132,71 @@ class DType:
         return 2.0**-self.mantissa
 
 
+class FloatInfo:
+    """What a float type can represent: ``weft.finfo(weft.float32)``.
+
+    Attributes
+    ----------
+    dtype : DType
+        The type.
+    bits : int
+        Width in bits.
+    eps : float
+        Distance from 1 to the next larger number.
+    max, min : float
+        The largest number, and its negative.
+    smallest_normal, tiny : float
+        The smallest positive number with all bits of its significand.
+    resolution : float
+        ``10 ** -n``, where n decimal digits are exact.
+    """
+
+    __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
+
+    def __init__(self, dtype: object) -> None:
+        d = as_dtype(getattr(dtype, "dtype", dtype))
+        if not d.is_float:
+            raise DTypeError("finfo", found=d.name, expected="a float type",
+                             hint="iinfo tells of integers")
+        self.dtype, self.bits, self.eps = d, d.bits, d.eps
+        top = (1 << (d.exponent - 1)) - 1
+        self.max = 448.0 if d is float8_e4m3fn else (2.0 - d.eps) * 2.0**top
+        self.min = -self.max
+        self.smallest_normal = self.tiny = 2.0 ** (1 - top)
+        self.resolution = 10.0 ** -math.floor(d.mantissa * math.log10(2))
+
+    def __repr__(self) -> str:
+        return (f"finfo(dtype={self.dtype.name}, bits={self.bits}, min={self.min}, "
+                f"max={self.max}, eps={self.eps}, tiny={self.tiny})")  # fmt: skip
+
+
+class IntegerInfo:
+    """What an integer type can represent: ``weft.iinfo(weft.int8)``.
+
+    Attributes
+    ----------
+    dtype : DType
+        The type.
+    bits : int
+        Width in bits.
+    max, min : int
+        The largest and the smallest number.
+    """
+
+    __slots__ = ("bits", "dtype", "max", "min")
+
+    def __init__(self, dtype: object) -> None:
+        d = as_dtype(getattr(dtype, "dtype", dtype))
+        if not d.is_integer:
+            raise DTypeError("iinfo", found=d.name, expected="an integer type",
+                             hint="finfo tells of floats")
+        self.dtype, self.bits = d, d.bits
+        self.max, self.min = int(d.max), int(d.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo(dtype={self.dtype.name}, bits={self.bits}, min={self.min}, max={self.max})"
+
+
 class ConstantAnnotation:
     """The annotation of a parameter that a kernel is compiled for, whatever its value."""
 
@@ -204,9 +269,13 @@ ALL: Final = (
 )  # fmt: skip
 _BY_TEXT: Final = {d.text: d for d in ALL}
 _BY_NAME: Final = {d.name: d for d in ALL} | _BY_TEXT | {
-    "half": float16, "float": float32, "double": float64, "int": int64, "long": int64,
+    "half": float16, "float": float64, "double": float64, "int": int64, "long": int64,
     "short": int16, "float8_e4m3": float8_e4m3fn,
+    "f2": float16, "f4": float32, "f8": float64, "i1": int8, "i2": int16, "i4": int32,
+    "u1": uint8, "u2": uint16, "u4": uint32,
 }  # fmt: skip
+_TWO_MEANINGS: Final = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}  # bits, or bytes
+_BY_PYTHON: Final = {bool: bool_, int: int64, float: float64}
 _SIGNED: Final = {8: int8, 16: int16, 32: int32, 64: int64}
 _UNSIGNED: Final = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
 
@@ -234,6 +303,9 @@ def is_name(text: str) -> bool:
 def as_dtype(spec: object) -> DType:
     """Return the type a user named: a weft dtype, a name, a Python type or a NumPy dtype.
 
+    Python's types mean what NumPy and PyTorch take them for: ``float`` is float64, ``int`` int64
+    and ``bool`` bool.
+
     Raises
     ------
     DTypeError
@@ -241,12 +313,12 @@ def as_dtype(spec: object) -> DType:
     """
     if isinstance(spec, DType):
         return spec
-    if spec is bool:
-        return bool_
-    if spec is int:
-        return int64
-    if spec is float:
-        return float32
+    found = _BY_PYTHON.get(spec) if isinstance(spec, type) else None
+    if found is not None:
+        return found
+    if isinstance(spec, str) and spec in _TWO_MEANINGS:
+        raise DTypeError("dtype", found=repr(spec), expected=" or ".join(_TWO_MEANINGS[spec]),
+                         hint="NumPy counts bytes in such names, other languages bits")
     name = spec if isinstance(spec, str) else getattr(spec, "name", None)
     if name is None and isinstance(spec, type):
         name = spec.__name__
@@ -256,7 +328,8 @@ def as_dtype(spec: object) -> DType:
     found = _BY_NAME.get(name)
     if found is None:
         raise DTypeError(
-            "dtype", found=repr(spec), expected="one of " + ", ".join(d.name for d in ALL)
+            "dtype", found=f"{spec!r:.60}", expected="one of " + ", ".join(d.name for d in ALL),
+            hint="there are no complex numbers yet" if "complex" in str(name) else None,
         )
     return found
 
@@ -314,7 +387,12 @@ def check_value(value: bool | int | float, d: DType, operation: str) -> bool | i
     ------
     RangeError
         If an integer type cannot hold the value (``2**40`` in int32, ``1.5`` or NaN in int32).
+    DTypeError
+        If it is no number.
     """
+    given: object = value
+    if not isinstance(given, (int, float)) and not hasattr(type(given), "__float__"):
+        raise DTypeError(operation, found=f"{value!r:.40}", expected="a number")
     if d.kind == "b":
         return bool(value)
     if d.kind == "f":

@@ -6,14 +6,23 @@ same classes serve loop level (lanes = 1) and kernel level (lanes = vector width
 
 from __future__ import annotations
 
-import struct
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
-from weft.errors import DTypeError, UnsupportedError, VariableError, entry_point
+from weft.errors import (
+    DTypeError,
+    UnsupportedError,
+    VariableError,
+    entry_point,
+    is_foreign,
+    is_ours,
+)
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
-from weft.ir.intern import Table, intern
+from weft.ir.intern import Table, intern, keeping, key_of
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
 
@@ -84,6 +93,16 @@ class Expr:
         self.__index__()
         return iter(())
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if _equality.is_decided and (type(other) is int or type(other) is Expr) and (
+                not is_ours(sys._getframe(1).f_code.co_filename)):
+            return not _decided(Op.NE, self, other)
+        return False
+
+    __hash__ = object.__hash__
+
     # arithmetic; Python scalars take the type of the other operand
     def __add__(self, other: Expr | Scalar) -> Expr:
         return binary(Op.ADD, self, other)
@@ -151,7 +170,7 @@ class Expr:
     def __invert__(self) -> Expr:
         return unary(Op.NOT, self)
 
-    # comparisons build bool expressions; == and != stay identity
+    # comparisons build bool expressions; == and != are identity, and of sizes in a capture decided
     def lt(self, other: Expr | Scalar) -> Expr:
         """Return ``self < other``."""
         return binary(Op.LT, self, other)
@@ -185,6 +204,59 @@ def needs_size(found: str) -> UnsupportedError:
     )
 
 
+class _Equality(threading.local):
+    is_decided: bool = False
+    key: Expr | None = None  # a size that a user's code has hashed
+
+
+_equality: Final = _Equality()
+
+
+@contextmanager
+def deciding_equality() -> Iterator[None]:
+    """Have users' ``==`` and ``!=`` of sizes tell what holds for every value of the variables.
+
+    Where that is not decided they raise. In our own code, and elsewhere, they tell whether two
+    expressions are the same. One thread at a time may be in such a block.
+
+    Raises
+    ------
+    UnsupportedError
+        At the end, if the block looks up a size in a set or a dict: a symbolic one is never there,
+        where the number may be.
+    """
+    before, _equality.is_decided, _equality.key = _equality.is_decided, True, None
+    Expr.__hash__ = _noted_hash  # type: ignore[assignment,method-assign]
+    try:
+        with keeping():
+            yield
+        key = _equality.key
+    finally:
+        Expr.__hash__ = object.__hash__  # type: ignore[assignment,method-assign]
+        _equality.is_decided, _equality.key = before, None
+    if key is not None:
+        raise needs_size(f"the hash of the size {key!r}")
+
+
+def _noted_hash(self: Expr) -> int:
+    """Return the hash of an expression, and note it if a user's code asks for it.
+
+    It must not raise: interned values that die ask for it as well, on their way out of a table.
+    """
+    if _equality.is_decided and _equality.key is None:
+        frame = sys._getframe(1)
+        while frame.f_back is not None and _is_between(frame.f_code.co_filename):
+            frame = frame.f_back
+        if not is_ours(frame.f_code.co_filename):
+            _equality.key = self
+    return object.__hash__(self)
+
+
+def _is_between(file: str) -> bool:
+    """Whether a file is of the standard library, which users and we call."""
+    return is_foreign(file) and not is_ours(file)
+
+
 # How comparisons of sizes are decided: `weft.ir.size` sets it, which builds on this module.
 deciding: list[Callable[[Operation, Expr, Expr | int], bool]] = []
 
@@ -196,7 +268,9 @@ def _decided(op: Operation, a: Expr, b: Expr | int) -> bool:
 
 
 _interned: Final[Table[Expr]] = {}
-_pack_double: Final = struct.Struct("<d").pack
+# Captures under way whose sizes are of a class of their own (`weft.ir.runtime_size`), as is what
+# is computed from them.
+derived: Final[list[Any]] = []
 
 
 def make(op: Operation, dtype: DType, args: tuple[Expr, ...] = (), attr: Any = None,
@@ -205,12 +279,18 @@ def make(op: Operation, dtype: DType, args: tuple[Expr, ...] = (), attr: Any = N
 
     Floats are told apart by bit pattern, so that 0.0 and -0.0 are two constants.
     """
-    key = (op, dtype, lanes, args, _pack_double(attr) if type(attr) is float else attr)
+    key = (op, dtype, lanes, args, attr if attr is None else key_of(attr))
     known = _interned.get(key)
     found = None if known is None else known()
     if found is None:
-        made = Expr.__new__(Expr)
+        kind, sizes = Expr, None
+        for arg in args if derived else ():
+            if type(arg) is not Expr:
+                kind, sizes = type(arg), arg.sizes  # type: ignore[attr-defined]
+        made = kind.__new__(kind)
         made.op, made.dtype, made.lanes, made.args, made.attr = op, dtype, lanes, args, attr
+        if sizes is not None:
+            sizes.adopt(made)
         found = intern(_interned, key, made)
     return found
 
@@ -548,7 +628,7 @@ _INFIX: Final = dict(add="+", sub="-", mul="*", div="/", floordiv="//", mod="%",
 
 
 def show(e: Expr, limit: int = 400) -> str:
-    """Return a short infix rendering for messages (the exact text is made by `weft.ir.text`)."""
+    """Return a short infix rendering for messages (the exact text is made by `text`)."""
     shown: dict[Expr, str] = {}
     for x in toposort([e]):
         args = [shown[a] for a in x.args]

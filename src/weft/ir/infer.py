@@ -36,7 +36,9 @@ def as_int(value: object, operation: str) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise DTypeError(operation, found=f"{value!r:.60}", expected="an integer") from None
+        plain = isinstance(value, (str, bytes, float, list, tuple, dict, type(None)))
+        found = f"{value!r:.60}" if plain else f"a {type(value).__name__}"
+        raise DTypeError(operation, found=found, expected="an integer") from None
 
 
 def check_shape(shape: Sequence[Dim], operation: str) -> Shape:
@@ -274,11 +276,12 @@ def window(x: Node, axis: int, size: int, step: int = 1, dilation: int = 1) -> N
     The axis keeps the number of whole windows; the window is appended as the last axis.
     """
     axis = check_axis(axis, x.ndim, "window")
+    size, step, dilation = (as_int(n, "window") for n in (size, step, dilation))
     span = (size - 1) * dilation + 1
     dim = x.shape[axis]
     if isinstance(dim, Expr):
         raise ShapeError("window", found=f"the symbolic size {dim!r}", expected="a fixed size")
-    if size < 1 or step < 1 or dilation < 1 or span > dim:
+    if size < 1 or step < 1 or dilation < 1 or span > dim or step >= MAX_ELEMENTS:
         raise ShapeError("window", found=f"size {size}, step {step}, dilation {dilation} on axis "
                          f"{axis} of {x.shape}", expected="at least 1 each, and a window that fits")
     shape = (*x.shape[:axis], (dim - span) // step + 1, *x.shape[axis + 1:], size)
@@ -429,9 +432,14 @@ def gather(x: Node, index: Node, axis: int, what: str = "gather") -> Node:
 
 def scatter(base: Node, index: Node, updates: Node, axis: int, kind: str = "set",
             what: str = "scatter") -> Node:  # fmt: skip
-    """Return `base` with ``out[index[i, j], j] (op)= updates[i, j]`` (axis 0), in order."""
+    """Return `base` with ``out[index[i, j], j] (op)= updates[i, j]`` (axis 0), in order.
+
+    Of bool, a sum is whether any is true and a product whether all are.
+    """
     axis = check_axis(axis, base.ndim, what)
     _check_index(base, index, axis, what)
+    if base.dtype.is_bool:
+        kind = {"add": "max", "prod": "min"}.get(kind, kind)
     if not same_shape(index.shape, updates.shape) or updates.dtype is not base.dtype:
         raise ShapeError(what, found=f"updates {updates.dtype.name}{list(updates.shape)}",
                          expected=f"{base.dtype.name}{list(index.shape)}, as the index and base")
@@ -466,6 +474,21 @@ def contiguous(x: Node) -> Node:
 def detach(x: Node) -> Node:
     """Return `x` as a constant of differentiation."""
     return nd.make(Op.DETACH, x.dtype, x.shape, (x,))
+
+
+def overwritten(x: Node, history: Node, replaced: bool = False) -> Node:
+    """Return the value `x` with the gradient of another node (see `weft.ir.node.History`).
+
+    Parameters
+    ----------
+    x
+        The elements.
+    history
+        What was recorded of the tensor that has them, of the shape and dtype of `x`.
+    replaced
+        Whether gradients go to `x`, and zeros to `history`; else they go to `history` alone.
+    """
+    return nd.make(Op.DETACH, x.dtype, x.shape, (x,), nd.History(history, replaced))
 
 
 

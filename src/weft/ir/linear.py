@@ -180,7 +180,12 @@ class EndLoop(Inst):
 
 
 class WhileBegin(Inst):
-    """Start of the head of a while loop, which is run before every test."""
+    """Start of the head of a while loop, which is run before every test.
+
+    An interrupt may stop the kernel after each turn of an `endless` one.
+    """
+
+    endless: bool = False
 
 
 class WhileTest(Inst):

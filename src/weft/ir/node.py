@@ -1,27 +1,26 @@
 """Graph level: whole-array operations as immutable, interned nodes.
 
 Elementwise rows of the op table apply to nodes of one shape and dtype (constants have shape ``()``
-and are expanded explicitly), so broadcasting and promotion are settled by the front end. Each
-movement op is a pure index map (`weft.kernelize.indexing`). A matmul is
+and are expanded explicitly), so the front end decides broadcasting and promotion. Each
+movement op is a pure index map (`weft.kernelize.common.indexing`). A matmul is
 ``reduce(sum, mul(expand(a), expand(b)))``; strategies find it by its index pattern.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from weft.errors import LaunchError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
-from weft.ir.intern import Table, intern
+from weft.ir.intern import Table, intern, key_of
 from weft.ir.op import Op, Operation
 from weft.ir.record import Record
 from weft.ir.size import canonical
 from weft.ir.stmt import Location
+from weft.weak import WeakTable
 
 Triple = tuple[int, int, int]
 
@@ -151,6 +150,36 @@ class ScatterAttr(Record):
     what: str = "scatter"
 
 
+class History:
+    """Where gradients of a DETACH go that has one, and all that a DETACH says beyond its value.
+
+    Values and gradients part where a tensor is overwritten: its elements are new, and what was
+    recorded of it is `node`. It is an attribute and no operand, for it is not part of the value:
+    no pass over values visits it, and plans do not depend on it.
+
+    Attributes
+    ----------
+    node : Node
+        What was recorded, of the shape and dtype of the DETACH unless it gets zeros anyway.
+    replaced : bool
+        False: the gradient goes to `node` as it is, and none to the operand (a write that is not
+        recorded changes values only). True: it goes to the operand, and `node` gets zeros (the
+        elements were replaced, and the write was recorded).
+    """
+
+    __slots__ = ("node", "replaced")
+
+    def __init__(self, node: Node, replaced: bool) -> None:
+        self.node, self.replaced = node, replaced
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, History) and self.node is other.node
+                and self.replaced is other.replaced)
+
+    def __hash__(self) -> int:
+        return hash((self.node, self.replaced))
+
+
 class LaunchAttr(Record):
     """A kernel of blocks and threads on whole arrays.
 
@@ -189,6 +218,10 @@ class LaunchPlace(Location):
     checks: Mapping[str, Check] = {}
 
 
+class RandomPlace(Location):
+    """The user's line for a node that only serves to make random numbers."""
+
+
 class Node:
     """One whole-array operation.
 
@@ -217,20 +250,22 @@ class Node:
 
 
 _interned: Final[Table[Node]] = {}
-_pack_double: Final = struct.Struct("<d").pack
-locations: Final[WeakKeyDictionary[Node, Location]] = WeakKeyDictionary()
+locations: Final[WeakTable[Node, Location]] = WeakTable()
+watcher: Callable[[Node], None] | None = None  # is told of each new node
 
 
 def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
          attr: Any = None) -> Node:  # fmt: skip
     """Return the one node with these parts, unchecked (`weft.ir.infer` builds checked nodes)."""
-    key = (op, dtype, shape, args, _pack_double(attr) if type(attr) is float else attr)
+    key = (op, dtype, shape, args, attr if attr is None else key_of(attr))
     known = _interned.get(key)
     found = None if known is None else known()
     if found is None:
         made = Node.__new__(Node)
         made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
         found = intern(_interned, key, made)
+        if watcher is not None:
+            watcher(found)
     return found
 
 
@@ -242,6 +277,26 @@ def with_args(node: Node, args: tuple[Node, ...]) -> Node:
     if node in locations:
         locations.setdefault(made, locations[node])
     return made
+
+
+def gradient_operands(node: Node) -> tuple[Node, ...]:
+    """Return what the gradient of a node may flow to.
+
+    These are its operands, except that a leaf has the node that was realized into it (if it was
+    kept for differentiation), a DETACH what its `History` says, and a launch nothing.
+    """
+    op = node.op
+    if op is Op.BUFFER:
+        origin = node.attr.origin
+        return () if origin is None else (origin,)
+    if op is Op.DETACH:
+        history = node.attr
+        if type(history) is not History:
+            return ()
+        return (node.args[0], history.node) if history.replaced else (history.node,)
+    if op is Op.PROJECT and node.args[0].op is Op.LAUNCH:  # a kernel has no gradient
+        return ()
+    return node.args
 
 
 def const(value: bool | int | float, dtype: DType) -> Node:

@@ -145,7 +145,8 @@ class Op:
     WHERE: Final = Operation("where", 3, "ternary")  # bool, then two of one dtype
     MAD: Final = Operation("mad", 3, "ternary", "f")  # a * b + c, rounded once
 
-    # what some targets have one instruction for (made by passes/transcendental, passes/extremes)
+    # what some targets have one instruction for (made by passes/transcendental,
+    # passes/vector/extremes)
     SCALB: Final = Operation("scalb", 2, "native", "f")  # a * 2**floor(b), rounded once
     MAXNUM: Final = Operation("maxnum", 2, "native", "f")  # as MAX, but a number before a NaN
     MINNUM: Final = Operation("minnum", 2, "native", "f")
@@ -168,7 +169,7 @@ class Op:
     CAST: Final = Operation("cast", 1, "convert", result="attr")
     BITCAST: Final = Operation("bitcast", 1, "convert", result="attr")  # equal widths
 
-    # vectors (kernel level; made by passes/vectorize)
+    # vectors (kernel level; made by passes/vector/vectorize)
     BROADCAST: Final = Operation("broadcast", 1, "vector")  # scalar to all lanes
     RAMP: Final = Operation("ramp", 1, "vector", "ui")  # base, base + 1, ...
     # base + i * attr + j for row i and column j of a matrix of 16 x 16, in 256 lanes

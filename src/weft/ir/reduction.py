@@ -73,7 +73,7 @@ def is_once(reduce: Reduce) -> bool:
     return all(a is vector or copies_of(a) is not None for a in reduce.axes)
 
 
-def combine_neighbours(parts: Sequence[T], combine: Callable[[T, T], T]) -> T:
+def combine_adjacent(parts: Sequence[T], combine: Callable[[T, T], T]) -> T:
     """Combine partial results in a balanced tree of neighbours; an odd one waits at the end."""
     parts = list(parts)
     while len(parts) > 1:

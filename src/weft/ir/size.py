@@ -8,9 +8,8 @@ the variables raises, and never guesses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
-from weakref import WeakKeyDictionary
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, Final, cast
 
 from weft.errors import DTypeError
 from weft.ir import dtype as dt
@@ -18,14 +17,16 @@ from weft.ir import expr as ex
 from weft.ir.bounds import bounds
 from weft.ir.expr import Expr, needs_size
 from weft.ir.op import Op, Operation
+from weft.weak import WeakTable
 
-__all__ = ["canonical", "decide", "evaluate", "evaluate_all", "exact_quotient", "span_of"]
+__all__ = ["canonical", "decide", "evaluate", "evaluate_all", "exact_quotient", "replaced",
+           "replaced_all", "span_of"]  # fmt: skip
 
 Dim = int | Expr
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
 
-_canonical: Final[WeakKeyDictionary[Expr, Dim]] = WeakKeyDictionary()
+_canonical: Final[WeakTable[Expr, Dim]] = WeakTable()
 _RULES: Final = {Op.ADD: 1, Op.SUB: -1}
 
 
@@ -33,11 +34,17 @@ def canonical(size: Dim) -> Dim:
     """Return the one spelling of a size; an int if no variable is left."""
     if not isinstance(size, Expr):
         return size
-    found = _canonical.get(size)
+    known: MutableMapping[Expr, Dim] = _canonical
+    if type(size) is not Expr:  # of a capture, or what is left of one
+        sizes: Any = cast(Any, size).sizes
+        if not sizes.is_live:
+            return int(cast(Any, size).value)
+        known = sizes.spellings
+    found = known.get(size)
     if found is None:
-        found = _canonical[size] = _build(_poly(size))
+        found = known[size] = _build(_poly(size))
         if isinstance(found, Expr):
-            _canonical[found] = found
+            known[found] = found
     return found
 
 
@@ -82,7 +89,10 @@ def decide(op: Operation, a: Expr, b: Dim) -> bool:
         always, never = high <= limit, low > limit
     if not always and not never:
         sign = {Op.NE: "!=", Op.LE: "<="}.get(op, "<")
-        raise needs_size(f"{a!r} {sign} {b!r}, which not every size decides")
+        error = needs_size(f"{a!r} {sign} {b!r}, which not every size decides")
+        if op is not Op.NE:
+            error.split = _split(difference, limit)
+        raise error
     return always
 
 
@@ -106,9 +116,49 @@ def evaluate(size: Dim, values: Mapping[str, int]) -> int:
     return done[size]
 
 
+def replaced(size: Dim, values: Mapping[str, Dim]) -> Dim:
+    """Return a size with numbers, or other variables of the same names, for its variables."""
+    if not isinstance(size, Expr):
+        return size
+    done: dict[Expr, Expr] = {}
+    for e in ex.toposort([size]):
+        if e.op is Op.VARIABLE:
+            done[e] = _as_expr(values[e.attr.name])
+        elif e.op is Op.CONST:
+            done[e] = e
+        else:
+            args = tuple([done[a] for a in e.args])
+            if all(a.op is Op.CONST for a in args):
+                done[e] = ex.index(ex.index_value(e.op, [a.attr for a in args]))
+            else:
+                done[e] = ex.make(e.op, e.dtype, args, e.attr, e.lanes)
+    found = done[size]
+    return int(found.attr) if found.op is Op.CONST else found
+
+
+def replaced_all(sizes: Sequence[Dim], values: Mapping[str, Dim]) -> tuple[Any, ...]:
+    """Return sizes with numbers, or other variables of the same names, for their variables."""
+    return tuple([replaced(s, values) for s in sizes])
+
+
 def evaluate_all(sizes: Sequence[Dim], values: Mapping[str, int]) -> tuple[int, ...]:
     """Return sizes for values of their variables."""
     return tuple([evaluate(s, values) for s in sizes])
+
+
+def _split(difference: Poly, limit: int) -> tuple[str, int] | None:
+    """Return the variable of ``difference <= limit``, and the last value before its answer changes.
+
+    None unless it is a variable, or its negative, and a number.
+    """
+    variables = [monomial for monomial in difference if monomial]
+    if len(variables) != 1 or len(variables[0]) != 1 or variables[0][0].op is not Op.VARIABLE:
+        return None
+    factor, rest = difference[variables[0]], difference.get((), 0)
+    name: str = variables[0][0].attr.name
+    if factor == 1:
+        return name, limit - rest
+    return (name, rest - limit - 1) if factor == -1 else None
 
 
 def _is_size(e: Expr) -> bool:

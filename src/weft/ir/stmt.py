@@ -213,23 +213,27 @@ class For(Stmt):
 
 
 class While(Stmt):
-    """Run `head`, test `condition` (which sees the names of `head`), run `body`, repeat."""
+    """Run `head`, test `condition` (which sees the names of `head`), run `body`, repeat.
+
+    An `endless` one is not known to end: an interrupt may stop the kernel after each turn.
+    """
 
     head: Body
     condition: Expr
     body: Body
+    endless: bool = False
 
     def bodies(self) -> tuple[Body, ...]:
         return (self.head, self.body)
 
     def with_bodies(self, *bodies: Body) -> Stmt:
-        return While(bodies[0], self.condition, bodies[1])
+        return While(bodies[0], self.condition, bodies[1], self.endless)
 
     def exprs(self) -> tuple[Expr, ...]:
         return (self.condition,)
 
     def map_exprs(self, fn: Callable[[Expr], Expr]) -> Stmt:
-        return While(self.head, fn(self.condition), self.body)
+        return While(self.head, fn(self.condition), self.body, self.endless)
 
 
 class If(Stmt):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from weft.ir import expr as ex
 from weft.ir.expr import Expr
 from weft.ir.stmt import Body, Kernel, Location, Memory, Stmt
 
@@ -23,6 +24,12 @@ def walk(body: Body) -> Iterator[Stmt]:
 def stores(body: Body) -> dict[Memory, None]:
     """Return the memories written in `body`, in order of first write."""
     return dict.fromkeys(m for s in walk(body) for m in s.writes())
+
+
+def variables(kernel: Kernel) -> set[Expr]:
+    """Return the symbolic variables of a kernel: of its statements and of its parameters' sizes."""
+    roots = [e for s in walk(kernel.body) for e in s.exprs()]
+    return ex.variables([*roots, *(n for m in kernel.params for n in m.shape)])
 
 
 def loads(body: Body) -> dict[Memory, None]:

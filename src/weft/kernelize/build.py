@@ -7,16 +7,20 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from weft.errors import VerifyError
 from weft.ir import node as nd
 from weft.ir.node import Node
 from weft.ir.op import Op
 from weft.ir.record import Record
+from weft.ir.size import canonical
 from weft.ir.stmt import Kernel, Memory
 from weft.ir.traverse import Tally
-from weft.kernelize.cost import TUPLES, is_leaf
-from weft.kernelize.fuse import Fusion, fuse
-from weft.kernelize.group import Group
+from weft.kernelize.common.cost import TUPLES, is_leaf
+from weft.kernelize.common.group import Group
+from weft.kernelize.fusion.evaluation_counts import verify_evaluations
+from weft.kernelize.fusion.fuse import Form, Fusion, fuse
 from weft.kernelize.lower import Lowered, lower
+from weft.kernelize.special import attempt
 from weft.target import Target
 
 _pack: Final = struct.Struct("<d").pack
@@ -46,14 +50,71 @@ class Step(Record):
     why: tuple[str, ...]
     lowering: Lowering
 
+    def verify(self) -> Step:
+        """Return the launch if each parameter of its kernel has one array of its dtype and size.
 
-def kernelize(outputs: Sequence[Node], target: Target | None = None) -> list[Step]:
+        A launch with an array too many hands every parameter behind it the memory of another one,
+        and the kernel writes past its end.
+
+        Raises
+        ------
+        VerifyError
+            Naming the kernel, and the parameter where they part.
+        """
+        params = self.kernel.params
+        arrays = [(n.dtype, canonical(nd.size(n.shape))) for n in (*self.inputs, *self.outputs)]
+        arrays += [(m.dtype, canonical(m.size)) for m in self.scratch]
+        if len(arrays) != len(params):
+            raise VerifyError(f"launch of {self.kernel.name}", found=f"{len(arrays)} arrays",
+                              expected=f"{len(params)}, one for each parameter")
+        for memory, (dtype, size) in zip(params, arrays, strict=True):
+            wanted = canonical(memory.size)
+            if memory.dtype is not dtype or wanted != size:
+                raise VerifyError(
+                    f"launch of {self.kernel.name}",
+                    found=f"an array of {size} {dtype} for {memory.name}",
+                    expected=f"{wanted} {memory.dtype}")
+        return self
+
+
+def kernelize(outputs: Sequence[Node], target: Target | None = None,
+              strict: bool = False) -> list[Step]:  # fmt: skip
     """Return the launches that compute `outputs`, each after those it depends on.
 
-    What the `target` has operations for may decide by which method a kernel computes; without one
-    every target can run them.
+    Where a special form of a kernel fails, all are made again in a more general one: without
+    attentions, and in the end with a kernel for each operation.
+
+    Parameters
+    ----------
+    outputs : sequence of Node
+        What is computed.
+    target : Target, optional
+        What it has operations for may decide by which method a kernel computes; without one every
+        target can run them.
+    strict : bool
+        Verify what each rewrite of a nest stores and how often kernels evaluate what they inline,
+        and raise what special forms raise.
     """
-    fusion = fuse([nd.base(o) for o in outputs if not is_leaf(o)])
+    def made(form: Form, reason: str = "") -> list[Step]:
+        return _steps(outputs, target, strict, form, reason)
+
+    return attempt(
+        lambda: made(Form.ALL),
+        lambda first: attempt(lambda: made(Form.NO_ATTENTION, first),
+                              lambda _: made(Form.ALONE, first), strict), strict)
+
+
+def kernelize_alone(outputs: Sequence[Node], target: Target | None = None) -> list[Step]:
+    """Return launches that compute one operation each: the most general form there is."""
+    return _steps(outputs, target, False, Form.ALONE, "nothing else could be made")
+
+
+def _steps(outputs: Sequence[Node], target: Target | None, strict: bool, form: Form,
+           reason: str) -> list[Step]:  # fmt: skip
+    """Return the launches of a graph whose values share kernels as far as a form allows it."""
+    fusion = fuse([nd.base(o) for o in outputs if not is_leaf(o)], form)
+    if strict:
+        verify_evaluations(fusion)
     wanted = {nd.base(o) for o in outputs}
     groups = fusion.ordered()
     read = {
@@ -69,14 +130,16 @@ def kernelize(outputs: Sequence[Node], target: Target | None = None) -> list[Ste
         found = done.get(key)
         if found is None:
             start, before = time.perf_counter(), Tally.passes
-            made = lower(group, fusion, stored, f"k{len(done)}", target)
+            if reason:
+                group.why.append(f"{form.value}, since a special form failed ({reason})")
+            made = lower(group, fusion, stored, f"k{len(done)}", target, strict)
             took = Lowering(Tally.passes - before, (time.perf_counter() - start) * 1e3)
             found = done[key] = made, nodes, took
         lowered, theirs, took = found
         place = {n: i for i, n in enumerate(theirs)}
         checks = tuple(nodes[place[c]] for c in lowered.checks)
         steps.append(Step(lowered.kernel, inputs, tuple(stored), lowered.scratch, checks,
-                          tuple(group.why), took))
+                          tuple(group.why), took).verify())
     return steps
 
 

@@ -11,12 +11,12 @@ from weft.ir.expr import Expr
 from weft.ir.infer import as_expr
 from weft.ir.node import Node
 from weft.ir.stmt import SERIAL, Assert, For, If, Kernel, Memory, Stmt, Store
-from weft.ir.text_parse import parse_kernel
+from weft.ir.text.text_parse import parse_kernel
 from weft.ir.traverse import map_exprs, walk
-from weft.kernelize.cost import elements
-from weft.kernelize.emit import Emitter
-from weft.kernelize.indexing import flatten, unflatten
-from weft.schedule.rename import renamed
+from weft.kernelize.common.emit import Emitter
+from weft.kernelize.common.indexing import flatten, unflatten
+from weft.kernelize.common.sizes import elements
+from weft.schedule.launch_fusion.rename import renamed
 
 _THREADS: Final = 256  # of a block that copies
 BOUNDS: Final = "index out of bounds"  # how checks of indices are worded in kernels

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from weft.imports import importing
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
 from weft.ir import node as nd
@@ -28,29 +29,34 @@ from weft.ir.stmt import (
     lhs,
     rhs,
 )
-from weft.kernelize.attention_gradient_nest import lower_gradients
-from weft.kernelize.attention_matrix import MatrixNest, suits
-from weft.kernelize.attention_nest import Nest
-from weft.kernelize.cost import HEAVY, elements, is_leaf, upper_bound
-from weft.kernelize.emit import Emitter, Key
-from weft.kernelize.fuse import Fusion
-from weft.kernelize.group import Group
-from weft.kernelize.indexing import Index
+from weft.kernelize.attention.attention_gradient_nest import Gradients
+from weft.kernelize.attention.attention_matrix import MatrixSoftmax, suits
+from weft.kernelize.attention.attention_nest import Nest
+from weft.kernelize.attention.attention_softmax import Softmax
+from weft.kernelize.common.cost import HEAVY, is_leaf
+from weft.kernelize.common.emit import Emitter, Key
+from weft.kernelize.common.flops import operations
+from weft.kernelize.common.group import Group
+from weft.kernelize.common.indexing import Index
+from weft.kernelize.common.sizes import elements, upper_bound
+from weft.kernelize.common.tidy import tidy
+from weft.kernelize.fusion.fuse import Fusion
 from weft.kernelize.launch import lower_launch
-from weft.kernelize.pack import lower_pack
-from weft.kernelize.pictures import sum_over_pictures
-from weft.kernelize.ranges import cut_by_ranges
-from weft.kernelize.remainders import cut_by_remainders
-from weft.kernelize.scan import lower_scan
-from weft.kernelize.scatter import lower_scatter
-from weft.kernelize.sort import lower_sort
-from weft.kernelize.taps import cut_taps
-from weft.kernelize.tidy import tidy
-from weft.schedule.search import prefer
-from weft.target import Target
+from weft.kernelize.scans.scan import lower_scan
+from weft.kernelize.scans.scatter import lower_scatter
+from weft.kernelize.sorting.pack import lower_pack
+from weft.kernelize.sorting.sort import lower_sort
+from weft.kernelize.special import attempt
+from weft.kernelize.windows.domain_split import split_domain
+from weft.kernelize.windows.padding_elimination import eliminate_padding
+from weft.kernelize.windows.phase_split import split_phases
+from weft.kernelize.windows.tap_interchange import interchange_taps
+from weft.schedule.loops.search import prefer
+from weft.target import CostModel, Target
 
-STAGE_BYTES: Final = 128 * 1024  # longest row kept in a local buffer between phases
 COLUMN_LANES: Final = 16  # columns that are reduced side by side
+
+Staged = tuple[Node, Index]  # a value that is kept, at the one index at which its buffer has it
 
 
 class Lowered(Record):
@@ -65,25 +71,27 @@ class Lowered(Record):
 
 
 def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
-          target: Target | None = None) -> Lowered:  # fmt: skip
+          target: Target | None = None, strict: bool = False) -> Lowered:  # fmt: skip
     """Return the loop nest that computes a group.
 
     Parameters
     ----------
     group, fusion : Group, Fusion
-        What `weft.kernelize.fuse.fuse` made.
+        What `weft.kernelize.fusion.fuse.fuse` made.
     outputs : sequence of Node
         The members that are read outside the kernel.
     name : str
         Name of the kernel.
     target : Target, optional
         What decides between methods.
+    strict : bool
+        Check that every output is stored whole, and that rewrites of the nest leave it so.
     """
     sources = _sources(group, fusion)
     inputs = tuple(dict.fromkeys(nd.base(n) for n in sources))
     stored = {n: Memory(f"out{i}", n.dtype, _sizes(n.shape)) for i, n in enumerate(outputs)}
     scratch: tuple[Memory, ...] = ()
-    tiled = False
+    tiled = plain = False
     if group.kind == "scan":
         em = lower_scan(group.members[0], sources, stored)
     elif group.kind == "sort":
@@ -97,22 +105,45 @@ def lower(group: Group, fusion: Fusion, outputs: Sequence[Node], name: str,
     elif group.kind == "attention":
         em, scratch, tiled = _attention(group, fusion, sources, stored, target)
     else:
-        em = _Nest(group, fusion, sources, stored).run()
+        costs = CostModel() if target is None else target.costs
+        em, plain = _Nest(group, fusion, sources, stored, costs).run(), True
     memories = {nd.base(n): m for n, m in sources.items()}
     params = (*(memories[n] for n in inputs), *stored.values(), *scratch)
-    meta = Meta(kind=group.kind, flops=_flops(group, fusion), traffic=_traffic(inputs, outputs))
+    flops = operations(tuple(em.scope.body)) if plain else _flops(group, fusion)
+    meta = Meta(kind=group.kind, flops=flops, traffic=_traffic(inputs, outputs))
     if group.kind == "launch":  # as it was written, by the user
         meta = meta.replace(kind="custom", hints=em.hints)
         return Lowered(Kernel(name, params, tuple(em.scope.body), meta,
                               em.locations), inputs, tuple(outputs), scratch, tuple(em.checks),
                        tuple(group.why))
     kernel = Kernel(name, params, tuple(em.scope.body), meta, em.locations)
+    if strict:
+        with importing:
+            from weft.ir.verify.verify_stores import verify_whole
+
+        verify_whole(kernel, stored.values(), "lower")
     if group.kind in ("contraction", "rowwise"):
-        kernel = cut_by_ranges(cut_by_remainders(kernel, group.kind == "contraction"))
-        kernel = cut_taps(kernel)
-        kernel = sum_over_pictures(kernel)
-    return Lowered(tidy(kernel, tiled), inputs, tuple(outputs), scratch, tuple(em.checks),
-                   tuple(group.why))
+        for cut in CUTS:
+            kernel = _rewritten(kernel, cut, strict)
+    kernel = _rewritten(kernel, lambda k: tidy(k, tiled), strict)
+    return Lowered(kernel, inputs, tuple(outputs), scratch, tuple(em.checks), tuple(group.why))
+
+
+def _rewritten(kernel: Kernel, rewrite: Callable[[Kernel], Kernel], strict: bool) -> Kernel:
+    """Return a nest as a rewrite leaves it, or as it was if the rewrite fails."""
+    made = attempt(lambda: rewrite(kernel), lambda _: kernel, strict)
+    if strict and made is not kernel:
+        with importing:
+            from weft.ir.verify.verify_stores import verify_same_stores
+
+        verify_same_stores(kernel, made, getattr(rewrite, "__name__", "tidy"))
+    return made
+
+
+# Rewrites of nests with one sum, in order; each leaves a nest that it does not fit as it is.
+CUTS: Final[tuple[Callable[[Kernel], Kernel], ...]] = (
+    lambda k: split_phases(k, k.meta.kind == "contraction"),
+    split_domain, eliminate_padding, interchange_taps)
 
 
 def _sizes(shape: Shape) -> tuple[Expr, ...]:
@@ -145,18 +176,13 @@ def _sources(group: Group, fusion: Fusion) -> dict[Node, Memory]:
 
 
 def _flops(group: Group, fusion: Fusion) -> int:
-    total = 0
     if group.kind == "attention":
         found = fusion.attention
-        products = [found.outputs[m].scores for m in group.members if m in found.outputs]
-        parts = [found.parts[m] for m in group.members if m in found.parts]
-        products += {p.node for part in parts for p in part.products}
-        sums = [m for m in group.members if m in found.outputs or m in found.parts]
+        parts = {**found.outputs, **found.parts}
+        sums = [m for m in group.members if m in parts]
+        products = {p.node for m in sums for p in parts[m].products}
         return 2 * sum(elements(n.args[0].shape) for n in (*products, *sums))
-    for anchor in group.anchors:
-        total += elements(anchor.args[0].shape) * (2 if group.kind == "contraction" else 1)
-    domain = elements(group.rows) * elements(group.inner)
-    return total + (domain if group.kind != "contraction" else elements(group.rows))
+    return elements(group.rows) * elements(group.inner)
 
 
 def _attention(group: Group, fusion: Fusion, sources: dict[Node, Memory],
@@ -165,13 +191,14 @@ def _attention(group: Group, fusion: Fusion, sources: dict[Node, Memory],
     """Return the nest of an attention, what it needs besides, and whether it comes in tiles."""
     found = fusion.attention
     parts = [found.parts[m] for m in group.members if m in found.parts]
+    nest: Nest
     if parts:
-        return *lower_gradients(parts, group, sources, stored, target), False
-    out = next(m for m in group.members if m in found.outputs)
-    match = found.outputs[out]
-    tiled = suits(match, sources, target)
-    nest = MatrixNest if tiled else Nest
-    return nest(match, group, sources, stored, target).run(), (), tiled
+        nest = Gradients(parts, group, sources, stored, target)
+    else:
+        match = next(found.outputs[m] for m in group.members if m in found.outputs)
+        kind = MatrixSoftmax if suits(match, sources, target) else Softmax
+        nest = kind(match, group, sources, stored, target)
+    return nest.run(), nest.scratch, isinstance(nest, MatrixSoftmax)
 
 
 def _traffic(inputs: Sequence[Node], outputs: Sequence[Node]) -> int:
@@ -182,11 +209,12 @@ class _Nest:
     """Lowers elementwise, row-wise and contraction groups: rows, phases over the inner axes."""
 
     def __init__(self, group: Group, fusion: Fusion, sources: dict[Node, Memory],
-                 stored: dict[Node, Memory]) -> None:  # fmt: skip
+                 stored: dict[Node, Memory], costs: CostModel) -> None:  # fmt: skip
+        self.costs = costs
         self.group, self.fusion, self.sources, self.stored = group, fusion, sources, stored
         self.levels = self._member_levels()
         self.depth = max((self.levels[a] + 1 for a in group.anchors), default=0)
-        self.stage: list[tuple[Node, Index]] = []
+        self.stage: list[Staged] = []
         self.visits: list[list[Key]] = []
 
     def _member_levels(self) -> dict[Node, int]:
@@ -223,7 +251,7 @@ class _Nest:
             stack.extend(top.args)
         return out
 
-    def _repeated(self) -> list[tuple[Node, Index]]:
+    def _repeated(self) -> list[Staged]:
         """Return the expensive values that several phases compute at the same point.
 
         Beside transcendentals these are values made of scattered elements, such as the gradient
@@ -232,8 +260,8 @@ class _Nest:
         inner = elements(self.group.inner)
         # a reduction over columns holds one buffer for each lane of a vector
         along = len(self.group.full) - 1 in self.group.inner_axes
-        most = STAGE_BYTES if along else STAGE_BYTES // COLUMN_LANES
-        phases: dict[tuple[Node, Index], set[int]] = {}
+        most = self.costs.stage_bytes // (1 if along else COLUMN_LANES)
+        phases: dict[Staged, set[int]] = {}
         scattered: set[Node] = set()
         for phase, keys in enumerate(self.visits):
             for key in keys:
@@ -263,7 +291,7 @@ class _Nest:
         rows = self._open_loops(em, group.rows, "r")
         canonical = [ex.var(f"k{a}") for a in range(len(group.inner))]
         buffers = self._allocate_stages(em)
-        done_staging: set[Node] = set()
+        done_staging: set[Staged] = set()
         for phase in range(self.depth + 1):
             anchors = [a for a in group.anchors if self.levels[a] == phase]
             values = [
@@ -281,38 +309,35 @@ class _Nest:
         self._close_loops(em, group.rows, rows)
         return em
 
-    def _allocate_stages(self, em: Emitter) -> dict[Node, Memory]:
-        buffers: dict[Node, Memory] = {}
-        for number, (node, _) in enumerate(self.stage):
-            sizes = tuple(as_expr(upper_bound(d)) for d in self.group.inner)
-            buffers[node] = Memory(f"row{number}", node.dtype, sizes, "local")
-            em.alloc(buffers[node])
+    def _allocate_stages(self, em: Emitter) -> dict[Staged, Memory]:
+        buffers: dict[Staged, Memory] = {}
+        sizes = tuple(as_expr(upper_bound(d)) for d in self.group.inner)
+        for number, staged in enumerate(self.stage):
+            buffers[staged] = Memory(f"row{number}", staged[0].dtype, sizes, "local")
+            em.alloc(buffers[staged])
         return buffers
 
     def _phase(self, em: Emitter, phase: int, rows: Index, canonical: list[Expr],
-               anchors: list[Node], values: list[Node], buffers: dict[Node, Memory],
-               done: set[Node], unique: bool) -> None:  # fmt: skip
+               anchors: list[Node], values: list[Node], buffers: dict[Staged, Memory],
+               done: set[Staged], unique: bool) -> None:  # fmt: skip
         group = self.group
         em.open()
         first = len(em.visited)
         suffix = f"p{phase}_" if unique and self.depth else ""
         inner = self._loop_vars(em, group.inner, f"k{suffix}")
         rename = {c: i for c, i in zip(canonical, inner, strict=True) if c is not i}
-        for node, index in self.stage:
-            place = tuple(em.simplify(i) for i in ex.substitute(index, rename))
-            if node in done:
-                em.staged[node] = (place, buffers[node], inner)
+        places = {staged: (staged[0], tuple(map(em.simplify, ex.substitute(staged[1], rename))))
+                  for staged in self.stage}  # in terms of this phase's loops
+        for staged in done:
+            em.staged[places[staged]] = buffers[staged], inner
         accumulators = [self._accumulate(em, a, rows, inner) for a in anchors]
         for member in values:
             self._store(em, member, rows, inner)
-        for node, index in self.stage:
-            place = tuple(em.simplify(i) for i in ex.substitute(index, rename))
-            known = em.scope.values
-            key = next((k for k in known if k.node is node and k.place == place and k.mask is None),
-                       None)
-            if node not in done and key is not None:
-                em.emit(Store(buffers[node], inner, known[key]))
-                done.add(node)
+        for staged, at in places.items():
+            value = em.scope.values.get(Key(*at, None))
+            if staged not in done and value is not None:
+                em.emit(Store(buffers[staged], inner, value))
+                done.add(staged)
         em.staged.clear()
         self.visits.append(em.visited[first:])
         body = em.close()

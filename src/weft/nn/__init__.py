@@ -1,24 +1,50 @@
-"""Layers of neural networks, with PyTorch's names, parameters and first values."""
+"""Layers of neural networks, with PyTorch's names, parameters and initialisation."""
 
-from weft.frontend.tensor import Parameter
-from weft.nn import functional, init
-from weft.nn.activations import *  # noqa: F403 - the layers' own list of names
-from weft.nn.activations import __all__ as _activations
-from weft.nn.attention import MultiheadAttention, TransformerEncoderLayer
-from weft.nn.layers import *  # noqa: F403 - the layers' own list of names
-from weft.nn.layers import __all__ as _layers
-from weft.nn.module import (
-    Module,
-    ModuleDict,
-    ModuleList,
-    ParameterList,
-    Sequential,
-    StateError,
-)
+import sys
+
+from weft.imports import importing
+
+with importing:
+    from weft.nn import functional, init
+    from weft.nn import parameters as utils
+    from weft.nn.activations import *  # noqa: F403 - the layers' own list of names
+    from weft.nn.activations import __all__ as _activations
+    from weft.nn.attention import MultiheadAttention, TransformerEncoderLayer
+    from weft.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
+    from weft.nn.dropout import *  # noqa: F403
+    from weft.nn.dropout import __all__ as _dropout
+    from weft.nn.layers import *  # noqa: F403 - the layers' own list of names
+    from weft.nn.layers import __all__ as _layers
+    from weft.nn.losses import *  # noqa: F403
+    from weft.nn.losses import __all__ as _losses
+    from weft.nn.module import Module, StateError
+    from weft.nn.normalization import *  # noqa: F403
+    from weft.nn.normalization import __all__ as _normalization
+    from weft.nn.pooling import *  # noqa: F403
+    from weft.nn.pooling import __all__ as _pooling
+    from weft.nn.rearrangement import *  # noqa: F403
+    from weft.nn.rearrangement import __all__ as _rearrangement
+    from weft.nn.recurrent import *  # noqa: F403
+    from weft.nn.recurrent import __all__ as _recurrent
+    from weft.tensors.api.tensor import Parameter
 
 __all__ = [
     "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "Parameter", "ParameterList",
     "Sequential", "StateError", "TransformerEncoderLayer", "functional", "init",
+    "utils",
 ]  # fmt: skip
 __all__ += _activations
+__all__ += _dropout
 __all__ += _layers
+__all__ += _losses
+__all__ += _normalization
+__all__ += _pooling
+__all__ += _rearrangement
+__all__ += _recurrent
+
+sys.modules["weft.nn.utils"] = utils  # so that `from weft.nn.utils import ...` works
+
+
+def __dir__() -> list[str]:
+    """Return the public names: what Tab completes."""
+    return sorted(__all__)

@@ -1,31 +1,33 @@
-"""Layers without parameters: activations, dropout, pooling, shape, losses."""
+"""Activation layers: elementwise, or along one axis."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from weft.frontend.creation import full
-from weft.frontend.tensor import Parameter, Tensor
 from weft.nn import functional as F
 from weft.nn.module import Module
+from weft.nn.sections import SECTIONS
+from weft.tensors.api.creation import full
+from weft.tensors.api.tensor import Parameter, Tensor
+from weft.tensors.docs.documented import fill_docstrings
 
 __all__ = [
-    "ELU", "GELU", "SELU", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d",
-    "AvgPool1d", "AvgPool2d", "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "Dropout",
-    "Dropout2d", "Flatten", "Hardsigmoid", "Hardswish", "Hardtanh", "HuberLoss", "Identity",
-    "KLDivLoss", "L1Loss", "LeakyReLU", "LogSigmoid", "LogSoftmax", "MSELoss", "MaxPool1d",
-    "MaxPool2d", "Mish", "NLLLoss", "PReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "SmoothL1Loss",
-    "Softmax", "Softplus", "Softsign", "Tanh", "Unflatten", "Upsample",
+    "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
+    "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax",
+    "Softplus", "Softshrink", "Softsign", "Tanh", "Threshold",
 ]  # fmt: skip
 
-Pair = int | Sequence[int]
 
-
-class _Stateless(Module):
+class Stateless(Module):
     """A function of `weft.nn.functional` with fixed options."""
 
     _function: Callable[..., Any]
+
+    def __init_subclass__(cls, function: Callable[..., Any] | None = None) -> None:
+        super().__init_subclass__()
+        if function is not None:
+            cls._function = staticmethod(function)
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -37,156 +39,412 @@ class _Stateless(Module):
 
     def extra_repr(self) -> str:
         """Return the options."""
-        return ", ".join(f"{k}={v}" for k, v in self.options.items())
+        return ", ".join(f"{k}={v!r}" for k, v in self.options.items())
 
 
-class _Plain(_Stateless):
+class _Plain(Stateless):
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        """Return whether PyTorch's option is set."""
+        return "inplace=True" if self.inplace else ""
 
 
-class Identity(Module):
-    """Returns its input."""
+class ReLU(_Plain, function=F.relu):
+    """``max(x, 0)``.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__()
+    Input and output have one shape.
 
-    def forward(self, x: Any) -> Any:
-        """Return the input."""
-        return x
+    {Parameters: inplace}
 
-
-class ReLU(_Plain):
-    """``max(x, 0)``."""
-
-    _function = staticmethod(F.relu)
+    Examples
+    --------
+    >>> weft.nn.ReLU()(weft.tensor([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
 
 
-class ReLU6(_Plain):
-    """``min(max(x, 0), 6)``."""
+class ReLU6(_Plain, function=F.relu6):
+    """``min(max(x, 0), 6)``.
 
-    _function = staticmethod(F.relu6)
+    Input and output have one shape.
 
+    {Parameters: inplace}
 
-class SiLU(_Plain):
-    """``x * sigmoid(x)``."""
-
-    _function = staticmethod(F.silu)
-
-
-class Mish(_Plain):
-    """``x * tanh(softplus(x))``."""
-
-    _function = staticmethod(F.mish)
+    Examples
+    --------
+    >>> weft.nn.ReLU6()(weft.tensor([-1.0, 9.0])).tolist()
+    [0.0, 6.0]
+    """
 
 
-class SELU(_Plain):
-    """The scaled ELU."""
+class SiLU(_Plain, function=F.silu):
+    """``x * sigmoid(x)``.
 
-    _function = staticmethod(F.selu)
+    Input and output have one shape.
 
+    {Parameters: inplace}
 
-class Sigmoid(_Plain):
-    """``1 / (1 + exp(-x))``."""
-
-    _function = staticmethod(F.sigmoid)
-
-
-class Tanh(_Plain):
-    """The hyperbolic tangent."""
-
-    _function = staticmethod(F.tanh)
+    Examples
+    --------
+    >>> weft.nn.SiLU()(weft.tensor([0.0, 100.0])).tolist()
+    [0.0, 100.0]
+    """
 
 
-class LogSigmoid(_Plain):
-    """``log(sigmoid(x))``."""
+class Mish(_Plain, function=F.mish):
+    """``x * tanh(softplus(x))``.
 
-    _function = staticmethod(F.logsigmoid)
+    Input and output have one shape.
 
+    {Parameters: inplace}
 
-class Softsign(_Plain):
-    """``x / (1 + |x|)``."""
-
-    _function = staticmethod(F.softsign)
-
-
-class Hardsigmoid(_Plain):
-    """``relu6(x + 3) / 6``."""
-
-    _function = staticmethod(F.hardsigmoid)
+    Examples
+    --------
+    >>> weft.nn.Mish()(weft.tensor([0.0, 100.0])).tolist()
+    [0.0, 100.0]
+    """
 
 
-class Hardswish(_Plain):
-    """``x * relu6(x + 3) / 6``."""
+class SELU(_Plain, function=F.selu):
+    """The scaled ELU, which keeps mean 0 and variance 1 (Klambauer et al., 2017).
 
-    _function = staticmethod(F.hardswish)
+    Input and output have one shape.
+
+    {Parameters: inplace}
+
+    Examples
+    --------
+    >>> weft.nn.SELU()(weft.tensor([0.0])).tolist()
+    [0.0]
+    """
 
 
-class GELU(_Stateless):
-    """``x * Phi(x)``, by erf or by tanh."""
+class Sigmoid(_Plain, function=F.sigmoid):
+    """``1 / (1 + exp(-x))``.
 
-    _function = staticmethod(F.gelu)
+    Input and output have one shape.
+
+    {Parameters: inplace}
+
+    Examples
+    --------
+    >>> weft.nn.Sigmoid()(weft.tensor([0.0])).tolist()
+    [0.5]
+    """
+
+
+class Tanh(_Plain, function=F.tanh):
+    """The hyperbolic tangent.
+
+    Input and output have one shape.
+
+    {Parameters: inplace}
+
+    Examples
+    --------
+    >>> weft.nn.Tanh()(weft.tensor([0.0, 100.0])).tolist()
+    [0.0, 1.0]
+    """
+
+
+class LogSigmoid(_Plain, function=F.logsigmoid):
+    """``log(sigmoid(x))``, without overflow.
+
+    Input and output have one shape.
+
+    {Parameters: inplace}
+
+    Examples
+    --------
+    >>> weft.nn.LogSigmoid()(weft.tensor([-100.0])).tolist()
+    [-100.0]
+    """
+
+
+class Softsign(_Plain, function=F.softsign):
+    """``x / (1 + |x|)``.
+
+    Input and output have one shape.
+
+    {Parameters: inplace}
+
+    Examples
+    --------
+    >>> weft.nn.Softsign()(weft.tensor([1.0, -3.0])).tolist()
+    [0.5, -0.75]
+    """
+
+
+class Hardsigmoid(_Plain, function=F.hardsigmoid):
+    """``relu6(x + 3) / 6``.
+
+    Input and output have one shape.
+
+    {Parameters: inplace}
+
+    Examples
+    --------
+    >>> weft.nn.Hardsigmoid()(weft.tensor([-3.0, 0.0, 3.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+
+
+class Hardswish(_Plain, function=F.hardswish):
+    """``x * relu6(x + 3) / 6``.
+
+    Input and output have one shape.
+
+    {Parameters: inplace}
+
+    Examples
+    --------
+    >>> weft.nn.Hardswish()(weft.tensor([-3.0, 3.0])).tolist()
+    [-0.0, 3.0]
+    """
+
+
+class GELU(Stateless, function=F.gelu):
+    """``x * Phi(x)``, where Phi is the distribution function of normal numbers.
+
+    Input and output have one shape.
+
+    Parameters
+    ----------
+    approximate : {"none", "tanh"}
+        By the error function, or by a tangent that is near to it.
+
+    Examples
+    --------
+    >>> weft.nn.GELU()(weft.tensor([0.0, 100.0])).tolist()
+    [0.0, 100.0]
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__(approximate=approximate)
 
 
-class ELU(_Stateless):
-    """``alpha * (exp(x) - 1)`` where negative."""
+class ELU(Stateless, function=F.elu):
+    """``alpha * (exp(x) - 1)`` where negative, else x.
 
-    _function = staticmethod(F.elu)
+    Input and output have one shape.
+
+    Parameters
+    ----------
+    alpha : float
+        The limit below is ``-alpha``.
+    {inplace}
+
+    Examples
+    --------
+    >>> weft.nn.ELU()(weft.tensor([-1000.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(alpha=alpha)
 
 
-class LeakyReLU(_Stateless):
-    """``negative_slope * x`` where negative."""
+class LeakyReLU(Stateless, function=F.leaky_relu):
+    """``negative_slope * x`` where negative, else x.
 
-    _function = staticmethod(F.leaky_relu)
+    Input and output have one shape.
+
+    Parameters
+    ----------
+    negative_slope : float
+        The slope below 0.
+    {inplace}
+
+    Examples
+    --------
+    >>> weft.nn.LeakyReLU(0.5)(weft.tensor([-2.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__(negative_slope=negative_slope)
 
 
-class Hardtanh(_Stateless):
-    """The input limited to an interval."""
+class Hardtanh(Stateless, function=F.hardtanh):
+    """The input limited to an interval.
 
-    _function = staticmethod(F.hardtanh)
+    Input and output have one shape.
+
+    Parameters
+    ----------
+    min_val, max_val : float
+        The bounds.
+    {inplace}
+
+    Examples
+    --------
+    >>> weft.nn.Hardtanh()(weft.tensor([-2.0, 0.5])).tolist()
+    [-1.0, 0.5]
+    """
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(min_val=min_val, max_val=max_val)
 
 
-class Softplus(_Stateless):
-    """``log(1 + exp(beta * x)) / beta``."""
+class Softplus(Stateless, function=F.softplus):
+    """``log(1 + exp(beta * x)) / beta``, without overflow.
 
-    _function = staticmethod(F.softplus)
+    Input and output have one shape.
+
+    Parameters
+    ----------
+    beta : float
+        How sharp the bend at 0 is.
+    threshold : float
+        Where ``beta * x`` is above it, the result is x.
+
+    Examples
+    --------
+    >>> weft.nn.Softplus()(weft.tensor([100.0])).tolist()
+    [100.0]
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__(beta=beta, threshold=threshold)
 
 
-class Softmax(_Stateless):
-    """``exp(x) / sum(exp(x))`` along an axis."""
+class Softmax(Stateless, function=F.softmax):
+    """``exp(x) / sum(exp(x))`` along an axis.
 
-    _function = staticmethod(F.softmax)
+    Input and output have one shape.
+
+    Parameters
+    ----------
+    dim : int
+        The axis whose elements sum to 1.
+
+    {Raises: axis}
+
+    Examples
+    --------
+    >>> weft.nn.Softmax()(weft.tensor([0.0, 0.0])).tolist()
+    [0.5, 0.5]
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__(dim=dim)
 
 
-class LogSoftmax(_Stateless):
-    """The logarithm of the softmax along an axis."""
+class LogSoftmax(Stateless, function=F.log_softmax):
+    """The logarithm of the softmax along an axis.
 
-    _function = staticmethod(F.log_softmax)
+    Input and output have one shape.
+
+    Parameters
+    ----------
+    dim : int
+        The axis over which the exponentials sum to 1.
+
+    {Raises: axis}
+
+    Examples
+    --------
+    >>> weft.nn.LogSoftmax()(weft.tensor([0.0, 1000.0])).tolist()
+    [-1000.0, 0.0]
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__(dim=dim)
+
+
+class GLU(Stateless, function=F.glu):
+    """Gate one half of an axis by the other: output of half the size.
+
+    {Parameters: dim}
+    {Raises: fit}
+
+    Examples
+    --------
+    >>> weft.nn.GLU()(weft.tensor([2.0, 0.0])).tolist()
+    [1.0]
+    """
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__(dim=dim)
+
+
+class Threshold(Stateless, function=F.threshold):
+    """Replace elements up to a threshold; input and output have one shape.
+
+    {Parameters: threshold}
+    {Raises: fit}
+
+    Examples
+    --------
+    >>> weft.nn.Threshold(2.0, 0.0)(weft.tensor([1.0, 3.0])).tolist()
+    [0.0, 3.0]
+    """
+
+    def __init__(self, threshold: float, value: float) -> None:
+        super().__init__(threshold=threshold, value=value)
+
+
+class Softshrink(Stateless, function=F.softshrink):
+    """Move elements towards 0; input and output have one shape.
+
+    Parameters
+    ----------
+    lambd : float
+        By how much, at least 0.
+
+    {Raises: fit}
+
+    Examples
+    --------
+    >>> weft.nn.Softshrink()(weft.tensor([-1.0, 0.2])).tolist()
+    [-0.5, 0.0]
+    """
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__(lambd=lambd)
+
+
+class Hardshrink(Stateless, function=F.hardshrink):
+    """Set small elements to 0; input and output have one shape.
+
+    {Parameters: lambd}
+    {Raises: fit}
+
+    Examples
+    --------
+    >>> weft.nn.Hardshrink()(weft.tensor([-1.0, 0.2])).tolist()
+    [-1.0, 0.0]
+    """
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__(lambd=lambd)
 
 
 class PReLU(Module):
-    """``weight * x`` where negative, with a learned weight."""
+    """``weight * x`` where negative, with a learned weight.
+
+    Input and output ``[N, C, ...]``, or of any shape with one weight.
+
+    Parameters
+    ----------
+    num_parameters : int
+        1, or one weight for each channel C.
+    init : float
+        The first value of the weights.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape ``[num_parameters]``.
+
+    Examples
+    --------
+    >>> weft.nn.PReLU()(weft.tensor([-4.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
         super().__init__()
@@ -199,180 +457,9 @@ class PReLU(Module):
             weight = weight.reshape(-1, *(1,) * (len(x.shape) - 2))
         return F.prelu(x, weight)
 
-
-class Dropout(Module):
-    """Drops elements with probability `p` in training."""
-
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the input, thinned in training."""
-        return F.dropout(x, self.p, self.training)
-
     def extra_repr(self) -> str:
-        """Return the probability."""
-        return f"p={self.p}"
+        """Return the number of weights."""
+        return f"num_parameters={self.weight.shape[0]}"
 
 
-class Dropout2d(Dropout):
-    """Drops channels with probability `p` in training."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the input, thinned in training."""
-        return F.dropout2d(x, self.p, self.training)
-
-
-class Flatten(Module):
-    """Merges axes into one."""
-
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim, self.end_dim = start_dim, end_dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the input with axes merged."""
-        return x.flatten(self.start_dim, self.end_dim)
-
-
-class Unflatten(Module):
-    """Splits an axis into several."""
-
-    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
-        super().__init__()
-        self.dim, self.sizes = dim, tuple(unflattened_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the input with the axis split."""
-        return x.unflatten(self.dim, self.sizes)
-
-
-class Upsample(_Stateless):
-    """Repeats pixels."""
-
-    _function = staticmethod(F.interpolate)
-
-    def __init__(self, scale_factor: int = 2, mode: str = "nearest") -> None:
-        super().__init__(scale_factor=scale_factor, mode=mode)
-
-
-class _Pool(_Stateless):
-    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0,
-                 **options: Any) -> None:  # fmt: skip
-        super().__init__(kernel_size=kernel_size, stride=stride, padding=padding, **options)
-
-
-class MaxPool1d(_Pool):
-    """The largest elements of windows of the last axis."""
-
-    _function = staticmethod(F.max_pool1d)
-
-
-class MaxPool2d(_Pool):
-    """The largest elements of windows of the last two axes."""
-
-    _function = staticmethod(F.max_pool2d)
-
-
-class AvgPool1d(_Pool):
-    """The means of windows of the last axis."""
-
-    _function = staticmethod(F.avg_pool1d)
-
-
-class AvgPool2d(_Pool):
-    """The means of windows of the last two axes."""
-
-    _function = staticmethod(F.avg_pool2d)
-
-
-class _Adaptive(_Stateless):
-    def __init__(self, output_size: Any) -> None:
-        super().__init__(output_size=output_size)
-
-
-class AdaptiveAvgPool1d(_Adaptive):
-    """The means of windows that cut the last axis into parts."""
-
-    _function = staticmethod(F.adaptive_avg_pool1d)
-
-
-class AdaptiveAvgPool2d(_Adaptive):
-    """The means of windows that cut the last two axes into parts."""
-
-    _function = staticmethod(F.adaptive_avg_pool2d)
-
-
-class AdaptiveMaxPool2d(_Adaptive):
-    """The largest elements of windows that cut the last two axes into parts."""
-
-    _function = staticmethod(F.adaptive_max_pool2d)
-
-
-class _Loss(_Stateless):
-    def __init__(self, reduction: str = "mean", **options: Any) -> None:
-        super().__init__(reduction=reduction, **options)
-
-
-class MSELoss(_Loss):
-    """Squared errors."""
-
-    _function = staticmethod(F.mse_loss)
-
-
-class L1Loss(_Loss):
-    """Absolute errors."""
-
-    _function = staticmethod(F.l1_loss)
-
-
-class SmoothL1Loss(_Loss):
-    """Errors squared below `beta` and absolute above."""
-
-    _function = staticmethod(F.smooth_l1_loss)
-
-
-class HuberLoss(_Loss):
-    """Errors squared below `delta` and linear above."""
-
-    _function = staticmethod(F.huber_loss)
-
-
-class NLLLoss(_Stateless):
-    """The negative log-likelihood of class indices."""
-
-    _function = staticmethod(F.nll_loss)
-
-    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100,
-                 reduction: str = "mean") -> None:  # fmt: skip
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
-
-
-class CrossEntropyLoss(_Stateless):
-    """The cross entropy of logits with class indices or probabilities."""
-
-    _function = staticmethod(F.cross_entropy)
-
-    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100,
-                 reduction: str = "mean", label_smoothing: float = 0.0) -> None:  # fmt: skip
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction,
-                         label_smoothing=label_smoothing)  # fmt: skip
-
-
-class BCELoss(_Loss):
-    """The cross entropy of probabilities."""
-
-    _function = staticmethod(F.binary_cross_entropy)
-
-
-class BCEWithLogitsLoss(_Loss):
-    """The cross entropy of the sigmoid of logits."""
-
-    _function = staticmethod(F.binary_cross_entropy_with_logits)
-
-
-class KLDivLoss(_Loss):
-    """The Kullback-Leibler divergence."""
-
-    _function = staticmethod(F.kl_div)
+fill_docstrings(globals(), SECTIONS)

@@ -1,23 +1,55 @@
-"""Multi-head attention and the transformer's layers."""
+"""Multi-head attention and the transformer encoder layer."""
 
 from __future__ import annotations
 
 from typing import cast
 
 from weft.errors import ShapeError
-from weft.frontend.creation import empty, zeros
-from weft.frontend.tensor import Parameter, Tensor
 from weft.nn import functional as F
 from weft.nn import init
-from weft.nn.activations import Dropout
-from weft.nn.layers import LayerNorm, Linear
+from weft.nn.dropout import Dropout
+from weft.nn.layers import Linear
 from weft.nn.module import Module
+from weft.nn.normalization import LayerNorm
+from weft.nn.sections import SECTIONS
+from weft.tensors.api.creation import empty, zeros
+from weft.tensors.api.tensor import Parameter, Tensor
+from weft.tensors.core.arguments import choice
+from weft.tensors.docs.documented import fill_docstrings
 
 __all__ = ["MultiheadAttention", "TransformerEncoderLayer"]
 
 
 class MultiheadAttention(Module):
-    """Attention over several heads (Vaswani et al., 2017), with PyTorch's parameters."""
+    """Attention over several heads (Vaswani et al., 2017), with PyTorch's parameters.
+
+    Inputs query ``[L, N, E]``, key and value ``[S, N, E]``; output ``[L, N, E]`` and weights ``[N,
+    L, S]``. N comes first with `batch_first`, and may be left out.
+
+    Parameters
+    ----------
+    embed_dim : int
+        E, a multiple of `num_heads`.
+    num_heads : int
+        The parts of E that attend by themselves.
+    dropout : float
+        Probability with which weights are set to 0 in training.
+    bias : bool
+        Whether projections have offsets.
+    {batch_first}
+
+    Raises
+    ------
+    ShapeError
+        If E does not divide by the heads.
+
+    Examples
+    --------
+    >>> x = weft.ones(2, 5, 8)
+    >>> out, weights = weft.nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
+    >>> out.shape, weights.shape
+    ((2, 5, 8), (2, 5, 5))
+    """
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
                  batch_first: bool = False) -> None:  # fmt: skip
@@ -40,6 +72,31 @@ class MultiheadAttention(Module):
         """Return the attended values, and the weights where they are wanted.
 
         Boolean masks are True where a key may *not* be seen, as in PyTorch's module.
+
+        Parameters
+        ----------
+        query, key, value : Tensor
+            Shapes as in the class's docstring.
+        key_padding_mask : Tensor, optional
+            Shape ``[N, S]``.
+        need_weights : bool
+            Whether the weights are returned.
+        attn_mask : Tensor, optional
+            Shape ``[L, S]`` or ``[N * heads, L, S]``; floats are added.
+        average_attn_weights : bool
+            Whether weights are averaged over the heads.
+        {is_causal}
+
+        Returns
+        -------
+        tuple of Tensor and Tensor or None
+            The output and the weights.
+
+        Examples
+        --------
+        >>> x = weft.ones(5, 1, 8)
+        >>> weft.nn.MultiheadAttention(8, 2)(x, x, x, need_weights=False)[1] is None
+        True
         """
         unbatched = len(query.shape) == 2
         parts = [query, key, value]
@@ -87,12 +144,42 @@ class MultiheadAttention(Module):
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual and layer norm."""
+    """Self-attention and a feed-forward network, each with a residual and layer norm.
+
+    Input and output ``[L, N, d_model]``, or ``[N, L, d_model]`` with `batch_first`.
+
+    Parameters
+    ----------
+    d_model, nhead : int
+        The size of a vector, and the heads that it divides by.
+    dim_feedforward : int
+        The size of the hidden layer.
+    dropout : float
+        Probability with which elements are set to 0 in training.
+    activation : {"relu", "gelu"}
+        That of the hidden layer.
+    layer_norm_eps : float
+        Added to variances.
+    {batch_first}
+    norm_first : bool
+        Whether a layer norm stands before its part and not behind the sum.
+
+    Raises
+    ------
+    ShapeError, RangeError
+        If `d_model` does not divide by the heads, or the activation is unknown.
+
+    Examples
+    --------
+    >>> weft.nn.TransformerEncoderLayer(8, 2, 16).eval()(weft.ones(5, 1, 8)).shape
+    (5, 1, 8)
+    """
 
     def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
                  activation: str = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
                  norm_first: bool = False) -> None:  # fmt: skip
         super().__init__()
+        choice(activation, ("relu", "gelu"), "TransformerEncoderLayer", "activation")
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first)
         self.linear1 = Linear(d_model, dim_feedforward)
         self.linear2 = Linear(dim_feedforward, d_model)
@@ -120,3 +207,6 @@ class TransformerEncoderLayer(Module):
             return x.add(feed(self.norm2(x)))
         x = self.norm1(x.add(attend(x)))
         return cast(Tensor, self.norm2(x.add(feed(x))))
+
+
+fill_docstrings(globals(), SECTIONS)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from types import FunctionType
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
-from weft.errors import RangeError, ShapeError
-from weft.frontend import random
-from weft.frontend.arguments import check_tensor
-from weft.frontend.creation import tensor
-from weft.frontend.tensor import Tensor
+from weft.errors import RangeError
+from weft.nn import margins
+from weft.nn.sections import SECTIONS
+from weft.tensors.api import random
+from weft.tensors.api.creation import tensor
+from weft.tensors.api.tensor import Tensor
+from weft.tensors.core.arguments import check_tensor
+from weft.tensors.docs import documented
+from weft.tensors.docs.documented import fill_docstrings, of_function, wrapping
+from weft.tensors.ops import resampling
 
+_HELPERS: Final = (
+    "weft.tensors.core.arguments",
+    "weft.tensors.api.creation",
+    "weft.tensors.docs.documented",
+)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -20,11 +30,30 @@ R = TypeVar("R")
 def _function(method: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Any, P], R]:
     """Return a method as a function whose first argument is converted (arrays are copied)."""
 
-    @functools.wraps(method)
     def call(x: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(x if isinstance(x, Tensor) else tensor(x), *args, **kwargs)
+        try:
+            return method(x if isinstance(x, Tensor) else tensor(x), *args, **kwargs)
+        except TypeError as error:
+            found = documented.misnamed(error, method, kwargs)
+            if found is error:
+                raise
+            raise found from None
 
-    return call
+    return wrapping(call, method, of_function(method.__doc__ or ""))
+
+
+def _activation(method: Callable[Concatenate[Tensor, P], Tensor]) -> Callable[..., Tensor]:
+    """Return an activation as a function, which with ``inplace=True`` changes its argument."""
+    function = _function(method)
+
+    def call(x: Any, /, *args: Any, inplace: bool = False, **kwargs: Any) -> Tensor:
+        found = function(x, *args, **kwargs)
+        if inplace:
+            check_tensor(x, method.__name__)._update(found, method.__name__)
+            return cast(Tensor, x)
+        return found
+
+    return wrapping(call, method, function.__doc__ or "")
 
 
 adaptive_avg_pool1d = _function(Tensor.adaptive_avg_pool1d)
@@ -32,46 +61,49 @@ adaptive_avg_pool2d = _function(Tensor.adaptive_avg_pool2d)
 adaptive_max_pool2d = _function(Tensor.adaptive_max_pool2d)
 avg_pool1d = _function(Tensor.avg_pool1d)
 avg_pool2d = _function(Tensor.avg_pool2d)
+avg_pool3d = _function(Tensor.avg_pool3d)
 batch_norm = _function(Tensor.batch_norm)
 binary_cross_entropy = _function(Tensor.binary_cross_entropy)
 binary_cross_entropy_with_logits = _function(Tensor.binary_cross_entropy_with_logits)
-celu = _function(Tensor.celu)
+celu = _activation(Tensor.celu)
 conv1d = _function(Tensor.conv1d)
 conv2d = _function(Tensor.conv2d)
 conv3d = _function(Tensor.conv3d)
 conv_transpose1d = _function(Tensor.conv_transpose1d)
 conv_transpose2d = _function(Tensor.conv_transpose2d)
+conv_transpose3d = _function(Tensor.conv_transpose3d)
 cosine_similarity = _function(Tensor.cosine_similarity)
 cross_entropy = _function(Tensor.cross_entropy)
-elu = _function(Tensor.elu)
+elu = _activation(Tensor.elu)
 gelu = _function(Tensor.gelu)
 group_norm = _function(Tensor.group_norm)
-hardsigmoid = _function(Tensor.hardsigmoid)
-hardswish = _function(Tensor.hardswish)
-hardtanh = _function(Tensor.hardtanh)
+hardsigmoid = _activation(Tensor.hardsigmoid)
+hardswish = _activation(Tensor.hardswish)
+hardtanh = _activation(Tensor.hardtanh)
 huber_loss = _function(Tensor.huber_loss)
 kl_div = _function(Tensor.kl_div)
 l1_loss = _function(Tensor.l1_loss)
 layer_norm = _function(Tensor.layer_norm)
-leaky_relu = _function(Tensor.leaky_relu)
+leaky_relu = _activation(Tensor.leaky_relu)
 linear = _function(Tensor.linear)
 log_softmax = _function(Tensor.log_softmax)
 logsigmoid = _function(Tensor.logsigmoid)
 max_pool1d = _function(Tensor.max_pool1d)
 max_pool2d = _function(Tensor.max_pool2d)
-mish = _function(Tensor.mish)
+max_pool3d = _function(Tensor.max_pool3d)
+mish = _activation(Tensor.mish)
 mse_loss = _function(Tensor.mse_loss)
 nll_loss = _function(Tensor.nll_loss)
 normalize = _function(Tensor.normalize)
 one_hot = _function(Tensor.one_hot)
 pad = _function(Tensor.pad)
 prelu = _function(Tensor.prelu)
-relu = _function(Tensor.relu)
-relu6 = _function(Tensor.relu6)
+relu = _activation(Tensor.relu)
+relu6 = _activation(Tensor.relu6)
 rms_norm = _function(Tensor.rms_norm)
-selu = _function(Tensor.selu)
+selu = _activation(Tensor.selu)
 sigmoid = _function(Tensor.sigmoid)
-silu = _function(Tensor.silu)
+silu = _activation(Tensor.silu)
 smooth_l1_loss = _function(Tensor.smooth_l1_loss)
 softmax = _function(Tensor.softmax)
 softmin = _function(Tensor.softmin)
@@ -79,14 +111,57 @@ softplus = _function(Tensor.softplus)
 softsign = _function(Tensor.softsign)
 tanh = _function(Tensor.tanh)
 tanhshrink = _function(Tensor.tanhshrink)
+triplet_margin_loss = _function(Tensor.triplet_margin_loss)
 
 swish = silu
+
+cosine_embedding_loss = margins.cosine_embedding_loss
+gaussian_nll_loss = margins.gaussian_nll_loss
+glu = margins.glu
+hardshrink = margins.hardshrink
+hinge_embedding_loss = margins.hinge_embedding_loss
+margin_ranking_loss = margins.margin_ranking_loss
+pairwise_distance = margins.pairwise_distance
+poisson_nll_loss = margins.poisson_nll_loss
+soft_margin_loss = margins.soft_margin_loss
+softshrink = margins.softshrink
+threshold = margins.threshold
+
+relu_ = _function(Tensor.relu_)
+
+channel_shuffle = resampling.channel_shuffle
+fold = resampling.fold
+interpolate = upsample = resampling.interpolate
+pixel_shuffle = resampling.pixel_shuffle
+pixel_unshuffle = resampling.pixel_unshuffle
+unfold = resampling.unfold
 
 
 def instance_norm(x: Tensor, running_mean: object = None, running_var: object = None,
                   weight: object = None, bias: object = None, use_input_stats: bool = True,
                   momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
-    """Return each channel of each sample shifted to mean 0 and scaled to variance 1."""
+    """Return each channel of each sample shifted to mean 0 and scaled to variance 1.
+
+    Parameters
+    ----------
+    {x:channels}
+    running_mean, running_var : Tensor, optional
+        Statistics to use instead, of shape ``[C]``.
+    weight, bias : Tensor, optional
+        Factor and offset of each channel, of shape ``[C]``.
+    use_input_stats : bool
+        False normalises by the running statistics.
+    momentum, eps : float
+        As of `Tensor.batch_norm`.
+
+    {Returns: of_x}
+    {Raises: no_tensor}
+
+    Examples
+    --------
+    >>> weft.nn.functional.instance_norm(weft.tensor([[[1.0, 3.0]]]), eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
     check_tensor(x, "instance_norm")
     if not use_input_stats:
         return x.batch_norm(running_mean, running_var, weight, bias, False, momentum, eps)
@@ -94,12 +169,32 @@ def instance_norm(x: Tensor, running_mean: object = None, running_var: object = 
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Return `x` with elements dropped with probability `p` and the rest scaled up."""
+    """Return `x` with each element set to 0 with probability `p`, and the rest divided by 1 - p.
+
+    {Parameters: x p training}
+    {Returns: of_x}
+    {Raises: probability}
+
+    Examples
+    --------
+    >>> weft.nn.functional.dropout(weft.ones(2), 1.0).tolist()
+    [0.0, 0.0]
+    """
     return random.dropout(x, p, training)
 
 
 def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Return `x` with whole channels dropped with probability `p`."""
+    """Return `x` with whole channels set to 0 with probability `p`, the rest divided by 1 - p.
+
+    {Parameters: x:channels p training}
+    {Returns: of_x}
+    {Raises: probability}
+
+    Examples
+    --------
+    >>> weft.nn.functional.dropout2d(weft.ones(1, 2, 1, 1), 1.0).ravel().tolist()
+    [0.0, 0.0]
+    """
     check_tensor(x, "dropout2d")
     if not 0 <= p <= 1:
         raise RangeError("dropout2d", found=f"p={p}", expected="0 to 1")
@@ -110,7 +205,35 @@ def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """Return the rows of `weight` at integer indices; an index past the table raises."""
+    """Return the rows of a table at integer indices.
+
+    Parameters
+    ----------
+    indices : Tensor
+        Integers of shape ``[...]``.
+    weight : Tensor
+        The table, of shape ``[rows, columns]``.
+    padding_idx : int, optional
+        A row that gets no gradient.
+
+    Returns
+    -------
+    Tensor
+        Shape ``[..., columns]``.
+
+    Raises
+    ------
+    BoundsError
+        When computed, if an index is past the table.
+    DTypeError
+        If the indices are no integers.
+
+    Examples
+    --------
+    >>> table = weft.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> weft.nn.functional.embedding(weft.tensor([1, 0]), table).tolist()
+    [[3.0, 4.0], [1.0, 2.0]]
+    """
     check_tensor(indices, "embedding"), check_tensor(weight, "embedding")
     rows = weight._slices_at(0, indices.ravel(), "embedding")
     out: Tensor = rows.reshape(*indices.shape, *weight.shape[1:])
@@ -121,8 +244,34 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
 
 
 def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``x.T @ W[k] @ y`` for every k."""
-    from weft.frontend.linear import einsum
+    """Return ``x @ weight[k] @ y + bias[k]`` for each k.
+
+    Parameters
+    ----------
+    x, y : Tensor
+        Shapes ``[..., in1]`` and ``[..., in2]``.
+    weight : Tensor
+        Shape ``[out, in1, in2]``.
+    bias : Tensor, optional
+        Shape ``[out]``.
+
+    Returns
+    -------
+    Tensor
+        Shape ``[..., out]``.
+
+    Raises
+    ------
+    ShapeError
+        If sizes do not agree.
+
+    Examples
+    --------
+    >>> x, y, w = weft.tensor([1.0, 2.0]), weft.tensor([3.0]), weft.ones(1, 2, 1)
+    >>> weft.nn.functional.bilinear(x, y, w).tolist()
+    [9.0]
+    """
+    from weft.tensors.ops.contraction import einsum
 
     for t in (x, y, weight):
         check_tensor(t, "bilinear")
@@ -130,19 +279,42 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
     return out if bias is None else out.add(bias)
 
 
-def interpolate(x: Tensor, scale_factor: int = 2, mode: str = "nearest") -> Tensor:
-    """Return images with each pixel repeated `scale_factor` times along both axes."""
-    if mode != "nearest" or not isinstance(scale_factor, int):
-        raise ShapeError("interpolate", found=f"mode={mode!r}, scale_factor={scale_factor!r}",
-                         expected="mode='nearest' and a whole factor")
-    return check_tensor(x, "interpolate").interpolate_nearest(scale_factor)
-
-
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
                                  attn_mask: object = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: float | None = None,
                                  enable_gqa: bool = False) -> Tensor:  # fmt: skip
-    """Return ``softmax(q @ k.T * scale + mask) @ v``, with dropout on the weights."""
+    """Return ``softmax(q @ k.T * scale + mask) @ v``, with dropout on the weights.
+
+    Parameters
+    ----------
+    query, key, value : Tensor
+        Shapes ``[..., L, E]``, ``[..., S, E]`` and ``[..., S, V]``.
+    attn_mask : Tensor, optional
+        Booleans (True takes part) or floats that are added.
+    dropout_p : float
+        Probability with which weights are set to 0.
+    {is_causal}
+    scale : float, optional
+        By default ``1 / sqrt(E)``.
+    enable_gqa : bool
+        Let groups of query heads share one key and value head.
+
+    Returns
+    -------
+    Tensor
+        Shape ``[..., L, V]``, in the dtype of the query.
+
+    Raises
+    ------
+    ShapeError
+        If shapes do not agree.
+
+    Examples
+    --------
+    >>> q, k, v = weft.ones(1, 2), weft.ones(2, 2), weft.tensor([[0.0], [1.0]])
+    >>> weft.nn.functional.scaled_dot_product_attention(q, k, v).tolist()
+    [[0.5]]
+    """
     for t in (query, key, value):
         check_tensor(t, "scaled_dot_product_attention")
     if dropout_p == 0.0:
@@ -155,11 +327,48 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, dim: int = -1) -> Tensor:
-    """Return samples of a relaxed categorical distribution (Jang et al., 2017)."""
+    """Return samples of a relaxed categorical distribution (Jang et al., 2017).
+
+    Parameters
+    ----------
+    logits : Tensor
+        Of any shape.
+    tau : float
+        The temperature; samples get harder towards 0.
+    hard : bool
+        Whether samples are 0 and 1, with the gradient of the soft ones.
+    dim : int
+        The axis of the categories.
+
+    Returns
+    -------
+    Tensor
+        The shape of `logits`, with sums of 1 along `dim`.
+
+    Raises
+    ------
+    DTypeError
+        If `logits` is no tensor.
+
+    Examples
+    --------
+    >>> weft.nn.functional.gumbel_softmax(weft.zeros(2, 3), hard=True).shape
+    (2, 3)
+    """
     check_tensor(logits, "gumbel_softmax")
-    noise = random.rand(*logits.shape).clamp_min(math.ulp(0.5)).log().neg().log().neg()
+    noise = random.rand(*logits.shape).maximum(math.ulp(0.5)).log().neg().log().neg()
     soft = logits.add(noise).div(tau).softmax(dim)
     if not hard:
         return soft
     picked = soft.argmax(dim).one_hot(soft.shape[dim]).astype(soft.dtype).movedim(-1, dim)
     return picked.sub(soft.detach()).add(soft)
+
+
+def __dir__() -> list[str]:
+    """Return the public names: what Tab completes."""
+    return sorted(name for name, value in globals().items()
+                  if not name.startswith("_") and isinstance(value, FunctionType)
+                  and value.__module__.startswith("weft.") and value.__module__ not in _HELPERS)
+
+
+fill_docstrings(globals(), SECTIONS)

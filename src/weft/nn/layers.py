@@ -1,24 +1,25 @@
-"""Layers with parameters: linear, convolution, embedding, normalisation."""
+"""Layers with weights: linear, bilinear, convolution, embedding."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from weft.errors import ShapeError
-from weft.frontend.creation import empty, ones, zeros
-from weft.frontend.linear import as_pair
-from weft.frontend.pending import note_state
-from weft.frontend.tensor import Parameter, Tensor
+from weft.errors import BoundsError, ShapeError
 from weft.nn import functional as F
 from weft.nn import init
 from weft.nn.module import Module
+from weft.nn.sections import SECTIONS
+from weft.tensors.api.creation import empty
+from weft.tensors.api.tensor import Parameter, Tensor
+from weft.tensors.core.arguments import choice
+from weft.tensors.docs.documented import fill_docstrings
+from weft.tensors.ops.contraction import as_pair
 
 __all__ = [
-    "BatchNorm1d", "BatchNorm2d", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
-    "ConvTranspose2d", "Embedding", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm",
-    "Linear", "RMSNorm",
+    "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+    "ConvTranspose3d", "Embedding", "Linear",
 ]  # fmt: skip
 
 Pair = int | Sequence[int]
@@ -34,7 +35,31 @@ def _bias(size: int, fan_in: int, dtype: object = None) -> Parameter:
 
 
 class Linear(Module):
-    """``x @ weight.T + bias``; the weight is out × in."""
+    """The affine map of the last axis, ``x @ weight.T + bias``.
+
+    Input ``[..., in_features]``, output ``[..., out_features]``.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        The sizes of the last axis before and after.
+    {bias dtype}
+
+    Attributes
+    ----------
+    weight, bias : Parameter
+        Shapes ``[out_features, in_features]`` and ``[out_features]``.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        At a call, if the input has another size or dtype.
+
+    Examples
+    --------
+    >>> weft.nn.Linear(3, 2)(weft.ones(5, 3)).shape
+    (5, 2)
+    """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
                  dtype: object = None) -> None:  # fmt: skip
@@ -54,7 +79,26 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """``x.T @ weight[k] @ y + bias[k]``."""
+    """The bilinear map of the last axes, ``x @ weight[k] @ y + bias[k]`` for each k.
+
+    Inputs ``[..., in1_features]`` and ``[..., in2_features]``, output ``[..., out_features]``.
+
+    Parameters
+    ----------
+    in1_features, in2_features, out_features : int
+        The sizes of the last axes.
+    {bias}
+
+    Attributes
+    ----------
+    weight, bias : Parameter
+        Shapes ``[out, in1, in2]`` and ``[out]``.
+
+    Examples
+    --------
+    >>> weft.nn.Bilinear(2, 3, 4)(weft.ones(5, 2), weft.ones(5, 3)).shape
+    (5, 4)
+    """
 
     def __init__(self, in1_features: int, in2_features: int, out_features: int,
                  bias: bool = True) -> None:  # fmt: skip
@@ -86,6 +130,9 @@ class _Conv(Module):
         self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.padding_mode = padding_mode
+        choice(padding_mode, ("zeros", "reflect", "replicate", "circular"), name, "padding_mode")
+        if isinstance(padding, str):
+            choice(padding, ("same", "valid"), name, "padding")
         self.weight = _weight(out_channels, in_channels // groups, *kernel, dtype=dtype)
         fan_in = in_channels // groups * math.prod(kernel)
         self.register_parameter("bias", _bias(out_channels, fan_in, dtype) if bias else None)
@@ -93,33 +140,80 @@ class _Conv(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the convolution of the input."""
         padding = self.padding
-        if self.padding_mode != "zeros" and not isinstance(padding, str):
-            edge = as_pair(padding, self._rank, type(self).__name__)
-            x = x.pad([p for e in reversed(edge) for p in (e, e)], mode=self.padding_mode)
+        if self.padding_mode != "zeros" and padding != "valid":
+            x = x.pad(self._border(), mode=self.padding_mode)
             padding = 0
         return x._conv(self._rank, self.weight, self.bias, self.stride, padding, self.dilation,
                        self.groups)  # fmt: skip
 
+    def _border(self) -> list[int]:
+        """Return what is added before and behind each axis, the last one first."""
+        name = type(self).__name__
+        if self.padding == "same":
+            steps = as_pair(self.dilation, self._rank, name)
+            spans = [d * (k - 1) for d, k in zip(steps, self.kernel_size, strict=True)]
+            return [p for span in reversed(spans) for p in (span // 2, span - span // 2)]
+        edge = as_pair(cast(Any, self.padding), self._rank, name)
+        return [p for e in reversed(edge) for p in (e, e)]
+
     def extra_repr(self) -> str:
         """Return the sizes."""
-        return (f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
-                f"stride={self.stride}, padding={self.padding}")  # fmt: skip
+        return _shown(self, self._rank, self.in_channels, self.out_channels, {
+            "padding": self.padding, "dilation": self.dilation, "output_padding": 0,
+            "groups": self.groups, "padding_mode": self.padding_mode}, self.stride)  # fmt: skip
 
 
 class Conv1d(_Conv):
-    """Convolution of ``[N, C, L]``."""
+    """Convolution of sequences: input ``[N, C, L]``, output ``[N, O, L']`` (or without N).
+
+    ``L' = (L + padding - dilation * (K - 1) - 1) // stride + 1``, where `padding` counts both
+    sides.
+
+    {Parameters: channels steps groups padding_mode dtype}
+    {Attributes: weight:convolution}
+    {Raises: convolution}
+
+    Examples
+    --------
+    >>> weft.nn.Conv1d(2, 4, 3)(weft.ones(1, 2, 8)).shape
+    (1, 4, 6)
+    """
 
     _rank = 1
 
 
 class Conv2d(_Conv):
-    """Convolution of ``[N, C, H, W]``."""
+    """Convolution of images: input ``[N, C, H, W]``, output ``[N, O, H', W']`` (or without N).
+
+    Sizes are those of `Conv1d` for each axis.
+
+    {Parameters: channels steps groups padding_mode dtype}
+    {Attributes: weight:convolution}
+    {Raises: convolution}
+
+    Examples
+    --------
+    >>> weft.nn.Conv2d(3, 8, 3, padding=1)(weft.ones(1, 3, 16, 16)).shape
+    (1, 8, 16, 16)
+    """
 
     _rank = 2
 
 
 class Conv3d(_Conv):
-    """Convolution of ``[N, C, D, H, W]``."""
+    """Convolution of volumes: input ``[N, C, D, H, W]``, output ``[N, O, D', H', W']``.
+
+    Sizes are those of `Conv1d` for each axis.
+
+    {Parameters: channels steps groups padding_mode dtype}
+    {Attributes: weight:convolution}
+    {Raises: convolution}
+
+    Examples
+    --------
+    >>> weft.nn.Conv3d(1, 2, 3)(weft.ones(1, 1, 4, 4, 4)).shape
+    (1, 2, 2, 2, 2)
+    """
 
     _rank = 3
 
@@ -132,6 +226,7 @@ class _ConvTranspose(Module):
                  dilation: Pair = 1) -> None:  # fmt: skip
         super().__init__()
         kernel = as_pair(kernel_size, self._rank, type(self).__name__)
+        self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel
         self.options: dict[str, Any] = {
             "stride": stride, "padding": padding, "output_padding": output_padding,
             "groups": groups, "dilation": dilation,
@@ -140,33 +235,101 @@ class _ConvTranspose(Module):
         fan_in = out_channels // groups * math.prod(kernel)
         self.register_parameter("bias", _bias(out_channels, fan_in) if bias else None)
 
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the transposed convolution of the input."""
+        methods = x.conv_transpose1d, x.conv_transpose2d, x.conv_transpose3d
+        return methods[self._rank - 1](self.weight, self.bias, **self.options)
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        return _shown(self, self._rank, self.in_channels, self.out_channels,
+                                  self.options, self.options["stride"])  # fmt: skip
+
 
 class ConvTranspose1d(_ConvTranspose):
-    """Adjoint of the convolution of ``[N, C, L]``."""
+    """Adjoint of `Conv1d`: input ``[N, C, L]``, output ``[N, O, L']``.
+
+    ``L' = (L - 1) * stride - 2 * padding + dilation * (K - 1) + output_padding + 1``.
+
+    {Parameters: channels adjoint groups}
+    {Attributes: weight:adjoint}
+
+    Examples
+    --------
+    >>> weft.nn.ConvTranspose1d(2, 1, 2, stride=2)(weft.ones(1, 2, 4)).shape
+    (1, 1, 8)
+    """
 
     _rank = 1
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the transposed convolution of the input."""
-        return x.conv_transpose1d(self.weight, self.bias, **self.options)
-
 
 class ConvTranspose2d(_ConvTranspose):
-    """Adjoint of the convolution of ``[N, C, H, W]``."""
+    """Adjoint of `Conv2d`: input ``[N, C, H, W]``, output ``[N, O, H', W']``.
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the transposed convolution of the input."""
-        return x.conv_transpose2d(self.weight, self.bias, **self.options)
+    Sizes are those of `ConvTranspose1d` for each axis.
+
+    {Parameters: channels adjoint groups}
+    {Attributes: weight:adjoint}
+
+    Examples
+    --------
+    >>> weft.nn.ConvTranspose2d(2, 1, 2, stride=2)(weft.ones(1, 2, 4, 4)).shape
+    (1, 1, 8, 8)
+    """
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Adjoint of `Conv3d`: input ``[N, C, D, H, W]``, output ``[N, O, D', H', W']``.
+
+    Sizes are those of `ConvTranspose1d` for each axis.
+
+    {Parameters: channels adjoint groups}
+    {Attributes: weight:adjoint}
+
+    Examples
+    --------
+    >>> weft.nn.ConvTranspose3d(2, 1, 2, stride=2)(weft.ones(1, 2, 2, 2, 2)).shape
+    (1, 1, 4, 4, 4)
+    """
+
+    _rank = 3
 
 
 class Embedding(Module):
-    """A table of vectors, looked up by integers."""
+    """A table of vectors, looked up by integers.
+
+    Input integers ``[...]``, output ``[..., embedding_dim]``.
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim : int
+        Rows and columns of the table.
+    padding_idx : int, optional
+        A row that begins as zeros and gets no gradient.
+    dtype : DType, optional
+        That of the table; float32 by default.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape ``[num_embeddings, embedding_dim]``, normally distributed at first.
+
+    {Raises: index}
+
+    Examples
+    --------
+    >>> weft.nn.Embedding(10, 4)(weft.tensor([[1, 2, 9]])).shape
+    (1, 3, 4)
+    """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *,
                  dtype: object = None) -> None:  # fmt: skip
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx = padding_idx
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise BoundsError("Embedding", found=f"padding_idx={padding_idx}",
+                              expected=f"{-num_embeddings} to {num_embeddings - 1}")
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         weight = init.normal_(empty(num_embeddings, embedding_dim, dtype=dtype))
         if padding_idx is not None:
             weight[padding_idx] = 0.0
@@ -178,122 +341,26 @@ class Embedding(Module):
 
     def extra_repr(self) -> str:
         """Return the sizes."""
-        return f"{self.num_embeddings}, {self.embedding_dim}"
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
 
 
-class LayerNorm(Module):
-    """Shifts the last axes to mean 0 and scales them to variance 1."""
+def _shown(layer: Any, rank: int, inputs: int, outputs: int,
+           options: Mapping[str, Any], stride: Any) -> str:  # fmt: skip
+    """Return what `repr` shows of a convolution: options that are not the usual ones."""
 
-    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5,
-                 elementwise_affine: bool = True, bias: bool = True) -> None:  # fmt: skip
-        super().__init__()
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(
-            normalized_shape)
-        self.normalized_shape, self.eps = shape, eps
-        self.register_parameter("weight", Parameter(ones(*shape)) if elementwise_affine else None)
-        self.register_parameter(
-            "bias", Parameter(zeros(*shape)) if elementwise_affine and bias else None)
+    def each(value: Any) -> Any:
+        return value if isinstance(value, str) else as_pair(value, rank, "repr")
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the normalised input."""
-        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        """Return the shape."""
-        return f"{self.normalized_shape}, eps={self.eps}"
+    text = f"{inputs}, {outputs}, kernel_size={layer.kernel_size}, stride={each(stride)}"
+    for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
+        if each(options[name]) != each(usual):
+            value = each(options[name])
+            text += f", {name}={value!r}" if isinstance(value, str) else f", {name}={value}"
+    text += f", groups={options['groups']}" if options["groups"] != 1 else ""
+    text += ", bias=False" if layer.bias is None else ""
+    mode = options.get("padding_mode", "zeros")
+    return text + (f", padding_mode={mode}" if mode != "zeros" else "")
 
 
-class RMSNorm(Module):
-    """Divides the last axes by their root mean square."""
-
-    def __init__(self, normalized_shape: int | Sequence[int], eps: float | None = None,
-                 elementwise_affine: bool = True) -> None:  # fmt: skip
-        super().__init__()
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(
-            normalized_shape)
-        self.normalized_shape, self.eps = shape, eps
-        self.register_parameter("weight", Parameter(ones(*shape)) if elementwise_affine else None)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the normalised input."""
-        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
-
-
-class _BatchNorm(Module):
-    """Normalises channels by the batch, and learns running statistics for evaluation."""
-
-    _ranks: tuple[int, ...] = (4,)
-
-    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1,
-                 affine: bool = True, track_running_stats: bool = True) -> None:  # fmt: skip
-        super().__init__()
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.register_parameter("weight", Parameter(ones(num_features)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_features)) if affine else None)
-        tracked = track_running_stats
-        self.register_buffer("running_mean", zeros(num_features) if tracked else None)
-        self.register_buffer("running_var", ones(num_features) if tracked else None)
-        self.register_buffer("num_batches_tracked", zeros(dtype="int64") if tracked else None)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the normalised input; in training the statistics are updated."""
-        if len(x.shape) not in self._ranks or x.shape[1] != self.num_features:
-            raise ShapeError(type(self).__name__, found=f"{x.shape}",
-                             expected=f"{self.num_features} channels on axis 1, and "
-                             + " or ".join(map(str, self._ranks)) + " axes")
-        if self.training and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            note_state(self.num_batches_tracked)
-        training = self.training or self.running_mean is None
-        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias,
-                            training, self.momentum, self.eps)  # fmt: skip
-
-    def extra_repr(self) -> str:
-        """Return the sizes."""
-        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"
-
-
-class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of ``[N, C]`` or ``[N, C, L]``."""
-
-    _ranks = (2, 3)
-
-
-class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of ``[N, C, H, W]``."""
-
-
-class GroupNorm(Module):
-    """Shifts groups of channels to mean 0 and scales them to variance 1."""
-
-    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5,
-                 affine: bool = True) -> None:  # fmt: skip
-        super().__init__()
-        if num_channels % num_groups:
-            raise ShapeError("GroupNorm", found=f"{num_channels} channels, {num_groups} groups",
-                             expected="channels that divide by groups")
-        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.register_parameter("weight", Parameter(ones(num_channels)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_channels)) if affine else None)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the normalised input."""
-        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
-
-
-class InstanceNorm1d(Module):
-    """Shifts each channel of each sample to mean 0 and scales it to variance 1."""
-
-    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = False) -> None:
-        super().__init__()
-        self.num_features, self.eps = num_features, eps
-        self.register_parameter("weight", Parameter(ones(num_features)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_features)) if affine else None)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the normalised input."""
-        return x.instance_norm(self.weight, self.bias, self.eps)
-
-
-class InstanceNorm2d(InstanceNorm1d):
-    """Instance normalisation of ``[N, C, H, W]``."""
+fill_docstrings(globals(), SECTIONS)

@@ -1,22 +1,27 @@
-"""`Module`: a tree of layers with parameters, buffers and a mode."""
+"""`Module`: the base class of layers, a tree with parameters, buffers and a training mode."""
 
 from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError, WeftError
-from weft.frontend.arguments import describe
-from weft.frontend.autograd import no_grad
-from weft.frontend.creation import tensor
-from weft.frontend.state import state
-from weft.frontend.tensor import Parameter, Tensor
+from weft.nn.conversion import Convertible
+from weft.nn.handles import HookHandle, LoadResult
+from weft.nn.module_sections import ENTRIES, MODULE
+from weft.tensors.api.autograd import no_grad
+from weft.tensors.api.creation import tensor
+from weft.tensors.api.tensor import Parameter, Tensor
+from weft.tensors.core.arguments import describe
+from weft.tensors.core.thread_state import state
+from weft.tensors.docs.documented import documented
 
-__all__ = ["Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "StateError"]
+__all__ = ["Module", "StateError"]
 
 
 class StateError(WeftError, KeyError):
@@ -25,10 +30,31 @@ class StateError(WeftError, KeyError):
     __str__ = WeftError.__str__
 
 
-class Module:
+class Module(Convertible):
     """Base of all layers: finds parameters, buffers and layers among its attributes.
 
     A subclass calls ``super().__init__()``, assigns layers and parameters, and defines `forward`.
+
+    Attributes
+    ----------
+    training : bool
+        Whether the module is in training mode.
+
+    Raises
+    ------
+    WeftError
+        If a layer or a parameter is assigned before ``super().__init__()``.
+
+    Examples
+    --------
+    >>> class Scale(weft.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.factor = weft.nn.Parameter(weft.ones(1))
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    >>> [name for name, _ in Scale().named_parameters()]
+    ['factor']
     """
 
     _training: bool
@@ -36,6 +62,7 @@ class Module:
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
     _transient: set[str]
+    _hooks: Mapping[int, tuple[bool, Callable[..., Any]]] = MappingProxyType({})
 
     def __init__(self) -> None:
         for name, value in (("_training", True), ("_parameters", {}), ("_buffers", {}),
@@ -49,7 +76,27 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the layer's result."""
-        return self.forward(*args, **kwargs)
+        if not self._hooks:
+            return self.forward(*args, **kwargs)
+        before = [h for first, h in self._hooks.values() if first]
+        after = [h for first, h in self._hooks.values() if not first]
+        for hook in before:
+            made = hook(self, args)
+            if made is not None:
+                args = made if isinstance(made, tuple) else (made,)
+        result = self.forward(*args, **kwargs)
+        for hook in after:
+            made = hook(self, args, result)
+            result = result if made is None else made
+        return result
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call a function with each result, which it may replace."""
+        return HookHandle(self, False, hook)
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call a function with the arguments of each call, which it may replace."""
+        return HookHandle(self, True, hook)
 
     # attributes
 
@@ -58,11 +105,9 @@ class Module:
         if "_parameters" not in tables:
             raise WeftError(f"{type(self).__name__}.{name}", found="an assignment before "
                             "Module.__init__()", expected="super().__init__() first")
-        for table in (self._parameters, self._buffers, self._modules):
+        for table, kind in self._tables():
             if name in table and not isinstance(value, Parameter | Module):
-                if table is self._parameters and isinstance(value, Tensor):
-                    raise WeftError(f"{type(self).__name__}.{name}", found="a tensor",
-                                    expected="a Parameter, in place of a parameter")
+                _check(f"{type(self).__name__}.{name}", value, kind)
                 table[name] = value
                 return
             table.pop(name, None)
@@ -75,12 +120,16 @@ class Module:
         else:
             object.__setattr__(self, name, value)
 
+    def _tables(self) -> tuple[tuple[dict[str, Any], type], ...]:
+        return ((self._parameters, Parameter), (self._buffers, Tensor), (self._modules, Module))
+
     def __getattr__(self, name: str) -> Any:
         tables = self.__dict__
         for table in ("_parameters", "_buffers", "_modules"):
             if name in tables.get(table, ()):
                 return tables[table][name]
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}", name=name,
+                             obj=self)  # fmt: skip
 
     def __delattr__(self, name: str) -> None:
         for table in (self._parameters, self._buffers, self._modules):
@@ -94,6 +143,8 @@ class Module:
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that belongs to the state and is not learned."""
+        self._check_name("register_buffer", name, self._buffers)
+        _check("register_buffer", tensor, Tensor)
         self.__dict__.pop(name, None)
         self._buffers[name] = tensor
         if not persistent:
@@ -101,13 +152,27 @@ class Module:
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
         """Add a parameter, or None for one that this instance has not."""
+        self._check_name("register_parameter", name, self._parameters)
+        _check("register_parameter", parameter, Parameter)
         self.__dict__.pop(name, None)
         self._parameters[name] = parameter
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a layer under a name."""
+        self._check_name("add_module", name, self._modules)
+        _check("add_module", module, Module)
         self.__dict__.pop(name, None)
         self._modules[name] = module
+
+    register_module = add_module
+
+    def _check_name(self, operation: str, name: Any, table: Mapping[str, object]) -> None:
+        """Raise a StateError unless a name can be an attribute's and part of a path."""
+        if not isinstance(name, str) or not name or "." in name:
+            raise StateError(operation, found=f"the name {name!r}", expected="one without dots")
+        if name not in table and (hasattr(type(self), name) or name in self.__dict__):
+            raise StateError(operation, found=f"the name {name!r}", expected="another: the module "
+                             "has an attribute of that name")
 
     # walking
 
@@ -126,7 +191,7 @@ class Module:
             stack.extend(reversed(below))
 
     def modules(self) -> Iterator[Module]:
-        """Return this module and all below it."""
+        """Return this module and all below it, each once."""
         return (m for _, m in self.named_modules())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -164,16 +229,33 @@ class Module:
                     yield (f"{path}.{name}" if path else name), value
 
     def get_submodule(self, target: str) -> Module:
-        """Return the module at a path (``"layers.0.attention"``)."""
+        """Return the module at a path."""
         module: Module = self
         for name in target.split(".") if target else ():
             module = getattr(module, name)
         return module
 
+    def get_parameter(self, target: str) -> Parameter:
+        """Return the parameter at a path."""
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path)._parameters.get(name)
+        if found is None:
+            raise AttributeError(f"no parameter {target!r}")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """Return the buffer at a path."""
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path)._buffers.get(name)
+        if found is None:
+            raise AttributeError(f"no buffer {target!r}")
+        return found
+
     def apply(self, function: Callable[[Module], Any]) -> Self:
-        """Call a function with every module, the deepest first, and return this one."""
-        for module in reversed(list(self.modules())):
-            function(module)
+        """Call a function with every module, those below before it, and return this one."""
+        for module in self.children():
+            module.apply(function)
+        function(self)
         return self
 
     # mode and type
@@ -182,23 +264,37 @@ class Module:
     def training(self) -> bool:
         """Whether the module is in training mode."""
         if state.capture is not None:
-            state.capture.mode(self, self._training)
+            state.capture.depends(self, "training", self._training)
         return self._training
 
     @training.setter
     def training(self, mode: bool) -> None:
+        """Whether the module is in training mode.
+
+        Returns
+        -------
+        bool
+            True at first; `train` and `eval` set it.
+
+        Examples
+        --------
+        >>> weft.nn.Dropout().eval().training
+        False
+        """
         if state.capture is not None:
-            state.capture.set_mode(self)
+            state.capture.sets(self)
         object.__setattr__(self, "_training", bool(mode))
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode (dropout drops, batch norm learns its statistics)."""
+        """Set training mode (dropout drops, batch norm learns its statistics), below as well."""
+        if not isinstance(mode, bool):
+            raise DTypeError("train", found=describe(mode), expected="True or False")
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self) -> Self:
-        """Set evaluation mode."""
+        """Set evaluation mode, below as well."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -216,62 +312,31 @@ class Module:
                 with no_grad():
                     p.grad.zero_()
 
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Convert floating parameters and buffers to a dtype (the device is the CPU)."""
-        with no_grad():
-            for module in self.modules():
-                for name, p in list(module._parameters.items()):
-                    if p is not None and p.dtype.is_float:
-                        new = p.detach().to(*args, **kwargs)
-                        if new.dtype is not p.dtype:
-                            module._parameters[name] = Parameter(new, p.requires_grad)
-                for name, b in list(module._buffers.items()):
-                    if b is not None and b.dtype.is_float:
-                        module._buffers[name] = b.to(*args, **kwargs)
-        return self
-
-    def float(self) -> Self:
-        """Convert floating parameters and buffers to float32."""
-        return self.to("float32")
-
-    def double(self) -> Self:
-        """Convert floating parameters and buffers to float64."""
-        return self.to("float64")
-
-    def half(self) -> Self:
-        """Convert floating parameters and buffers to float16."""
-        return self.to("float16")
-
-    def bfloat16(self) -> Self:
-        """Convert floating parameters and buffers to bfloat16."""
-        return self.to("bfloat16")
-
     # state
 
-    def state_dict(self) -> OrderedDict[str, Tensor]:
+    def state_dict(self, *, prefix: str = "") -> OrderedDict[str, Tensor]:
         """Return parameters and persistent buffers by path; the values share memory."""
         out: OrderedDict[str, Tensor] = OrderedDict()
-        for path, module in self.named_modules():
-            lead = f"{path}." if path else ""
+        stack: list[tuple[str, Module]] = [(prefix, self)]
+        while stack:  # what is shared has an entry for each path
+            lead, module = stack.pop()
             for name, p in module._parameters.items():
                 if p is not None:
                     out[lead + name] = p.detach()
             for name, b in module._buffers.items():
                 if b is not None and name not in module._transient:
                     out[lead + name] = b.detach()
+            below = [(f"{lead}{n}.", m) for n, m in module._modules.items() if m is not None]
+            stack.extend(reversed(below))
         return out
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True
-                        ) -> tuple[list[str], list[str]]:  # fmt: skip
-        """Copy values by path into parameters and buffers; return (missing, unexpected) paths.
-
-        Raises
-        ------
-        StateError
-            If a path is missing or unknown, unless `strict` is False.
-        ShapeError
-            If a shape differs.
-        """
+                        ) -> LoadResult:  # fmt: skip
+        """Copy values by path into parameters and buffers."""
+        if not isinstance(state_dict, Mapping):
+            raise DTypeError("load_state_dict", found=describe(state_dict),
+                             expected="a dict of tensors by path",
+                             hint="weft.load(path) reads one from a file")
         own = self.state_dict()
         missing = [k for k in own if k not in state_dict]
         unexpected = [k for k in state_dict if k not in own]
@@ -286,7 +351,7 @@ class Module:
         with no_grad():
             for key, value in values.items():
                 own[key].copy_(value)
-        return missing, unexpected
+        return LoadResult(missing, unexpected)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         made = object.__new__(type(self))
@@ -309,6 +374,16 @@ class Module:
         return head + ("\n  " + "\n  ".join(lines) + "\n)" if lines else ")")
 
 
+def _check(operation: str, value: object, kind: type) -> None:
+    """Raise a DTypeError unless a value can be a parameter, a buffer or a layer; None can."""
+    if value is None or isinstance(value, kind):
+        return
+    hint = {Parameter: "weft.nn.Parameter(tensor) makes one",
+            Tensor: "weft.tensor(...) makes one"}.get(kind)  # fmt: skip
+    raise DTypeError(operation, found=f"a {type(value).__name__}", expected=f"a {kind.__name__}",
+                     hint=hint)
+
+
 def _as_values(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()
@@ -316,130 +391,4 @@ def _as_values(value: Any) -> Tensor:
     return tensor(value.detach() if hasattr(value, "detach") else np.asarray(value))
 
 
-class Sequential(Module):
-    """Layers applied one after the other."""
-
-    def __init__(self, *layers: Module | Mapping[str, Module]) -> None:
-        super().__init__()
-        if len(layers) == 1 and isinstance(layers[0], Mapping):
-            for name, named in layers[0].items():
-                self.add_module(name, named)
-            return
-        for i, layer in enumerate(layers):
-            if not isinstance(layer, Module):
-                raise WeftError("Sequential", found=type(layer).__name__, expected="a Module")
-            self.add_module(str(i), layer)
-
-    def forward(self, x: Any) -> Any:
-        """Apply the layers in order."""
-        for layer in self.children():
-            x = layer(x)
-        return x
-
-    def append(self, layer: Module) -> Self:
-        """Add a layer at the end."""
-        self.add_module(str(len(self._modules)), layer)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return self.children()
-
-    def __getitem__(self, index: int | slice) -> Module:
-        layers = list(self.children())
-        return Sequential(*layers[index]) if isinstance(index, slice) else layers[index]
-
-
-class ModuleList(Module):
-    """A list of layers whose parameters are found."""
-
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
-        super().__init__()
-        for module in modules:
-            self.append(module)
-
-    def append(self, module: Module) -> Self:
-        """Add a layer at the end."""
-        self.add_module(str(len(self._modules)), module)
-        return self
-
-    def extend(self, modules: Iterable[Module]) -> Self:
-        """Add several layers at the end."""
-        for module in modules:
-            self.append(module)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return self.children()
-
-    def __getitem__(self, index: int) -> Module:
-        return list(self.children())[index]
-
-
-class ModuleDict(Module):
-    """A dict of layers whose parameters are found."""
-
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
-        super().__init__()
-        if modules is not None and not isinstance(modules, Mapping):
-            raise DTypeError("ModuleDict", found=describe(modules), expected="a dict of modules")
-        for name, module in (modules or {}).items():
-            self.add_module(name, module)
-
-    def __getitem__(self, name: str) -> Module:
-        found = self._modules[name]
-        if found is None:
-            raise KeyError(name)
-        return found
-
-    def __setitem__(self, name: str, module: Module) -> None:
-        self.add_module(name, module)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._modules
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def keys(self) -> Iterable[str]:
-        """Return the names."""
-        return self._modules.keys()
-
-    def items(self) -> Iterator[tuple[str, Module]]:
-        """Return names and layers."""
-        return self.named_children()
-
-    def values(self) -> Iterator[Module]:
-        """Return the layers."""
-        return self.children()
-
-
-class ParameterList(Module):
-    """A list of parameters that are found."""
-
-    def __init__(self, parameters: Iterable[Parameter] = ()) -> None:
-        super().__init__()
-        for p in parameters:
-            self.append(p)
-
-    def append(self, parameter: Parameter) -> Self:
-        """Add a parameter at the end."""
-        self.register_parameter(str(len(self._parameters)), parameter)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __iter__(self) -> Iterator[Parameter]:
-        return self.parameters(recurse=False)
-
-    def __getitem__(self, index: int) -> Parameter:
-        return list(self)[index]
+documented(Module, MODULE, ENTRIES)

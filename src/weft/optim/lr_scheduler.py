@@ -1,72 +1,42 @@
-"""Learning rates that follow a schedule: one `step` an epoch (or a batch)."""
+"""Learning-rate schedules: one `step` an epoch (or a batch)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from weft.optim.optimizer import Optimizer
+from weft.optim.plateau import ReduceLROnPlateau
+from weft.optim.schedule import Schedule, groups_of
+from weft.optim.sections import SECTIONS
+from weft.tensors.docs.documented import fill_docstrings
 
 __all__ = [
     "ConstantLR", "CosineAnnealingLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR",
-    "OneCycleLR", "PolynomialLR", "SequentialLR", "StepLR", "WarmupCosine",
+    "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR", "WarmupCosine",
 ]  # fmt: skip
 
 
-class Schedule:
-    """Base of schedules: the rate of a group is its first rate times `factor`."""
-
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        self.optimizer = optimizer
-        for group in optimizer.param_groups:
-            group.setdefault("initial_lr", group["lr"])
-        self.base_lrs = [float(g["initial_lr"]) for g in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self.step()
-
-    def rate(self, base: float, epoch: int, group: int) -> float:
-        """Return a group's learning rate in an epoch."""
-        return base * self.factor(epoch)
-
-    def factor(self, epoch: int) -> float:
-        """Return the factor of the first rate in an epoch (from 0)."""
-        return 1.0
-
-    def step(self) -> None:
-        """Go on to the next epoch."""
-        self.last_epoch += 1
-        self.apply(self.last_epoch)
-
-    def apply(self, epoch: int) -> None:
-        """Set the rates of an epoch."""
-        for i, (group, base) in enumerate(
-            zip(self.optimizer.param_groups, self.base_lrs, strict=True)
-        ):
-            value = self.rate(base, epoch, i)
-            if value != group["lr"]:
-                group["lr"] = value
-
-    def get_last_lr(self) -> list[float]:
-        """Return the current learning rate of each group."""
-        return [float(g["lr"]) for g in self.optimizer.param_groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the epoch."""
-        return {"last_epoch": self.last_epoch}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take up the epoch of another schedule."""
-        self.last_epoch = int(state_dict["last_epoch"])
-        self.apply(self.last_epoch)
-
-
 class LambdaLR(Schedule):
-    """The factor is a function of the epoch (one for all groups, or one each)."""
+    """The factor is a function of the epoch (one for all groups, or one each).
+
+    Parameters
+    ----------
+    {optimizer}
+    lr_lambda : callable, or sequence of callables
+        Takes the epoch, from 0; returns the factor.
+    {last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> weft.optim.lr_scheduler.LambdaLR(opt, lambda epoch: 0.5).get_last_lr()
+    [0.5]
+    """
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float]
                  | Sequence[Callable[[int], float]], last_epoch: int = -1) -> None:  # fmt: skip
-        n = len(optimizer.param_groups)
+        n = len(groups_of(optimizer, "LambdaLR"))
         self.functions = [lr_lambda] * n if callable(lr_lambda) else list(lr_lambda)
         super().__init__(optimizer, last_epoch)
 
@@ -76,7 +46,22 @@ class LambdaLR(Schedule):
 
 
 class StepLR(Schedule):
-    """The factor falls by `gamma` every `step_size` epochs."""
+    """The factor falls by `gamma` every `step_size` epochs.
+
+    Parameters
+    ----------
+    {optimizer}
+    step_size : int
+        Epochs between falls.
+    {gamma last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> schedule = weft.optim.lr_scheduler.StepLR(opt, 2, gamma=0.5)
+    >>> [schedule.factor(epoch) for epoch in range(5)]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1,
                  last_epoch: int = -1) -> None:  # fmt: skip
@@ -89,7 +74,22 @@ class StepLR(Schedule):
 
 
 class MultiStepLR(Schedule):
-    """The factor falls by `gamma` at each milestone."""
+    """The factor falls by `gamma` at each milestone.
+
+    Parameters
+    ----------
+    {optimizer}
+    milestones : sequence of int
+        Epochs.
+    {gamma last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> schedule = weft.optim.lr_scheduler.MultiStepLR(opt, [1, 3], gamma=0.5)
+    >>> [schedule.factor(epoch) for epoch in range(4)]
+    [1.0, 0.5, 0.5, 0.25]
+    """
 
     def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1,
                  last_epoch: int = -1) -> None:  # fmt: skip
@@ -102,7 +102,17 @@ class MultiStepLR(Schedule):
 
 
 class ExponentialLR(Schedule):
-    """The factor falls by `gamma` every epoch."""
+    """The factor falls by `gamma` every epoch.
+
+    {Parameters: optimizer gamma last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> schedule = weft.optim.lr_scheduler.ExponentialLR(opt, 0.5)
+    >>> [schedule.factor(epoch) for epoch in range(3)]
+    [1.0, 0.5, 0.25]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -114,7 +124,24 @@ class ExponentialLR(Schedule):
 
 
 class CosineAnnealingLR(Schedule):
-    """The rate falls along a cosine to `eta_min` in `T_max` epochs."""
+    """The rate falls along a cosine to `eta_min` in `T_max` epochs.
+
+    Parameters
+    ----------
+    {optimizer}
+    T_max : int
+        Half the period, in epochs.
+    eta_min : float
+        The lowest rate.
+    {last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> schedule = weft.optim.lr_scheduler.CosineAnnealingLR(opt, 4)
+    >>> [round(schedule.rate(1.0, epoch, 0), 3) for epoch in range(5)]
+    [1.0, 0.854, 0.5, 0.146, 0.0]
+    """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0,
                  last_epoch: int = -1) -> None:  # fmt: skip
@@ -128,7 +155,24 @@ class CosineAnnealingLR(Schedule):
 
 
 class LinearLR(Schedule):
-    """The factor goes from `start_factor` to `end_factor` in `total_iters` epochs (warm-up)."""
+    """The factor goes from `start_factor` to `end_factor` in `total_iters` epochs (warm-up).
+
+    Parameters
+    ----------
+    {optimizer}
+    start_factor, end_factor : float
+        The first and the last factor.
+    total_iters : int
+        The number of epochs between them.
+    {last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> schedule = weft.optim.lr_scheduler.LinearLR(opt, 0.0, total_iters=4)
+    >>> [schedule.factor(epoch) for epoch in range(6)]
+    [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+    """
 
     def __init__(self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0,
                  total_iters: int = 5, last_epoch: int = -1) -> None:  # fmt: skip
@@ -142,7 +186,24 @@ class LinearLR(Schedule):
 
 
 class ConstantLR(Schedule):
-    """The factor is `factor` for `total_iters` epochs, then 1."""
+    """The factor is `factor` for `total_iters` epochs, then 1.
+
+    Parameters
+    ----------
+    {optimizer}
+    factor : float
+        That of the first epochs.
+    total_iters : int
+        Their number.
+    {last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> schedule = weft.optim.lr_scheduler.ConstantLR(opt, 0.5, total_iters=2)
+    >>> [schedule.factor(epoch) for epoch in range(4)]
+    [0.5, 0.5, 1.0, 1.0]
+    """
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5,
                  last_epoch: int = -1) -> None:  # fmt: skip
@@ -155,7 +216,24 @@ class ConstantLR(Schedule):
 
 
 class PolynomialLR(Schedule):
-    """The factor falls to 0 in `total_iters` epochs, along a power of what is left."""
+    """The factor falls to 0 in `total_iters` epochs, along a power of what is left.
+
+    Parameters
+    ----------
+    {optimizer}
+    total_iters : int
+        The number of epochs.
+    power : float
+        1 is a line.
+    {last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> schedule = weft.optim.lr_scheduler.PolynomialLR(opt, 4, power=2.0)
+    >>> [schedule.factor(epoch) for epoch in range(5)]
+    [1.0, 0.5625, 0.25, 0.0625, 0.0]
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0,
                  last_epoch: int = -1) -> None:  # fmt: skip
@@ -168,7 +246,24 @@ class PolynomialLR(Schedule):
 
 
 class WarmupCosine(Schedule):
-    """A linear warm-up, then a cosine down to `final` times the first rate."""
+    """A linear warm-up, then a cosine down to `final` times the first rate.
+
+    Parameters
+    ----------
+    {optimizer}
+    warmup, total : int
+        Epochs of the warm-up, and of both together.
+    final : float
+        The last factor.
+    {last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> schedule = weft.optim.lr_scheduler.WarmupCosine(opt, 2, 4)
+    >>> [round(schedule.factor(epoch), 3) for epoch in range(5)]
+    [0.5, 1.0, 1.0, 0.5, 0.0]
+    """
 
     def __init__(self, optimizer: Optimizer, warmup: int, total: int, final: float = 0.0,
                  last_epoch: int = -1) -> None:  # fmt: skip
@@ -184,7 +279,30 @@ class WarmupCosine(Schedule):
 
 
 class OneCycleLR(Schedule):
-    """Up to `max_lr` along a cosine and down again, once (Smith and Topin, 2019)."""
+    """Up to `max_lr` along a cosine and down again, once (Smith and Topin, 2019).
+
+    Parameters
+    ----------
+    {optimizer}
+    max_lr : float
+        The highest rate.
+    total_steps : int
+        The number of steps.
+    pct_start : float
+        The share of them that goes up.
+    div_factor : float
+        `max_lr` divided by the first rate.
+    final_div_factor : float
+        The first rate divided by the last one.
+    {last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))])
+    >>> schedule = weft.optim.lr_scheduler.OneCycleLR(opt, 1.0, 10)
+    >>> [round(schedule.rate(1.0, step, 0), 3) for step in (0, 2, 9)]
+    [0.04, 1.0, 0.0]
+    """
 
     def __init__(self, optimizer: Optimizer, max_lr: float, total_steps: int,
                  pct_start: float = 0.3, div_factor: float = 25.0, final_div_factor: float = 1e4,
@@ -207,7 +325,25 @@ def _cosine(start: float, end: float, share: float) -> float:
 
 
 class SequentialLR(Schedule):
-    """Several schedules, each from its milestone on."""
+    """Several schedules, each from its milestone on.
+
+    Parameters
+    ----------
+    {optimizer}
+    schedulers : sequence of Schedule
+        One more than milestones.
+    milestones : sequence of int
+        The epochs in which the next schedule begins.
+    {last_epoch}
+
+    Examples
+    --------
+    >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+    >>> constant = weft.optim.lr_scheduler.ConstantLR(opt, 0.5, total_iters=9)
+    >>> falling = weft.optim.lr_scheduler.ExponentialLR(opt, 0.5)
+    >>> weft.optim.lr_scheduler.SequentialLR(opt, [constant, falling], [2]).get_last_lr()
+    [0.5]
+    """
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule],
                  milestones: Sequence[int], last_epoch: int = -1) -> None:  # fmt: skip
@@ -215,9 +351,29 @@ class SequentialLR(Schedule):
         super().__init__(optimizer, last_epoch)
 
     def apply(self, epoch: int) -> None:
-        """Set the rates by the schedule that is in force."""
+        """Set the rates by the schedule that is in force.
+
+        {Parameters: epoch}
+
+        Examples
+        --------
+        >>> opt = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
+        >>> constant = weft.optim.lr_scheduler.ConstantLR(opt, 0.5, total_iters=9)
+        >>> falling = weft.optim.lr_scheduler.ExponentialLR(opt, 0.5)
+        >>> weft.optim.lr_scheduler.SequentialLR(opt, [constant, falling], [2]).apply(3)
+        >>> opt.param_groups[0]["lr"]
+        0.5
+        """
         i = sum(m <= epoch for m in self.milestones)
         start = self.milestones[i - 1] if i else 0
         active = self.schedulers[i]
         active.last_epoch = epoch - start
         active.apply(active.last_epoch)
+
+
+def __dir__() -> list[str]:
+    """Return the public names: what Tab completes."""
+    return sorted(__all__)
+
+
+fill_docstrings(globals(), SECTIONS)

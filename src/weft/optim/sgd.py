@@ -6,15 +6,39 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.errors import RangeError
-from weft.frontend.creation import zeros
-from weft.frontend.tensor import Tensor
 from weft.optim.optimizer import Group, Optimizer
+from weft.optim.sections import SECTIONS
+from weft.tensors.api.creation import zeros
+from weft.tensors.api.tensor import Tensor
+from weft.tensors.docs.documented import fill_docstrings
 
 __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """Gradient descent with momentum (Nesterov's, if asked) and weight decay."""
+    """Gradient descent with momentum (Nesterov's, if asked) and weight decay.
+
+    Parameters
+    ----------
+    {params momentum}
+    dampening : float
+        Share of the gradient that the velocity leaves out.
+    {weight_decay}
+    nesterov : bool
+        Whether the step looks ahead along the velocity.
+    {maximize}
+
+    {Raises: options values}
+
+    Examples
+    --------
+    >>> p = weft.nn.Parameter(weft.ones(1))
+    >>> opt = weft.optim.SGD([p], lr=0.5)
+    >>> (3.0 * p).sum().backward()
+    >>> opt.step()
+    >>> p.tolist()
+    [-0.5]
+    """
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, momentum: float = 0.0,
                  dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False, *,
@@ -54,3 +78,6 @@ class SGD(Optimizer):
             state["momentum_buffer"].copy_(velocity)
             grad = grad.add(velocity, alpha=momentum) if group["nesterov"] else velocity
         p.sub_(grad.mul(group.rate.astype(p.dtype)))
+
+
+fill_docstrings(globals(), SECTIONS)

@@ -74,18 +74,19 @@ from weft.ir.stmt import (
     While,
 )
 from weft.ir.traverse import walk
-from weft.passes.flat import flat_index
-from weft.passes.joined import join_loops
-from weft.passes.lanes import any_test
-from weft.schedule.space import Names
+from weft.passes.common.flat import flat_index
+from weft.passes.common.lanes import any_test
+from weft.passes.vector.loop_collapse import collapse_loops
+from weft.schedule.analysis.space import Names
 
+FAR: Final = 4096  # elements outside of an array, from which on a masked load must not look
 MATRIX_LANES: Final = 256  # of a matrix, which takes a tile register
 KEPT_MATRICES: Final = 2  # of one factor in registers, beside the other and four results
 NOALIAS: Final = "noalias"  # the hint that says that no two parameters overlap
 
 
 def linearize(kernel: Kernel) -> LinearKernel:
-    """Return the kernel as a linear list; `weft.passes.vectorize` comes before.
+    """Return the kernel as a linear list; `weft.passes.vector.vectorize` comes before.
 
     Raises
     ------
@@ -127,6 +128,7 @@ class Linearizer:
         self.region = self.root = Region(None, False)
         self.values: dict[Expr, Value] = {}
         self.depths: dict[Expr, int] = {}  # of the region in which an expression may be computed
+        self.limits: dict[Expr, tuple[int, int]] = {}  # of variables of loops around
         self.zero: dict[Expr, Expr] = {}  # variables of loops around that others took in
         self.messages: dict[tuple[str, Location | None], int] = {}
         stmts = list(walk(kernel.body))
@@ -300,8 +302,26 @@ class Linearizer:
     def _optional(self, e: Expr | None) -> Value | None:
         return None if e is None else self.value(e)
 
+    def _masked_offset(self, s: Load) -> Value:
+        """Return the offset of a load; 0 where all lanes of a masked one lie far outside.
+
+        Nothing is read there, but processors take hundreds of cycles to find out that a page is
+        missing that they need not read.
+        """
+        offset, size = flat_index(s.memory, s.index), s.memory.size
+        if s.mask is None or offset.lanes > 1 or s.var.lanes < 2 or size.op is not Op.CONST:
+            return self._offset(s.memory, s.index)
+        if self.zero:
+            offset = ex.substitute([offset], self.zero)[0]
+        if ex.free_vars([offset]) <= self.limits.keys():
+            low, high = bounds(offset, self.limits)
+            if low <= -FAR or high >= size.attr + FAR:
+                meets = ex.index(-s.var.lanes).lt(offset) & offset.lt(size)
+                offset = ex.where(meets, offset, ex.index(0))
+        return self.value(offset)
+
     def _load(self, s: Load) -> None:
-        offset = self._offset(s.memory, s.index)
+        offset = self._masked_offset(s)
         mask, fill = self._optional(s.mask), self._optional(s.fill)
         key = (s.memory.name, offset, mask, fill, s.var.lanes)
         kept = self._is_kept(s)
@@ -363,8 +383,9 @@ class Linearizer:
         self._emit(StorageInst(s.memory, max(size, 0), s.base, s.align))
 
     def _for(self, s: For) -> None:
-        s, zero = join_loops(s)
+        s, zero = collapse_loops(s)
         around, self.zero = self.zero, {**self.zero, **zero}
+        self.limits[s.var] = (0, bounds(s.extent).hi - 1)
         extent = self.value(s.extent)
         if s.kind not in LOOP_KINDS:
             raise VerifyError("linearize", found=f"the {s.kind} loop {s.var.attr}",
@@ -382,7 +403,7 @@ class Linearizer:
         self._emit(WhileTest(self.value(s.condition)))
         self._body(s.body)
         code = self._close()
-        self.region.code += [WhileBegin(), *code, EndWhile()]
+        self.region.code += [WhileBegin(s.endless), *code, EndWhile()]
 
     def _if(self, s: If) -> None:
         condition = self.value(s.condition)

@@ -13,9 +13,10 @@ from weft.ir.op import Operation
 from weft.ir.record import Record
 from weft.target import Target
 
-__all__ = ["NO_MEMORY", "Renderer", "Source", "encode_float"]
+__all__ = ["NO_MEMORY", "STOPPED", "Renderer", "Source", "encode_float"]
 
 NO_MEMORY: Final = -1  # the failure of a kernel that got no memory for its private arrays
+STOPPED: Final = -2  # that of one that an interrupt stopped in a loop
 
 
 class Source(Record):

@@ -17,8 +17,8 @@ from weft.ir.bounds import Env, Ranges
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
 from weft.ir.op import Op
-from weft.ir.pattern import Match, P, absolute, mad, maximum, minimum, op, where
-from weft.ir.rewrite import INTEGER, RANGE, Rule, RuleSet, rewrite
+from weft.ir.rewriting.pattern import Match, P, absolute, mad, maximum, minimum, op, where
+from weft.ir.rewriting.rewrite import INTEGER, RANGE, Rule, RuleSet, rewrite
 from weft.rules.fold import FOLDS, normalise, round_float
 
 x, y, z = P.var("x"), P.var("y"), P.var("z")

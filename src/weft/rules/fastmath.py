@@ -12,8 +12,8 @@ from weft.ir import expr as ex
 from weft.ir.bounds import Env
 from weft.ir.expr import Expr
 from weft.ir.op import Op, Operation
-from weft.ir.pattern import P, absolute, mad, op
-from weft.ir.rewrite import FASTMATH, Rule, RuleSet, rewrite
+from weft.ir.rewriting.pattern import P, absolute, mad, op
+from weft.ir.rewriting.rewrite import FASTMATH, Rule, RuleSet, rewrite
 from weft.rules.algebra import ALGEBRA
 from weft.rules.fold import fold
 

@@ -14,15 +14,16 @@ from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.stmt import For, Kernel, Reduce
 from weft.schedule.choices import Choices
-from weft.strategies.nest import COMPUTE, Plan
-from weft.strategies.plain import share_out
+from weft.strategies.common.nest import COMPUTE, Plan
+from weft.strategies.first_tier import share_out
 from weft.target import Target
 
 if TYPE_CHECKING:
-    from weft.strategies import elementwise, phases
+    from weft.strategies import periodic_loops
+    from weft.strategies.common import elementwise
 else:
-    elementwise = Late("weft.strategies.elementwise")
-    phases = Late("weft.strategies.phases")
+    elementwise = Late("weft.strategies.common.elementwise")
+    periodic_loops = Late("weft.strategies.periodic_loops")
 
 __all__ = ["choose"]
 
@@ -49,7 +50,8 @@ def choose(kernel: Kernel, target: Target, threads: int,
     Returns
     -------
     Kernel
-        With the trace in ``meta.schedule`` and the reasons in ``meta.hints`` under ``why``.
+        With the trace in ``meta.schedule``, and in ``meta.hints`` the reasons under ``why`` and
+        what form contractions took under ``form``.
     """
     if kernel.meta.schedule:
         return kernel
@@ -64,7 +66,7 @@ def choose(kernel: Kernel, target: Target, threads: int,
         pass
     elif whole:
         with importing:
-            from weft.strategies import rowwise
+            from weft.strategies.reductions import rowwise
 
         _attempt(plan, lambda: rowwise.schedule_reduction(plan, kernel.body))
     else:
@@ -77,8 +79,7 @@ def choose(kernel: Kernel, target: Target, threads: int,
 
                 scatter.schedule_parts(plan, stmt)
     made = plan.schedule.kernel
-    hints = (*kernel.meta.hints, ("why", "; ".join(dict.fromkeys(plan.why)) or "serial"))
-    return made.replace(meta=made.meta.replace(hints=hints))
+    return made.replace(meta=made.meta.replace(hints=(*kernel.meta.hints, *plan.hints())))
 
 
 def _whole_kernel(plan: Plan) -> bool:
@@ -110,18 +111,19 @@ def _nest(plan: Plan, loop: For) -> None:
     reduces = any(isinstance(s, Reduce) for s in traverse.walk(loop.body))
     if reduces:
         with importing:
-            from weft.strategies import contraction, rowwise
+            from weft.strategies import contraction
+            from weft.strategies.reductions import rowwise
 
         pattern = contraction.match(plan, root)
         if pattern is not None and _attempt(
                 plan, lambda: contraction.schedule_contraction(plan, pattern)):
             return
-        contraction.omit_outside(plan, root)
-        if _attempt(plan, lambda: phases.schedule_phases(plan, root)) or _attempt(
+        contraction.omit_padding(plan, root)
+        if _attempt(plan, lambda: periodic_loops.schedule_phases(plan, root)) or _attempt(
                 plan, lambda: rowwise.schedule_rows(plan, root)):
             return
     elif (plan.kernel.meta.kind == "scatter" and _special(plan, root)) or _attempt(
-            plan, lambda: phases.schedule_phases(plan, root)) or _attempt(
+            plan, lambda: periodic_loops.schedule_phases(plan, root)) or _attempt(
             plan, lambda: elementwise.schedule_nest(plan, root)):
         return
     share_out(plan, loop)

@@ -1,9 +1,9 @@
 """Attention: blocks of queries on threads, queries in the lanes of vectors, products in tiles.
 
-The nest (`weft.kernelize.attention_nest`) has no result that crosses queries, so each of its loops
-over the queries of a block is a vector. The two products run like other contractions, a tile of
-keys (or channels) x queries in registers: one scalar of K (or V) is spread over the lanes for each
-step. Only the results leave along the channels, because they are stored so.
+The nest (`weft.kernelize.attention.attention_nest`) has no result that crosses queries, so each of
+its loops over the queries of a block is a vector. The two products run like other contractions, a
+tile of keys (or channels) x queries in registers: one scalar of K (or V) is spread over the lanes
+for each step. Only the results leave along the channels, because they are stored so.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 
 from weft.ir import traverse
 from weft.ir.stmt import For
-from weft.schedule.subscripts import Space
-from weft.strategies.nest import (
+from weft.schedule.analysis.subscripts import Space
+from weft.strategies.common.nest import (
     Cost,
     Plan,
     chain_of,

@@ -1,6 +1,7 @@
 """Attention of packed words: products of 16 x 16 matrices, and vectors along the queries of a tile.
 
-The nest (`weft.kernelize.attention_matrix`) holds all that is multiplied in square tiles already.
+The nest (`weft.kernelize.attention.attention_matrix`) holds all that is multiplied in square tiles
+already.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from weft.ir.dtype import uint32
 from weft.ir.op import Op
 from weft.ir.stmt import For
 from weft.strategies.attention import in_vectors, turn, write_results
-from weft.strategies.contraction_pattern import copy_loops
-from weft.strategies.nest import Plan, chain_of, find, parallelise, size_of, work
+from weft.strategies.common.contraction_pattern import copy_loops
+from weft.strategies.common.nest import Plan, chain_of, find, parallelise, size_of, work
 
 SIDE: Final = 16
 
@@ -35,7 +36,7 @@ def schedule_matrices(plan: Plan, root: str) -> bool:
             turn(plan, name, SIDE, SIDE)
         elif name.startswith(("wk", "q2", "q4", "q9")):
             schedule.vectorize(name)
-        elif name == "q8":
+        elif name.startswith("q8"):
             write_results(plan, name, SIDE, SIDE)
         elif name in ("d7", "d9"):
             in_vectors(plan, name, 4 * SIDE)

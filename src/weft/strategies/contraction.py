@@ -36,28 +36,35 @@ import contextlib
 from typing import Final
 
 from weft.errors import ScheduleError
-from weft.schedule.loops import vector_obstacle
-from weft.strategies.contraction_apart import tell_apart
-from weft.strategies.contraction_deep import schedule_deep
-from weft.strategies.contraction_dot import schedule_dot
-from weft.strategies.contraction_edges import omit_gradient, omit_outside
-from weft.strategies.contraction_filter import schedule_filter
-from weft.strategies.contraction_gradient import schedule_gradient
-from weft.strategies.contraction_inner import inner_cost, schedule_inner
-from weft.strategies.contraction_lines import schedule_lines
-from weft.strategies.contraction_matrix import schedule_matrix
-from weft.strategies.contraction_outer import outer_cost, schedule_outer
-from weft.strategies.contraction_parts import schedule_parts
-from weft.strategies.contraction_pattern import SPACES, Parameters, Pattern, match, picked, usual
-from weft.strategies.contraction_position import schedule_position
-from weft.strategies.contraction_slide import schedule_slide
-from weft.strategies.contraction_stream import schedule_stream
-from weft.strategies.contraction_strip import schedule_strip
-from weft.strategies.contraction_taps import schedule_taps
-from weft.strategies.contraction_window import schedule_window
-from weft.strategies.nest import Plan, fit_privately, private_arrays
+from weft.schedule.loops.loops import vector_obstacle
+from weft.strategies.common.aliased_operands import separate_aliases
+from weft.strategies.common.contraction_pattern import (
+    SPACES,
+    Parameters,
+    Pattern,
+    match,
+    picked,
+    usual,
+)
+from weft.strategies.common.nest import Plan, fit_privately, private_arrays
+from weft.strategies.common.weight_gradient_borders import omit_gradient, omit_padding
+from weft.strategies.convolution.channel_blocked import schedule_deep
+from weft.strategies.convolution.depthwise import schedule_position
+from weft.strategies.convolution.implicit_gemm import schedule_window
+from weft.strategies.convolution.short_rows import schedule_strip
+from weft.strategies.convolution.weight_gradient import schedule_filter
+from weft.strategies.gemm.dot_product import dot_product_cost, schedule_inner
+from weft.strategies.gemm.gemv import schedule_lines
+from weft.strategies.gemm.register_tile import register_tile_cost, schedule_outer
+from weft.strategies.gemm.skinny_gemm import schedule_stream
+from weft.strategies.gemm.split_float32 import schedule_parts
+from weft.strategies.matrix_units.dot_instructions import schedule_dot
+from weft.strategies.matrix_units.matrix_convolution import schedule_slide
+from weft.strategies.matrix_units.matrix_convolution_taps import schedule_taps
+from weft.strategies.matrix_units.matrix_gemm import schedule_matrix
+from weft.strategies.matrix_units.matrix_weight_gradient import schedule_gradient
 
-__all__ = ["Parameters", "Pattern", "match", "omit_outside", "schedule_contraction"]
+__all__ = ["Parameters", "Pattern", "match", "omit_padding", "schedule_contraction"]
 
 FLAT: Final = (schedule_outer, schedule_inner, schedule_lines, schedule_stream)  # no windows
 LARGE: Final = (schedule_parts, schedule_gradient, schedule_slide, schedule_matrix,
@@ -74,7 +81,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
         return False
     name = pattern.reduce.accumulators[0].var.attr
     unscheduled = plan.schedule.mark()
-    apart = tell_apart(plan, pattern)
+    apart = separate_aliases(plan, pattern)
     if apart:
         found = match(plan, pattern.rows[0].var.attr)
         assert found is not None
@@ -83,7 +90,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
     reasons = len(plan.why)
     forms = [schedule_outer, schedule_inner]
     costs = [cost(plan, pattern, parameters or usual(plan.target))
-             for cost in (outer_cost, inner_cost)]
+             for cost in (register_tile_cost, dot_product_cost)]
     if costs[1] is not None and (costs[0] is None or costs[1] < costs[0]):
         forms.reverse()
     forms[:0] = [*LARGE, schedule_dot, schedule_filter, schedule_strip, schedule_deep,
@@ -110,6 +117,7 @@ def schedule_contraction(plan: Plan, pattern: Pattern, parameters: Parameters | 
                                       large=form in LARGE):
                 if apart:
                     plan.schedule.unite()
+                plan.forms[form.__module__.rpartition(".")[2]] = None
                 return True
             plan.schedule.reset(saved)
             plan.choices.reset(decided)

@@ -13,16 +13,16 @@ from weft.errors import ScheduleError
 from weft.ir import stmt as st
 from weft.ir.stmt import Body, For, Kernel, Reduce
 from weft.ir.traverse import walk
+from weft.schedule.analysis.dependence import carried
+from weft.schedule.analysis.subscripts import Space
 from weft.schedule.choices import Choices
-from weft.schedule.dependence import carried
-from weft.schedule.loops import vector_obstacle
-from weft.schedule.subscripts import Space
-from weft.strategies.contraction_pattern import match
-from weft.strategies.elementwise import split_for_vectors
-from weft.strategies.nest import Cost, Plan, find, size_of, strides
-from weft.strategies.plain import choose_plain
-from weft.strategies.rowwise import phases, schedule_reduction
-from weft.strategies.wishes import UNMET, Wishes
+from weft.schedule.loops.loops import vector_obstacle
+from weft.strategies.common.contraction_pattern import match
+from weft.strategies.common.elementwise import split_for_vectors
+from weft.strategies.common.nest import Cost, Plan, find, size_of, strides
+from weft.strategies.first_tier import choose_first_tier
+from weft.strategies.reductions.rowwise import phases, schedule_reduction
+from weft.strategies.user_requests import UNMET, UserRequests
 from weft.target import Target
 
 __all__ = ["schedule_tree"]
@@ -42,9 +42,11 @@ def schedule_tree(kernel: Kernel, target: Target, threads: int, choices: Choices
     nest
         Schedules a nest whose outermost loop carries no dependence.
     """
-    wishes = Wishes(kernel)
+    wishes = UserRequests(kernel)
     if wishes.given.get("vectors") is False:
-        return choose_plain(kernel, target, 1 if wishes.given.get("threads") is False else threads)
+        return choose_first_tier(
+            kernel, target, 1 if wishes.given.get("threads") is False else threads
+        )
     if wishes and choices is None:
         choices = Choices(wishes.choices(max(target.vector_bytes // 4, 1)))
     plan = Plan(kernel, target, 1 if wishes.given.get("threads") is False else threads, choices)
@@ -64,13 +66,13 @@ def schedule_tree(kernel: Kernel, target: Target, threads: int, choices: Choices
     _left_over(plan)
     wishes.finish(plan)
     made = plan.schedule.kernel
-    hints = (*kernel.meta.hints, ("why", "; ".join(dict.fromkeys(plan.why)) or "serial"))
+    hints = (*kernel.meta.hints, *plan.hints())
     if wishes.unmet:
         hints = (*hints, (UNMET, "; ".join(wishes.unmet)))
     return made.replace(meta=made.meta.replace(hints=hints))
 
 
-def _independent(plan: Plan, loop: For, nest: Strategy, wishes: Wishes) -> None:
+def _independent(plan: Plan, loop: For, nest: Strategy, wishes: UserRequests) -> None:
     if not wishes.sizes:
         nest(plan, loop)
         return

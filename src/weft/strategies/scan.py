@@ -15,10 +15,9 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import Alloc, Body, For, Reduce
 from weft.ir.traverse import walk
-from weft.schedule.subscripts import Space, accesses
-from weft.strategies.ahead import fetch_rows
-from weft.strategies.elementwise import split_for_vectors
-from weft.strategies.nest import (
+from weft.schedule.analysis.subscripts import Space, accesses
+from weft.strategies.common.elementwise import split_for_vectors
+from weft.strategies.common.nest import (
     MAX_LANES,
     Cost,
     Plan,
@@ -29,8 +28,9 @@ from weft.strategies.nest import (
     strides,
     work,
 )
-from weft.strategies.rowwise import split_reduction
-from weft.strategies.sums import reduce_cost
+from weft.strategies.common.prefetches import fetch_rows
+from weft.strategies.common.sums import reduce_cost
+from weft.strategies.reductions.rowwise import split_reduction
 
 REST: Final = "k"  # the loop over the elements of a row, or over what its blocks leave
 LEAST_ROWS: Final = 4  # that are worth a vector
@@ -103,7 +103,7 @@ def rows_in_lanes(plan: Plan, names: list[str], extent: Expr, step: For) -> list
     """Give each lane a row, which it walks down in its order.
 
     A tile of rows is transposed on its way into registers and out of them: the steps that are
-    written out side by side read neighbouring places of each row (`weft.passes.strided`).
+    written out side by side read neighbouring places of each row (`weft.passes.vector.strided`).
     """
     last, k, schedule = names[-1], step.var.attr, plan.schedule
     wide = max(a.memory.dtype.itemsize for a in accesses(step.body) if a.memory.scope == "global")

@@ -8,9 +8,8 @@ from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir.stmt import For
 from weft.ir.traverse import walk
-from weft.strategies.elementwise import schedule_nest, split_for_vectors
-from weft.strategies.nest import (
-    PARALLEL_WORK,
+from weft.strategies.common.elementwise import schedule_nest, split_for_vectors
+from weft.strategies.common.nest import (
     Cost,
     Plan,
     chain_of,
@@ -80,7 +79,7 @@ def _by_columns(plan: Plan, rows: list[For]) -> bool:
     size, threads, least = size_of(column.extent), plan.threads, LEAST_LINES * line
     if not size:
         return False
-    if UPDATE_WEIGHT * work((rows[0],)) < PARALLEL_WORK or size < threads * line:
+    if UPDATE_WEIGHT * work((rows[0],)) < plan.costs.parallel_work or size < threads * line:
         threads = 1
     if size < threads * least:
         line = 1

@@ -6,11 +6,11 @@ from weft.ir import expr as ex
 from weft.ir import stmt as st
 from weft.ir import traverse
 from weft.ir.stmt import Body, For, Reduce
-from weft.schedule.subscripts import Space
-from weft.strategies.elementwise import split_for_vectors
-from weft.strategies.nest import Cost, Plan, chain_of, parallelise, strides, work
-from weft.strategies.rowwise import split_reduction
-from weft.strategies.sums import reduce_cost
+from weft.schedule.analysis.subscripts import Space
+from weft.strategies.common.elementwise import split_for_vectors
+from weft.strategies.common.nest import Cost, Plan, chain_of, parallelise, strides, work
+from weft.strategies.common.sums import reduce_cost
+from weft.strategies.reductions.rowwise import split_reduction
 
 NETWORK = "network"  # the keys of a row that lies in a lane
 

@@ -622,7 +622,7 @@ def test_a_barrier_of_the_whole_grid():
 
 
 def test_programs_that_do_the_same_share_their_code():
-    from weft.driver import report
+    from weft.driver import counters as report
 
     def made(line):
         with build.function("shared", at=("a.img", line)) as f:

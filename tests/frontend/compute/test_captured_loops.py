@@ -71,6 +71,7 @@ def test_a_product_between_operations(m, k, n):
                                    np.maximum(2 * a @ b, 0) + 1, rtol=1e-12)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("n", [0, 1, 2, 13, 1000])
 @pytest.mark.parametrize("dtype", [weft.float32, weft.float64, weft.int64])
 def test_old_values_and_order(n, dtype):

@@ -8,8 +8,8 @@ import pytest
 import weft
 from weft import build
 from weft.errors import BoundsError, DTypeError, KernelError, LaunchError, ShapeError
-from weft.frontend.compute.function import ComputeFunction
-from weft.runtimes.callables import address_in
+from weft.lang.compute.function import ComputeFunction
+from weft.runtimes.cpu.calls.callables import address_in
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

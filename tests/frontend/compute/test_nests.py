@@ -77,6 +77,7 @@ def matmul_filled(a: Any, b: Any, out: Any) -> None:
             out[i, j] = out[i, j] + a[i, k] * b[k, j]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("function", [matmul, matmul_in_memory, matmul_filled])
 @pytest.mark.parametrize("dtype", [F32, F64, I32])
 @pytest.mark.parametrize("shape", [(5, 7, 3), (33, 20, 41), (1, 1, 1), (0, 3, 4), (3, 0, 4)])
@@ -213,6 +214,7 @@ def reducing(update: str, start: str) -> Callable[..., Any]:
     return made
 
 
+@pytest.mark.grid
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize(("update", "start", "dtypes"), [
     ("s += a[i, j]", "0", (F32, F64, I32, np.int8, np.uint16, bool)),
@@ -591,6 +593,7 @@ def test_sums_of_both_ways() -> None:
     assert loops["i3"].reduction
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.uint32,
                                    np.int32, np.uint64, np.int64, np.float16, np.float32,
                                    np.float64])

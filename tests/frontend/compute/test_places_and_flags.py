@@ -78,6 +78,7 @@ def given(dtype: Any, n: int, style: str) -> Any:
     return x
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("function", [highest, lowest, joined], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(("dtype", "style"), [
     *((d, "plain") for d in DTYPES),
@@ -232,6 +233,7 @@ def under_another_condition(x: Any, place: Any, value: Any) -> None:
     value[0] = m
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("function", [looks_at_its_place, under_another_condition],
                          ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64], ids=lambda d: d.__name__)

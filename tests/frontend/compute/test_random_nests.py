@@ -141,6 +141,7 @@ def arguments(seed: int, size: int, dtype: Any) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(CASES))
 def test_random_nest(seed: int) -> None:
     """A nest computes what its Python computes, or fails as that does."""

@@ -17,7 +17,7 @@ from weft.errors import (
     RangeError,
     ShapeError,
 )
-from weft.runtimes.callables import address_in
+from weft.runtimes.cpu.calls.callables import address_in
 
 
 class Quote(NamedTuple):
@@ -33,7 +33,7 @@ class Position:
 
 
 def is_native(function):
-    from weft.frontend.critical.function import CriticalFunction
+    from weft.lang.critical.function import CriticalFunction
 
     return address_in(function, CriticalFunction) != 0
 
@@ -394,6 +394,7 @@ def test_results_are_unified_and_converted():
     assert whole(3.9) == 3
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("level", ["O0", "O1", "O2", "O3", "Os", "Olatency"])
 @pytest.mark.parametrize("flags", [
     {}, {"unchecked": True}, {"inline_always": False}, {"no_null_check": True},
@@ -487,6 +488,7 @@ def wrong_result(x) -> Quote:
     return x
 
 
+@pytest.mark.slow
 def test_a_function_dies_with_its_last_name():
     import gc
     import weakref
@@ -647,7 +649,7 @@ def test_ieee_meaning_is_kept():
 
 def test_everything_works_where_native_code_knows_no_objects(monkeypatch):
     from weft.driver import critical as driver
-    from weft.frontend.critical.function import CriticalFunction
+    from weft.lang.critical.function import CriticalFunction
 
     monkeypatch.setattr(driver, "_layouts", [None])
 

@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from weft.errors import DeviceError, LaunchError, LibraryNotFoundError, UnsupportedError
+from weft.lang.critical.latency import Latency, Percentiles
 
 
 @weft.critical(target_latency_ns=10_000_000)
@@ -57,6 +58,16 @@ def test_a_missed_target_is_no_error():
         return x
 
     assert free.latency(1, calls=10).met is None
+
+
+def test_what_is_below_the_step_of_the_clock_says_so():
+    some = Percentiles(p50=0.0, p99=10.0, p999=25.04, longest=400.0, mean=1.5)
+    rows = str(Latency(some, some, None, 100, step_ns=10.0)).splitlines()
+    assert rows[1].split() == ["native", "<10.0", "10.0", "25.0", "400.0", "1.5"]
+    for calls in (100, 2000):
+        found = weigh.latency(X, WEIGHTS, False, 7, calls=calls)
+        assert found.step_ns > 0
+        assert " 0.0" not in str(found)
 
 
 def test_latency_of_calls_that_fail():

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from weft.frontend.kernel.launch import Configured
+from weft.lang.launch.launch import Configured
 
 
 @pytest.fixture

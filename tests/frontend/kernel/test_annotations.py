@@ -17,7 +17,8 @@ from weft.errors import (
     ShapeError,
     VariableError,
 )
-from weft.ir.text import parse_kernel, print_kernel
+from weft.ir.text.text import print_kernel
+from weft.ir.text.text_parse import parse_kernel
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -318,7 +319,7 @@ def test_levels_and_lanes(level: str) -> None:
 def test_levels_and_lanes_change_the_code() -> None:
     """What is asked for has an effect."""
     from weft.driver import device, launch, pipeline
-    from weft.frontend.kernel.nests import translated
+    from weft.lang.launch.variants import translated
 
     images, sources = set(), set()
     x = np.ones(64)
@@ -343,7 +344,7 @@ def test_levels_and_lanes_change_the_code() -> None:
 
 def test_metadata_goes_through_text() -> None:
     """What a kernel says about itself is part of its text."""
-    from weft.frontend.kernel.nests import translated
+    from weft.lang.launch.variants import translated
 
     @weft.kernel(kind="elementwise", workgroup=32, opt="O2", device="cpu", max_threads=64,
                  max_registers=40, vectorizable=False, fastmath=True)

@@ -75,6 +75,7 @@ def every_kind(name: str, scope: str) -> Any:
     return for_bools if name == "bool" else for_numbers if name in FLOATS else for_integers
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("scope", ATOMIC_SCOPES)
 @pytest.mark.parametrize("name", [*INTEGERS, *FLOATS, "bool"])
 def test_all_operations_in_order(name: str, scope: str) -> None:
@@ -118,6 +119,7 @@ def test_all_operations_in_order(name: str, scope: str) -> None:
 REPEATS = 64  # so that the launch is worth several threads
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", [*INTEGERS, *FLOATS])
 def test_contention(name: str) -> None:
     """Many blocks change few elements at once: nothing is lost, whoever comes first."""

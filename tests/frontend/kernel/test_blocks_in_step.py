@@ -9,11 +9,11 @@ import pytest
 
 import weft
 from weft import float32, gpu
-from weft.frontend.kernel.translate import Launch, translate
 from weft.ir.stmt import Alloc
 from weft.ir.traverse import walk
-from weft.passes.barrier import blocks_to_loops
-from weft.passes.neighbours import Room
+from weft.lang.reader.translate import Launch, translate
+from weft.passes.spmd.loop_fission import blocks_to_loops
+from weft.passes.spmd.thread_block_coarsening import Room
 
 
 @weft.kernel
@@ -169,6 +169,7 @@ def returns(a, b, c):
     return weft.kernel(names["returns"])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("condition", [
     "u % 3 < 1", "v % 3 >= 1", "((u * 3) >> 1) % 2 > 0", "(u - 4) * (u - 4) < 5", "u * v > 9",
     "min(u, 7 - u) > 1", "abs(v - 3) < 2", "(u ^ v) < 3", "u // 2 == v // 2", "u < v", "8 - u < v",

@@ -7,11 +7,11 @@ import pytest
 
 import weft
 from weft import gpu
-from weft.driver import report
+from weft.driver import counters
 from weft.errors import BoundsError, CaptureError, GradientError, LaunchError
 from weft.graph import launches
-from weft.schedule import joined as join
-from weft.schedule import pages
+from weft.schedule.launch_fusion import fused_kernel as join
+from weft.schedule.launch_fusion import pages
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -57,7 +57,7 @@ def numbers(n, seed=0):
 
 def why(function, *args):
     """Return what is said of the launches of a captured function's plan."""
-    with report.record() as recording:
+    with counters.record() as recording:
         function(*args).numpy()
     return [line for plan in recording.plans for step in plan.steps or () for line in step.why]
 
@@ -140,7 +140,7 @@ def test_old_values(kernel, nests, expected):
 
     x, y = numbers(100), numbers(100, 1)
     given = weft.tensor(y)
-    with report.record() as recording:
+    with counters.record() as recording:
         f(weft.tensor(x), given)
     if expected is not None:
         np.testing.assert_array_equal(given.numpy(), expected(x, y))
@@ -248,7 +248,7 @@ class TestJoined:
             return t, y
 
         x = numbers(300)
-        with report.record() as recording:
+        with counters.record() as recording:
             t, y = f(weft.tensor(x))
         assert any("fused: scale, scale" in s.why for p in recording.plans for s in p.steps or ())
         np.testing.assert_array_equal(t.numpy(), x * np.float32(2))

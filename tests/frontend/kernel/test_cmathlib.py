@@ -28,6 +28,7 @@ def is_like(found, wanted):
     return abs(found - wanted) <= 4e-15 * abs(wanted)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", NAMES)
 def test_special_numbers(name):
     function = getattr(cmath, name)

@@ -44,6 +44,7 @@ def of_some(x: Any, out: Any) -> None:
         cg.sync(g)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("grid", "block"), [(1, 1), (2, 32), (1, 45), (3, 64)])
 def test_threads_that_are_at_one_place(grid: int, block: int) -> None:
     n = grid * block
@@ -86,6 +87,7 @@ def in_tiles(width: int) -> Any:
     return tiles
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 32])
 def test_tiles_of_every_width(width: int) -> None:
     x = RNG.integers(0, 100, 128)

@@ -8,10 +8,11 @@ import pytest
 import weft
 from weft import gpu
 from weft.errors import BoundsError, KernelError, LaunchError
-from weft.frontend.kernel.translate import Launch, translate
-from weft.frontend.kernel.types import ArrayType
 from weft.ir import dtype as dt
-from weft.ir.text import parse_kernel, print_kernel
+from weft.ir.text.text import print_kernel
+from weft.ir.text.text_parse import parse_kernel
+from weft.lang.reader.translate import Launch, translate
+from weft.lang.values.types import ArrayType
 
 RNG = np.random.default_rng(0)
 TILE = 16
@@ -85,6 +86,7 @@ def test_double_buffered_product() -> None:
         np.testing.assert_allclose(other, expected, atol=1e-4)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("d", [np.float32, np.int8, np.float64, np.uint16, np.float16])
 def test_copies_of_every_size(d: Any) -> None:
     size = np.dtype(d).itemsize

@@ -399,6 +399,7 @@ def all_say_found(x: Any, found: Any) -> None:
         found[0] = 1
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_kernel(name: str) -> None:
     check_correct(CORRECT[name], (None, 1))

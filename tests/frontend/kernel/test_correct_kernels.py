@@ -605,6 +605,7 @@ def nothing_to_read(x: Any, out: Any) -> None:
     out[i] = x[i] if i < x.size else 1.0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_kernel(name: str) -> None:
     check_correct(CORRECT[name])

@@ -741,6 +741,7 @@ def open_addresses(found: Any, table: Any) -> None:
     found[cuda.threadIdx.x] = key
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_pattern(name: str) -> None:
     check_correct(CORRECT[name])

@@ -434,6 +434,7 @@ def warps_with_roles(out: Any) -> None:
     out[t] = s[0] + s[1]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_kernel(name: str) -> None:
     check_correct(CORRECT[name], (None, 1))

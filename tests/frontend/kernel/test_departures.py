@@ -226,6 +226,7 @@ def compare(seed, path):
             np.testing.assert_array_equal(a, b, err_msg=path.read_text())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(8))
 def test_random_departures(seed, tmp_path):
     compare(seed, tmp_path / f"departures_{seed}.py")

@@ -101,6 +101,7 @@ def test_powers_of_complex_numbers():
     np.testing.assert_allclose(out, [a**b for a, b in zip(x, y, strict=True)], rtol=1e-13)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", [
     "exp", "log", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos",
     "atan", "asinh", "acosh", "atanh",

@@ -9,7 +9,8 @@ import weft
 from weft import gpu
 from weft.errors import BoundsError, KernelError, LaunchError
 from weft.ir import dtype as dt
-from weft.ir.text import parse_kernel, print_kernel
+from weft.ir.text.text import print_kernel
+from weft.ir.text.text_parse import parse_kernel
 from weft.ir.tile import MatrixMultiply
 from weft.ir.traverse import walk
 
@@ -65,6 +66,7 @@ CASES = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("operand", "sums", "shape", "layouts"), CASES)
 def test_products_against_float64(operand: Any, sums: Any, shape: Any, layouts: Any) -> None:
     rng = np.random.default_rng(sum(shape))
@@ -251,8 +253,8 @@ def test_a_pitch_must_be_that_of_the_array() -> None:
 
 
 def test_text_of_fragments_reads_back() -> None:
-    from weft.frontend.kernel.translate import Launch, translate
-    from weft.frontend.kernel.types import ArrayType
+    from weft.lang.reader.translate import Launch, translate
+    from weft.lang.values.types import ArrayType
 
     half, single = (ArrayType(d, 2, "C", False) for d in (dt.float16, dt.float32))
     kernel = translate(tiled.__weft_function__, {"a": half, "b": half, "c": single},

@@ -56,6 +56,8 @@ def squares(values: Any, counts: Any, last: Any) -> None:
         i += gpu.gridDim.x * gpu.blockDim.x * gpu.blockDim.y
 
 
+@pytest.mark.grid
+@pytest.mark.grid
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 63, 64, 65, 127, 128, 129, 1000, 4099])
 def test_every_length(n: int) -> None:
     rng = np.random.default_rng(n)

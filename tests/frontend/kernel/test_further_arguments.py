@@ -53,6 +53,7 @@ def expected_of(scale: float, arrays: list[Any]) -> Any:
     return sum(parts, np.zeros(N)) * scale + len(arrays)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
 @pytest.mark.parametrize("way", ["plain", "checked", "interpreted", "sanitised", "natively"])

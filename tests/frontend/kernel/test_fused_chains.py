@@ -4,13 +4,14 @@ import itertools
 import random
 
 import numpy as np
+import pytest
 
 import weft
 from launch_parts import parts_of
 from weft import gpu
-from weft.frontend.kernel import fusion
-from weft.schedule.join import group as group_of
-from weft.schedule.joined import joined
+from weft.lang.launch_fusion import fuse_launches
+from weft.schedule.launch_fusion.fused_kernel import joined
+from weft.schedule.launch_fusion.legality import group as group_of
 
 
 @weft.kernel
@@ -117,10 +118,11 @@ def decided(chain, shape):
     for kernel, numbers, x, y in chain:
         launch = kernel[shape]
         host = launch.take((*numbers, x, y))
-        noted.append(fusion._Noted(launch, host, host.types, ()))
+        noted.append(fuse_launches._Noted(launch, host, host.types, ()))
     return group_of(parts_of(noted))[0]
 
 
+@pytest.mark.slow
 def test_decisions_about_random_chains():
     r = random.Random(4)
     missed = 0
@@ -163,7 +165,7 @@ def test_random_chains_give_what_the_interpreter_gives():
 
 
 def test_joined_kernels_verify():
-    from weft.ir.verify import verify
+    from weft.ir.verify.verify import verify
 
     r = random.Random(6)
     for _ in range(40):

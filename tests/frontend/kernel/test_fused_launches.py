@@ -8,11 +8,11 @@ import weft
 from launch_parts import parts_of
 from weft import cg, gpu
 from weft.errors import BoundsError, LaunchError
-from weft.frontend.kernel import fusion
 from weft.ir.stmt import Barrier, For
 from weft.ir.traverse import walk
-from weft.schedule.join import group as group_of
-from weft.schedule.joined import joined
+from weft.lang.launch_fusion import fuse_launches
+from weft.schedule.launch_fusion.fused_kernel import joined
+from weft.schedule.launch_fusion.legality import group as group_of
 
 
 @weft.kernel
@@ -249,7 +249,7 @@ class TestResults:
         np.testing.assert_array_equal(z, np.cumsum(t[:, ::-1], 1, dtype=np.float32))
         np.testing.assert_array_equal(w, np.cumsum(z, 1, dtype=np.float32))
         # one loop for the first two, one for the last two, which go the other way
-        noted = [fusion._Noted(k[1, 64], h, h.types, ()) for k, h in (
+        noted = [fuse_launches._Noted(k[1, 64], h, h.types, ()) for k, h in (
             (k, k[1, 64].take(a)) for k, a in ((rows, (x, t)), (running, (t, y)), (back, (t, z)),
                                                (running, (z, w))))]
         made = group_of(parts_of(noted))[0][0]
@@ -716,8 +716,8 @@ def test_blocks_write_large_arrays_one_after_the_other(monkeypatch, n, step, kep
         made.append(joined(group, spare))
         return made[-1]
 
-    monkeypatch.setattr(fusion, "joined", noted)
-    fusion._decisions.clear()
+    monkeypatch.setattr(fuse_launches, "joined", noted)
+    fuse_launches._decisions.clear()
     arrays = streams(n, step)
     arrays[0][:] = np.random.default_rng(4).standard_normal(n)
     grid = weft.cdiv(n, 256)

@@ -14,10 +14,10 @@ import pytest
 import weft
 from weft import cg, gpu
 from weft.driver import device
-from weft.frontend.kernel.translate import Launch, translate
 from weft.ir.stmt import PARALLEL, For
 from weft.ir.traverse import walk
-from weft.passes.barrier import blocks_to_loops
+from weft.lang.reader.translate import Launch, translate
+from weft.passes.spmd.loop_fission import blocks_to_loops
 
 RNG = np.random.default_rng(0)
 
@@ -49,6 +49,7 @@ def in_turn(x: Any, parts: Any, out: Any, turns: Any) -> None:
         out[i] = counts[x[i] % 5] + own[2]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("grid", "block"), [
     ((1, 1), (1, 1)), ((5, 1), (1, 1)), ((7, 1), (3, 1)), ((4, 2), (16, 2)), ((3, 3), (33, 1)),
     ((2, 1), (5, 7)), ((16, 1), (64, 4)),
@@ -108,6 +109,7 @@ def many_kept(x: Any, out: Any) -> None:
     out[i] = total
 
 
+@pytest.mark.slow
 def test_large_local_arrays_live_over_barriers() -> None:
     for block in (1, 96, 256):
         x = RNG.integers(0, 9, 2 * block).astype(np.float64)

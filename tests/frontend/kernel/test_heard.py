@@ -12,7 +12,7 @@ import pytest
 import weft
 from weft.compat import cuda
 from weft.errors import KernelError
-from weft.frontend.kernel import heard
+from weft.lang.source import source_audit
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -85,6 +85,24 @@ def test_functions_of_syntax_trees() -> None:
     np.testing.assert_array_equal(x, [7.0, 7.0])
 
 
+def test_trees_are_written_only_for_functions_that_they_have(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under pytest, hundreds of test files are compiled as trees: a launch must not write them."""
+    others = [ast.parse(f"def other{k}(x):\n    return {k}\n") for k in range(20)]
+    for tree in others:
+        compile(tree, "<tree>", "exec")
+    written: list[ast.AST] = []
+    write = source_audit._written
+    monkeypatch.setattr(source_audit, "_written", lambda tree: written.append(tree) or write(tree))
+    assert source_audit.heard("other7") == [ast.unparse(others[7])]
+    assert written == [others[7]]
+    others[3].body[0].name = "changed"  # type: ignore[attr-defined]
+    compile(others[3], "<tree>", "exec")
+    assert source_audit.heard("other3") == []
+    assert source_audit.heard("changed") == [ast.unparse(others[3])]
+
+
+@pytest.mark.slow
 def test_lambdas_and_their_neighbours() -> None:
     """Of two lambdas of a line, each is itself."""
     space = made("one, two = (lambda a, b: a - b), (lambda a, b: a * b + 1)")
@@ -125,16 +143,16 @@ else:
 def test_what_is_kept_is_bounded_and_strange_trees_do_no_harm() -> None:
     """A long text and a tree that cannot be written are nobody's."""
     strange = ast.Module([ast.FunctionDef("strange", ast.arguments(), None, [])], [])
-    heard._listen("compile", (strange, "<tree>"))
-    heard._listen("compile", (None, None))
-    heard._listen("open", ())
+    source_audit._listen("compile", (strange, "<tree>"))
+    source_audit._listen("compile", (None, None))
+    source_audit._listen("open", ())
     long = "def long(x): pass\n" + "#" * (1 << 18)
     exec(long, {})
-    assert heard.heard("strange") == []
-    assert long not in heard.heard("long")
+    assert source_audit.heard("strange") == []
+    assert long not in source_audit.heard("long")
     for k in range(300):
         exec(f"def short(x): return {k}\n" + "#" * (1 << 16), {})
-    assert sum(map(len, (t for t in heard._texts if isinstance(t, str)))) <= 1 << 22
+    assert sum(map(len, (t for t in source_audit._texts if isinstance(t, str)))) <= 1 << 22
 
 
 def test_a_text_is_still_known_after_many_others(tmp_path: Path) -> None:
@@ -162,7 +180,7 @@ def test_texts_of_kernels_are_not_kept_again() -> None:
     exec("def again(x): x[0] += 1", space)
     for _ in range(3):
         weft.kernel(space["again"])[1, 1](np.zeros(1))
-        trees = [t for t in heard._texts if isinstance(t, ast.AST)]
+        trees = [t for t in source_audit._texts if isinstance(t, ast.AST)]
         assert not any("def again" in ast.unparse(t) for t in trees[-8:])
 
 
@@ -170,7 +188,7 @@ def test_threads_compile_at_the_same_time(tmp_path: Path) -> None:
     """What is kept of one thread's texts is no error in another one."""
     assert python("""
 import sys, threading
-from weft.frontend.kernel import heard
+from weft.lang.source import source_audit as heard
 
 heard.listen()
 sys.setswitchinterval(1e-6)
@@ -202,7 +220,7 @@ def python(code: str, folder: Path) -> str:
 def test_files_are_left_alone(tmp_path: Path) -> None:
     """Modules that are imported are not kept: their files have the text."""
     (tmp_path / "this_is_new.py").write_text("def f(x):\n    return x\n")
-    python("import weft.compat.cuda; from weft.frontend.kernel import heard\n"
+    python("import weft.compat.cuda; from weft.lang.source import source_audit as heard\n"
            "n = len(heard._texts)\nimport this_is_new\nassert len(heard._texts) == n\n", tmp_path)
 
 
@@ -210,7 +228,7 @@ LOCAL = """
 import ast
 import numpy as np
 import weft
-from weft.frontend.kernel import heard
+from weft.lang.source import source_audit as heard
 
 class Generator:
     def __init__(self, value):

@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from weft.errors import KernelError
-from weft.frontend.kernel import interactive, texts
+from weft.lang.source import interactive, texts
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -128,6 +128,7 @@ print(x, y, product(3, 4))
 """
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("way", ["command", "input", "held", "debugger", "doctest"])
 def test_programs_that_are_no_files_of_their_own(way: str, tmp_path: Path) -> None:
     """`python -c`, `python < file`, exec, pdb and doctest: all front ends find their source."""

@@ -221,6 +221,7 @@ def walked_twice(both):
     return total
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("function", [by_hand, in_a_loop, of_side_by_side, held_by_a_name,
                                       in_the_body_of_its_loop, beside_tuples, several, handed_on])
 @pytest.mark.parametrize("seed", range(3))

@@ -63,6 +63,7 @@ def expected(limit=10, table=2.0, factor=3):
     return str((x * factor + 1 + limit * np.array([1, table, 1, table, 1])).tolist())
 
 
+@pytest.mark.slow
 def test_what_a_kernel_calls_and_knows_is_part_of_it(run) -> None:
     """A function two calls away, a number; not comments, nor what arrays hold, nor lines."""
     assert run() == (1, [expected(), ""])
@@ -73,6 +74,7 @@ def test_what_a_kernel_calls_and_knows_is_part_of_it(run) -> None:
     assert run(before="# a comment\n\n") == (0, [expected(), ""])
 
 
+@pytest.mark.slow
 def test_lines_are_those_of_this_program(run) -> None:
     """A kernel from the cache reports failures where they stand now."""
     compiled, out = run(beyond=1)
@@ -81,12 +83,14 @@ def test_lines_are_those_of_this_program(run) -> None:
     assert (compiled, out[0]) == (0, "line 17")
 
 
+@pytest.mark.slow
 def test_tiers_do_not_concern_kernels(run) -> None:
     """A kernel is compiled fully at once, as its native launches go to that code."""
     assert run(tiered="1") == (1, [expected(), ""])
     assert run(tiered="0") == (0, [expected(), ""])
 
 
+@pytest.mark.slow
 def test_files_that_are_broken(run, tmp_path: Path) -> None:
     """Cut, changed or empty files are compiled anew."""
     assert run() == (1, [expected(), ""])

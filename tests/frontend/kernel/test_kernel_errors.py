@@ -233,6 +233,7 @@ def ours(error: BaseException) -> list[str]:
             if f.filename.startswith(package)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("body", BAD, ids=range(len(BAD)))
 def test_message(body: str, tmp_path: Path) -> None:
     """Each says what, where, and what to do; in few lines, with one frame of ours at most."""

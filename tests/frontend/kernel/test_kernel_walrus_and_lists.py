@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from capabilities import module
 from weft.compat import cuda, int64
 
 MOVES = [[0, 1], [1, 0], [-1, 0], [0, -1]]
@@ -209,7 +210,7 @@ def test_a_tuple_is_assigned_to_elements_after_all_of_it_is_read(dtype):
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_tensors_of_torch(dtype):
-    torch = pytest.importorskip("torch")
+    torch = module("torch")
     x = torch.arange(10.0).to(getattr(torch, dtype))[::2]
     y = cuda.as_cuda_array(x)
     assert (y.dtype, y.shape) == (np.dtype(dtype), (5,))

@@ -9,12 +9,13 @@ import pytest
 
 import weft
 from weft import gpu
-from weft.frontend.kernel.translate import Launch, translate
-from weft.frontend.kernel.types import ArrayType
 from weft.ir import dtype as dt
-from weft.ir import interpret
-from weft.ir.text import parse_kernel, print_kernel
-from weft.ir.verify import verify
+from weft.ir.interpret import interpret
+from weft.ir.text.text import print_kernel
+from weft.ir.text.text_parse import parse_kernel
+from weft.ir.verify.verify import verify
+from weft.lang.reader.translate import Launch, translate
+from weft.lang.values.types import ArrayType
 
 _SCALE = 3
 _TABLE = (1.5, 2.5, 4.0)

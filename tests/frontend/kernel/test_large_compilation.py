@@ -42,6 +42,7 @@ def expressions_made(monkeypatch: pytest.MonkeyPatch, count: int, step: int) -> 
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 2])
 def test_what_is_made_does_not_grow_faster_than_a_chain(
     monkeypatch: pytest.MonkeyPatch, step: int

@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft.compat import cuda
 from weft.errors import KernelError
-from weft.frontend.kernel.reading import Reading
+from weft.lang.core.context import Context
 
 
 def kernel_of(text: str) -> Any:
@@ -20,15 +20,15 @@ def kernel_of(text: str) -> Any:
 
 def nodes_read(monkeypatch: pytest.MonkeyPatch, kernel: Any, *args: Any) -> int:
     """Launch a kernel for the first time; return how many expressions were read for it."""
-    visit, count = Reading.visit, 0
+    visit, count = Context.visit, 0
 
-    def counted(reading: Reading, node: Any) -> Any:
+    def counted(reading: Context, node: Any) -> Any:
         nonlocal count
         count += 1
         return visit(reading, node)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Reading, "visit", counted)
+        patch.setattr(Context, "visit", counted)
         kernel[1, 1](*args)
     return count
 
@@ -79,6 +79,7 @@ PROGRAMS: dict[str, tuple[Callable[[int], str], int, int, float]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_read_does_not_grow_faster_than_the_kernel(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -129,6 +129,7 @@ def test_threads_that_left_take_no_part_in_barriers(n: int) -> None:
     np.testing.assert_array_equal(out, before + 2 * x)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
 def test_language_in_lanes(function: Any) -> None:
     """Every kind of statement gives in compiled code, side by side, what Python gives."""

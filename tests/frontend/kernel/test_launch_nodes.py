@@ -10,8 +10,8 @@ from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Storage
 from weft.ir.op import Op
-from weft.ir.text_graph import parse_graph, print_graph
-from weft.ir.verify_graph import verify_graph
+from weft.ir.text.text_graph import parse_graph, print_graph
+from weft.ir.verify.verify_graph import verify_graph
 
 
 @weft.kernel

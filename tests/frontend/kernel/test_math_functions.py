@@ -220,6 +220,7 @@ GIVEN = {**WHOLE, **OF_TWO, "ldexp": (0.75, 5), "fma": (3.0, 2.0, 0.5), "acos": 
          "dist": ((3.0, 2.0), (1.0, 1.0))}  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", sorted(
     {n for n in dir(math) if n[0] != "_" and callable(getattr(math, n))} - {"fsum", "sumprod"}
 ))  # fmt: skip

@@ -70,6 +70,7 @@ class _Change(ast.NodeTransformer):
         return ast.copy_location(ast.parse(f"{array}[{index}] += {value}").body[0], node)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("name", "what", "number"), _mutants(),
                          ids=lambda v: str(v))  # fmt: skip
 def test_mutant(name: str, what: str, number: int, tmp_path: Path) -> None:

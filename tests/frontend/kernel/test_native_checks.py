@@ -112,6 +112,7 @@ def test_checked_kernels_raise_what_they_find() -> None:
     np.testing.assert_array_equal(out, np.arange(1, 65))
 
 
+@pytest.mark.slow
 def test_the_environment_asks_for_checks() -> None:
     program = ("import numpy as np, weft, sys; sys.path.insert(0, sys.argv[1])\n"
                "from test_native_checks import local_never_written as k\n"

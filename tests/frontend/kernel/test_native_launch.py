@@ -14,7 +14,7 @@ import pytest
 import weft
 from weft import config, gpu
 from weft.errors import BoundsError, DTypeError, GradientError, LaunchError
-from weft.frontend.kernel.launch import Configured
+from weft.lang.launch.launch import Configured
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -294,6 +294,7 @@ def test_launches_from_many_threads() -> None:
         np.testing.assert_array_equal(y[12:], np.full(n - 12, rounds, np.float32))
 
 
+@pytest.mark.slow
 def test_nothing_is_leaked() -> None:
     """Launches, and kernels that are gone, keep nothing alive."""
     x, y = np.ones(12, np.float32), np.zeros(12, np.float32)

@@ -11,11 +11,11 @@ import weft
 from weft import float32, float64, gpu, int32
 from weft.driver import pipeline
 from weft.errors import BoundsError
-from weft.frontend.kernel.translate import Launch, translate
 from weft.ir.stmt import PARALLEL, Alloc, For, Kernel
 from weft.ir.traverse import walk
-from weft.passes.barrier import blocks_to_loops
-from weft.passes.neighbours import Room
+from weft.lang.reader.translate import Launch, translate
+from weft.passes.spmd.loop_fission import blocks_to_loops
+from weft.passes.spmd.thread_block_coarsening import Room
 
 LANES = 16
 ROOM = Room(1 << 18, 1)
@@ -285,6 +285,7 @@ def both(kernel: Any, grid: Any, block: Any, args: tuple[Any, ...]) -> list[np.n
     return first
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", TILED)
 @pytest.mark.parametrize("seed", range(4))
 def test_products_have_the_bits_of_blocks_by_themselves(name: str, seed: int) -> None:
@@ -302,6 +303,7 @@ def test_products_have_the_bits_of_blocks_by_themselves(name: str, seed: int) ->
     assert len(shared_shapes(kernel, args, block)[0]) == 3, "blocks were not run together"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("grid", [(1, 1), (3, 1), (1, 3), (40, 33), (7, 50)])
 def test_every_block_runs_once(grid: tuple[int, int], threads: int,
@@ -475,6 +477,7 @@ def until_found(a, b, c):
     c[y, x] = total
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kernel", [shifted, filled_where, triangular, own_rows, counted,
                                     until_found],
                          ids=lambda k: k.__name__)
@@ -532,6 +535,7 @@ def returning_rows(a, b, c):
     c[x, y] = total
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("more", [(0, 0), (1, 0), (0, 2), (9, 1)])
 @pytest.mark.parametrize("spare", [0, 8, 24])
 def test_blocks_that_return_early(more: tuple[int, int], spare: int) -> None:

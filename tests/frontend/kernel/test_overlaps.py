@@ -73,6 +73,7 @@ def held_against_numpy(statement: str, a: np.ndarray[Any, Any], *numbers: int) -
         np.testing.assert_array_equal(a, wanted)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("move", "dtype"), [
     (move, dtype) for move in MOVES for dtype in (np.float64, np.int8, complex, RECORD)
     if dtype is not RECORD or "np." not in MOVES[move][1]], ids=str)
@@ -86,6 +87,7 @@ def test_parts_move_over_each_other(move: str, dtype: Any) -> None:
         held_against_numpy(statement, x)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("move", ["rows down", "rows up", "both axes", "three axes", "backwards"])
 def test_parts_move_in_arrays_of_any_strides(move: str, layout: str) -> None:
@@ -95,6 +97,7 @@ def test_parts_move_in_arrays_of_any_strides(move: str, layout: str) -> None:
     held_against_numpy(statement, LAYOUTS[layout](x))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 @pytest.mark.parametrize("m", [0, 1, 3])
 def test_parts_move_by_distances_of_the_launch(n: int, m: int) -> None:
@@ -134,6 +137,7 @@ def test_what_no_order_serves_goes_through_a_copy_if_it_is_small() -> None:
         np.testing.assert_array_equal(y, z[::-1])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [float, complex])
 @pytest.mark.parametrize("statement", [
     "a[:, :] = a.T", "a[:, ::-1] = a[:, :]", "a[:] = a[0, ::-1]", "np.exp(a.T, a)"])
@@ -162,6 +166,7 @@ def _slice(rng: np.random.Generator, n: int, count: int, step: int) -> str:
     return f"{low + span - 1}:{low - 1 if low else ''}:{step}"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(40))
 def test_random_parts(seed: int) -> None:
     """Steps of one sign, of one to three axes, some of one row for all."""

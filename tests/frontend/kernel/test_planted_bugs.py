@@ -597,12 +597,14 @@ def assertion_fails(x: Any) -> None:
     x[t] = 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", BUGS)
 @pytest.mark.parametrize("seed", [None, 1])
 def test_planted_bug(name: str, seed: int | None) -> None:
     check_bug(BUGS[name], __file__, seed)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", [n for n in BUGS if BUGS[n].kind in NATIVE])
 def test_planted_bug_in_compiled_code(name: str) -> None:
     check_bug_natively(BUGS[name], __file__)

@@ -317,6 +317,7 @@ def test_planted_bug_of_matrices(name: str) -> None:
     check_bug(CASES[name], __file__, None)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", [n for n in CASES if CASES[n].kind in NATIVE])
 def test_planted_bug_of_matrices_in_compiled_code(name: str) -> None:
     check_bug_natively(CASES[name], __file__)

@@ -718,12 +718,14 @@ def only_one_warp_waits_for_its_copies(x: Any, out: Any) -> None:
     out[t] = s[63 - t]  # BUG
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", BUGS)
 @pytest.mark.parametrize("seed", [None, 1])
 def test_planted_bug(name: str, seed: int | None) -> None:
     check_bug(BUGS[name], __file__, seed)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", [n for n in BUGS if BUGS[n].kind in NATIVE])
 def test_planted_bug_in_compiled_code(name: str) -> None:
     check_bug_natively(BUGS[name], __file__)

@@ -86,6 +86,7 @@ class Writer(KernelWriter):
             self.write(depth + 1, f"v0 = v0 * 0.5 + {turn}")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(24))
 def test_random_kernel(seed, tmp_path):
     writer = Writer(seed)

@@ -30,6 +30,7 @@ def reduce_by(name, x, kind=np.float64):
     return out[0]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_reals(name):
@@ -38,6 +39,7 @@ def test_reals(name):
         np.testing.assert_allclose(reduce_by(name, x), getattr(np, name)(x), rtol=1e-15)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["bool", "int8", "uint8", "int64", "float32"])
 def test_types_and_axes(name, kind):

@@ -10,10 +10,11 @@ from weft import gpu
 from weft.compat import cuda
 from weft.driver.pipeline import build
 from weft.errors import KernelError, LaunchError
-from weft.frontend.kernel.nests import translated
-from weft.frontend.kernel.types import ArrayType
 from weft.ir import dtype as dt
-from weft.ir.text import canonical_text, parse_kernel, print_kernel
+from weft.ir.text.text import canonical_text, print_kernel
+from weft.ir.text.text_parse import parse_kernel
+from weft.lang.launch.variants import translated
+from weft.lang.values.types import ArrayType
 
 X = {"x": ArrayType(dt.float32, 1, "C", False)}
 

@@ -118,6 +118,7 @@ def test_elements_that_are_not_filled() -> None:
         odd[1, 1](np.zeros(16, np.uint8)[::2], np.zeros(1))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("line", "message"), [
     ("x.T.view(weft.float32)", "float64 elements that do not lie side by side as float32"),
     ("x.view(bool)", "a view of float64 elements as bool"),
@@ -208,6 +209,7 @@ def test_threads_write_parts_of_one_element() -> None:
 KINDS = ["add", "sub", "min", "max", "and_", "or_", "xor", "exch", "inc", "dec"]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("stored", "seen"), [
     (np.float32, np.int32), (np.int64, np.float64), (np.uint32, np.uint8), (np.float64, np.int16),
     (np.int16, np.uint16)])

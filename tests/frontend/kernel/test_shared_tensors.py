@@ -42,6 +42,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(VIEWS, VIEWS)))
 def test_loops_over_views(first: str, second: str) -> None:
     """A compute function does to overlapping views what its Python does to those of NumPy."""

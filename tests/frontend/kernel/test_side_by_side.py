@@ -358,6 +358,7 @@ def planes_over_the_grid(a: Any, out: Any) -> None:
         gpu.atomic.add(out, 0, total)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kernel", [while_over_the_grid, for_over_the_grid])
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 300, 997])
 @pytest.mark.parametrize("block", [5, 32, 64])

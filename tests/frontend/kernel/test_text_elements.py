@@ -50,6 +50,7 @@ def compared(a, b, out):
         out[i, 8] = not a[i]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("letter", "first", "second"), [
     ("U", 4, 4), ("U", 3, 7), ("U", 1, 2), ("S", 4, 4), ("S", 9, 2)])
@@ -363,3 +364,32 @@ def test_names_of_numba() -> None:
     signed[1, 3](a, s)
     assert a.tolist() == ["zzzz"] * 3
     assert s.copy_to_host().tolist() == [b"abc"] * 3
+
+
+BYTES = b"ab"
+
+
+@cuda.jit
+def last_after_text(b, out):
+    y = "a"
+    for k in range(out.shape[0]):
+        y = b[k]
+    out[0] = len(y)
+
+
+@cuda.jit
+def last_after_bytes(b, out):
+    y = BYTES
+    for k in range(out.shape[0]):
+        y = b[k]
+    out[0] = len(y)
+
+
+@pytest.mark.parametrize(("kernel", "letter"), [(last_after_text, "U"), (last_after_bytes, "S")])
+def test_known_texts_meet_elements_of_their_kind_in_loops(kernel, letter):
+    items = np.array(["abc", "defg"]).astype(f"{letter}4")
+    out = np.zeros(2, np.int64)
+    kernel[1, 1](items, out)
+    assert out[0] == 4
+    with pytest.raises(KernelError, match=r"y changes from .* in a loop"):
+        kernel[1, 1](items.astype("S4" if letter == "U" else "U4"), out)

@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.errors import KernelError
-from weft.frontend.kernel import texts
+from weft.lang.source import texts
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

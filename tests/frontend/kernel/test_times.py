@@ -46,6 +46,7 @@ def of_dates(a, b, after, out):
     out[i, 5] = a[i] >= b[i]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("second", UNITS)
 @pytest.mark.parametrize("first", ["M", "D", "ns"])
 def test_dates_of_all_units(first: str, second: str) -> None:

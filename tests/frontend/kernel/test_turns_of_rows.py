@@ -9,10 +9,10 @@ import pytest
 
 import weft
 from weft import float32, gpu
-from weft.frontend.kernel.translate import Launch, translate
 from weft.ir.stmt import SERIAL, VECTOR, For, Stmt
 from weft.ir.traverse import walk
-from weft.passes.barrier import blocks_to_loops
+from weft.lang.reader.translate import Launch, translate
+from weft.passes.spmd.loop_fission import blocks_to_loops
 
 LANES = 16
 

@@ -8,6 +8,7 @@ import pytest
 import weft
 from weft import gpu
 from weft.errors import LaunchError
+from weft.ir.node import toposort
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -134,3 +135,24 @@ def test_fused_launches_on_views() -> None:
         doubled[1, 32](a[8:], t[:8])
     np.testing.assert_array_equal(a[8:], np.arange(8.0) * 2 + 1)
     np.testing.assert_array_equal(a[:8], np.arange(8.0) * 4 + 3)
+
+
+@pytest.mark.parametrize("part", [slice(2, 6), slice(1, 7, 2)])
+@pytest.mark.parametrize("between", [None, "add", "launch"])
+@pytest.mark.parametrize("function", [chained, doubled])
+def test_launches_on_views_take_no_longer_the_more_there_are(function, between, part):
+    base, other = weft.zeros(40), np.zeros(40, np.float32)
+    view = base[part]
+    sizes = []
+    for _ in range(12):
+        run(function, view, view)
+        other[part] = other[part] * 2 + 1
+        if between == "add":
+            base.add_(1)
+            other += 1
+        elif between == "launch":
+            run(function, base[3:5], base[3:5])
+            other[3:5] = other[3:5] * 2 + 1
+        sizes.append(len(toposort([base._value()])))
+    assert sizes[-1] == sizes[0]
+    assert np.array_equal(base.numpy(), other)

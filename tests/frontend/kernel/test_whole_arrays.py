@@ -170,6 +170,7 @@ def flat_ways(a, out, place):
     a.flat[-1] = a.flat[place] + 1
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("run", [lambda k: k[1, 1], lambda k: weft.interpret(k, 1, 1)],
                          ids=["cpu", "interpreter"])  # fmt: skip
 @pytest.mark.parametrize("dtype", [np.int16, np.float32, np.complex64], ids=str)
@@ -264,6 +265,7 @@ def stepping(x, z, ends, out):
         y[0] += 1
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("run", [lambda k: k[1, 1], lambda k: weft.interpret(k, 1, 1)],
                          ids=["cpu", "interpreter"])  # fmt: skip
 @pytest.mark.parametrize("size", [1, 2, 7])

@@ -186,12 +186,14 @@ def outcome(front: str, *args: Any) -> None:
             assert len(str(found).splitlines()) < 10
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("front", FRONTS)
 def test_anything_as_an_array(front: str) -> None:
     for value in ARRAYS.values():
         outcome(front, value, 4)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("front", FRONTS)
 def test_anything_as_a_number(front: str) -> None:
     for value in NUMBERS.values():
@@ -201,6 +203,7 @@ def test_anything_as_a_number(front: str) -> None:
             FRONTS[front](*args)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("front", FRONTS)
 def test_what_native_code_was_made_for_and_then_anything(front: str) -> None:
     for _ in range(3):

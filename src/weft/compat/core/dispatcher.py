@@ -10,7 +10,7 @@ from abc import ABC
 
 from weft.compat.cuda import Kernel
 from weft.compat.host import HostFunction
-from weft.frontend.kernel.launch import DeviceFunction
+from weft.lang.launch.launch import DeviceFunction
 
 __all__ = ["CPUDispatcher", "CUDADispatcher", "Dispatcher"]
 

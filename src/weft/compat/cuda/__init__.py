@@ -70,7 +70,7 @@ from weft.compat.cuda.refused import (
     open_ipc_array,
     set_memory_manager,
 )
-from weft.compat.cuda.signed import SignedFunction, chosen_of
+from weft.compat.cuda.signed import SignedFunction, array_union_of
 from weft.compat.cuda.vectors import VECTORS
 from weft.compat.errors import CudaSupportError
 from weft.compat.numba_types import (
@@ -81,11 +81,12 @@ from weft.compat.numba_types import (
     from_dtype,
     is_of_numba,
 )
-from weft.compat.signatures import parse_signature
+from weft.compat.signatures import parse_of_kernel, parse_signature
 from weft.compat.vectorize import guvectorize, vectorize
 from weft.errors import KernelError, LaunchError, outermost, outermost_methods, raised
-from weft.frontend.kernel import groups as cg
-from weft.frontend.kernel.gpu import (
+from weft.imports import importing
+from weft.lang.device import cooperative_groups as cg
+from weft.lang.device.gpu import (
     activemask,
     all_sync,
     any_sync,
@@ -135,15 +136,14 @@ from weft.frontend.kernel.gpu import (
     threadIdx,
     warpsize,
 )
-from weft.frontend.kernel.heard import listen
-from weft.frontend.kernel.launch import Configured, DeviceFunction
-from weft.frontend.kernel.options import Options, cdiv
-from weft.frontend.kernel.resources import resources
-from weft.frontend.kernel.streams import Event, Stream, event, stream
-from weft.imports import importing
+from weft.lang.launch.launch import Configured, DeviceFunction
+from weft.lang.launch.options import Options, cdiv
+from weft.lang.launch.resources import resources
+from weft.lang.launch.streams import Event, Stream, event, stream
+from weft.lang.source.source_audit import listen
 
 if TYPE_CHECKING:
-    from weft.frontend.kernel.types import KernelType
+    from weft.lang.values.types import KernelType
 
 __all__ = [
     "LTOIR", "Archive", "BaseCUDAMemoryManager", "CUSource", "Cubin", "CudaSupportError",
@@ -222,7 +222,7 @@ class Kernel(Inspected):
     def compile(self, *args: Any, **kwargs: Any) -> Kernel:
         """Compile as `weft.kernel`'s; for a signature, which has no block, for some block."""
         if len(args) == 1 and not kwargs and not hasattr(args[0], "__index__"):
-            found = args[0] if isinstance(args[0], Signature) else parse_signature(args[0])
+            found = parse_of_kernel(args[0])
             self.compile_types(_wanted(self.__weft_function__, found))
             return self
         super().compile(*args, **kwargs)
@@ -259,7 +259,7 @@ class Chosen:
     @outermost
     def __call__(self, *args: Any) -> None:
         """Run the kernel in the form of the signature that fits best."""
-        self._launches[chosen_of(self.kernel.__name__, args, self.kernel._signatures)](*args)
+        self._launches[array_union_of(self.kernel.__name__, args, self.kernel._signatures)](*args)
 
 
 listen()  # libraries decorate functions of texts that are gone, which numba does not mind
@@ -269,7 +269,7 @@ def _wanted(function: Callable[..., Any], signature: Signature | None) -> dict[s
     """Return the types of the parameters that a signature gives; numba knows no annotations."""
     if signature is None:
         return {}
-    from weft.frontend.kernel.types import GroupType
+    from weft.lang.values.types import GroupType
 
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
@@ -285,8 +285,8 @@ def _wanted(function: Callable[..., Any], signature: Signature | None) -> dict[s
 
 def _kernel_type(kind: Any) -> KernelType | None:
     """Return a type of a signature as kernels know it, None for complex numbers and records."""
-    from weft.frontend.kernel.elements import as_dtype
-    from weft.frontend.kernel.types import ArrayType, ScalarType
+    from weft.lang.core.element_types import as_dtype
+    from weft.lang.values.types import ArrayType, ScalarType
 
     kind = getattr(kind, "type", kind)  # of what may be None
     found = getattr(kind, "kind", None)
@@ -347,7 +347,8 @@ def jit(signature: Any = None, device: bool = False, inline: Any = "never", link
     def make(function: Callable[..., Any]) -> Any:
         function = getattr(function, "__weft_function__", getattr(function, "py_func", function))
         given = () if signature is None or callable_(signature) else tuple(map(
-            parse_signature, signature if isinstance(signature, list) else [signature]))
+            parse_signature if device else parse_of_kernel,
+            signature if isinstance(signature, list) else [signature]))
         made = Kernel(function, options, given) if not device else (
             SignedFunction(function, given) if given else DeviceFunction(function))
         made.targetoptions = asked  # by which programs tell kernels from device functions

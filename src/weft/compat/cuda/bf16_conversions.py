@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from weft.compat.cuda.bits import Bits, float_as_int, int_as_float
-from weft.frontend.kernel import gpu as _operations
-from weft.frontend.kernel.launch import DeviceFunction, func
 from weft.ir import dtype as dt
+from weft.lang.device import gpu as _operations
+from weft.lang.launch.launch import DeviceFunction, func
 
 __all__ = ["FUNCTIONS"]
 

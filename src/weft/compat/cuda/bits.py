@@ -24,7 +24,7 @@ class Bits:
         """Return what a call in a kernel gives."""
         if len(args) != 1:
             raise reader.wrong(node, f"{self.__name__} takes one argument, found {len(args)}")
-        from weft.frontend.kernel import scalars
+        from weft.lang.core import scalars
 
         x = scalars.convert(reader.scalar(args[0], node), self._source)
         return ex.bitcast(x, self._target)

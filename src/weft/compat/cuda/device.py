@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from weft.errors import LaunchError, outermost
-from weft.frontend.kernel.intrinsics import MOST_SHARED
-from weft.frontend.kernel.options import MOST_THREADS
-from weft.frontend.kernel.streams import Event, Stream
 from weft.ir.stmt import MOST_WAITING
+from weft.lang.core.intrinsics import MOST_SHARED
+from weft.lang.launch.options import MOST_THREADS
+from weft.lang.launch.streams import Event, Stream
 
 __all__ = [
     "Context", "Device", "MemoryInfo", "close", "current_context", "detect", "get_current_device",

@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 from weft.compat.numba_types import ArrayOf, Signature, from_dtype, void
 from weft.compat.signatures import parse_signature
 from weft.errors import KernelError
-from weft.frontend.kernel.launch import KernelFunction, dense
 from weft.ir.stmt import MOST_WAITING
+from weft.lang.launch.launch import KernelFunction
+from weft.lang.values.types import dense
 
 __all__ = ["CacheStats", "Inspected", "Overload", "Overloads"]
 
@@ -85,7 +86,7 @@ class Overload:
         """Bytes of local arrays."""
         from weft.ir.stmt import Alloc
         from weft.ir.traverse import walk
-        from weft.schedule.space import constant
+        from weft.schedule.analysis.space import constant
 
         nest, _ = self._kernel.nest_of_form(self._key)
         arrays = [s.memory for s in walk(nest.body) if isinstance(s, Alloc)]
@@ -165,7 +166,7 @@ class Inspected(KernelFunction):
             What is wrong in it whatever the launch. It is read for one warp, of which nothing is
             known to be wrong that would be right for more threads.
         """
-        from weft.frontend.kernel.nests import translated
+        from weft.lang.launch.variants import translated
 
         if self._signature.is_complete:
             types: Any = dict(self._signature.wanted)
@@ -174,7 +175,7 @@ class Inspected(KernelFunction):
 
     def compile_types(self, types: dict[str, Any]) -> None:
         """Compile for the types of a signature, where it names those of all parameters."""
-        from weft.frontend.kernel.signature import Signature
+        from weft.lang.launch.signature import Signature
 
         if Signature(self.__weft_function__, types, takes_rest=True).is_complete:
             block = min(_BLOCK, self.options.max_threads)
@@ -183,7 +184,7 @@ class Inspected(KernelFunction):
 
     def nest_of_form(self, key: tuple[Any, ...] | None) -> tuple[Any, Any]:
         """Return the loop-level kernel of a form and its constants."""
-        from weft.frontend.kernel.nests import translated
+        from weft.lang.launch.variants import translated
 
         if key is None:
             raise KernelError(f"kernel {self.__name__}", found="no form that is compiled",
@@ -275,7 +276,7 @@ class Inspected(KernelFunction):
 
     def inspect_types(self, file: Any = None) -> None:
         """Print the kernel as it was understood, with the types of all its values."""
-        from weft.ir.text import print_kernel
+        from weft.ir.text.text import print_kernel
 
         file = sys.stdout if file is None else file
         for types, key in self.forms().items():

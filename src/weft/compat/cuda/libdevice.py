@@ -20,8 +20,8 @@ from weft.compat.cuda.bits import (
     short_as_half,
 )
 from weft.compat.cuda.rounding import minus, plus, times
-from weft.frontend.kernel import gpu as _operations
-from weft.frontend.kernel.launch import DeviceFunction, func
+from weft.lang.device import gpu as _operations
+from weft.lang.launch.launch import DeviceFunction, func
 
 gpu: Any = _operations
 single: Any = np.float32

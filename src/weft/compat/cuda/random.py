@@ -14,8 +14,8 @@ import numpy as np
 from weft.compat.arrays import device_array
 from weft.compat.numba_types import from_dtype
 from weft.errors import LaunchError
-from weft.frontend.kernel.launch import KernelFunction, func
-from weft.frontend.kernel.options import Options
+from weft.lang.launch.launch import KernelFunction, func
+from weft.lang.launch.options import Options
 
 __all__ = [
     "create_xoroshiro128p_states", "init_xoroshiro128p_state", "init_xoroshiro128p_states",

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from weft.errors import DTypeError, outermost_methods
-from weft.frontend.kernel import gpu as _gpu
-from weft.frontend.kernel.launch import DeviceFunction, KernelFunction
-from weft.frontend.kernel.options import Options, cdiv
+from weft.lang.device import gpu as _gpu
+from weft.lang.launch.launch import DeviceFunction, KernelFunction
+from weft.lang.launch.options import Options, cdiv
 
 __all__ = ["Reduce", "reduce"]
 

@@ -21,8 +21,8 @@ from weft.compat.cuda.bits import (
     int_as_float,
     longlong_as_double,
 )
-from weft.frontend.kernel import gpu as _operations
-from weft.frontend.kernel.launch import DeviceFunction, func
+from weft.lang.device import gpu as _operations
+from weft.lang.launch.launch import DeviceFunction, func
 
 __all__ = ["FUNCTIONS", "minus", "plus", "times"]
 

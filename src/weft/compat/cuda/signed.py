@@ -23,7 +23,7 @@ from weft.compat.numba_types import (
     typeof,
 )
 from weft.errors import DTypeError, WeftError, outermost
-from weft.frontend.kernel.launch import DeviceFunction
+from weft.lang.launch.launch import DeviceFunction
 
 if TYPE_CHECKING:
     from weft.ir.dtype import DType
@@ -90,7 +90,7 @@ def best(have: Sequence[Any], signatures: Sequence[Signature]) -> list[Signature
     return [s for cost, s in rated if cost == least]
 
 
-def chosen_of(name: str, args: tuple[Any, ...], signatures: Sequence[Signature]) -> int:
+def array_union_of(name: str, args: tuple[Any, ...], signatures: Sequence[Signature]) -> int:
     """Return the number of the signature that the arguments of a launch have.
 
     Raises
@@ -169,8 +169,8 @@ class SignedFunction(DeviceFunction):
 
 def _type_in_kernel(reader: Any, value: Any) -> Any:
     """Return the type of a value in a kernel, None for what signatures have no names for."""
-    from weft.frontend.kernel.values import Fields, Group, Known, View
     from weft.ir.expr import Expr
+    from weft.lang.core.values import Fields, Group, Known, View
 
     if isinstance(value, Known):
         if isinstance(value.value, complex):
@@ -202,10 +202,10 @@ def _named(d: DType) -> Any:
 
 def _converted(reader: Any, value: Any, kind: Any, node: Any) -> Any:
     """Return a value in the type of a signature; what is no number stays what it is."""
-    from weft.frontend.kernel import scalars
-    from weft.frontend.kernel.values import Group, Known
     from weft.ir import dtype as dt
     from weft.ir.expr import Expr
+    from weft.lang.core import scalars
+    from weft.lang.core.values import Group, Known
 
     if not isinstance(kind, NumbaType) or kind.kind is None or kind.kind.fields is not None:
         return value

@@ -24,7 +24,7 @@ from weft.ir.op import Op
 from weft.ir.stmt import Assert, Body, For, If, Kernel, Location, Stmt, While
 from weft.passes.nests.linear import Nonnegative, to_expr
 from weft.rules.polynomial import Poly, add
-from weft.schedule.subscripts import ONE, Space
+from weft.schedule.analysis.subscripts import ONE, Space
 
 __all__ = ["FALLBACK", "hoist_checks"]
 

@@ -28,8 +28,8 @@ from weft.ir.stmt import (
     Store,
 )
 from weft.ir.traverse import Rewriter, walk
-from weft.schedule.dependence import apart, same_iteration
-from weft.schedule.subscripts import Space, accesses, bound_inside
+from weft.schedule.analysis.dependence import apart, same_iteration
+from weft.schedule.analysis.subscripts import Space, accesses, bound_inside
 
 __all__ = ["distribute"]
 

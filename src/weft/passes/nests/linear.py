@@ -17,7 +17,7 @@ from weft.ir.expr import Expr
 from weft.ir.op import Op
 from weft.ir.stmt import For
 from weft.rules.polynomial import Poly, add
-from weft.schedule.subscripts import ONE, Space, multiply
+from weft.schedule.analysis.subscripts import ONE, Space, multiply
 
 __all__ = ["Nonnegative", "to_expr"]
 

@@ -275,7 +275,7 @@ class _Follow:
         places = self._places(loop, body, ends, olds, lets, read)
         carried = {memory for memory, end in ends.items() if memory not in places and (
                    olds[memory] in read
-                   or not self._settle(memory, end, olds, lets, updates, cells))}
+                   or not self._note_update(memory, end, olds, lets, updates, cells))}
         if carried:
             raise _Keep(carried)
         if not updates:
@@ -368,7 +368,7 @@ class _Follow:
         return renamed[var], tuple(made), {m: u._replace(term=now(u.term))
                                            for m, u in updates.items()}
 
-    def _settle(self, memory: Memory, end: Expr, olds: Mapping[Memory, Expr],
+    def _note_update(self, memory: Memory, end: Expr, olds: Mapping[Memory, Expr],
                 lets: Mapping[Expr, Expr], updates: dict[Memory, Update],
                 cells: Cells) -> bool:  # fmt: skip
         """Note what a loop does to a register; whether it is something that can be said."""

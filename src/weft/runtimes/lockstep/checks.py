@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import said
+from weft.ir.analysis.registers import copied, copies, is_register
 from weft.ir.expr import Expr
 from weft.ir.position import thread_at
-from weft.ir.registers import copied, copies, is_register
 from weft.ir.stmt import Atomic, For, If, Let, Load, Location, Memory, Stmt, Store, While
 from weft.ir.tile import MISALIGNED, ODD_MATRIX, AsyncCopy, MatrixLoad
 from weft.ir.traverse import walk
@@ -29,8 +29,8 @@ from weft.runtimes.lockstep.undefined import Undefined
 
 if TYPE_CHECKING:
     from weft.ir.stmt import Body, Kernel
-    from weft.runtimes.lockstep.machine import Machine
     from weft.runtimes.lockstep.memory import Storage
+    from weft.runtimes.lockstep.threads import Threads
     from weft.runtimes.lockstep.values import Array
 
 __all__ = ["Checks"]
@@ -54,7 +54,7 @@ class Checks:
         Follows what a shuffle took from a thread that was not there.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Threads) -> None:
         self.machine = machine
         self.found = fi.Collector()
         self.clocks = Clocks(machine.per_block)
@@ -64,7 +64,7 @@ class Checks:
         self._guesses = _guesses(machine.kernel)
         self._subjects = self._find_subjects()
         self._empty: dict[Expr, Array] = {}  # copies of registers that hold nothing
-        self.undefined = Undefined(self)
+        self.undefined = Undefined(machine, self.place, self.report)
         self._watch_arguments()
 
     def begin(self) -> None:

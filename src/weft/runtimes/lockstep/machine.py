@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from weft.errors import BoundsError, LaunchError, UnsupportedError, VerifyError
-from weft.ir.expr import Expr
-from weft.ir.interpret_code import where_of
-from weft.ir.locks import waits_for_lock
-from weft.ir.record import Record
+from weft.ir.analysis.spin_locks import waits_for_lock
+from weft.ir.interpret.interpret_code import where_of
 from weft.ir.stmt import (
     LEFT,
     PARTLY,
@@ -37,28 +35,18 @@ from weft.ir.stmt import (
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep.checks import Checks
 from weft.runtimes.lockstep.memory import Storage
-from weft.runtimes.lockstep.values import Array, Formula
+from weft.runtimes.lockstep.threads import Grid, Threads
+from weft.runtimes.lockstep.values import Array
 from weft.runtimes.lockstep.waits import waits_for_others
 
-if TYPE_CHECKING:
-    from weft.runtimes.lockstep.tiles import Pending
-
-__all__ = ["CONTROL", "Endless", "Grid", "Handlers", "Machine"]
+__all__ = ["CONTROL", "Endless", "Handlers", "Machine"]
 
 _LANES: Final = 4096  # threads that run at once, where blocks do not wait for each other
 _MOST_LANES: Final = 1 << 20  # ... and where all blocks wait for each other
 _PATIENCE: Final = 1024  # turns of a loop that no thread leaves
 _COPIES: Final = 1 << 24  # elements of the memories that each of those threads or blocks has
 
-Triple = tuple[int, int, int]
 Handlers = Mapping[type[Stmt], Callable[["Machine", Any], None]]
-
-
-class Grid(Record):
-    """The shape of a launch: blocks, and threads of a block, along x, y, z."""
-
-    blocks: Triple
-    threads: Triple
 
 
 class Endless(LaunchError):
@@ -77,17 +65,11 @@ class Endless(LaunchError):
         self.stmt = stmt
 
 
-class Machine:
+class Machine(Threads):
     """Runs one kernel.
 
     Attributes
     ----------
-    mask : array of bool
-        The threads that run the current statement.
-    names : dict of Expr to array
-        Values that are bound.
-    instructions : int
-        Statements and operations that were carried out, counted by thread.
     known : mapping
         Names that the kernel knows, exceptions among them.
     partly : tuple of str
@@ -98,14 +80,10 @@ class Machine:
                  grid: Grid, handlers: Handlers, *, sanitise: bool = False,
                  seed: int | None = None, limit: int = 10_000_000,
                  known: Mapping[str, object] = MappingProxyType({})) -> None:  # fmt: skip
+        super().__init__(kernel, variables, grid)
         self._handlers, self.known = handlers, known
-        self.kernel, self.variables, self.grid, self.seed = kernel, variables, grid, seed
-        self.per_block = grid.threads[0] * grid.threads[1] * grid.threads[2]
-        self.names: dict[Expr, Array] = {}
-        self.storages: dict[Memory, Storage] = {}
+        self.seed, self._left = seed, limit
         self.partly: tuple[str, ...] = dict(kernel.meta.hints).get(PARTLY, ())
-        self._formulas: dict[object, Formula] = {}
-        self._left, self.instructions = limit, 0
         for memory, address in zip(kernel.params, addresses, strict=True):
             shape = tuple(int(n[0]) for n in self.formula(memory, memory.shape)({}))
             self.storages[memory] = Storage.at(memory, address, shape)
@@ -157,81 +135,13 @@ class Machine:
         return max(1, min(_LANES // self.per_block, _COPIES // max(private, 1)))
 
     def _blocks(self, blocks: Array) -> None:
-        count, size = len(blocks) * self.per_block, self.per_block
-        self.count = count
-        self.nblocks = len(blocks)
-        self.lanes = np.arange(count)
-        self.block_of = self.lanes // size  # position among the blocks that run
-        self.tids = np.repeat(blocks.astype(np.int64), size) * size + self.lanes % size
-        self.gone = np.zeros(count, np.bool_)  # ended by a failure
-        self.left = np.zeros(count, np.bool_)  # left the kernel
-        self.losses = 0
-        self.copies: list[Pending] = []
-        self.groups = np.zeros(count, np.int64)  # of copies on the side that each thread has closed
-        number, inside = np.repeat(blocks.astype(np.int64), size), self.lanes % size
-        self.places: dict[str, Array] = {}
-        for level, value, sizes in (("block", number, self.grid.blocks),
-                                    ("thread", inside, self.grid.threads)):  # fmt: skip
-            for axis, extent in zip("xyz", sizes, strict=True):
-                self.places[f"{level}.{axis}"] = value % extent
-                value = value // extent
-        self.names.clear()
+        self.begin(blocks)
         if self.checks is not None:
             self.checks.begin()
-        self.enter(np.ones(count, np.bool_))
+        self.enter(np.ones(self.count, np.bool_))
         self.body(self.kernel.body)
 
-    # --- masks
-
-    def enter(self, mask: Array) -> int:
-        """Go on with some threads; return how many they are."""
-        self.mask = mask
-        self.active = int(np.count_nonzero(mask))
-        self.full = self.active == len(mask)
-        self._chosen: Array | None = None
-        return self.active
-
-    @property
-    def chosen(self) -> Array:
-        """The numbers of the threads that run."""
-        if self._chosen is None:
-            self._chosen = self.lanes if self.full else np.flatnonzero(self.mask)
-        return self._chosen
-
-    def back(self, mask: Array, losses: int) -> int:
-        """Go on behind a nested body with the threads that were there before and are alive."""
-        return self.enter(mask if losses == self.losses else mask & ~self.gone)
-
-    def lose(self, threads: Array) -> None:
-        """End some threads."""
-        self.gone |= threads
-        self.losses += 1
-        self.enter(self.mask & ~threads)
-
-    def spread(self, value: Array) -> Array:
-        """Return a value with one element for each thread."""
-        return value if len(value) == self.count else np.broadcast_to(value, self.count)
-
-    def picked(self, value: Array) -> Array:
-        """Return a value for each thread that runs."""
-        if len(value) != self.count or self.full:
-            return np.broadcast_to(value, self.active)
-        return value[self.chosen]
-
     # --- statements
-
-    def formula(self, key: object, roots: Sequence[Expr]) -> Formula:
-        """Return what computes expressions, made once for a statement."""
-        found = self._formulas.get(key)
-        if found is None:
-            found = self._formulas[key] = Formula(roots, self.variables)
-        return found
-
-    def values(self, s: Stmt) -> list[Array]:
-        """Return the values of a statement's expressions."""
-        formula = self.formula(s, s.exprs())
-        self.instructions += (formula.count + 1) * self.active
-        return formula(self.names)
 
     def body(self, body: Body) -> None:
         """Carry out statements for the threads that run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -11,10 +11,11 @@ from weft.runtimes.lockstep.values import held
 
 if TYPE_CHECKING:
     from weft.ir.stmt import Memory
+    from weft.ir.tile import AsyncCopy
     from weft.runtimes.lockstep.shadow import Shadow
     from weft.runtimes.lockstep.values import Array, Mark
 
-__all__ = ["Storage"]
+__all__ = ["Pending", "Storage"]
 
 _ALIGN: Final = 16  # bytes
 
@@ -107,3 +108,14 @@ class Storage:
         """Note that some elements hold a value."""
         if self.written is not None:
             self.written[self.parts(at)] = True
+
+
+class Pending(NamedTuple):
+    """Copies that one statement has asked for and that have not taken place."""
+
+    stmt: AsyncCopy
+    storage: Storage
+    at: Array
+    lanes: Array
+    values: Array
+    groups: Array  # which group of its thread each belongs to

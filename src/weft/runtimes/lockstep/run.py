@@ -7,11 +7,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from weft.ir.record import Record
+from weft.runtimes.lockstep.collectives import TOGETHER
+from weft.runtimes.lockstep.elementwise import PLAIN
 from weft.runtimes.lockstep.findings import ENDLESS, Finding
-from weft.runtimes.lockstep.machine import CONTROL, Endless, Grid, Handlers, Machine
-from weft.runtimes.lockstep.plain import PLAIN
+from weft.runtimes.lockstep.machine import CONTROL, Endless, Handlers, Machine
+from weft.runtimes.lockstep.threads import Grid
 from weft.runtimes.lockstep.tiles import TILES
-from weft.runtimes.lockstep.together import TOGETHER
 
 if TYPE_CHECKING:
     from weft.ir.stmt import Kernel

@@ -21,7 +21,8 @@ from weft.ir.tile import (
     MatrixStore,
     extent,
 )
-from weft.runtimes.lockstep.together import Warps
+from weft.runtimes.lockstep.collectives import Warps
+from weft.runtimes.lockstep.memory import Pending
 from weft.runtimes.lockstep.values import held, vector
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from weft.runtimes.lockstep.memory import Storage
     from weft.runtimes.lockstep.values import Array
 
-__all__ = ["TILES", "Pending"]
+__all__ = ["TILES"]
 
 
 # fragments
@@ -165,17 +166,6 @@ def _fused(a: Array, b: Array, total: Array, d: DType) -> Array:
 
 
 # copies on the side
-
-
-class Pending(NamedTuple):
-    """Copies that one statement has asked for and that have not taken place."""
-
-    stmt: AsyncCopy
-    storage: Storage
-    at: Array
-    lanes: Array
-    values: Array
-    groups: Array  # which group of its thread each belongs to
 
 
 def _copy(m: Machine, s: AsyncCopy) -> None:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.ir.analysis.registers import is_register
 from weft.ir.expr import Expr, free_vars
-from weft.ir.registers import is_register
 from weft.ir.stmt import Atomic, Barrier, Body, Collective, If, Load, Memory, Print, Stmt, Store
 from weft.ir.traverse import walk
 from weft.runtimes.lockstep import findings as fi
 
 if TYPE_CHECKING:
-    from weft.runtimes.lockstep.checks import Checks
+    from collections.abc import Callable
+
+    from weft.ir.stmt import Location
     from weft.runtimes.lockstep.memory import Storage
-    from weft.runtimes.lockstep.together import Warps
+    from weft.runtimes.lockstep.threads import Threads
     from weft.runtimes.lockstep.values import Array, Mark
 
 __all__ = ["Undefined"]
@@ -41,8 +43,9 @@ class Undefined:
         Threads that such a value has sent where they are.
     """
 
-    def __init__(self, checks: Checks) -> None:
-        self.checks, self.machine = checks, checks.machine
+    def __init__(self, machine: Threads, place: Callable[[Stmt], Location | None],
+                 report: Callable[..., None]) -> None:  # fmt: skip
+        self.machine, self._place, self._report = machine, place, report
         self._written: dict[Stmt, tuple[Memory, ...]] = {}
         self.begin()
 
@@ -74,14 +77,14 @@ class Undefined:
                          nobody | np.broadcast_to(mark[0], m.count)[source])
         self.pass_on(s.var, (mask, s if mark is None else mark[1]))
 
-    def join(self, s: Collective, warps: Warps) -> None:
+    def join(self, s: Collective, rows_of: Callable[[Array], Array], together: Array) -> None:
         """Note a vote of a warp: it is not defined where the predicate of one thread is not."""
         mark, *others = self.of(s)
         for other in others:
             self._used(s, other)
         if mark is not None:
             m = self.machine
-            rows = warps.rows(np.broadcast_to(mark[0], m.count)) & warps.together
+            rows = rows_of(np.broadcast_to(mark[0], m.count)) & together
             mark = m.mask & rows.any(1), mark[1]
         self.pass_on(s.var, mark)
 
@@ -226,9 +229,9 @@ class Undefined:
             return
         wrong = mark[0] & self.machine.mask
         if wrong.any():
-            place = self.checks.place(s)
+            place = self._place(s)
             line = 0 if place is None else place.line
-            self.checks.report(fi.WARP_MASK, mark[1], np.flatnonzero(wrong), "takes the value of a "
+            self._report(fi.WARP_MASK, mark[1], np.flatnonzero(wrong), "takes the value of a "
                                f"thread that does not take part, and uses it in line {line}",
                                later=place)
 

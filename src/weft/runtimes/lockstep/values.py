@@ -1,4 +1,4 @@
-"""Operations on all threads at once: the meaning of `weft.ir.interpret_scalar` on NumPy arrays.
+"""Operations on all threads at once: the meaning of `interpret_scalar` on NumPy arrays.
 
 A value is an array with one element for each thread, or with one element where it is the same for
 all of them. Floats of less than 32 bits are held as float32 and are rounded to their own type after
@@ -17,11 +17,11 @@ import numpy as np
 from weft.errors import VerifyError
 from weft.ir import dtype as dt
 from weft.ir import expr as ex
-from weft.ir import interpret_scalar as scalar
 from weft.ir.dtype import DType
 from weft.ir.expr import Expr
-from weft.ir.interpret_code import literal
-from weft.ir.interpret_value import converter
+from weft.ir.interpret import interpret_scalar as scalar
+from weft.ir.interpret.interpret_code import literal
+from weft.ir.interpret.interpret_value import converter
 from weft.ir.op import Op, Operation
 from weft.ir.stmt import Stmt
 
@@ -287,7 +287,7 @@ def _select(c: Array, x: Array, y: Array) -> Array:
 
 @cache
 def vector(op: Operation, operand: DType, result: DType) -> Vector:
-    """Return an elementwise op as a function of arrays; see `weft.ir.interpret_scalar.function`.
+    """Return an elementwise op as a function of arrays; see `function`.
 
     It may be called with NumPy's warnings switched off only.
     """

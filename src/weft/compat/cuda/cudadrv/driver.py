@@ -14,7 +14,7 @@ from weft.compat.cuda.refused import (
 )
 from weft.compat.errors import CudaAPIError, CudaDriverError, CudaSupportError, LinkerError
 from weft.errors import LaunchError
-from weft.frontend.kernel.streams import Event, Stream
+from weft.lang.launch.streams import Event, Stream
 
 __all__ = [
     "BaseCUDAMemoryManager", "CudaAPIError", "CudaDriverError", "CudaSupportError", "Device",

@@ -8,9 +8,9 @@ import numpy as np
 
 from weft.compat.arrays import DeviceArray, as_cuda_array, device_array
 from weft.errors import ShapeError, outermost
-from weft.frontend.kernel import gpu as _gpu
-from weft.frontend.kernel.launch import KernelFunction
-from weft.frontend.kernel.options import Options, cdiv
+from weft.lang.device import gpu as _gpu
+from weft.lang.launch.launch import KernelFunction
+from weft.lang.launch.options import Options, cdiv
 
 __all__ = ["transpose"]
 

@@ -1,0 +1,1 @@
+"""A small character transformer, trained on the documentation that comes with Python."""

@@ -1,0 +1,1 @@
+"""Captured functions: capture once, replay natively, with run-time sizes and numbers."""

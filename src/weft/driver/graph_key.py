@@ -1,0 +1,128 @@
+"""The structural key of a graph, which its plan is cached by; arrays at leaves are left out."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, Final
+
+from weft.imports import importing
+from weft.ir import node as nd
+from weft.ir.expr import Expr
+from weft.ir.node import Node, Storage
+from weft.ir.op import Op, Operation
+
+_pack: Final = struct.Struct("<d").pack
+_LONGEST: Final = 400  # words of a key that `quick_key` makes: some 70 nodes
+
+
+def _plain(op: Operation, attr: Any) -> Any:
+    """Return an attribute as it stands in keys, which tell -0.0 from 0.0."""
+    if op is Op.CONST and type(attr) is float:
+        return _pack(attr)
+    return repr(attr) if op is Op.PAD else attr
+
+
+def quick_key(root: Node, known: Callable[[Node], Node | None] | None
+           ) -> tuple[Any, list[Storage]] | None:  # fmt: skip
+    """Return a key of a small graph, with what `known` answers for replaced, and its leaves.
+
+    Equal keys mean equal graphs, whose leaves are those of the `Structure` in its order. None: the
+    graph is large.
+    """
+    number: dict[Node, int] = {}
+    leaves: list[Storage] = []
+    key: list[Any] = []  # flat: each node's part begins with its operation
+    replaced: dict[Node, tuple[Node, ...]] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in number:
+            stack.pop()
+            continue
+        args = node.args
+        if known is not None and args and args[0].op is not Op.BUFFER:
+            if node not in replaced:
+                replaced[node] = tuple([(known(a) or a) if a.args else a for a in args])
+            args = replaced[node]
+        missing = [a for a in args if a not in number]
+        if missing:
+            missing.reverse()
+            stack += missing
+            continue
+        stack.pop()
+        number[node] = len(number)
+        op, attr = node.op, node.attr
+        key += (op, node.dtype, node.shape)
+        if op is Op.BUFFER:
+            leaves.append(attr)
+        elif attr is not None and op is not Op.DETACH:  # what it says is of gradients
+            key.append(_plain(op, attr))
+        if args:
+            key += [number[a] for a in args]
+        if len(key) > _LONGEST:
+            return None
+    return tuple(key), leaves
+
+
+class Structure:
+    """A graph numbered operands first.
+
+    Attributes
+    ----------
+    nodes : list of Node
+    leaves : list of Storage
+        Distinct arrays in memory in the order they are met: the inputs of the plan.
+    key : tuple
+        Equal exactly for graphs that one plan computes.
+    updates : tuple of (int, int)
+        Outputs, each with the leaf whose memory it may take.
+    resident : tuple of int
+        Leaves of which calls may keep copies, because their elements seldom change.
+    """
+
+    __slots__ = ("key", "leaves", "nodes", "resident", "updates")
+
+    def __init__(self, outputs: Sequence[Node], updates: Mapping[int, Storage] | None = None,
+                 resident: Container[Storage] = ()) -> None:  # fmt: skip
+        self.nodes = nd.toposort(outputs)
+        self.leaves: list[Storage] = []
+        number: dict[Node, int] = {}
+        rows: list[tuple[Any, ...]] = []
+        for i, node in enumerate(self.nodes):
+            number[node] = i
+            op, attr = node.op, node.attr
+            if op is Op.BUFFER:
+                attr = len(self.leaves)
+                self.leaves.append(node.attr)
+            elif attr is not None:
+                attr = None if op is Op.DETACH else _plain(op, attr)
+            rows.append((op.name, node.dtype.text, node.shape,
+                         tuple([number[a] for a in node.args]), attr))
+        self.key: tuple[Any, ...] = (tuple(rows), tuple([number[o] for o in outputs]))
+        self.updates: tuple[tuple[int, int], ...] = ()
+        if updates:
+            slots = {storage: i for i, storage in enumerate(self.leaves)}
+            self.updates = tuple([(o, slots[s]) for o, s in updates.items() if s in slots])
+            self.key = (*self.key, self.updates)
+        self.resident = tuple([i for i, s in enumerate(self.leaves) if s in resident])
+        if self.resident:
+            self.key = (*self.key, "resident", self.resident)
+
+    def text(self) -> str:
+        """Return the key as text that is the same in every process."""
+        symbols: dict[Expr, None] = {}
+        for node in self.nodes:
+            symbols.update(dict.fromkeys(d for d in node.shape if isinstance(d, Expr)))
+            places: tuple[nd.Dim, ...] = ()
+            if node.op is Op.SLICE:
+                places = node.attr.starts
+            elif node.op is Op.PAD:
+                places = node.attr.before
+            symbols.update(dict.fromkeys(d for d in places if isinstance(d, Expr)))
+        if not symbols:
+            return repr(self.key)
+        with importing:
+            from weft.ir.text.text_expr import print_expr  # names alone do not tell the bounds
+
+        return "\n".join((repr(self.key), *map(print_expr, symbols)))

@@ -1,0 +1,1 @@
+"""Plans: the host program of a graph, its arena by sizes, and the cache of plans."""

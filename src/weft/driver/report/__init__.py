@@ -1,0 +1,1 @@
+"""Reports on compiled programs: `explain`, profiles, limits of the machine."""

@@ -1,1 +1,0 @@
-"""What a user writes: lazy tensors, autograd, random numbers, captured functions."""

@@ -1,0 +1,1 @@
+"""Other libraries that work on tensors."""

@@ -1,0 +1,331 @@
+"""Tensors in files: safetensors, and NumPy's npy and npz. Nothing runs on load.
+
+What is loaded from safetensors and npy lies in the file, which is mapped into memory: opening one
+takes as long as its header, and elements are read when they are looked at.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft import driver
+from weft.errors import DTypeError, ParseError
+from weft.exchange import host
+from weft.imports import Late
+from weft.ir import dtype as dt
+from weft.tensors.api.creation import tensor
+from weft.tensors.api.tensor import Tensor
+from weft.tensors.core.arguments import describe
+
+if TYPE_CHECKING:
+    from weft.interop import file_kinds, numpy_files, safetensors
+else:
+    file_kinds = Late("weft.interop.file_kinds")
+    numpy_files = Late("weft.interop.numpy_files")
+    safetensors = Late("weft.interop.safetensors")
+
+__all__ = ["Loaded", "load", "save"]
+
+_STRUCTURE: Final = "weft.structure"  # of nested containers, in the metadata
+_HEAD: Final = 512  # bytes that tell what a file is
+_DEEPEST: Final = 100
+_WIDEST: Final = 64  # bits
+_PLAIN: Final = (bool, int, float, str, type(None))
+_NO_RESERVE: Final = 0x4000  # MAP_NORESERVE of Linux, which Python names from 3.13 on
+
+
+class Loaded(dict[Any, Any]):
+    """What a file holds by name: a dict, with the file's metadata.
+
+    Attributes
+    ----------
+    metadata : dict of str to str
+        Text by name. `save` writes it again, if nothing else is said.
+    """
+
+    metadata: dict[str, str]
+
+    def __init__(self, values: Mapping[Any, Any], metadata: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.metadata = dict(metadata)
+
+
+# save
+
+
+def save(tensors: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, str] | None = None
+         ) -> None:  # fmt: skip
+    """Write tensors to a file, which is replaced at once or not at all.
+
+    Parameters
+    ----------
+    tensors
+        A dict of tensors by name: a state dict, or several of them and those of optimisers in
+        nested dicts, lists and tuples, with numbers and text between. Arrays are converted.
+    path
+        Where to. A name in ``.npz`` makes an archive of NumPy's, of named tensors alone, and one in
+        ``.npy`` a file of a single tensor; all others are safetensors.
+    metadata
+        Text by name that is kept with the tensors; by default that of what `load` returned.
+
+    Raises
+    ------
+    DTypeError
+        If there is something that no file holds.
+
+    Examples
+    --------
+    >>> net = weft.nn.Linear(3, 2)
+    >>> opt = weft.optim.Adam(net.parameters())
+    >>> weft.save({"model": net.state_dict(), "optimizer": opt.state_dict()}, "run.safetensors")
+    """
+    target = _path(path, "save")
+    if numpy_files.is_numpy(target):
+        return _save_numpy(tensors, target)
+    if not isinstance(tensors, Mapping):
+        raise DTypeError("save", found=describe(tensors), expected="a dict of tensors by name")
+    kept = getattr(tensors, "metadata", {}) if metadata is None else metadata
+    if not isinstance(kept, Mapping) or not all(
+        isinstance(t, str) and not safetensors.is_broken(t) for pair in kept.items() for t in pair
+    ):
+        raise DTypeError("save", found=f"metadata {describe(kept)}", expected="text by name")
+    text = {k: v for k, v in kept.items() if k != _STRUCTURE}
+    made: dict[str, Tensor] = {}
+    structure = _taken_apart(tensors, made, "", 0)
+    if not all(isinstance(k, str) and _is_array(v) for k, v in tensors.items()):
+        text[_STRUCTURE] = json.dumps(structure, separators=(",", ":"))
+    data = {name: _bytes(value) for name, value in made.items()}
+    head, order = safetensors.header_text({n: (t.dtype, t.shape) for n, t in made.items()}, text)
+
+    def write(file: IO[bytes]) -> None:
+        file.write(head)
+        for name in order:
+            file.write(data[name])
+
+    return _replace(target, write)
+
+
+def _save_numpy(tensors: Any, target: str) -> None:
+    if target.endswith(".npy"):
+        if not _is_array(tensors):
+            raise DTypeError("save", found=describe(tensors), expected="one tensor for a .npy file",
+                             hint="a .npz file holds several by name")
+        one = _tensor(tensors)
+        parts = numpy_files.npy_bytes(one.dtype, one.shape), _bytes(one)
+        return _replace(target, lambda file: file.writelines(parts))
+    if not isinstance(tensors, Mapping) or not all(
+        isinstance(k, str) and _is_array(v) for k, v in tensors.items()
+    ):
+        raise DTypeError("save", found=describe(tensors),
+                         expected="a dict of tensors by name for a .npz file",
+                         hint="safetensors hold nested dicts and numbers, too")
+    named = {name: _tensor(value) for name, value in tensors.items()}
+    arrays = {name: (numpy_files.npy_bytes(t.dtype, t.shape), _bytes(t))
+              for name, t in named.items()}  # fmt: skip
+    return _replace(target, lambda file: numpy_files.write_npz(file, arrays))
+
+
+def _path(path: Any, operation: str) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise DTypeError(operation, found=describe(path), expected="the path of a file")
+    found = os.fspath(path)
+    return found if isinstance(found, str) else os.fsdecode(found)
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, (Tensor, np.ndarray, np.generic)) or hasattr(value, "__dlpack__")
+
+
+def _tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else tensor(value)
+
+
+def _bytes(value: Tensor) -> memoryview:
+    """Return the elements in row-major order."""
+    return np.ascontiguousarray(value.detach().numpy()).reshape(-1).view(np.uint8).data
+
+
+def _taken_apart(value: Any, made: dict[str, Tensor], name: str, depth: int) -> Any:
+    """Return containers in JSON, and put their tensors into `made`, by where they stand."""
+    if depth > _DEEPEST:
+        raise DTypeError("save", found=f"containers more than {_DEEPEST} deep", expected="an end")
+    if type(value) in _PLAIN:
+        if (type(value) is str and safetensors.is_broken(value)) or (
+            type(value) is int and value.bit_length() > _WIDEST
+        ):
+            raise DTypeError("save", found=f"{describe(value)} at {name!r}",
+                             expected="text of Unicode characters, and numbers of 64 bits")
+        return value
+    if _is_array(value):
+        while name in made or name == safetensors.METADATA:  # a key with a dot in it
+            name += "~"
+        made[name] = _tensor(value)
+        return {"tensor": name}
+    inner = f"{name}." if name else ""
+    if isinstance(value, Mapping):
+        for key in value:
+            if type(key) not in (str, int) or (type(key) is str and safetensors.is_broken(key)):
+                raise DTypeError("save", found=f"the key {describe(key)} in {name or 'the dict'}",
+                                 expected="text or whole numbers")
+        return {"dict": [[k, _taken_apart(v, made, f"{inner}{k}", depth + 1)]
+                         for k, v in value.items()]}  # fmt: skip
+    if isinstance(value, (list, tuple)):
+        items = [_taken_apart(v, made, f"{inner}{i}", depth + 1) for i, v in enumerate(value)]
+        return {"list" if isinstance(value, list) else "tuple": items}
+    raise DTypeError("save", found=f"a {type(value).__name__} at {name!r}",
+                     expected="tensors, numbers, text, and dicts, lists and tuples of them")
+
+
+def _replace(target: str, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file beside `target`, and let it take its place when it is whole."""
+    import tempfile  # 3 ms that few programs need
+
+    folder = os.path.dirname(os.path.abspath(target))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "save: there is no such folder", folder)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".weft-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+# load
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return the named tensors of a safetensors or npz file, or the tensor of an npy file.
+
+    What a file is, its first bytes tell. Tensors of safetensors and npy files are read from the
+    file when they are looked at; it must not be cut short or written to while they are used
+    (`save` replaces files as a whole). Nothing in a file is ever run: pickles are refused.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Of the file.
+
+    Returns
+    -------
+    dict or Tensor
+        A dict with the attribute ``metadata``, nested as it was given to `save`.
+
+    Raises
+    ------
+    ParseError
+        If the file does not follow its format, or is of a kind that Weft does not read: the message
+        says which, and what to do.
+    DTypeError
+        If an element type is none of Weft's.
+    AllocationError
+        If the arrays of an npz file do not fit into memory.
+
+    Examples
+    --------
+    >>> weft.save({"x": weft.ones(3)}, "x.safetensors", metadata={"made by": "an example"})
+    >>> found = weft.load("x.safetensors")
+    >>> found["x"].tolist(), found.metadata
+    ([1.0, 1.0, 1.0], {'made by': 'an example'})
+    """
+    name = _path(path, "load")
+    with open(name, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(_HEAD)
+        if safetensors.begins(head, size):
+            return _load_safetensors(file, head, size)
+        if head.startswith(file_kinds.NUMPY):
+            return _load_npy(file, size)
+    if head.startswith((file_kinds.ZIP, file_kinds.EMPTY_ZIP)):
+        found = numpy_files.read_npz(name, driver.memory_limit())
+        return Loaded({key: Tensor._from_node(host.hold(h.array(data), h.dtype))
+                       for key, (h, data) in found.items()}, {})  # fmt: skip
+    length = int.from_bytes(head[:8], "little")
+    if head[8:9] == b"{" and length <= safetensors.LONGEST_HEADER:
+        raise ParseError("load", found=f"{size} bytes, of which {length} were to be a header",
+                         expected="a whole safetensors file",
+                         hint="it was not written or downloaded to its end")
+    kind = file_kinds.kind_of(head, size)
+    raise ParseError("load", found=kind.name, expected="a file of safetensors, npy or npz",
+                     hint=kind.hint)
+
+
+def _mapped(file: IO[bytes], size: int) -> memoryview:
+    """Return the bytes of a file; a write to them would not reach it."""
+    import mmap  # which programs that load nothing do not need
+
+    if hasattr(mmap, "MAP_PRIVATE"):
+        flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", _NO_RESERVE)
+        made = mmap.mmap(file.fileno(), size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
+    else:
+        made = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
+    return memoryview(made).toreadonly()
+
+
+def _load_safetensors(file: IO[bytes], head: bytes, size: int) -> Any:
+    length = int.from_bytes(head[:8], "little")
+    file.seek(8)
+    entries, metadata = safetensors.parse(file.read(length), size - 8 - length)
+    data = _mapped(file, size)[8 + length :]
+    found = {e.name: _view_of(data[e.start : e.end], e) for e in entries}
+    structure = metadata.pop(_STRUCTURE, None)
+    return Loaded(found if structure is None else _put_together(structure, found), metadata)
+
+
+def _view_of(data: memoryview, entry: safetensors.Entry) -> Tensor:
+    raw = np.frombuffer(data, np.uint8)
+    if entry.dtype is dt.bool_ and raw.size and raw.max() > 1:
+        raise ParseError("load", found=f"the byte {raw.max()} in {entry.name!r:.60}",
+                         expected="0 or 1 for a bool", hint="the file is damaged")
+    return Tensor._from_node(host.hold(raw.view(entry.dtype.numpy).reshape(entry.shape),
+                                       entry.dtype))  # fmt: skip
+
+
+def _load_npy(file: IO[bytes], size: int) -> Tensor:
+    file.seek(0)
+    head = numpy_files.read_head(file, "an npy file")
+    if head.size + head.nbytes != size:
+        raise ParseError("load", found=f"an npy file of {size} bytes",
+                         expected=f"{head.size + head.nbytes} for {head.dtype.name}{head.shape}",
+                         hint="it was not written or downloaded to its end")
+    data = _mapped(file, size)[head.size :]
+    head.check(data, "an npy file")
+    array = head.array(data)
+    if not head.fortran or len(head.shape) < 2:
+        return Tensor._from_node(host.hold(array, head.dtype))
+    return Tensor._from_node(host.hold(array.T, head.dtype)).T
+
+
+def _put_together(text: str, found: dict[str, Tensor]) -> dict[Any, Any]:
+    """Return the containers that `_taken_apart` made JSON of, with the tensors in their places."""
+    try:
+        made = _rebuilt(json.loads(text), found, 0)
+    except (ValueError, RecursionError, KeyError, TypeError):
+        made = None
+    if not isinstance(made, dict):
+        raise ParseError("load", found=f"the structure {text!r:.80}",
+                         expected="one that weft.save wrote",
+                         hint="the file was changed by another program")
+    return made
+
+
+def _rebuilt(part: Any, found: dict[str, Tensor], depth: int) -> Any:
+    if type(part) in _PLAIN:
+        return part
+    if depth > _DEEPEST:
+        raise ValueError(depth)
+    ((kind, inner),) = part.items()
+    if kind == "tensor":
+        return found[inner]
+    if kind == "dict":
+        return {k: _rebuilt(v, found, depth + 1) for k, v in inner}
+    items = [_rebuilt(v, found, depth + 1) for v in inner]
+    return {"list": list, "tuple": tuple}[kind](items)

@@ -1,0 +1,1 @@
+"""Analyses of kernels: registers that hold names, spin locks."""

@@ -1,0 +1,1 @@
+"""Interpreters of the IR: the meaning of each level in plain Python."""

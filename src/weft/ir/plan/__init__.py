@@ -1,0 +1,1 @@
+"""Plan level: the records, their text, and the verifier."""

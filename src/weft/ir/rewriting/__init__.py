@@ -1,0 +1,1 @@
+"""Patterns over expressions, and rewriting by rules."""

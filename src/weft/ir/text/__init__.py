@@ -1,0 +1,1 @@
+"""Text of the IR, printed and parsed exactly."""

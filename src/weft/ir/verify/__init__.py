@@ -1,0 +1,1 @@
+"""Verifiers of the IR, one for each level."""

@@ -1,0 +1,1 @@
+"""Loop nests of attention and its gradient."""

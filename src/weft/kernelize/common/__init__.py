@@ -1,0 +1,1 @@
+"""What all kinds of nests are lowered with: groups, axes, index maps, costs, the emitter."""

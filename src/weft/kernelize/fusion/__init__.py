@@ -1,0 +1,1 @@
+"""Cut a graph into kernels: which values are fused, recomputed or stored; attention."""

@@ -1,0 +1,1 @@
+"""Order of launches, concurrency, in-place results, and the arena of intermediate arrays."""

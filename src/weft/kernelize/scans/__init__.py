@@ -1,0 +1,1 @@
+"""Loop nests of scans and scatters."""

@@ -1,0 +1,51 @@
+"""Loop nests of scans: running sums, products, maxima and minima, linear recurrences."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.ir import expr as ex
+from weft.ir.node import Node
+from weft.ir.stmt import Memory
+from weft.kernelize.common.emit import Emitter
+from weft.kernelize.common.rows import close_rows, open_rows
+from weft.kernelize.common.sizes import elements, upper_bound
+from weft.kernelize.scans.running_value import Scan
+from weft.kernelize.scans.scan_blocks import Blocks
+
+LONG: Final = 1 << 13  # elements of a row that is cut into blocks where there are few rows
+LONG_SUM: Final = 1 << 15  # the same where one row alone can be scanned in lanes
+FEW: Final = 32  # rows, of which each is cut
+FEW_SUMS: Final = 4
+LONG_LOGARITHM: Final = 128  # a step takes so long that fewer rows than a vector holds are cut
+
+
+def lower_scan(node: Node, sources: dict[Node, Memory], stored: dict[Node, Memory]) -> Emitter:
+    """Return the nest of a running sum, product, maximum or minimum, or of a recurrence.
+
+    A register carries the running value: the rows beside each other in memory are lanes of it.
+    Few long rows are cut into blocks (`weft.kernelize.scans.scan_blocks`).
+    """
+    axis = node.attr.axis
+    em = Emitter(sources, hoist=False)
+    scan = Scan(node, em, stored[node])
+    loops, index = open_rows(em, node.shape, axis)
+    carry = scan.start(index, "carry")
+    left = Blocks(scan, index, carry).emit() if _is_long(node, scan) else ex.index(0)
+    scan.walk(index, "k", left, scan.extent - left, carry)
+    close_rows(em, loops, node.shape, axis)
+    return em
+
+
+def _is_long(node: Node, scan: Scan) -> bool:
+    """Whether the rows are so few and long that each is cut into blocks."""
+    axis = node.attr.axis
+    n = node.shape[axis]
+    if not all(isinstance(d, int) for d in node.shape) or elements(node.shape[axis + 1:]) != 1:
+        return False
+    rows = elements(node.shape) // max(upper_bound(n), 1)
+    if scan.is_joined_in_any_order:
+        return rows < FEW_SUMS and upper_bound(n) >= LONG_SUM
+    if scan.is_logarithm and rows < FEW_SUMS:
+        return upper_bound(n) >= LONG_LOGARITHM
+    return rows < FEW and upper_bound(n) >= LONG

@@ -1,0 +1,1 @@
+"""Loop nests of sorts, selections and compactions."""

@@ -1,0 +1,1 @@
+"""Iteration-space splits of sums over windows: convolution, pooling and their gradients."""

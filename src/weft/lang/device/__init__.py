@@ -1,0 +1,1 @@
+"""Operations of devices in kernels: `weft.gpu`, warps, matrix fragments, cooperative groups."""

@@ -1,0 +1,1 @@
+"""Launch kernels: the decorator, arguments, variants, native calls, the sanitiser."""

@@ -1,0 +1,1 @@
+"""`weft.fuse`: launches that are noted and run as few kernels as possible."""

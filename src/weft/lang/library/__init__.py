@@ -1,0 +1,1 @@
+"""Python's builtins, `math` and NumPy's functions in kernels."""

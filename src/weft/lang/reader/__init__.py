@@ -1,0 +1,1 @@
+"""Read the syntax of kernels: expressions, calls, statements, loops, functions, phi."""

@@ -1,0 +1,1 @@
+"""What passes share: flat memories, lanes of expressions, straight-line code."""

@@ -1,0 +1,1 @@
+"""Thread blocks as loops: loop fission at barriers, coarsening, divergence, grids."""

@@ -1,0 +1,1 @@
+"""Vectorisation: lanes of accesses, reductions, shuffles, matrix fragments."""

@@ -1,0 +1,1 @@
+"""The CPU as a device: threads, executor, native calls, tile registers."""

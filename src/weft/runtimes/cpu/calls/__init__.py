@@ -1,0 +1,1 @@
+"""Native calls from Python: captured functions, launches, critical functions."""

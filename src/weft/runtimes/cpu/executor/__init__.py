@@ -1,0 +1,1 @@
+"""The executor of plans and its thread pool, as LLVM IR."""

@@ -1,0 +1,1 @@
+"""What primitives prove with: subscripts, dependence, linear inequalities, resources."""

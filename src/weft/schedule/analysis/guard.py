@@ -1,0 +1,124 @@
+"""Making statements conditional: the masks of a split whose factor does not divide."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from weft.errors import ScheduleError
+from weft.ir import dtype as dt
+from weft.ir import expr as ex
+from weft.ir import stmt as st
+from weft.ir.expr import Expr
+from weft.ir.op import Op
+from weft.ir.stmt import Body, Load, Stmt
+from weft.rules.polynomial import Poly
+from weft.schedule.analysis.subscripts import Space
+
+
+def both(a: Expr | None, b: Expr) -> Expr:
+    """Return the conjunction of a mask, which may be absent, and a condition."""
+    if a is None:
+        return b
+    parts = [a]
+    while parts:  # what is said already is not said again
+        part = parts.pop()
+        if part is b:
+            return a
+        if part.op is Op.AND:
+            parts.extend(part.args)
+    return a & b
+
+
+def guard(body: Body, condition: Expr, primitive: str) -> Body:
+    """Let a body touch nothing unless `condition` holds; the names it binds stay visible.
+
+    load x = a[i]  ->  load x = a[i] where c
+    store a[i] = x ->  store a[i] = x where c
+    reduce (s = f)  ->  reduce (s = where(c, f, s))
+    """
+    return tuple([_guard(s, condition, primitive) for s in body])
+
+
+def _guard(stmt: Stmt, condition: Expr, primitive: str) -> Stmt:
+    if isinstance(stmt, st.Let | st.Alloc):
+        return stmt
+    if isinstance(stmt, st.Load | st.Store):
+        return stmt.replace(mask=both(stmt.mask, condition))
+    if isinstance(stmt, st.Assert):
+        return stmt.replace(condition=stmt.condition | ex.unary(Op.NOT, condition))
+    if isinstance(stmt, st.Reduce):
+        made = st.Reduce(stmt.axes, keep(stmt.accumulators, condition), stmt.body)
+        return made.with_bodies(guard(stmt.body, condition, primitive))
+    if isinstance(stmt, st.For | st.Block | st.If):
+        return stmt.with_bodies(*[guard(b, condition, primitive) for b in stmt.bodies()])
+    if isinstance(stmt, st.While | st.Print | st.Prefetch):
+        return st.If(condition, (stmt,))
+    raise ScheduleError(primitive, found=f"a {type(stmt).__name__} in the body",
+                        expected="statements that a mask can switch off",
+                        hint='choose a factor that divides the extent, or tail="peel"')
+
+
+def keep(accumulators: tuple[st.Accumulator, ...],
+         condition: Expr) -> tuple[st.Accumulator, ...]:
+    """Let each accumulator keep its value unless `condition` holds."""
+    return tuple([a.replace(update=ex.where(condition, a.update, a.var)) for a in accumulators])
+
+
+def parts(e: Expr) -> list[Expr]:
+    """Return the conditions of a conjunction, in order."""
+    out: list[Expr] = []
+    stack = [e]
+    while stack:
+        part = stack.pop()
+        if part.op is Op.AND:
+            stack.extend(reversed(part.args))
+        else:
+            out.append(part)
+    return out
+
+
+def conjunction(conditions: list[Expr]) -> Expr:
+    """Return what holds where all of some conditions do, at least one."""
+    whole = conditions[0]
+    for c in conditions[1:]:
+        whole = whole & c
+    return whole
+
+
+def slack(space: Space, condition: Expr) -> Poly | None:
+    """Return what is at least 0 where a comparison of indices holds, None if it is none."""
+    if condition.op not in (Op.LT, Op.LE) or condition.args[0].dtype is not dt.int64:
+        return None
+    a, b = condition.args
+    return space.poly(b - a - (1 if condition.op is Op.LT else 0))
+
+
+def tight(poly: Poly) -> Poly:
+    """Return a polynomial that is at least 0 for the same integers: of ``2*x - 1``, ``x - 1``."""
+    factor = gcd(*[c for monomial, c in poly.items() if monomial]) or 1
+    found = {monomial: c // factor for monomial, c in poly.items()}
+    return {monomial: c for monomial, c in found.items() if c}
+
+
+def bounds(space: Space, load: Load) -> list[Poly]:
+    """Return what is at least 0 where a load is inside of its memory."""
+    return [space.poly(e) for i, size in zip(load.index, load.memory.shape, strict=True)
+            for e in (i, size - i - 1)]
+
+
+def stays(space: Space, load: Load) -> bool:
+    """Whether a load is inside of its memory wherever its own mask holds.
+
+    What else is asked around it may then be left out of it, if nobody reads what it gives there.
+    """
+    known = [] if load.mask is None else [slack(space, c) for c in parts(load.mask)]
+    known = [tight(p) for p in known if p is not None]
+    for i, size in zip(load.index, load.memory.shape, strict=True):
+        if space.within(i, size):
+            continue
+        lo = space.ranges.of(i).lo >= 0 or tight(space.poly(i)) in known
+        hi = space.ranges.of(i).hi < space.ranges.of(size).lo or tight(
+            space.poly(size - i - 1)) in known
+        if not (lo and hi):
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Primitives that move data: staging, packing, prefetches, matrix registers, windows."""

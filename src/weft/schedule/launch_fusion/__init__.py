@@ -1,0 +1,1 @@
+"""Consecutive launches as one: footprints, conflicts, the fused kernel."""

@@ -1,0 +1,1 @@
+"""Primitives that change loops and reductions."""

@@ -1,0 +1,1 @@
+"""What strategies share: patterns of contractions, tile sizes, prefetches, rounding."""

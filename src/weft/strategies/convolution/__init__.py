@@ -1,0 +1,1 @@
+"""Schedules of convolutions and their weight gradients."""

@@ -1,0 +1,1 @@
+"""Schedules of matrix products: register tiles, dot products, GEMV, skinny GEMM."""

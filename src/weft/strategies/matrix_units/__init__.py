@@ -1,0 +1,1 @@
+"""Schedules for matrix units (AMX tiles) and dot-product instructions."""

@@ -1,0 +1,1 @@
+"""Schedules of reductions over rows and over columns."""

@@ -1,0 +1,1 @@
+"""Lazy tensors: the public array interface, autograd, random numbers, NumPy's protocols."""

@@ -1,0 +1,1 @@
+"""The public interface: `Tensor`, creation, random numbers, autograd, NumPy's protocols."""

@@ -1,0 +1,1 @@
+"""Lazy tensors: values, views, state, and the capture of what a function does."""

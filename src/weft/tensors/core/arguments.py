@@ -1,0 +1,124 @@
+"""Checks of arguments that many functions share: tensors, devices, ranges of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from weft.backends.registry import lookup
+from weft.errors import DeviceError, DTypeError, RangeError, ShapeError
+from weft.ir import infer
+from weft.tensors.core.devices import get_default_device
+from weft.tensors.core.lazy_tensor import TensorCore
+
+__all__ = [
+    "check_device", "check_rank", "check_tensor", "choice", "count_of", "describe", "items_of",
+    "number",
+]  # fmt: skip
+
+T = TypeVar("T", bound=TensorCore)
+
+
+def describe(value: object) -> str:
+    """Return a value in a few words, for a message."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"a {type(value).__name__}"
+
+
+def check_tensor(value: T, operation: str) -> T:
+    """Return `value`, which must be a tensor.
+
+    Raises
+    ------
+    DTypeError
+        If it is anything else.
+    """
+    if isinstance(value, TensorCore):
+        return value
+    raise DTypeError(operation, found=describe(value), expected="a tensor",
+                     hint="weft.tensor(...) makes one")
+
+
+def check_rank(value: TensorCore, least: int, operation: str) -> None:
+    """Raise a ShapeError if a tensor has fewer than `least` axes."""
+    if len(value.shape) < least:
+        raise ShapeError(operation, found=f"shape {value.shape}",
+                         expected=f"at least {least} axes" if least > 1 else "at least one axis")
+
+
+def check_device(device: object, operation: str,
+                 expected: str = "one that is here: 'cpu' or 'auto'") -> None:  # fmt: skip
+    """Raise a DeviceError unless `device`, or for None and ``auto`` the default, is the CPU.
+
+    The interpreter takes arrays of the host as they are. The other devices have no arrays yet, so
+    that one that is there is refused as well.
+    """
+    given, hint = device, "leave device= out, or choose from what `weft devices` lists"
+    if device is None or device == "auto":
+        given = get_default_device()
+    if given == "cpu":
+        return
+    if type(given).__module__ == "torch":
+        given = str(given)
+    if isinstance(given, str):
+        try:
+            if lookup(given)[1].family in ("cpu", "interpreter"):
+                return
+        except DeviceError as error:
+            hint = error.hint or hint
+    raise DeviceError(operation, found=f"the device {describe(given)}",
+                      expected=expected, hint=hint)
+
+
+def number(value: Any, operation: str) -> Any:
+    """Return a number of Python's or NumPy's.
+
+    Raises
+    ------
+    DTypeError
+        If it is anything else.
+    """
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return value.item()
+    raise DTypeError(operation, found=describe(value), expected="a number")
+
+
+def items_of(values: Any, operation: str) -> list[Any]:
+    """Return what a list, a tuple or another iterable of arguments holds.
+
+    Raises
+    ------
+    DTypeError
+        If it is a single thing.
+    """
+    try:
+        return list(values)
+    except TypeError:
+        raise DTypeError(operation, found=describe(values),
+                         expected="a list or tuple") from None
+
+
+def choice(value: Any, options: Sequence[object], operation: str, name: str) -> None:
+    """Raise a RangeError unless an argument is one of some options."""
+    if not any(type(value) is type(o) and value == o for o in options):
+        raise RangeError(operation, found=f"{name}={describe(value)}",
+                         expected=" or ".join(map(repr, options)))
+
+
+def count_of(value: Any, operation: str, least: int, most: int = 1 << 62) -> int:
+    """Return a whole number from `least` to `most`.
+
+    Raises
+    ------
+    DTypeError, RangeError
+        If it is no whole number, or not one of these.
+    """
+    number = infer.as_int(value, operation)
+    if not least <= number <= most:
+        expected = f"at least {least}" if number < least else f"at most {most}"
+        raise RangeError(operation, found=str(number), expected=expected)
+    return number

@@ -1,0 +1,151 @@
+"""Public device functions: list devices, set the default, synchronise.
+
+A device is named ``family[:ordinal][/pair]``. The default is what `set_default_device` chose, else
+what ``WEFT_DEVICE`` names, else the first family that can be used, in the order of probing.
+"""
+
+from __future__ import annotations
+
+from weft.backends import registry
+from weft.config import Config, changed, config
+from weft.errors import DeviceError
+
+__all__ = [
+    "devices", "get_default_device", "is_available", "set_default_device", "synchronize",
+]  # fmt: skip
+
+_chosen: str | None = None
+_known: tuple[Config, str] | None = None  # the default that was looked up, with its settings
+
+
+def devices() -> tuple[str, ...]:
+    """Return the names of all devices that can be used; ``weft devices`` says why others cannot.
+
+    A family that is disabled in the configuration is not among them.
+
+    Returns
+    -------
+    tuple of str
+        As in ``family[:ordinal]``.
+
+    Examples
+    --------
+    >>> "cpu" in weft.devices()
+    True
+    """
+    return tuple(name for found in registry.available() for name in found.devices)
+
+
+def get_default_device() -> str:
+    """Return where tensors are made if nothing else is said.
+
+    Returns
+    -------
+    str
+        What `set_default_device` chose, else ``WEFT_DEVICE``, else the first family that runs.
+
+    Raises
+    ------
+    DeviceError
+        If the device that ``WEFT_DEVICE`` names is absent, or if there is none at all.
+
+    Examples
+    --------
+    >>> weft.get_default_device() in weft.devices()
+    True
+    """
+    global _known
+    if _chosen is not None:
+        return _chosen
+    if _known is None or _known[0] is not config():
+        _known = config(), registry.default()
+    return _known[1]
+
+
+def set_default_device(device: object) -> None:
+    """Make tensors on `device` from now on, in all threads; None goes back to ``WEFT_DEVICE``.
+
+    Parameters
+    ----------
+    device : str or None
+        ``family[:ordinal][/pair]``.
+
+    Raises
+    ------
+    DeviceError
+        If the name is unknown or the device is absent; the default stays as it was.
+
+    Examples
+    --------
+    >>> weft.set_default_device(None)
+    """
+    global _chosen
+    _chosen = None if device is None else _checked(device)
+    changed()
+
+
+def is_available(device: object = None) -> bool:
+    """Return whether a device (by default, any device at all) can be used.
+
+    Parameters
+    ----------
+    device : str, optional
+        ``family[:ordinal][/pair]``.
+
+    Returns
+    -------
+    bool
+        False where its library or the device is absent.
+
+    Raises
+    ------
+    DeviceError
+        If `device` is not the name of a device.
+
+    Examples
+    --------
+    >>> weft.is_available("cpu")
+    True
+    """
+    if device is None:
+        return bool(devices())
+    registry.parse(_text(device))
+    try:
+        registry.lookup(_text(device))
+    except DeviceError:
+        return False
+    return True
+
+
+def synchronize(device: object = None) -> None:
+    """Wait until a device (by default, the default one) has done all that was given to it.
+
+    Tensors that nobody has looked at are not computed by this: `Tensor.realize` does that.
+
+    Parameters
+    ----------
+    device : str, optional
+        ``family[:ordinal][/pair]``.
+
+    Raises
+    ------
+    DeviceError
+        If the device is unknown or absent.
+
+    Examples
+    --------
+    >>> weft.synchronize()
+    """
+    name = get_default_device() if device is None else _text(device)
+    backend, parsed = registry.lookup(name)
+    backend.open(parsed.ordinal, parsed.pair).queue.synchronize()
+
+
+def _checked(device: object) -> str:
+    name = registry.lookup(_text(device))[1]
+    return str(registry.DeviceName(name.family, name.ordinal, registry.parse(_text(device)).pair))
+
+
+def _text(device: object) -> str:
+    """Return the name of a device; that of ``torch.device`` is its text."""
+    return device if isinstance(device, str) else str(device)

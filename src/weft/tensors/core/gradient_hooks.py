@@ -1,0 +1,95 @@
+"""Gradient hooks: functions that backward calls with a tensor's gradient (`Tensor.register_hook`).
+
+A hook of a leaf belongs to the tensor, whatever value it has by then; one of a computed tensor to
+what was recorded of it, which lives as long as anything depends on it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from weft.errors import DTypeError, GradientError, ShapeError
+from weft.ir import infer
+from weft.ir.node import Node
+from weft.tensors.core.arguments import describe
+from weft.tensors.core.lazy_tensor import TensorCore
+from weft.tensors.core.tensor_value import recorded_of
+from weft.weak import WeakTable
+
+__all__ = ["Handle", "add", "on_the_way"]
+
+Hook = Callable[[Node], Any]
+_of_nodes: Final[WeakTable[Node, dict[int, Hook]]] = WeakTable()
+_of_leaves: Final[WeakTable[TensorCore, dict[int, Hook]]] = WeakTable()
+_numbers: Final = itertools.count()
+
+
+class Handle:
+    """A hook that was registered; ``remove()`` takes it away."""
+
+    __slots__ = ("_hooks", "_number")
+
+    def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
+        self._hooks, self._number = hooks, next(_numbers)
+        hooks[self._number] = hook
+
+    def remove(self) -> None:
+        """Call the hook no more."""
+        self._hooks.pop(self._number, None)
+
+
+def add(tensor: Any, hook: Callable[[Any], Any]) -> Handle:
+    """Let backward call `hook` with the gradient of a tensor, before it goes on.
+
+    Raises
+    ------
+    GradientError
+        If the tensor requires no gradient.
+    DTypeError
+        If `hook` cannot be called.
+    """
+    if not tensor.requires_grad:
+        raise GradientError("register_hook", found="a tensor that requires no gradient",
+                            expected="one that does")
+    if not callable(hook):
+        raise DTypeError("register_hook", found=describe(hook), expected="a function")
+    made = tensor._result._from_node
+
+    def called(gradient: Node) -> Any:
+        return hook(made(gradient))
+
+    if tensor.is_leaf:
+        return Handle(_of_leaves.setdefault(tensor, {}), called)
+    return Handle(_of_nodes.setdefault(recorded_of(tensor._value()), {}), called)
+
+
+def on_the_way(order: Iterable[Node], wanted: Mapping[Node, TensorCore]
+               ) -> dict[Node, Callable[[Node], Node]]:  # fmt: skip
+    """Return what changes the gradients of nodes: the hooks of those that a backward meets."""
+    found: dict[Node, Callable[[Node], Node]] = {}
+    if not _of_nodes and not _of_leaves:
+        return found
+    for node in order:
+        owner = wanted.get(node)
+        hooks = dict(_of_nodes.get(node, {}))
+        if owner is not None and owner._is_leaf:
+            hooks.update(_of_leaves.get(owner, {}))
+        if hooks:
+            found[node] = functools.partial(_changed, tuple(hooks.values()))
+    return found
+
+
+def _changed(hooks: tuple[Hook, ...], node: Node) -> Node:
+    """Return a gradient as hooks, called in their order, make it."""
+    for hook in hooks:
+        made = hook(node)
+        if made is None:
+            continue
+        if not isinstance(made, TensorCore) or made.shape != node.shape:
+            raise ShapeError("register_hook", found=describe(made),
+                             expected=f"None, or a gradient of shape {node.shape}")
+        node = infer.cast(made._value(), node.dtype)
+    return node

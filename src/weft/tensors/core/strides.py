@@ -1,0 +1,125 @@
+"""Where the elements of a tensor lie in memory: strides, contiguity."""
+
+from __future__ import annotations
+
+from typing import Any, Self, TypeVar, cast
+
+from weft.ir import infer
+from weft.ir.expr import Expr
+from weft.ir.runtime_size import RuntimeSize
+from weft.ir.size import replaced_all
+from weft.tensors.core import views
+from weft.tensors.core.layouts import Layout, Undecided, is_row_major, row_major
+from weft.tensors.core.lazy_tensor import TensorCore
+from weft.tensors.core.thread_state import state
+from weft.tensors.docs.documented import documented
+from weft.tensors.docs.movement_sections import STRIDES
+
+__all__ = ["Strides"]
+
+M = TypeVar("M", bound="Strides")
+
+
+class Strides(TensorCore):
+    """Strides of views in the memory of their bases.
+
+    What depends on symbolic sizes, and not on all of them alike, is answered for the numbers of the
+    capture under way. The capture serves these alone if the function sees the answer, as a number
+    or by a write that reaches, or does not reach, what shares the memory.
+    """
+
+    __slots__ = ()
+
+    def _layout(self) -> Layout | None:
+        """Return where the elements lie in the base; None where strides do not say it."""
+        if any(type(s) is views.Picked for s in self._path):
+            return None
+        layout, size = self._find_strides()
+        _see(size, "strides")
+        return layout
+
+    def _has_strides(self, step: views.Step) -> bool:
+        """Whether strides say where the elements behind a step lie; so if variables decide it."""
+        if not self._path and state.capture is None:
+            return True
+        layout, size = self._find_strides(step)
+        _see(size, "whether a tensor has such a view")
+        return layout is not None or type(size) is Expr
+
+    def _find_strides(self, *steps: views.Step) -> tuple[Layout | None, Expr | None]:
+        """Return the strides of the elements (behind more steps) in the base; None without any.
+
+        And a size if others of it may have other strides: these are for its number in the capture,
+        or None for a variable without a number.
+        """
+        base = self if self._base is None else self._base
+        path = (*self._path, *steps)
+        try:
+            return views.layout_of(base.shape, path), (
+                None if state.capture is None else state.capture.doubt(base))
+        except Undecided as found:
+            size = found.size
+        if not isinstance(size, RuntimeSize):
+            return None, size
+        values = size.sizes.values
+        return views.layout_of(replaced_all(base.shape, values),
+                               [views.fixed(step, values) for step in path]), size
+
+    def _find_order(self) -> tuple[bool, Expr | None]:
+        """Return whether the elements lie in row-major order, and a size as `_find_strides`."""
+        layout, size = self._find_strides()
+        if layout is None:
+            return False, size
+        found = is_row_major(layout)
+        if found is None:
+            size = layout.symbol if size is None else size
+            found = isinstance(size, RuntimeSize) and is_row_major(
+                views.fixed(layout, size.sizes.values))
+        return bool(found), size
+
+    def _whole_memory(self) -> Self:
+        """Return the memory that this tensor lies in as a vector, a view if this is one."""
+        base = self if self._base is None else cast(Self, self._base)
+        _see(base._find_strides()[1], "memory")
+        return base._view(views.Reshape((base.numel(),)))
+
+    def _noted(self, out: M, size: Expr | None) -> M:
+        """Return a view or a copy of this tensor; the capture notes if a size decides which."""
+        if isinstance(size, RuntimeSize) and state.capture is not None:
+            state.capture.may_share(self if self._base is None else self._base, out, size)
+        return out
+
+    def contiguous(self) -> Self:
+        """Return the tensor if its elements lie in row-major order, else a copy that does."""
+        if self._base is None and state.capture is None:
+            return self
+        is_in_order, size = self._find_order()
+        return self._noted(self if is_in_order else self._wrap(infer.contiguous(self._read())),
+                           size)
+
+    def is_contiguous(self) -> bool:
+        """Return whether the elements lie in row-major order, without gaps."""
+        if self._base is None and state.capture is None:
+            return True
+        is_in_order, size = self._find_order()
+        _see(size, "is_contiguous")
+        return is_in_order
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Return the steps of the axes in memory, in elements."""
+        steps = (self._layout() or row_major(self.shape)).strides
+        return steps if dim is None else steps[self._axis(dim, "stride")]
+
+    def storage_offset(self) -> int:
+        """Return where the first element lies in the memory shared with a base, in elements."""
+        found = self._layout()
+        return 0 if found is None else found.offset
+
+
+documented(Strides, STRIDES)
+
+
+def _see(size: Expr | None, what: str) -> None:
+    """Note that the function sees what a size decides."""
+    if isinstance(size, RuntimeSize):
+        size.seen(what)

@@ -1,0 +1,1 @@
+"""Docstring sections that methods of tensors share."""

@@ -1,0 +1,270 @@
+"""What a scheduled nest costs, counted from its loops, whichever primitives made them.
+
+Tests of strategies compare these numbers instead of traces: two schedules with equal costs are
+equally good, and one that moves less is better. Counts are of one launch. Iterations of vector
+loops are one instruction; what does not depend on an unrolled loop is computed once for all its
+iterations. Loops whose extents depend on other loops are counted exactly; conditions count as true
+unless they only depend on loops and `exact` is given.
+"""
+
+import math
+from collections import Counter
+
+from weft.ir import expr as ex
+from weft.ir import traverse
+from weft.ir.interpret.interpret import evaluate
+from weft.ir.op import MATRICES, Op
+from weft.ir.stmt import (
+    PARALLEL,
+    UNROLLED,
+    VECTOR,
+    Alloc,
+    For,
+    If,
+    Let,
+    Load,
+    Prefetch,
+    Reduce,
+    Store,
+)
+
+WORDS = (Op.DOT2, Op.DOT4, Op.DOT4S, *MATRICES)
+
+
+class Cost:
+    """The counts of a nest.
+
+    Attributes
+    ----------
+    read, written : Counter
+        Elements loaded from and stored to each memory, by name; what vectors load counts by lane.
+    loads, stores, masked : int
+        Instructions: of them, `masked` are loads and stores under a mask.
+    products : Counter
+        Instructions that multiply, by the name of the operation.
+    computed : int
+        Elements that products compute, those of all lanes: more than needed where tiles overlap.
+    prefetched : Counter
+        Prefetches of each memory.
+    shares : list of int
+        How many iterations each parallel loop has.
+    form : str
+        What `explain` names the form of its contractions.
+    private : dict
+        Bytes of each array that the nest allocates; of them `registers`: the largest one there.
+    """
+
+    def __init__(self, kernel, exact=False):
+        self.read, self.written, self.products = Counter(), Counter(), Counter()
+        self.prefetched, self.store_steps = Counter(), Counter()
+        self.loads = self.stores = self.masked = self.computed = 0
+        self.shares, self.private, self.registers = [], {}, 0
+        self.form = dict(kernel.meta.hints).get("form", "")
+        _Walk(self, kernel, exact)
+
+    @property
+    def multiplications(self):
+        return sum(self.products.values())
+
+    @property
+    def unit(self):
+        """What multiplies: ``matrix`` or ``dot`` instructions if there are any, else ``vector``."""
+        found = " ".join(self.products)
+        return next((unit for unit in ("matrix", "dot") if unit in found), "vector")
+
+    @property
+    def lanes(self):
+        """Elements that one product computes: of one vector loop, which may be several vectors."""
+        return self.computed // self.multiplications
+
+    @property
+    def tile(self):
+        """Rows of results of four bytes that are in registers at the same time, and lanes."""
+        return self.registers // (4 * self.lanes), self.lanes
+
+    def stored_at_once(self, name):
+        """Return how many elements a store to a memory has, on average."""
+        return self.written[name] / self.store_steps[name]
+
+
+def orders(kernel, name):
+    """Return how far the stores to a memory move in an iteration of each loop around them.
+
+    Elements, the outermost loop first; loops within a tile, that are unrolled or vectors, and those
+    that threads share are left out.
+    """
+    walk = _Walk(Cost.__new__(Cost), kernel, False, visit=False)
+    for around, store in _stores(kernel.body, ()):
+        if store.memory.name == name:
+            return [abs(walk.step(store, s.var)) for s in around
+                    if s.kind not in (PARALLEL, VECTOR, UNROLLED)]
+    raise LookupError(name)
+
+
+def _stores(body, around):
+    for s in body:
+        if isinstance(s, Store):
+            yield around, s
+        for inner in s.bodies():
+            yield from _stores(inner, (*around, s) if isinstance(s, For) else around)
+
+
+class _Walk:
+    """One pass over a kernel: loops around the current statement, and what names depend on."""
+
+    def __init__(self, cost, kernel, exact, visit=True):
+        self.cost, self.exact = cost, exact
+        self.loops = []  # (variable, iterations, kind), the outermost first
+        self.known = {}  # values of loop variables that extents or conditions depend on
+        self.uses = {}  # the loop variables that a bound name depends on
+        self.lets = {}  # names that are no data, and expressions without them
+        self.inlined = {}
+        self.deciding = self._deciding(kernel.body)
+        if visit:
+            self.body(kernel.body)
+
+    def _deciding(self, body):
+        """Return the loop variables that extents (and conditions, if exact) depend on."""
+        roots = []
+        for stmt in traverse.walk(body):
+            if isinstance(stmt, Let):
+                self.lets[stmt.var] = stmt.value
+            elif isinstance(stmt, For):
+                roots.append(stmt.extent)
+            elif isinstance(stmt, Reduce):
+                roots.extend(a.extent for a in stmt.axes)
+            elif self.exact and isinstance(stmt, If):
+                roots.append(stmt.condition)
+            elif self.exact and isinstance(stmt, Load | Store) and stmt.mask is not None:
+                roots.append(stmt.mask)
+        lanes = {s.var for s in traverse.walk(body) if isinstance(s, For) and s.kind == VECTOR}
+        return ex.free_vars([self.inline(r) for r in roots]) - lanes
+
+    def inline(self, e):
+        """Return an expression with all names replaced by what they were bound to."""
+        if e not in self.inlined:
+            full = e
+            while found := {v: self.lets[v] for v in ex.free_vars([full]) if v in self.lets}:
+                (full,) = ex.substitute([full], found)
+            self.inlined[e] = full
+        return self.inlined[e]
+
+    def step(self, store, var):
+        """Return how many elements an access moves in the first iteration of a loop."""
+        def offset(at):
+            flat = 0
+            for e, extent in zip(store.index, store.memory.shape, strict=True):
+                e = self.inline(e)
+                values = {v: at * (v is var) for v in ex.free_vars([e])}
+                flat = flat * int(evaluate(extent)) + int(evaluate(e, values))
+            return flat
+
+        return offset(1) - offset(0)
+
+    def value(self, e):
+        """Return what an extent or a condition is here; None for data."""
+        e = self.inline(e)
+        names = ex.free_vars([e])
+        if not names <= self.known.keys():
+            return None
+        return int(evaluate(e, {v: self.known[v] for v in names}))
+
+    def holds(self, condition):
+        """Whether a condition counts as true here."""
+        if condition is None or not self.exact:
+            return True
+        return self.value(condition) in (None, 1)
+
+    def depends(self, exprs):
+        """Return the loop variables that expressions depend on, loaded values among them."""
+        found = set()
+        for v in ex.free_vars([self.inline(e) for e in exprs]):
+            found |= self.uses.get(v, {v})
+        return found
+
+    def times(self, exprs, lanes=False):
+        """Return how many instructions (or lanes of them) one statement is."""
+        needed = self.depends(exprs)
+        return math.prod(n for var, n, kind in self.loops
+                         if (kind not in (VECTOR, UNROLLED)
+                             or (var in needed and (kind == UNROLLED or lanes))))
+
+    def body(self, body):
+        for stmt in body:
+            self.statement(stmt)
+
+    def statement(self, s):
+        self.multiply(s)
+        if isinstance(s, For):
+            self.loop(s)
+        elif isinstance(s, Reduce):
+            self.reduce(s)
+        elif isinstance(s, Load):
+            self.uses[s.var] = self.depends(s.index)
+            if self.holds(s.mask) and s.memory.scope != "register":
+                self.cost.read[s.memory.name] += self.times(s.index, lanes=True)
+                self.cost.loads += self.times(s.index)
+                self.cost.masked += self.times(s.index) if s.mask is not None else 0
+        elif isinstance(s, Store):
+            if self.holds(s.mask) and s.memory.scope != "register":
+                self.cost.written[s.memory.name] += self.times(s.index, lanes=True)
+                self.cost.stores += self.times(s.index)
+                self.cost.store_steps[s.memory.name] += self.times(s.index)
+                self.cost.masked += self.times(s.index) if s.mask is not None else 0
+        elif isinstance(s, Alloc):
+            size = s.memory.dtype.itemsize * math.prod(self.value(e) for e in s.memory.shape)
+            self.cost.private[s.memory.name] = size
+            if s.memory.scope == "register":
+                self.cost.registers = max(self.cost.registers, size)
+        elif isinstance(s, Prefetch):
+            self.cost.prefetched[s.memory.name] += self.times(s.index)
+        elif isinstance(s, If):
+            taken = self.value(s.condition) if self.exact else None
+            self.body(s.then if taken in (None, 1) else s.orelse)
+        else:
+            for inner in s.bodies():
+                self.body(inner)
+
+    def multiply(self, s):
+        """Count the multiplications of floats, and of words, that a statement makes."""
+        if isinstance(s, Store) and not self.holds(s.mask):
+            return
+        if isinstance(s, Store | Let):
+            self.count_products([s.value])
+
+    def count_products(self, values):
+        for e in ex.toposort(values):
+            if (e.op in (Op.MUL, Op.MAD) and e.dtype.is_float) or e.op in WORDS:
+                self.cost.products[e.op.name] += self.times([e])
+                self.cost.computed += e.lanes * self.times([e], lanes=True)
+
+    def loop(self, s):
+        count = self.value(s.extent)
+        if s.kind == PARALLEL:
+            self.cost.shares.append(count)
+        self.inside(s.var, count, s.kind, lambda: self.body(s.body))
+
+    def reduce(self, s):
+        def axes(rest):
+            if rest:
+                a = rest[0]
+                self.inside(a.var, self.value(a.extent), a.kind, lambda: axes(rest[1:]))
+                return
+            self.body(s.body)
+            self.count_products([a.update for a in s.accumulators])
+
+        axes(s.axes)
+        for a in s.accumulators:
+            self.uses[a.var] = set()
+
+    def inside(self, var, count, kind, visit):
+        """Visit a loop: once for all iterations, or each of them where something depends on it."""
+        if var not in self.deciding:
+            self.loops.append((var, count, kind))
+            visit()
+            self.loops.pop()
+            return
+        for at in range(count):
+            self.known[var] = at
+            visit()
+        del self.known[var]

@@ -1,0 +1,63 @@
+"""Which tests a tier runs: ``full`` is everything, ``fast`` is what one waits for after a change.
+
+The fast tier takes every test that carries no mark. Of a grid, which is what carries
+``pytest.mark.grid`` (the rows of one function, or all tests of a module), it takes a tenth, and one
+test at least; tests marked ``slow`` it leaves to the full tier. Which tests are the tenth follows
+from the commit, so that all of them run as commits go by; WEFT_GRID_SEED repeats a choice. A loop
+inside of one test takes the same tenth of its rows by the fixture ``tier_rows``.
+"""
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+TIERS = ("fast", "full")
+SHARE = 10  # one row of a grid in so many
+
+
+def choose_seed():
+    """Return the number that says which tenth of each grid runs, as text: that of the tree.
+
+    A copy of the source without its history always takes the same rows.
+    """
+    if given := os.environ.get("WEFT_GRID_SEED"):
+        return given
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD^{tree}"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "0"
+
+
+def left_out(items, seed):
+    """Return the items of a collection that the fast tier does not run.
+
+    Parameters
+    ----------
+    items
+        What pytest collected, after those that lack a capability were deselected.
+    seed
+        Text that says which rows of grids stay: the same for all processes of a run.
+    """
+    dropped = {item for item in items if item.get_closest_marker("slow")}
+    grids = {}
+    for item in items:
+        if item not in dropped and (grid := _grid(item)):
+            grids.setdefault(grid, []).append(item)
+    for rows in grids.values():
+        dropped.update(set(rows).difference(some_of(rows, seed, lambda item: item.nodeid)))
+    return dropped
+
+
+def some_of(rows, seed, name=str):
+    """Return a tenth of some rows, and one at least, in the order in which they come."""
+    chosen = sorted(rows, key=lambda row: hashlib.sha256(f"{seed} {name(row)}".encode()).digest())
+    kept = {name(row) for row in chosen[: -(-len(chosen) // SHARE)]}
+    return [row for row in rows if name(row) in kept]
+
+
+def _grid(item):
+    """Return the name of the grid that a test belongs to; None for most tests."""
+    found = next(item.iter_markers_with_node("grid"), None)
+    return found and found[0].nodeid.partition("[")[0]
