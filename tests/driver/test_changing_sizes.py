@@ -54,6 +54,10 @@ SUMS = {
     "square": lambda x, w, n: x[:n] @ x[:n].T,
     "flat": lambda x, w, n: x[:n].reshape(-1)[2:].cumsum(0),
     "both": lambda x, w, n: weft.cat([x[:n], x[: n + 3]]).mean(1),
+    "product": lambda x, w, n: (1 + x[:n] / 99).repeat(9, 1).reshape(-1).cumprod(0),
+    "logarithm": lambda x, w, n: x[:n].repeat(30, 1).reshape(-1).logcumsumexp(0),
+    "scatter": lambda x, w, n: x[0].repeat(9).scatter_add(
+        0, weft.arange(16 * n) % 7, x[:n].reshape(-1)),
     "tril": lambda x, w, n: (x[:n] @ x[:n].T).tril().softmax(-1) @ x[:n],
     "attention": lambda x, w, n: F.scaled_dot_product_attention(
         x[None, :n], x[None, :n], x[None, :n], is_causal=True),
@@ -72,10 +76,11 @@ def test_sizes_compile_a_few_times(name):
 def test_sums_have_the_same_bits_whenever_they_are_computed(name):
     """Graphs that add up floats get a plan for each size, whatever was computed before."""
     x, w = weft.tensor(X).realize(), weft.tensor(W).realize()
-    first = {n: SUMS[name](x, w, n).numpy() for n in (40, 33, 7)}
-    for n in [11, 6, 20, 35, 40, 12, 64, 33, 7, 99, 40, 7]:
+    before, first = weft.compile_count(), {}
+    for n in [40, 33, 7, 11, 6, 20, 35, 40, 12, 64, 33, 7, 99, 40, 7, *[64, 99, 35] * 4]:
         found = SUMS[name](x, w, n).numpy()
         np.testing.assert_array_equal(found, first.setdefault(n, found))
+    assert weft.compile_count() - before == len(first)
 
 
 def drawn(seed):

@@ -42,7 +42,7 @@ _TRACKED: Final = 256  # kinds of graphs, and sizes of each
 _MOST_NODES: Final = 400
 _ROOM: Final = 256  # a variable reaches that far, or so many times its largest value
 _REFUSED: Final = (Op.WINDOW, Op.UNWINDOW, Op.STRIDED, Op.LAUNCH, Op.PACK)
-_ADDING: Final = ("sum", "prod", "linear")
+_SELECTING: Final = ("max", "min")  # their result is one of the operands, in any order
 
 Sizes = tuple[int, ...]
 Make = Callable[[Sequence[Node]], "Compiled"]
@@ -166,7 +166,7 @@ def _rounds_by_order(node: Node) -> bool:
     if not node.dtype.is_float:
         return False
     if node.op is Op.REDUCE or node.op is Op.SCAN or node.op is Op.RECURRENCE:
-        return node.attr.kind in _ADDING
+        return node.attr.kind not in _SELECTING
     return node.op is Op.SCATTER
 
 
