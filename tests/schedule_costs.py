@@ -27,7 +27,11 @@ from weft.ir.stmt import (
     Reduce,
     Store,
 )
+from weft.strategies import choose
+from weft.target import Target
 
+WIDE = Target("cpu", "x86_64", vector_bytes=64, vector_registers=32, l1_bytes=32 << 10,
+              l2_bytes=1 << 20, l3_bytes=32 << 20, cores=2)
 WORDS = (Op.DOT2, Op.DOT4, Op.DOT4S, *MATRICES)
 
 
@@ -85,6 +89,14 @@ class Cost:
     def stored_at_once(self, name):
         """Return how many elements a store to a memory has, on average."""
         return self.written[name] / self.store_steps[name]
+
+
+def costs_on(target, record):
+    """Return what each kernel that was compiled costs where `target` schedules it.
+
+    The processor that the tests run on has its own vectors and registers.
+    """
+    return [Cost(choose(built.nest, target, target.cores)) for built in record.built]
 
 
 def orders(kernel, name):

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,20 @@ ROOM = 20  # modules of a folder, at most
 CYCLES_OF_TYPES = ("weft.capture.",)
 # Written so that this file does not find itself.
 UNFINISHED = re.compile("|".join(["TO" + "DO", "FIX" + "ME", r"\bXX" + r"X\b", r"\bHA" + r"CK\b"]))
+# What a file with a hollow place has somewhere in its text: only those are parsed.
+HOLLOW = re.compile(r"NotImplementedError|\bmark\.skip\b|\bassert *\(? *(True|False|None|[\d\"'])")
 HEAVY = ["llvmlite", "click", "rich", "ml_dtypes", "platformdirs", "torch", "scipy", "sklearn",
          "hashlib", "tempfile", "dataclasses", "decimal"]
+
+
+@cache
+def text_of(file):
+    return file.read_text()
+
+
+@cache
+def tree_of(file):
+    return ast.parse(text_of(file))
 
 
 def relative(file):
@@ -79,14 +92,13 @@ def test_files():
 
 def faults_of(file):
     """Return what is wrong with a file as such: its length, its name, what it leaves unfinished."""
-    text = file.read_text()
-    lines = text.splitlines()
+    lines = text_of(file).splitlines()
     if len(lines) > most_lines(file):
         yield f"{len(lines)} lines: split it, see docs/design/style.md"
     if file.name in ("utils.py", "util.py", "helpers.py", "misc.py"):
         yield "a name that says nothing of what is inside"
     yield from (line.strip() for line in lines if UNFINISHED.search(line))
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(file)) if HOLLOW.search(text_of(file)) else ():
         if (
             (isinstance(node, ast.Name) and node.id == "NotImplementedError")
             or (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant))
@@ -114,7 +126,7 @@ def test_long_modules_are_listed():
 def test_lines_are_short():
     """Linters let a line be longer that ends in a long word, as a comment to a type checker."""
     found = [f"{relative(file)}:{n}" for file in SOURCE + TESTS + OTHERS
-             for n, line in enumerate(file.read_text().splitlines(), 1) if len(line) > 100]
+             for n, line in enumerate(text_of(file).splitlines(), 1) if len(line) > 100]
     assert not found
 
 
@@ -259,6 +271,7 @@ def test_import_prints_nothing_and_warns_of_nothing():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_each_module_imports_alone():
     """Modules that only import after another one have a cycle between them.
 
@@ -283,11 +296,13 @@ def test_each_module_imports_alone():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_no_import_cycles():
     """No cycle between modules, with imports inside functions; between folders, see the layers."""
     assert_no_cycle(import_graph(running_nodes))
 
 
+@pytest.mark.slow
 def test_rooms_have_no_cycles_of_types():
     """What is imported for the type checker alone makes no cycle either."""
     graph = import_graph(ast.walk)
@@ -322,12 +337,17 @@ def assert_no_cycle(graph):
     assert len(order) == len(graph)
 
 
+def name_of(node):
+    """Return the name that an expression is or ends in, None for others."""
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)
+
+
 def running_nodes(tree):
     """Walk what runs: two modules of a folder may name each other's types for the type checker."""
     todo = [tree]
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        if isinstance(node, ast.If) and name_of(node.test) == "TYPE_CHECKING":
             todo.extend(node.orelse)
             continue
         yield node
@@ -349,7 +369,7 @@ def import_graph(nodes):
     graph = {}
     for module, file in known.items():
         targets = set()
-        for node in nodes(ast.parse(file.read_text())):
+        for node in nodes(tree_of(file)):
             if isinstance(node, ast.Import):
                 targets |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -357,7 +377,7 @@ def import_graph(nodes):
                 for alias in node.names:
                     name = f"{node.module}.{alias.name}"
                     targets.add(name if name in known else node.module)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Late":
+            elif isinstance(node, ast.Call) and name_of(node.func) == "Late":
                 targets.add(ast.literal_eval(node.args[0]))
         graph[module] = sorted(t for t in targets if t in known and t != module)
     return graph

@@ -92,6 +92,7 @@ def test_every_capability_in_use_is_declared(demand):
         assert isinstance(missing(name), str)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
 def test_marked_tests_are_deselected(tmp_path, workers):
     out = suite(tmp_path, "marked plain", *workers, probe="it is away")
@@ -114,6 +115,7 @@ def test_missing_golden_file_fails(tmp_path):
     assert "repeat with WEFT_TEST_SEED=" in out
 
 
+@pytest.mark.slow
 def test_seed_is_fresh_and_can_be_repeated(tmp_path):
     def drawn(**environ):
         out = suite(tmp_path, "random", "-s", probe="", **environ)

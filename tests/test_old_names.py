@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).parent.parent / "src" / "weft"
 MODULES = re.findall(r"\w+", """
     aside beside contraction_apart contraction_chains contraction_deep contraction_far
@@ -32,6 +34,7 @@ def test_no_module_has_an_old_name():
     assert not present & set(MODULES)
 
 
+@pytest.mark.slow
 def test_nothing_has_an_old_name():
     words = re.compile(r"\b(" + "|".join(NAMES) + r")\b")
     found = [f"{file.relative_to(PACKAGE)}:{node.lineno}: {name}"

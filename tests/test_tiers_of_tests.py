@@ -42,6 +42,16 @@ def test_a_tenth_of_the_rows_of_each_function(rows, share):
         assert [sum(f"test_{x}" in name for name in names) for x in "xy"] == [share, share]
 
 
+def test_a_share_of_each_module_in_some_folders():
+    rooms = {"passes": 2, "frontend/kernel": 5, "frontend": 20}
+    items = [Item(f"tests/{room}/test_{m}.py::test_{k}")
+             for room in rooms for m in "ab" for k in range(20)]
+    names = kept(items, "0")
+    for room, number in rooms.items():
+        for m in "ab":
+            assert sum(f"{room}/test_{m}" in name for name in names) == number
+
+
 def test_rows_of_a_loop_are_chosen_in_the_same_way():
     rows = [f"row {k}" for k in range(40)]
     choices = [tiers.some_of(rows, str(seed)) for seed in range(200)]

@@ -1,10 +1,12 @@
 """Which tests a tier runs: ``full`` is everything, ``fast`` is what one waits for after a change.
 
-The fast tier takes every test that carries no mark. Of a grid, which is what carries
-``pytest.mark.grid`` (the rows of one function, or all tests of a module), it takes a tenth, and one
-test at least; tests marked ``slow`` it leaves to the full tier. Which tests are the tenth follows
-from the commit, so that all of them run as commits go by; WEFT_GRID_SEED repeats a choice. A loop
-inside of one test takes the same tenth of its rows by the fixture ``tier_rows``.
+The fast tier takes every test of public behaviour that carries no mark. Of a grid, which is what
+carries ``pytest.mark.grid`` (the rows of one function, or all tests of a module), it takes a tenth,
+and one test at least. Of each module in the folders of SAMPLED, which test the inside of the
+compiler or have hundreds of rows for one path, it takes a share as of a grid. Tests marked ``slow``
+it leaves to the full tier. Which tests it takes follows from the commit, so that all of them run as
+commits go by; WEFT_GRID_SEED repeats a choice. A loop inside of one test takes a tenth of its rows
+by the fixture ``tier_rows``.
 """
 
 import hashlib
@@ -14,6 +16,11 @@ from pathlib import Path
 
 TIERS = ("fast", "full")
 SHARE = 10  # one row of a grid in so many
+# Folders of which one test of each module in so many runs.
+SAMPLED = {
+    **dict.fromkeys(("strategies", "kernelize", "schedule", "passes", "renderers", "tune"), 10),
+    **dict.fromkeys(("robustness", "runtimes", "frontend/kernel", "frontend/compute"), 4),
+}
 
 
 def choose_seed():
@@ -45,19 +52,23 @@ def left_out(items, seed):
     for item in items:
         if item not in dropped and (grid := _grid(item)):
             grids.setdefault(grid, []).append(item)
-    for rows in grids.values():
-        dropped.update(set(rows).difference(some_of(rows, seed, lambda item: item.nodeid)))
+    for (_, share), rows in grids.items():
+        dropped.update(set(rows).difference(some_of(rows, seed, lambda item: item.nodeid, share)))
     return dropped
 
 
-def some_of(rows, seed, name=str):
-    """Return a tenth of some rows, and one at least, in the order in which they come."""
+def some_of(rows, seed, name=str, share=SHARE):
+    """Return one in `share` of some rows, and one at least, in the order in which they come."""
     chosen = sorted(rows, key=lambda row: hashlib.sha256(f"{seed} {name(row)}".encode()).digest())
-    kept = {name(row) for row in chosen[: -(-len(chosen) // SHARE)]}
+    kept = {name(row) for row in chosen[: -(-len(chosen) // share)]}
     return [row for row in rows if name(row) in kept]
 
 
 def _grid(item):
-    """Return the name of the grid that a test belongs to; None for most tests."""
+    """Return the name of the grid that a test belongs to and its share; None for most tests."""
     found = next(item.iter_markers_with_node("grid"), None)
-    return found and found[0].nodeid.partition("[")[0]
+    if found:
+        return found[0].nodeid.partition("[")[0], SHARE
+    module = item.nodeid.partition("::")[0]
+    folder = module.removeprefix("tests/").rpartition("/")[0]
+    return (module, SAMPLED[folder]) if folder in SAMPLED else None

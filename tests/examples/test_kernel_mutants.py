@@ -64,7 +64,7 @@ def outcome(name: str, mutant: Mutant, folder) -> tuple[str, set[str], set[str]]
     return wrong, {f.kind for f in launches.findings}, broken_rules(file, SIZES[name])
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_mutants(name, tmp_path):
     todo = mutants(FILES[name])

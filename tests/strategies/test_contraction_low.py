@@ -51,7 +51,7 @@ def test_a_convolution_of_a_low_picture_is_no_gradient_by_weights(shape):
     w = rng.standard_normal((32, shape[1], 5, 5), dtype=np.float32)
     found, why = ran(lambda x, w: x.conv2d(w, padding=2), x, w)
     np.testing.assert_allclose(found, correlated(x, w, 2), rtol=1e-5, atol=1e-4)
-    assert "results in registers along" in why
+    assert "partial sums" not in why
 
 
 @pytest.mark.parametrize(("shape", "taps"), [((2, 32, 8, 39), 5), ((1, 37, 39, 7), 5)])

@@ -8,7 +8,7 @@ import schedule_nests as nests
 import weft
 import weft.nn.functional as wf
 import weft.optim
-from schedule_costs import Cost
+from schedule_costs import WIDE, costs_on
 from weft.driver import counters
 
 RNG = np.random.default_rng(29)
@@ -57,10 +57,10 @@ def test_gradients_of_weights_beside_what_they_update(images, channels, outputs,
 
 
 def costs_of(call, *arguments):
-    """Return what each kernel of a call costs as it is scheduled."""
+    """Return what each kernel of a call costs where vectors are wide."""
     with counters.record() as record:
         [t.realize() for t in call(*arguments)]
-    return [Cost(b.scheduled) for b in record.built]
+    return costs_on(WIDE, record)
 
 
 def test_short_rows_of_gradients_leave_together():

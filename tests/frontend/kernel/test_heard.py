@@ -96,10 +96,10 @@ def test_trees_are_written_only_for_functions_that_they_have(
     monkeypatch.setattr(source_audit, "_written", lambda tree: written.append(tree) or write(tree))
     assert source_audit.heard("other7") == [ast.unparse(others[7])]
     assert written == [others[7]]
-    others[3].body[0].name = "changed"  # type: ignore[attr-defined]
+    others[3].body[0].name = "renamed_tree"  # type: ignore[attr-defined]
     compile(others[3], "<tree>", "exec")
     assert source_audit.heard("other3") == []
-    assert source_audit.heard("changed") == [ast.unparse(others[3])]
+    assert source_audit.heard("renamed_tree") == [ast.unparse(others[3])]
 
 
 @pytest.mark.slow
