@@ -5,7 +5,8 @@ import pytest
 
 import weft
 from seeds import seeds
-from weft.driver import counters, device
+from weft.driver import counters
+from weft.driver.context import host_context
 from weft.graph.simplify import simplify
 from weft.kernelize.build import kernelize
 
@@ -65,7 +66,7 @@ def test_images_stay_near_for_all_tiles(shape):
     found = [line for b in recording.built for line in b.scheduled.meta.schedule]
     assert any("block_reduction" in one and "partial" in one and "window" in later
                for one, later in zip(found, found[3:], strict=False)) or (
-        device.target().vector_bytes < 64)
+        host_context().target.vector_bytes < 64)
 
 
 @pytest.mark.parametrize("outputs", [1, 7, 16, 40])

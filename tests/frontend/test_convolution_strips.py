@@ -5,7 +5,8 @@ import pytest
 
 import weft
 from seeds import seeds
-from weft.driver import counters, device
+from weft.driver import counters
+from weft.driver.context import host_context
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -54,7 +55,7 @@ def test_short_rows(shape, seed):
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     found, forms = convolve(x, w, bias, **options)
     want = np.maximum(wanted(x, w, **options) + bias.reshape(-1, *[1] * len(sides)), 0)
-    assert "short_rows" in forms or device.target().vector_bytes < 64
+    assert "short_rows" in forms or host_context().target.vector_bytes < 64
     assert np.abs(found - want).max() <= 1e-6 * np.abs(want).max()
 
 
@@ -68,7 +69,7 @@ def test_what_lies_between_rows_reaches_no_result(seed):
     w = rng.standard_normal((3, 9, 3, 3), np.float32)
     options = {"stride": 1, "padding": 1, "dilation": 1, "groups": 1}
     found, forms = convolve(x, w, np.zeros(3, np.float32), **options)
-    assert "short_rows" in forms or device.target().vector_bytes < 64
+    assert "short_rows" in forms or host_context().target.vector_bytes < 64
     with np.errstate(invalid="ignore"):
         want = wanted(x, w, **options)
     clean = np.isfinite(want)

@@ -37,7 +37,8 @@ class Toy:
 
 
 def toy(probe=lambda: ""):
-    return Backend("toy", ("a", "b"), probe, lambda: 2, None, None, lambda ordinal, pair: Toy())
+    return Backend("toy", ("a", "b"), probe, lambda: 2, None, None, None,
+                   lambda ordinal, pair: Toy())
 
 
 def test_devices_in_the_order_of_probing():

@@ -487,14 +487,14 @@ def test_copies():
 
 
 def test_an_interpreter_that_is_laid_out_otherwise(monkeypatch):
-    from weft.driver import device
+    from weft.driver.context import host_context
     from weft.runtimes.cpu.calls import dispatch
 
     def refuse(host):
         raise dispatch.NotSupported("another layout")
 
     monkeypatch.setattr(dispatch, "layout", refuse)
-    monkeypatch.setattr(device.runtime(), "_dispatchers", {})
+    monkeypatch.setattr(host_context().native, "_dispatchers", {})
     add = weft.jit(lambda x: x + 1)
     assert warm(add, ones(3)).tolist() == [2, 2, 2]
     assert type(add) is Jitted

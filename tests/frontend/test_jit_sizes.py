@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import weft
-from weft import background, driver, nn
+from weft import background, nn
 from weft.capture import runtime_sizes
 from weft.capture.jit import Jitted
 from weft.config import config
+from weft.driver.context import host_context
 from weft.errors import AllocationError, VariableError
 from weft.nn import functional as F
 from weft.runtimes.cpu.calls import dispatch_sizes
@@ -24,7 +25,7 @@ W = weft.tensor(np.random.default_rng(0).standard_normal((8, 8)).astype(np.float
 @pytest.fixture
 def misses(monkeypatch):
     """Note each call that comes to Python; sizes get plans of their own by their number alone."""
-    if config().check or driver.device.runtime().pool.checks:
+    if config().check or host_context().native.pool.checks:
         pytest.skip("calls whose memory or results are checked are made in Python")
     found = []
     python = Jitted._miss
@@ -288,7 +289,7 @@ def test_memory_that_is_not_there(misses, monkeypatch):
     for n in (4, 6, 9, 70):
         jitted(weft.tensor(rows(n)))
     x = weft.tensor(rows(77)).realize()
-    pool = driver.device.runtime().pool
+    pool = host_context().native.pool
     pool.flush()
     misses.clear()
     with monkeypatch.context() as patch:

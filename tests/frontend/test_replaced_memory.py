@@ -255,12 +255,12 @@ def test_the_arrays_of_the_capture_are_not_kept(made):
 
 
 def test_memory_does_not_grow_with_the_steps(made):
-    from weft.driver import device
+    from weft.driver.context import host_context
 
     _, _, _, step, x = made
     call = weft.jit(step)
     call(x)
-    pool = device.runtime().pool
+    pool = host_context().native.pool
     before = pool.bytes_in_use
     for _ in range(20):
         call(x)

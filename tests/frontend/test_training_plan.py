@@ -4,7 +4,8 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.driver import counters, device
+from weft.driver import counters
+from weft.driver.context import host_context
 
 
 def attend(x):
@@ -51,7 +52,7 @@ def test_a_step_is_one_call_of_one_plan(model, optimizer, rng, compiled):
     with counters.record() as recording:
         first = step(x, y).item()
     step(x, y).item()
-    pool = device.runtime().pool
+    pool = host_context().native.pool
     kinds = {b.nest.meta.kind for b in recording.built}
     assert "contraction" in kinds
     before, reserved = [plan.calls for plan in recording.plans], pool.bytes_reserved

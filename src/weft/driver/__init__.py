@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from weft.driver.counters import compile_count, count
-from weft.driver.device import allocate, dispatcher, from_host, memory_limit
+from weft.driver.host_memory import allocate, dispatcher, from_host, memory_limit
 from weft.driver.plans.compiled_graph import Compiled, Panel
 from weft.driver.plans.runtime_constants import scalar
 from weft.driver.realize import compile, compute, realize

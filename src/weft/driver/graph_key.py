@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
+from weft.driver.context import Context, context
 from weft.imports import importing
 from weft.ir import node as nd
 from weft.ir.expr import Expr
@@ -79,13 +80,18 @@ class Structure:
         Outputs, each with the leaf whose memory it may take.
     resident : tuple of int
         Leaves of which calls may keep copies, because their elements seldom change.
+    context : Context
+        The device that the graph is computed on.
     """
 
-    __slots__ = ("key", "leaves", "nodes", "resident", "updates")
+    __slots__ = ("context", "key", "leaves", "nodes", "resident", "updates")
+
+    context: Context
 
     def __init__(self, outputs: Sequence[Node], updates: Mapping[int, Storage] | None = None,
                  resident: Container[Storage] = ()) -> None:  # fmt: skip
         self.nodes = nd.toposort(outputs)
+        self.context = context()
         self.leaves: list[Storage] = []
         number: dict[Node, int] = {}
         rows: list[tuple[Any, ...]] = []

@@ -21,11 +21,13 @@ import weakref
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weft.config import Debug, config, debug
-from weft.driver import counters, device, kernels
+from weft.driver import counters, kernels
+from weft.driver.context import lock
 from weft.driver.plans.plan import Plan
 from weft.locks import in_child, mutex
 
 if TYPE_CHECKING:
+    from weft.driver.context import Context
     from weft.driver.kernels import Code
 
 SLOWER: Final = 10  # times that a kernel of the first tier takes, roughly
@@ -159,8 +161,8 @@ def _improve(state: _State, key: str, calls: int, plans: list[Plan]) -> None:
     """Compile a kernel fully and switch every plan to it; whatever fails, the old code stays."""
     start = time.perf_counter()
     try:
-        with device.lock:
-            old, new = kernels.compile_again(key)
+        with lock:
+            old, new = kernels.compile_again(key, _context_of(key, plans))
             done = time.perf_counter()
             for plan in plans:
                 if plan.codes.get(key) is old:
@@ -178,6 +180,10 @@ def _improve(state: _State, key: str, calls: int, plans: list[Plan]) -> None:
     if debug(Debug.COMPILE):
         print(f"weft: switched {made.kernel} ({made.kind}) to the full tier after {calls} runs, "
               f"compiled in {made.milliseconds:.1f} ms behind it", file=sys.stderr)
+
+
+def _context_of(key: str, plans: list[Plan]) -> Context:
+    return next(plan.context for plan in plans if key in plan.codes)
 
 
 __all__ = ["Switch", "forget", "stop", "switches", "watch"]

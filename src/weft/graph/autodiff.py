@@ -32,6 +32,7 @@ RULES: Final[dict[Operation, tuple[Rule, ...]]] = {
     **gradients_reduce.RULES,
     Op.BUFFER: (lambda node, g: infer.reshape(g, node.attr.origin.shape),),
     Op.DETACH: (lambda node, g: g, lambda node, g: None),  # see `weft.ir.node.History`
+    Op.COPY: (lambda node, g: infer.copy(g, node.args[0].device or g.device),),
 }
 """For each operation a rule for each float operand: ``(node, its gradient) -> gradient of the
 operand``, None where that is zero everywhere."""

@@ -471,6 +471,11 @@ def contiguous(x: Node) -> Node:
     return nd.make(Op.CONTIGUOUS, x.dtype, x.shape, (x,))
 
 
+def copy(x: Node, device: str) -> Node:
+    """Return `x` on a device: a copy of it, or, of what is on none, computed there."""
+    return x if x.device == device else nd.make(Op.COPY, x.dtype, x.shape, (x,), device)
+
+
 def detach(x: Node) -> Node:
     """Return `x` as a constant of differentiation."""
     return nd.make(Op.DETACH, x.dtype, x.shape, (x,))

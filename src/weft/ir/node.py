@@ -8,10 +8,11 @@ movement op is a pure index map (`weft.kernelize.common.indexing`). A matmul is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from weft.errors import LaunchError
+from weft.errors import DeviceError, LaunchError
 from weft.ir import dtype as dt
 from weft.ir.dtype import DType
 from weft.ir.expr import Bounds, Expr
@@ -24,6 +25,7 @@ from weft.weak import WeakTable
 
 Triple = tuple[int, int, int]
 
+HOST: Final = "cpu"  # the device whose memory is that of this process
 Dim = int | Expr  # a symbolic size is an int64 expression of VARIABLEs
 Shape = tuple[Dim, ...]
 
@@ -38,17 +40,20 @@ class Storage:
     buffer : object
         What the runtime allocated, or None for a placeholder (a jit argument).
     device : str
-        Where it lives.
+        Where it lives: by default where its buffer is, or the memory of this process. Empty for a
+        placeholder of a number, which any device may read.
     origin : Node or None
         The node that was realized into this storage, kept for differentiation only.
     """
 
     __slots__ = ("__weakref__", "buffer", "device", "dtype", "origin", "shared", "size")
 
-    def __init__(self, dtype: DType, size: Dim, buffer: Any = None, device: str = "cpu",
+    def __init__(self, dtype: DType, size: Dim, buffer: Any = None, device: str | None = None,
                  origin: Node | None = None, shared: bool = False) -> None:  # fmt: skip
-        self.dtype, self.size, self.buffer, self.device = dtype, size, buffer, device
-        self.origin, self.shared = origin, shared
+        self.dtype, self.size, self.buffer = dtype, size, buffer
+        if device is None:
+            device = HOST if buffer is None else buffer.device
+        self.device, self.origin, self.shared = device, origin, shared
 
 
 class SliceAttr(Record):
@@ -229,15 +234,19 @@ class Node:
     ----------
     op, dtype, shape, args, attr
         The row of the op table, element type, sizes, operand nodes, attribute record.
+    device : str
+        Where the value is: that of its operands. Empty for what is computed from constants alone,
+        which any device may do.
     """
 
-    __slots__ = ("__weakref__", "args", "attr", "dtype", "op", "shape")
+    __slots__ = ("__weakref__", "args", "attr", "device", "dtype", "op", "shape")
 
     op: Operation
     dtype: DType
     shape: Shape
     args: tuple[Node, ...]
     attr: Any
+    device: str
 
     @property
     def ndim(self) -> int:
@@ -263,10 +272,34 @@ def make(op: Operation, dtype: DType, shape: Shape, args: tuple[Node, ...] = (),
     if found is None:
         made = Node.__new__(Node)
         made.op, made.dtype, made.shape, made.args, made.attr = op, dtype, shape, args, attr
+        made.device = _device(op, args, attr)
         found = intern(_interned, key, made)
         if watcher is not None:
             watcher(found)
     return found
+
+
+def _device(op: Operation, args: tuple[Node, ...], attr: Any) -> str:
+    """Return where a new node is computed.
+
+    Raises
+    ------
+    DeviceError
+        If its operands are on several devices.
+    """
+    if op is Op.COPY:
+        return sys.intern(attr)
+    if not args:
+        return sys.intern(attr.device) if op is Op.BUFFER else ""
+    device = args[0].device
+    for other in args:
+        if other.device is not device and other.device:
+            if device:
+                raise DeviceError(op.name, found=f"operands on {device} and {other.device}",
+                                  expected="operands on one device",
+                                  hint=f"move one, as in x.to({device!r})")
+            device = other.device
+    return device
 
 
 def with_args(node: Node, args: tuple[Node, ...]) -> Node:

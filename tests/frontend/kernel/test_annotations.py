@@ -318,7 +318,8 @@ def test_levels_and_lanes(level: str) -> None:
 
 def test_levels_and_lanes_change_the_code() -> None:
     """What is asked for has an effect."""
-    from weft.driver import device, launch, pipeline
+    from weft.driver import launch, pipeline
+    from weft.driver.context import host_context
     from weft.lang.launch.variants import translated
 
     images, sources = set(), set()
@@ -333,13 +334,13 @@ def test_levels_and_lanes_change_the_code() -> None:
         kernel = weft.kernel(**options)(body)  # type: ignore[call-overload]
         configured = kernel[2, 32]
         nest, _ = translated(kernel, configured.take((x,)).types, configured)
-        built = pipeline.build(nest, "same")
+        built = pipeline.build(nest, "same", host_context())
         images.add(built.image)
         sources.add(built.source)
-        launch.load_kernel(nest)
+        launch.load_kernel(nest, host_context())
     assert len(images) >= 4
     assert len(sources) >= 3  # one for size, one without vectors
-    assert device.target().vector_bytes
+    assert host_context().target.vector_bytes
 
 
 def test_metadata_goes_through_text() -> None:

@@ -13,7 +13,7 @@ import pytest
 import weft
 from weft import build
 from weft.compat import cuda
-from weft.driver import device
+from weft.driver.context import host_context
 from weft.ir.stmt import While
 from weft.ir.traverse import walk
 from weft.lang.source.termination import ends
@@ -193,12 +193,12 @@ class Launch:
         self.record = (ctypes.c_int64 * 2)(interrupts._stop.value, 0)
 
     def asks(self):
-        address = device.runtime().stops()["weft_turns"]
+        address = host_context().native.stops()["weft_turns"]
         return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)(self.record)
 
     def leaves(self):
         if self.record[1]:
-            address = device.runtime().stops()["weft_turned"]
+            address = host_context().native.stops()["weft_turned"]
             ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(self.record)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import weft
 from weft import gpu
 from weft.compat import cuda
-from weft.driver import device
+from weft.driver.context import host_context
 
 def twice(x, y):
     i = {grid}
@@ -27,7 +27,7 @@ def refuse(*args, **kwargs):
 run = {run}
 for kind in (np.float64, np.float32):
     x, y = np.arange(64, dtype=kind), np.zeros(64, kind)
-    runtime = device.runtime()
+    runtime = host_context().native
     kept = runtime.support, runtime.loader.load, runtime.compiler.compile
     run(x, y)
     y[:] = 0

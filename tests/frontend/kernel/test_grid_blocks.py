@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from weft import cg, gpu
-from weft.driver import device
+from weft.driver.context import host_context
 from weft.ir.stmt import PARALLEL, For
 from weft.ir.traverse import walk
 from weft.lang.reader.translate import Launch, translate
@@ -78,7 +78,7 @@ def test_blocks_are_iterations_of_parallel_loops() -> None:
     """Each of the two parts is one loop over blocks, never over parts of a block."""
     types = passed_on[6, 64].take((np.zeros(384), np.zeros(384))).types
     nest = translate(passed_on.__weft_function__, types, Launch((64, 1, 1), 1, 0, (6, 1, 1)))
-    flat = blocks_to_loops(nest, device.target().vector_bytes // 4)
+    flat = blocks_to_loops(nest, host_context().target.vector_bytes // 4)
     loops = [s for s in walk(flat.body) if isinstance(s, For) and s.kind == PARALLEL]
     assert [int(s.extent.attr) for s in loops] == [6, 6]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from weft.config import Debug, config, debug
-from weft.driver import device, kernels, pipeline
+from weft.driver import kernels, pipeline
+from weft.driver.context import Context
 from weft.driver.graph_key import Structure
 from weft.driver.kernels import Code, Packing
 from weft.driver.plans.plan import Panels, Plan, Spec, largest
@@ -64,9 +65,8 @@ def _best(structure: Structure, outputs: Sequence[Node]) -> _Cut:
     """Return a simplified graph as launches with the least memory and the fewest passes over it."""
     outputs = [_own(o, s) for o, s in zip(outputs, join_launches(simplify(outputs)), strict=True)]
     results, updates = {nd.base(o) for o in outputs}, _updates(structure, outputs)
-    steps = schedule_launches(
-        kernelize(outputs, device.target(), pipeline.verifying), results, updates
-    )
+    target = structure.context.target
+    steps = schedule_launches(kernelize(outputs, target, pipeline.verifying), results, updates)
     steps = scatter_in_place(steps, results)
     return _Cut(outputs, *write_in_place(steps, updates))
 
@@ -74,7 +74,7 @@ def _best(structure: Structure, outputs: Sequence[Node]) -> _Cut:
 def _plain(structure: Structure, outputs: Sequence[Node]) -> _Cut:
     """Return a graph as launches, one for each operation."""
     outputs = [_own(o, o) for o in outputs]
-    return _Cut(outputs, kernelize_alone(outputs, device.target()), {})
+    return _Cut(outputs, kernelize_alone(outputs, structure.context.target), {})
 
 
 def _make(structure: Structure, outputs: Sequence[Node],
@@ -90,7 +90,8 @@ def _make(structure: Structure, outputs: Sequence[Node],
     wanted = [(id(s.kernel), _resident(s, kept)) for s in steps]
     nests = {key: step.kernel for key, step in zip(wanted, steps, strict=True)}
     with Progress("compiling kernels", len(nests)) as progress:
-        made = kernels.compiled_all([(nest, key[1]) for key, nest in nests.items()], progress.tick)
+        made = kernels.compiled_all([(nest, key[1]) for key, nest in nests.items()],
+                                    structure.context, progress.tick)
         compiled.update(zip(nests, made, strict=True))
     spec, steps = _spec(structure, outputs, steps, [compiled[key] for key in wanted], marks, taken)
     if pipeline.verifying or config().memory_mode:
@@ -101,7 +102,7 @@ def _make(structure: Structure, outputs: Sequence[Node],
         fills = kernels.from_disk(panels.key)
         assert fills is not None
         codes[panels.key] = fills
-    return Plan(spec, codes, steps)
+    return Plan(spec, codes, steps, structure.context)
 
 
 def _resident(step: Step, kept: Container[Node]) -> tuple[int, ...]:
@@ -147,7 +148,7 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
     places.update({nd.buffer(s): Ref("input", i) for s, i in slots.items()})
     places.update({n: places[leaf] for n, leaf in taken.items()})
     variables = {v.attr.name: v for n in structure.nodes for v in _symbols(n)}
-    steps, codes, groups = _in_order(steps, codes, places)
+    steps, codes, groups = _in_order(steps, codes, places, structure.context)
     panels = _panels(steps, codes, places, len(slots))
     host_steps, programs, arena = _host_steps(steps, codes, groups, places, variables, panels)
     host = HostPlan(
@@ -206,14 +207,14 @@ def _symbols(node: Node) -> list[Expr]:
 
 
 def _in_order(
-    steps: list[Step], codes: list[Code], places: dict[Node, Ref]
+    steps: list[Step], codes: list[Code], places: dict[Node, Ref], context: Context
 ) -> tuple[list[Step], list[Code], list[Group]]:
     """Return the launches in the order of the plan, and its groups, numbered in that order.
 
     What runs together may not share memory, and what comes earlier lives longer: launches come from
     as far as the arena grows by no more than it may.
     """
-    threads = device.runtime().thread_count
+    threads = context.threads
     apart = [Group((i,)) for i in range(len(steps))]
     if threads < 2 or len(steps) < 2:
         return steps, codes, apart
@@ -223,7 +224,7 @@ def _in_order(
              for step, code in zip(steps, codes, strict=True)]  # fmt: skip
     limit = 0
     for reach in (ANYWHERE, *_REACHES):
-        groups = arrange(works, threads, reach, device.target().costs)
+        groups = arrange(works, threads, reach, context.target.costs)
         if len(groups) == len(steps):
             break
         order = [i for group in groups for i in group.launches]

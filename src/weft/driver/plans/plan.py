@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from weft.driver import device, kernels
+from weft.driver import kernels
+from weft.driver.context import Context
 from weft.driver.kernels import Code
 from weft.driver.plans.layouts import Layouts
 from weft.errors import AllocationError, BoundsError, VariableError, WeftError, raised, strayed
@@ -122,23 +123,26 @@ class Plan:
         Where memory is checked: places of all values in an arena in which none shares memory.
     steps : list of Step or None
         The loop nests, where the plan was made in this process (for explain).
+    context : Context
+        The device that it runs on.
     """
 
     __slots__ = ("__weakref__", "_fillings", "_layouts", "_natives", "apart", "arena", "call",
-                 "codes", "launches", "native", "sizes", "spec", "steps",
+                 "codes", "context", "launches", "native", "sizes", "spec", "steps",
                  "variables")  # fmt: skip
 
-    def __init__(self, spec: Spec, codes: dict[str, Code], steps: list[Step] | None) -> None:
+    def __init__(self, spec: Spec, codes: dict[str, Code], steps: list[Step] | None,
+                 context: Context) -> None:  # fmt: skip
         host = spec.host
-        self.spec, self.codes, self.steps = spec, codes, steps
-        kernels.load(codes.values())
+        self.spec, self.codes, self.steps, self.context = spec, codes, steps, context
+        kernels.load(codes.values(), context)
         self.variables = tuple(v.attr.name for v in host.variables)
         self.sizes = tuple(map(largest, host.outputs))
         self.arena = largest(host.arena)
         self.launches = [s for s in steps_of(host) if isinstance(s, Launch)]
         offsets = {s.index: largest(s.offset) for s in host.steps if isinstance(s, Alloc)}
         self.apart: Apart | None = None
-        if device.runtime().pool.checks:
+        if context.native.pool.checks:
             offsets, self.apart = self._apart({})
             self.arena = self.apart.nbytes
         self.native = self._native(offsets, self.arena, spec.nanoseconds)
@@ -155,7 +159,7 @@ class Plan:
         if plan is None:
             code = self.codes[panels.key]
             step = KernelStep(code.address, [BufferRef.input(0), BufferRef.input(1)], [], code.name)
-            plan = self._fillings[panels.key] = device.runtime().plan(
+            plan = self._fillings[panels.key] = self.context.native.plan(
                 [step], 2, 0, release_gil=True, keep=[code.library])
         plan.call(source, target, 0)
 
@@ -243,7 +247,7 @@ class Plan:
 
         sizes = {s.index: bounds(s.size, env).hi if isinstance(s.size, Expr) else s.size
                  for s in self.spec.host.steps if isinstance(s, Alloc)}
-        places: Apart = device.runtime().pool.apart(list(sizes.values()))
+        places: Apart = self.context.native.pool.apart(list(sizes.values()))
         return dict(zip(sizes, places.offsets, strict=True)), places
 
     def _layout(self, env: Env) -> tuple[dict[int, int], int]:
@@ -268,7 +272,7 @@ class Plan:
 
     def _native(self, offsets: dict[int, int], arena: int, nanoseconds: int) -> NativePlan:
         host = self.spec.host
-        return device.runtime().plan(
+        return self.context.native.plan(
             self._table(offsets), len(host.inputs), len(host.outputs), arena, len(host.variables),
             nanoseconds > _GIL_NANOSECONDS, [c.library for c in self.codes.values()],
             self._first_update(), self.groups(),

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from weft.background import unvisited
 from weft.config import config
-from weft.driver import counters, device, kernels, tiers
+from weft.driver import counters, kernels, tiers
+from weft.driver.context import disk, lock
 from weft.driver.graph_key import Structure
 from weft.driver.kernels import Code
 from weft.driver.lru_table import LruTable
@@ -15,7 +16,6 @@ from weft.driver.plans.plan import Plan, Spec
 from weft.errors import CacheError, LaunchError
 from weft.ir.node import Node
 from weft.shortage import reporting_shortage
-from weft.store import fingerprint
 
 _KIND: Final = "plan"
 ready: Final[dict[Any, Any]] = {}  # what `driver.compute` runs, by key
@@ -53,7 +53,7 @@ def plan_for(structure: Structure, outputs: Sequence[Node], what: str = "plans")
         if found is not None:
             counters.count("plan memory hits")
             return found
-    with device.lock:
+    with lock:
         found = _plans.get(structure.key) if recording is None else None
         if found is None:
             counters.count(what)
@@ -81,13 +81,11 @@ def forget() -> None:
 
 
 def _disk_key(structure: Structure) -> str:
-    runtime = device.runtime()
-    return fingerprint("plan", structure.text(), device.fingerprint(),
-                       runtime.compiler.cache_key, runtime.thread_count)
+    return structure.context.key("plan", structure.text())
 
 
 def _make(structure: Structure, outputs: Sequence[Node]) -> Plan:
-    with device.preparing():
+    with structure.context.preparing():
         from weft.driver.plans import host_program  # a warm start needs none of the compiler
 
     with unvisited, reporting_shortage("compile"):
@@ -95,14 +93,14 @@ def _make(structure: Structure, outputs: Sequence[Node]) -> Plan:
             plan = host_program.make(structure, outputs)
         except CacheError:  # what was read is compiled anew
             plan = host_program.make(structure, outputs)
-    device.disk().put(_KIND, _disk_key(structure), plan.spec.pack())
+    disk().put(_KIND, _disk_key(structure), plan.spec.pack())
     return plan
 
 
 def _from_disk(structure: Structure) -> Plan | None:
     if config().tune:
         return None  # whose kernels may not have been tuned
-    data = device.disk().get(_KIND, _disk_key(structure))
+    data = disk().get(_KIND, _disk_key(structure))
     spec = Spec.unpack(data) if data is not None else None
     if spec is None:
         return None
@@ -113,7 +111,7 @@ def _from_disk(structure: Structure) -> Plan | None:
             return None
         codes[key] = code
     try:
-        plan = Plan(spec, codes, None)
+        plan = Plan(spec, codes, None, structure.context)
     except (CacheError, LaunchError, KeyError):  # it names what is not there
         return None
     counters.count("plan disk hits")

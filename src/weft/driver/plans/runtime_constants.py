@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 from ctypes import c_double, c_float
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.driver import device
+from weft.driver.context import host_context
 from weft.driver.graph_key import Structure
 from weft.ir import dtype as dt
 from weft.ir import infer
@@ -91,7 +91,7 @@ def _is_number(node: Node) -> bool:
 
 def scalar(value: bool | int | float, dtype: DType) -> Buffer:
     """Return new memory with one element, rounded as a constant of a kernel is."""
-    buffer = device.allocate(dtype.itemsize)
+    buffer: Buffer = host_context().native.pool.allocate(dtype.itemsize)
     buffer.view()[: dtype.itemsize] = _encode(value, dtype)
     return buffer
 

@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 from weft.config import Debug, debug
-from weft.driver import device
+from weft.driver.context import Context
 from weft.imports import importing
 from weft.ir.stmt import Kernel
 from weft.tuning.records import Record, digest_of, key_of, records
@@ -14,11 +14,9 @@ from weft.tuning.records import Record, digest_of, key_of, records
 PIPELINES: Final = ("short", "O1", "O2", "O3")  # of the compiler; the first is the default
 
 
-def record_key(text: str) -> str:
+def record_key(text: str, context: Context) -> str:
     """Return the key of a kernel's record: its canonical text, target, compiler and threads."""
-    runtime = device.runtime()
-    return key_of(text, device.fingerprint(), runtime.compiler.cache_key,
-                  runtime.thread_count)
+    return key_of(text, context.fingerprint(), context.compiler.cache_key, context.threads)
 
 
 def find(key: str) -> Record | None:
@@ -40,7 +38,7 @@ def schedule_digest(scheduled: Kernel) -> str:
     return digest_of(canonical_text(bare))
 
 
-def recorded(kernel: Kernel, record: Record) -> tuple[Kernel, str] | None:
+def recorded(kernel: Kernel, record: Record, context: Context) -> tuple[Kernel, str] | None:
     """Return the schedule and the pipeline that a record asks for.
 
     None if it no longer applies: strategies have changed since.
@@ -50,8 +48,7 @@ def recorded(kernel: Kernel, record: Record) -> tuple[Kernel, str] | None:
     with importing:
         from weft.strategies import choose
 
-    scheduled = choose(kernel, device.target(), device.runtime().thread_count,
-                       Choices(record.choices))
+    scheduled = choose(kernel, context.target, context.threads, Choices(record.choices))
     if schedule_digest(scheduled) == record.digest and record.pipeline in PIPELINES:
         return scheduled, record.pipeline
     if debug(Debug.AUTOTUNE):

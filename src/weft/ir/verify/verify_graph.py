@@ -226,5 +226,5 @@ _RULES: Final[dict[Operation, Callable[[Node], Result | None]]] = {
     Op.RECURRENCE: _recurrence, Op.LAUNCH: _launch,
     Op.PROJECT: _project, Op.GATHER: _gather, Op.SCATTER: _scatter, Op.CONTIGUOUS: _same,
     Op.PACK: _pack,
-    Op.DETACH: _same,
+    Op.DETACH: _same, Op.COPY: _same,
 }  # fmt: skip

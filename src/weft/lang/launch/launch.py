@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from weft.config import config, watchers
-from weft.driver import device
+from weft.driver.context import context, host_context
 from weft.driver.lru_table import room
 from weft.errors import (
     KernelError,
@@ -84,7 +84,7 @@ class KernelFunction:
     @property
     def _signature(self) -> Signature:
         if self._known is None:
-            device.prepare()
+            context().prepare()
             with importing:
                 from weft.driver import launch, pipeline  # noqa: F401 - what comes next
                 from weft.lang.launch import marshal as host  # noqa: F401
@@ -448,7 +448,7 @@ def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configur
 
     nest, constants = translated(kernel, types, launch)
     try:
-        return load_kernel(nest, constants)
+        return load_kernel(nest, host_context(), constants)
     except UnsupportedError as error:  # of the device: it has no line of its own
         code = kernel.__weft_function__.__code__
         raise KernelError(f"kernel {kernel.__name__}", found=error.found or error.operation,

@@ -23,7 +23,7 @@ class FreeList(list[int]):
 
     __slots__ = ("pool", "size")
 
-    def __init__(self, pool: object, size: int) -> None:
+    def __init__(self, pool: Any, size: int) -> None:
         self.pool, self.size = pool, size
 
 
@@ -71,6 +71,12 @@ class Buffer:
         """The pool it came from; None for foreign memory and after `release`."""
         home = self._home
         return home.pool if isinstance(home, FreeList) else None
+
+    @property
+    def device(self) -> str:
+        """The device whose memory it is."""
+        home = self._home
+        return home.pool.device if isinstance(home, FreeList) else "cpu"
 
     @property
     def released(self) -> bool:

@@ -72,11 +72,14 @@ class Pool:
     ----------
     limit
         Most bytes that the pool may hold; by default what `host_memory.usable_memory` says.
+    device
+        The device that allocates from it.
     """
 
     checks = False  # whether memory is filled or guarded, so that nothing may bypass `allocate`
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, device: str = "cpu") -> None:
+        self.device = device
         self._requests: dict[int, FreeList] = {}
         self._classes: dict[int, FreeList] = {}
         self._reserved = 0
