@@ -287,10 +287,11 @@ def _device(op: Operation, args: tuple[Node, ...], attr: Any) -> str:
     DeviceError
         If its operands are on several devices.
     """
-    if op is Op.COPY:
-        return sys.intern(attr)
+    if op is Op.COPY or op is Op.BUFFER:
+        device = attr if op is Op.COPY else getattr(attr, "device", "")
+        return sys.intern(device) if type(device) is str else ""  # the verifier refuses others
     if not args:
-        return sys.intern(attr.device) if op is Op.BUFFER else ""
+        return ""
     device = args[0].device
     for other in args:
         if other.device is not device and other.device:
