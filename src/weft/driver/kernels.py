@@ -339,7 +339,7 @@ def load(codes: Iterable[Code], context: Context) -> None:
     if not new:
         return
     try:
-        library = context.native.load([c.image for c in new], [c.name for c in new])
+        library = context.native.link([c.image for c in new], [c.name for c in new])
     except CompileError as error:
         doubtful = [c.key for c in new if c.key in _read]
         if not doubtful:

@@ -72,7 +72,8 @@ def time_kernel(built: Built) -> Timing | None:
     try:
         while len(times) < 3 or time.perf_counter() < end:
             start = time.perf_counter()
-            runtime.queue.launch(program, buffers, values)
+            if runtime.queue.launch(program, buffers, values).failure is not None:
+                return None
             times.append(time.perf_counter() - start)
     except WeftError:
         return None
@@ -89,7 +90,7 @@ def time_together(group: Sequence[Built]) -> Together | None:
     buffers: list[Buffer] = []
     for built in group:
         name = built.program.name
-        library = runtime.load(built.image, (name,))
+        library = runtime.link(built.image, (name,))
         refs = []
         for param in built.scheduled.params:
             refs.append(BufferRef.input(len(buffers)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.driver import pipeline
 from weft.driver.context import Context, context
-from weft.errors import TuningError, WeftError
+from weft.errors import LaunchError, TuningError, WeftError
 from weft.ir import dtype as dt
 from weft.ir.bounds import Env, bounds
 from weft.ir.dtype import DType
@@ -96,7 +96,9 @@ class Bench:
                 for i, b in enumerate(self.buffers)]
 
     def _run(self, program: Any) -> None:
-        self.device.queue.launch(program, self.buffers, self.values)
+        failure = self.device.queue.launch(program, self.buffers, self.values).failure
+        if failure is not None:
+            raise LaunchError(self.kernel.name, found=f"failure {failure.code} at {failure.value}")
 
     def _time(self, program: Any, launches: int, place: int = 0) -> float:
         launch, buffers, values = self.device.queue.launch, self.places[place], self.values

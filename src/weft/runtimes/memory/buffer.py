@@ -43,6 +43,8 @@ class Buffer:
         Counts the writes, so that a saved value notices that it was overwritten.
     owner
         What keeps foreign memory alive, None for pooled memory.
+    in_process
+        That addresses of this process lead to it.
     readonly
         Whether nothing may write to it.
     exposed
@@ -56,6 +58,7 @@ class Buffer:
     exposed: bool
     version: int
     _home: Any  # anything that takes an address back with append; None once it was given back
+    in_process: Final = True
     owner: object = None
     readonly: bool = False
 
