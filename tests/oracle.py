@@ -28,6 +28,8 @@ def evaluate(nodes, env=None, variables=None):
 class HostBuffer:
     """Memory with the face of the runtime's buffers."""
 
+    device, in_process = "cpu", True
+
     def __init__(self, nbytes, owner=None, address=None, readonly=False):
         self.nbytes, self.readonly = nbytes, readonly
         self.exposed, self.version = False, 0

@@ -210,6 +210,8 @@ class Entry:
                                    None if packs is True else packs)
         given = self.placeholders + states + slots
         self.compiled = driver.compile(roots, given, updates, kept) if roots else None
+        if not isinstance(self.compiled, driver.Compiled):
+            self.taken.clear()  # only native plans write over what they read
         read = [] if self.compiled is None else self.compiled.captured
         self.captured = [recorder.captured.get(s, s) for s in read]
         self.kept = [panels.keep(cast(TensorCore, self.captured[p.source]), p)
@@ -367,9 +369,13 @@ class Entry:
         compiled = self.compiled
         buffers: list[Any] = []
         if compiled is not None:
-            panels = self._panels(compiled, read) if self.kept else ()
-            buffers = (self._replace(compiled, inputs, read, panels, tensors) if self.taken
-                       else compiled.call(inputs, read, None, panels))
+            panels: Sequence[Any] = ()
+            if self.kept and isinstance(compiled, driver.Compiled):
+                panels = self._panels(compiled, read)
+            if self.taken and isinstance(compiled, driver.Compiled):
+                buffers = self._replace(compiled, inputs, read, panels, tensors)
+            else:
+                buffers = compiled.call(inputs, read, None, panels)
         result = self._result(buffers, past)
         if self.changes:
             self._write_back(buffers, tensors)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from weft.config import config
 from weft.driver import counters
+from weft.driver.context import context
 from weft.driver.graph_key import Structure, quick_key
 from weft.driver.plans.compiled_graph import Checked, Compiled
 from weft.driver.plans.plan_cache import is_planned, ready
 from weft.driver.plans.resized import resized
 from weft.driver.plans.runtime_constants import as_data, is_plain, restless
 from weft.driver.plans.slices import Cut, cut_slices
+from weft.imports import importing
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.node import Node, Storage
@@ -22,6 +24,7 @@ from weft.ir.op import Op
 _MOST_READY: Final = 1024  # graphs that `compute` knows
 
 if TYPE_CHECKING:
+    from weft.driver.plans.device_graph import CompiledOnDevices
     from weft.runtimes.memory.buffer import Buffer
 
 
@@ -41,7 +44,7 @@ def realize(nodes: Sequence[Node], variables: Mapping[str, int] | None = None) -
     structure = Structure(nodes)
     run = _eager(nodes, structure)
     if (len(nodes) == 1 and nodes[0] is given[0] and run.nodes is structure.nodes
-            and not config().check):
+            and type(run) is Compiled and run.plan.context.name == nd.HOST):
         _make_ready(run, nodes[0])
     buffers = run.call((), [s.buffer for s in run.captured], variables or {})
     out: list[Node] = []
@@ -66,6 +69,8 @@ def compute(node: Node, known: Callable[[Node], Node | None] | None) -> Buffer |
     known
         Tells the leaf of a node that was realized, if any was.
     """
+    if node.device != nd.HOST and (node.device or context().name != nd.HOST):
+        return None
     found = quick_key(node, known)
     run: Compiled | None = None if found is None else ready.get(found[0])
     if found is None or run is None or counters.active() is not None:
@@ -88,8 +93,13 @@ def _make_ready(run: Compiled, root: Node) -> None:
     kept.nodes, kept.captured = [], []
 
 
-def _eager(nodes: Sequence[Node], structure: Structure) -> Compiled:
+def _eager(nodes: Sequence[Node], structure: Structure) -> Compiled | CompiledOnDevices:
     """Return the compiled graph of nodes that are computed once."""
+    if not structure.is_native:
+        return _on_devices(nodes, (), structure, counter="eager plans")
+    if structure.has_copies:  # which say where values are, and copy nothing: all are on one device
+        nodes = nd.without_copies(nodes)
+        structure = Structure(nodes)
     kind = _kind()
     if is_planned(structure):
         return kind(nodes, (), structure, counter="eager plans")
@@ -117,8 +127,22 @@ def _kind() -> type[Compiled]:
     return Checked if config().check else Compiled
 
 
+def _on_devices(outputs: Sequence[Node], inputs: Sequence[Storage], structure: Structure,
+                counter: str = "captured plans") -> CompiledOnDevices:  # fmt: skip
+    with importing:
+        from weft.driver.plans.device_graph import CompiledOnDevices
+
+    return CompiledOnDevices(outputs, inputs, structure, counter=counter)
+
+
 def compile(outputs: Sequence[Node], inputs: Sequence[Storage],
             updates: Mapping[int, Storage] | None = None,
-            resident: Collection[Storage] = ()) -> Compiled:  # fmt: skip
+            resident: Collection[Storage] = ()) -> Compiled | CompiledOnDevices:  # fmt: skip
     """Return a graph compiled for repeated calls with other inputs."""
-    return _kind()(outputs, inputs, updates=updates, resident=resident)
+    structure = Structure(outputs, updates, resident)
+    if not structure.is_native:
+        return _on_devices(outputs, inputs, Structure(outputs))
+    if structure.has_copies:
+        outputs = nd.without_copies(outputs)
+        structure = Structure(outputs, updates, resident)
+    return _kind()(outputs, inputs, structure, updates, resident)

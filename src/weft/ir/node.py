@@ -385,3 +385,17 @@ def toposort(roots: Iterable[Node], known: Container[Node] = ()) -> list[Node]:
                 done[node] = None
                 stack.pop()
     return list(done)
+
+
+_NOTHING: Final[Mapping[Node, Node]] = {}
+
+
+def without_copies(outputs: Iterable[Node], known: Mapping[Node, Node] = _NOTHING) -> list[Node]:
+    """Return a graph without copies, which is all on one device; `known` nodes are replaced."""
+    roots, made = list(outputs), dict(known)
+    for node in toposort(roots, known):
+        if node.op is Op.COPY:
+            made[node] = made[node.args[0]]
+        else:
+            made[node] = with_args(node, tuple([made[a] for a in node.args]))
+    return [made[o] for o in roots]

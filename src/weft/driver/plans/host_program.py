@@ -11,7 +11,8 @@ from weft.driver import kernels, pipeline
 from weft.driver.context import Context
 from weft.driver.graph_key import Structure
 from weft.driver.kernels import Code, Packing
-from weft.driver.plans.plan import Panels, Plan, Spec, largest
+from weft.driver.plans.plan import Plan, largest
+from weft.driver.plans.spec import Panels, Spec
 from weft.driver.progress import Progress
 from weft.errors import AllocationError
 from weft.graph.launches import join_launches
@@ -63,7 +64,7 @@ class _Cut(NamedTuple):
 
 def _best(structure: Structure, outputs: Sequence[Node]) -> _Cut:
     """Return a simplified graph as launches with the least memory and the fewest passes over it."""
-    outputs = [_own(o, s) for o, s in zip(outputs, join_launches(simplify(outputs)), strict=True)]
+    outputs = [own(o, s) for o, s in zip(outputs, join_launches(simplify(outputs)), strict=True)]
     results, updates = {nd.base(o) for o in outputs}, _updates(structure, outputs)
     target = structure.context.target
     steps = schedule_launches(kernelize(outputs, target, pipeline.verifying), results, updates)
@@ -73,13 +74,13 @@ def _best(structure: Structure, outputs: Sequence[Node]) -> _Cut:
 
 def _plain(structure: Structure, outputs: Sequence[Node]) -> _Cut:
     """Return a graph as launches, one for each operation."""
-    outputs = [_own(o, o) for o in outputs]
+    outputs = [own(o, o) for o in outputs]
     return _Cut(outputs, kernelize_alone(outputs, structure.context.target), {})
 
 
 def _make(structure: Structure, outputs: Sequence[Node],
           cut: Callable[[Structure, Sequence[Node]], _Cut]) -> Plan:  # fmt: skip
-    marks = _mark_checks(structure)
+    marks = mark_checks(structure)
     outputs, steps, taken = cut(structure, outputs)
     steps = [step.verify() for step in steps]
     if debug(Debug.GRAPH):
@@ -122,7 +123,7 @@ def _updates(structure: Structure, outputs: Sequence[Node]) -> dict[Node, Node]:
     }
 
 
-def _own(output: Node, simplified: Node) -> Node:
+def own(output: Node, simplified: Node) -> Node:
     """Return what to compute for an output; one that turned out to be an input is a copy of it.
 
     Two arrays never share memory unless the graph says so: either may be written later.
@@ -147,15 +148,15 @@ def _spec(structure: Structure, outputs: Sequence[Node], steps: list[Step],
     places = {n: Ref("output", i) for n, i in fresh.items()}
     places.update({nd.buffer(s): Ref("input", i) for s, i in slots.items()})
     places.update({n: places[leaf] for n, leaf in taken.items()})
-    variables = {v.attr.name: v for n in structure.nodes for v in _symbols(n)}
+    variables = {v.attr.name: v for n in structure.nodes for v in symbols_of(n)}
     steps, codes, groups = _in_order(steps, codes, places, structure.context)
     panels = _panels(steps, codes, places, len(slots))
     host_steps, programs, arena = _host_steps(steps, codes, groups, places, variables, panels)
     host = HostPlan(
         "graph", tuple(variables[v] for v in sorted(variables)),
-        (*(_bytes((s.size,), s.dtype.itemsize) for s in structure.leaves),
+        (*(bytes_of((s.size,), s.dtype.itemsize) for s in structure.leaves),
          *(p.nbytes for p in panels)),
-        tuple(_bytes(n.shape, n.dtype.itemsize) for n in fresh),
+        tuple(bytes_of(n.shape, n.dtype.itemsize) for n in fresh),
         tuple(sorted(slots[leaf.attr] for leaf in taken.values())),
         arena=arena, programs=tuple(programs.values()), steps=tuple(host_steps),
     )
@@ -181,7 +182,7 @@ def _panels_of(step: Step, packing: Packing, places: Mapping[Node, Ref]) -> Pane
     return Panels(packing.key, packing.nbytes, places[step.inputs[packing.source]].index)
 
 
-def _mark_checks(structure: Structure) -> dict[int, int]:
+def mark_checks(structure: Structure) -> dict[int, int]:
     """Return the position of each checked node by the identity of its location record.
 
     Simplification makes other nodes of them but hands the record on.
@@ -193,7 +194,7 @@ def _mark_checks(structure: Structure) -> dict[int, int]:
     return marks
 
 
-def _symbols(node: Node) -> list[Expr]:
+def symbols_of(node: Node) -> list[Expr]:
     """Return the symbolic variables that a node names, of which no array need have the size."""
     dims = [*node.shape]
     if node.op is Op.SLICE:
@@ -282,12 +283,12 @@ class _Arena:
         for number, step in zip(numbers, steps, strict=True):
             for node in step.outputs:
                 if node not in places:
-                    self.ids[node] = self._add(_bytes(node.shape, node.dtype.itemsize), number)
+                    self.ids[node] = self._add(bytes_of(node.shape, node.dtype.itemsize), number)
             for node in step.inputs:
                 if node in self.ids:
                     self.lives[self.ids[node]][2] = number
             self.scratch.append(tuple(
-                self._add(_bytes((m.size,), m.dtype.itemsize), number) for m in step.scratch
+                self._add(bytes_of((m.size,), m.dtype.itemsize), number) for m in step.scratch
             ))
         self.offsets, self.nbytes = plan_arena([Lifetime(*life) for life in self.lives])
 
@@ -322,7 +323,7 @@ def _host_steps(
             launches.append(Launch(code.key, tuple(refs),
                                    tuple(variables[v] for v in code.variables)))
             if code.key not in programs:
-                programs[code.key] = _program(step, code, variables,
+                programs[code.key] = program_of(step, code, variables,
                                               [arena.sizes[index] for index in scratch])
         together = len(launches) > 1
         out.append(Parallel(tuple(launches), group.saves) if together else launches[0])
@@ -330,19 +331,20 @@ def _host_steps(
     return out, programs, arena.nbytes
 
 
-def _program(step: Step, code: Code, variables: Mapping[str, Expr],
+def program_of(step: Step, code: Code, variables: Mapping[str, Expr],
              scratch: Sequence[Expr | int]) -> ProgramRef:  # fmt: skip
+    """Return the program that a launch runs, with what it does to each of its buffers."""
     written = stores(step.kernel.body)
     kinds = [
-        Access("updates" if p in written else "reads", _bytes(n.shape, n.dtype.itemsize))
+        Access("updates" if p in written else "reads", bytes_of(n.shape, n.dtype.itemsize))
         for n, p in zip(step.inputs, step.kernel.params, strict=False)
-    ] + [Access("writes", _bytes(n.shape, n.dtype.itemsize)) for n in step.outputs]
+    ] + [Access("writes", bytes_of(n.shape, n.dtype.itemsize)) for n in step.outputs]
     kinds += [Access("writes", size) for size in scratch]
     kinds += [Access("reads", p.nbytes) for p in code.packings]
     return ProgramRef(code.key, tuple(variables[v] for v in code.variables), tuple(kinds))
 
 
-def _bytes(shape: nd.Shape, itemsize: int) -> Expr | int:
+def bytes_of(shape: nd.Shape, itemsize: int) -> Expr | int:
     """Return the bytes of an array, as an expression if a size is symbolic."""
     nbytes(shape, itemsize)  # refuses what no address can tell
     total = nd.size(shape)

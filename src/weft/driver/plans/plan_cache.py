@@ -8,11 +8,13 @@ from typing import Any, Final
 from weft.background import unvisited
 from weft.config import config
 from weft.driver import counters, kernels, tiers
-from weft.driver.context import disk, lock
+from weft.driver.context import context, disk, lock
 from weft.driver.graph_key import Structure
 from weft.driver.kernels import Code
 from weft.driver.lru_table import LruTable
-from weft.driver.plans.plan import Plan, Spec
+from weft.driver.plans.device_plan import DevicePlan, code_key
+from weft.driver.plans.plan import Plan
+from weft.driver.plans.spec import Spec
 from weft.errors import CacheError, LaunchError
 from weft.ir.node import Node
 from weft.shortage import reporting_shortage
@@ -25,7 +27,7 @@ _LEAST: Final = 64
 _PLAN_BYTES, _KERNEL_BYTES, _LAUNCH_BYTES = 24 << 10, 16 << 10, 1 << 10  # by measurement, roughly
 
 
-def _weight(plan: Plan) -> int:
+def _weight(plan: Plan | DevicePlan) -> int:
     """Return about how many bytes a plan takes: its code, what the linker keeps, its tables."""
     code = sum(len(c.image) for c in plan.codes.values())
     return (_PLAN_BYTES + _KERNEL_BYTES * len(plan.codes) + 2 * code
@@ -40,6 +42,10 @@ def _no_longer_ready(plan: Plan) -> None:
 # A plan that is dropped goes on where it runs, and where captured functions have it.
 _plans: Final[LruTable[Any, Plan]] = LruTable(_MOST_BYTES, _LEAST, _weight, lambda plan: plan.calls,
                                           _no_longer_ready)  # fmt: skip
+
+
+_device_plans: Final[LruTable[Any, DevicePlan]] = LruTable(
+    _MOST_BYTES, _LEAST, _weight, lambda plan: plan.calls, lambda plan: None)
 
 
 def plan_for(structure: Structure, outputs: Sequence[Node], what: str = "plans") -> Plan:
@@ -69,6 +75,48 @@ def plan_for(structure: Structure, outputs: Sequence[Node], what: str = "plans")
         return found
 
 
+def device_plan_for(structure: Structure, outputs: Sequence[Node],
+                    what: str = "plans") -> DevicePlan:  # fmt: skip
+    """Return the plan of a graph on devices that are not native, or on several.
+
+    The counter `what` counts those that were not in memory.
+    """
+    found = _device_plans.get(structure.key)
+    if found is not None and counters.active() is None:
+        counters.count("plan memory hits")
+        return found
+    with lock:
+        counters.count(what)
+        found = _device_plan_from_disk(structure)
+        if found is None:
+            with structure.context.preparing():
+                from weft.driver.plans import device_program
+            with unvisited, reporting_shortage("compile"):
+                found = device_program.make(structure, outputs)
+            disk().put(_KIND, _disk_key(structure), found.spec.pack())
+        _device_plans.put(structure.key, found)
+        recording = counters.active()
+        if recording is not None:
+            recording.plans.append(found)
+        else:
+            found.steps = None
+        return found
+
+
+def _device_plan_from_disk(structure: Structure) -> DevicePlan | None:
+    data = disk().get(_KIND, _disk_key(structure)) if counters.active() is None else None
+    spec = Spec.unpack(data) if data is not None else None
+    if spec is None or not spec.host.devices:
+        return None
+    codes = {key: kernels.from_disk(key) for key in
+             {code_key(p.key) for p in spec.host.programs}}  # fmt: skip
+    whole = {key: code for key, code in codes.items() if code is not None}
+    if len(whole) < len(codes):
+        return None
+    counters.count("plan disk hits")
+    return DevicePlan(spec, whole, None, [context(name) for name in spec.host.devices])
+
+
 def is_planned(structure: Structure) -> bool:
     """Whether this process has the plan of a graph."""
     return structure.key in _plans
@@ -77,11 +125,13 @@ def is_planned(structure: Structure) -> bool:
 def forget() -> None:
     """Drop all plans of this process."""
     _plans.clear()
+    _device_plans.clear()
     ready.clear()
 
 
 def _disk_key(structure: Structure) -> str:
-    return structure.context.key("plan", structure.text())
+    others = [context(name).fingerprint() for name in structure.devices]
+    return structure.context.key("plan", structure.text(), *others)
 
 
 def _make(structure: Structure, outputs: Sequence[Node]) -> Plan:

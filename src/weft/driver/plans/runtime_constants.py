@@ -63,13 +63,13 @@ _seen: Final[dict[int, _Like]] = {}  # by hash: of two alike other constants bec
 
 def restless(structure: Structure) -> set[Node]:
     """Note a graph that has no plan yet; return the constants that keep changing in its like."""
-    rows, outputs = structure.key
+    rows, outputs, *where = structure.key
     numbers = [node for node in structure.nodes if _is_number(node)]
     if not numbers:
         return set()
     key = hash((tuple(
         (*row[:4], None) if row[0] == Op.CONST.name and row[1] != "bool" else row for row in rows
-    ), outputs))  # fmt: skip
+    ), outputs, tuple(where)))  # fmt: skip
     values = tuple([row[4] for row in rows if row[0] == Op.CONST.name and row[1] != "bool"])
     if len(_seen) >= _TRACKED:
         _seen.clear()
