@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -144,6 +145,24 @@ def test_modules_of_tests_have_distinct_names():
     """Pytest imports test files by their bare name."""
     names = [file.name for file in TESTS if file.name not in ("conftest.py", "__init__.py")]
     assert sorted(names) == sorted(set(names))
+
+
+def test_every_test_is_collected(pytestconfig):
+    """Pytest passes by folders of some names, such as `build`, without a word."""
+    passed_by = pytestconfig.getini("norecursedirs")
+    assert "build" in passed_by
+    lost = [relative(file) for file in TESTS for name in file.relative_to(ROOT).parts[:-1]
+            if any(fnmatch(name, pattern) for pattern in passed_by)]
+    assert not lost
+
+
+def test_tests_mirror_the_source():
+    """A folder of tests that belongs to a room of the source lies where the room does."""
+    beside = {"conformance", "examples", "fuzz", "robustness"}
+    folders = {file.parent.relative_to(ROOT / "tests") for file in TESTS} - {Path()}
+    elsewhere = {folder for folder in folders if folder.parts[0] not in beside
+                 and not (PACKAGE / folder).is_dir()}  # fmt: skip
+    assert not elsewhere
 
 
 def test_every_folder_is_on_the_map():
