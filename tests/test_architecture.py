@@ -319,6 +319,27 @@ def test_no_import_cycles():
     assert_no_cycle(graph)
 
 
+@pytest.mark.slow
+def test_no_cycles_between_rooms():
+    """Folders import each other in one direction, also those of one layer, and a folder its rooms.
+
+    What a package is seen as from outside, its ``__init__`` (`weft.compat.cuda`, for instance, as
+    numba has it), joins rooms that do not know each other. Modules beside rooms obey the layers.
+    """
+    graph = import_graph()
+    inside = {m: room_of(m) for m, file in modules().items() if file.stem != "__init__"}
+    rooms = {room: set() for room in inside.values()}
+    for module, room in inside.items():
+        rooms[room] |= {inside[t] for t in graph[module] if t in inside} - {room}
+    assert "weft.lang.source" in rooms["weft.lang.core"]
+    assert_no_cycle({room: sorted(targets - {"weft"}) for room, targets in rooms.items()})
+
+
+def room_of(module):
+    """Return the folder of a module."""
+    return module.rpartition(".")[0]
+
+
 def test_cycles_are_found():
     with pytest.raises(AssertionError, match="import one another"):
         assert_no_cycle({"a": ["b"], "b": ["c"], "c": ["b"]})

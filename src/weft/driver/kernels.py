@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from weft.config import Debug, config, debug
-from weft.driver import counters, device
+from weft.driver import counters, device, tuned
 from weft.driver.background_compile import BackgroundCompile, Once
-from weft.driver.tuning import tuned
 from weft.errors import CacheError, CompileError
 from weft.imports import importing
 from weft.ir.stmt import Kernel
@@ -113,6 +112,8 @@ _MOST_KEYS: Final = 8192  # of kernels that are gone
 _read: Final[set[str]] = set()  # keys of what came from disk
 _subjects: Final[dict[str, tuple[str, Record | None]]] = {}  # keys, and their tuning records
 _distrusted: Final[set[str]] = set()  # and of what the linker refused then
+# Called with kernels before they are compiled, where the settings ask for tuning.
+tuners: Final[list[Callable[[Kernel], object]]] = []
 
 
 def symbol(key: str) -> str:
@@ -228,10 +229,8 @@ def _begun(kernel: Kernel, tiers: bool, under_way: Mapping[str, _Job],
            resident: tuple[int, ...]) -> Code | _Job:  # fmt: skip
     """Return the code that a cache has, or a kernel lowered for the compiler."""
     if config().tune and counters.active() is None:
-        with importing:
-            from weft.driver.tuning.tune_kernels import tune_first
-
-        tune_first(kernel)
+        for tune in tuners:
+            tune(kernel)
     key = key_of(kernel)
     if resident:
         key, subject = fingerprint("resident", key, *resident), _subjects[key]

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from weft.background import unvisited
 from weft.config import config
-from weft.driver import counters, device, kernels, tiers
+from weft.driver import counters, device, kernels
 from weft.driver.graph_key import Structure
 from weft.driver.kernels import Code
 from weft.driver.lru_table import LruTable
+from weft.driver.plans import tiers
 from weft.driver.plans.plan import Plan, Spec
 from weft.errors import CacheError, LaunchError
 from weft.ir.node import Node
