@@ -58,7 +58,7 @@ with importing:
     from weft.lang.critical import critical
     from weft.lang.device import gpu
     from weft.lang.launch.decorators import kernel
-    from weft.lang.launch.launch import func
+    from weft.lang.launch.device_function import func
     from weft.lang.launch.options import cdiv
     from weft.lang.launch.sanitize import interpret, sanitize
     from weft.lang.launch.streams import event, stream

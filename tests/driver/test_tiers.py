@@ -12,8 +12,9 @@ import pytest
 import graphs
 from graphs import leaf
 from weft import config
-from weft.driver import kernels, pipeline, tiers
+from weft.driver import kernels, pipeline
 from weft.driver.context import host_context
+from weft.driver.plans import tiers
 from weft.kernelize.build import kernelize
 
 pytestmark = pytest.mark.grid
@@ -22,7 +23,8 @@ HEAD = '''
 import os, sys, threading, time
 import numpy as np
 import weft
-from weft.driver import counters as report, tiers
+from weft.driver import counters as report
+from weft.driver.plans import tiers
 
 rng = np.random.default_rng(3)
 x, w = (rng.standard_normal(s).astype(np.float32) for s in ((37, 53), (53, 29)))

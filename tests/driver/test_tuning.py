@@ -13,10 +13,10 @@ import pytest
 import weft
 from weft import config
 from weft.config import AutotuneConfig
-from weft.driver import counters, kernels
+from weft.driver import counters, kernels, tuned
 from weft.driver.context import host_context
 from weft.driver.plans import plan_cache
-from weft.driver.tuning import tune_kernels, tuned
+from weft.driver.tuning import tune_kernels
 from weft.ir.text.text import canonical_text
 from weft.schedule.choices import Choices
 from weft.strategies import choose

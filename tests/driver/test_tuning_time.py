@@ -43,8 +43,8 @@ def recording_of(nests, launches):
                            plans=[SimpleNamespace(steps=steps, context=CONTEXT)])  # fmt: skip
 
 
-def test_time_is_divided_by_what_kernels_cost(searches):
-    rng = random.Random()
+def test_time_is_divided_by_what_kernels_cost(searches, seed):
+    rng = random.Random(seed)
     for _ in range(60):
         searches.got.clear()
         searches.now[0] = 0.0
@@ -59,7 +59,7 @@ def test_time_is_divided_by_what_kernels_cost(searches):
             if nest in searches.got:
                 assert searches.got[nest] >= part * (1 - 1e-6)  # and of those left, perhaps
             else:
-                assert part < 0.1
+                assert part < 0.1 * (1 + 1e-6)
         assert searches.now[0] <= seconds * (1 + 1e-9)
 
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from weft.config import Debug, config, debug
-from weft.driver import counters
+from weft.driver import counters, tuned
 from weft.driver.background_compile import BackgroundCompile, Once
 from weft.driver.context import Context, disk
-from weft.driver.tuning import tuned
 from weft.errors import CacheError, CompileError
 from weft.imports import importing
 from weft.ir.stmt import Kernel
@@ -114,6 +113,8 @@ _MOST_KEYS: Final = 8192  # of kernels that are gone
 _read: Final[set[str]] = set()  # keys of what came from disk
 _subjects: Final[dict[str, tuple[str, Record | None]]] = {}  # keys, and their tuning records
 _distrusted: Final[set[str]] = set()  # and of what the linker refused then
+# Called with kernels before they are compiled, where the settings ask for tuning.
+tuners: Final[list[Callable[[Kernel, Context], object]]] = []
 
 
 def symbol(key: str) -> str:
@@ -228,10 +229,8 @@ def _begun(kernel: Kernel, context: Context, tiers: bool, under_way: Mapping[str
            resident: tuple[int, ...]) -> Code | _Job:  # fmt: skip
     """Return the code that a cache has, or a kernel lowered for the compiler."""
     if config().tune and context.is_native and counters.active() is None:
-        with importing:
-            from weft.driver.tuning.tune_kernels import tune_first
-
-        tune_first(kernel, context)
+        for tune in tuners:
+            tune(kernel, context)
     key = key_of(kernel, context)
     if resident:
         key, subject = fingerprint("resident", key, *resident), _subjects[key]

@@ -10,13 +10,12 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from weft.errors import RangeError
 from weft.nn import margins
 from weft.nn.sections import SECTIONS
-from weft.tensors.api import random
+from weft.tensors.api import random, resampling
 from weft.tensors.api.creation import tensor
 from weft.tensors.api.tensor import Tensor
 from weft.tensors.core.arguments import check_tensor
 from weft.tensors.docs import documented
 from weft.tensors.docs.documented import fill_docstrings, of_function, wrapping
-from weft.tensors.ops import resampling
 
 _HELPERS: Final = (
     "weft.tensors.core.arguments",

@@ -108,7 +108,7 @@ class Device:
 
     def __getattr__(self, name: str) -> int:
         """Return an attribute that says that there is nothing of the kind."""
-        from weft.compat.cuda.cudadrv.enums import ATTRIBUTES
+        from weft.compat.cuda.device_attributes import ATTRIBUTES
 
         if name in ATTRIBUTES:
             return 0

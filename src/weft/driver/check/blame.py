@@ -19,7 +19,7 @@ from weft.driver.check.compare import differing
 from weft.driver.check.errors import Reference
 from weft.driver.check.graph import Environment
 from weft.driver.context import Context
-from weft.driver.plans.slices import Parts, take_slices
+from weft.driver.slices import Parts, take_slices
 from weft.errors import CheckError, VerifyError
 from weft.graph.launches import join_launches
 from weft.graph.simplify import simplify

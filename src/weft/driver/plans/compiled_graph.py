@@ -11,7 +11,7 @@ from weft.background import unvisited
 from weft.driver.graph_key import Structure
 from weft.driver.plans.plan import check_variables
 from weft.driver.plans.plan_cache import plan_for
-from weft.driver.plans.slices import Cut, Parts, take_slices
+from weft.driver.slices import Cut, Parts, take_slices
 from weft.imports import importing
 from weft.ir.node import Node, Storage
 from weft.ir.op import Op

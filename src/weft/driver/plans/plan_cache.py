@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from weft.background import unvisited
 from weft.config import config
-from weft.driver import counters, kernels, tiers
+from weft.driver import counters, kernels
 from weft.driver.context import context, disk, lock
 from weft.driver.graph_key import Structure
 from weft.driver.kernels import Code
 from weft.driver.lru_table import LruTable
+from weft.driver.plans import tiers
 from weft.driver.plans.device_plan import DevicePlan, code_key
 from weft.driver.plans.plan import Plan
 from weft.driver.plans.spec import Spec

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from weft.config import AutotuneConfig, Debug, config, debug
+from weft.driver import tuned
 from weft.driver.context import Context
 from weft.driver.counters import Recording
-from weft.driver.tuning import tuned
+from weft.driver.tuned import PIPELINES, schedule_digest
 from weft.driver.tuning.tune_display import Display, Progress
-from weft.driver.tuning.tuned import PIPELINES, schedule_digest
 from weft.errors import ParseError, ScheduleError, TuningError
 from weft.ir.stmt import Kernel
 from weft.ir.text.text import canonical_text, print_kernel

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontend.kernel.test_language import CASES, VALUES
+from tests.lang.reader.test_language import CASES, VALUES
 
 import weft
 from weft import gpu

@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft import background, nn
-from weft.capture import runtime_sizes
+from weft.capture import usage
 from weft.errors import WeftError
 from weft.ir import expr as ex
 from weft.nn import functional as F
@@ -24,7 +24,7 @@ W = weft.tensor(np.random.default_rng(0).standard_normal((8, 8)).astype(np.float
 @pytest.fixture(autouse=True)
 def _slow_machine(monkeypatch):
     """Give sizes plans of their own by the number of calls alone."""
-    monkeypatch.setattr(runtime_sizes, "LONG", 1e9)
+    monkeypatch.setattr(usage, "LONG", 1e9)
 
 
 def rows(*shape):
@@ -212,7 +212,7 @@ def test_sizes_called_often_get_a_plan_of_their_own():
 
     step(weft.tensor(rows(5, 8)))
     x = weft.tensor(rows(6, 8))
-    for _ in range(runtime_sizes.OFTEN + 2):
+    for _ in range(usage.OFTEN + 2):
         step(x)
     background.drain()
     until = time.perf_counter() + 120

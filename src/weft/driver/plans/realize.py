@@ -14,7 +14,7 @@ from weft.driver.plans.compiled_graph import Checked, Compiled
 from weft.driver.plans.plan_cache import is_planned, ready
 from weft.driver.plans.resized import resized
 from weft.driver.plans.runtime_constants import as_data, is_plain, restless
-from weft.driver.plans.slices import Cut, cut_slices
+from weft.driver.slices import Cut, cut_slices
 from weft.imports import importing
 from weft.ir import infer
 from weft.ir import node as nd

@@ -170,8 +170,9 @@ def test_tuples():
 @pytest.mark.parametrize("pattern", ["{'a': b}", "Kind(value=b)", "(0, b) | (b, 1)"])
 def test_patterns_that_look_inside(pattern):
     space = {"weft": weft, "Kind": Kind}
-    exec(f"@weft.kernel\ndef pairs(x):\n    match (x[0], x[1]):\n        case {pattern}:\n"
-         "            x[0] = b\n", space)
+    text = (f"@weft.kernel\ndef pairs(x):\n    match (x[0], x[1]):\n        case {pattern}:\n"
+            "            x[0] = b\n")
+    exec(text, space)
     with pytest.raises(KernelError, match="match with such patterns is not supported"):
         space["pairs"][1, 1](np.zeros(2))
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontend.kernel import test_warp
-from tests.frontend.kernel.test_language import CASES, VALUES
+from tests.lang.device import test_warp
+from tests.lang.reader.test_language import CASES, VALUES
 
 import processor
 import weft

@@ -12,8 +12,6 @@ from weft.driver.plans import plan_cache, resized
 from weft.errors import BoundsError
 from weft.tensors.core import pending
 
-pytestmark = pytest.mark.usefixtures("compiled")
-
 
 @pytest.fixture
 def shorts(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import background, nn
-from weft.capture import runtime_sizes
+from weft.capture import usage
 from weft.capture.jit import Jitted
 from weft.config import config
 from weft.driver.context import host_context
@@ -35,7 +35,7 @@ def misses(monkeypatch):
         return python(self, args, kwargs)
 
     monkeypatch.setattr(Jitted, "_miss", miss)
-    monkeypatch.setattr(runtime_sizes, "LONG", 1e9)
+    monkeypatch.setattr(usage, "LONG", 1e9)
     return found
 
 
@@ -248,7 +248,7 @@ def test_sizes_called_often_go_to_plans_of_their_own(misses):
 
     jitted = opened(function)
     misses.clear()
-    agrees(jitted, function, [7] * (runtime_sizes.OFTEN - 1))
+    agrees(jitted, function, [7] * (usage.OFTEN - 1))
     assert not misses
     agrees(jitted, function, [7])
     assert len(misses) == 1  # Python begins a plan for 7
@@ -271,7 +271,7 @@ def test_sizes_that_are_captured_keep_their_plans(misses):
 
 
 def test_many_plans_of_their_own_leave_those_for_all_sizes(misses, monkeypatch):
-    monkeypatch.setattr(runtime_sizes, "OFTEN", 3)
+    monkeypatch.setattr(usage, "OFTEN", 3)
     jitted = weft.jit(lambda x: x * 2 + 1)
     for n in (4, 6, 9):
         jitted(*tensors(n))
@@ -338,11 +338,11 @@ def test_results_with_a_history_at_any_size():
 
 
 def test_sizes_whose_calls_stay_in_python_get_plans_of_their_own(monkeypatch):
-    monkeypatch.setattr(runtime_sizes, "LONG", 1e9)
+    monkeypatch.setattr(usage, "LONG", 1e9)
     layer = nn.Linear(8, 3)
     jitted = weft.jit(lambda x: layer(x))  # results have a history
     many = [tensors(n)[0] for n in (4, 6, 9)]
-    for _ in range(runtime_sizes.OFTEN + 2):
+    for _ in range(usage.OFTEN + 2):
         for x in many:
             jitted(x)
     wait_for(jitted, "float32[6, 8]")
@@ -354,7 +354,7 @@ def test_sizes_whose_calls_stay_in_python_get_plans_of_their_own(monkeypatch):
 
 
 def test_modes_at_sizes_with_plans_of_their_own(monkeypatch):
-    monkeypatch.setattr(runtime_sizes, "OFTEN", 3)
+    monkeypatch.setattr(usage, "OFTEN", 3)
     drop = nn.Dropout(0.5)
     jitted = weft.jit(lambda x: drop(x) * 1)
     drop.eval()

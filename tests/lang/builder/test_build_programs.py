@@ -547,6 +547,7 @@ def test_elements_of_other_types(d):
     np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.slow
 def test_deep_programs():
     with build.function("deep") as f:
         y = f.array("y", weft.float32, (1,), writable=True)

@@ -11,10 +11,10 @@ import pickle
 
 import numpy as np
 import pytest
+import surface
+from surface_calls import REFUSED, calls, expressions
 
 import weft
-from frontend import surface
-from frontend.surface_calls import REFUSED, calls, expressions
 
 pytestmark = pytest.mark.requires("torch")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.frontend.kernel import test_correct_kernels as correct
+from tests.runtimes.lockstep import test_correct_kernels as correct
 
 import weft
 
