@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.autograd import Function
 from weft.errors import DTypeError, GradientError, ShapeError, UnsupportedError
+from weft.tensors.api.custom_function import Function
 
 
 class Squares(Function):

@@ -129,7 +129,7 @@ class SortAttr(Record):
 
 # What gathers and scatters are called whose negative indices were moved up by the size before: a
 # report counts them from the end again.
-FROM_THE_END: Final = frozenset({"index", "embedding", "index_select", "take", "take_along_dim"})
+FROM_THE_END: Final = frozenset({"index", "index_select", "take", "take_along_dim"})
 
 
 class GatherAttr(Record):
