@@ -217,7 +217,8 @@ __all__ += functions_types.__all__
 __all__ += random.__all__
 __all__ += ranges.__all__
 
-sys.modules["weft.gpu"] = gpu  # so that `from weft.gpu import threadIdx` works
+# So that `from weft.gpu import threadIdx` and `from weft.autograd import Function` work.
+sys.modules["weft.gpu"], sys.modules["weft.autograd"] = gpu, autograd
 
 
 _einops.install()

@@ -9,7 +9,7 @@ movement op is a pure index map (`weft.kernelize.common.indexing`). A matmul is
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from weft.errors import DeviceError, LaunchError
@@ -134,7 +134,7 @@ class SortAttr(Record):
 
 # What gathers and scatters are called whose negative indices were moved up by the size before: a
 # report counts them from the end again.
-FROM_THE_END: Final = frozenset({"index", "embedding", "index_select", "take", "take_along_dim"})
+FROM_THE_END: Final = frozenset({"index", "index_select", "take", "take_along_dim"})
 
 
 class GatherAttr(Record):
@@ -183,6 +183,46 @@ class History:
 
     def __hash__(self) -> int:
         return hash((self.node, self.replaced))
+
+
+class Custom:
+    """One call of a function whose derivative the user wrote (`weft.autograd.Function`).
+
+    It is the attribute of a DETACH of no value of interest, where the gradients of all results
+    meet (`custom`); each result is a DETACH with a `Part`. As with `History`, no pass over values
+    looks at it.
+
+    Attributes
+    ----------
+    inputs : tuple of Node
+        What gradients go to.
+    saved : tuple of Node
+        The values that `rule` reads: those of the forward.
+    rule : callable
+        ``rule(custom, {number: gradient})`` returns a gradient, or None, for each of the inputs.
+    """
+
+    __slots__ = ("inputs", "rule", "saved")
+
+    def __init__(self, inputs: tuple[Node, ...], saved: tuple[Node, ...],
+                 rule: CustomRule) -> None:  # fmt: skip
+        self.inputs, self.saved, self.rule = inputs, saved, rule
+
+
+class Part:
+    """Which result of a `Custom` function a DETACH is; ``call`` is where their gradients meet."""
+
+    __slots__ = ("call", "number")
+
+    def __init__(self, call: Node, number: int) -> None:
+        self.call, self.number = call, number
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Part) and self.call is other.call
+                and self.number == other.number)
+
+    def __hash__(self) -> int:
+        return hash((self.call, self.number))
 
 
 class LaunchAttr(Record):
@@ -258,6 +298,7 @@ class Node:
         return f"<{self.op.name} {self.dtype.text}{list(self.shape)}{attr}>"
 
 
+CustomRule = Callable[[Node, Mapping[int, Node]], Sequence[Node | None]]
 _interned: Final[Table[Node]] = {}
 locations: Final[WeakTable[Node, Location]] = WeakTable()
 watcher: Callable[[Node], None] | None = None  # is told of each new node
@@ -317,20 +358,56 @@ def gradient_operands(node: Node) -> tuple[Node, ...]:
     """Return what the gradient of a node may flow to.
 
     These are its operands, except that a leaf has the node that was realized into it (if it was
-    kept for differentiation), a DETACH what its `History` says, and a launch nothing.
+    kept for differentiation), a DETACH what its `History` or `Custom` says, and a launch nothing.
     """
     op = node.op
     if op is Op.BUFFER:
         origin = node.attr.origin
         return () if origin is None else (origin,)
     if op is Op.DETACH:
-        history = node.attr
-        if type(history) is not History:
-            return ()
-        return (node.args[0], history.node) if history.replaced else (history.node,)
+        attr = node.attr
+        if type(attr) is History:
+            return (node.args[0], attr.node) if attr.replaced else (attr.node,)
+        if type(attr) is Part:
+            return (attr.call,)
+        return attr.inputs if type(attr) is Custom else ()
     if op is Op.PROJECT and node.args[0].op is Op.LAUNCH:  # a kernel has no gradient
         return ()
     return node.args
+
+
+def recorded_nodes(node: Node) -> tuple[Node, ...]:
+    """Return the nodes that the attribute of a DETACH names: what was recorded beside the value."""
+    attr = node.attr
+    if type(attr) is History:
+        return (attr.node,)
+    if type(attr) is Part:
+        return (attr.call,)
+    return (*attr.inputs, *attr.saved) if type(attr) is Custom else ()
+
+
+def with_recorded(attr: Any, new: Mapping[Node, Node]) -> Any:
+    """Return an attribute with others in place of the nodes that it names."""
+    if type(attr) is History:
+        return History(new[attr.node], attr.replaced)
+    if type(attr) is Part:
+        return Part(new[attr.call], attr.number)
+    if type(attr) is not Custom:
+        return attr
+    inputs, saved = (tuple([new[n] for n in nodes]) for nodes in (attr.inputs, attr.saved))
+    if inputs == attr.inputs and saved == attr.saved:
+        return attr
+    return Custom(inputs, saved, attr.rule)
+
+
+def custom(inputs: tuple[Node, ...], saved: tuple[Node, ...], rule: CustomRule) -> Node:
+    """Return the node where the gradients of all results of a `Custom` function meet."""
+    return make(Op.DETACH, dt.float32, (), (const(0.0, dt.float32),), Custom(inputs, saved, rule))
+
+
+def part_of(call: Node, number: int, value: Node) -> Node:
+    """Return a result of a `Custom` function: a value, whose gradient goes to the call."""
+    return make(Op.DETACH, value.dtype, value.shape, (value,), Part(call, number))
 
 
 def const(value: bool | int | float, dtype: DType) -> Node:

@@ -76,6 +76,9 @@ def interpolate(x: Tensor, size: Any = None, scale_factor: Any = None, mode: str
     if (size is None) == (scale_factor is None):
         raise ShapeError("interpolate", found=f"size={size}, scale_factor={scale_factor}",
                          expected="one of the two")
+    if align_corners is not None and not mode.endswith(("linear", "cubic")):
+        raise ShapeError("interpolate", found=f"align_corners={align_corners} for mode={mode!r}",
+                         expected="an interpolating mode")
     factors = None if scale_factor is None else _each(scale_factor, count)
     axes = range(len(x.shape) - count, len(x.shape))
     if factors is None:

@@ -1,4 +1,4 @@
-"""Containers of layers and parameters: in sequence, in lists, by name."""
+"""Containers of layers: in sequence, in lists, by name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any, Self
 from weft.errors import DTypeError, WeftError
 from weft.nn.module import Module
 from weft.nn.sections import SECTIONS
-from weft.tensors.api.tensor import Parameter
-from weft.tensors.core.arguments import describe
+from weft.tensors.core.arguments import count_of, describe
 from weft.tensors.docs.documented import fill_docstrings
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
+__all__ = ["ModuleDict", "ModuleList", "Sequential"]
 
 
 def _no_layer(value: object) -> WeftError:
@@ -28,6 +27,12 @@ def _no_layer(value: object) -> WeftError:
 
 class _Listed(Module):
     """Layers whose names are their numbers."""
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter([m for m in self._modules.values() if m is not None])
 
     def _renumber(self, layers: list[Module]) -> Self:
         self._modules.clear()
@@ -51,7 +56,7 @@ class _Listed(Module):
         >>> weft.nn.ModuleList([weft.nn.ReLU()]).insert(0, weft.nn.Tanh())[0]
         Tanh()
         """
-        layers = list(self.children())
+        layers = list(self)
         layers.insert(index, module)
         return self._renumber(layers)
 
@@ -70,7 +75,7 @@ class _Listed(Module):
         >>> len(weft.nn.ModuleList().extend([weft.nn.ReLU(), weft.nn.Tanh()]))
         2
         """
-        return self._renumber([*self.children(), *modules])
+        return self._renumber([*self, *modules])
 
     def pop(self, index: int) -> Module:
         """Remove a layer and return it.
@@ -92,7 +97,7 @@ class _Listed(Module):
         >>> weft.nn.ModuleList([weft.nn.ReLU()]).pop(0)
         ReLU()
         """
-        layers = list(self.children())
+        layers = list(self)
         found = layers.pop(index)
         self._renumber(layers)
         return found
@@ -102,13 +107,13 @@ class _Listed(Module):
         self.add_module(name, module)
 
     def __delitem__(self, index: int | slice) -> None:
-        layers = list(self.children())
+        layers = list(self)
         del layers[index]
         self._renumber(layers)
 
     def __add__(self, other: Iterable[Module]) -> Self:
         made = type(self)()
-        return made._renumber([*self.children(), *other])
+        return made._renumber([*self, *other])
 
     def __iadd__(self, other: Iterable[Module]) -> Self:
         return self.extend(other)
@@ -146,11 +151,11 @@ class Sequential(_Listed):
                 raise _no_layer(layer)
             self.add_module(str(i), layer)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, input: Any) -> Any:
         """Apply the layers in order."""
-        for layer in self.children():
-            x = layer(x)
-        return x
+        for layer in self:
+            input = layer(input)
+        return input
 
     def append(self, layer: Module) -> Self:
         """Add a layer at the end.
@@ -173,15 +178,13 @@ class Sequential(_Listed):
         self.add_module(str(len(self._modules)), layer)
         return self
 
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return self.children()
-
     def __getitem__(self, index: int | slice) -> Any:
-        layers = list(self.children())
-        return Sequential(*layers[index]) if isinstance(index, slice) else layers[index]
+        if isinstance(index, slice):  # names stay, and so do paths of parameters
+            return type(self)(dict(list(self._modules.items())[index]))  # type: ignore[arg-type]
+        return list(self)[index]
+
+    def __mul__(self, times: int) -> Sequential:
+        return Sequential(*list(self) * count_of(times, "Sequential", 1))
 
 
 class ModuleList(_Listed):
@@ -221,14 +224,20 @@ class ModuleList(_Listed):
         self.add_module(str(len(self._modules)), module)
         return self
 
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return self.children()
+    def __repr__(self) -> str:
+        found: list[tuple[str, list[int]]] = []  # equal neighbours share a line
+        for i, text in enumerate(map(repr, self)):
+            if found and found[-1][0] == text:
+                found[-1][1].append(i)
+            else:
+                found.append((text, [i]))
+        lines = [f"\n  ({i[0]}): {text}" if len(i) == 1 else
+                 f"\n  ({i[0]}-{i[-1]}): {len(i)} x {text}"
+                 for text, i in ((text.replace("\n", "\n  "), i) for text, i in found)]
+        return f"{type(self).__name__}({''.join(lines)}" + ("\n)" if lines else ")")
 
     def __getitem__(self, index: int | slice) -> Any:
-        layers = list(self.children())
+        layers = list(self)
         return ModuleList(layers[index]) if isinstance(index, slice) else layers[index]
 
 
@@ -278,6 +287,18 @@ class ModuleDict(Module):
                              expected="a dict of modules") from None
         for name, module in found:
             self.add_module(name, module)
+
+    def clear(self) -> None:
+        """Remove all layers.
+
+        Examples
+        --------
+        >>> layers = weft.nn.ModuleDict({"act": weft.nn.ReLU()})
+        >>> layers.clear()
+        >>> len(layers)
+        0
+        """
+        self._modules.clear()
 
     def pop(self, name: str) -> Module:
         """Remove a layer and return it.
@@ -352,7 +373,7 @@ class ModuleDict(Module):
         >>> list(weft.nn.ModuleDict({"act": weft.nn.ReLU()}).items())
         [('act', ReLU())]
         """
-        return self.named_children()
+        return iter([(n, m) for n, m in self._modules.items() if m is not None])
 
     def values(self) -> Iterator[Module]:
         """Return the layers.
@@ -367,57 +388,7 @@ class ModuleDict(Module):
         >>> list(weft.nn.ModuleDict({"act": weft.nn.ReLU()}).values())
         [ReLU()]
         """
-        return self.children()
-
-
-class ParameterList(Module):
-    """A list of parameters that are found.
-
-    Parameters
-    ----------
-    parameters : iterable of Parameter
-        The first ones.
-
-    Examples
-    --------
-    >>> len(weft.nn.ParameterList([weft.nn.Parameter(weft.ones(2))]))
-    1
-    """
-
-    def __init__(self, parameters: Iterable[Parameter] = ()) -> None:
-        super().__init__()
-        for p in parameters:
-            self.append(p)
-
-    def append(self, parameter: Parameter) -> Self:
-        """Add a parameter at the end.
-
-        Parameters
-        ----------
-        parameter : Parameter
-            The parameter.
-
-        Returns
-        -------
-        ParameterList
-            This list.
-
-        Examples
-        --------
-        >>> weft.nn.ParameterList().append(weft.nn.Parameter(weft.ones(2)))[0].shape
-        (2,)
-        """
-        self.register_parameter(str(len(self._parameters)), parameter)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __iter__(self) -> Iterator[Parameter]:
-        return self.parameters(recurse=False)
-
-    def __getitem__(self, index: int) -> Parameter:
-        return list(self)[index]
+        return iter([m for m in self._modules.values() if m is not None])
 
 
 fill_docstrings(globals(), SECTIONS)

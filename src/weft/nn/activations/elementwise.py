@@ -1,11 +1,11 @@
-"""Activation layers: elementwise, or along one axis."""
+"""Elementwise activation layers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from weft.nn import functional as F
+from weft.nn.activations.stateless import Stateless
 from weft.nn.module import Module
 from weft.nn.sections import SECTIONS
 from weft.tensors.api.creation import full
@@ -13,43 +13,15 @@ from weft.tensors.api.tensor import Parameter, Tensor
 from weft.tensors.docs.documented import fill_docstrings
 
 __all__ = [
-    "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
-    "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax",
-    "Softplus", "Softshrink", "Softsign", "Tanh", "Threshold",
+    "CELU", "ELU", "GELU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh",
+    "LeakyReLU", "LogSigmoid", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid",
+    "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
 ]  # fmt: skip
-
-
-class Stateless(Module):
-    """A function of `weft.nn.functional` with fixed options."""
-
-    _function: Callable[..., Any]
-
-    def __init_subclass__(cls, function: Callable[..., Any] | None = None) -> None:
-        super().__init_subclass__()
-        if function is not None:
-            cls._function = staticmethod(function)
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__()
-        self.options = options
-
-    def forward(self, *args: Any) -> Any:
-        """Return the function of the arguments."""
-        return type(self)._function(*args, **self.options)
-
-    def extra_repr(self) -> str:
-        """Return the options."""
-        return ", ".join(f"{k}={v!r}" for k, v in self.options.items())
 
 
 class _Plain(Stateless):
     def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        """Return whether PyTorch's option is set."""
-        return "inplace=True" if self.inplace else ""
+        super().__init__(inplace=inplace)
 
 
 class ReLU(_Plain, function=F.relu):
@@ -122,12 +94,10 @@ class SELU(_Plain, function=F.selu):
     """
 
 
-class Sigmoid(_Plain, function=F.sigmoid):
+class Sigmoid(Stateless, function=F.sigmoid):
     """``1 / (1 + exp(-x))``.
 
     Input and output have one shape.
-
-    {Parameters: inplace}
 
     Examples
     --------
@@ -135,13 +105,14 @@ class Sigmoid(_Plain, function=F.sigmoid):
     [0.5]
     """
 
+    def __init__(self) -> None:
+        super().__init__()
 
-class Tanh(_Plain, function=F.tanh):
+
+class Tanh(Stateless, function=F.tanh):
     """The hyperbolic tangent.
 
     Input and output have one shape.
-
-    {Parameters: inplace}
 
     Examples
     --------
@@ -149,13 +120,14 @@ class Tanh(_Plain, function=F.tanh):
     [0.0, 1.0]
     """
 
+    def __init__(self) -> None:
+        super().__init__()
 
-class LogSigmoid(_Plain, function=F.logsigmoid):
+
+class LogSigmoid(Stateless, function=F.logsigmoid):
     """``log(sigmoid(x))``, without overflow.
 
     Input and output have one shape.
-
-    {Parameters: inplace}
 
     Examples
     --------
@@ -163,19 +135,23 @@ class LogSigmoid(_Plain, function=F.logsigmoid):
     [-100.0]
     """
 
+    def __init__(self) -> None:
+        super().__init__()
 
-class Softsign(_Plain, function=F.softsign):
+
+class Softsign(Stateless, function=F.softsign):
     """``x / (1 + |x|)``.
 
     Input and output have one shape.
-
-    {Parameters: inplace}
 
     Examples
     --------
     >>> weft.nn.Softsign()(weft.tensor([1.0, -3.0])).tolist()
     [0.5, -0.75]
     """
+
+    def __init__(self) -> None:
+        super().__init__()
 
 
 class Hardsigmoid(_Plain, function=F.hardsigmoid):
@@ -244,7 +220,70 @@ class ELU(Stateless, function=F.elu):
     """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__(alpha=alpha)
+        super().__init__(alpha=alpha, inplace=inplace)
+
+
+class CELU(Stateless, function=F.celu):
+    """``alpha * (exp(x / alpha) - 1)`` where negative, else x.
+
+    Input and output have one shape.
+
+    Parameters
+    ----------
+    alpha : float
+        The limit below is ``-alpha``.
+    {inplace}
+
+    Examples
+    --------
+    >>> weft.nn.CELU()(weft.tensor([-1000.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(alpha=alpha, inplace=inplace)
+
+
+class Tanhshrink(Stateless, function=F.tanhshrink):
+    """``x - tanh(x)``.
+
+    Input and output have one shape.
+
+    Examples
+    --------
+    >>> weft.nn.Tanhshrink()(weft.tensor([0.0, 100.0])).tolist()
+    [0.0, 99.0]
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class RReLU(Stateless, function=F.rrelu):
+    """The leaky ReLU with a slope drawn anew for each element in training.
+
+    Input and output have one shape.
+
+    Parameters
+    ----------
+    lower, upper : float
+        The bounds of slopes; their mean is the slope of evaluation.
+    {inplace}
+
+    {Raises: fit}
+
+    Examples
+    --------
+    >>> weft.nn.RReLU(0.25, 0.75).eval()(weft.tensor([-4.0, 2.0])).tolist()
+    [-2.0, 2.0]
+    """
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        super().__init__(lower=lower, upper=upper, inplace=inplace)
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        """Return the function of the input, with drawn slopes in training."""
+        return F.rrelu(*args, *named.values(), training=self.training, **self.options)
 
 
 class LeakyReLU(Stateless, function=F.leaky_relu):
@@ -265,7 +304,7 @@ class LeakyReLU(Stateless, function=F.leaky_relu):
     """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        super().__init__(negative_slope=negative_slope)
+        super().__init__(negative_slope=negative_slope, inplace=inplace)
 
 
 class Hardtanh(Stateless, function=F.hardtanh):
@@ -286,7 +325,7 @@ class Hardtanh(Stateless, function=F.hardtanh):
     """
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        super().__init__(min_val=min_val, max_val=max_val)
+        super().__init__(min_val=min_val, max_val=max_val, inplace=inplace)
 
 
 class Softplus(Stateless, function=F.softplus):
@@ -311,70 +350,10 @@ class Softplus(Stateless, function=F.softplus):
         super().__init__(beta=beta, threshold=threshold)
 
 
-class Softmax(Stateless, function=F.softmax):
-    """``exp(x) / sum(exp(x))`` along an axis.
-
-    Input and output have one shape.
-
-    Parameters
-    ----------
-    dim : int
-        The axis whose elements sum to 1.
-
-    {Raises: axis}
-
-    Examples
-    --------
-    >>> weft.nn.Softmax()(weft.tensor([0.0, 0.0])).tolist()
-    [0.5, 0.5]
-    """
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__(dim=dim)
-
-
-class LogSoftmax(Stateless, function=F.log_softmax):
-    """The logarithm of the softmax along an axis.
-
-    Input and output have one shape.
-
-    Parameters
-    ----------
-    dim : int
-        The axis over which the exponentials sum to 1.
-
-    {Raises: axis}
-
-    Examples
-    --------
-    >>> weft.nn.LogSoftmax()(weft.tensor([0.0, 1000.0])).tolist()
-    [-1000.0, 0.0]
-    """
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__(dim=dim)
-
-
-class GLU(Stateless, function=F.glu):
-    """Gate one half of an axis by the other: output of half the size.
-
-    {Parameters: dim}
-    {Raises: fit}
-
-    Examples
-    --------
-    >>> weft.nn.GLU()(weft.tensor([2.0, 0.0])).tolist()
-    [1.0]
-    """
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__(dim=dim)
-
-
 class Threshold(Stateless, function=F.threshold):
     """Replace elements up to a threshold; input and output have one shape.
 
-    {Parameters: threshold}
+    {Parameters: threshold inplace}
     {Raises: fit}
 
     Examples
@@ -383,8 +362,8 @@ class Threshold(Stateless, function=F.threshold):
     [0.0, 3.0]
     """
 
-    def __init__(self, threshold: float, value: float) -> None:
-        super().__init__(threshold=threshold, value=value)
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__(threshold=threshold, value=value, inplace=inplace)
 
 
 class Softshrink(Stateless, function=F.softshrink):
@@ -406,6 +385,10 @@ class Softshrink(Stateless, function=F.softshrink):
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__(lambd=lambd)
 
+    def extra_repr(self) -> str:
+        """Return the limit."""
+        return str(self.lambd)
+
 
 class Hardshrink(Stateless, function=F.hardshrink):
     """Set small elements to 0; input and output have one shape.
@@ -421,6 +404,10 @@ class Hardshrink(Stateless, function=F.hardshrink):
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__(lambd=lambd)
+
+    def extra_repr(self) -> str:
+        """Return the limit."""
+        return str(self.lambd)
 
 
 class PReLU(Module):
@@ -448,14 +435,15 @@ class PReLU(Module):
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
         super().__init__()
+        self.num_parameters, self.init = num_parameters, init
         self.weight = Parameter(full((num_parameters,), init))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the input with its negative part scaled."""
         weight = self.weight
         if weight.shape[0] > 1:
-            weight = weight.reshape(-1, *(1,) * (len(x.shape) - 2))
-        return F.prelu(x, weight)
+            weight = weight.reshape(-1, *(1,) * (len(input.shape) - 2))
+        return F.prelu(input, weight)
 
     def extra_repr(self) -> str:
         """Return the number of weights."""
