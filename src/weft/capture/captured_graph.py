@@ -211,8 +211,7 @@ class Entry:
                                    None if packs is True else packs)
         given = self.placeholders + states + slots
         self.compiled = driver.compile(roots, given, updates, kept) if roots else None
-        if not isinstance(self.compiled, driver.Compiled):
-            self.taken.clear()  # only native plans write over what they read
+        self.taken *= self.compiled is not None and self.compiled.takes_over
         read = [] if self.compiled is None else self.compiled.captured
         self.captured = [recorder.captured.get(s, s) for s in read]
         self.kept = [panels.keep(cast(TensorCore, self.captured[p.source]), p)
@@ -370,13 +369,9 @@ class Entry:
         compiled = self.compiled
         buffers: list[Any] = []
         if compiled is not None:
-            panels: Sequence[Any] = ()
-            if self.kept and isinstance(compiled, driver.Compiled):
-                panels = self._panels(compiled, read)
-            if self.taken and isinstance(compiled, driver.Compiled):
-                buffers = self._replace(compiled, inputs, read, panels, tensors)
-            else:
-                buffers = compiled.call(inputs, read, None, panels)
+            panels = self._panels(compiled, read) if self.kept else ()
+            buffers = (self._replace(compiled, inputs, read, panels, tensors) if self.taken
+                       else compiled.call(inputs, read, None, panels))
         result = self._result(buffers, past)
         if self.changes:
             self._write_back(buffers, tensors)
@@ -388,14 +383,13 @@ class Entry:
                     target._history = functools.partial(self._rebuild_history, node, past)
         return result
 
-    def _panels(self, compiled: driver.Compiled, read: Sequence[Any]) -> list[Any]:
+    def _panels(self, compiled: Any, read: Sequence[Any]) -> list[Any]:
         """Return the panels of weights, made anew where a weight has changed."""
         return [kept.current(compiled, i, read[panel.source])
                 for i, (kept, panel) in enumerate(zip(self.kept, compiled.panels, strict=True))]
 
-    def _replace(self, compiled: driver.Compiled, inputs: list[Any], read: Sequence[Any],
-                 panels: Sequence[Any], tensors: Sequence[TensorCore | None]
-                 ) -> list[Any]:  # fmt: skip
+    def _replace(self, compiled: Any, inputs: list[Any], read: Sequence[Any],
+                 panels: Sequence[Any], tensors: Sequence[TensorCore | None]) -> list[Any]:
         """Run the plan, which writes new values over the memory of old ones that nobody knows.
 
         Meanwhile the tensors have none, so that nobody comes to know it: who asks waits.

@@ -29,8 +29,8 @@ with importing:
     from weft.nn.rearrangement import __all__ as _rearrangement
     from weft.nn.recurrent import *  # noqa: F403
     from weft.nn.recurrent import __all__ as _recurrent
-    from weft.nn.transformer import *  # noqa: F403
-    from weft.nn.transformer import __all__ as _transformer
+    from weft.nn.transformers.transformer import *  # noqa: F403
+    from weft.nn.transformers.transformer import __all__ as _transformer
     from weft.tensors.api.tensor import Parameter
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.nn import functional as F
-from weft.nn.activations.stateless import Stateless
 from weft.nn.sections import SECTIONS
+from weft.nn.stateless import Stateless
 from weft.tensors.docs.documented import fill_docstrings
 from weft.tensors.ops.contraction import as_pair
 

@@ -112,6 +112,8 @@ class Compiled:
                  "_offsets", "_order", "_places", "_run", "_sizes", "_spare", "_updated",
                  "captured", "native", "nodes", "panels", "plan", "values")  # fmt: skip
 
+    takes_over: Final = True  # whether results may take the memory of what they replace
+
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
                  structure: Structure | None = None,
                  updates: Mapping[int, Storage] | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Final
 
 from weft.driver.graph_key import Structure
 from weft.driver.plans.plan import check_variables
@@ -30,8 +30,9 @@ class CompiledOnDevices:
     __slots__ = ("_at", "_limits", "_order", "_places", "captured", "native", "nodes", "panels",
                  "plan", "values")  # fmt: skip
 
-    is_simple = False
-    is_direct = False
+    takes_over: Final = False
+    is_simple: Final = False
+    is_direct: Final = False
 
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Storage],
                  structure: Structure | None = None,

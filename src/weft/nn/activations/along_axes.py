@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from weft.errors import ShapeError
 from weft.nn import functional as F
-from weft.nn.activations.stateless import Stateless
 from weft.nn.sections import SECTIONS
+from weft.nn.stateless import Stateless
 from weft.tensors.api.tensor import Tensor
 from weft.tensors.docs.documented import fill_docstrings
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.nn import functional as F
-from weft.nn.activations.stateless import Stateless
 from weft.nn.module import Module
 from weft.nn.sections import SECTIONS
+from weft.nn.stateless import Stateless
 from weft.tensors.api.creation import full
 from weft.tensors.api.tensor import Parameter, Tensor
 from weft.tensors.docs.documented import fill_docstrings
