@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from weft.backends import cpu
 from weft.config import Debug, config, debug
 from weft.driver import device
-from weft.driver.optimisation_levels import LEVELS, levelled
+from weft.driver.optimisation_levels import LEVELS, style_of
 from weft.imports import importing
 from weft.ir.bounds import bounds
 from weft.ir.linear import LinearKernel
@@ -254,8 +254,8 @@ def _render(kernel: Kernel, name: str, tier: str, chosen: tuple[Kernel, str] | N
     # Panels are parameters that the nest has not.
     program = Program(name, scheduled if panels else kernel).on(target.name, target.arch)
     program = program.linearized(linear)
-    source = cpu.renderer(target).render(linear, name)
-    program = program.rendered(source.language, levelled(source.text, hints.get("opt", "")))
+    source = cpu.renderer(target).render(linear, name, style_of(hints.get("opt", "")))
+    program = program.rendered(source.language, source.text)
     pipeline = _PIPELINES[tier] if chosen is None else chosen[1]
     pipeline = LEVELS.get(hints.get("opt", ""), pipeline)
     if debug(Debug.SCHEDULE):
