@@ -13,6 +13,7 @@ from weft.imports import importing
 from weft.ir.stmt import CHECK, For, Kernel, Location, While
 from weft.ir.traverse import stores, walk
 from weft.renderers.base import NO_MEMORY, STOPPED
+from weft.runtimes.base import Image, View
 from weft.schedule.analysis.space import constant
 from weft.shortage import reporting_shortage
 from weft.strategies.common.nest import work
@@ -20,7 +21,8 @@ from weft.strategies.common.nest import work
 if TYPE_CHECKING:
     from weft.runtimes.cpu.calls.launches import Launcher, Types
 
-__all__ = ["Failed", "Loaded", "launcher", "load_kernel", "schedule", "texts"]
+__all__ = ["Failed", "Loaded", "LoadedOnDevice", "launcher", "load_kernel", "load_on_device",
+           "schedule", "texts"]  # fmt: skip
 
 _LONG_WORK: Final = 40_000  # weighted operations above which other threads of Python may run
 
@@ -34,8 +36,8 @@ class Failed(NamedTuple):
     bound: int
 
 
-class Loaded:
-    """One kernel, ready to run.
+class _Compiled:
+    """One kernel as it was compiled for a device.
 
     Attributes
     ----------
@@ -45,46 +47,20 @@ class Loaded:
         How many memories it takes.
     written : frozenset of str
         Names of the memories that it writes to.
-    constants : tuple of int
-        Addresses of the last memories, which belong to the kernel.
+    context : Context
+        The device.
     """
 
-    __slots__ = ("_call", "_code", "_keep", "_messages", "_places", "_serial", "_work",
-                 "constants", "context", "nbuffers", "variables", "written")  # fmt: skip
+    __slots__ = ("_code", "_messages", "_places", "context", "nbuffers", "variables",
+                 "written")  # fmt: skip
 
     def __init__(self, code: kernels.Code, kernel: Kernel, places: list[Location | None],
-                 constants: Sequence[Any], context: Context) -> None:  # fmt: skip
-        nbuffers = len(kernel.params)
-        from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, NativePlan, VariableRef
-
+                 context: Context) -> None:  # fmt: skip
         self.variables = tuple(code.variables)
-        self._messages, self._places = code.messages, places
-        count = len(self.variables)
-        step = KernelStep(code.address, [BufferRef.input(k) for k in range(nbuffers)],
-                          [VariableRef(k) for k in range(count)], code.name)
-        plan = NativePlan(context.native.executor, [step], nbuffers, 0, nvariables=count,
-                          release_gil=True, keep=(code.library, *constants))
-        self.constants = tuple(c.__array_interface__["data"][0] for c in constants)
-        self.nbuffers = nbuffers
+        self.nbuffers = len(kernel.params)
         self.written = frozenset(m.name for m in stores(kernel.body))
-        self._work = work_of_thread(kernel)
-        self._code, self._keep = code, constants
-        self._serial: Any = None
         self.context = context
-        self._call = plan.call
-
-    def run(self, addresses: Sequence[int], values: Sequence[int]) -> Failed | None:
-        """Run the kernel on memory at some addresses; return what stopped it, if anything did."""
-        recording = counters.active()
-        start = time.perf_counter()
-        failure = self._call(*addresses, *self.constants, 0, *values)
-        if recording is not None:
-            seconds = time.perf_counter() - start
-            recording.launches.setdefault(self._code.name, []).append(seconds)
-        if failure is None:
-            return None
-        code, _, _, value, bound = failure
-        return self.failed(code, value, bound)
+        self._code, self._messages, self._places = code, code.messages, places
 
     def failed(self, code: int, value: int, bound: int) -> Failed:
         """Return what a failure code means.
@@ -108,6 +84,50 @@ class Loaded:
         """Return the codes of failures with a message."""
         return [1 + k for k, (text, _) in enumerate(self._messages) if text == message]
 
+    def _timed(self, seconds: float) -> None:
+        recording = counters.active()
+        if recording is not None:
+            recording.launches.setdefault(self._code.name, []).append(seconds)
+
+
+class Loaded(_Compiled):
+    """One kernel of a native device, ready to run.
+
+    Attributes
+    ----------
+    constants : tuple of int
+        Addresses of the last memories, which belong to the kernel.
+    """
+
+    __slots__ = ("_call", "_keep", "_serial", "_work", "constants")
+
+    def __init__(self, code: kernels.Code, kernel: Kernel, places: list[Location | None],
+                 constants: Sequence[Any], context: Context) -> None:  # fmt: skip
+        super().__init__(code, kernel, places, context)
+        nbuffers = self.nbuffers
+        from weft.runtimes.cpu.executor.native import BufferRef, KernelStep, NativePlan, VariableRef
+
+        count = len(self.variables)
+        step = KernelStep(code.address, [BufferRef.input(k) for k in range(nbuffers)],
+                          [VariableRef(k) for k in range(count)], code.name)
+        plan = NativePlan(context.native.executor, [step], nbuffers, 0, nvariables=count,
+                          release_gil=True, keep=(code.library, *constants))
+        self.constants = tuple(c.__array_interface__["data"][0] for c in constants)
+        self._work = work_of_thread(kernel)
+        self._keep = constants
+        self._serial: Any = None
+        self._call = plan.call
+
+    def run(self, addresses: Sequence[int], values: Sequence[int]) -> Failed | None:
+        """Run the kernel on memory at some addresses; return what stopped it, if anything did."""
+        start = time.perf_counter()
+        failure = self._call(*addresses, *self.constants, 0, *values)
+        self._timed(time.perf_counter() - start)
+        if failure is None:
+            return None
+        code, _, _, value, bound = failure
+        return self.failed(code, value, bound)
+
     def native(self, launcher: Launcher, threads: int, blocks: int) -> tuple[int, bool]:
         """Return the address of the code for a launch, and whether others should run meanwhile.
 
@@ -130,6 +150,42 @@ class Loaded:
                 {"weft_parallel_for": launcher.serial, **self.context.native.stops()})
         found: int = self._serial[self._code.name]
         return found, long
+
+
+class LoadedOnDevice(_Compiled):
+    """One kernel of a device whose memory and code only its queues reach.
+
+    Attributes
+    ----------
+    params : tuple of Memory
+        Its memories, of which those that are not constants are given to a launch.
+    """
+
+    __slots__ = ("_constants", "_program", "params")
+
+    def __init__(self, code: kernels.Code, kernel: Kernel, places: list[Location | None],
+                 constants: Sequence[Any], context: Context) -> None:  # fmt: skip
+        super().__init__(code, kernel, places, context)
+        runtime = context.runtime
+        self.params = kernel.params[: self.nbuffers - len(constants)]
+        self._constants = []
+        for array in constants:
+            held = runtime.pool.allocate(max(array.nbytes, 1))
+            runtime.pool.host_to_pool(array, held)
+            self._constants.append(View(held))
+        self._program = runtime.load(Image(code.name, code.image, self.variables, self.nbuffers))
+
+    def run(self, memory: Sequence[View], values: Sequence[int]) -> Failed | None:
+        """Run the kernel on parts of buffers of the device; return what stopped it, if any did."""
+        start = time.perf_counter()
+        views = [*memory, *self._constants]
+        buffers = {id(v.buffer): v.buffer for v in views}.values()
+        waits = [e.share() for b in buffers for e in getattr(b, "uses", ()) if not e.done]
+        event = self.context.runtime.queue.launch(self._program, views, values, waits)
+        event.wait()
+        self._timed(time.perf_counter() - start)
+        failure = event.failure
+        return None if failure is None else self.failed(failure.code, failure.value, failure.bound)
 
 
 def work_of_thread(kernel: Kernel) -> int | None:
@@ -167,9 +223,26 @@ def launcher(types: Types) -> Launcher | None:
 
 
 def load_kernel(kernel: Kernel, context: Context, constants: Sequence[Any] = ()) -> Loaded:
-    """Return a kernel compiled for a device, from a cache if it is there.
+    """Return a kernel compiled for a native device, from a cache if it is there.
 
     `constants` are NumPy arrays, the last of its parameters.
+    """
+    with lock, reporting_shortage("compile"):
+        code, places = _compiled(kernel, context)
+        kernels.load([code], context)
+        return Loaded(code, kernel, places, constants, context)
+
+
+def load_on_device(kernel: Kernel, context: Context,
+                   constants: Sequence[Any] = ()) -> LoadedOnDevice:  # fmt: skip
+    """Return a kernel compiled for a device with memory of its own; see `load_kernel`."""
+    with lock, reporting_shortage("compile"):
+        code, places = _compiled(kernel, context)
+        return LoadedOnDevice(code, kernel, places, constants, context)
+
+
+def _compiled(kernel: Kernel, context: Context) -> tuple[kernels.Code, list[Location | None]]:
+    """Return the code of a kernel, and what the numbers of its checks mean.
 
     What is cached must not depend on the lines that the kernel stands on, so its checks are
     numbered, and this process keeps what the numbers mean.
@@ -179,10 +252,7 @@ def load_kernel(kernel: Kernel, context: Context, constants: Sequence[Any] = ())
     for number, stmt in enumerate(walk(kernel.body)):
         places.append(kernel.locations.get(stmt))
         numbers[stmt] = Location(CHECK, number)
-    with lock, reporting_shortage("compile"):
-        code = kernels.compiled(kernel.replace(locations=numbers), context, tiers=False)
-        kernels.load([code], context)
-        return Loaded(code, kernel, places, constants, context)
+    return kernels.compiled(kernel.replace(locations=numbers), context, tiers=False), places
 
 
 def texts(kernel: Kernel, context: Context, constants: Sequence[Any] = ()) -> tuple[str, str]:

@@ -15,6 +15,7 @@ __all__ = [
     "Device",
     "Event",
     "Failure",
+    "Image",
     "Library",
     "Loadable",
     "Memory",
@@ -138,6 +139,15 @@ class Loadable(Protocol):
     def nbuffers(self) -> int:
         """How many buffers a launch takes."""
         ...
+
+
+class Image(NamedTuple):
+    """A compiled kernel as data; see `Loadable`."""
+
+    name: str
+    image: bytes
+    variables: Sequence[str]
+    nbuffers: int
 
 
 class Pool(Protocol):

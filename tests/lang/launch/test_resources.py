@@ -8,6 +8,7 @@ import pytest
 import weft
 from weft import gpu
 from weft.compat import cuda
+from weft.driver.context import host_context
 from weft.driver.pipeline import build
 from weft.errors import KernelError, LaunchError
 from weft.ir import dtype as dt
@@ -49,10 +50,10 @@ def test_all_of_it_is_kept_and_reads_back() -> None:
 
 
 def test_hints_change_the_code() -> None:
-    plain = build(nest()[0], "plain")
-    assert build(nest(hints={"vector_width": 1})[0], "plain").image != plain.image
-    assert build(nest(hints={"vector_width": 4})[0], "plain").image != plain.image
-    one = print_kernel(build(nest(hints={"unroll": 3})[0], "plain").scheduled)
+    plain = build(nest()[0], "plain", host_context())
+    assert build(nest(hints={"vector_width": 1})[0], "plain", host_context()).image != plain.image
+    assert build(nest(hints={"vector_width": 4})[0], "plain", host_context()).image != plain.image
+    one = print_kernel(build(nest(hints={"unroll": 3})[0], "plain", host_context()).scheduled)
     assert "unrolled" in one
     assert "unrolled" not in print_kernel(plain.scheduled)
     for hints in ({"vector_width": 1}, {"vector_width": 4, "unroll": 8}, {"unroll": 2}):
@@ -108,7 +109,8 @@ def test_each_of_these_hints_changes_the_code(make: Any, grid: Any, block: Any, 
     x = np.random.default_rng(3).standard_normal((31, 31)).astype(np.float32)
     for given in (None, {name: value}, {name: not value}):
         kernel = make(given)
-        codes.append(build(translated(kernel, types, kernel[grid, block])[0], "one").image)
+        nest = translated(kernel, types, kernel[grid, block])[0]
+        codes.append(build(nest, "one", host_context()).image)
         results.append(np.zeros_like(x))
         kernel[grid, block](x, results[-1])
     assert codes[1] != codes[0]

@@ -189,7 +189,7 @@ class Inspected(KernelFunction):
         if key is None:
             raise KernelError(f"kernel {self.__name__}", found="no form that is compiled",
                               expected="a launch first, or a signature in @cuda.jit")
-        types, block, ndim, shared, grid = key
+        types, block, ndim, shared, grid, _ = key
         configured = self._made(grid or (2,) * ndim, block, None, shared)
         return translated(self, dict(zip(self._signature.names, types, strict=True)), configured)
 

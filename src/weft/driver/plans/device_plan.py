@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from weft.driver.kernels import Code
 from weft.driver.plans.failures import Reported
@@ -11,6 +11,7 @@ from weft.driver.plans.spec import Spec
 from weft.ir.plan.plan import Launch, steps_of
 from weft.ir.size import evaluate
 from weft.locks import mutex
+from weft.runtimes.base import Image
 from weft.runtimes.executor import execute
 
 if TYPE_CHECKING:
@@ -18,15 +19,6 @@ if TYPE_CHECKING:
     from weft.kernelize.build import Step
 
 __all__ = ["DevicePlan", "code_key"]
-
-
-class _Loaded(NamedTuple):
-    """A compiled kernel as runtimes load it, see `weft.runtimes.base.Loadable`."""
-
-    name: str
-    image: bytes
-    variables: Sequence[str]
-    nbuffers: int
 
 
 class DevicePlan(Reported):
@@ -80,7 +72,7 @@ class DevicePlan(Reported):
 
     def _load(self, key: str, device: int, nbuffers: int) -> Any:
         code = self.codes[key]
-        loaded = _Loaded(code.name, code.image, tuple(code.variables), nbuffers)
+        loaded = Image(code.name, code.image, tuple(code.variables), nbuffers)
         return self.contexts[device].runtime.load(loaded)
 
     def run(self, inputs: Sequence[Any], values: Mapping[str, int]

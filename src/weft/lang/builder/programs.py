@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from weft.config import watchers
 from weft.driver.context import host_context
@@ -35,7 +35,7 @@ from weft.weak import Living
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft.driver.launch import Failed, Loaded
+    from weft.driver.launch import Failed, Loaded, LoadedOnDevice
     from weft.lang.launch.marshal import Host
     from weft.lang.launch.sanitizer_report import Report
     from weft.runtimes.cpu.calls.launches import Context
@@ -217,7 +217,7 @@ class BuiltKernel(KernelFunction):
         self.options = Options(fastmath=kernel.meta.fastmath)
         self._kernel, self._shared, self.signature = kernel, shared, signature
         self._specials = dict(specials)
-        self._loaded: dict[Any, Loaded] = {}
+        self._loaded: dict[Any, Loaded | LoadedOnDevice] = {}
         self._configured = {}
         self.waits = any(isinstance(s, Barrier) and s.scope == "grid" for s in walk(kernel.body))
 
@@ -342,7 +342,7 @@ class BuiltLaunch(Configured):
 
             found = room(kernel._loaded, _MOST_VARIANTS)[key] = load_kernel(
                 kernel.nest(self.block, self.ndim, grid=self.grid), host_context())
-        return found
+        return cast("Loaded", found)
 
     def take(self, args: tuple[Any, ...]) -> Host:
         """Return what a launch with some arguments passes."""

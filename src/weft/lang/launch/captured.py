@@ -19,7 +19,7 @@ from weft.ir import expr as ex
 from weft.ir import infer
 from weft.ir import node as nd
 from weft.ir.expr import Expr
-from weft.ir.node import Node, Storage
+from weft.ir.node import HOST, Node, Storage
 from weft.ir.stmt import Assert, Atomic, Kernel, Load, Location, Memory, Print, Stmt, Store
 from weft.ir.text.text import print_kernel
 from weft.ir.traverse import map_exprs, walk
@@ -82,7 +82,10 @@ def launch_captured(launch: Launched, args: tuple[Any, ...]) -> None:
 def operands(nest: Kernel, constants: Sequence[Any],
              taken: Taken) -> tuple[Kernel, list[Node], list[int]]:  # fmt: skip
     """Return a kernel for the values of a launch, what it is given, and what of it is written."""
-    nodes = [*(t._value() for t in taken.tensors), *map(_leaf, constants)]
+    nodes = [t._value() for t in taken.tensors]
+    home = next((n.device for n in nodes if n.device), HOST)
+    leaves = map(_leaf, constants)
+    nodes += leaves if home == HOST else [infer.copy(leaf, home) for leaf in leaves]
     kernel = _fixed(nest, taken, len(nodes))
     written = {memory for s in walk(kernel.body) for memory in s.writes()}
     writes = [k for k, m in enumerate(kernel.params) if m in written]

@@ -12,6 +12,7 @@ from weft.config import config, watchers
 from weft.driver.context import context, host_context
 from weft.driver.lru_table import room
 from weft.errors import (
+    DeviceError,
     KernelError,
     LaunchError,
     UnsupportedError,
@@ -34,14 +35,16 @@ from weft.tensors.core.thread_state import state
 from weft.weak import Living
 
 if TYPE_CHECKING:
-    from weft.driver.launch import Loaded
+    from weft.driver.context import Context
+    from weft.driver.launch import Loaded, LoadedOnDevice
     from weft.ir.module import Module
     from weft.ir.stmt import Kernel
     from weft.lang.launch.marshal import Host
     from weft.lang.launch.protocol import Launched
     from weft.lang.launch.signature import Signature
     from weft.lang.values.types import KernelType
-    from weft.runtimes.cpu.calls.launches import Context, Launcher
+    from weft.runtimes.cpu.calls.launches import Context as NativeLaunch
+    from weft.runtimes.cpu.calls.launches import Launcher
     from weft.runtimes.lockstep.run import Outcome
 
 __all__ = ["Configured", "KernelFunction", "native_launcher"]
@@ -74,7 +77,7 @@ class KernelFunction:
         keep(function)
         self._given = wanted
         self._known: Signature | None = None
-        self._loaded: dict[Any, Loaded] = {}
+        self._loaded: dict[Any, Loaded | LoadedOnDevice] = {}
         self._configured = {}
         _kernels.add(self)
 
@@ -284,7 +287,7 @@ class Configured:
         device = get_default_device() if options.device == "auto" else options.device
         self.interpreted = device.startswith("interpreter")
         self.ndim = max(k for k in range(3) if k == 0 or self.grid[k] > 1) + 1
-        self._launches: list[Context] = []
+        self._launches: list[NativeLaunch] = []
         self._seen: dict[Any, int] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -318,6 +321,13 @@ class Configured:
     def run_compiled(self, args: tuple[Any, ...]) -> None:
         """Run the compiled kernel, by way of Python."""
         host = self.take(args)
+        place = self._device(host)
+        if not place.is_native:
+            with importing:
+                from weft.lang.launch.device_launch import launch_on_device
+
+            launch_on_device(self, host, place)
+            return
         loaded = self._variant(host.types)
         values = host.variables
         with host:
@@ -327,6 +337,24 @@ class Configured:
         if failed is not None:
             raise failure(self.kernel.__name__, failed, self)
         self._quicken(loaded, args, host.types)
+
+    def _device(self, host: Host) -> Context:
+        """Return where a launch runs: where its tensors are, else on the kernel's own device.
+
+        Raises
+        ------
+        DeviceError
+            If tensors are on several devices, or on another than that of the kernel.
+        """
+        wanted = self.kernel.options.device
+        found = dict.fromkeys(tensor.device for _, _, tensor in host.tensors)
+        if wanted != "auto":
+            found[context(wanted).name] = None
+        if len(found) > 1:
+            raise DeviceError(f"launch of {self.kernel.__name__}",
+                              found=f"memory of {' and '.join(found)}",
+                              expected="tensors on one device", hint="move them, as in x.to(...)")
+        return context(*found)
 
     def goes_elsewhere(self, args: tuple[Any, ...]) -> bool:
         """Launch in another way if one is asked for, and tell whether it was.
@@ -378,13 +406,17 @@ class Configured:
         return host
 
     def _variant(self, types: dict[str, KernelType]) -> Loaded:
-        """Return the code for arguments of some types."""
+        """Return the native code for arguments of some types."""
+        return cast("Loaded", self.on_device(types, host_context()))
+
+    def on_device(self, types: dict[str, KernelType], place: Context) -> Loaded | LoadedOnDevice:
+        """Return the code for arguments of some types on a device."""
         kernel = self.kernel
         key = (tuple(types.values()), self.block, self.ndim, self.shared,
-               self.grid if kernel.waits else None)
+               self.grid if kernel.waits else None, "" if place.is_native else place.name)
         loaded = kernel._loaded.get(key)
         if loaded is None:
-            loaded = room(kernel._loaded, _MOST_VARIANTS)[key] = _load(kernel, types, self)
+            loaded = room(kernel._loaded, _MOST_VARIANTS)[key] = _load(kernel, types, self, place)
         return loaded
 
     def carry_out(self, args: tuple[Any, ...], *, sanitise: bool = False, seed: int | None = None,
@@ -419,9 +451,9 @@ class Configured:
         def fail(code: int, _: int, __: int, value: int, bound: int) -> None:
             raise failure(name, loaded.failed(code, value, bound), self)
 
-        context = native_launch(self, found, loaded, args, types, fail)
-        if context is not None:
-            found.attach(self, self._launches, context)
+        native = native_launch(self, found, loaded, args, types, fail)
+        if native is not None:
+            found.attach(self, self._launches, native)
         found.quicken(self.kernel)
 
 
@@ -439,13 +471,14 @@ def native_launcher() -> Launcher | None:
     return launcher(Types(Configured, KernelFunction, Tensor))
 
 
-def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured) -> Loaded:
+def _load(kernel: KernelFunction, types: dict[str, KernelType], launch: Configured,
+          place: Context) -> Loaded | LoadedOnDevice:  # fmt: skip
     with importing:
-        from weft.driver.launch import load_kernel
+        from weft.driver.launch import load_kernel, load_on_device
 
     nest, constants = translated(kernel, types, launch)
     try:
-        return load_kernel(nest, host_context(), constants)
+        return (load_kernel if place.is_native else load_on_device)(nest, place, constants)
     except UnsupportedError as error:  # of the device: it has no line of its own
         code = kernel.__weft_function__.__code__
         raise KernelError(f"kernel {kernel.__name__}", found=error.found or error.operation,

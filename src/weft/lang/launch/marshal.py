@@ -25,6 +25,7 @@ from weft.lang.values.types import (
     ScalarType,
     bits_of,
 )
+from weft.runtimes.base import View
 from weft.tensors.core.lazy_tensor import TensorCore
 from weft.tensors.core.write_lock import writing
 
@@ -58,10 +59,12 @@ class Host:
         Tensors among the arguments, with the parameter and the position of the address.
     types : dict of str to KernelType
         What each argument is.
+    views : dict of int to View
+        Memory of tensors, by the position of the address; known after `resolve`.
     """
 
     __slots__ = ("_alone", "_written", "addresses", "copies", "kept", "kernel", "lenient",
-                 "tensors", "types", "variables", "where")  # fmt: skip
+                 "tensors", "types", "variables", "views", "where")  # fmt: skip
 
     takes_tensors = True  # as they are; otherwise as arrays over their memory, to read
     takes_views = False  # of one memory, with strides of their own
@@ -70,6 +73,7 @@ class Host:
         self.kernel = kernel
         self.lenient = signature is not None and signature.lenient
         self.addresses: list[int] = []
+        self.views: dict[int, View] = {}
         self.variables: dict[str, int] = {}
         self.kept: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
@@ -162,7 +166,6 @@ class Host:
         joined: set[int] = set()
         for members, target in together(self.tensors, written, self.takes_views, self.kernel):
             self._written.append(target)
-            self.kept.append(target.buffer)
             for index, layout, tensor in members:
                 joined.add(index)
                 self._placed(index, target.buffer, layout, tensor)
@@ -171,17 +174,21 @@ class Host:
             if name in written:
                 target = Written(tensor, f"argument {told(name)} of {self.kernel}")
                 self._written.append(target)
-                self.kept.append(target.buffer)
-                self.addresses[index] = target.buffer.address
+                self._place(index, target.buffer)
         for name, index, tensor in rest:
             if name not in written:
-                buffer = readable(tensor)
-                self.kept.append(buffer)
-                self.addresses[index] = buffer.address
+                self._place(index, readable(tensor))
+
+    def _place(self, index: int, buffer: Any, offset: int = 0) -> None:
+        """Note in which buffer an argument lies, and how many bytes after its begin."""
+        self.kept.append(buffer)
+        self.views[index] = View(buffer, offset)
+        if buffer.in_process:
+            self.addresses[index] = buffer.address + offset
 
     def _placed(self, index: int, buffer: Any, layout: Layout, tensor: TensorCore) -> None:
         """Note where in a buffer the elements of an argument lie."""
-        self.addresses[index] = buffer.address + layout.offset * tensor.dtype.itemsize
+        self._place(index, buffer, layout.offset * tensor.dtype.itemsize)
 
     def finish(self) -> None:
         """Bring back what the launch changed in copies, and give tensors their new values."""

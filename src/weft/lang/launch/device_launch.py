@@ -1,0 +1,95 @@
+"""Launches on devices with memory of their own: tensors where they are, host arrays as copies.
+
+Arrays of the host are copied to the device before the launch, and back after it where the kernel
+writes to them. Those that overlap are one copy, so that what is written by one name is read by the
+other, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from weft.ir.size import evaluate
+from weft.lang.launch.variants import failure
+from weft.runtimes.base import View
+
+if TYPE_CHECKING:
+    from weft.driver.context import Context
+    from weft.driver.launch import LoadedOnDevice
+    from weft.lang.launch.launch import Configured
+    from weft.lang.launch.marshal import Host
+
+__all__ = ["launch_on_device"]
+
+_ALIGNMENT: Final = 64  # of what is copied, as it is in the memory that it comes from
+
+
+class _Span(NamedTuple):
+    """Memory of the host that arguments lie in."""
+
+    start: int
+    end: int
+    written: bool
+
+
+def launch_on_device(launch: Configured, host: Host, place: Context) -> None:
+    """Run a launch on a device, and wait for it.
+
+    Parameters
+    ----------
+    launch
+        The kernel with its grid.
+    host
+        Its arguments.
+    place
+        The device.
+    """
+    loaded = cast("LoadedOnDevice", launch.on_device(host.types, place))
+    values = host.variables
+    with host:
+        host.resolve(loaded.written)
+        sizes = [evaluate(m.size, values) * m.dtype.itemsize for m in loaded.params]
+        ranges = {k: (host.addresses[k], host.addresses[k] + size)
+                  for k, size in enumerate(sizes) if k not in host.views}
+        spans = _spans([(*ranges[k], loaded.params[k].name in loaded.written) for k in ranges])
+        pool = place.runtime.pool
+        copies: list[tuple[_Span, Any]] = []
+        for span in spans:
+            held = pool.allocate(span.end - span.start + _ALIGNMENT)
+            pool.host_to_pool(_bytes(span), View(held, span.start % _ALIGNMENT))
+            copies.append((span, held))
+        memory = [host.views[k] if k in host.views else View(pool.allocate(1)) if not size
+                  else _view(copies, ranges[k][0]) for k, size in enumerate(sizes)]
+        failed = loaded.run(memory, [values[name] for name in loaded.variables])
+        for span, held in copies:
+            if span.written:
+                pool.pool_to_host(View(held, span.start % _ALIGNMENT), _bytes(span))
+        host.finish()
+    if failed is not None:
+        raise failure(launch.kernel.__name__, failed, launch)
+
+
+def _spans(ranges: list[tuple[int, int, bool]]) -> list[_Span]:
+    """Return the memory of arguments, as parts of which no two overlap."""
+    found: list[_Span] = []
+    for start, end, written in sorted(r for r in ranges if r[0] < r[1]):
+        if found and start < found[-1].end:
+            last = found.pop()
+            found.append(_Span(last.start, max(end, last.end), written or last.written))
+        else:
+            found.append(_Span(start, end, written))
+    return found
+
+
+def _view(copies: list[tuple[_Span, Any]], start: int) -> View:
+    """Return where the copy of an argument lies."""
+    for span, held in copies:
+        if span.start <= start < span.end:
+            return View(held, span.start % _ALIGNMENT + start - span.start)
+    raise AssertionError(f"no copy of {start:#x}")
+
+
+def _bytes(span: _Span) -> memoryview:
+    """Return memory of the host to copy from or to."""
+    return memoryview((ctypes.c_char * (span.end - span.start)).from_address(span.start)).cast("B")
